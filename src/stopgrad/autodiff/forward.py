@@ -1,0 +1,26 @@
+"""Forward mode from two pullbacks: a pullback is linear in its cotangent, so its own pullback is the pushforward.
+
+(J. Townsend 2017, "A new trick for calculating Jacobian vector products".) Every operation's reverse rule thus
+serves both modes, gates included; what the first pullback leaves unused is never run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stopgrad.autodiff.reverse import gradients
+from stopgrad.graph import Output
+from stopgrad.op import emit
+from stopgrad.ops.data import Placeholder
+
+
+def push_forward(ys: Sequence[Output], xs: Sequence[Output], tangents: Sequence[Output]) -> list[Output | None]:
+    """The tangents of ys when xs move along *tangents*; None where no x moves y."""
+    moving = [y for y in ys if y.type.differentiable]
+    covectors = [emit(Placeholder, (), (y.dtype, y.shape), "", y.op.graph).outputs[0] for y in moving]
+    pulled = gradients(moving, xs, covectors) if moving else []
+    pairs = [(g, t) for g, t in zip(pulled, tangents, strict=False) if g is not None]
+    if not pairs:
+        return [None] * len(ys)
+    pushed = iter(gradients([g for g, _ in pairs], covectors, [t for _, t in pairs]))
+    return [next(pushed) if y.type.differentiable else None for y in ys]

@@ -1,0 +1,267 @@
+"""The gradient generator: the derivatives of ys towards xs as more operations of the same graph.
+
+:func:`backpropagate` is the whole algorithm; what stands around it checks what the user gave, fits a cotangent
+to its operand, and keeps apart the groups that selective gates make.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from stopgrad.autodiff.reach import Acting, Step, routes
+from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
+from stopgrad.graph import Graph, Operation, Output, Scope, describe
+from stopgrad.op import as_output, leave
+from stopgrad.ops.arithmetic import add, add_n
+from stopgrad.ops.convert import cast, real
+from stopgrad.ops.data import ones_like, zeros_like
+from stopgrad.ops.shape import fit
+from stopgrad.structure import flatten
+from stopgrad.types import TensorType, same_size
+
+
+def backpropagate(ys: Sequence[Output], xs: Sequence[Output], seeds: Sequence[Output], path: Sequence[Step], acting: Acting) -> list[Output | None]:
+    """The cotangents that arrive at xs when seeds leave ys, along a path on which gates are walls; None where none arrives."""
+    cotangents = Cotangents(ys, seeds)
+    for op, live in reversed(path):  # ids are a topological order: no recursion, no sort
+        g = cotangents.take(op)
+        if g is not None:
+            op.graph._origin = op  # each gradient operation remembers its forward operation
+            for x, dx in pull_back(op, g, live, acting):
+                cotangents.add(x, dx)  # many uses: collected, then one AddN
+    return [cotangents.at(x) for x in xs]
+
+
+def pull_back(op: Operation, g: Any, live: Sequence[int], acting: Acting) -> Iterator[tuple[Output, Output]]:
+    """The cotangents of an operation's live inputs, from that of its output (a tuple, for several outputs)."""
+    definition = op.definition
+    fixed = len(definition.operands)
+    for i in live:
+        x = op.inputs[i]
+        if definition.selective and op not in acting:
+            dx = g
+        else:
+            rule = definition.rule(op, i)
+            dx = rule(g, op) if i < fixed else rule(g, op, i)
+        if dx is not None:
+            yield x, dx if dx.type is x.type else fit_to(dx, x.type)
+
+
+def fit_to(dx: Output, x: TensorType) -> Output:
+    """A cotangent in its operand's shape and dtype: broadcasting is undone, here and nowhere else."""
+    if dx.type.shape != x.shape:
+        dx = fit(dx, x)
+    if dx.type.dtype is not x.dtype:
+        dx = cast(real(dx) if dx.type.dtype.is_complex and not x.dtype.is_complex else dx, x.dtype)
+    return dx
+
+
+class Cotangents:
+    """What has arrived so far at each tensor, added up only when it is read."""
+
+    __slots__ = ("_arrived",)
+
+    def __init__(self, ys: Sequence[Output], seeds: Sequence[Output]) -> None:
+        self._arrived: dict[Output, list[Output]] = {}
+        for y, seed in zip(ys, seeds, strict=True):
+            if y.type.differentiable:
+                self.add(y, seed)
+
+    def add(self, x: Output, dx: Output) -> None:
+        known = self._arrived.get(x)
+        if known is None:
+            self._arrived[x] = [dx]
+        else:
+            known.append(dx)
+
+    def at(self, x: Output) -> Output | None:
+        known = self._arrived.get(x)
+        if known is None:
+            return None
+        if len(known) > 1:
+            x.op.graph._origin = x.op
+            known[:] = [add(*known) if len(known) == 2 else add_n(known)]
+        return known[0]
+
+    def take(self, op: Operation) -> Any:
+        """The cotangent of an operation's output; of several outputs, a tuple with zeros for those without."""
+        outputs = op.outputs
+        if len(outputs) == 1:
+            return self.at(outputs[0])
+        arrived = [self.at(y) for y in outputs]
+        if all(g is None for g in arrived):
+            return None
+        op.graph._origin = op
+        return tuple(zeros_like(y) if g is None else g for y, g in zip(outputs, arrived, strict=True))
+
+
+# ------------------------------------------------------------------------------------------ around it
+
+
+@contextmanager
+def quiet_gc() -> Iterator[None]:
+    """Without the cyclic garbage collector, which would visit the growing graph again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@contextmanager
+def generating(graph: Graph, name: str, known: Iterable[Operation]) -> Iterator[None]:
+    """Inside, operations belong to the gradient: named below *name*, equal ones built once, none left after an error.
+
+    *known* are operations generated earlier, which are used again instead of being built once more.
+    """
+    outer = graph._origin, graph._merged
+    graph._merged = {(op.definition, op.inputs, op.values): op for op in known if op.origin is not None and not op.definition.gate}
+    try:
+        with quiet_gc(), graph.atomic(), Scope(graph, graph._prefix).with_sub_scope(name):
+            yield
+    finally:
+        graph._origin, graph._merged = outer
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    stop_gradients: Any = None,
+    unconnected_gradients: str = "none",
+    name: str = "gradients",
+) -> list[Output | None]:
+    """Add operations that compute the derivatives of the sum of ys towards each x.
+
+    Inputs
+        ys, xs: an output or a nested structure of outputs, all of one graph. A y that is no scalar counts with
+            the sum of its elements.
+        grad_ys: cotangents of ys, of their shapes and dtypes; None for ones. Complex ys need them.
+        stop_gradients: outputs treated as constants at every use; gradients still arrive at them.
+        unconnected_gradients: ``"none"`` or ``"zero"``: what to return where no gradient arrives.
+        name: the scope of the added operations.
+    Returns
+        a list with one output, of x's type, or None for each x; :func:`explain` says why it is None. For
+        complex tensors it is the conjugate of the mathematical derivative, as in TensorFlow.
+    Raises
+        GraphError, DTypeError, ShapeError for what does not fit together; GradientError where a gradient is
+        undefined. The graph is then as it was.
+    Source
+        reverse accumulation (Linnainmaa 1970), with the interface of TensorFlow's ``tf.gradients``.
+
+    >>> with sg.Graph().as_default() as graph:
+    ...     x = sg.placeholder(sg.float64, name="x")
+    ...     (dx,) = sg.gradients(x * sg.stop_gradient(x), [x])
+    >>> with sg.Session(graph) as session:
+    ...     float(session.run(dx, {x: 3.0}))
+    3.0
+    """
+    if unconnected_gradients not in ("none", "zero"):
+        raise ValueError(f"gradients: unconnected_gradients is 'none' or 'zero', not {unconnected_gradients!r}")
+    roots, targets, walls = _outputs(ys, "ys"), _outputs(xs, "xs"), _outputs(stop_gradients, "stop_gradients")
+    if not roots:
+        raise GradientError("gradients: ys is empty; give at least one output to differentiate")
+    graph = _one_graph([*roots, *targets, *walls])
+    roots = [leave(graph, y) for y in roots]
+    arrived: dict[Output, Output | None] = {}
+    ways = routes(roots, targets, set(walls))
+    with generating(graph, name, (op for _, _, path in ways for op, _ in path)):
+        seeds = _seeds(roots, grad_ys, graph)
+        for acting, group, path in ways:
+            arrived.update(zip(group, backpropagate(roots, group, seeds, path, acting), strict=True))
+        graph._origin = roots[0].op
+        if unconnected_gradients == "zero":
+            arrived = {x: zeros_like(x) if g is None else g for x, g in arrived.items()}
+    return [arrived[x] for x in targets]
+
+
+def _outputs(tree: Any, what: str) -> list[Output]:
+    leaves = flatten(tree)[0]
+    for leaf in leaves:
+        if not isinstance(leaf, (Output, Operation)):
+            raise GraphError(f"gradients: {what} takes outputs of a graph, not {leaf!r}; for functions of arrays there is sg.grad")
+    return [leaf.as_output() for leaf in leaves]
+
+
+def _one_graph(outputs: Sequence[Output]) -> Graph:
+    graph = outputs[0].op.graph
+    for x in outputs:
+        if x.op.graph is not graph:
+            raise GraphError(f"gradients: {describe(outputs[0])} and {describe(x)} belong to two graphs")
+    return graph
+
+
+def _seeds(ys: Sequence[Output], grad_ys: Any, graph: Graph) -> list[Output]:
+    """The cotangents with which to begin, checked against their ys."""
+    given = [None] * len(ys) if grad_ys is None else list(grad_ys) if isinstance(grad_ys, (list, tuple)) else flatten(grad_ys)[0]
+    if len(given) != len(ys):
+        raise GradientError(f"gradients: {len(given)} grad_ys for {len(ys)} ys; give one each")
+    graph._origin = ys[0].op
+    return [_seed(y, g, graph) for y, g in zip(ys, given, strict=True)]
+
+
+def _seed(y: Output, given: Any, graph: Graph) -> Output:
+    if given is None:
+        if y.dtype.is_complex:
+            raise DTypeError(f"gradients: {describe(y)} is complex; give its cotangent in grad_ys, or take sg.real or sg.abs of it first")
+        graph._origin = y.op
+        seed: Output = ones_like(y)
+        return seed
+    if isinstance(given, (int, float, complex, list)):
+        given = np.asarray(given, y.dtype.numpy)
+    g = as_output(given, graph)
+    if g.op.graph is not graph:
+        raise GraphError(f"gradients: the cotangent {describe(g)} belongs to another graph than {describe(y)}")
+    if g.dtype is not y.dtype:
+        raise DTypeError(f"gradients: the cotangent of {describe(y)} must be {y.dtype}, not {g.dtype}; convert with sg.cast")
+    if g.ndim != y.ndim or not all(same_size(a, b) for a, b in zip(g.shape, y.shape, strict=True)):
+        raise ShapeError(f"gradients: the cotangent of {describe(y)} must have its shape, not {g.type!r}")
+    return g
+
+
+class Gradients:
+    """The result of generating gradients, in the style of TensorFlow's Java and C++ interfaces.
+
+    >>> graph = sg.Graph()
+    >>> with graph.as_default():
+    ...     x = sg.placeholder(sg.float32)
+    >>> sg.Gradients.create(sg.Scope(graph), x * x, [x]).dy(0).dtype
+    float32
+    """
+
+    __slots__ = ("_cotangents",)
+
+    def __init__(self, cotangents: Sequence[Output | None]) -> None:
+        self._cotangents = tuple(cotangents)
+
+    @classmethod
+    def create(cls, scope: Scope, ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients") -> Gradients:
+        """Generate in a scope; the same arguments as :func:`gradients`."""
+        with scope:
+            return cls(gradients(ys, xs, grad_ys, name=scope._name or name))
+
+    def dy(self, index: int = 0) -> Output | None:
+        """The derivative towards the x at this position; None where none arrives."""
+        return self._cotangents[index]
+
+    def __iter__(self) -> Iterator[Output | None]:
+        return iter(self._cotangents)
+
+    def __len__(self) -> int:
+        return len(self._cotangents)
+
+
+def _add_gradients(self: Graph, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None) -> list[Output | None]:
+    """:func:`gradients` in this graph; *prefix* names the scope."""
+    with self.as_default():
+        return gradients(ys, xs, grad_ys, name=prefix or "gradients")
+
+
+Graph.add_gradients = _add_gradients  # type: ignore[method-assign]

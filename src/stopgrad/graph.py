@@ -1,0 +1,511 @@
+"""The graph: an append-only list of operations, in which an operation's id is its position.
+
+Ids are therefore a topological order, and marks over operations are byte arrays. Names are made only when
+asked for; locations are decoded only when printed. An operation holds its definition (a subclass of
+:class:`stopgrad.op.Op`) without this module knowing what a definition is beyond its ``type``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from stopgrad.errors import GraphError
+from stopgrad.source import Location, RawLocation
+from stopgrad.types import DType, Shape, TensorType
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@runtime_checkable
+class Operand(Protocol):
+    """Anything that stands for one output: an :class:`Output`, or an :class:`Operation` that has just one."""
+
+    def as_output(self) -> Output: ...
+
+
+class Definition(Protocol):
+    """What the graph needs to know of an operation's definition."""
+
+    type: str
+    attributes: tuple[str, ...]
+    slots: dict[str, tuple[str, int]]
+
+
+class Output:
+    """A tensor to be: one output of one operation. Made by building, never directly.
+
+    Python's operators and indexing build operations; ``==`` is identity, so outputs can be keys of a feed.
+    """
+
+    __slots__ = ("index", "op", "type")
+
+    # A NumPy array on the left of an operator leaves the operation to us.
+    __array_ufunc__ = None
+
+    op: Operation
+    index: int
+    type: TensorType
+
+    def __init__(self, op: Operation, index: int, type: TensorType) -> None:
+        self.op = op
+        self.index = index
+        self.type = type
+
+    @property
+    def name(self) -> str:
+        """``"operation:index"``."""
+        return f"{self.op.name}:{self.index}"
+
+    @property
+    def graph(self) -> Graph:
+        return self.op.graph
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.type.ndim
+
+    def as_output(self) -> Output:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.type!r}>"
+
+    def _no_value(self, what: str) -> GraphError:
+        return GraphError(
+            f"{what} of {describe(self)}: it stands for a value that exists only when the graph runs. "
+            "Fetch it with Session.run, or use an operation (sg.where, sg.equal, ...) instead of Python's control flow"
+        )
+
+    def __bool__(self) -> bool:
+        raise self._no_value("the truth value")
+
+    def __int__(self) -> int:
+        raise self._no_value("the integer value")
+
+    def __float__(self) -> float:
+        raise self._no_value("the floating-point value")
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise self._no_value("the array")
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError(f"{describe(self)} has no length: it is 0-dimensional")
+        return int(self.shape[0])
+
+    def __iter__(self) -> Iterator[Output]:
+        return (self[i] for i in range(len(self)))
+
+    if TYPE_CHECKING:  # Installed by stopgrad.ops.operators, which stands above this module.
+
+        def __add__(self, other: Any) -> Output: ...
+        def __radd__(self, other: Any) -> Output: ...
+        def __sub__(self, other: Any) -> Output: ...
+        def __rsub__(self, other: Any) -> Output: ...
+        def __mul__(self, other: Any) -> Output: ...
+        def __rmul__(self, other: Any) -> Output: ...
+        def __truediv__(self, other: Any) -> Output: ...
+        def __rtruediv__(self, other: Any) -> Output: ...
+        def __floordiv__(self, other: Any) -> Output: ...
+        def __rfloordiv__(self, other: Any) -> Output: ...
+        def __mod__(self, other: Any) -> Output: ...
+        def __rmod__(self, other: Any) -> Output: ...
+        def __pow__(self, other: Any) -> Output: ...
+        def __rpow__(self, other: Any) -> Output: ...
+        def __matmul__(self, other: Any) -> Output: ...
+        def __rmatmul__(self, other: Any) -> Output: ...
+        def __neg__(self) -> Output: ...
+        def __pos__(self) -> Output: ...
+        def __abs__(self) -> Output: ...
+        def __invert__(self) -> Output: ...
+        def __and__(self, other: Any) -> Output: ...
+        def __rand__(self, other: Any) -> Output: ...
+        def __or__(self, other: Any) -> Output: ...
+        def __ror__(self, other: Any) -> Output: ...
+        def __xor__(self, other: Any) -> Output: ...
+        def __rxor__(self, other: Any) -> Output: ...
+        def __lshift__(self, other: Any) -> Output: ...
+        def __rshift__(self, other: Any) -> Output: ...
+        def __lt__(self, other: Any) -> Output: ...
+        def __le__(self, other: Any) -> Output: ...
+        def __gt__(self, other: Any) -> Output: ...
+        def __ge__(self, other: Any) -> Output: ...
+        def __getitem__(self, index: Any) -> Output: ...
+        @property
+        def T(self) -> Output: ...
+
+
+class Operation:
+    """A node of a graph. Its operands, attributes and outputs can also be read by the names its definition
+    gives them (``op.x``, ``op.axis``, ``op.result``), which is how gradient rules are written.
+    """
+
+    __slots__ = ("_label", "_location", "definition", "graph", "id", "inputs", "origin", "outputs", "values")
+
+    definition: Any
+    graph: Graph
+    id: int
+    inputs: tuple[Output, ...]
+    outputs: tuple[Output, ...]
+    values: tuple[Any, ...]
+    origin: Operation | None
+
+    def __init__(
+        self,
+        graph: Graph,
+        definition: Definition,
+        inputs: tuple[Output, ...],
+        values: tuple[Any, ...],
+        types: tuple[TensorType, ...],
+        label: str,
+        location: RawLocation | None,
+        origin: Operation | None,
+    ) -> None:
+        operations = graph._operations
+        self.graph = graph
+        self.id = len(operations)
+        self.definition = definition
+        self.inputs = inputs
+        self.values = values
+        self._label = label
+        self._location = location
+        self.origin = origin
+        self.outputs = (Output(self, 0, types[0]),) if len(types) == 1 else tuple(Output(self, i, t) for i, t in enumerate(types))
+        operations.append(self)
+
+    @property
+    def type(self) -> str:
+        return self.definition.type
+
+    @property
+    def name(self) -> str:
+        """The unique name inside the graph: the name asked for, or the type, made unique by a number."""
+        return self.graph._name(self.id)
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        return MappingProxyType(dict(zip(self.definition.attributes, self.values, strict=True)))
+
+    @property
+    def location(self) -> Location | None:
+        """The user's line that built this operation; for a gradient operation, its forward operation's."""
+        op: Operation | None = self
+        while op is not None:
+            if op._location is not None:
+                return Location(op._location)
+            op = op.origin
+        return None
+
+    def output(self, i: int = 0) -> Output:
+        return self.outputs[i]
+
+    def as_output(self) -> Output:
+        if len(self.outputs) != 1:
+            raise GraphError(f"{describe(self)} has {len(self.outputs)} outputs; choose one with .output(i)")
+        return self.outputs[0]
+
+    def __getattr__(self, name: str) -> Any:
+        # Only reached for names that are no slot: operands, attributes and 'result', as the definition lays them out.
+        try:
+            kind, i = self.definition.slots[name]
+        except KeyError:
+            raise AttributeError(f"an operation of type {self.definition.type} has no {name!r}") from None
+        if kind == "operand":
+            return self.inputs[i]
+        if kind == "value":
+            return self.values[i]
+        return self.outputs[0] if kind == "result" else self.inputs[i:]
+
+    def __repr__(self) -> str:
+        return f"<{self.type} {self.name!r}>"
+
+    def __reduce__(self) -> Any:
+        raise GraphError("an operation cannot be pickled; save its graph with Graph.save")
+
+
+def describe(x: Operation | Output) -> str:
+    """Name, type and the user's line, as every message prints them."""
+    op, type_text = (x, "") if isinstance(x, Operation) else (x.op, f" {x.type!r}")
+    location = op.location
+    what = f"{op.type} {op.name!r}{type_text}"
+    if op.origin is not None:
+        what = f"{what} (made for the gradient of {op.origin.type} {op.origin.name!r})"
+    return f"{what} built at {location.describe()}" if location else what
+
+
+class Graph:
+    """An append-only list of operations.
+
+    >>> graph = Graph()
+    >>> with graph.as_default():
+    ...     x = sg.placeholder(sg.float32, [None], name="x")
+    ...     y = sg.exp(x)
+    >>> [op.name for op in graph.operations]
+    ['x', 'Exp']
+    """
+
+    def __init__(self) -> None:
+        self._operations: list[Operation] = []
+        self._names: list[str] = []
+        self._taken: dict[str, Any] = {}
+        self._counts: dict[str, int] = {}
+        self._scalars: dict[Any, Output] = {}
+        self._merged: dict[Any, Operation] | None = None
+        self._prefix = ""
+        self._next_name: str | None = None
+        self._origin: Operation | None = None
+        self._closed: list[tuple[int, int]] = []
+        self._exits: dict[Output, Output] = {}
+
+    # ------------------------------------------------------------------------------------- reading
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """All operations, in the order they were built."""
+        return tuple(self._operations)
+
+    def operation(self, name: str) -> Operation | None:
+        """The operation of this name, or None."""
+        self._name_all()
+        found = self._taken.get(name)
+        return self._operations[found] if isinstance(found, int) else None
+
+    def operation_or_raise(self, name: str) -> Operation:
+        op = self.operation(name)
+        if op is None:
+            raise GraphError(f"the graph has no operation named {name!r}; it has {self._some_names()}")
+        return op
+
+    def output(self, name: str) -> Output:
+        """The output called ``"operation:index"``, or the only output of ``"operation"``."""
+        operation, _, index = name.partition(":")
+        op = self.operation_or_raise(operation)
+        if not index:
+            return op.as_output()
+        if not index.isdigit() or int(index) >= len(op.outputs):
+            raise GraphError(f"{name!r}: {describe(op)} has outputs 0 to {len(op.outputs) - 1}")
+        return op.outputs[int(index)]
+
+    def subgraph_to(self, targets: Iterable[Operand]) -> list[Operation]:
+        """The operations that the targets are computed from, themselves included, in order."""
+        marks = bytearray(len(self._operations))
+        stack = [t.as_output().op for t in targets]
+        for op in stack:
+            self._check_member(op)
+        while stack:
+            op = stack.pop()
+            if not marks[op.id]:
+                marks[op.id] = 1
+                stack.extend(x.op for x in op.inputs)
+        return [op for op in self._operations if marks[op.id]]
+
+    def subgraph_from(self, sources: Iterable[Operand]) -> list[Operation]:
+        """The operations computed from the sources, themselves included, in order."""
+        marks = bytearray(len(self._operations))
+        for source in sources:
+            op = source.as_output().op
+            self._check_member(op)
+            marks[op.id] = 1
+        for op in self._operations:
+            if not marks[op.id] and any(marks[x.op.id] for x in op.inputs):
+                marks[op.id] = 1
+        return [op for op in self._operations if marks[op.id]]
+
+    def _check_member(self, op: Operation) -> None:
+        if op.graph is not self:
+            raise GraphError(f"{describe(op)} belongs to another graph")
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    def __repr__(self) -> str:
+        return f"<Graph of {len(self)} operations>"
+
+    if TYPE_CHECKING:  # Installed by the layers above: autodiff (add_gradients) and interchange.text (the others).
+
+        def add_gradients(self, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None) -> list[Output | None]: ...
+        def to_text(self) -> str: ...
+        def save(self, path: Any) -> None: ...
+        @staticmethod
+        def load(path: Any) -> Graph: ...
+
+    # ------------------------------------------------------------------------------------ building
+
+    def as_default(self) -> AbstractContextManager[Graph]:
+        """A context in which operations without operands, and operations on arrays, are built in this graph."""
+        return _default(self)
+
+    def truncate(self, length: int) -> None:
+        """Forget the operations from position *length* on, after a failed build."""
+        if length == len(self._operations):
+            return
+        self._taken = {name: id for name, id in self._taken.items() if id is None or id < length}
+        del self._operations[length:]
+        del self._names[length:]
+        self._scalars = {k: v for k, v in self._scalars.items() if v.op.id < length}
+        self._exits = {k: v for k, v in self._exits.items() if v.op.id < length}
+        if self._merged is not None:
+            self._merged = {k: v for k, v in self._merged.items() if v.id < length}
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """Inside, either everything is built or, after an error, nothing."""
+        length = len(self._operations)
+        try:
+            yield
+        except BaseException:
+            self.truncate(length)
+            raise
+
+    # --------------------------------------------------------------------------------------- names
+
+    def _unique(self, name: str) -> str:
+        if name not in self._taken:
+            return name
+        while True:
+            self._counts[name] = self._counts.get(name, 0) + 1
+            candidate = f"{name}_{self._counts[name]}"
+            if candidate not in self._taken:
+                return candidate
+
+    def _label_for(self, name: str | None) -> str:
+        """The label of the next operation: its whole name, or the scope's prefix where it has none of its own.
+
+        An empty *name* says that it has none even where the scope has a name ready for the next operation.
+        """
+        if name == "":
+            return self._prefix
+        if name is None:
+            name, self._next_name = self._next_name, None
+            if name is None:
+                return self._prefix
+        check_name(name)
+        if _looks_generated(name):
+            self._name_all()  # Names of earlier operations are settled first, whenever they are asked for.
+        label = self._unique(self._prefix + name)
+        self._taken[label] = len(self._operations)
+        return label
+
+    def _name(self, id: int) -> str:
+        if id >= len(self._names):
+            self._name_all()
+        return self._names[id]
+
+    def _name_all(self) -> None:
+        names, taken = self._names, self._taken
+        for op in self._operations[len(names) :]:
+            label = op._label
+            if not label or label[-1] == "/":
+                label = self._unique(label + op.definition.type)
+                taken[label] = op.id
+            names.append(label)
+
+    def _some_names(self) -> str:
+        self._name_all()
+        shown = ", ".join(map(repr, self._names[:20]))
+        return shown + (", ..." if len(self._names) > 20 else "") if shown else "none yet"
+
+
+_GENERATED = re.compile(r"[A-Z]\w*\Z")
+_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
+
+
+def _looks_generated(name: str) -> bool:
+    return _GENERATED.match(name) is not None
+
+
+def check_name(name: str) -> None:
+    """Names follow TensorFlow's rule."""
+    if not isinstance(name, str) or not _NAME.match(name) or name.endswith("/"):
+        raise GraphError(f"{name!r} cannot name an operation or scope: start with a letter or digit, then letters, digits and _ . - /")
+
+
+# ----------------------------------------------------------------------------------- default graph, scopes
+
+_DEFAULT: ContextVar[Graph | None] = ContextVar("default graph", default=None)
+
+
+def default_graph() -> Graph | None:
+    """The graph in which operations without operands are built, or None outside of any."""
+    return _DEFAULT.get()
+
+
+@contextmanager
+def _default(graph: Graph) -> Iterator[Graph]:
+    token = _DEFAULT.set(graph)
+    try:
+        yield graph
+    finally:
+        _DEFAULT.reset(token)
+
+
+class Scope:
+    """A graph and a prefix of names, as TensorFlow's Scope. As a context manager it is the default.
+
+    >>> scope = Scope(Graph())
+    >>> with scope.with_sub_scope("layer"):
+    ...     sg.constant(1.0, name="one").name
+    'layer/one:0'
+    """
+
+    __slots__ = ("_entered", "_name", "graph", "prefix")
+
+    def __init__(self, graph: Graph, prefix: str = "", name: str | None = None) -> None:
+        self.graph = graph
+        self.prefix = prefix
+        self._name = name
+        self._entered: list[tuple[Any, ...]] = []
+
+    def with_sub_scope(self, name: str) -> Scope:
+        """A scope below this one; its name is made unique."""
+        check_name(name)
+        graph = self.graph
+        if _looks_generated(name):
+            graph._name_all()
+        prefix = graph._unique(self.prefix + name)
+        graph._taken[prefix] = None
+        return Scope(graph, prefix + "/")
+
+    def with_name(self, name: str) -> Scope:
+        """This scope, with a name for the next operation built in it."""
+        check_name(name)
+        return Scope(self.graph, self.prefix, name)
+
+    def __enter__(self) -> Scope:
+        graph = self.graph
+        self._entered.append((_DEFAULT.set(graph), graph._prefix, graph._next_name))
+        graph._prefix, graph._next_name = self.prefix, self._name
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        token, self.graph._prefix, self.graph._next_name = self._entered.pop()
+        _DEFAULT.reset(token)
+
+
+def require_graph(what: str) -> Graph:
+    """The default graph, or an error that says how to get one."""
+    graph = default_graph()
+    if graph is None:
+        raise GraphError(f"{what} needs a graph: build it inside 'with graph.as_default():'")
+    return graph
+
+
+def name_scope(name: str) -> Scope:
+    """A scope below the default graph's current one."""
+    graph = require_graph(f"name_scope({name!r})")
+    return Scope(graph, graph._prefix).with_sub_scope(name)
+

@@ -1,0 +1,53 @@
+"""What lowerings are written against: NumPy's functions, or JAX's of the same names, each with its special functions.
+
+Libraries that only some operations or engines need are imported when first used, and their absence is an
+error that says what to install.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import numpy
+
+from stopgrad.errors import EngineError
+
+
+def require(module: str, purpose: str, extra: str) -> Any:
+    """The module, or an :class:`EngineError` that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise EngineError(f"{purpose} needs {module.partition('.')[0]}, which is not installed ({error}); pip install 'stopgrad[{extra}]'") from None
+
+
+class Namespace:
+    """An array library's functions, and as attributes the further modules of it that lowerings use.
+
+    >>> float(NUMPY.add(1.0, 2.0))
+    3.0
+    """
+
+    def __init__(self, base: ModuleType, purpose: str, extra: str, **modules: str) -> None:
+        self._base = base
+        self._purpose = purpose
+        self._extra = extra
+        self._modules = modules
+
+    def __getattr__(self, name: str) -> Any:
+        # Reached once per name: what is found is kept on the instance.
+        module = self._modules.get(name)
+        found = getattr(self._base, name) if module is None else require(module, self._purpose, self._extra)
+        setattr(self, name, found)
+        return found
+
+
+NUMPY = Namespace(numpy, "the error-function and gamma families on the numpy engine", "special", special="scipy.special")
+
+
+def jax_namespace() -> Namespace:
+    """JAX's NumPy, with ``lax``, ``special`` and ``nn``."""
+    numpy_of_jax = require("jax.numpy", "the xla engine", "xla")
+    return Namespace(numpy_of_jax, "the xla engine", "xla", special="jax.scipy.special", lax="jax.lax", nn="jax.nn")

@@ -1,0 +1,13 @@
+"""All operations: a class each, and its public function. One file per family."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from stopgrad.op import REGISTRY
+from stopgrad.ops import arithmetic, compare, convert, data, elementwise, gates, linalg, operators, reduce, shape, special
+
+FAMILIES: tuple[ModuleType, ...] = (arithmetic, elementwise, special, compare, convert, reduce, shape, linalg, data, gates)
+
+globals().update(REGISTRY)
+__all__ = ["FAMILIES", *REGISTRY]

@@ -1,0 +1,353 @@
+"""Comparisons, logical and bit operations. None has a derivative."""
+
+from __future__ import annotations
+
+from stopgrad.op import Op, not_differentiable
+from stopgrad.ops.families import EXTREMES, PAIRS, binary, unary
+from stopgrad.ops.inference import broadcast, broadcast_to_bool, is_any, is_boolean, is_inexact, is_integer, is_integral, is_real, same, to_bool
+from stopgrad.samples import binary as pairs
+from stopgrad.samples import bools, ints, sample
+from stopgrad.samples import unary as singles
+from stopgrad.types import bool_, int32
+
+_COMPARISON = not_differentiable("a comparison is constant wherever it has a derivative")
+_BITS = not_differentiable("integers and booleans have no derivative")
+_BOOLS = [sample(bools(3), bools(2, 3)), sample(bools("n"), bools())]
+_INTS = [sample(ints(3), ints(2, 3)), sample(ints("n"), ints())]
+
+
+class Comparison(Op, abstract=True):
+    """Two real operands of one dtype (C1) whose shapes broadcast (C2); the result is boolean."""
+
+    infer = broadcast_to_bool(is_real)
+    gradient = _COMPARISON
+    samples = pairs(dtypes=("float64", "int32"))
+    extremes = PAIRS
+
+
+class Equal(Comparison):
+    """Elementwise x = y, with broadcasting. NaN equals nothing.
+
+    Inputs
+        x, y: one dtype (C1); shapes broadcast (C2).
+    Returns
+        booleans, of the broadcast shape.
+    >>> sg.equal(np.array([1, 2]), 2)
+    array([False,  True])
+    """
+
+    infer = broadcast_to_bool(is_any)
+    numpy = xla = lambda xp, x, y: xp.equal(x, y)
+
+
+class NotEqual(Comparison):
+    """Elementwise x ≠ y, with broadcasting. NaN differs from everything.
+
+    Inputs
+        x, y: one dtype (C1); shapes broadcast (C2).
+    Returns
+        booleans, of the broadcast shape.
+    >>> sg.not_equal(np.array([1, 2]), 2)
+    array([ True, False])
+    """
+
+    infer = broadcast_to_bool(is_any)
+    numpy = xla = lambda xp, x, y: xp.not_equal(x, y)
+
+
+class Less(Comparison):
+    """Elementwise x < y, with broadcasting.
+
+    Inputs
+        x, y: real, of one dtype (C1); shapes broadcast (C2).
+    Returns
+        booleans, of the broadcast shape.
+    >>> sg.less(np.array([1, 2]), 2)
+    array([ True, False])
+    """
+
+    numpy = xla = lambda xp, x, y: xp.less(x, y)
+
+
+class LessEqual(Comparison):
+    """Elementwise x ≤ y, with broadcasting.
+
+    Inputs
+        x, y: real, of one dtype (C1); shapes broadcast (C2).
+    Returns
+        booleans, of the broadcast shape.
+    >>> sg.less_equal(np.array([1, 3]), 2)
+    array([ True, False])
+    """
+
+    numpy = xla = lambda xp, x, y: xp.less_equal(x, y)
+
+
+class Greater(Comparison):
+    """Elementwise x > y, with broadcasting.
+
+    Inputs
+        x, y: real, of one dtype (C1); shapes broadcast (C2).
+    Returns
+        booleans, of the broadcast shape.
+    >>> sg.greater(np.array([1, 3]), 2)
+    array([False,  True])
+    """
+
+    numpy = xla = lambda xp, x, y: xp.greater(x, y)
+
+
+class GreaterEqual(Comparison):
+    """Elementwise x ≥ y, with broadcasting.
+
+    Inputs
+        x, y: real, of one dtype (C1); shapes broadcast (C2).
+    Returns
+        booleans, of the broadcast shape.
+    >>> sg.greater_equal(np.array([1, 2]), 2)
+    array([False,  True])
+    """
+
+    numpy = xla = lambda xp, x, y: xp.greater_equal(x, y)
+
+
+class Test(Op, abstract=True):
+    """One floating-point or complex operand (C1); the result is boolean."""
+
+    infer = to_bool(is_inexact)
+    gradient = _COMPARISON
+    samples = singles()
+    extremes = EXTREMES
+
+
+class IsNan(Test):
+    """Elementwise test for NaN.
+
+    Inputs
+        x: floating-point or complex (C1).
+    Returns
+        booleans.
+    >>> sg.is_nan(np.array([np.nan, 1.0]))
+    array([ True, False])
+    """
+
+    numpy = xla = lambda xp, x: xp.isnan(x)
+
+
+class IsInf(Test):
+    """Elementwise test for infinity of either sign.
+
+    Inputs
+        x: floating-point or complex (C1).
+    Returns
+        booleans.
+    >>> sg.is_inf(np.array([-np.inf, 1.0]))
+    array([ True, False])
+    """
+
+    numpy = xla = lambda xp, x: xp.isinf(x)
+
+
+class IsFinite(Test):
+    """Elementwise test for being neither infinite nor NaN.
+
+    Inputs
+        x: floating-point or complex (C1).
+    Returns
+        booleans.
+    >>> sg.is_finite(np.array([np.nan, 1.0]))
+    array([False,  True])
+    """
+
+    numpy = xla = lambda xp, x: xp.isfinite(x)
+
+
+class Logical(Op, abstract=True):
+    """Two boolean operands (C1) whose shapes broadcast (C2)."""
+
+    infer = broadcast(is_boolean)
+    gradient = _BITS
+    samples = _BOOLS
+
+
+class LogicalAnd(Logical):
+    """Elementwise conjunction, with broadcasting.
+
+    Inputs
+        x, y: booleans (C1); shapes broadcast (C2).
+    Returns
+        whether both hold.
+    >>> sg.logical_and(np.array([True, False]), True)
+    array([ True, False])
+    """
+
+    numpy = xla = lambda xp, x, y: xp.logical_and(x, y)
+
+
+class LogicalOr(Logical):
+    """Elementwise disjunction, with broadcasting.
+
+    Inputs
+        x, y: booleans (C1); shapes broadcast (C2).
+    Returns
+        whether either holds.
+    >>> sg.logical_or(np.array([True, False]), False)
+    array([ True, False])
+    """
+
+    numpy = xla = lambda xp, x, y: xp.logical_or(x, y)
+
+
+class LogicalXor(Logical):
+    """Elementwise exclusive or, with broadcasting.
+
+    Inputs
+        x, y: booleans (C1); shapes broadcast (C2).
+    Returns
+        whether just one holds.
+    >>> sg.logical_xor(np.array([True, False]), True)
+    array([False,  True])
+    """
+
+    numpy = xla = lambda xp, x, y: xp.logical_xor(x, y)
+
+
+class LogicalNot(Op):
+    """Elementwise negation.
+
+    Inputs
+        x: booleans (C1).
+    Returns
+        whether x does not hold.
+    >>> sg.logical_not(np.array([True, False]))
+    array([False,  True])
+    """
+
+    infer = same(is_boolean)
+    gradient = _BITS
+    numpy = xla = lambda xp, x: xp.logical_not(x)
+    samples = singles(dtypes=(bool_,))
+
+
+class Bitwise(Op, abstract=True):
+    """Two integer or boolean operands of one dtype (C1) whose shapes broadcast (C2)."""
+
+    infer = broadcast(is_integral)
+    gradient = _BITS
+    samples = [*_INTS, *_BOOLS]
+
+
+class BitwiseAnd(Bitwise):
+    """Elementwise and of bits, with broadcasting.
+
+    Inputs
+        x, y: integers or booleans of one dtype (C1); shapes broadcast (C2).
+    Returns
+        x & y.
+    >>> sg.bitwise_and(np.array([6]), 3)
+    array([2])
+    """
+
+    numpy = xla = lambda xp, x, y: xp.bitwise_and(x, y)
+
+
+class BitwiseOr(Bitwise):
+    """Elementwise or of bits, with broadcasting.
+
+    Inputs
+        x, y: integers or booleans of one dtype (C1); shapes broadcast (C2).
+    Returns
+        x | y.
+    >>> sg.bitwise_or(np.array([6]), 3)
+    array([7])
+    """
+
+    numpy = xla = lambda xp, x, y: xp.bitwise_or(x, y)
+
+
+class BitwiseXor(Bitwise):
+    """Elementwise exclusive or of bits, with broadcasting.
+
+    Inputs
+        x, y: integers or booleans of one dtype (C1); shapes broadcast (C2).
+    Returns
+        x ^ y.
+    >>> sg.bitwise_xor(np.array([6]), 3)
+    array([5])
+    """
+
+    numpy = xla = lambda xp, x, y: xp.bitwise_xor(x, y)
+
+
+class Invert(Op):
+    """Elementwise complement of bits; of booleans, negation.
+
+    Inputs
+        x: integers or booleans (C1).
+    Returns
+        ~x.
+    >>> sg.invert(np.array([0, 5]))
+    array([-1, -6])
+    """
+
+    infer = same(is_integral)
+    gradient = _BITS
+    numpy = xla = lambda xp, x: xp.invert(x)
+    samples = singles(-5, 6, dtypes=(int32, bool_))
+
+
+class Shift(Op, abstract=True):
+    """Two integer operands of one dtype (C1) whose shapes broadcast (C2)."""
+
+    infer = broadcast(is_integer)
+    gradient = _BITS
+    samples = [sample(ints(3), ints(2, 3, low=0, high=8)), sample(ints("n"), ints(low=0, high=8))]
+
+
+class LeftShift(Shift):
+    """Elementwise shift of bits to the left, with broadcasting.
+
+    Inputs
+        x, y: integers of one dtype (C1), y from 0 to the number of bits less one; shapes broadcast (C2).
+    Returns
+        x · 2ʸ, without the bits that fall off.
+    >>> sg.left_shift(np.array([1, 3]), 2)
+    array([ 4, 12])
+    """
+
+    numpy = xla = lambda xp, x, y: xp.left_shift(x, y)
+
+
+class RightShift(Shift):
+    """Elementwise shift of bits to the right, with broadcasting; signed integers keep their sign.
+
+    Inputs
+        x, y: integers of one dtype (C1), y from 0 to the number of bits less one; shapes broadcast (C2).
+    Returns
+        ⌊x / 2ʸ⌋.
+    >>> sg.right_shift(np.array([4, 12]), 2)
+    array([1, 3])
+    """
+
+    numpy = xla = lambda xp, x, y: xp.right_shift(x, y)
+
+
+equal = binary(Equal, "equal")
+not_equal = binary(NotEqual, "not_equal")
+less = binary(Less, "less")
+less_equal = binary(LessEqual, "less_equal")
+greater = binary(Greater, "greater")
+greater_equal = binary(GreaterEqual, "greater_equal")
+is_nan = unary(IsNan, "is_nan")
+is_inf = unary(IsInf, "is_inf")
+is_finite = unary(IsFinite, "is_finite")
+logical_and = binary(LogicalAnd, "logical_and")
+logical_or = binary(LogicalOr, "logical_or")
+logical_xor = binary(LogicalXor, "logical_xor")
+logical_not = unary(LogicalNot, "logical_not")
+bitwise_and = binary(BitwiseAnd, "bitwise_and")
+bitwise_or = binary(BitwiseOr, "bitwise_or")
+bitwise_xor = binary(BitwiseXor, "bitwise_xor")
+invert = unary(Invert, "invert")
+left_shift = binary(LeftShift, "left_shift")
+right_shift = binary(RightShift, "right_shift")

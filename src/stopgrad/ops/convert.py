@@ -1,0 +1,182 @@
+"""Conversion between dtypes, choice between tensors, and the parts of complex numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stopgrad.op import Op, Tensor, apply, builds, not_differentiable, type_of
+from stopgrad.ops.families import binary, unary
+from stopgrad.ops.inference import broadcast, broadcast_c2, check_same_dtype, is_floating, is_inexact, same
+from stopgrad.samples import bools, complexes, floats, sample
+from stopgrad.types import DTypeLike, TensorType, bool_, complex64, complex128, dtype_of, float32, float64, int32, tensor_type
+
+
+class Cast(Op):
+    """Conversion to another dtype.
+
+    Inputs
+        x: any dtype.
+        dtype: the dtype to convert to.
+    Returns
+        the values of x in that dtype: floats to integers towards zero, complex to real by dropping the
+        imaginary part. The gradient is converted back; it ends where either side is no float or complex.
+    >>> sg.cast(np.array([1.7, -1.7]), sg.int32)
+    array([ 1, -1], dtype=int32)
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, dtype: Any) -> TensorType:
+        return tensor_type(dtype, x.shape)
+
+    gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
+
+    @staticmethod
+    def numpy(xp: Any, x: Any, dtype: Any) -> Any:
+        if x.dtype.kind == "c" and not dtype.is_complex:
+            x = xp.real(x)
+        return x.astype(dtype.numpy)
+
+    xla = numpy
+    samples = [sample(floats(3), dtype=float32), sample(complexes(3), dtype=float64), sample(floats("n"), dtype=int32), sample(bools(3), dtype=float32)]
+
+
+@builds(Cast)
+def cast(x: Any, dtype: DTypeLike, name: str | None = None) -> Tensor:
+    wanted = dtype_of(dtype)
+    return x if hasattr(x, "dtype") and type_of(x).dtype is wanted and name is None else apply(Cast, (x,), (wanted,), name)
+
+
+class SelectV2(Op):
+    """Elementwise choice, with broadcasting.
+
+    Inputs
+        condition: booleans (C1).
+        x, y: one dtype (C1); the three shapes broadcast (C2).
+    Returns
+        x where the condition holds, else y. The operand that is not chosen gets a gradient of exactly zero;
+        a NaN in it still becomes NaN where its own derivative is infinite, so guard its argument as well.
+    >>> sg.where(np.array([True, False]), np.array([1.0, 2.0]), 0.0)
+    array([1., 0.])
+    """
+
+    @staticmethod
+    def infer(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
+        dtype = check_same_dtype(x, y)
+        if not condition.dtype.is_bool:
+            check_same_dtype(tensor_type(bool_, ()), condition)
+        return tensor_type(dtype, broadcast_c2(condition.shape, x.shape, y.shape))
+
+    gradient = {
+        "condition": not_differentiable("a condition chooses; it has no derivative"),
+        "x": lambda g, op: where(op.condition, g, 0),
+        "y": lambda g, op: where(op.condition, 0, g),
+    }
+    numpy = xla = lambda xp, condition, x, y: xp.where(condition, x, y)
+    samples = [sample(bools(3), floats(2, 3), floats()), sample(bools("n"), floats("n"), floats("n"))]
+
+
+@builds(SelectV2)
+def where(condition: Any, x: Any, y: Any, name: str | None = None) -> Tensor:
+    numbers = [v for v in (x, y) if hasattr(v, "dtype") or hasattr(v, "as_output")]
+    if numbers and len(numbers) < 2:
+        dtype = type_of(numbers[0]).dtype
+        x, y = (v if v is numbers[0] else np.asarray(v, dtype.numpy) if _is_number(v, dtype) else v for v in (x, y))
+    return apply(SelectV2, (condition, x, y), (), name)
+
+
+def _is_number(x: Any, dtype: Any) -> bool:
+    return isinstance(x, (int, float)) and (dtype.is_differentiable or isinstance(x, int))
+
+
+class Conj(Op):
+    """Elementwise complex conjugate.
+
+    Inputs
+        x: complex (C1); a real tensor is returned as it is.
+    Returns
+        the conjugate.
+    >>> sg.conj(np.array([1 + 2j]))
+    array([1.-2.j])
+    """
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        return same(is_inexact)(x)
+
+    gradient = {"x": lambda g, op: conj(g)}
+    numpy = xla = lambda xp, x: xp.conj(x)
+    samples = [sample(complexes(3)), sample(complexes("n", 2))]
+
+
+@builds(Conj)
+def conj(x: Any, name: str | None = None) -> Tensor:
+    dtype = type_of(x).dtype
+    return apply(Conj, (x,), (), name) if dtype.is_complex else x
+
+
+class Real(Op):
+    """Elementwise real part.
+
+    Inputs
+        x: floating-point or complex (C1).
+    Returns
+        Re x.
+    >>> sg.real(np.array([1 + 2j]))
+    array([1.])
+    """
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        return tensor_type(same(is_inexact)(x).dtype.real, x.shape)
+
+    gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
+    numpy = xla = lambda xp, x: xp.real(x)
+    samples = [sample(complexes(3)), sample(floats(3))]
+
+
+class Imag(Op):
+    """Elementwise imaginary part.
+
+    Inputs
+        x: floating-point or complex (C1).
+    Returns
+        Im x.
+    >>> sg.imag(np.array([1 + 2j]))
+    array([2.])
+    """
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        return tensor_type(same(is_inexact)(x).dtype.real, x.shape)
+
+    gradient = {"x": lambda g, op: complex(g * 0, g) if op.x.dtype.is_complex else g * 0}
+    numpy = xla = lambda xp, x: xp.imag(x)
+    samples = [sample(complexes(3)), sample(floats(3))]
+
+
+class Complex(Op):
+    """Complex numbers from real and imaginary parts.
+
+    Inputs
+        real, imag: float32 or float64, of one dtype (C1); shapes broadcast (C2).
+    Returns
+        real + i · imag: complex64 or complex128.
+    >>> sg.complex(np.array([1.0]), np.array([2.0]))
+    array([1.+2.j])
+    """
+
+    @staticmethod
+    def infer(real: TensorType, imag: TensorType) -> TensorType:
+        both = broadcast(is_floating)(real, imag)
+        return tensor_type(complex64 if both.dtype is float32 else complex128, both.shape)
+
+    gradient = {"real": lambda g, op: real(g), "imag": lambda g, op: imag(g)}
+    numpy = xla = lambda xp, real, imag: real + 1j * imag
+    samples = [sample(floats(3), floats(2, 3))]
+
+
+real = unary(Real, "real")
+imag = unary(Imag, "imag")
+complex = binary(Complex, "complex")

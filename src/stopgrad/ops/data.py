@@ -1,0 +1,295 @@
+"""Where values enter and stay: placeholders, constants, parameters and their assignment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stopgrad.errors import GraphError, ShapeError
+from stopgrad.graph import Output, default_graph, describe, require_graph
+from stopgrad.op import Array, Literal, Op, Tensor, apply, as_array, builds, constant_in, emit, evaluate, not_differentiable, show_shape, unsupported
+from stopgrad.ops.inference import check_same_dtype
+from stopgrad.samples import bools, floats, sample
+from stopgrad.types import DType, DTypeLike, ShapeLike, TensorType, dtype_of, float64, product, same_size, shape_of, tensor_type
+
+
+class Placeholder(Op):
+    """A value given when the graph runs.
+
+    Inputs
+        dtype: the element type.
+        shape: sizes; a name or None for a size that is known only when a value is fed.
+    Returns
+        the value fed. Running without it is an error.
+    >>> with sg.Graph().as_default():
+    ...     sg.placeholder(sg.float32, ["batch", 10], name="x")
+    <x:0 float32[batch, 10]>
+    """
+
+    @staticmethod
+    def infer(*, dtype: DType, shape: Any) -> TensorType:
+        return tensor_type(dtype, shape)
+
+    gradient = {}
+    numpy = xla = unsupported("a placeholder has no value of its own; it is fed")
+    samples = [sample(dtype=float64, shape=(2, 3))]
+
+
+@builds(Placeholder)
+def placeholder(dtype: DTypeLike, shape: ShapeLike = (), name: str | None = None) -> Output:
+    graph = require_graph("placeholder")
+    return emit(Placeholder, (), (dtype_of(dtype), shape_of(shape)), name, graph).outputs[0]
+
+
+class Const(Op):
+    """A value fixed when the graph is built.
+
+    Inputs
+        value: a number, nested list or array. Python numbers are int32, float32 or complex64.
+        dtype: the element type to convert to.
+        shape: a shape to which a single number is repeated.
+    Returns
+        the value.
+    >>> sg.constant([1.0, 2.0])
+    array([1., 2.], dtype=float32)
+    """
+
+    cached = False
+
+    @staticmethod
+    def infer(*, value: Literal) -> TensorType:
+        return tensor_type(dtype_of(value.array.dtype), value.array.shape)
+
+    gradient = {}
+    numpy = xla = lambda xp, value: xp.asarray(value.array)
+    samples = [sample(value=Literal(np.array([1.0, -2.0])))]
+
+
+@builds(Const)
+def constant(value: Any, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, name: str | None = None) -> Tensor:
+    if isinstance(value, Output):
+        raise GraphError(f"Const: {describe(value)} is no constant; use it as it is")
+    array = as_array(value, dtype_of(dtype) if dtype is not None else None)
+    if shape is not None:
+        array = np.broadcast_to(array, tuple(int(s) for s in shape_of(shape)))
+    graph = default_graph()
+    return np.array(array) if graph is None else constant_in(graph, array, name)
+
+
+class Parameter(Op):
+    """A named input with a stored value, kept by each :class:`Session` and changed by :func:`assign`.
+
+    Inputs
+        value: the first value: a number, nested list or array.
+        dtype: the element type to convert to.
+    Returns
+        the value that the session holds when a run begins.
+    >>> with sg.Graph().as_default():
+    ...     sg.parameter(np.zeros((10, 3), np.float32), name="w")
+    <w:0 float32[10, 3]>
+    """
+
+    cached = False
+
+    @staticmethod
+    def infer(*, value: Literal) -> TensorType:
+        return tensor_type(dtype_of(value.array.dtype), value.array.shape)
+
+    gradient = {}
+    numpy = xla = unsupported("a parameter's value is held by a session")
+    samples = [sample(value=Literal(np.array([1.0, -2.0])))]
+    gate = True  # Two parameters with equal first values are still two.
+
+
+@builds(Parameter)
+def parameter(value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Output:
+    graph = require_graph("parameter")
+    array = as_array(value, dtype_of(dtype) if dtype is not None else None)
+    return emit(Parameter, (), (Literal(np.array(array)),), name, graph).outputs[0]
+
+
+class Assign(Op):
+    """A parameter's next value. It takes effect when a run that computes it has ended well.
+
+    All operations of the run see the values from before it; two assignments of one parameter in one run are
+    an error.
+
+    Inputs
+        parameter: an output of :func:`parameter` (C1).
+        value: a tensor of its dtype (C2) and shape (C3).
+    Returns
+        the value.
+    >>> with sg.Graph().as_default() as graph:
+    ...     w = sg.parameter(1.0)
+    ...     step = sg.assign(w, w + 1.0)
+    >>> with sg.Session(graph) as session:
+    ...     float(session.run(step)), float(session.run(w))
+    (2.0, 2.0)
+    """
+
+    @staticmethod
+    def infer(parameter: TensorType, value: TensorType) -> TensorType:
+        check_same_dtype(parameter, value, constraint="C2")
+        if parameter.ndim != value.ndim or not all(same_size(a, b) for a, b in zip(parameter.shape, value.shape, strict=True)):
+            raise ShapeError(f"(C3) a parameter of shape {show_shape(parameter.shape)} cannot take a value of shape {show_shape(value.shape)}")
+        return parameter
+
+    gradient = {"parameter": not_differentiable("the old value is replaced"), "value": lambda g, op: g}
+    numpy = xla = lambda xp, parameter, value: value
+    samples = [sample(floats(3), floats(3))]
+    gate = True
+
+
+@builds(Assign)
+def assign(parameter: Any, value: Any, name: str | None = None) -> Output:
+    if not isinstance(parameter, Output) or parameter.op.definition is not Parameter:
+        shown = describe(parameter) if isinstance(parameter, Output) else repr(parameter)
+        raise GraphError(f"Assign: (C1) only a parameter, made by sg.parameter, can be assigned; got {shown}")
+    return apply(Assign, (parameter, value), (), name)
+
+
+class Identity(Op):
+    """The operand itself, as an operation of its own.
+
+    Inputs
+        x: any tensor.
+    Returns
+        x.
+    >>> sg.identity(np.array([1.0]))
+    array([1.])
+    """
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        return x
+
+    gradient = {"x": lambda g, op: g}
+    numpy = xla = lambda xp, x: x
+    samples = [sample(floats("n", 2)), sample(bools(3))]
+
+
+@builds(Identity)
+def identity(x: Any, name: str | None = None) -> Tensor:
+    return apply(Identity, (x,), (), name)
+
+
+class Size(Op):
+    """The value of a size, or of a product of sizes, as a number.
+
+    Inputs
+        x: any tensor.
+        axis: which axes to count; None for all.
+        dtype: of the result.
+    Returns
+        the number of elements along the axes: a scalar, known at the latest when values are fed.
+    >>> sg.size(np.zeros((2, 3)))
+    array(6, dtype=int32)
+    """
+
+    @staticmethod
+    def infer(*, size: Any, dtype: DType) -> TensorType:
+        return tensor_type(dtype, ())
+
+    gradient = {}
+    numpy = xla = lambda xp, size, dtype: xp.asarray(size, dtype.numpy)
+    samples = [sample(size=6, dtype=float64)]
+
+
+def size_as(size: Any, dtype: DType, like: Any) -> Tensor:
+    """A size as a scalar of *dtype*, in the graph of *like*."""
+    if isinstance(size, int):
+        array: Array = np.asarray(size, dtype.numpy)
+        return constant_in(like.op.graph, array) if isinstance(like, Output) else array
+    return emit(Size, (), (size, dtype), "", like.op.graph).outputs[0]
+
+
+@builds(Size)
+def size(x: Any, axis: Any = None, dtype: DTypeLike = "int32", name: str | None = None) -> Tensor:
+    shape = x.shape if hasattr(x, "shape") else as_array(x).shape
+    axes = range(len(shape)) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    count = product(shape[a] for a in axes)
+    if isinstance(x, Output):
+        return emit(Size, (), (count, dtype_of(dtype)), name, x.op.graph).outputs[0]
+    return evaluate(Size, (), (count, dtype_of(dtype)))
+
+
+def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
+    """A constant of zeros.
+
+    >>> sg.zeros([2])
+    array([0., 0.], dtype=float32)
+    """
+    return full(shape, 0, dtype, name)
+
+
+def ones(shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
+    """A constant of ones.
+
+    >>> sg.ones([2])
+    array([1., 1.], dtype=float32)
+    """
+    return full(shape, 1, dtype, name)
+
+
+class Fill(Op):
+    """One value, repeated to a shape.
+
+    Inputs
+        value: a scalar (C1).
+        shape: sizes, which may be symbolic.
+    Returns
+        a tensor of that shape.
+    >>> sg.fill([2], 7.0)
+    array([7., 7.], dtype=float32)
+    """
+
+    @staticmethod
+    def infer(value: TensorType, *, shape: Any) -> TensorType:
+        if value.ndim:
+            raise ShapeError(f"(C1) the value must be a scalar, not {value!r}")
+        return tensor_type(value.dtype, shape)
+
+    gradient = {"value": lambda g, op: g}
+    numpy = xla = lambda xp, value, shape: xp.broadcast_to(value, shape)
+    samples = [sample(floats(), shape=(2, 3))]
+
+
+@builds(Fill)
+def fill(shape: ShapeLike, value: Any, name: str | None = None) -> Tensor:
+    return apply(Fill, (value,), (shape_of(shape),), name)
+
+
+def full(shape: ShapeLike, value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
+    """One number, repeated to a shape, as a constant.
+
+    >>> sg.full([2], 7, sg.float64)
+    array([7., 7.])
+    """
+    return fill(shape, as_array(value, dtype_of(dtype) if dtype is not None else None), name)
+
+
+def zeros_like(x: Any, name: str | None = None) -> Tensor:
+    """Zeros of the type of *x*.
+
+    >>> sg.zeros_like(np.ones(2))
+    array([0., 0.])
+    """
+    return _like(x, 0, name)
+
+
+def ones_like(x: Any, name: str | None = None) -> Tensor:
+    """Ones of the type of *x*.
+
+    >>> sg.ones_like(np.zeros(2))
+    array([1., 1.])
+    """
+    return _like(x, 1, name)
+
+
+def _like(x: Any, value: int, name: str | None) -> Tensor:
+    if not isinstance(x, Output):
+        array = as_array(x)
+        return constant(np.full(array.shape, value, array.dtype), name=name)
+    number = constant_in(x.op.graph, np.asarray(value, x.dtype.numpy))
+    return emit(Fill, (number,), (x.shape,), name).outputs[0] if x.ndim else number

@@ -1,0 +1,73 @@
+"""Python's operators on outputs. Installed here because the graph stands below the operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stopgrad.graph import Output
+from stopgrad.ops import arithmetic, compare, elementwise, linalg, shape
+
+
+def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+    def reflected(self: Output, other: Any) -> Any:
+        return function(other, self)
+
+    return reflected
+
+
+def _operator(function: Callable[..., Any]) -> Callable[..., Any]:
+    def operator(self: Output, other: Any) -> Any:
+        return function(self, other)
+
+    return operator
+
+
+def _bits(bitwise: Callable[..., Any], logical: Callable[..., Any]) -> Callable[..., Any]:
+    def operator(self: Output, other: Any) -> Any:
+        return (logical if self.dtype.is_bool else bitwise)(self, other)
+
+    return operator
+
+
+_BINARY: dict[str, Callable[..., Any]] = {
+    "add": arithmetic.add,
+    "sub": arithmetic.subtract,
+    "mul": arithmetic.multiply,
+    "truediv": arithmetic.divide,
+    "floordiv": arithmetic.floor_div,
+    "mod": arithmetic.floormod,
+    "pow": elementwise.pow,
+    "matmul": linalg.matmul,
+    "and": _bits(compare.bitwise_and, compare.logical_and),
+    "or": _bits(compare.bitwise_or, compare.logical_or),
+    "xor": _bits(compare.bitwise_xor, compare.logical_xor),
+    "lshift": compare.left_shift,
+    "rshift": compare.right_shift,
+}
+for _name, _function in _BINARY.items():
+    setattr(Output, f"__{_name}__", _operator(_function))
+    setattr(Output, f"__r{_name}__", _reflected(_function))
+
+_COMPARISONS = {"lt": compare.less, "le": compare.less_equal, "gt": compare.greater, "ge": compare.greater_equal}
+for _name, _function in _COMPARISONS.items():
+    setattr(Output, f"__{_name}__", _operator(_function))
+
+
+def _invert(self: Output) -> Any:
+    return compare.logical_not(self) if self.dtype.is_bool else compare.invert(self)
+
+
+def _getitem(self: Output, index: Any) -> Any:
+    return shape.take_index(self, index)
+
+
+for _name, _function in {
+    "__neg__": lambda self: arithmetic.negative(self),
+    "__pos__": lambda self: self,
+    "__abs__": lambda self: arithmetic.abs(self),
+    "__invert__": _invert,
+    "__getitem__": _getitem,
+    "T": property(lambda self: shape.transpose(self)),
+}.items():
+    setattr(Output, _name, _function)

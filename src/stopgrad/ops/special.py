@@ -1,0 +1,133 @@
+"""The error function and the gamma function, with their relatives (Digital Library of Mathematical Functions, chapters 5 and 7)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from stopgrad.op import Op, Tensor, apply, builds
+from stopgrad.ops.arithmetic import square
+from stopgrad.ops.elementwise import exp
+from stopgrad.ops.families import INF, NAN, RealElementwise, unary
+from stopgrad.ops.inference import is_floating, same
+from stopgrad.samples import floats, sample
+from stopgrad.samples import unary as singles
+from stopgrad.types import TensorType
+
+
+class Erf(RealElementwise):
+    """Elementwise error function (DLMF 7.2.1).
+
+    Inputs
+        x: floating-point (C1).
+    Returns
+        2/√π ∫₀ˣ exp(-t²) dt.
+    >>> sg.erf(np.array([0.0, 1.0]))
+    array([0.        , 0.84270079])
+    """
+
+    gradient = {"x": lambda g, op: g * (2 / math.sqrt(math.pi) * exp(-square(op.x)))}
+    numpy = xla = lambda xp, x: xp.special.erf(x)
+    samples = singles()
+
+
+class Erfc(RealElementwise):
+    """Elementwise complementary error function, 1 - erf x, precise for large x (DLMF 7.2.2).
+
+    Inputs
+        x: floating-point (C1).
+    Returns
+        1 - erf x.
+    >>> sg.erfc(np.array([0.0, 1.0]))
+    array([1.        , 0.15729921])
+    """
+
+    gradient = {"x": lambda g, op: -g * (2 / math.sqrt(math.pi) * exp(-square(op.x)))}
+    numpy = xla = lambda xp, x: xp.special.erfc(x)
+    samples = singles()
+
+
+class Erfinv(RealElementwise):
+    """Elementwise inverse of the error function.
+
+    Inputs
+        x: floating-point (C1), in (-1, 1).
+    Returns
+        the y of which erf y = x.
+    >>> sg.erfinv(np.array([0.0, 0.5]))
+    array([0.        , 0.47693628])
+    """
+
+    gradient = {"x": lambda g, op: g * (math.sqrt(math.pi) / 2 * exp(square(op.result)))}
+    # erf's inverse is named alike in both libraries, but JAX spells it erf_inv only in lax.
+    numpy = xla = lambda xp, x: xp.special.erfinv(x)
+    samples = singles(-0.8, 0.8)
+
+
+class Lgamma(RealElementwise):
+    """Elementwise logarithm of |Γ(x)| (DLMF 5.2.1).
+
+    Inputs
+        x: floating-point (C1).
+    Returns
+        log |Γ(x)|; infinite at 0, -1, -2, …
+    >>> sg.lgamma(np.array([1.0, 4.0]))
+    array([0.        , 1.79175947])
+    """
+
+    gradient = {"x": lambda g, op: g * digamma(op.x)}
+    numpy = xla = lambda xp, x: xp.special.gammaln(x)
+    samples = singles(0.5, 4.0)
+    extremes = ((0.0,), (INF,), (NAN,))
+
+
+class Digamma(RealElementwise):
+    """Elementwise derivative of log Γ(x) (DLMF 5.2.2).
+
+    Inputs
+        x: floating-point (C1).
+    Returns
+        Γ′(x) / Γ(x).
+    >>> sg.digamma(np.array([1.0, 4.0]))
+    array([-0.57721566,  1.25611767])
+    """
+
+    gradient = {"x": lambda g, op: g * polygamma(1, op.x)}
+    numpy = xla = lambda xp, x: xp.special.digamma(x)
+    samples = singles(0.5, 4.0)
+    extremes = ((INF,), (NAN,))
+
+
+class Polygamma(Op):
+    """Elementwise derivative of order n ≥ 1 of the digamma function (DLMF 5.15).
+
+    Inputs
+        x: floating-point (C1).
+        n: the order, a Python integer of at least 1 (C2).
+    Returns
+        ψ⁽ⁿ⁾(x).
+    >>> sg.polygamma(1, np.array([1.0]))
+    array([1.64493407])
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, n: int) -> TensorType:
+        return same(is_floating)(x)
+
+    gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
+    numpy = xla = lambda xp, x, n: xp.special.polygamma(n, x)
+    samples = [sample(floats(3, low=0.5, high=4.0), n=1), sample(floats("n", low=0.5, high=4.0), n=2)]
+
+
+@builds(Polygamma)
+def polygamma(n: int, x: Any, name: str | None = None) -> Tensor:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"Polygamma: (C2) the order must be a Python integer of at least 1, not {n!r}")
+    return apply(Polygamma, (x,), (n,), name)
+
+
+erf = unary(Erf, "erf")
+erfc = unary(Erfc, "erfc")
+erfinv = unary(Erfinv, "erfinv")
+lgamma = unary(Lgamma, "lgamma")
+digamma = unary(Digamma, "digamma")

@@ -1,0 +1,66 @@
+"""Nested structures of values: dicts, lists, tuples, named tuples, dataclasses, through optree."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import optree
+
+_NAMESPACE = "stopgrad"
+_REGISTERED: set[type] = set()
+
+
+def _register_dataclasses(tree: Any) -> Any:
+    """Make the dataclasses found in *tree* known to optree, which knows only those registered with it."""
+    while True:
+        leaves, spec = optree.tree_flatten(tree, namespace=_NAMESPACE)  # type: ignore[arg-type]
+        unknown = {type(leaf) for leaf in leaves if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)} - _REGISTERED
+        if not unknown:
+            return leaves, spec
+        for kind in unknown:
+            _register(kind)
+
+
+def _register(kind: type) -> None:
+    names = tuple(field.name for field in dataclasses.fields(kind))
+
+    def flatten(value: Any) -> Any:
+        return [getattr(value, name) for name in names], None, names
+
+    def unflatten(_: Any, children: Any) -> Any:
+        value = object.__new__(kind)
+        for name, child in zip(names, children, strict=True):
+            object.__setattr__(value, name, child)
+        return value
+
+    optree.register_pytree_node(kind, flatten, unflatten, namespace=_NAMESPACE)
+    _REGISTERED.add(kind)
+
+
+def flatten(tree: Any) -> tuple[list[Any], Any]:
+    """The leaves of *tree* and what :func:`unflatten` needs to put others in their places. None is no leaf.
+
+    >>> leaves, spec = flatten({"b": [1, 2], "a": (3,)})
+    >>> leaves, unflatten(spec, "xyz")
+    ([3, 1, 2], {'b': ['y', 'z'], 'a': ('x',)})
+    """
+    found: tuple[list[Any], Any] = _register_dataclasses(tree)
+    return found
+
+
+def unflatten(spec: Any, leaves: Sequence[Any]) -> Any:
+    return optree.tree_unflatten(spec, leaves)
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """*tree* with *function* applied to each leaf."""
+    leaves, spec = flatten(tree)
+    return unflatten(spec, [function(leaf) for leaf in leaves])
+
+
+def paths(tree: Any) -> list[str]:
+    """How each leaf is reached, such as ``"params.w"`` or ``"layers.0"``, in the order of :func:`flatten`."""
+    flatten(tree)
+    return [".".join(str(part) for part in path) for path in optree.tree_paths(tree, namespace=_NAMESPACE)]  # type: ignore[arg-type]
