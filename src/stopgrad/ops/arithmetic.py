@@ -14,6 +14,26 @@ from stopgrad.samples import complexes, floats, sample
 from stopgrad.samples import unary as singles
 from stopgrad.types import TensorType, tensor_type
 
+__all__ = [
+    "abs",
+    "add",
+    "add_n",
+    "ceil",
+    "divide",
+    "floor",
+    "floor_div",
+    "floormod",
+    "maximum",
+    "minimum",
+    "multiply",
+    "negative",
+    "round",
+    "sign",
+    "square",
+    "squared_difference",
+    "subtract",
+]
+
 
 class AddV2(Arithmetic):
     """Elementwise sum, with broadcasting.

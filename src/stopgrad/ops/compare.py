@@ -10,6 +10,28 @@ from stopgrad.samples import bools, ints, sample
 from stopgrad.samples import unary as singles
 from stopgrad.types import bool_, int32
 
+__all__ = [
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "equal",
+    "greater",
+    "greater_equal",
+    "invert",
+    "is_finite",
+    "is_inf",
+    "is_nan",
+    "left_shift",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "not_equal",
+    "right_shift",
+]
+
 _COMPARISON = not_differentiable("a comparison is constant wherever it has a derivative")
 _BITS = not_differentiable("integers and booleans have no derivative")
 _BOOLS = [sample(bools(3), bools(2, 3)), sample(bools("n"), bools())]

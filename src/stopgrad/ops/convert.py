@@ -12,6 +12,15 @@ from stopgrad.ops.inference import broadcast, broadcast_c2, check_same_dtype, is
 from stopgrad.samples import bools, complexes, floats, sample
 from stopgrad.types import DTypeLike, TensorType, bool_, complex64, complex128, dtype_of, float32, float64, int32, tensor_type
 
+__all__ = [
+    "cast",
+    "complex",
+    "conj",
+    "imag",
+    "real",
+    "where",
+]
+
 
 class Cast(Op):
     """Conversion to another dtype.

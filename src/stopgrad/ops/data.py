@@ -13,6 +13,21 @@ from stopgrad.ops.inference import check_same_dtype
 from stopgrad.samples import bools, floats, sample
 from stopgrad.types import DType, DTypeLike, ShapeLike, TensorType, dtype_of, float64, product, same_size, shape_of, tensor_type
 
+__all__ = [
+    "assign",
+    "constant",
+    "fill",
+    "full",
+    "identity",
+    "ones",
+    "ones_like",
+    "parameter",
+    "placeholder",
+    "size",
+    "zeros",
+    "zeros_like",
+]
+
 
 class Placeholder(Op):
     """A value given when the graph runs.

@@ -14,6 +14,30 @@ from stopgrad.samples import complexes, sample
 from stopgrad.samples import unary as singles
 from stopgrad.types import TensorType
 
+__all__ = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "pow",
+    "reciprocal",
+    "rsqrt",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+]
+
 
 class Sqrt(Elementwise):
     """Elementwise square root.

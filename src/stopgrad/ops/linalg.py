@@ -12,6 +12,10 @@ from stopgrad.ops.shape import expand_dims, squeeze
 from stopgrad.samples import complexes, floats, sample
 from stopgrad.types import TensorType, same_size, tensor_type
 
+__all__ = [
+    "matmul",
+]
+
 
 class MatMul(Op):
     """Product of matrices, over broadcast batches.

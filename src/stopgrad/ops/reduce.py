@@ -19,6 +19,22 @@ from stopgrad.ops.shape import Sum, reduced, reshape, spread, transpose
 from stopgrad.samples import bools, complexes, floats, ints, sample
 from stopgrad.types import DType, DTypeLike, TensorType, dtype_of, int32, int64, product, tensor_type
 
+__all__ = [
+    "argmax",
+    "argmin",
+    "cumprod",
+    "cumsum",
+    "reduce_all",
+    "reduce_any",
+    "reduce_logsumexp",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_std",
+    "reduce_variance",
+]
+
 
 def _reduction(allowed: Callable[[DType], bool], what: str) -> Whatever:
     def infer(x: TensorType, *, axis: tuple[int, ...], keepdims: bool) -> TensorType:

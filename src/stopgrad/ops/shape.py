@@ -16,6 +16,23 @@ from stopgrad.ops.inference import check_same_dtype, normal_axes, normal_axis
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import Dim, Shape, ShapeLike, TensorType, at_least, exact_quotient, product, same_size, shape_of, tensor_type
 
+__all__ = [
+    "broadcast_to",
+    "concat",
+    "expand_dims",
+    "pad",
+    "reduce_sum",
+    "reshape",
+    "reverse",
+    "split",
+    "squeeze",
+    "stack",
+    "strided_slice",
+    "tile",
+    "transpose",
+    "unstack",
+]
+
 
 class Reshape(Op):
     """The same elements, in row-major order, in another shape.

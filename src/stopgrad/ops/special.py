@@ -14,6 +14,15 @@ from stopgrad.samples import floats, sample
 from stopgrad.samples import unary as singles
 from stopgrad.types import TensorType
 
+__all__ = [
+    "digamma",
+    "erf",
+    "erfc",
+    "erfinv",
+    "lgamma",
+    "polygamma",
+]
+
 
 class Erf(RealElementwise):
     """Elementwise error function (DLMF 7.2.1).

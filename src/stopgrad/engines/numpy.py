@@ -1,0 +1,82 @@
+"""The reference: NumPy, one operation after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.engines.protocol import Compiled, lowering
+from stopgrad.graph import Output
+from stopgrad.namespaces import NUMPY
+
+Step = tuple[Any, dict[str, Any], list[int], list[int], list[Any], list[int]]
+"""Lowering, attributes, input slots, output slots, output dtypes, slots that nobody reads afterwards."""
+
+
+class NumPyEngine:
+    """Runs every operation's ``numpy`` definition. Floating-point warnings are off: values say what happened."""
+
+    name = "numpy"
+
+    def compile(self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()) -> Compiled:
+        slots = {x: i for i, x in enumerate(inputs)}
+        steps = _steps(slots, inputs, outputs)
+        results = [slots[y] for y in outputs]
+        count = len(slots)
+
+        def run(arrays: Sequence[Any]) -> list[Any]:
+            values: list[Any] = [None] * count
+            values[: len(arrays)] = arrays
+            with np.errstate(all="ignore"):
+                for function, attributes, reads, writes, dtypes, dead in steps:
+                    made = function(NUMPY, *[values[i] for i in reads], **attributes)
+                    if len(writes) == 1:
+                        values[writes[0]] = np.asarray(made, dtypes[0])
+                    else:
+                        for i, value, dtype in zip(writes, made, dtypes, strict=True):
+                            values[i] = np.asarray(value, dtype)
+                    for i in dead:
+                        values[i] = None
+            return [_own(values[i], arrays) for i in results]
+
+        return run
+
+    def hold(self, array: Any) -> Any:
+        return np.array(array)
+
+    def is_native(self, x: Any) -> bool:
+        return isinstance(x, np.ndarray)
+
+
+def _steps(slots: dict[Output, int], inputs: Sequence[Output], outputs: Sequence[Output]) -> list[Step]:
+    graph = (outputs or inputs)[0].op.graph if outputs or inputs else None
+    given = {x.op for x in inputs}
+    operations = [op for op in graph.subgraph_to(outputs) if op not in given] if graph is not None else []
+    for op in operations:
+        for y in op.outputs:
+            slots[y] = len(slots)
+    last_use = {slots[x]: n for n, op in enumerate(operations) for x in op.inputs}
+    kept = {slots[y] for y in outputs}
+    dead: dict[int, list[int]] = {}
+    for slot, n in last_use.items():
+        if slot not in kept:
+            dead.setdefault(n, []).append(slot)
+    return [
+        (
+            lowering(op, "numpy"),
+            dict(op.attributes),
+            [slots[x] for x in op.inputs],
+            [slots[y] for y in op.outputs],
+            [y.dtype.numpy for y in op.outputs],
+            dead.get(n, []),
+        )
+        for n, op in enumerate(operations)
+    ]
+
+
+def _own(value: Any, arrays: Sequence[Any]) -> Any:
+    """A result that shares no memory with what was fed."""
+    shared = value.base is not None or not value.flags.writeable or any(value is a for a in arrays)
+    return np.array(value) if shared else value

@@ -1,0 +1,179 @@
+"""Does this loss reach this parameter, and if not, which operation cut the way, and on which line?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stopgrad.autodiff.reach import Reach, reach
+from stopgrad.autodiff.transforms import Tracing, is_tensor
+from stopgrad.errors import GradientError, GraphError
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.op import as_output
+from stopgrad.structure import flatten, paths, unflatten
+
+
+@dataclass(frozen=True)
+class GateUse:
+    """A gate between ys and the tensors asked about: the statuses that it causes, and whether it does anything."""
+
+    operation: Operation
+    cuts: tuple[str, ...]
+
+    @property
+    def idle(self) -> bool:
+        """Whether the gate cuts no way at all."""
+        return not self.cuts
+
+
+class Flow(Mapping[Any, Reach]):
+    """Per tensor asked about, whether gradients arrive, and what cuts the ways that do not.
+
+    Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``).
+    """
+
+    def __init__(self, found: dict[Any, Reach], graph: Graph, ys: Sequence[Output]) -> None:
+        self._found = found
+        self._graph = graph
+        self._ys = ys
+
+    def __getitem__(self, key: Any) -> Reach:
+        if isinstance(key, Operation):
+            key = key.as_output()
+        try:
+            return self._found[key]
+        except KeyError:
+            known = ", ".join(_label(k) for k in self._found)
+            raise KeyError(f"explain was not asked about {_label(key)}; it knows {known}") from None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @property
+    def gates(self) -> tuple[GateUse, ...]:
+        """The gates that ys are computed through, with the tensors (by name) that each cuts off in part or whole."""
+        gates = [op for op in self._graph.subgraph_to(self._ys) if op.definition.passes is not None]
+        return tuple(
+            GateUse(op, tuple(_label(key) for key, found in self._found.items() if any(cut.operation is op for cut in found.cuts))) for op in gates
+        )
+
+    def to_text(self) -> str:
+        """A line per tensor, and below it one for each operation that cuts a way, with the user's line.
+
+        >>> with sg.Graph().as_default():
+        ...     x = sg.placeholder(sg.float32, name="x")
+        ...     print(sg.explain(sg.exp(x), [x]).to_text())
+        x:0  flows
+        """
+        width = max((len(_label(key)) for key in self._found), default=0)
+        lines = []
+        for key, found in self._found.items():
+            lines.append(f"{_label(key):<{width}}  {found.status}")
+            lines += [f"{'':<{width}}    {cut}" for cut in found.cuts]
+        return "\n".join(lines)
+
+    __str__ = to_text
+
+    def __repr__(self) -> str:
+        return f"<Flow {', '.join(f'{_label(k)}: {v.status}' for k, v in self._found.items())}>"
+
+
+def _label(key: Any) -> str:
+    return key.name if isinstance(key, Output) else str(key)
+
+
+def explain(ys: Any, *args: Any, argnums: int | Sequence[int] | None = None, stop_gradients: Any = None, **kwargs: Any) -> Flow:
+    """Whether gradients of ys arrive at each x; and if not, why not.
+
+    Inputs
+        ys, xs: outputs or nested structures of outputs, as for :func:`gradients`; or a function and its
+            arguments, of which argnums (default: all) are asked about.
+        stop_gradients: as for :func:`gradients`.
+    Returns
+        a :class:`Flow`: for each x a ``status`` and ``cuts``. The statuses: ``"flows"``; ``"partly stopped"`` (some
+        ways are cut); ``"stopped"`` (every way is cut, and without the gates one would be open); ``"not
+        differentiable"`` (every way passes an integer, a comparison, a rounding, ...); ``"undefined"`` (every
+        way passes an operation whose gradient is an error); ``"disconnected"`` (there is no way).
+
+    >>> sg.explain(lambda a, b: a * sg.stop_gradient(b), 1.0, 2.0)["b"].status
+    'stopped'
+    """
+    if callable(ys) and not isinstance(ys, (Output, Operation)):
+        return _explain_function(ys, args, kwargs, argnums)
+    if len(args) != 1 or kwargs:
+        raise GraphError("explain: takes ys and xs, or a function and its arguments")
+    roots, targets, stops = (_outputs(tree) for tree in (ys, args[0], stop_gradients))
+    if not roots:
+        raise GradientError("explain: ys is empty")
+    for x in targets:
+        if x.op.graph is not roots[0].op.graph:
+            raise GraphError(f"explain: {describe(x)} and {describe(roots[0])} belong to two graphs")
+    return Flow({x: reach(roots, x, stops) for x in targets}, roots[0].op.graph, roots)
+
+
+def _outputs(tree: Any) -> list[Output]:
+    leaves = flatten(tree)[0]
+    for leaf in leaves:
+        if not isinstance(leaf, (Output, Operation)):
+            raise GraphError(f"explain: takes outputs of a graph, not {leaf!r}")
+    return [leaf.as_output() for leaf in leaves]
+
+
+def _explain_function(f: Callable[..., Any], args: Sequence[Any], kwargs: Any, argnums: int | Sequence[int] | None) -> Flow:
+    positions = range(len(args)) if argnums is None else (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    tracing = Tracing(args, kwargs)
+    with tracing.building():
+        entered = [_enter(tracing, arg) for arg in args]
+        ys = [as_output(y, tracing.graph) for y in flatten(f(*entered, **tracing.enter(kwargs)))[0]]
+    found = {}
+    names = _argument_names(f, len(args))
+    for i in positions:
+        for path, leaf in zip(paths(entered[i]), flatten(entered[i])[0], strict=True):
+            if isinstance(leaf, Output):
+                key = ".".join(part for part in (names[i], path) if part)
+                found[key] = reach(ys, leaf)
+    return Flow(found, tracing.graph, ys)
+
+
+def _enter(tracing: Tracing, tree: Any) -> Any:
+    leaves, spec = flatten(tree)
+    return unflatten(spec, [tracing.stand_in(x) if is_tensor(x) or isinstance(x, (float, complex)) else x for x in leaves])
+
+
+def _argument_names(f: Callable[..., Any], count: int) -> list[str]:
+    code = getattr(f, "__code__", None)
+    names = list(code.co_varnames[: code.co_argcount]) if code is not None else []
+    return [names[i] if i < len(names) else str(i) for i in range(count)]
+
+
+def assert_flows(ys: Any, xs: Any) -> None:
+    """Raise unless gradients of ys arrive at every x.
+
+    Raises
+        GradientError: with what cuts the ways, and on which lines.
+    """
+    flow = explain(ys, xs)
+    if any(found.status not in ("flows", "partly stopped") for found in flow.values()):
+        raise GradientError(f"assert_flows: some gradients do not arrive\n{flow.to_text()}")
+
+
+def assert_blocked(ys: Any, xs: Any, by: Any = None) -> None:
+    """Raise if gradients of ys arrive at any x.
+
+    Inputs
+        ys, xs: as for :func:`explain`.
+        by: an operation or output of one that must be among those that cut the ways; None for any.
+    Raises
+        GradientError: which gradients arrive, or what cuts them instead.
+    """
+    flow = explain(ys, xs)
+    gate = None if by is None else by if isinstance(by, Operation) else by.as_output().op
+    for found in flow.values():
+        if found.status in ("flows", "partly stopped"):
+            raise GradientError(f"assert_blocked: some gradients arrive\n{flow.to_text()}")
+        if gate is not None and not any(cut.operation is gate for cut in found.cuts):
+            raise GradientError(f"assert_blocked: not cut by {describe(gate)}\n{flow.to_text()}")

@@ -1,0 +1,8 @@
+"""Rewrites: each builds a new graph and says where every operation went; none edits in place."""
+
+from __future__ import annotations
+
+from stopgrad.rewrite.engine import Rewritten, rewrite
+from stopgrad.rewrite.passes import erase_gates, fold, merge, prepare, simplify
+
+__all__ = ["Rewritten", "erase_gates", "fold", "merge", "prepare", "rewrite", "simplify"]

@@ -1,0 +1,97 @@
+"""The rewrites that stand between a built graph and an engine. Each is a rule for :func:`rewrite`.
+
+They run after the last differentiation. Only :func:`erase_gates` touches a gate: it takes each out, since
+forward a gate is its first operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.graph import Operation, Output
+from stopgrad.op import Literal, evaluate
+from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, Sub
+from stopgrad.ops.convert import Cast, Conj
+from stopgrad.ops.data import Const, Fill, Identity, Placeholder
+from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
+from stopgrad.rewrite.engine import Copying, Rewritten, rewrite
+
+
+def erase_gates(copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]) -> Sequence[Output] | None:
+    """A gate's operand in its place, and an identity's. Exact: forward they are the same, bit for bit."""
+    definition = op.definition
+    if definition.passes is not None:
+        return (inputs[definition.passes],)
+    if definition.type == "CustomGradient":
+        return inputs[: op.count]
+    return inputs if definition is Identity else None
+
+
+def merge(copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]) -> Sequence[Output] | None:
+    """One operation for several that compute the same. Exact. Gates are never merged."""
+    if op.definition.gate or op.definition is Placeholder:
+        return None
+    key = (op.definition, inputs, values)
+    found = copying.table.get(key)
+    if found is None:
+        found = copying.table[key] = copying.add(op.definition, inputs, values, op)
+    return found  # type: ignore[no-any-return]
+
+
+def _const(x: Output) -> Any:
+    """The array of a constant, or None."""
+    return x.op.values[0].array if x.op.definition is Const else None
+
+
+def _is_all(x: Output, value: float) -> bool:
+    array = _const(x)
+    if array is None and x.op.definition in (Fill, BroadcastTo):
+        array = _const(x.op.inputs[0])
+    return array is not None and array.size == 1 and bool(array.reshape(()) == value) and not np.signbit(array.real).any()
+
+
+def simplify(copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]) -> Sequence[Output] | None:
+    """Operations that change nothing. Exact for every value but the sign of a zero in x + 0, which is left alone."""
+    definition = op.definition
+    if definition is Mul:
+        for one, other in (inputs, inputs[::-1]):
+            if _is_all(one, 1) and copying.concrete(op.outputs[0].type) is other.type:
+                return (other,)
+    if definition is AddN and len(inputs) == 1:
+        return inputs
+    if definition in (Reshape, BroadcastTo) and inputs[0].type.shape == values[0]:
+        return inputs
+    if definition is Transpose and values[0] == tuple(range(len(values[0]))):
+        return inputs
+    if definition is Cast and inputs[0].dtype is values[0]:
+        return inputs
+    inner = inputs[0].op if inputs else None
+    if inner is not None and inner.definition is definition and definition in (Neg, Conj):
+        return inner.inputs
+    if inner is not None and inner.definition is definition is Reshape:
+        return copying.add(Reshape, inner.inputs, values, op)
+    return None
+
+
+_FOLDED = frozenset({AddV2, Sub, Mul, Neg, Cast, Reshape, BroadcastTo})
+_SMALL = 64
+
+
+def fold(copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]) -> Sequence[Output] | None:
+    """Small constants computed once. As exact as NumPy, which is the reference."""
+    if op.definition not in _FOLDED or op.outputs[0].type.symbolic:
+        return None
+    arrays = [_const(x) for x in inputs]
+    if any(a is None or a.size > _SMALL for a in arrays):
+        return None
+    if np.prod(copying.concrete(op.outputs[0].type).shape, dtype=int) > _SMALL:
+        return None
+    return copying.add(Const, (), (Literal(evaluate(op.definition, arrays, values)),), op)
+
+
+def prepare(outputs: Sequence[Output], inputs: Sequence[Output], binding: Mapping[str, int] | None = None) -> Rewritten:
+    """What engines get: gates erased, sizes bound, nothing computed twice or for nothing."""
+    return rewrite(outputs, inputs, (erase_gates, simplify, fold, merge), binding)

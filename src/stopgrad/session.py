@@ -1,0 +1,414 @@
+"""Running: sessions over graphs, and compiled Python functions."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stopgrad.autodiff.transforms import is_tensor
+from stopgrad.engines import Compiled, Engine, engine
+from stopgrad.errors import DTypeError, FeedError, GraphError, StopgradError
+from stopgrad.graph import Graph, Operation, Output, default_graph, describe
+from stopgrad.op import as_output, emit, show_shape
+from stopgrad.ops.data import Assign, Parameter, Placeholder
+from stopgrad.rewrite import prepare
+from stopgrad.structure import flatten, unflatten
+from stopgrad.types import TensorType, bind_sizes, dtype_of, float32, size_value
+
+Feeds = Mapping[Any, Any]
+
+
+@dataclass
+class _Plan:
+    """What one choice of fetches and feeds needs, and what was compiled for it, by the shapes that were fed."""
+
+    fetches: list[Output]
+    feeds: list[Output]
+    parameters: list[Output]
+    assigned: list[Output]
+    assigns: list[Output]
+    compiled: dict[Any, Compiled] = field(default_factory=dict)
+
+
+class Session:
+    """Runs operations of a graph, and holds the values of its parameters.
+
+    Inputs
+        graph: None for the default graph.
+        engine: ``"auto"`` (the best that is installed), ``"xla"`` or ``"numpy"``; :attr:`engine` tells which it is.
+
+    >>> graph = sg.Graph()
+    >>> with graph.as_default():
+    ...     x = sg.placeholder(sg.float32, [None], name="x")
+    ...     y = sg.reduce_sum(x * x)
+    >>> with sg.Session(graph) as session:
+    ...     session.run(y, {x: [1.0, 2.0]})
+    array(5., dtype=float32)
+    """
+
+    def __init__(self, graph: Graph | None = None, engine: str = "auto") -> None:
+        found = graph or default_graph()
+        if found is None:
+            raise GraphError("Session needs a graph: pass one, or open it inside 'with graph.as_default():'")
+        self.graph = found
+        self._engine = _engine(engine)
+        self._values: dict[Output, Any] = {}
+        self._plans: dict[Any, _Plan] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def engine(self) -> str:
+        """The name of the engine that computes."""
+        return self._engine.name
+
+    def run(self, fetches: Any, feed_dict: Feeds | None = None) -> Any:
+        """Compute what is fetched.
+
+        Inputs
+            fetches: an output, an operation, a name, or a nested structure of these.
+            feed_dict: from outputs (placeholders or any others), operations or names to their values.
+        Returns
+            NumPy arrays in the structure of fetches. Assignments among the computed operations take effect
+            together, when all has been computed; every operation sees the values from before.
+        Raises
+            FeedError, ShapeError, DTypeError, GraphError, EngineError; the parameters are then as they were.
+        """
+        self._check_open()
+        leaves, spec = flatten(fetches)
+        feeds = feed_dict or {}
+        key = (tuple(leaves), tuple(feeds))
+        try:
+            plan = self._plans.get(key)
+        except TypeError:
+            raise GraphError(f"Session.run: cannot fetch {fetches!r}; fetch outputs, operations or names") from None
+        if plan is None:
+            plan = self._plan(leaves, list(feeds))
+            self._plans[key] = plan
+        arrays = [feed_value(x, value, self._engine) for x, value in zip(plan.feeds, feeds.values(), strict=True)]
+        signature = tuple([a.shape for a in arrays])
+        with self._lock:
+            compiled = plan.compiled.get(signature)
+            if compiled is None:
+                compiled = plan.compiled[signature] = self._compile(plan, signature)
+            results = compiled([*[self._value(p) for p in plan.parameters], *arrays])
+            count = len(plan.fetches)
+            values = [_to_numpy(r) for r in results[:count]]
+            self._values.update(zip(plan.assigned, results[count:], strict=True))
+        return unflatten(spec, values)
+
+    def value(self, parameter: Output) -> np.ndarray[Any, Any]:
+        """A copy of the value that a parameter has now."""
+        self._check_open()
+        return np.array(self._value(self._member(parameter)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the values of all parameters, by name, as NumPy's npz. The old file stays until the new is whole."""
+        self._check_open()
+        target = Path(path)
+        part = target.with_name(f"{target.name}.{os.getpid()}.part")
+        try:
+            with part.open("wb") as file:
+                np.savez(file, **{p.op.name: _portable(np.asarray(self._value(p))) for p in self._all_parameters()})
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Take the values of all parameters from a file that :meth:`save` wrote: all of them or, after an error, none."""
+        self._check_open()
+        values = {}
+        with np.load(path, allow_pickle=False) as stored:
+            for p in self._all_parameters():
+                if p.op.name not in stored:
+                    raise GraphError(f"{os.fspath(path)} holds no value of {describe(p)}; it has {', '.join(stored) or 'none'}")
+                array = stored[p.op.name]
+                if array.shape != p.shape or array.dtype != _portable(np.empty(0, p.dtype.numpy)).dtype:
+                    raise GraphError(f"{os.fspath(path)} holds {array.dtype}{show_shape(array.shape)} for {describe(p)}")
+                values[p] = self._engine.hold(array.view(p.dtype.numpy))
+        self._values.update(values)
+
+    def close(self) -> None:
+        """Let go of parameters and compiled code. A closed session runs nothing."""
+        self._closed = True
+        self._values.clear()
+        self._plans.clear()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------------------------- inside
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise GraphError("the session is closed; open a new one")
+
+    def _all_parameters(self) -> list[Output]:
+        return [op.outputs[0] for op in self.graph.operations if op.definition is Parameter]
+
+    def _member(self, x: Any) -> Output:
+        if isinstance(x, str):
+            return self.graph.output(x)
+        if not isinstance(x, (Output, Operation)):
+            raise GraphError(f"Session.run: {x!r} is no output, operation or name")
+        output = x.as_output()
+        if output.op.graph is not self.graph:
+            raise GraphError(f"Session.run: {describe(output)} belongs to another graph than the session")
+        return output
+
+    def _value(self, parameter: Output) -> Any:
+        value = self._values.get(parameter)
+        if value is None:
+            value = self._values[parameter] = self._engine.hold(parameter.op.values[0].array)
+        return value
+
+    def _plan(self, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
+        fetches = [self._member(leaf) for leaf in leaves]
+        feeds = [self._member(x) for x in fed]
+        if len(set(feeds)) < len(feeds):
+            raise FeedError("Session.run: one tensor is fed twice, under two names")
+        needed = _needed(fetches, set(feeds))
+        for op in needed:
+            if op.definition is Placeholder:
+                raise FeedError(f"{describe(op)} must be fed, because {describe(_consumer(op, needed, fetches))} needs it; add it to feed_dict")
+        assigns = [op for op in needed if op.definition is Assign]
+        assigned = [op.inputs[0] for op in assigns]
+        for i, parameter in enumerate(assigned):
+            if parameter in assigned[:i]:
+                raise GraphError(
+                    f"one run would assign {describe(parameter)} twice, by {describe(assigns[assigned.index(parameter)])} and by {describe(assigns[i])}; "
+                    "fetch one of them, or combine them into one"
+                )
+            if parameter in feeds:
+                raise FeedError(f"{describe(parameter)} is both fed and assigned in one run; do one of them")
+        parameters = [op.outputs[0] for op in needed if op.definition is Parameter]
+        return _Plan(fetches, feeds, parameters, assigned, [op.outputs[0] for op in assigns])
+
+    def _compile(self, plan: _Plan, shapes: Sequence[tuple[int, ...]]) -> Compiled:
+        binding = sizes_of(plan.feeds, shapes)
+        ready = prepare([*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds], binding)
+        donate = [i for i, p in enumerate(plan.parameters) if p in plan.assigned]
+        return self._engine.compile(ready.inputs, ready.outputs, donate)
+
+
+_engine = engine
+
+
+def _needed(outputs: Sequence[Output], given: set[Output]) -> list[Operation]:
+    marks: set[Operation] = set()
+    stack = [y.op for y in outputs if y not in given]
+    while stack:
+        op = stack.pop()
+        if op not in marks:
+            marks.add(op)
+            stack.extend(x.op for x in op.inputs if x not in given)
+    return sorted(marks, key=lambda op: op.id)
+
+
+def _consumer(op: Operation, needed: Sequence[Operation], fetches: Sequence[Output]) -> Operation:
+    return next((user for user in needed if any(x.op is op for x in user.inputs)), fetches[0].op)
+
+
+def _to_numpy(x: Any) -> np.ndarray[Any, Any]:
+    return x if isinstance(x, np.ndarray) else np.asarray(x)
+
+
+def _portable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """bfloat16 as its bits: NumPy's format does not know it."""
+    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+
+
+def feed_value(x: Output, value: Any, engine: Engine) -> Any:
+    """A fed value as an array of x's dtype. Numbers of the same kind are converted, as TensorFlow converts them."""
+    wanted = x.type
+    if not engine.is_native(value):
+        try:
+            value = np.asarray(value)
+        except (TypeError, ValueError, StopgradError) as error:
+            raise FeedError(f"{describe(x)} was fed a value that is no array: {error}") from None
+    if value.dtype != wanted.dtype.numpy:
+        if value.dtype.kind in "OUS" or not _may_become(value, wanted):
+            raise FeedError(f"{describe(x)} was fed {_kind(value)}, which is not converted to {wanted.dtype} silently; convert it first")
+        value = value.astype(wanted.dtype.numpy)
+    shape = value.shape
+    if len(shape) != wanted.ndim or any(isinstance(s, int) and s != n for s, n in zip(wanted.shape, shape, strict=True)):
+        raise FeedError(f"{describe(x)} was fed a value of shape {show_shape(shape)}")
+    return value
+
+
+def _may_become(value: Any, wanted: TensorType) -> bool:
+    if value.size == 0 and value.dtype == np.float64:
+        return True  # An empty list has no dtype of its own.
+    if wanted.dtype.is_integer and value.dtype.kind in "iu" and value.size:
+        limits = np.iinfo(wanted.dtype.numpy)
+        return bool(limits.min <= value.min() and value.max() <= limits.max)
+    if value.dtype.kind == "b":
+        return wanted.dtype.is_bool
+    if wanted.dtype.name == "bfloat16":
+        return value.dtype.kind in "iuf"
+    return np.can_cast(value.dtype, wanted.dtype.numpy, "same_kind")
+
+
+def _kind(value: Any) -> str:
+    return f"{value.dtype}{show_shape(value.shape)}"
+
+
+def sizes_of(feeds: Sequence[Output], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """The named sizes, from the shapes that were fed."""
+    binding: dict[str, int] = {}
+    for x, shape in zip(feeds, shapes, strict=True):
+        before = dict(binding)
+        if not bind_sizes(x.shape, shape, binding):
+            known = ", ".join(f"{name} = {size}" for name, size in before.items())
+            raise FeedError(f"{describe(x)} was fed a value of shape {show_shape(shape)}; {f'other feeds say {known}' if known else 'a name stands for one size'}")
+    for x, shape in zip(feeds, shapes, strict=True):
+        if any(not isinstance(s, int) and size_value(s, binding) != n for s, n in zip(x.shape, shape, strict=True)):
+            raise FeedError(f"{describe(x)} was fed a value of shape {show_shape(shape)}, where {binding} is known")
+    return binding
+
+
+# ------------------------------------------------------------------------------------------- functions
+
+
+class Function:
+    """A Python function, traced and compiled once per signature of its arguments. Made by :func:`function`."""
+
+    def __init__(self, f: Callable[..., Any], engine: str, donate_argnums: tuple[int, ...]) -> None:
+        self._f = f
+        self._engine_name = engine
+        self._donate = donate_argnums
+        self._engine: Engine | None = None
+        self._made: dict[Any, tuple[Compiled, Any, list[Any]]] = {}
+        self.__name__ = getattr(f, "__name__", "function")
+        self.__doc__ = f.__doc__
+        self.__wrapped__ = f
+
+    @property
+    def traces(self) -> int:
+        """How many signatures have been traced and compiled."""
+        return len(self._made)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, spec = flatten((args, kwargs))
+        if default_graph() is not None or any(isinstance(leaf, (Output, Operation)) for leaf in leaves):
+            return self._f(*args, **kwargs)
+        if self._engine is None:
+            self._engine = engine(self._engine_name)
+        arrays, signature, native = self._arguments(leaves)
+        key = (spec, tuple(signature))
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = self._trace(leaves, spec, arrays)
+            if len(self._made) == _MANY:
+                warnings.warn(
+                    f"{self.__name__} has been compiled for {_MANY} signatures; integers, booleans and strings are part of the signature, "
+                    "so pass a number that changes as an array (np.asarray(step))",
+                    stacklevel=2,
+                )
+        compiled, result_spec, result_leaves = made
+        results = iter(compiled(arrays))
+        values = [leaf if leaf is not _RESULT else next(results) if native else _to_numpy(next(results)) for leaf in result_leaves]
+        return unflatten(result_spec, values)
+
+    def _arguments(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Any], bool]:
+        """The arrays among the arguments; what distinguishes one call from another; whether arrays are the engine's."""
+        arrays: list[Any] = []
+        signature: list[Any] = []
+        native = False
+        assert self._engine is not None
+        is_native = self._engine.is_native
+        for leaf in leaves:
+            if is_native(leaf):
+                native = native or not isinstance(leaf, np.ndarray)
+            elif isinstance(leaf, float):
+                leaf = np.asarray(leaf, self._company(leaves))
+            elif is_tensor(leaf):
+                leaf = np.asarray(leaf)
+            else:
+                signature.append((type(leaf), leaf))
+                continue
+            arrays.append(leaf)
+            signature.append((leaf.shape, leaf.dtype))
+        return arrays, signature, native
+
+    @staticmethod
+    def _company(leaves: Sequence[Any]) -> Any:
+        """The dtype that Python floats take: that of the first floating-point array among the arguments."""
+        kinds = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype"))
+        return next((d for d in kinds if d.is_floating), float32).numpy
+
+    def _trace(self, leaves: Sequence[Any], spec: Any, arrays: Sequence[Any]) -> tuple[Compiled, Any, list[Any]]:
+        graph = Graph()
+        with graph.as_default():
+            inputs = [emit(Placeholder, (), (dtype_of(a.dtype), tuple(a.shape)), "", graph).outputs[0] for a in arrays]
+            stand_ins = iter(inputs)
+            args, kwargs = unflatten(spec, [next(stand_ins) if isinstance(x, float) or is_tensor(x) else x for x in leaves])
+            result_leaves, result_spec = flatten(self._f(*args, **kwargs))
+            tensors = [as_output(x, graph) for x in result_leaves if _is_result(x)]
+        for y in tensors:
+            if y.op.graph is not graph:
+                raise GraphError(f"{self.__name__} returned {describe(y)}, which belongs to another graph")
+        stray = next((op for op in graph.subgraph_to(tensors) if op.definition in (Parameter, Assign)), None)
+        if stray is not None:
+            raise GraphError(f"{describe(stray)} inside sg.function: parameters live in a session; pass values in and return the new ones")
+        ready = prepare(tensors, inputs, {})
+        assert self._engine is not None
+        compiled = self._engine.compile(ready.inputs, ready.outputs, self._donated(spec, leaves))
+        return compiled, result_spec, [_RESULT if _is_result(x) else x for x in result_leaves]
+
+    def _donated(self, spec: Any, leaves: Sequence[Any]) -> list[int]:
+        """The positions, among the arrays, of those that belong to donated arguments."""
+        if not self._donate:
+            return []
+        args, _ = unflatten(spec, list(range(len(leaves))))
+        given = {i for n in self._donate for i in flatten(args[n])[0]}
+        arrays = [i for i, x in enumerate(leaves) if isinstance(x, float) or is_tensor(x)]
+        return [n for n, i in enumerate(arrays) if i in given]
+
+
+_MANY = 16
+_RESULT = object()
+
+
+def _is_result(x: Any) -> bool:
+    return is_tensor(x) or isinstance(x, (int, float, complex)) and not isinstance(x, bool)
+
+
+def function(f: Callable[..., Any] | None = None, *, engine: str = "auto", donate_argnums: int | Sequence[int] = ()) -> Any:
+    """Compile a function of nested structures of arrays: traced once per signature, kept, and called.
+
+    Inputs
+        f: built of operations; its Python runs only when a new signature is traced. Arrays and Python floats
+            are traced; everything else (integers, booleans, strings, None) is part of the signature.
+        engine: as in :class:`Session`.
+        donate_argnums: positional arguments whose arrays the call may overwrite.
+    Returns
+        a function with f's arguments. It returns NumPy arrays; or the engine's own, left where they are, when it
+        was given any of these. Called on outputs, or inside a graph, it builds there instead.
+    May also be used as a decorator, with or without arguments.
+
+    >>> @sg.function
+    ... def step(w, rate):
+    ...     return w - rate * sg.grad(lambda w: sg.reduce_sum(w * w))(w)
+    >>> step(np.array([1.0, 2.0]), 0.25)
+    array([0.5, 1. ])
+    """
+    if f is None:
+        return lambda f: Function(f, engine, _tuple(donate_argnums))
+    if not callable(f):
+        raise DTypeError(f"function: takes a function, not {f!r}")
+    return Function(f, engine, _tuple(donate_argnums))
+
+
+def _tuple(argnums: int | Sequence[int]) -> tuple[int, ...]:
+    return (argnums,) if isinstance(argnums, int) else tuple(argnums)
