@@ -86,8 +86,8 @@ class StopGradient(Gate):
         TensorFlow, ``tf.stop_gradient``.
     >>> with sg.Graph().as_default():
     ...     x = sg.placeholder(sg.float32, name="x")
-    ...     sg.gradients(sg.stop_gradient(x * x), [x]), sg.gradients(x * sg.stop_gradient(x), [x])
-    ([None], [<gradients/Mul:0 float32[]>])
+    ...     sg.gradients(x * sg.stop_gradient(x), [x]), sg.gradients(sg.stop_gradient(x * x), [x])
+    ([<gradients/Mul:0 float32[]>], [None])
     """
 
     infer = staticmethod(lambda x: x)

@@ -13,7 +13,7 @@ from stopgrad.op import Op, Tensor, apply, builds, not_differentiable, type_of
 from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import cast, conj, where
 from stopgrad.ops.data import size_as
-from stopgrad.ops.elementwise import exp
+from stopgrad.ops.elementwise import exp, sqrt
 from stopgrad.ops.inference import check_dtype, is_boolean, is_floating, is_inexact, is_number, is_real, normal_axes, normal_axis
 from stopgrad.ops.shape import Sum, reduced, reshape, spread, transpose
 from stopgrad.samples import bools, complexes, floats, ints, sample
@@ -407,4 +407,4 @@ def reduce_std(x: Tensor, axis: Tensor = None, keepdims: bool = False, name: str
     >>> sg.reduce_std(np.array([1.0, 3.0]))
     array(1.)
     """
-    return reduce_variance(x, axis, keepdims, name) ** 0.5
+    return sqrt(reduce_variance(x, axis, keepdims, name))
