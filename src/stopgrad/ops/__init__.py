@@ -1,13 +1,44 @@
-"""All operations: a class each, and its public function. One file per family."""
+"""All operations: a class each, and its public function. One file per family.
+
+The classes are attributes of this module by type (``sg.ops.MatMul``); the functions are also at the top level.
+"""
 
 from __future__ import annotations
 
-from types import ModuleType
-
 from stopgrad.op import REGISTRY
-from stopgrad.ops import arithmetic, compare, composite, convert, data, elementwise, gates, index, linalg, losses, operators, random, reduce, shape, special
+from stopgrad.ops import activations, arithmetic, compare, composite, convert, data, elementwise, gates, index, linalg, losses, random, reduce, shape, special
+from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
+from stopgrad.ops.activations import *
+from stopgrad.ops.arithmetic import *
+from stopgrad.ops.compare import *
+from stopgrad.ops.composite import *
+from stopgrad.ops.convert import *
+from stopgrad.ops.data import *
+from stopgrad.ops.elementwise import *
+from stopgrad.ops.gates import *
+from stopgrad.ops.index import *
+from stopgrad.ops.linalg import *
+from stopgrad.ops.losses import *
+from stopgrad.ops.random import *
+from stopgrad.ops.reduce import *
+from stopgrad.ops.shape import *
+from stopgrad.ops.special import *
 
-FAMILIES: tuple[ModuleType, ...] = (arithmetic, elementwise, special, compare, convert, reduce, shape, linalg, data, gates, index, composite, losses, random)
+__all__ = []
+__all__ += arithmetic.__all__
+__all__ += elementwise.__all__
+__all__ += special.__all__
+__all__ += compare.__all__
+__all__ += convert.__all__
+__all__ += reduce.__all__
+__all__ += shape.__all__
+__all__ += linalg.__all__
+__all__ += data.__all__
+__all__ += gates.__all__
+__all__ += index.__all__
+__all__ += activations.__all__
+__all__ += composite.__all__
+__all__ += losses.__all__
+__all__ += random.__all__
 
 globals().update(REGISTRY)
-__all__ = ["FAMILIES", *REGISTRY]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import DTypeError, ShapeError
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.graph import Output, default_graph
 from stopgrad.op import Op, Tensor, apply, as_array, builds, emit, evaluate, not_differentiable, refuse, show_shape, type_of
 from stopgrad.ops.convert import where
@@ -23,6 +23,17 @@ from stopgrad.ops.inference import check_dtype, check_same_dtype, is_integer, is
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import Dim, DType, DTypeLike, Shape, TensorType, at_least, dtype_of, float64, int32, same_size, shape_of, tensor_type
+
+__all__ = [
+    "argsort",
+    "gather",
+    "one_hot",
+    "range",
+    "scatter_add",
+    "sort",
+    "take_along_axis",
+    "top_k",
+]
 
 _WHERE = not_differentiable("an index has no derivative")
 
@@ -452,7 +463,7 @@ def _argsort(x: Any, axis: int, descending: bool) -> Tensor:
 
 def _descending(direction: str) -> bool:
     if direction.upper() not in ("ASCENDING", "DESCENDING"):
-        raise ValueError(f"Sort: {direction!r} is no direction; take 'ASCENDING' or 'DESCENDING'")
+        raise ArgumentError(f"{direction!r} is no direction; take 'ASCENDING' or 'DESCENDING'")
     return direction.upper() == "DESCENDING"
 
 

@@ -1,19 +1,25 @@
-"""Products of matrices."""
+"""Products of matrices and of tensors."""
 
 from __future__ import annotations
 
+import string
+from collections.abc import Sequence
 from typing import Any
 
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, builds, type_of
+from stopgrad.op import Op, Tensor, apply, builds, refuse, type_of
 from stopgrad.ops.convert import conj
-from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number
-from stopgrad.ops.shape import expand_dims, squeeze
+from stopgrad.ops.index import one_hot
+from stopgrad.ops.index import range as indices
+from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
+from stopgrad.ops.shape import broadcast_to, expand_dims, reshape, squeeze
 from stopgrad.samples import complexes, floats, sample
 from stopgrad.types import TensorType, same_size, tensor_type
 
 __all__ = [
+    "einsum",
     "matmul",
+    "tensordot",
 ]
 
 
@@ -43,7 +49,7 @@ class MatMul(Op):
         try:
             batch = broadcast_c2(a.shape[:-2], b.shape[:-2])
         except ShapeError as error:
-            raise ShapeError(f"(C4) {error}") from None
+            raise ShapeError(f"(C4) {error.message.removeprefix('(C2) ')}") from None
         return tensor_type(dtype, (*batch, m, n))
 
     gradient = {"a": lambda g, op: _gradient_a(g, op), "b": lambda g, op: _gradient_b(g, op)}
@@ -84,3 +90,181 @@ def _gradient_a(g: Any, op: Any) -> Tensor:
 def _gradient_b(g: Any, op: Any) -> Tensor:
     a = conj(op.a)
     return matmul(g, a, True, op.transpose_a) if op.transpose_b else matmul(a, g, not op.transpose_a, False)
+
+
+# --------------------------------------------------------------------------------------------- einsum
+
+
+class Einsum(Op):
+    """Sum of products over named axes, in Einstein's notation.
+
+    Inputs
+        equation: a letter for each axis of each operand, ``->``, the letters of the result, as in ``"ij,jk->ik"``.
+            Letters that the result lacks are summed over; a letter twice in one operand takes the diagonal. Without
+            ``->``, the result has the letters that occur once, in alphabetical order. ``...`` stands for the axes
+            that have no letter; they broadcast.
+        xs: one or more tensors of one numeric dtype (C1), with an axis for each of their letters (C2), whose sizes
+            agree or are 1 (C3); each letter of the result occurs once there and in some operand (C4).
+    Returns
+        the sum of products.
+    >>> sg.einsum("ij,j->i", np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 10.0]))
+    array([21., 43.])
+    """
+
+    @staticmethod
+    def infer(*xs: TensorType, equation: str) -> TensorType:
+        dtype = check_same_dtype(*xs)
+        check_dtype(xs[0], is_number, "numbers")
+        sizes = _sizes(equation, [x.shape for x in xs])
+        return tensor_type(dtype, tuple(sizes[label] for label in equation.partition("->")[2]))
+
+    gradient = {"xs": lambda g, op, i: _einsum_gradient(g, op, i)}
+
+    @staticmethod
+    def numpy(xp: Any, *xs: Any, equation: str) -> Any:
+        equation, xs = _without_repetition(equation, xs)
+        if xs[0].dtype.kind == "V":  # bfloat16, of which NumPy's einsum knows nothing
+            return xp.einsum(equation, *(x.astype(xp.float32) for x in xs), optimize=True).astype(xs[0].dtype)
+        return xp.einsum(equation, *xs, optimize=True)
+
+    @staticmethod
+    def xla(xp: Any, *xs: Any, equation: str) -> Any:
+        equation, xs = _without_repetition(equation, xs)
+        return xp.einsum(equation, *xs)
+
+    samples = [
+        sample(floats(2, 3), floats(3, 4), equation="ij,jk->ik"),
+        sample(floats("n", 2, 3), floats("n", 3), equation="bij,bj->bi"),
+        sample(floats(3, 3, 2), equation="iij->ji"),
+        sample(floats(3, 3), equation="ii->"),
+        sample(floats(2, 3), floats(4), equation="ij,k->ik"),
+        sample(floats(1, 3), floats(2, 3), equation="ij,ij->ij"),
+        sample(floats(1, 3), floats(2, 3), equation="ij,ij->j"),
+        sample(floats(2, 3), floats(3, 4), floats(4, 2), equation="ij,jk,ki->i"),
+        sample(complexes(2, 3), complexes(3), equation="ij,j->i"),
+        sample(floats(2, 0), floats(0, 3), equation="ij,jk->ik"),
+    ]
+
+
+@builds(Einsum)
+def einsum(equation: str, *xs: Any, name: str | None = None) -> Tensor:
+    try:
+        explicit = _explicit(equation.replace(" ", ""), [type_of(x).ndim for x in xs])
+    except ShapeError as error:
+        refuse(Einsum, error, xs)
+    return apply(Einsum, xs, (explicit,), name)
+
+
+def _explicit(equation: str, ranks: Sequence[int]) -> str:
+    """The equation with ``->``, and with letters for ``...``."""
+    left, arrow, right = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != len(ranks):
+        raise ShapeError(f"(C2) {equation!r} has {len(terms)} operands, not {len(ranks)}")
+    named = [term.replace("...", "", 1) for term in terms]
+    result = right.replace("...", "", 1)
+    for letters in (*named, result):
+        if not ((letters.isascii() and letters.isalpha()) or not letters):
+            raise ShapeError(f"(C2) {equation!r} takes letters, ',', '->' and '...' only")
+    free = [c for c in string.ascii_letters[::-1] if c not in equation]
+    rest = [rank - len(letters) if "..." in term else 0 for term, letters, rank in zip(terms, named, ranks, strict=True)]
+    if any(r < 0 for r in rest) or max(rest, default=0) > len(free):
+        raise ShapeError(f"(C2) {equation!r} does not fit operands of {', '.join(map(str, ranks))} axes")
+    dots = "".join(free[: max(rest, default=0)])
+    full = ",".join(term.replace("...", dots[len(dots) - r :]) for term, r in zip(terms, rest, strict=True))
+    if not arrow:
+        every = "".join(named)
+        return f"{full}->{dots}{''.join(c for c in sorted(set(every)) if every.count(c) == 1)}"
+    return f"{full}->{right.replace('...', dots)}"
+
+
+def _sizes(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
+    """The size that each letter stands for."""
+    left, _, right = equation.partition("->")
+    terms = left.split(",")
+    sizes: dict[str, Any] = {}
+    for term, shape in zip(terms, shapes, strict=True):
+        if len(term) != len(shape):
+            raise ShapeError(f"(C2) {equation!r} has {len(term)} letters for an operand of {len(shape)} axes")
+        for label, size in zip(term, shape, strict=True):
+            have = sizes.get(label, 1)
+            if have == 1 or size == 1:
+                sizes[label] = size if have == 1 else have
+            elif not same_size(have, size):
+                raise ShapeError(f"(C3) in {equation!r} the sizes {have} and {size} of {label!r} differ, and neither is 1")
+            elif isinstance(size, int):
+                sizes[label] = size
+    for label in right:
+        if label not in sizes or right.count(label) > 1:
+            raise ShapeError(f"(C4) in {equation!r} the result's {label!r} must occur once there and in some operand")
+    return sizes
+
+
+def _without_repetition(equation: str, xs: Sequence[Any]) -> tuple[str, list[Any]]:
+    """The same sum with axes of size 1 dropped where they would be repeated. Sizes are numbers here."""
+    left, _, right = equation.partition("->")
+    sizes = _sizes(equation, [x.shape for x in xs])
+    terms, kept = [], []
+    for term, x in zip(left.split(","), xs, strict=True):
+        drop = tuple(i for i, label in enumerate(term) if x.shape[i] == 1 and sizes[label] != 1)
+        terms.append("".join(label for i, label in enumerate(term) if i not in drop))
+        kept.append(x.squeeze(drop) if drop else x)
+    return f"{','.join(terms)}->{right}", kept
+
+
+def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
+    """One operand's cotangent: the einsum of the result's with all the other operands.
+
+    Axes that only this operand has are repeated; those along which it was repeated are summed; a diagonal is put back.
+    """
+    left, _, right = op.equation.partition("->")
+    terms = left.split(",")
+    x, term = op.inputs[i], terms[i]
+    others = [(t, conj(op.inputs[k])) for k, t in enumerate(terms) if k != i]
+    sizes = _sizes(op.equation, [v.shape for v in op.inputs])
+    own = dict(zip(term, x.shape, strict=True))
+    reached = set(right).union(*(t for t, _ in others))
+    wanted = "".join(label for label in own if label in reached and not (own[label] == 1 and sizes[label] != 1))
+    dx = apply(Einsum, (g, *(v for _, v in others)), (f"{','.join([right, *(t for t, _ in others)])}->{wanted}",))
+    at = dict(zip(wanted, dx.shape, strict=True))
+    dx = reshape(dx, tuple(at.get(label, 1) for label in own))
+    dx = broadcast_to(dx, tuple(own.values()))
+    if len(own) == len(term):
+        return dx
+    free = iter(c for c in string.ascii_letters if c not in term)
+    labels, inputs, target = ["".join(own)], [dx], ""
+    for label in term:
+        if label in target:
+            fresh = next(free)
+            labels.append(label + fresh)
+            inputs.append(one_hot(indices(own[label]), own[label], dtype=dx.dtype))
+            label = fresh
+        target += label
+    return apply(Einsum, tuple(inputs), (f"{','.join(labels)}->{target}",))
+
+
+def tensordot(a: Any, b: Any, axes: Any = 2, name: str | None = None) -> Tensor:
+    """Sum of products over pairs of axes.
+
+    Inputs
+        a, b: numbers of one dtype; axes: how many of a's last axes meet b's first, or a pair of lists of axes.
+    Returns
+        a tensor with a's other axes and then b's.
+    >>> sg.tensordot(np.ones((2, 3)), np.ones((3, 4)), axes=1).shape
+    (2, 4)
+    """
+    p, q = type_of(a).ndim, type_of(b).ndim
+    if isinstance(axes, int):
+        axes = (list(range(p - axes, p)), list(range(axes)))
+    met = [tuple(v) if isinstance(v, Sequence) else (v,) for v in axes]
+    try:
+        met_a, met_b = [normal_axis(i, p) for i in met[0]], [normal_axis(i, q) for i in met[1]]
+    except ShapeError as error:
+        refuse(Einsum, error, (a, b))
+    if len(met_a) != len(met_b) or len(set(met_a)) < len(met_a) or len(set(met_b)) < len(met_b):
+        refuse(Einsum, ShapeError(f"(C2) axes={axes!r} does not pair different axes of the one with different axes of the other"), (a, b))
+    left, right = list(string.ascii_lowercase[:p]), list(string.ascii_uppercase[:q])
+    for i, k in zip(met_a, met_b, strict=True):
+        right[k] = left[i]
+    kept = [c for i, c in enumerate(left) if i not in met_a] + [c for k, c in enumerate(right) if k not in met_b]
+    return apply(Einsum, (a, b), (f"{''.join(left)},{''.join(right)}->{''.join(kept)}",), name)

@@ -9,8 +9,9 @@ import numpy as np
 
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Tensor, apply, as_array, builds, not_differentiable, refuse, show_shape, type_of
+from stopgrad.ops.activations import sigmoid
 from stopgrad.ops.arithmetic import squared_difference
-from stopgrad.ops.composite import log_softmax, sigmoid, softmax
+from stopgrad.ops.composite import log_softmax, softmax
 from stopgrad.ops.families import INF, NAN, Arithmetic
 from stopgrad.ops.index import one_hot
 from stopgrad.ops.inference import broadcast, check_dtype, check_same_dtype, is_floating, is_integer, normal_axis
@@ -18,6 +19,13 @@ from stopgrad.ops.reduce import reduce_mean
 from stopgrad.ops.shape import expand_dims, reduce_sum
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import TensorType, same_size, tensor_type
+
+__all__ = [
+    "mean_squared_error",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits",
+    "sparse_softmax_cross_entropy_with_logits",
+]
 
 
 def _log_softmax(xp: Any, x: Any, axis: int) -> Any:
