@@ -7,11 +7,13 @@ array(3., dtype=float32)
 
 from __future__ import annotations
 
+from stopgrad import interchange as _interchange  # noqa: F401 - gives graphs their text and file forms
 from stopgrad import ops
 from stopgrad.autodiff.reach import Cut, Reach
 from stopgrad.autodiff.reverse import Gradients, gradients
 from stopgrad.autodiff.transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 from stopgrad.errors import (
+    ArgumentError,
     DefinitionError,
     DTypeError,
     EngineError,
@@ -23,16 +25,8 @@ from stopgrad.errors import (
 )
 from stopgrad.flow import Flow, assert_blocked, assert_flows, explain
 from stopgrad.graph import Graph, Operand, Operation, Output, Scope, name_scope
-from stopgrad.ops.arithmetic import *
-from stopgrad.ops.compare import *
-from stopgrad.ops.convert import *
-from stopgrad.ops.data import *
-from stopgrad.ops.elementwise import *
-from stopgrad.ops.gates import *
-from stopgrad.ops.linalg import *
-from stopgrad.ops.reduce import *
-from stopgrad.ops.shape import *
-from stopgrad.ops.special import *
+from stopgrad.ops import *
+from stopgrad.ops.gates import StopGradient
 from stopgrad.session import Function, Session, function
 from stopgrad.types import (
     Dim,
@@ -57,5 +51,13 @@ from stopgrad.types import (
 )
 
 bool = bool_
-StopGradient = ops.StopGradient
 __version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError", "Cut", "DType", "DTypeError", "DefinitionError", "Dim", "EngineError", "FeedError", "Flow", "Function", "GradientError",
+    "Gradients", "Graph", "GraphError", "Operand", "Operation", "Output", "Reach", "Scope", "Session", "ShapeError", "StopGradient",
+    "StopgradError", "TensorType", "assert_blocked", "assert_flows", "bfloat16", "bool", "bool_", "complex64", "complex128", "dim",
+    "explain", "float16", "float32", "float64", "function", "grad", "gradients", "hessian", "hvp", "int8", "int16", "int32", "int64",
+    "jacobian", "jvp", "name_scope", "ops", "uint8", "uint16", "uint32", "uint64", "value_and_grad", "vjp",
+]  # fmt: skip
+__all__ += ops.__all__

@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+import re
+
+from stopgrad.source import capture, decode
+
 
 class StopgradError(Exception):
-    """Base of all errors raised by this package."""
+    """Base of all errors raised by this package. It knows the user's line that led to it, and prints it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self._raw = capture()
+
+    @property
+    def message(self) -> str:
+        """The text without the line."""
+        return str(self.args[0])
+
+    def name_after(self, what: str) -> None:
+        """Begin the message with the operation or function that it is about, where nothing has yet."""
+        if self.args and _NAMED.match(self.message) is None:
+            self.args = (f"{what}: {self.message}",)
+
+    def __str__(self) -> str:
+        where = decode(self._raw).describe() if self._raw else ""
+        return self.message if where in self.message else f"{self.message}\n  at {where}"
+
+
+# "MatMul: ...", "Session.run: ...", or "Exp 'y' float32[3] built at ...".
+_NAMED = re.compile(r"[A-Za-z_][\w.]*(: | '[^']*')")
+
+
+class ArgumentError(StopgradError, TypeError, ValueError):
+    """An argument, other than a tensor, that a function cannot take."""
 
 
 class ShapeError(StopgradError, ValueError):

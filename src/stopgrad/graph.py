@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stopgrad.errors import GraphError
-from stopgrad.source import Location, RawLocation
+from stopgrad.source import Location, RawLocation, decode
 from stopgrad.types import DType, Shape, TensorType
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class Operation:
         values: tuple[Any, ...],
         types: tuple[TensorType, ...],
         label: str,
-        location: RawLocation | None,
+        location: RawLocation | Location | None,
         origin: Operation | None,
     ) -> None:
         operations = graph._operations
@@ -206,7 +206,7 @@ class Operation:
         op: Operation | None = self
         while op is not None:
             if op._location is not None:
-                return Location(op._location)
+                return op._location if isinstance(op._location, Location) else decode(op._location)
             op = op.origin
         return None
 
@@ -339,6 +339,8 @@ class Graph:
 
         def add_gradients(self, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None) -> list[Output | None]: ...
         def to_text(self) -> str: ...
+        @staticmethod
+        def from_text(text: str) -> Graph: ...
         def save(self, path: Any) -> None: ...
         @staticmethod
         def load(path: Any) -> Graph: ...
@@ -354,6 +356,8 @@ class Graph:
         if length == len(self._operations):
             return
         self._taken = {name: id for name, id in self._taken.items() if id is None or id < length}
+        self._counts.clear()  # Only where a search for a free name begins.
+        self._closed = [(start, min(end, length)) for start, end in self._closed if start < length]
         del self._operations[length:]
         del self._names[length:]
         self._scalars = {k: v for k, v in self._scalars.items() if v.op.id < length}
@@ -364,11 +368,15 @@ class Graph:
     @contextmanager
     def atomic(self) -> Iterator[None]:
         """Inside, either everything is built or, after an error, nothing."""
-        length = len(self._operations)
+        length, names, taken = len(self._operations), len(self._names), len(self._taken)
         try:
             yield
         except BaseException:
             self.truncate(length)
+            # A dictionary keeps its order: what was taken since, scopes too, is free again, and later names settle anew.
+            del self._names[names:]
+            while len(self._taken) > taken:
+                self._taken.popitem()
             raise
 
     # --------------------------------------------------------------------------------------- names
@@ -508,4 +516,3 @@ def name_scope(name: str) -> Scope:
     """A scope below the default graph's current one."""
     graph = require_graph(f"name_scope({name!r})")
     return Scope(graph, graph._prefix).with_sub_scope(name)
-

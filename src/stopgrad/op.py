@@ -17,18 +17,21 @@ where there is no graph at all it computes at once with NumPy.
 
 from __future__ import annotations
 
+import functools
 import inspect
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 import numpy as np
 
-from stopgrad.errors import DefinitionError, DTypeError, EngineError, GradientError, GraphError, ShapeError, StopgradError
+from stopgrad.errors import ArgumentError, DefinitionError, DTypeError, EngineError, GradientError, GraphError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, Scope, default_graph, describe
 from stopgrad.namespaces import NUMPY
 from stopgrad.samples import Sample
-from stopgrad.source import Location, capture
+from stopgrad.source import capture, is_internal
+from stopgrad.structure import flatten
 from stopgrad.types import DType, TensorType, bool_, complex64, dtype_of, float32, int32, same_size, tensor_type
 
 Array = np.ndarray[Any, Any]
@@ -63,9 +66,7 @@ class Undefined:
     reason: Callable[[Operation], str]
 
     def __call__(self, g: Any, op: Operation, *_: int) -> NoReturn:
-        raw = capture()
-        asked = f"\n  asked for at {Location(raw).describe()}" if raw else ""
-        raise GradientError(f"{op.type}: the gradient of {describe(op)} is undefined: {self.reason(op)}{asked}")
+        raise GradientError(f"{op.type}: the gradient of {describe(op)} is undefined: {self.reason(op)}")
 
 
 def undefined(reason: str) -> Undefined:
@@ -228,13 +229,11 @@ def infer_types(definition: type[Op], types: tuple[TensorType, ...], values: tup
 
 
 def refuse(definition: type[Op], error: StopgradError, operands: Sequence[Any]) -> NoReturn:
-    """Raise *error* again with what the user needs: the operation, the operands, the line."""
-    raw = capture()
+    """Raise *error* again with what the user needs: the operation, the operands; the error itself knows the line."""
     shown = [describe(x) if isinstance(x, Output) else repr(type_of(x)) for x in operands]
-    where = f"\n  at {Location(raw).describe()}" if raw else ""
     names = definition.operands + (definition.variadic,) * (len(shown) - len(definition.operands)) if definition.variadic else definition.operands
     given = "".join(f"\n  {name} = {text}" for name, text in zip(names, shown, strict=False))
-    raise type(error)(f"{definition.type}: {error}{given}{where}") from None
+    raise type(error)(f"{definition.type}: {error.message}{given}") from None
 
 
 # -------------------------------------------------------------------------------------------- building
@@ -314,7 +313,11 @@ def apply(definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...]
     operands = [x.as_output() if isinstance(x, Operation) else x for x in operands]
     symbolic = next((x for x in operands if isinstance(x, Output)), None)
     graph = symbolic.op.graph if symbolic is not None else default_graph()
-    arrays = coerce(definition, operands)
+    try:
+        arrays = coerce(definition, operands)
+    except StopgradError as error:
+        error.name_after(definition.type)
+        raise
     if graph is None:
         return evaluate(definition, cast("list[Array]", arrays), values)
     try:
@@ -332,6 +335,8 @@ def evaluate(definition: type[Op], arrays: Sequence[Array], values: tuple[Any, .
         types = infer_types(definition, tuple(type_of(x) for x in arrays), values)
     except StopgradError as error:
         refuse(definition, error, arrays)
+    if any(t.symbolic for t in types):
+        refuse(definition, ShapeError("outside of a graph every size must be a number; build it inside 'with graph.as_default():'"), arrays)
     lowering = definition.numpy
     if isinstance(lowering, Unsupported):
         raise EngineError(f"{definition.type} cannot be computed with NumPy: {lowering.reason}")
@@ -427,7 +432,7 @@ def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | Array
             coerced.append(as_array(x))
     if company is None and len(coerced) > 1:
         # Numbers only: as NumPy would, but among TensorFlow's default dtypes.
-        common = _python_dtype([x for x in operands])
+        common = _python_dtype(list(operands))
         if common is not None and not isinstance(definition.gradient, NoGradient):
             coerced = [as_array(x, common) for x in operands]
     return coerced
@@ -490,7 +495,7 @@ def as_output(x: Any, graph: Graph | None = None) -> Output:
         return x
     if isinstance(x, Operation):
         return x.as_output()
-    return constant_in(graph or _default_or_raise(REGISTRY["Const"]), as_array(x))
+    return constant_in(_default_or_raise(REGISTRY["Const"]) if graph is None else graph, as_array(x))
 
 
 # -------------------------------------------------------------------------------------- shape rules
@@ -502,11 +507,61 @@ def builds(definition: type[Op]) -> Callable[[F], F]:
     """Decorator: this is the public function of an operation; it takes over the operation's documentation."""
 
     def decorate(function: F) -> F:
-        definition.function = staticmethod(function)  # type: ignore[assignment]
-        function.__doc__ = definition.__doc__
-        return function
+        return publish(definition, guarded(definition.__name__)(function))
 
     return decorate
+
+
+def publish(definition: type[Op], function: F) -> F:
+    """Make this the public function of an operation."""
+    definition.function = staticmethod(function)
+    function.__doc__ = definition.__doc__
+    return function
+
+
+_ARGUMENTS = (TypeError, ValueError, IndexError, AttributeError, OverflowError)
+"""What Python and NumPy raise for an argument of the wrong kind."""
+
+
+def guarded(what: str) -> Callable[[F], F]:
+    """Decorator of public functions that do more than :func:`apply`: errors name *what* was called, and leave no operation behind."""
+
+    def decorate(function: F) -> F:
+        @functools.wraps(function)
+        def public(*args: Any, **kwargs: Any) -> Any:
+            graph = args[0].op.graph if args and type(args[0]) is Output else _graph_among((args, kwargs))
+            length = len(graph._operations) if graph is not None else 0
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                if graph is not None:
+                    graph.truncate(length)
+                if isinstance(error, StopgradError):
+                    error.name_after(what)
+                    raise
+                if not isinstance(error, _ARGUMENTS) or not _is_ours(error):
+                    raise
+                refused = ArgumentError(f"{error}; help(sg.{function.__name__}) says what it takes")
+                refused.name_after(what)
+                raise refused from error
+
+        return cast("F", public)
+
+    return decorate
+
+
+def _graph_among(tree: Any) -> Graph | None:
+    """The graph of the outputs among arguments, or the default."""
+    symbolic = next((x.as_output() for x in flatten(tree)[0] if isinstance(x, (Output, Operation))), None)
+    return symbolic.op.graph if symbolic is not None else default_graph()
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether an error comes from below our own code, not from a function that a user passed in."""
+    frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
+    ours = [is_internal(file) for file in frames]
+    last = len(ours) - 1 - ours[::-1].index(True)
+    return all(ours[:last])
 
 
 def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -86,13 +86,9 @@ def binary(
     shapes: Sequence[tuple[tuple[int | str, ...], tuple[int | str, ...]]] = (((3,), (2, 3)), (("n",), ()), ((2, 1), (1, 3)), ((0, 2), (2,))),
 ) -> list[Sample]:
     """Samples of an elementwise operation of two operands, with broadcasting."""
-    return [
-        sample(Values(p, dtype_of(dtype), *x), Values(q, dtype_of(dtype), *y)) for dtype in dtypes for p, q in shapes
-    ]
+    return [sample(Values(p, dtype_of(dtype), *x), Values(q, dtype_of(dtype), *y)) for dtype in dtypes for p, q in shapes]
 
 
 def with_dtype(samples: Sequence[Sample], dtype: DType) -> list[Sample]:
     """The same samples with floating-point operands of another dtype."""
-    return [
-        Sample(tuple(replace(o, dtype=dtype) if isinstance(o, Values) and o.dtype.is_floating else o for o in s.operands), s.attributes) for s in samples
-    ]
+    return [Sample(tuple(replace(o, dtype=dtype) if isinstance(o, Values) and o.dtype.is_floating else o for o in s.operands), s.attributes) for s in samples]

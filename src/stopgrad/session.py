@@ -7,7 +7,6 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from stopgrad.autodiff.transforms import is_tensor
 from stopgrad.engines import Compiled, Engine, engine
 from stopgrad.errors import DTypeError, FeedError, GraphError, StopgradError
+from stopgrad.files import as_dtype, read_arrays, storage, write_arrays
 from stopgrad.graph import Graph, Operation, Output, default_graph, describe
 from stopgrad.op import as_output, emit, show_shape
 from stopgrad.ops.data import Assign, Parameter, Placeholder
@@ -54,7 +54,7 @@ class Session:
     """
 
     def __init__(self, graph: Graph | None = None, engine: str = "auto") -> None:
-        found = graph or default_graph()
+        found = default_graph() if graph is None else graph
         if found is None:
             raise GraphError("Session needs a graph: pass one, or open it inside 'with graph.as_default():'")
         self.graph = found
@@ -112,27 +112,20 @@ class Session:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the values of all parameters, by name, as NumPy's npz. The old file stays until the new is whole."""
         self._check_open()
-        target = Path(path)
-        part = target.with_name(f"{target.name}.{os.getpid()}.part")
-        try:
-            with part.open("wb") as file:
-                np.savez(file, **{p.op.name: _portable(np.asarray(self._value(p))) for p in self._all_parameters()})
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
+        write_arrays(path, {p.op.name: np.asarray(self._value(p)) for p in self._all_parameters()})
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Take the values of all parameters from a file that :meth:`save` wrote: all of them or, after an error, none."""
         self._check_open()
+        stored = read_arrays(path)
         values = {}
-        with np.load(path, allow_pickle=False) as stored:
-            for p in self._all_parameters():
-                if p.op.name not in stored:
-                    raise GraphError(f"{os.fspath(path)} holds no value of {describe(p)}; it has {', '.join(stored) or 'none'}")
-                array = stored[p.op.name]
-                if array.shape != p.shape or array.dtype != _portable(np.empty(0, p.dtype.numpy)).dtype:
-                    raise GraphError(f"{os.fspath(path)} holds {array.dtype}{show_shape(array.shape)} for {describe(p)}")
-                values[p] = self._engine.hold(array.view(p.dtype.numpy))
+        for p in self._all_parameters():
+            array = stored.get(p.op.name)
+            if array is None:
+                raise GraphError(f"{os.fspath(path)} holds no value of {describe(p)}; it has {', '.join(stored) or 'none'}")
+            if array.shape != p.shape or array.dtype != storage(p.dtype.numpy):
+                raise GraphError(f"{os.fspath(path)} holds {array.dtype}{show_shape(array.shape)} for {describe(p)}")
+            values[p] = self._engine.hold(as_dtype(array, p.dtype))
         self._values.update(values)
 
     def close(self) -> None:
@@ -223,11 +216,6 @@ def _to_numpy(x: Any) -> np.ndarray[Any, Any]:
     return x if isinstance(x, np.ndarray) else np.asarray(x)
 
 
-def _portable(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """bfloat16 as its bits: NumPy's format does not know it."""
-    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
-
-
 def feed_value(x: Output, value: Any, engine: Engine) -> Any:
     """A fed value as an array of x's dtype. Numbers of the same kind are converted, as TensorFlow converts them."""
     wanted = x.type
@@ -270,7 +258,9 @@ def sizes_of(feeds: Sequence[Output], shapes: Sequence[tuple[int, ...]]) -> dict
         before = dict(binding)
         if not bind_sizes(x.shape, shape, binding):
             known = ", ".join(f"{name} = {size}" for name, size in before.items())
-            raise FeedError(f"{describe(x)} was fed a value of shape {show_shape(shape)}; {f'other feeds say {known}' if known else 'a name stands for one size'}")
+            raise FeedError(
+                f"{describe(x)} was fed a value of shape {show_shape(shape)}; {f'other feeds say {known}' if known else 'a name stands for one size'}"
+            )
     for x, shape in zip(feeds, shapes, strict=True):
         if any(not isinstance(s, int) and size_value(s, binding) != n for s, n in zip(x.shape, shape, strict=True)):
             raise FeedError(f"{describe(x)} was fed a value of shape {show_shape(shape)}, where {binding} is known")
@@ -381,7 +371,7 @@ _RESULT = object()
 
 
 def _is_result(x: Any) -> bool:
-    return is_tensor(x) or isinstance(x, (int, float, complex)) and not isinstance(x, bool)
+    return is_tensor(x) or (isinstance(x, (int, float, complex)) and not isinstance(x, bool))
 
 
 def function(f: Callable[..., Any] | None = None, *, engine: str = "auto", donate_argnums: int | Sequence[int] = ()) -> Any:

@@ -18,7 +18,8 @@ RawLocation = tuple[CodeType, int]
 _INTERNAL: dict[str, bool] = {}
 
 
-def _is_internal(file: str) -> bool:
+def is_internal(file: str) -> bool:
+    """Whether a file is part of the package, and no recipe."""
     found = _INTERNAL[file] = file.startswith(_PACKAGE) and not file.startswith(_RECIPES)
     return found
 
@@ -31,7 +32,7 @@ def capture() -> RawLocation | None:
         code = frame.f_code
         internal = known.get(code.co_filename)
         if internal is None:
-            internal = _is_internal(code.co_filename)
+            internal = is_internal(code.co_filename)
         if not internal:
             return code, frame.f_lasti
         if frame.f_back is None:
@@ -44,13 +45,13 @@ class Location:
 
     __slots__ = ("column", "end_column", "end_line", "file", "function", "line")
 
-    def __init__(self, raw: RawLocation) -> None:
-        code, instruction = raw
-        self.file = code.co_filename
-        self.function = code.co_name
-        position = next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
-        line, self.end_line, self.column, self.end_column = position
-        self.line: int = line if line is not None else code.co_firstlineno
+    def __init__(self, file: str, line: int, end_line: int | None = None, column: int | None = None, end_column: int | None = None, function: str = "") -> None:
+        self.file = file
+        self.line = line
+        self.end_line = end_line
+        self.column = column
+        self.end_column = end_column
+        self.function = function
 
     @property
     def source(self) -> str:
@@ -68,3 +69,11 @@ class Location:
         """``file:line: expression``, as messages print it."""
         source = self.source
         return f"{self!r}: {source}" if source else repr(self)
+
+
+def decode(raw: RawLocation) -> Location:
+    """The place of a captured instruction."""
+    code, instruction = raw
+    position = next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
+    line, end_line, column, end_column = position
+    return Location(code.co_filename, line if line is not None else code.co_firstlineno, end_line, column, end_column, code.co_name)

@@ -15,7 +15,7 @@ _REGISTERED: set[type] = set()
 def _register_dataclasses(tree: Any) -> Any:
     """Make the dataclasses found in *tree* known to optree, which knows only those registered with it."""
     while True:
-        leaves, spec = optree.tree_flatten(tree, namespace=_NAMESPACE)  # type: ignore[arg-type]
+        leaves, spec = optree.tree_flatten(tree, namespace=_NAMESPACE)
         unknown = {type(leaf) for leaf in leaves if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)} - _REGISTERED
         if not unknown:
             return leaves, spec
@@ -30,7 +30,7 @@ def _register(kind: type) -> None:
         return [getattr(value, name) for name in names], None, names
 
     def unflatten(_: Any, children: Any) -> Any:
-        value = object.__new__(kind)
+        value: Any = object.__new__(kind)
         for name, child in zip(names, children, strict=True):
             object.__setattr__(value, name, child)
         return value
@@ -63,4 +63,4 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
 def paths(tree: Any) -> list[str]:
     """How each leaf is reached, such as ``"params.w"`` or ``"layers.0"``, in the order of :func:`flatten`."""
     flatten(tree)
-    return [".".join(str(part) for part in path) for path in optree.tree_paths(tree, namespace=_NAMESPACE)]  # type: ignore[arg-type]
+    return [".".join(str(part) for part in path) for path in optree.tree_paths(tree, namespace=_NAMESPACE)]

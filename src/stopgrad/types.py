@@ -8,8 +8,10 @@ normal form, so ``n*n + 2*n + 1`` and ``(n + 1) * (n + 1)`` are one object. What
 
 from __future__ import annotations
 
+import ast
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -53,11 +55,11 @@ class DType:
         return dtype_of, (self.name,)
 
 
-_DTYPES: dict[str, DType] = {}
+DTYPES: dict[str, DType] = {}
 
 
 def _define(name: str, numpy: Any, kind: str) -> DType:
-    return _DTYPES.setdefault(name, DType(name, numpy, kind))
+    return DTYPES.setdefault(name, DType(name, numpy, kind))
 
 
 float16 = _define("float16", np.float16, "f")
@@ -78,7 +80,7 @@ bool_ = _define("bool", np.bool_, "b")
 complex64.real = float32
 complex128.real = float64
 
-_BY_NUMPY = {dtype.numpy: dtype for dtype in _DTYPES.values()}
+_BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES.values()}
 _BY_PYTHON = {bool: bool_, int: int32, float: float32, complex: complex64}
 
 DTypeLike = DType | str | type | np.dtype
@@ -92,12 +94,12 @@ def dtype_of(x: Any) -> DType:
     """
     if type(x) is DType:
         return x
-    if isinstance(x, str) and x in _DTYPES:
-        return _DTYPES[x]
+    if isinstance(x, str) and x in DTYPES:
+        return DTYPES[x]
     try:
         return _BY_PYTHON[x] if isinstance(x, type) and x in _BY_PYTHON else _BY_NUMPY[np.dtype(x)]
     except (KeyError, TypeError):
-        raise DTypeError(f"{x!r} is no element type of stopgrad; it has {', '.join(_DTYPES)}") from None
+        raise DTypeError(f"{x!r} is no element type of stopgrad; it has {', '.join(DTYPES)}") from None
 
 
 # ---------------------------------------------------------------------------------------------- sizes
@@ -178,6 +180,9 @@ class Dim:
         return size_from_text, (repr(self),)
 
 
+# What the text form of a graph writes for something else.
+_RESERVED = {*DTYPES, "True", "False", "None", "inf", "nan", "max", "array"}
+
 _DIMS: dict[Any, Dim] = {}
 _DERIVED: dict[str, tuple[str, Any, Any]] = {}
 _FRESH = itertools.count(1)
@@ -211,7 +216,7 @@ def dim(name: str | None = None) -> Dim:
     """The size called *name*; without a name, a fresh one equal to no other."""
     if name is None:
         name = f"_{next(_FRESH)}"
-    elif not name.isidentifier():
+    elif not name.isidentifier() or name in _RESERVED:
         raise ShapeError(f"{name!r} cannot name a size; take an identifier, such as 'batch'")
     found = _normal({((name, 1),): 1})
     assert isinstance(found, Dim)
@@ -219,8 +224,26 @@ def dim(name: str | None = None) -> Dim:
 
 
 def at_least(size: int | Dim, low: int) -> int | Dim:
-    """``max(size, low)``."""
-    return max(size, low) if isinstance(size, int) else _derived("max", size, low)
+    """``max(size, low)``.
+
+    >>> at_least(dim("n") + 1, 0), at_least(dim("n") - 1, 0)
+    (n + 1, max(n - 1, 0))
+    """
+    if isinstance(size, int):
+        return max(size, low)
+    return size if low <= 0 and _never_negative(size) else _derived("max", size, low)
+
+
+def _never_negative(size: int | Dim) -> bool:
+    """Whether a size is at least 0 for all values of its names, as far as its form tells."""
+    return all(factor >= 0 and all(_never_negative_name(name) for name, _ in monomial) for monomial, factor in _terms(size))
+
+
+def _never_negative_name(name: str) -> bool:
+    if name not in _DERIVED:
+        return True
+    symbol, a, b = _DERIVED[name]
+    return b >= 0 if symbol == "max" else _never_negative(a) and _never_negative(b)
 
 
 def exact_quotient(a: int | Dim, b: int | Dim) -> int | Dim | None:
@@ -248,7 +271,7 @@ def exact_quotient(a: int | Dim, b: int | Dim) -> int | Dim | None:
 
 def product(sizes: Iterable[int | Dim]) -> int | Dim:
     """The product of sizes; 1 for none."""
-    return math.prod(sizes)  # type: ignore[arg-type]
+    return math.prod(sizes)
 
 
 def size_value(size: int | Dim, binding: Mapping[str, int]) -> int:
@@ -278,19 +301,40 @@ def _name_value(name: str, binding: Mapping[str, int]) -> int:
 
 
 def size_from_text(text: str) -> int | Dim:
-    """The size that *text* spells, as ``repr`` writes it."""
-    names = {name: dim(name) for name in _identifiers(text) if name != "max"}
-    return eval(text, {"__builtins__": {}, "max": at_least, **names})  # noqa: S307 - our own notation, names bound above
+    """The size that *text* spells, as ``repr`` writes it.
+
+    >>> size_from_text("max(n - 1, 0)//2 + 3*m") is at_least(dim("n") - 1, 0) // 2 + 3 * dim("m")
+    True
+    """
+    try:
+        return _spelled(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, KeyError):
+        raise ShapeError(f"{text!r} spells no size") from None
 
 
-def _identifiers(text: str) -> Iterator[str]:
-    word = ""
-    for character in text + " ":
-        if (word + character).isidentifier():
-            word += character
-        elif word:
-            yield word
-            word = ""
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+}
+
+
+def _spelled(node: ast.expr) -> int | Dim:
+    match node:
+        case ast.Constant(value=int() as number):
+            return number
+        case ast.Name(id=name):
+            return dim(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_spelled(operand)
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
+            return product([_spelled(left)] * power)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _ARITHMETIC[type(op)](_spelled(left), _spelled(right))
+        case ast.Call(func=ast.Name(id="max"), args=[a, ast.Constant(value=int() as low)]):
+            return at_least(_spelled(a), low)
+    raise ShapeError(f"{ast.unparse(node)!r} spells no size")
 
 
 # What the sizes are while a graph is checked against fed values; None while it is built.
@@ -403,9 +447,8 @@ def bind_sizes(shape: Shape, actual: Sequence[int], binding: dict[str, int]) -> 
         if isinstance(size, int):
             if size != number:
                 return False
-        elif str(size).isidentifier():
-            if binding.setdefault(str(size), number) != number:
-                return False
+        elif str(size).isidentifier() and binding.setdefault(str(size), number) != number:
+            return False
     return True
 
 

@@ -31,7 +31,7 @@ def open_inputs(op: Operation, acting: Acting) -> Sequence[int]:
     if definition.variadic is None:
         positions: Sequence[int] = definition.differentiable
         return positions
-    return [i for i in definition.open_inputs(op)]
+    return list(definition.open_inputs(op))
 
 
 def between(ys: Iterable[Output], xs: Collection[Output], stops: Collection[Output] = (), acting: Acting = NOBODY) -> list[Step]:
@@ -71,7 +71,7 @@ def between(ys: Iterable[Output], xs: Collection[Output], stops: Collection[Outp
         live = [
             i
             for i in open_inputs(op, acting)
-            if (carries[(x := inputs[i]).op.id] and x not in stops or holds_x[x.op.id] and x in xs) and x.type.differentiable
+            if ((carries[(x := inputs[i]).op.id] and x not in stops) or (holds_x[x.op.id] and x in xs)) and x.type.differentiable
         ]
         if live:
             carries[op.id] = 1
@@ -161,7 +161,7 @@ def reach(ys: Sequence[Output], x: Output, stops: Collection[Output] = ()) -> Re
     edges: list[tuple[Operation, int, NoGradient | Undefined | None]] = []
     for op in ways:
         for i, source in enumerate(op.inputs):
-            if source is x or (below[source.op.id] and source.op is not x.op) or (source.op is x.op and source is x):
+            if source is x or (below[source.op.id] and source.op is not x.op):
                 barrier = wall(op, i, acting, stops)
                 if isinstance(barrier, NoGradient) and barrier.status == "replaced":
                     continue

@@ -23,6 +23,7 @@ from stopgrad.ops.data import ones_like, zeros_like
 from stopgrad.ops.shape import fit
 from stopgrad.structure import flatten
 from stopgrad.types import TensorType, same_size
+from stopgrad.verify import verify_if_enabled
 
 
 def backpropagate(ys: Sequence[Output], xs: Sequence[Output], seeds: Sequence[Output], path: Sequence[Step], acting: Acting) -> list[Output | None]:
@@ -125,7 +126,9 @@ def generating(graph: Graph, name: str, known: Iterable[Operation]) -> Iterator[
     graph._merged = {(op.definition, op.inputs, op.values): op for op in known if op.origin is not None and not op.definition.gate}
     try:
         with quiet_gc(), graph.atomic(), Scope(graph, graph._prefix).with_sub_scope(name):
+            start = len(graph)
             yield
+            verify_if_enabled(graph, start)
     finally:
         graph._origin, graph._merged = outer
 
@@ -164,7 +167,7 @@ def gradients(
     3.0
     """
     if unconnected_gradients not in ("none", "zero"):
-        raise ValueError(f"gradients: unconnected_gradients is 'none' or 'zero', not {unconnected_gradients!r}")
+        raise GradientError(f"gradients: unconnected_gradients is 'none' or 'zero', not {unconnected_gradients!r}")
     roots, targets, walls = _outputs(ys, "ys"), _outputs(xs, "xs"), _outputs(stop_gradients, "stop_gradients")
     if not roots:
         raise GradientError("gradients: ys is empty; give at least one output to differentiate")

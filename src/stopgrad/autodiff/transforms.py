@@ -19,7 +19,8 @@ from stopgrad.errors import DTypeError, GradientError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, default_graph
 from stopgrad.op import Array, as_array, as_output, emit, interpret, type_of
 from stopgrad.ops.data import Placeholder, identity, zeros_like
-from stopgrad.ops.shape import reshape, stack
+from stopgrad.ops.join import stack
+from stopgrad.ops.shape import reshape
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import dtype_of, float32, product
 
@@ -117,9 +118,7 @@ def _zero_or_none(g: Output | None, x: Output, unconnected: str) -> Output | Non
     return zeros_like(x) if g is None and unconnected == "zero" else g
 
 
-def value_and_grad(
-    f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, unconnected: str = "zero"
-) -> Function:
+def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, unconnected: str = "zero") -> Function:
     """A function that returns f's value and its gradient.
 
     Inputs
@@ -137,7 +136,7 @@ def value_and_grad(
     (array(5.), array([2., 4.]))
     """
     if unconnected not in ("zero", "none"):
-        raise ValueError(f"grad: unconnected is 'zero' or 'none', not {unconnected!r}")
+        raise GradientError(f"grad: unconnected is 'zero' or 'none', not {unconnected!r}")
 
     @functools.wraps(f)
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -233,7 +232,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
         with call.building():
             seeds = [call.stand_in(as_array(g, y.dtype) if isinstance(g, (int, float, complex)) else g) for g, y in zip(given, ys, strict=True)]
             found = [_zero_or_none(g, x, "zero") for g, x in zip(gradients(ys, targets, seeds), targets, strict=True)]
-            return call.results(tuple(_like_targets(arg, targets, found) for arg in entered))  # type: ignore[no-any-return]
+            return call.results(tuple(_like_targets(arg, targets, found) for arg in entered))
 
     values = tracing.results(unflatten(spec, ys))
     return (values, pullback, tracing.results(aux)) if has_aux else (values, pullback)
@@ -263,7 +262,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
         leaves, spec = flatten(f(*entered))
         ys = [as_output(y, tracing.graph) for y in leaves]
         pushed = [_zero_or_none(t, y, "zero") for t, y in zip(push_forward(ys, targets, moved), ys, strict=True)]
-        return tracing.results((unflatten(spec, ys), unflatten(spec, pushed)))  # type: ignore[no-any-return]
+        return tracing.results((unflatten(spec, ys), unflatten(spec, pushed)))
 
 
 def _direction(tracing: Tracing, tangent: Any, x: Output) -> Output:

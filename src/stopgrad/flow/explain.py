@@ -57,9 +57,7 @@ class Flow(Mapping[Any, Reach]):
     def gates(self) -> tuple[GateUse, ...]:
         """The gates that ys are computed through, with the tensors (by name) that each cuts off in part or whole."""
         gates = [op for op in self._graph.subgraph_to(self._ys) if op.definition.passes is not None]
-        return tuple(
-            GateUse(op, tuple(_label(key) for key, found in self._found.items() if any(cut.operation is op for cut in found.cuts))) for op in gates
-        )
+        return tuple(GateUse(op, tuple(_label(key) for key, found in self._found.items() if any(cut.operation is op for cut in found.cuts))) for op in gates)
 
     def to_text(self) -> str:
         """A line per tensor, and below it one for each operation that cuts a way, with the user's line.

@@ -6,7 +6,25 @@ The classes are attributes of this module by type (``sg.ops.MatMul``); the funct
 from __future__ import annotations
 
 from stopgrad.op import REGISTRY
-from stopgrad.ops import activations, arithmetic, compare, composite, convert, data, elementwise, gates, index, linalg, losses, random, reduce, shape, special
+from stopgrad.ops import (
+    activations,
+    arithmetic,
+    compare,
+    composite,
+    convert,
+    data,
+    elementwise,
+    gates,
+    index,
+    join,
+    linalg,
+    losses,
+    random,
+    reduce,
+    shape,
+    slices,
+    special,
+)
 from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
 from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
@@ -17,11 +35,13 @@ from stopgrad.ops.data import *
 from stopgrad.ops.elementwise import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.index import *
+from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
 from stopgrad.ops.random import *
 from stopgrad.ops.reduce import *
 from stopgrad.ops.shape import *
+from stopgrad.ops.slices import *
 from stopgrad.ops.special import *
 
 __all__ = []
@@ -32,6 +52,8 @@ __all__ += compare.__all__
 __all__ += convert.__all__
 __all__ += reduce.__all__
 __all__ += shape.__all__
+__all__ += slices.__all__
+__all__ += join.__all__
 __all__ += linalg.__all__
 __all__ += data.__all__
 __all__ += gates.__all__

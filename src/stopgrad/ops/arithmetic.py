@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stopgrad.errors import ArgumentError
 from stopgrad.op import Op, Tensor, apply, builds, not_differentiable
 from stopgrad.ops.convert import cast, conj, where
 from stopgrad.ops.data import zeros_like
@@ -219,7 +220,7 @@ class AddN(Op):
 @builds(AddN)
 def add_n(xs: Any, name: str | None = None) -> Tensor:
     if not xs:
-        raise ValueError("AddN: (C1) needs at least one tensor; for an empty sum take sg.zeros")
+        raise ArgumentError("AddN: (C1) needs at least one tensor; for an empty sum take sg.zeros")
     return apply(AddN, tuple(xs), (), name)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
-from stopgrad.op import Op, Tensor, apply, builds
+from stopgrad.op import Op, Tensor, apply, publish
 from stopgrad.ops.inference import broadcast, is_floating, is_inexact, is_number, same
 
 INF, NAN = math.inf, math.nan
@@ -14,14 +14,14 @@ EXTREMES = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,))
 PAIRS = ((0.0, INF), (-0.0, 1.0), (INF, -INF), (NAN, 1.0), (1.0, 0.0), (0.0, 0.0), (-1.0, INF))
 
 
-def unary(definition: type[Op], function_name: str) -> UnaryFunction:
+def unary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     """The public function of an operation with one operand and no attributes."""
 
     def function(x: Any, name: str | None = None) -> Tensor:
         return apply(definition, (x,), (), name)
 
     function.__name__ = function.__qualname__ = function_name
-    return builds(definition)(function)
+    return publish(definition, function)
 
 
 def binary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
@@ -31,14 +31,14 @@ def binary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
         return apply(definition, (x, y), (), name)
 
     function.__name__ = function.__qualname__ = function_name
-    return builds(definition)(function)
+    return publish(definition, function)
 
 
 class Elementwise(Op, abstract=True):
     """One operand; the result has its type. (C1) floating-point or complex."""
 
     infer = same(is_inexact)
-    extremes = EXTREMES
+    extremes: ClassVar[Sequence[tuple[Any, ...]]] = EXTREMES
 
 
 class RealElementwise(Elementwise, abstract=True):
@@ -51,4 +51,4 @@ class Arithmetic(Op, abstract=True):
     """Two operands of one numeric dtype (C1) whose shapes broadcast (C2)."""
 
     infer = broadcast(is_number)
-    extremes = PAIRS
+    extremes: ClassVar[Sequence[tuple[Any, ...]]] = PAIRS

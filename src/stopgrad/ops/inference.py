@@ -55,7 +55,7 @@ def is_any(d: DType) -> bool:
     return True
 
 
-_DESCRIPTIONS = {
+_DESCRIPTIONS: dict[Callable[[DType], bool], str] = {
     is_number: "numbers",
     is_real: "real numbers",
     is_inexact: "floating-point or complex numbers",
@@ -121,7 +121,7 @@ def broadcast_c2(*shapes: Any) -> tuple[Any, ...]:
     try:
         return broadcast_shapes(*shapes)
     except ShapeError as error:
-        raise ShapeError(f"(C2) {error}") from None
+        raise ShapeError(f"(C2) {error.message}") from None
 
 
 def normal_axis(axis: Any, ndim: int, constraint: str = "C2") -> int:

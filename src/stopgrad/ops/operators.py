@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stopgrad.graph import Output
-from stopgrad.ops import arithmetic, compare, elementwise, linalg, shape
+from stopgrad.ops import arithmetic, compare, elementwise, linalg, shape, slices
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,15 +59,16 @@ def _invert(self: Output) -> Any:
 
 
 def _getitem(self: Output, index: Any) -> Any:
-    return shape.take_index(self, index)
+    return slices.take_index(self, index)
 
 
-for _name, _function in {
+_OTHERS: dict[str, Any] = {
     "__neg__": lambda self: arithmetic.negative(self),
     "__pos__": lambda self: self,
     "__abs__": lambda self: arithmetic.abs(self),
     "__invert__": _invert,
     "__getitem__": _getitem,
     "T": property(lambda self: shape.transpose(self)),
-}.items():
-    setattr(Output, _name, _function)
+}
+for _name, _member in _OTHERS.items():
+    setattr(Output, _name, _member)

@@ -22,8 +22,8 @@ from stopgrad.ops.data import constant
 from stopgrad.ops.elementwise import log
 from stopgrad.ops.index import argsort, gather
 from stopgrad.ops.inference import check_dtype, is_floating, is_integer, normal_axis
+from stopgrad.ops.join import stack
 from stopgrad.ops.reduce import argmax
-from stopgrad.ops.shape import stack
 from stopgrad.samples import sample
 from stopgrad.types import (
     DType,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import typing
+from collections.abc import Callable, Sequence
 from typing import Any as Whatever
 
 import numpy as np
@@ -62,7 +63,7 @@ class Reduction(Op, abstract=True):
         sample(floats(3, distinct=True), axis=(), keepdims=False),
         sample(floats(2, 0), axis=(0,), keepdims=False),
     ]
-    extremes = (([1.0, math.inf],), ([math.nan, 1.0],), ([-math.inf, -math.inf],), ([0.0, -0.0],))
+    extremes: typing.ClassVar[Sequence[tuple[Whatever, ...]]] = (([1.0, math.inf],), ([math.nan, 1.0],), ([-math.inf, -math.inf],), ([0.0, -0.0],))
 
 
 def _count(op: Whatever) -> Whatever:

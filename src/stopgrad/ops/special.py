@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from stopgrad.errors import ArgumentError
 from stopgrad.op import Op, Tensor, apply, builds
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.elementwise import exp
@@ -131,7 +132,7 @@ class Polygamma(Op):
 @builds(Polygamma)
 def polygamma(n: int, x: Any, name: str | None = None) -> Tensor:
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(f"Polygamma: (C2) the order must be a Python integer of at least 1, not {n!r}")
+        raise ArgumentError(f"Polygamma: (C2) the order must be a Python integer of at least 1, not {n!r}")
     return apply(Polygamma, (x,), (n,), name)
 
 

@@ -16,6 +16,7 @@ from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import infer_types
 from stopgrad.ops.data import Placeholder
 from stopgrad.types import TensorType, checking, map_sizes, size_value, tensor_type
+from stopgrad.verify import verify_if_enabled
 
 Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Sequence[Output] | None"]
 """From an old operation, its new inputs and its attributes to what takes its place; None where it says nothing."""
@@ -58,9 +59,7 @@ class Copying:
         return tensor_type(type.dtype, tuple(size_value(s, binding) for s in type.shape))
 
 
-def rewrite(
-    outputs: Sequence[Output], inputs: Sequence[Output] = (), rules: Sequence[Rule] = (), binding: Mapping[str, int] | None = None
-) -> Rewritten:
+def rewrite(outputs: Sequence[Output], inputs: Sequence[Output] = (), rules: Sequence[Rule] = (), binding: Mapping[str, int] | None = None) -> Rewritten:
     """Copy what *outputs* need into a new graph, through the first rule that answers for each operation.
 
     *inputs* become placeholders, whatever computed them before. With a *binding*, symbolic sizes become numbers,
@@ -80,6 +79,7 @@ def rewrite(
             values = op.values if binding is None else tuple([map_sizes(v, lambda d: size_value(d, binding)) for v in op.values])
             for y, new in zip(op.outputs, _placed(copying, op, new_inputs, values, rules), strict=True):
                 mapping.setdefault(y, new)
+    verify_if_enabled(copying.graph)
     return Rewritten(copying.graph, [mapping[x] for x in inputs], [mapping[y] for y in outputs], mapping)
 
 
@@ -115,4 +115,4 @@ def _check_sizes(op: Operation, binding: Mapping[str, int]) -> None:
             op.definition.infer(*[x.type for x in op.inputs], **op.attributes)
         except StopgradError as error:
             fed = ", ".join(f"{name} = {value}" for name, value in binding.items())
-            raise type(error)(f"{describe(op)}: {error}; fed sizes: {fed}") from None
+            raise type(error)(f"{describe(op)}: {error.message}; fed sizes: {fed}") from None

@@ -1,0 +1,43 @@
+"""Arrays on disk, as NumPy's npz: written whole or not at all, with every dtype of ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stopgrad.types import DType
+
+AnyPath = str | os.PathLike[str]
+
+
+def write_arrays(path: AnyPath, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Write arrays by name. An old file stays as it is until the new one is complete."""
+    target = Path(path)
+    stored = {name: array.view(storage(array.dtype)) for name, array in arrays.items()}
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            np.savez(file, **stored)  # type: ignore[arg-type] # the stubs take every keyword for allow_pickle
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read_arrays(path: AnyPath) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a file by name, as they are stored; :func:`as_dtype` gives them their own dtype."""
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
+
+
+def storage(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which the file holds elements of *dtype*: itself, or their bits where NumPy's format lacks it."""
+    return np.dtype(np.uint16) if dtype.name == "bfloat16" else dtype
+
+
+def as_dtype(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """A stored array in the dtype that it was written from."""
+    return array.view(dtype.numpy)

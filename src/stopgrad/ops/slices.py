@@ -1,0 +1,191 @@
+"""Slices with steps, and indexing with brackets."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Any
+
+import numpy as np
+
+from stopgrad.errors import ShapeError
+from stopgrad.op import Op, Tensor, apply, builds, refuse, type_of
+from stopgrad.ops.shape import reshape
+from stopgrad.samples import floats, sample
+from stopgrad.types import Dim, Shape, ShapeLike, TensorType, at_least, same_size, shape_of, tensor_type
+
+__all__ = [
+    "strided_slice",
+]
+
+
+Span = tuple[Any, Any, int]
+"""Along one axis: the first element, the number of elements, the step."""
+
+
+def _slices(spans: Sequence[Span]) -> tuple[slice, ...]:
+    return tuple(_slice(*span) for span in spans)
+
+
+def _slice(start: int, size: int, step: int) -> slice:
+    if size == 0:
+        return slice(0, 0)
+    stop = start + (size - 1) * step + (1 if step > 0 else -1)
+    return slice(start, stop if stop >= 0 else None, step)
+
+
+class StridedSlice(Op):
+    """Elements at regular distances along each axis; the operation behind ``x[a:b:c]``.
+
+    Inputs
+        x: any tensor.
+        spans: per axis of x (C1) the first element, the number of elements, the step (not 0).
+    Returns
+        these elements.
+    >>> sg.strided_slice(np.arange(6.0), [1], [6], [2])
+    array([1., 3., 5.])
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, spans: tuple[Span, ...]) -> TensorType:
+        if len(spans) != x.ndim:
+            raise ShapeError(f"(C1) {len(spans)} slices for {x.ndim} axes")
+        return tensor_type(x.dtype, tuple(size for _, size, _ in spans))
+
+    gradient = {"x": lambda g, op: apply(StridedSliceGrad, (g,), (op.x.shape, op.spans))}
+    numpy = xla = lambda xp, x, spans: x[_slices(spans)]
+    samples = [sample(floats(5, 3), spans=((1, 2, 2), (2, 3, -1))), sample(floats(4), spans=((0, 0, 1),))]
+
+
+class StridedSliceGrad(Op):
+    """The gradient of a slice: zeros, with the cotangent where the elements were taken.
+
+    Inputs
+        g: the cotangent, of the slice's shape (C1).
+        shape, spans: of the tensor that was sliced, and the slices.
+    Returns
+        a tensor of that shape.
+    >>> sg.ops.StridedSliceGrad.function(np.ones(2), (4,), ((1, 2, 2),))
+    array([0., 1., 0., 1.])
+    """
+
+    @staticmethod
+    def infer(g: TensorType, *, shape: Shape, spans: tuple[Span, ...]) -> TensorType:
+        if g.ndim != len(spans) or not all(same_size(a, size) for a, (_, size, _) in zip(g.shape, spans, strict=True)):
+            raise ShapeError(f"(C1) the cotangent {g!r} has not the slice's shape")
+        return tensor_type(g.dtype, shape)
+
+    gradient = {"g": lambda g, op: apply(StridedSlice, (g,), (op.spans,))}
+
+    @staticmethod
+    def numpy(xp: Any, g: Any, shape: tuple[int, ...], spans: tuple[Span, ...]) -> Any:
+        full = xp.zeros(shape, g.dtype)
+        full[_slices(spans)] = g
+        return full
+
+    @staticmethod
+    def xla(xp: Any, g: Any, shape: tuple[int, ...], spans: tuple[Span, ...]) -> Any:
+        # A pad with gaps between the elements: XLA fuses it, where a scatter would be a loop.
+        flipped = [i for i, (_, _, step) in enumerate(spans) if step < 0]
+        g = xp.flip(g, flipped) if flipped else g
+        padding = []
+        for total, (start, size, step) in zip(shape, spans, strict=True):
+            low = start if step > 0 else start + (size - 1) * step
+            reach = (size - 1) * abs(step) + 1 if size else 0
+            padding.append((low, total - low - reach, abs(step) - 1) if size else (0, total, 0))
+        return xp.lax.pad(g, xp.zeros((), g.dtype), padding)
+
+    samples = [sample(floats(2, 3), shape=(5, 3), spans=((1, 2, 2), (2, 3, -1))), sample(floats(0), shape=(4,), spans=((0, 0, 1),))]
+
+
+@builds(StridedSliceGrad)
+def strided_slice_grad(g: Any, shape: ShapeLike, spans: tuple[Span, ...], name: str | None = None) -> Tensor:
+    return apply(StridedSliceGrad, (g,), (shape_of(shape), spans), name)
+
+
+@builds(StridedSlice)
+def strided_slice(x: Any, begin: Sequence[Any], end: Sequence[Any], strides: Sequence[int] | None = None, name: str | None = None) -> Tensor:
+    steps = strides if strides is not None else [1] * len(begin)
+    return take_index(x, tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True)), name)
+
+
+def part_of(x: Any, axis: int, start: Any, size: Any) -> Tensor:
+    """*size* elements from *start* along an axis."""
+    spans = tuple((start, size, 1) if i == axis else (0, s, 1) for i, s in enumerate(type_of(x).shape))
+    return apply(StridedSlice, (x,), (spans,))
+
+
+def _span(index: slice, size: Any) -> Span:
+    """The span of a Python slice along an axis of this size, which may be symbolic."""
+    step = 1 if index.step is None else operator.index(index.step)
+    if step == 0:
+        raise ShapeError("a slice's step cannot be 0")
+    if isinstance(size, int) and not isinstance(index.start, Dim) and not isinstance(index.stop, Dim):
+        start, stop, step = slice(index.start, index.stop, step).indices(size)
+        return start, len(range(start, stop, step)), step
+    stop = _bound(index.stop, size, step)
+    if step > 0:
+        # A start beyond the end leaves no elements, so it need not be brought back.
+        start = 0 if index.start is None else index.start if not isinstance(index.start, int) or index.start >= 0 else _bound(index.start, size, step)
+        reach = (size if stop is None else stop) - start
+    else:
+        start = size - 1 if index.start is None else _bound(index.start, size, step)
+        reach = start - (-1 if stop is None else stop)
+    return start, (at_least(reach, 0) + (abs(step) - 1)) // abs(step), step
+
+
+def _bound(bound: Any, size: Any, step: int) -> Any:
+    """A slice's bound, counted from the front and not beyond the end; None for the default."""
+    if bound is None:
+        return None
+    if isinstance(bound, int) and bound < 0:
+        return at_least(size + bound, 0 if step > 0 else -1)
+    end = size if step > 0 else size - 1
+    return end - at_least(end - bound, 0)
+
+
+def take_index(x: Any, index: Any, name: str | None = None) -> Tensor:
+    """``x[index]``: integers, slices, None, Ellipsis. Integer tensors are the business of ``gather``."""
+    kind = type_of(x)
+    parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
+    used = sum(1 for p in parts if p is not None and not isinstance(p, EllipsisType))
+    if used > kind.ndim or sum(isinstance(p, EllipsisType) for p in parts) > 1:
+        refuse(StridedSlice, ShapeError(f"(C1) {len(parts)} indices for {kind.ndim} axes"), (x,))
+    if not any(isinstance(p, EllipsisType) for p in parts):
+        parts.append(Ellipsis)
+    at = next(i for i, p in enumerate(parts) if isinstance(p, EllipsisType))
+    parts[at : at + 1] = [slice(None)] * (kind.ndim - used)
+    spans: list[Span] = []
+    shape: list[Any] = []
+    for part in parts:
+        if part is None:
+            shape.append(1)
+            continue
+        size = kind.shape[len(spans)]
+        try:
+            spans.append(_span(part, size) if isinstance(part, slice) else (_position(part, size), 1, 1))
+        except ShapeError as error:
+            refuse(StridedSlice, error, (x,))
+        if isinstance(part, slice):
+            shape.append(spans[-1][1])
+    taken = x if all(_is_whole(s, n) for s, n in zip(spans, kind.shape, strict=True)) else apply(StridedSlice, (x,), (tuple(spans),), name)
+    return taken if tuple(shape) == type_of(taken).shape else reshape(taken, tuple(shape), name)
+
+
+def _is_whole(span: Span, size: Any) -> bool:
+    return span[0] == 0 and span[1] == size and span[2] == 1
+
+
+def _position(part: Any, size: Any) -> Any:
+    if isinstance(part, (bool, np.bool_, float, str)):
+        raise ShapeError(f"{part!r} is no index; take integers, slices, None or Ellipsis, or sg.gather and sg.where")
+    try:
+        position = part if isinstance(part, Dim) else operator.index(part)
+    except TypeError:
+        raise ShapeError(f"{part!r} is no index; take integers, slices, None or Ellipsis, or sg.gather and sg.where") from None
+    if isinstance(position, int) and position < 0:
+        position = size + position
+    if isinstance(position, int) and isinstance(size, int) and not 0 <= position < size:
+        raise ShapeError(f"index {part} is out of range for an axis of size {size}")
+    return position

@@ -1,0 +1,53 @@
+"""What holds of every graph. Run after each pass and each generated gradient when STOPGRAD_VERIFY=1."""
+
+from __future__ import annotations
+
+import os
+
+from stopgrad.errors import GraphError, StopgradError
+from stopgrad.graph import Graph, Operation, describe
+from stopgrad.op import REGISTRY, Op
+
+ENABLED = os.environ.get("STOPGRAD_VERIFY") == "1"
+
+
+def verify(graph: Graph, start: int = 0) -> None:
+    """Check the operations from position *start* on.
+
+    Raises
+        GraphError: the first operation whose id is not its position, whose operands are not earlier operations of
+            the same graph, whose attributes are not those of its definition, or whose types do not follow.
+    """
+    for position, op in enumerate(graph._operations[start:], start):
+        _verify_operation(graph, position, op)
+
+
+def verify_if_enabled(graph: Graph, start: int = 0) -> None:
+    """:func:`verify`, when the environment asks for it."""
+    if ENABLED:
+        verify(graph, start)
+
+
+def _verify_operation(graph: Graph, position: int, op: Operation) -> None:
+    def broken(rule: str) -> GraphError:
+        return GraphError(f"broken graph: {rule}: {describe(op)} at position {position}")
+
+    if op.id != position or op.graph is not graph:
+        raise broken("an operation's id is its position in its graph")
+    definition: type[Op] = op.definition
+    if REGISTRY.get(op.type) is not definition:
+        raise broken("an operation's definition is registered")
+    for x in op.inputs:
+        if x.op.graph is not graph or x.op.id >= position or x.op.outputs[x.index] is not x:
+            raise broken("operands are outputs of earlier operations of the same graph")
+    if len(op.values) != len(definition.attributes):
+        raise broken("attributes are those of the definition")
+    if op.origin is not None and op.origin.graph is graph and op.origin.id >= position:
+        raise broken("a gradient operation comes after its forward operation, unless that was left in another graph")
+    try:
+        inferred = definition.infer(*[x.type for x in op.inputs], **op.attributes)
+    except StopgradError as error:
+        raise broken(f"types follow from the operands: {error}") from None
+    types = inferred if isinstance(inferred, tuple) else (inferred,)
+    if types != tuple(y.type for y in op.outputs):
+        raise broken(f"types follow from the operands: {types}")
