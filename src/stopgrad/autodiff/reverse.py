@@ -7,7 +7,7 @@ to its operand, and keeps apart the groups that selective gates make.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,9 +26,11 @@ from stopgrad.types import TensorType, same_size
 from stopgrad.verify import verify_if_enabled
 
 
-def backpropagate(ys: Sequence[Output], xs: Sequence[Output], seeds: Sequence[Output], path: Sequence[Step], acting: Acting) -> list[Output | None]:
+def backpropagate(
+    ys: Sequence[Output], xs: Sequence[Output], seeds: Sequence[Output], path: Sequence[Step], acting: Acting, stops: Collection[Output] = ()
+) -> list[Output | None]:
     """The cotangents that arrive at xs when seeds leave ys, along a path on which gates are walls; None where none arrives."""
-    cotangents = Cotangents(ys, seeds)
+    cotangents = Cotangents(ys, seeds, stops)
     for op, live in reversed(path):  # ids are a topological order: no recursion, no sort
         g = cotangents.take(op)
         if g is not None:
@@ -65,10 +67,11 @@ def fit_to(dx: Output, x: TensorType) -> Output:
 class Cotangents:
     """What has arrived so far at each tensor, added up only when it is read."""
 
-    __slots__ = ("_arrived",)
+    __slots__ = ("_arrived", "_stops")
 
-    def __init__(self, ys: Sequence[Output], seeds: Sequence[Output]) -> None:
+    def __init__(self, ys: Sequence[Output], seeds: Sequence[Output], stops: Collection[Output]) -> None:
         self._arrived: dict[Output, list[Output]] = {}
+        self._stops = stops
         for y, seed in zip(ys, seeds, strict=True):
             if y.type.differentiable:
                 self.add(y, seed)
@@ -90,11 +93,14 @@ class Cotangents:
         return known[0]
 
     def take(self, op: Operation) -> Any:
-        """The cotangent of an operation's output; of several outputs, a tuple with zeros for those without."""
+        """The cotangent of an operation's output; of several outputs, a tuple with zeros for those without.
+
+        What arrived at a tensor in *stops* stays there.
+        """
         outputs = op.outputs
         if len(outputs) == 1:
             return self.at(outputs[0])
-        arrived = [self.at(y) for y in outputs]
+        arrived = [None if y in self._stops else self.at(y) for y in outputs]
         if all(g is None for g in arrived):
             return None
         op.graph._origin = op
@@ -174,11 +180,12 @@ def gradients(
     graph = _one_graph([*roots, *targets, *walls])
     roots = [leave(graph, y) for y in roots]
     arrived: dict[Output, Output | None] = {}
-    ways = routes(roots, targets, set(walls))
+    stops = set(walls)
+    ways = routes(roots, targets, stops)
     with generating(graph, name, (op for _, _, path in ways for op, _ in path)):
         seeds = _seeds(roots, grad_ys, graph)
         for acting, group, path in ways:
-            arrived.update(zip(group, backpropagate(roots, group, seeds, path, acting), strict=True))
+            arrived.update(zip(group, backpropagate(roots, group, seeds, path, acting, stops), strict=True))
         graph._origin = roots[0].op
         if unconnected_gradients == "zero":
             arrived = {x: zeros_like(x) if g is None else g for x, g in arrived.items()}
