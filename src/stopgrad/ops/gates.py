@@ -78,7 +78,7 @@ class StopGradient(Gate):
 
     Inputs
         x: a tensor, or a nested structure of tensors.
-        wrt: tensors; the way is stopped only towards these. None: towards all.
+        wrt: tensors; the way is stopped only towards these, which may be none. None: towards all.
         when: a Python bool or a scalar boolean output, asked anew at each run. Stopped only where it holds.
     Returns
         x.
@@ -156,6 +156,8 @@ def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any =
             return x
         when = None
     towards = None if wrt is None else _tensors(wrt)
+    if towards == ():
+        return x
 
     def stop(leaf: Any) -> Any:
         if when is not None:
@@ -168,10 +170,10 @@ def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any =
     return found
 
 
-def _tensors(tree: Any) -> tuple[Output, ...]:
+def _tensors(tree: Any) -> tuple[Tensor, ...]:
     leaves = [leaf.as_output() if isinstance(leaf, Operation) else leaf for leaf in flatten(tree)[0]]
     for leaf in leaves:
-        if not isinstance(leaf, Output):
+        if not isinstance(leaf, Output) and not (default_graph() is None and _is_tensor(leaf)):
             raise GraphError(f"StopGradient: wrt= takes tensors of the graph, not {leaf!r}")
     return tuple(leaves)
 
