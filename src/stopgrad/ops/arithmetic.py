@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.errors import ArgumentError
-from stopgrad.op import Op, Tensor, apply, builds, not_differentiable
-from stopgrad.ops.convert import cast, conj, where
+from stopgrad.op import Op, Tensor, apply, builds, listed, not_differentiable
+from stopgrad.ops.compare import equal
+from stopgrad.ops.convert import cast, conj, real, where
 from stopgrad.ops.data import zeros_like
 from stopgrad.ops.families import EXTREMES, Arithmetic, Elementwise, RealElementwise, binary, unary
 from stopgrad.ops.inference import broadcast, broadcast_c2, check_same_dtype, is_inexact, is_number, is_real, same
@@ -219,9 +220,10 @@ class AddN(Op):
 
 @builds(AddN)
 def add_n(xs: Any, name: str | None = None) -> Tensor:
+    xs = listed(xs)
     if not xs:
         raise ArgumentError("AddN: (C1) needs at least one tensor; for an empty sum take sg.zeros")
-    return apply(AddN, tuple(xs), (), name)
+    return apply(AddN, xs, (), name)
 
 
 class Neg(Elementwise):
@@ -268,15 +270,22 @@ class Sign(Elementwise):
     Inputs
         x: numbers (C1).
     Returns
-        the sign, of x's dtype; NaN for NaN. Its gradient is zero.
+        the sign, of x's dtype; NaN for NaN. Its gradient is zero; of complex numbers, which turn, it is zero at 0 only.
     >>> sg.sign(np.array([-1.5, 0.0, 2.0]))
     array([-1.,  0.,  1.])
     """
 
     infer = same(is_number)
-    gradient = {"x": lambda g, op: zeros_like(g)}
+    gradient = {"x": lambda g, op: _turned(g, op) if op.x.dtype.is_complex else zeros_like(g)}
     numpy = xla = lambda xp, x: xp.sign(x)
-    samples = singles()
+    samples = [*singles(), sample(complexes(3))]
+
+
+def _turned(g: Any, op: Any) -> Tensor:
+    """The cotangent of a complex sign: the part of g at a right angle to it, divided by |x|."""
+    across = g - op.result * cast(real(conj(op.result) * g), g.dtype)
+    nowhere = equal(op.x, 0)
+    return where(nowhere, 0, across / where(nowhere, 1, cast(abs(op.x), g.dtype)))
 
 
 class Square(Elementwise):

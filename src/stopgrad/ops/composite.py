@@ -90,7 +90,7 @@ class Xdivy(Arithmetic):
     """
 
     infer = broadcast(is_floating)
-    gradient = {"x": lambda g, op: where(_is_zero(op.x), 0, xdivy(g, where(_is_zero(op.x), 1, op.y))), "y": lambda g, op: -g * xdivy(op.result, op.y)}
+    gradient = {"x": lambda g, op: where(_is_zero(op.x), 0, g / where(_is_zero(op.x), 1, op.y)), "y": lambda g, op: -g * xdivy(op.result, op.y)}
 
     @staticmethod
     def numpy(xp: Any, x: Any, y: Any) -> Any:

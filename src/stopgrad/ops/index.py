@@ -58,6 +58,17 @@ def _take(xp: Any, x: Any, at: tuple[Any, ...], axis: int, inside: Any) -> Any:
     return xp.where(inside.reshape(inside.shape + (1,) * (found.ndim - inside.ndim)), found, xp.zeros((), x.dtype))
 
 
+def _get(xp: Any, x: Any, at: tuple[Any, ...], axis: int) -> Any:
+    """``x[at]``, and 0 where the index along *axis* is outside. JAX, which does not index an axis without elements."""
+    if x.shape[axis] == 0:
+        return xp.zeros(np.broadcast_shapes(*(i.shape for i in at)) + x.shape[len(at) :], x.dtype)
+    return x.at[at].get(mode="fill", fill_value=0)
+
+
+def _add(x: Any, at: tuple[Any, ...], updates: Any, axis: int) -> Any:
+    return x.at[at].add(updates, mode="drop") if x.shape[axis] else x
+
+
 # --------------------------------------------------------------------------------------------- gather
 
 
@@ -113,7 +124,7 @@ class GatherV2(Op):
     def xla(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
         x = xp.moveaxis(params, axis, batch_dims)
         at = _batched(xp, _outside_to_end(xp, indices, params.shape[axis]), batch_dims)
-        found = x.at[at].get(mode="fill", fill_value=0)
+        found = _get(xp, x, at, batch_dims)
         return found.transpose(_gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
     samples = [
@@ -182,7 +193,7 @@ class TensorScatterAdd(Op):
         order = _gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(x, axis, batch_dims)
         at = _batched(xp, _outside_to_end(xp, indices, x.shape[axis]), batch_dims)
-        moved = moved.at[at].add(updates.transpose(np.argsort(order)), mode="drop")
+        moved = _add(moved, at, updates.transpose(np.argsort(order)), batch_dims)
         return xp.moveaxis(moved, batch_dims, axis)
 
     samples = [
@@ -243,7 +254,7 @@ class TakeAlongAxis(Op):
 
     @staticmethod
     def xla(xp: Any, x: Any, indices: Any, axis: int) -> Any:
-        return x.at[_grid(xp, _outside_to_end(xp, indices, x.shape[axis]), axis)].get(mode="fill", fill_value=0)
+        return _get(xp, x, _grid(xp, _outside_to_end(xp, indices, x.shape[axis]), axis), axis)
 
     samples = [
         sample(floats(2, 3), ints(2, 4, low=-1, high=4), axis=1),
@@ -302,7 +313,7 @@ class ScatterAddAlongAxis(Op):
 
     @staticmethod
     def xla(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:
-        return x.at[_grid(xp, _outside_to_end(xp, indices, x.shape[axis]), axis)].add(updates, mode="drop")
+        return _add(x, _grid(xp, _outside_to_end(xp, indices, x.shape[axis]), axis), updates, axis)
 
     samples = [
         sample(floats(2, 3), ints(2, 4, low=-1, high=4), floats(2, 4), axis=1),

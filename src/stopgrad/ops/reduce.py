@@ -60,10 +60,10 @@ class Reduction(Op, abstract=True):
         sample(floats(2, 3, distinct=True), axis=(1,), keepdims=False),
         sample(floats("n", 2, 3, distinct=True), axis=(0, 2), keepdims=True),
         sample(floats(2, 2, distinct=True), axis=(0, 1), keepdims=False),
-        sample(floats(3, distinct=True), axis=(), keepdims=False),
+        sample(floats(4, distinct=True), axis=(), keepdims=False),
         sample(floats(2, 0), axis=(0,), keepdims=False),
     ]
-    extremes: typing.ClassVar[Sequence[tuple[Whatever, ...]]] = (([1.0, math.inf],), ([math.nan, 1.0],), ([-math.inf, -math.inf],), ([0.0, -0.0],))
+    extremes: typing.ClassVar[Sequence[tuple[Whatever, ...]]] = (([[1.0, math.inf]],), ([[math.nan, 1.0]],), ([[-math.inf, -math.inf]],), ([[0.0, -0.0]],))
 
 
 def _count(op: Whatever) -> Whatever:

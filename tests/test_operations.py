@@ -1,0 +1,244 @@
+"""One test for all operations: each definition is held to what it says of itself, on each of its samples.
+
+What it says is compared with what happens: inferred types with computed ones, one engine with the other, gradients of
+first and second order with finite differences, reverse with forward mode, symbolic with fixed sizes.
+"""
+
+from __future__ import annotations
+
+import functools
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import stopgrad as sg
+from stopgrad.autodiff.forward import push_forward
+from stopgrad.engines import engine
+from stopgrad.graph import Graph, Output
+from stopgrad.namespaces import NUMPY, jax_namespace
+from stopgrad.op import REGISTRY, Op, Unsupported, emit, infer_types, type_of
+from stopgrad.ops.data import Placeholder
+from stopgrad.rewrite import prepare
+from stopgrad.samples import Sample, Values, with_dtype
+from stopgrad.types import bfloat16, dtype_of, float16, float32, float64, shape_of, size_value
+
+Array = np.ndarray[Any, Any]
+
+CASES = [pytest.param(definition, s, id=f"{name}-{i}") for name, definition in REGISTRY.items() for i, s in enumerate(definition.samples)]
+COMPUTED = [case for case in CASES if not isinstance(case.values[0].numpy, Unsupported)]
+DIFFERENTIATED = [case for case in COMPUTED if not case.values[0].gate and case.values[1].operands]
+SYMBOLIC = [case for case in COMPUTED if any(isinstance(n, str) for o in case.values[1].operands if isinstance(o, Values) for n in o.shape)]
+EXTREME = [pytest.param(definition, id=name) for name, definition in REGISTRY.items() if definition.extremes and definition.samples]
+FLOATING = [
+    pytest.param(definition, definition.samples[0], id=name)
+    for name, definition in REGISTRY.items()
+    if definition.samples and not isinstance(definition.numpy, Unsupported)
+    if any(isinstance(o, Values) and o.dtype is float64 for o in definition.samples[0].operands)
+]
+STEP = 1e-6
+
+
+def draw(sample: Sample, n: int = 3) -> list[Array]:
+    """Operands of a sample, the same in every run."""
+    generator = np.random.default_rng(zlib.crc32(repr(sample).encode()))
+    return [o.draw(generator, {"n": n}) if isinstance(o, Values) else o for o in sample.operands]
+
+
+def attribute_values(definition: type[Op], sample: Sample) -> tuple[Any, ...]:
+    return tuple(sample.attributes[name] for name in definition.attributes)
+
+
+def build(definition: type[Op], sample: Sample, arrays: Sequence[Array]) -> tuple[Graph, list[Output], tuple[Output, ...]]:
+    """A graph with the operation on placeholders, symbolic where the sample names a size."""
+    graph = Graph()
+    shapes = [o.shape if isinstance(o, Values) else o.shape for o in sample.operands]
+    xs = [emit(Placeholder, (), (dtype_of(a.dtype), shape_of(s)), "", graph).outputs[0] for a, s in zip(arrays, shapes, strict=True)]
+    return graph, xs, emit(definition, tuple(xs), attribute_values(definition, sample), None, graph).outputs
+
+
+def compiled(name: str, outputs: Sequence[Output], inputs: Sequence[Output], n: int = 3) -> Callable[[Sequence[Array]], list[Array]]:
+    ready = prepare(list(outputs), list(inputs), {"n": n})
+    run = engine(name).compile(ready.inputs, ready.outputs)
+    return lambda arrays: [np.asarray(v) for v in run(arrays)]
+
+
+def tolerance(dtype: Any) -> float:
+    if dtype.name == "bfloat16":
+        return 1e-1
+    return {2: 2e-2, 4: 2e-5, 8: 1e-8, 16: 1e-8}[dtype.itemsize] if dtype.kind in "fc" else 0
+
+
+def assert_close(found: Any, expected: Any, what: str, rtol: float | None = None, atol: float | None = None) -> None:
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert found.shape == expected.shape, f"{what}: shapes {found.shape} and {expected.shape}"
+    limit = max(tolerance(found.dtype), tolerance(expected.dtype)) if rtol is None else rtol
+    wide = np.complex128 if "c" in (found.dtype.kind, expected.dtype.kind) else np.float64
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(found.astype(wide), expected.astype(wide), rtol=limit, atol=limit if atol is None else atol, err_msg=what)
+
+
+# ------------------------------------------------------------------------------------------ types, values
+
+
+@pytest.mark.parametrize(("definition", "sample"), COMPUTED)
+def test_inferred_types_are_the_computed_ones(definition: type[Op], sample: Sample) -> None:
+    arrays = draw(sample)
+    attributes = dict(sample.attributes)
+    types = infer_types(definition, tuple(type_of(a) for a in arrays), attribute_values(definition, sample))
+    with np.errstate(all="ignore"):
+        by_numpy = definition.numpy(NUMPY, *arrays, **attributes)
+    xp = jax_namespace()
+    with jax.enable_x64(True):
+        by_xla = jax.eval_shape(lambda *xs: definition.xla(xp, *xs, **attributes), *[xp.asarray(a) for a in arrays])
+    for made in (by_numpy, by_xla):
+        results = made if len(types) > 1 else (made,)
+        assert [(str(v.dtype), tuple(v.shape)) for v in results] == [(t.dtype.name, t.shape) for t in types]
+
+
+@pytest.mark.parametrize(("definition", "sample"), SYMBOLIC)
+def test_symbolic_sizes_give_what_fixed_sizes_give(definition: type[Op], sample: Sample) -> None:
+    for n in (1, 4):
+        arrays = draw(sample, n)
+        if any(a.shape != tuple(n if s == "n" else s for s in o.shape) for a, o in zip(arrays, sample.operands, strict=True) if isinstance(o, Values)):
+            continue
+        _, xs, ys = build(definition, sample, arrays)
+        fixed = Sample(tuple(arrays), sample.attributes)
+        _, fixed_xs, fixed_ys = build(definition, fixed, arrays)
+        found, expected = compiled("numpy", ys, xs, n)(arrays), compiled("numpy", fixed_ys, fixed_xs)(arrays)
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("definition", EXTREME)
+@pytest.mark.parametrize("dtype", [float64, float32], ids=str)
+def test_engines_agree_on_extreme_values(definition: type[Op], dtype: Any) -> None:
+    values = attribute_values(definition, definition.samples[0])
+    for operands in definition.extremes:
+        arrays = [o if isinstance(o, np.ndarray) else np.asarray(o, dtype.numpy) for o in operands]
+        _, xs, ys = build(definition, Sample(tuple(arrays), dict(zip(definition.attributes, values, strict=True))), arrays)
+        for a, b in zip(compiled("numpy", ys, xs)(arrays), compiled("xla", ys, xs)(arrays), strict=True):
+            assert_close(a, b, f"{definition.type}{operands}")
+
+
+@pytest.mark.parametrize(("definition", "sample"), FLOATING)
+def test_small_dtypes_are_as_precise_as_they_can_be(definition: type[Op], sample: Sample) -> None:
+    for dtype in (float32, float16, bfloat16):
+        (small,) = with_dtype([sample], dtype)
+        arrays = draw(small)
+        try:
+            graph, xs, ys = build(definition, small, arrays)
+        except (sg.DTypeError, sg.ShapeError):
+            continue
+        wide = [a.astype(np.float64) if dtype_of(a.dtype) is dtype else a for a in arrays]
+        _, wide_xs, wide_ys = build(definition, sample, wide)
+        expected = compiled("numpy", wide_ys, wide_xs)(wide)
+        limit = {float32: 1e-4, float16: 2e-2, bfloat16: 1e-1}[dtype]
+        for name in ("numpy", "xla"):
+            for found, want, y in zip(compiled(name, ys, xs)(arrays), expected, ys, strict=True):
+                assert found.dtype == y.dtype.numpy
+                assert_close(found, want, f"{definition.type} of {dtype} by {name}", limit)
+
+
+# --------------------------------------------------------------------------------------------- gradients
+
+
+class Derivatives:
+    """An operation on a sample, its first and second derivatives, and how to compute all of them at once.
+
+    Second derivatives are those of the first, weighted; they are taken towards the operands and the cotangents.
+    """
+
+    def __init__(self, definition: type[Op], sample: Sample) -> None:
+        self.arrays = draw(sample)
+        generator = np.random.default_rng(1)
+        graph, self.xs, outputs = build(definition, sample, self.arrays)
+        self.ys = [y for y in outputs if y.type.differentiable]
+        self.moving = [x for x in self.xs if x.type.differentiable]
+        with graph.as_default():
+            self.us = [sg.placeholder(y.dtype, y.shape) for y in self.ys]
+            self.first = sg.gradients(self.ys, self.moving, self.us) if self.ys and self.moving else [None] * len(self.moving)
+            self.live = [g for g in self.first if g is not None]
+            self.ws = [sg.placeholder(g.dtype, g.shape) for g in self.live]
+            self.towards = [*self.moving, *self.us]
+            self.second = sg.gradients(self.live, self.towards, self.ws) if self.live else [None] * len(self.towards)
+            self.ts = [sg.placeholder(x.dtype, x.shape) for x in self.moving]
+            self.pushed = push_forward(self.ys, self.moving, self.ts) if self.live else [None] * len(self.ys)
+        self.inputs = [*self.xs, *self.us, *self.ws, *self.ts]
+        extra = [np.asarray(_random(generator, x)) for x in self.inputs[len(self.xs) :]]
+        self.values = dict(zip(self.inputs, [*self.arrays, *extra], strict=True))
+        self.outputs = [*outputs, *[v for v in (*self.first, *self.second, *self.pushed) if v is not None]]
+
+    @functools.cached_property
+    def by_numpy(self) -> Callable[[Sequence[Array]], list[Array]]:
+        return compiled("numpy", self.outputs, self.inputs)
+
+    def at(self, moved: dict[Output, Array] | None = None) -> dict[Output, Array]:
+        values = self.values | (moved or {})
+        return dict(zip(self.outputs, self.by_numpy([values[x] for x in self.inputs]), strict=True))
+
+    def slope(self, results: Sequence[Output], weights: Sequence[Output], x: Output, direction: Array) -> float:
+        """The derivative of the weighted sum of results when x moves, from differences."""
+        here = self.values[x]
+        ahead, behind = self.at({x: here + STEP * direction}), self.at({x: here - STEP * direction})
+        return sum(inner(self.values[w], (ahead[y] - behind[y]) / (2 * STEP)) for y, w in zip(results, weights, strict=True))
+
+
+def _random(generator: np.random.Generator, x: Output) -> Array:
+    drawn = generator.uniform(-1, 1, [size_value(s, {"n": 3}) for s in x.shape])
+    if x.dtype.is_complex:
+        drawn = drawn + 1j * generator.uniform(-1, 1, drawn.shape)
+    return drawn.astype(x.dtype.numpy)
+
+
+def inner(a: Array, b: Array) -> float:
+    return float(np.sum(np.conj(a) * b).real)
+
+
+@pytest.mark.parametrize(("definition", "sample"), DIFFERENTIATED)
+def test_derivatives(definition: type[Op], sample: Sample) -> None:
+    case = Derivatives(definition, sample)
+    here = case.at()
+
+    # one engine and the other
+    by_xla = compiled("xla", case.outputs, case.inputs)([case.values[x] for x in case.inputs])
+    for y, value in zip(case.outputs, by_xla, strict=True):
+        assert_close(here[y], value, f"numpy and xla: {y!r}", atol=1e-9)
+
+    # gradients and finite differences; no gradient is a gradient of zero
+    generator = np.random.default_rng(2)
+    wide = all(x.dtype.itemsize >= 8 for x in (*case.towards, *case.live))
+    for order, results, weights, gradients in (
+        (1, case.ys, case.us, dict(zip(case.moving, case.first, strict=True))),
+        (2, case.live, case.ws, dict(zip(case.towards, case.second, strict=True))),
+    ):
+        for x, g in gradients.items():
+            if not results or not wide:
+                continue
+            direction = _random(generator, x)
+            expected = case.slope(results, weights, x, direction)
+            found = 0.0 if g is None else inner(here[g], direction)
+            assert found == pytest.approx(expected, rel=1e-5, abs=1e-6), f"order {order} towards {x!r}"
+            assert g is None or here[g].shape == case.values[x].shape
+
+    # reverse and forward
+    back = sum(inner(here[g], case.values[t]) for g, t in zip(case.first, case.ts, strict=True) if g is not None)
+    forth = sum(inner(case.values[u], here[t]) for u, t in zip(case.us, case.pushed, strict=True) if t is not None)
+    assert back == pytest.approx(forth, rel=1e-6 if wide else 1e-3, abs=1e-9 if wide else 1e-4)
+
+
+@pytest.mark.parametrize(
+    "definition", [pytest.param(d, id=name) for name, d in REGISTRY.items() if d.gate and d.samples and not isinstance(d.numpy, Unsupported)]
+)
+def test_gates_hand_their_operand_on(definition: type[Op]) -> None:
+    for sample in definition.samples:
+        arrays = draw(sample)
+        _, xs, ys = build(definition, sample, arrays)
+        passed = 1 if definition.type == "Assign" else definition.passes
+        assert passed is not None
+        for name in ("numpy", "xla"):
+            (found,) = compiled(name, ys, xs)(arrays)
+            np.testing.assert_array_equal(found, arrays[passed])
