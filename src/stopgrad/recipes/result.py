@@ -1,0 +1,135 @@
+"""What a recipe's ``run`` returns: numbers, checks, tables, pictures and gradient graphs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import stopgrad as sg
+
+Progress = Callable[[float, str], None]
+"""Told how much is done, from 0 to 1, and what is going on."""
+
+_RELATIONS = {"≤": operator.le, "≥": operator.ge, "=": operator.eq, "<": operator.lt, ">": operator.gt}
+
+
+def silent(done: float, doing: str) -> None:
+    """The progress that nobody watches."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A claim with its measurement: ``measured relation threshold``."""
+
+    claim: str
+    measured: float
+    relation: str
+    threshold: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the claim holds; never for NaN.
+
+        >>> Check("small", 1e-8, "≤", 1e-6).passed, Check("small", float("nan"), "≤", 1e-6).passed
+        (True, False)
+        """
+        return bool(_RELATIONS[self.relation](self.measured, self.threshold))
+
+    def __str__(self) -> str:
+        return f"{self.claim}: {self.measured:.6g}, must be {self.relation} {self.threshold:.6g}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under a heading; the first column names the row."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure of matplotlib, and what to say about it. *wide* figures take a row for themselves."""
+
+    caption: str
+    figure: Any
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class LossGraph:
+    """A scalar loss, its parameters and the gradient generated for them, all in one graph."""
+
+    title: str
+    note: str
+    loss: sg.Output
+    parameters: tuple[sg.Output, ...]
+    gradients: tuple[sg.Output | None, ...]
+    construction: tuple[sg.Operation, ...] = ()
+    """Operations that the gradient must not pass, where a recipe names them."""
+
+    @property
+    def forward(self) -> list[sg.Operation]:
+        """The operations that the loss is computed from, in order."""
+        return self.loss.graph.subgraph_to([self.loss])
+
+    @property
+    def generated(self) -> list[sg.Operation]:
+        """The operations that the generator made for these gradients, in order."""
+        found = [g for g in self.gradients if g is not None]
+        forward = set(self.forward)
+        return [op for op in self.loss.graph.subgraph_to(found) if op.origin is not None and op not in forward] if found else []
+
+    @property
+    def flow(self) -> sg.Flow:
+        """Whether gradients of the loss arrive at the parameters, and what cuts ways."""
+        return sg.explain(self.loss, list(self.parameters))
+
+    def stops(self) -> list[sg.Operation]:
+        """The gates that cut a way."""
+        return [use.operation for use in self.flow.gates if not use.idle]
+
+    def passing(self) -> list[sg.Operation]:
+        """Gradient operations made for an operation of the construction: none, where it is cut off."""
+        hidden = set(self.construction)
+        return [op for op in self.generated if op.origin in hidden]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a workload did and showed."""
+
+    name: str
+    title: str
+    summary: str
+    checks: list[Check] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    pictures: list[Picture] = field(default_factory=list)
+    graphs: list[LossGraph] = field(default_factory=list)
+    code: list[Callable[..., Any]] = field(default_factory=list)
+    """The functions a reader should see."""
+
+    @property
+    def passed(self) -> bool:
+        return all(check.passed for check in self.checks)
+
+
+def differentiate(title: str, note: str, loss: Callable[..., sg.Output], parameters: Any, *inputs: Any) -> LossGraph:
+    """The graph of ``loss(parameters, *inputs)`` and its gradient towards the parameters, from the shapes of example arrays.
+
+    >>> graph = differentiate("square", "", lambda p: sg.reduce_sum(p["x"] * sg.stop_gradient(p["x"])), {"x": np.ones(3)})
+    >>> graph.flow[graph.parameters[0]].status
+    'partly stopped'
+    """
+    with sg.Graph().as_default():
+        named = {name: _stand_in(name, value) for name, value in parameters.items()}
+        value = loss(named, *[_stand_in(f"input{i}", x) for i, x in enumerate(inputs)])
+        targets = list(named.values())
+        return LossGraph(title, note, value, tuple(targets), tuple(sg.gradients(value, targets)))
+
+
+def _stand_in(name: str, value: Any) -> sg.Output:
+    return sg.placeholder(value.dtype.name, value.shape, name=name)

@@ -1,0 +1,1 @@
+"""The tour: all workloads run, checked, and shown on one page."""

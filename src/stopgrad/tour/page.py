@@ -1,0 +1,169 @@
+"""The page of the tour: one HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import html
+import inspect
+import io
+import re
+import textwrap
+from collections.abc import Callable, Sequence
+from string import Template
+from typing import Any
+
+from stopgrad.namespaces import require
+from stopgrad.recipes.plots import FAINT, INK
+from stopgrad.recipes.result import Check, LossGraph, Picture, Result, Table
+from stopgrad.tour import graphs
+from stopgrad.tour.style import CSS
+
+_PAGE = Template("""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>stopgrad: the tour</title>
+<style>$css</style>
+</head>
+<body>
+<header>
+<h1>stopgrad: the tour</h1>
+<p>$lead</p>
+<nav aria-label="Workloads">$nav</nav>
+</header>
+<main>
+$overview
+$sections
+</main>
+<footer><p>$footer</p></footer>
+</body>
+</html>
+""")
+
+_LEAD = (
+    "Uses of a stopped gradient, each on data, each trained to a result. In every picture of a graph the forward operations stand on the left and, "
+    "in the same row, what was generated for their gradient on the right. A <span class='key stop'>stop</span> is a wall: behind it nothing is generated."
+)
+
+
+def page(results: Sequence[Result], seconds: Sequence[float], facts: str) -> str:
+    """The whole page. *facts* says in words on what it ran."""
+    nav = " ".join(f'<a href="#{r.name}">{html.escape(r.title)}</a>' for r in results)
+    sections = "\n".join(_section(r, s) for r, s in zip(results, seconds, strict=True))
+    return _PAGE.substitute(css=CSS + _highlighting(), lead=_LEAD, nav=nav, overview=_overview(results, seconds), sections=sections, footer=html.escape(facts))
+
+
+def _overview(results: Sequence[Result], seconds: Sequence[float]) -> str:
+    rows = [
+        f'<tr><th scope="row"><a href="#{r.name}">{html.escape(r.title)}</a></th><td>{html.escape(r.summary)}</td>'
+        f'<td class="number">{sum(c.passed for c in r.checks)} of {len(r.checks)}</td><td class="number">{s:.1f} s</td></tr>'
+        for r, s in zip(results, seconds, strict=True)
+    ]
+    head = "<tr><th scope='col'>workload</th><th scope='col'>what the stop does</th><th scope='col'>checks passed</th><th scope='col'>time</th></tr>"
+    return f'<section><h2>Overview</h2><div class="scroll"><table class="overview"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div></section>'
+
+
+def _section(result: Result, seconds: float) -> str:
+    parts = [
+        f'<section id="{result.name}"><h2>{html.escape(result.title)}</h2><p class="summary">{html.escape(result.summary)}</p>',
+        _about(result.code),
+        *(_table(t) for t in result.tables),
+        f'<div class="pictures">{"".join(_picture(p) for p in result.pictures)}</div>',
+        *(_graph(g) for g in result.graphs),
+        _checks(result.checks),
+        _code(result.code),
+        "</section>",
+    ]
+    return "\n".join(parts)
+
+
+def _about(functions: Sequence[Callable[..., Any]]) -> str:
+    """The recipe's own docstring: equations, where the stop stands, and the source."""
+    if not functions:
+        return ""
+    text = inspect.getdoc(inspect.getmodule(functions[0])) or ""
+    blocks = text.split("\n\n")[1:]
+    return "".join(_paragraph(block) for block in blocks)
+
+
+def _paragraph(block: str) -> str:
+    """A block of a docstring: indented ones, and those that lead up to one, keep their lines."""
+    if block.startswith("    "):
+        return f'<pre class="equation">{html.escape(textwrap.dedent(block))}</pre>'
+    lines = block.split("\n")
+    first = next((i for i, line in enumerate(lines) if line.startswith("    ")), len(lines))
+    text = re.sub(r"``(.+?)``", r"<code>\1</code>", html.escape(" ".join(lines[:first])))
+    return f"<p>{text}</p>" + (_paragraph("\n".join(lines[first:])) if first < len(lines) else "")
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col">{html.escape(h)}</th>' for h in table.header)
+    rows = "".join(
+        f'<tr><th scope="row">{html.escape(row[0])}</th>' + "".join(f'<td class="number">{html.escape(cell)}</td>' for cell in row[1:]) + "</tr>"
+        for row in table.rows
+    )
+    return f'<h3>{html.escape(table.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+
+
+def _checks(checks: Sequence[Check]) -> str:
+    rows = "".join(
+        f'<tr class="{"passed" if c.passed else "failed"}"><td>{"✓" if c.passed else "✗"}</td><th scope="row">{html.escape(c.claim)}</th>'
+        f'<td class="number">{c.measured:.4g}</td><td class="number">{c.relation} {c.threshold:g}</td></tr>'
+        for c in checks
+    )
+    head = '<tr><th><span class="hidden">passed</span></th><th scope="col">claim</th><th scope="col">measured</th><th scope="col">must be</th></tr>'
+    return f'<h3>Checks</h3><div class="scroll"><table class="checks"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+
+
+def _picture(picture: Picture) -> str:
+    wide = " wide" if picture.wide else ""
+    caption = html.escape(picture.caption)
+    return f'<figure class="picture{wide}"><div class="scroll">{_svg(picture.figure, picture.caption)}</div><figcaption>{caption}</figcaption></figure>'
+
+
+def _svg(figure: Any, label: str) -> str:
+    """A figure of matplotlib as inline SVG that takes its ink from the page."""
+    buffer = io.StringIO()
+    with require("matplotlib", "drawing", "tour").rc_context({"svg.hashsalt": label}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :].replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    return text.replace("<svg", f'<svg role="img" aria-label="{html.escape(label)}"', 1)
+
+
+def _graph(graph: LossGraph) -> str:
+    rows = "".join(
+        f'<tr class="{line.kind}"><td><code>{html.escape(line.place)}</code></td><td><code>{html.escape(line.operation)}</code></td>'
+        f"<td><code>{html.escape(line.generated)}</code></td></tr>"
+        for line in graphs.listing(graph)
+    )
+    head = '<tr><th scope="col">line</th><th scope="col">operation</th><th scope="col">generated for its gradient</th></tr>'
+    counts = f"{len(graph.forward)} forward operations, {len(graph.generated)} generated for the gradient."
+    return (
+        f"<h3>Graph: {html.escape(graph.title)}</h3><p>{html.escape(graph.note)} {counts}</p>"
+        f'<figure class="scroll">{graphs.to_svg(graph)}</figure>'
+        f'<details><summary>As a listing, with the lines of the program</summary><div class="scroll"><table class="listing"><thead>{head}</thead>'
+        f"<tbody>{rows}</tbody></table></div></details>"
+        f"<details><summary>What <code>sg.explain</code> says</summary><pre>{html.escape(graph.flow.to_text())}</pre></details>"
+    )
+
+
+# ----------------------------------------------------------------------------------------------- code
+
+
+def _code(functions: Sequence[Callable[..., Any]]) -> str:
+    pygments = require("pygments", "highlighting code", "tour")
+    lexer = require("pygments.lexers", "highlighting code", "tour").PythonLexer()
+    formatter = require("pygments.formatters", "highlighting code", "tour").HtmlFormatter(nowrap=True)
+    text = "\n\n".join(inspect.getsource(f).rstrip() for f in functions)
+    return f'<h3>Code</h3><pre class="code"><code>{pygments.highlight(text, lexer, formatter)}</code></pre>'
+
+
+def _highlighting() -> str:
+    formatter = require("pygments.formatters", "highlighting code", "tour").HtmlFormatter
+    light = formatter(style="friendly").get_style_defs(".code")
+    dark = formatter(style="monokai").get_style_defs(".code")
+    rules = "\n".join(line for line in light.splitlines() if line.startswith(".code ."))
+    dark_rules = "\n".join(line for line in dark.splitlines() if line.startswith(".code ."))
+    return f"{rules}\n@media (prefers-color-scheme: dark) {{\n{dark_rules}\n}}"
