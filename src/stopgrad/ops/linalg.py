@@ -84,12 +84,16 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
 
 def _gradient_a(g: Any, op: Any) -> Tensor:
     b = conj(op.b)
-    return matmul(b, g, op.transpose_b, True) if op.transpose_a else matmul(g, b, False, not op.transpose_b)
+    return _product(b, g, op.transpose_b, True) if op.transpose_a else _product(g, b, False, not op.transpose_b)
 
 
 def _gradient_b(g: Any, op: Any) -> Tensor:
     a = conj(op.a)
-    return matmul(g, a, True, op.transpose_a) if op.transpose_b else matmul(a, g, not op.transpose_a, False)
+    return _product(g, a, True, op.transpose_a) if op.transpose_b else _product(a, g, not op.transpose_a, False)
+
+
+def _product(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Tensor:
+    return apply(MatMul, (a, b), (transpose_a, transpose_b))
 
 
 # --------------------------------------------------------------------------------------------- einsum

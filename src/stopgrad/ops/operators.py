@@ -16,13 +16,6 @@ def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
     return reflected
 
 
-def _operator(function: Callable[..., Any]) -> Callable[..., Any]:
-    def operator(self: Output, other: Any) -> Any:
-        return function(self, other)
-
-    return operator
-
-
 def _bits(bitwise: Callable[..., Any], logical: Callable[..., Any]) -> Callable[..., Any]:
     def operator(self: Output, other: Any) -> Any:
         return (logical if self.dtype.is_bool else bitwise)(self, other)
@@ -46,12 +39,12 @@ _BINARY: dict[str, Callable[..., Any]] = {
     "rshift": compare.right_shift,
 }
 for _name, _function in _BINARY.items():
-    setattr(Output, f"__{_name}__", _operator(_function))
+    setattr(Output, f"__{_name}__", _function)
     setattr(Output, f"__r{_name}__", _reflected(_function))
 
 _COMPARISONS = {"lt": compare.less, "le": compare.less_equal, "gt": compare.greater, "ge": compare.greater_equal}
 for _name, _function in _COMPARISONS.items():
-    setattr(Output, f"__{_name}__", _operator(_function))
+    setattr(Output, f"__{_name}__", _function)
 
 
 def _invert(self: Output) -> Any:
