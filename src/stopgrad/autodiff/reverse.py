@@ -49,8 +49,7 @@ def pull_back(op: Operation, g: Any, live: Sequence[int], acting: Acting) -> Ite
         if definition.selective and op not in acting:
             dx = g
         else:
-            rule = definition.rule(op, i)
-            dx = rule(g, op) if i < fixed else rule(g, op, i)
+            dx = definition.rules[i](g, op) if i < fixed else definition.rule(op, i)(g, op, i)
         if dx is not None:
             yield x, dx if dx.type is x.type else fit_to(dx, x.type)
 
