@@ -7,6 +7,7 @@ asked for; locations are decoded only when printed. An operation holds its defin
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -14,9 +15,9 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from stopgrad.errors import GraphError
+from stopgrad.errors import ArgumentError, GraphError, ShapeError
 from stopgrad.source import Location, RawLocation, decode
-from stopgrad.types import DType, Shape, TensorType
+from stopgrad.types import Dim, DType, Shape, TensorType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,8 +105,14 @@ class Output:
 
     def __len__(self) -> int:
         if self.ndim == 0:
-            raise TypeError(f"{describe(self)} has no length: it is 0-dimensional")
-        return int(self.shape[0])
+            raise ArgumentError(f"{describe(self)} is 0-dimensional: it has no length and nothing to iterate over")
+        size = self.shape[0]
+        if isinstance(size, Dim):
+            raise ShapeError(f"{describe(self)} has no length yet: the size {size} of its first axis is known when a value is fed; sg.size gives it then")
+        return size
+
+    def __contains__(self, _: object) -> bool:
+        raise self._no_value("the elements")
 
     def __iter__(self) -> Iterator[Output]:
         return (self[i] for i in range(len(self)))
@@ -287,7 +294,9 @@ class Graph:
     def operation_or_raise(self, name: str) -> Operation:
         op = self.operation(name)
         if op is None:
-            raise GraphError(f"the graph has no operation named {name!r}; it has {self._some_names()}")
+            close = difflib.get_close_matches(str(name), self._names, 3)
+            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"it has {self._some_names()}"
+            raise GraphError(f"the graph has no operation named {name!r}; {hint}")
         return op
 
     def output(self, name: str) -> Output:
@@ -357,11 +366,11 @@ class Graph:
             return
         self._taken = {name: id for name, id in self._taken.items() if id is None or id < length}
         self._counts.clear()  # Only where a search for a free name begins.
-        self._closed = [(start, min(end, length)) for start, end in self._closed if start < length]
         del self._operations[length:]
         del self._names[length:]
         self._scalars = {k: v for k, v in self._scalars.items() if v.op.id < length}
         self._exits = {k: v for k, v in self._exits.items() if v.op.id < length}
+        self._closed = [(start, min(end, length)) for start, end in self._closed if start < length]
         if self._merged is not None:
             self._merged = {k: v for k, v in self._merged.items() if v.id < length}
 
@@ -461,6 +470,12 @@ def _default(graph: Graph) -> Iterator[Graph]:
         _DEFAULT.reset(token)
 
 
+Region = dict[Graph, int]
+"""An open ``no_gradient`` block: where, in each graph built in, it begins."""
+
+REGIONS: ContextVar[tuple[Region, ...]] = ContextVar("regions", default=())
+
+
 class Scope:
     """A graph and a prefix of names, as TensorFlow's Scope. As a context manager it is the default.
 
@@ -508,7 +523,7 @@ def require_graph(what: str) -> Graph:
     """The default graph, or an error that says how to get one."""
     graph = default_graph()
     if graph is None:
-        raise GraphError(f"{what} needs a graph: build it inside 'with graph.as_default():'")
+        raise GraphError(f"{what}: needs a graph; build it inside 'with graph.as_default():'")
     return graph
 
 

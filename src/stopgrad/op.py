@@ -20,14 +20,14 @@ from __future__ import annotations
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 import numpy as np
 
 from stopgrad.errors import ArgumentError, DefinitionError, DTypeError, EngineError, GradientError, GraphError, ShapeError, StopgradError
-from stopgrad.graph import Graph, Operation, Output, Scope, default_graph, describe
+from stopgrad.graph import REGIONS, Graph, Operation, Output, Scope, default_graph, describe
 from stopgrad.namespaces import NUMPY
 from stopgrad.samples import Sample
 from stopgrad.source import capture, is_internal
@@ -246,6 +246,8 @@ def emit(definition: type[Op], inputs: tuple[Output, ...], values: tuple[Any, ..
     for x in inputs:
         if x.op.graph is not graph:
             refuse(definition, GraphError("the operands belong to two graphs; build both in one, or feed the value of one into the other"), inputs)
+    for region in REGIONS.get():
+        region.setdefault(graph, len(graph._operations))
     if graph._closed:
         inputs = tuple([leave(graph, x) for x in inputs])
     count = len(inputs)
@@ -277,7 +279,7 @@ def emit(definition: type[Op], inputs: tuple[Output, ...], values: tuple[Any, ..
 def _default_or_raise(definition: type[Op]) -> Graph:
     graph = default_graph()
     if graph is None:
-        raise GraphError(f"{definition.type} needs a graph: build it inside 'with graph.as_default():'")
+        raise GraphError(f"{definition.type}: needs a graph; build it inside 'with graph.as_default():'")
     return graph
 
 
@@ -308,7 +310,11 @@ def apply(definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...]
             break
     else:
         if operands:
-            outputs = emit(definition, tuple(operands), values, name).outputs
+            try:
+                outputs = emit(definition, tuple(operands), values, name).outputs
+            except StopgradError as error:
+                error.name_after(definition.type)
+                raise
             return outputs[0] if len(outputs) == 1 else outputs
     operands = [x.as_output() if isinstance(x, Operation) else x for x in operands]
     symbolic = next((x for x in operands if isinstance(x, Output)), None)
@@ -379,12 +385,29 @@ def as_array(x: Any, dtype: DType | None = None) -> Array:
     """A NumPy array of a number, nested list or array; Python numbers are int32, float32 or complex64 as in TensorFlow."""
     if dtype is None and not hasattr(x, "dtype"):
         dtype = _python_dtype(x)
+    if isinstance(x, np.ma.MaskedArray):
+        raise DTypeError("a masked array cannot become a tensor: fill it first, with x.filled(0.0), and keep its mask as a tensor of its own")
     try:
         array = np.asarray(x) if dtype is None else np.asarray(x, dtype.numpy)
+    except GraphError:
+        raise DTypeError(f"{_short(x)} holds outputs of a graph, where an array is needed; join them with sg.stack or sg.concat") from None
     except (TypeError, ValueError, OverflowError) as error:
-        raise DTypeError(f"{_short(x)} cannot become a tensor{f' of {dtype}' if dtype else ''}: {error}") from None
+        why = "its parts differ in length" if "inhomogeneous" in str(error) else error
+        raise DTypeError(f"{_short(x)} cannot become a tensor{f' of {dtype}' if dtype else ''}: {why}") from None
+    if array.dtype.kind in _NO_NUMBERS:
+        raise DTypeError(f"{_short(x)} cannot become a tensor: it holds {_NO_NUMBERS[array.dtype.kind]}, not numbers")
     dtype_of(array.dtype)
-    return array
+    return array.astype(array.dtype.newbyteorder("=")) if not array.dtype.isnative else array
+
+
+_NO_NUMBERS = {"O": "Python objects", "U": "text", "S": "bytes", "M": "dates", "m": "durations"}
+
+
+def listed(xs: Any) -> tuple[Any, ...]:
+    """Several tensors, given as a list."""
+    if isinstance(xs, (Output, Operation, str)) or not isinstance(xs, Iterable):
+        raise ArgumentError(f"takes a list of tensors, not {describe(xs) if isinstance(xs, (Output, Operation)) else _short(xs)}; write [x, y]")
+    return tuple(xs)
 
 
 def _short(x: Any) -> str:

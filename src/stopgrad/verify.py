@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from stopgrad.errors import GraphError, StopgradError
-from stopgrad.graph import Graph, Operation, describe
+from stopgrad.graph import Graph, Operation
 from stopgrad.op import REGISTRY, Op
 
 ENABLED = os.environ.get("STOPGRAD_VERIFY") == "1"
@@ -30,7 +30,8 @@ def verify_if_enabled(graph: Graph, start: int = 0) -> None:
 
 def _verify_operation(graph: Graph, position: int, op: Operation) -> None:
     def broken(rule: str) -> GraphError:
-        return GraphError(f"broken graph: {rule}: {describe(op)} at position {position}")
+        # Not describe(op): what is broken may be what that follows.
+        return GraphError(f"broken graph: {rule}: {op.type} at position {position}")
 
     if op.id != position or op.graph is not graph:
         raise broken("an operation's id is its position in its graph")

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from stopgrad.autodiff.reverse import gradients
 from stopgrad.graph import Output
-from stopgrad.op import emit
-from stopgrad.ops.data import Placeholder
+from stopgrad.ops.data import identity, zeros_like
 
 
 def push_forward(ys: Sequence[Output], xs: Sequence[Output], tangents: Sequence[Output]) -> list[Output | None]:
     """The tangents of ys when xs move along *tangents*; None where no x moves y."""
     moving = [y for y in ys if y.type.differentiable]
-    covectors = [emit(Placeholder, (), (y.dtype, y.shape), "", y.op.graph).outputs[0] for y in moving]
+    # Where a pull is not linear (clip_gradient), this takes its derivative at zero; elsewhere no value is asked for.
+    covectors = [identity(zeros_like(y)) for y in moving]
     pulled = gradients(moving, xs, covectors) if moving else []
     pairs = [(g, t) for g, t in zip(pulled, tangents, strict=False) if g is not None]
     if not pairs:

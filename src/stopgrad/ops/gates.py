@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
-from stopgrad.graph import Graph, Operation, Output, Scope, default_graph, describe
+from stopgrad.errors import ArgumentError, DTypeError, GradientError, GraphError, ShapeError
+from stopgrad.graph import REGIONS, Graph, Operation, Output, Region, Scope, default_graph, describe
 from stopgrad.op import NoGradient, Op, Rule, Tensor, Undefined, apply, as_array, builds, emit, not_differentiable, stopped, type_of
 from stopgrad.ops.arithmetic import maximum, minimum, square
 from stopgrad.ops.compare import greater
@@ -22,7 +22,7 @@ from stopgrad.ops.convert import cast, real, where
 from stopgrad.ops.convert import conj as conjugate
 from stopgrad.ops.data import identity, zeros_like
 from stopgrad.ops.elementwise import rsqrt
-from stopgrad.ops.inference import check_same_dtype
+from stopgrad.ops.inference import check_dtype, check_same_dtype, is_real
 from stopgrad.ops.shape import reduce_sum
 from stopgrad.samples import floats, sample
 from stopgrad.structure import flatten, map_leaves, unflatten
@@ -191,16 +191,15 @@ def no_gradient() -> Iterator[None]:
     ...     sg.gradients(target * 2.0, [x])
     [None]
     """
-    graph = default_graph()
-    if graph is None:
-        yield  # Outside of a graph nothing is differentiated.
-        return
-    start = len(graph)
+    region: Region = {}
+    token = REGIONS.set((*REGIONS.get(), region))
     try:
         yield
     finally:
-        if len(graph) > start:
-            graph._closed.append((start, len(graph)))
+        REGIONS.reset(token)
+        for graph, start in region.items():
+            if len(graph) > start:
+                graph._closed.append((start, len(graph)))
 
 
 # ------------------------------------------------------------------------------- gates that change it
@@ -286,7 +285,11 @@ class ClipGradient(Gate):
     array(1., dtype=float32)
     """
 
-    infer = staticmethod(lambda x, low, high: _scalars(x, low, high))
+    @staticmethod
+    def infer(x: TensorType, low: TensorType, high: TensorType) -> TensorType:
+        check_dtype(x, is_real, "real numbers, which alone have an order")
+        return _scalars(x, low, high)
+
     gradient = {
         "x": lambda g, op: minimum(maximum(g, op.low), op.high),
         "low": not_differentiable("a gate's setting takes no part in the value"),
@@ -508,18 +511,21 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     1.0
     """
 
+    if not callable(f):
+        raise ArgumentError(f"custom_gradient: takes a function, not {f!r}")
+
     @functools.wraps(f)
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         leaves, spec = flatten((args, kwargs))
         symbolic = [leaf for leaf in leaves if isinstance(leaf, Output)]
         if not symbolic and default_graph() is None:
-            return f(*args, **kwargs)[0]
+            return _pair(f(*args, **kwargs))[0]
         graph = symbolic[0].op.graph if symbolic else default_graph()
         assert isinstance(graph, Graph)
         with graph.atomic():
             inner = [identity(leaf) if _is_tensor(leaf) else leaf for leaf in leaves]
             args, kwargs = unflatten(spec, inner)
-            results, pullback = f(*args, **kwargs)
+            results, pullback = _pair(f(*args, **kwargs))
             ys, result_spec = flatten(results)
             ys = [y if isinstance(y, Output) else identity(as_array(y)) for y in ys]
             xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
@@ -527,6 +533,12 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
             return unflatten(result_spec, op.outputs)
 
     return with_gradient
+
+
+def _pair(made: Any) -> tuple[Any, Callable[..., Any]]:
+    if not isinstance(made, tuple) or len(made) != 2 or not callable(made[1]):
+        raise ArgumentError(f"custom_gradient: the function must return a pair (results, gradient function), not {type(made).__name__}")
+    return made
 
 
 CustomGradient.function = custom_gradient

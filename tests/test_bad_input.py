@@ -1,0 +1,444 @@
+"""Bad input: each gets a clear error that names the operation, the user's line and the cure, and leaves everything as it was.
+
+Two tables: what is refused, and what looks odd but must work.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import stopgrad as sg
+
+HERE = __file__
+
+
+class Setting:
+    """A graph with a tensor of every kind, another graph, and a session that has already run."""
+
+    def __init__(self, engine: str = "numpy") -> None:
+        self.graph = sg.Graph()
+        with self.graph.as_default():
+            self.x = sg.placeholder(sg.float32, ["n", 3], name="x")
+            self.y = sg.placeholder(sg.float32, ["m", 3], name="y")
+            self.sum = self.x + self.y  # n and m are taken for equal here
+            self.v = sg.placeholder(sg.float32, [3], name="v")
+            self.u = sg.placeholder(sg.float32, [4], name="u")
+            self.m = sg.placeholder(sg.float32, [2, 3], name="m")
+            self.k = sg.placeholder(sg.float32, [4, 5], name="k")
+            self.d = sg.placeholder(sg.float64, [3], name="d")
+            self.i = sg.placeholder(sg.int32, [3], name="i")
+            self.small = sg.placeholder(sg.int8, [2], name="small")
+            self.b = sg.placeholder(sg.bool, [3], name="b")
+            self.z = sg.placeholder(sg.complex64, [3], name="z")
+            self.s = sg.placeholder(sg.float32, [], name="s")
+            self.mask = sg.greater(self.v, 0.0, name="mask")
+            self.half = sg.cast(self.v, sg.float16, name="half")
+            self.none = sg.zeros([0], name="none")
+            self.start = self.d[0]
+            self.halves = sg.split(self.u, 2, name="halves")
+            self.w = sg.parameter(np.array([1.0, 2.0, 3.0], np.float32), name="w")
+            self.step = sg.assign(self.w, self.w * 2.0, name="step")
+            self.reset = sg.assign(self.w, sg.zeros_like(self.w), name="reset")
+            self.doubled = sg.multiply(self.v, 2.0, name="doubled")
+            self.loss = sg.reduce_sum(self.v * self.v, name="loss")
+            self.rounded = sg.round(self.v, name="rounded")
+            self.barred = sg.prevent_gradient(self.v * 3.0, "use the other loss", name="barred")
+        self.other = sg.Graph()
+        with self.other.as_default():
+            self.a = sg.placeholder(sg.float32, [3], name="a")
+            self.c = sg.parameter(np.zeros(3, np.float32), name="c")
+        self.session = sg.Session(self.graph, engine=engine)
+        self.before = self.state()
+
+    def state(self) -> list[Any]:
+        return [
+            len(self.graph),
+            [op.name for op in self.graph.operations],
+            len(self.other),
+            [op.name for op in self.other.operations],
+            self.session.value(self.w).tolist(),
+        ]
+
+    def run(self, fetches: Any, **feeds: Any) -> Any:
+        return self.session.run(fetches, {getattr(self, name): value for name, value in feeds.items()})
+
+    def check_unharmed(self) -> None:
+        """Everything is as it was, and new operations get the names that they would have had."""
+        assert self.state() == self.before
+        np.testing.assert_array_equal(self.run(self.doubled, v=[1.0, -2.0, 0.5]), np.array([2.0, -4.0, 1.0], np.float32))
+        with self.graph.as_default():
+            fresh = sg.exp(self.v)
+            (slope,) = sg.gradients(fresh, [self.v])
+        assert fresh.name == "Exp:0"
+        assert slope is not None
+        assert slope.name.startswith("gradients/")
+        np.testing.assert_allclose(self.run(slope, v=[0.0, 1.0, 2.0]), np.exp([0.0, 1.0, 2.0]), rtol=1e-6)
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A wrong use: what it raises, and what the message must hold."""
+
+    name: str
+    wrong: Callable[[Setting], Any]
+    error: type[Exception]
+    builtin: type[Exception]
+    says: tuple[str, ...]
+    blames: tuple[str, ...] = field(default=())
+    """Tensors of the setting of which the message gives the line that built them."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def bad(name: str, wrong: Callable[[Setting], Any], error: type[Exception], *says: str, blames: str = "") -> Bad:
+    builtin = {sg.DTypeError: TypeError, sg.EngineError: RuntimeError}.get(error, ValueError)
+    return Bad(name, wrong, error, builtin, says, tuple(blames.split()))
+
+
+def inside(f: Callable[[Setting], Any]) -> Callable[[Setting], Any]:
+    """The same, with the setting's graph as the default."""
+
+    def wrong(s: Setting) -> Any:
+        with s.graph.as_default():
+            return f(s)
+
+    wrong.__wrapped__ = f  # type: ignore[attr-defined]
+    return wrong
+
+
+def closed(s: Setting) -> sg.Session:
+    session = sg.Session(s.graph, engine="numpy")
+    session.close()
+    return session
+
+
+ARRAY = np.ones(3, np.float32)
+
+BUILDING = [
+    # operands
+    bad("add two shapes", lambda s: s.v + s.u, sg.ShapeError, "AddV2", "(C2)", "[3]", "[4]", "neither is 1", blames="v u"),
+    bad("add two dtypes", lambda s: s.v + s.d, sg.DTypeError, "AddV2", "(C1)", "float32", "float64", "sg.cast", blames="v d"),
+    bad("add float to int", lambda s: s.i + 1.5, sg.DTypeError, "AddV2", "int32", "float32", "sg.cast", blames="i"),
+    bad("add two graphs", lambda s: s.v + s.a, sg.GraphError, "AddV2", "two graphs", "feed", blames="v a"),
+    bad("array of wrong shape on the left", lambda s: np.ones(5, np.float32) * s.v, sg.ShapeError, "Mul", "[5]", "[3]", blames="v"),
+    bad("array of wrong dtype on the left", lambda s: np.ones(3) - s.v, sg.DTypeError, "Sub", "float64", "float32", "sg.cast", blames="v"),
+    bad("list of wrong length", lambda s: s.v + [1.0, 2.0], sg.ShapeError, "AddV2", "[3]", "[2]", blames="v"),
+    bad("a string", lambda s: s.v + "one", sg.DTypeError, "AddV2", "'one'", "text, not numbers"),
+    bad("None", lambda s: s.v * None, sg.DTypeError, "Mul", "None", "numbers"),
+    bad("an object array", lambda s: s.v + np.array([object()] * 3), sg.DTypeError, "AddV2", "Python objects, not numbers"),
+    bad("a ragged list", lambda s: s.v + [[1.0], [1.0, 2.0]], sg.DTypeError, "AddV2", "differ in length"),
+    bad("a dict", lambda s: sg.exp({"a": s.v}), sg.DTypeError, "Exp", "'a'", "not numbers"),
+    bad("a list of tensors", lambda s: sg.exp([s.v, s.v]), sg.DTypeError, "Exp", "sg.stack"),
+    bad("a function", inside(lambda s: sg.exp(np.exp)), sg.DTypeError, "Exp", "ufunc", "not numbers"),
+    bad("an int that overflows", lambda s: s.small + 1000, sg.DTypeError, "AddV2", "1000", "int8"),
+    bad("a huge int", lambda s: s.i + 2**70, sg.DTypeError, "AddV2", "int32", str(2**70)[:20]),
+    bad("exp of integers", lambda s: sg.exp(s.i), sg.DTypeError, "Exp", "(C1)", "floating-point", "sg.cast", blames="i"),
+    bad("sqrt of booleans", lambda s: sg.sqrt(s.b), sg.DTypeError, "Sqrt", "floating-point", "sg.cast", blames="b"),
+    bad("negative of booleans", lambda s: -s.b, sg.DTypeError, "Neg", "numbers", blames="b"),
+    bad("floor of complex", lambda s: sg.floor(s.z), sg.DTypeError, "Floor", "floating-point", blames="z"),
+    bad("less of complex", lambda s: s.z < s.z, sg.DTypeError, "Less", "real", blames="z"),
+    bad("maximum of complex", lambda s: sg.maximum(s.z, s.z), sg.DTypeError, "Maximum", "real", blames="z"),
+    bad("logical and of floats", lambda s: sg.logical_and(s.v, s.v), sg.DTypeError, "LogicalAnd", "booleans", blames="v"),
+    bad("bits of floats", lambda s: s.v & s.v, sg.DTypeError, "BitwiseAnd", "integers or booleans", blames="v"),
+    bad("shift by floats", lambda s: s.i << s.v, sg.DTypeError, "LeftShift", "one dtype", blames="i v"),
+    bad("divide integers", lambda s: s.i / s.i, sg.DTypeError, "RealDiv", "floating-point", "sg.cast", blames="i"),
+    bad("power of integers", lambda s: s.i**2, sg.DTypeError, "Pow", "floating-point", blames="i"),
+    bad("where without booleans", lambda s: sg.where(s.v, s.v, s.v), sg.DTypeError, "SelectV2", "condition must be bool", "float32", "x != 0", blames="v"),
+    bad("where of two shapes", lambda s: sg.where(s.b, s.u, 0.0), sg.ShapeError, "SelectV2", "[3]", "[4]", blames="b u"),
+    bad("where of two dtypes", lambda s: sg.where(s.b, s.v, s.d), sg.DTypeError, "SelectV2", "float32", "float64", blames="b v d"),
+    bad("complex of half floats", lambda s: sg.complex(s.half, 1.0), sg.DTypeError, "Complex", "float32 or float64"),
+    bad("add_n of nothing", lambda s: sg.add_n([]), sg.ArgumentError, "AddN", "at least one", "sg.zeros"),
+    bad("add_n of two shapes", lambda s: sg.add_n([s.v, s.u]), sg.ShapeError, "AddN", "[3]", "[4]", blames="v u"),
+    bad("polygamma of order 0", lambda s: sg.polygamma(0, s.v), sg.ArgumentError, "Polygamma", "at least 1", "0"),
+    bad("polygamma of a float order", lambda s: sg.polygamma(1.5, s.v), sg.ArgumentError, "Polygamma", "integer", "1.5"),
+    # products
+    bad("matmul of inner sizes", lambda s: s.m @ s.k, sg.ShapeError, "MatMul", "(C2)", "3", "4", blames="m k"),
+    bad("matmul of a scalar", lambda s: sg.matmul(s.s, s.m), sg.ShapeError, "MatMul", "two axes", blames="s m"),
+    bad("matmul of vectors", lambda s: sg.matmul(s.v, s.u), sg.ShapeError, "MatMul", "3", "4"),
+    bad("matmul of two dtypes", lambda s: sg.matmul(s.m, s.d), sg.DTypeError, "MatMul", "float32", "float64"),
+    bad("matmul with a wrong vector", lambda s: s.m @ s.u, sg.ShapeError, "MatMul", "3", "4"),
+    # shapes
+    bad("reshape to another count", lambda s: sg.reshape(s.m, [4]), sg.ShapeError, "Reshape", "(C1)", "6", "4", blames="m"),
+    bad("reshape with two unknowns", lambda s: sg.reshape(s.m, [-1, -1]), sg.ShapeError, "Reshape", "-1 once", blames="m"),
+    bad("reshape to a negative size", lambda s: sg.reshape(s.m, [-2, 3]), sg.ShapeError, "Reshape", "negative", blames="m"),
+    bad("reshape to a float size", lambda s: sg.reshape(s.m, [2.5, 2.4]), sg.ShapeError, "Reshape", "2.5", "no size"),
+    bad("reshape with -1 that does not fit", lambda s: sg.reshape(s.m, [4, -1]), sg.ShapeError, "Reshape", "6", blames="m"),
+    bad("reshape to a tensor", lambda s: sg.reshape(s.m, s.i), sg.ShapeError, "Reshape", "no size"),
+    bad("transpose by no order", lambda s: sg.transpose(s.m, [0, 0]), sg.ShapeError, "Transpose", "(C1)", "(0, 0)", blames="m"),
+    bad("transpose by strings", lambda s: sg.transpose(s.m, ["a", "b"]), sg.ArgumentError, "Transpose", "integer"),
+    bad("transpose by too few axes", lambda s: sg.transpose(s.m, [0]), sg.ShapeError, "Transpose", "2 axes", blames="m"),
+    bad("broadcast to another shape", lambda s: sg.broadcast_to(s.v, [2, 4]), sg.ShapeError, "BroadcastTo", "[2, 4]", blames="v"),
+    bad("expand_dims out of range", lambda s: sg.expand_dims(s.v, 5), sg.ShapeError, "expand_dims", "axis 5", "2 dimensions"),
+    bad("squeeze a larger axis", lambda s: sg.squeeze(s.m, 0), sg.ShapeError, "size 1", blames="m"),
+    bad("squeeze out of range", lambda s: sg.squeeze(s.m, 7), sg.ShapeError, "squeeze", "axis 7"),
+    bad("concat of nothing", lambda s: sg.concat([], 0), sg.ShapeError, "ConcatV2", "at least one"),
+    bad("concat of other sizes", lambda s: sg.concat([s.m, s.k], 0), sg.ShapeError, "ConcatV2", "(C3)", "[2, 3]", "[4, 5]", blames="m k"),
+    bad("concat out of range", lambda s: sg.concat([s.v, s.v], 1), sg.ShapeError, "ConcatV2", "axis 1", "1 dimension", blames="v"),
+    bad("concat of one tensor that is no list", lambda s: sg.concat(s.v, 0), sg.ArgumentError, "ConcatV2", "list"),
+    bad("stack of other shapes", lambda s: sg.stack([s.v, s.u]), sg.ShapeError, "Pack", "(C3)", "[3]", "[4]", blames="v u"),
+    bad("stack of nothing", lambda s: sg.stack([]), sg.ShapeError, "Pack", "at least one"),
+    bad("stack of two graphs", lambda s: sg.stack([s.v, s.a]), sg.GraphError, "Pack", "two graphs", blames="v a"),
+    bad("split unevenly", lambda s: sg.split(s.u, 3), sg.ShapeError, "Split", "4", "3 equal parts", blames="u"),
+    bad("split to wrong sizes", lambda s: sg.split(s.u, [1, 1]), sg.ShapeError, "Split", "(C2)", "2", "4", blames="u"),
+    bad("split into none", lambda s: sg.split(s.u, 0), sg.ShapeError, "Split", "0 equal parts", blames="u"),
+    bad("split out of range", lambda s: sg.split(s.u, 2, axis=1), sg.ShapeError, "Split", "axis 1"),
+    bad("unstack a symbolic axis", lambda s: sg.unstack(s.x), sg.ShapeError, "unstack", "n", "fed"),
+    bad("pad with too few axes", lambda s: sg.pad(s.m, [[1, 1]]), sg.ShapeError, "PadV2", "(C2)", "per axis", blames="m"),
+    bad("pad with negative sizes", lambda s: sg.pad(s.v, [[-1, 0]]), sg.ShapeError, "PadV2", "-1", "negative"),
+    bad("pad in an unknown mode", lambda s: sg.pad(s.v, [[1, 1]], mode="WRAP"), sg.ArgumentError, "PadV2", "'WRAP'", "REFLECT"),
+    bad("reflect too far", lambda s: sg.pad(s.v, [[3, 0]], mode="REFLECT"), sg.ShapeError, "PadV2", "REFLECT", "size 3", blames="v"),
+    bad("reflect too many axes", lambda s: sg.pad(s.v, [[1, 0], [1, 0]], mode="REFLECT"), sg.ShapeError, "PadV2", "per axis"),
+    bad("pad with another dtype", lambda s: sg.pad(s.v, [[1, 1]], constant_values=s.start), sg.DTypeError, "PadV2", "float64"),
+    bad("tile with too few multiples", lambda s: sg.tile(s.m, [2]), sg.ShapeError, "Tile", "(C1)", "2 axes", blames="m"),
+    bad("reverse out of range", lambda s: sg.reverse(s.v, [1]), sg.ShapeError, "ReverseV2", "axis 1"),
+    # indices
+    bad("index out of range", lambda s: s.v[3], sg.ShapeError, "StridedSlice", "index 3", "size 3", blames="v"),
+    bad("too many indices", lambda s: s.v[0, 0], sg.ShapeError, "StridedSlice", "2 indices", "1 ax", blames="v"),
+    bad("index by a float", lambda s: s.v[1.0], sg.ShapeError, "StridedSlice", "1.0", "sg.gather", blames="v"),
+    bad("index by a boolean mask", lambda s: s.v[s.mask], sg.ShapeError, "StridedSlice", "sg.gather", "sg.where"),
+    bad("index by a string", lambda s: s.v["a"], sg.ShapeError, "StridedSlice", "'a'", blames="v"),
+    bad("index by a list", lambda s: s.v[[0, 1]], sg.ShapeError, "StridedSlice", "sg.gather", blames="v"),
+    bad("index by a tensor", lambda s: s.v[s.i], sg.ShapeError, "StridedSlice", "sg.gather", blames="v"),
+    bad("slice with step 0", lambda s: s.v[::0], sg.ShapeError, "StridedSlice", "step", "0", blames="v"),
+    bad("slice by floats", lambda s: s.v[0.5:], sg.ShapeError, "StridedSlice", "0.5", blames="v"),
+    bad("two ellipses", lambda s: s.m[..., ...], sg.ShapeError, "StridedSlice", "Ellipsis", blames="m"),
+    bad("gather by floats", lambda s: sg.gather(s.v, s.v), sg.DTypeError, "GatherV2", "integers", blames="v"),
+    bad("gather out of axes", lambda s: sg.gather(s.v, s.i, axis=1), sg.ShapeError, "GatherV2", "axis 1", blames="v i"),
+    bad("one_hot of floats", lambda s: sg.one_hot(s.v, 3), sg.DTypeError, "OneHot", "integers", blames="v"),
+    bad("one_hot of negative depth", lambda s: sg.one_hot(s.i, -1), sg.ShapeError, "OneHot", "-1", "negative"),
+    bad("top_k of too many", lambda s: sg.top_k(s.v, 4), sg.ShapeError, "TopKV2", "4", blames="v"),
+    bad("sort in no direction", lambda s: sg.sort(s.v, direction="UP"), sg.ArgumentError, "Sort", "'UP'", "ASCENDING"),
+    bad("sort of complex", lambda s: sg.sort(s.z), sg.DTypeError, "Sort", "real", blames="z"),
+    bad("range by 0", inside(lambda s: sg.range(0, 3, 0)), sg.ShapeError, "Range", "delta", "0"),
+    bad("range of a tensor", lambda s: sg.range(s.s), sg.ShapeError, "Range", "s:0", "sizes"),
+    # reductions
+    bad("reduce over no such axis", lambda s: sg.reduce_sum(s.m, axis=2), sg.ShapeError, "Sum", "axis 2", "2 dimensions"),
+    bad("reduce over an axis twice", lambda s: sg.reduce_mean(s.m, axis=(0, -2)), sg.ShapeError, "Mean", "twice"),
+    bad("reduce over a float axis", lambda s: sg.reduce_max(s.m, axis=0.5), sg.ShapeError, "Max", "0.5", "integer"),
+    bad("sum of booleans", lambda s: sg.reduce_sum(s.b), sg.DTypeError, "Sum", "numbers", "sg.cast", blames="b"),
+    bad("mean of integers", lambda s: sg.reduce_mean(s.i), sg.DTypeError, "Mean", "floating-point", "sg.cast", blames="i"),
+    bad("all of floats", lambda s: sg.reduce_all(s.v), sg.DTypeError, "All", "booleans", blames="v"),
+    bad("argmax over no such axis", lambda s: sg.argmax(s.v, axis=1), sg.ShapeError, "ArgMax", "axis 1"),
+    bad("argmax over nothing", lambda s: sg.argmax(s.none), sg.ShapeError, "ArgMax", "no elements", blames="none"),
+    bad("cumsum over no such axis", lambda s: sg.cumsum(s.v, axis=-2), sg.ShapeError, "Cumsum", "axis -2"),
+    # dtypes, names, sizes
+    bad("cast to no dtype", lambda s: sg.cast(s.v, "float8"), sg.DTypeError, "Cast", "'float8'", "float32"),
+    bad("placeholder of no dtype", inside(lambda s: sg.placeholder("string")), sg.DTypeError, "Placeholder", "'string'", "float32"),
+    bad("placeholder of negative size", inside(lambda s: sg.placeholder(sg.float32, [-1])), sg.ShapeError, "Placeholder", "negative", "None"),
+    bad("placeholder of a float size", inside(lambda s: sg.placeholder(sg.float32, [1.5])), sg.ShapeError, "Placeholder", "1.5", "no size"),
+    bad("placeholder of a bad size name", inside(lambda s: sg.placeholder(sg.float32, ["batch size"])), sg.ShapeError, "Placeholder", "'batch size'", "identifier"),
+    bad("placeholder of a keyword as a size", inside(lambda s: sg.placeholder(sg.float32, ["lambda"])), sg.ShapeError, "Placeholder", "'lambda'"),
+    bad("placeholder of a bad name", inside(lambda s: sg.placeholder(sg.float32, name="my input")), sg.GraphError, "Placeholder", "'my input'", "letter"),
+    bad("an operation of an empty part", inside(lambda s: sg.exp(s.v, name="/x")), sg.GraphError, "Exp", "'/x'", "letter"),
+    bad("an operation's name that is no string", inside(lambda s: sg.exp(s.v, name=3)), sg.GraphError, "Exp", "3", "letter"),
+    bad("a scope's name with a space", inside(lambda s: sg.name_scope("a b")), sg.GraphError, "'a b'", "letter"),
+    bad("a placeholder without a graph", lambda s: sg.placeholder(sg.float32), sg.GraphError, "placeholder", "with graph.as_default()"),
+    bad("a parameter without a graph", lambda s: sg.parameter(1.0), sg.GraphError, "parameter", "with graph.as_default()"),
+    bad("a scope without a graph", lambda s: sg.name_scope("a"), sg.GraphError, "name_scope", "with graph.as_default()"),
+    bad("create without a scope", lambda s: sg.ops.Exp.create(s.v), sg.GraphError, "Exp.create", "Scope"),
+    bad("an unknown operation", lambda s: s.graph.operation_or_raise("doubld"), sg.GraphError, "'doubld'", "'doubled'"),
+    bad("an unknown output", lambda s: s.graph.output("doubled:1"), sg.GraphError, "'doubled:1'", "outputs 0", blames="doubled"),
+    bad("constant of a tensor", inside(lambda s: sg.constant(s.v)), sg.GraphError, "Const", "use it as it is", blames="v"),
+    bad("constant of a string", inside(lambda s: sg.constant("a")), sg.DTypeError, "Const", "'a'", "numbers"),
+    bad("constant that does not fit", inside(lambda s: sg.constant(300, sg.uint8)), sg.DTypeError, "Const", "300", "uint8"),
+    bad("constant of another shape", inside(lambda s: sg.constant([1.0, 2.0], shape=[3])), sg.ShapeError, "Const", "[2]", "[3]"),
+    bad("constant of a symbolic shape", inside(lambda s: sg.constant(1.0, shape=["n"])), sg.ShapeError, "Const", "n", "sg.full"),
+    bad("parameter of None", inside(lambda s: sg.parameter(None)), sg.DTypeError, "Parameter", "None"),
+    bad("parameter of a tensor", inside(lambda s: sg.parameter(s.v)), sg.GraphError, "Parameter", "array", blames="v"),
+    bad("fill with a vector", lambda s: sg.fill([2], s.v), sg.ShapeError, "Fill", "scalar", blames="v"),
+    bad("zeros of negative size", inside(lambda s: sg.zeros([-2])), sg.ShapeError, "Fill", "negative"),
+    bad("a size as a number", lambda s: int(s.x.shape[0]), sg.ShapeError, "n", "fed", "sg.size"),
+    bad("a range over a size", lambda s: list(range(s.x.shape[0])), sg.ShapeError, "n", "fed", "sg.size"),
+    bad("a size as an array's shape", lambda s: np.zeros(s.x.shape), sg.ShapeError, "n", "fed"),
+    bad("a size modulo text", lambda s: s.x.shape[0] + "a", sg.ArgumentError, "'a'", "whole numbers"),
+    bad("a size and a float", lambda s: s.x.shape[0] * 1.5, sg.ArgumentError, "1.5", "whole numbers"),
+    bad("size of no such axis", lambda s: sg.size(s.x, axis=4), sg.ShapeError, "Size", "axis 4"),
+    bad("immediate with a symbolic size", lambda s: sg.zeros(["n"]), sg.ShapeError, "number", "with graph.as_default()"),
+    # outputs as values
+    bad("a tensor as a condition", lambda s: 1 if s.mask else 0, sg.GraphError, "truth value", "Session.run", "sg.where"),
+    bad("a tensor as an int", lambda s: int(s.s), sg.GraphError, "integer value", "Session.run", blames="s"),
+    bad("a tensor as a float", lambda s: float(s.s), sg.GraphError, "floating-point value", "Session.run", blames="s"),
+    bad("a tensor as a complex number", lambda s: complex(s.s), sg.GraphError, "Session.run", blames="s"),
+    bad("a tensor as an array", lambda s: np.asarray(s.v), sg.GraphError, "array", "Session.run", blames="v"),
+    bad("a NumPy function of a tensor", lambda s: np.mean(s.v), sg.GraphError, "array", "Session.run", blames="v"),
+    bad("iterating over a scalar", lambda s: list(s.s), sg.ArgumentError, "0-dimensional", blames="s"),
+    bad("iterating over a symbolic axis", lambda s: list(s.x), sg.ShapeError, "size n of its first axis", "fed", blames="x"),
+    bad("in", lambda s: 1.0 in s.v, sg.GraphError, "sg.equal", blames="v"),
+    bad("an operation of two outputs as one", lambda s: s.graph.output("halves"), sg.GraphError, "'halves'", "2 outputs", ".output(i)"),
+]
+
+GRADIENTS = [
+    bad("gradients of nothing", lambda s: sg.gradients([], [s.v]), sg.GradientError, "gradients", "ys is empty"),
+    bad("gradients of a number", lambda s: sg.gradients(1.0, [s.v]), sg.GraphError, "gradients", "ys", "1.0", "sg.grad"),
+    bad("gradients towards an array", lambda s: sg.gradients(s.loss, [ARRAY]), sg.GraphError, "gradients", "xs", "sg.grad"),
+    bad("gradients across graphs", lambda s: sg.gradients(s.loss, [s.a]), sg.GraphError, "gradients", "two graphs", blames="loss a"),
+    bad("gradients with stops of another graph", lambda s: sg.gradients(s.loss, [s.v], stop_gradients=[s.a]), sg.GraphError, "two graphs", blames="a"),
+    bad("too many seeds", lambda s: sg.gradients(s.loss, [s.v], grad_ys=[1.0, 2.0]), sg.GradientError, "2 grad_ys for 1 ys"),
+    bad("a seed of another shape", lambda s: sg.gradients(s.doubled, [s.v], grad_ys=[s.u]), sg.ShapeError, "cotangent", "[4]", blames="doubled"),
+    bad("a seed of another dtype", lambda s: sg.gradients(s.doubled, [s.v], grad_ys=[s.d]), sg.DTypeError, "cotangent", "float64", "sg.cast", blames="doubled"),
+    bad("a seed of another graph", lambda s: sg.gradients(s.doubled, [s.v], grad_ys=[s.a]), sg.GraphError, "another graph", blames="doubled a"),
+    bad("a seed that is no number", lambda s: sg.gradients(s.loss, [s.v], grad_ys=["one"]), sg.DTypeError, "gradients", "cotangent", "one"),
+    bad("a ragged seed", lambda s: sg.gradients(s.doubled, [s.v], grad_ys=[[1.0, [2.0]]]), sg.DTypeError, "gradients", "cotangent"),
+    bad("a complex loss without a seed", lambda s: sg.gradients(s.z, [s.z]), sg.DTypeError, "complex", "grad_ys", "sg.real", blames="z"),
+    bad("no such unconnected_gradients", lambda s: sg.gradients(s.loss, [s.v], unconnected_gradients="zeros"), sg.GradientError, "'none' or 'zero'", "'zeros'"),
+    bad("a bad gradient scope", lambda s: sg.gradients(s.loss, [s.v], name="my grads"), sg.GraphError, "gradients", "'my grads'", "letter"),
+    bad("a prevented gradient", lambda s: sg.gradients(s.barred, [s.v]), sg.GradientError, "PreventGradient", "use the other loss", blames="barred"),
+    bad("a gradient in a closed past", lambda s: sg.Gradients.create(s.v, s.loss, [s.v]), sg.GraphError, "Gradients.create", "Scope"),
+    bad("explain nothing", lambda s: sg.explain([], [s.v]), sg.GradientError, "explain", "ys is empty"),
+    bad("explain across graphs", lambda s: sg.explain(s.loss, [s.a]), sg.GraphError, "explain", "two graphs", blames="loss a"),
+    bad("explain arrays", lambda s: sg.explain(s.loss, [ARRAY]), sg.GraphError, "explain", "outputs"),
+    bad("explain without xs", lambda s: sg.explain(s.loss), sg.GraphError, "explain", "ys and xs"),
+    bad("assert a flow that is cut", lambda s: sg.assert_flows(s.rounded, [s.v]), sg.GradientError, "assert_flows", "not differentiable", blames="rounded"),
+    bad("assert a wall that is open", lambda s: sg.assert_blocked(s.loss, [s.v]), sg.GradientError, "assert_blocked", "arrive"),
+    bad("grad of a vector", lambda s: sg.grad(lambda x: x * 2.0)(ARRAY), sg.GradientError, "grad", "scalar", "[3]", "sg.jacobian"),
+    bad("grad of an integer", lambda s: sg.grad(lambda x: sg.cast(x, sg.int32))(1.0), sg.GradientError, "grad", "real floating-point", "int32"),
+    bad("grad of a complex number", lambda s: sg.grad(lambda x: x * 2.0)(1j), sg.GradientError, "grad", "complex64", "sg.real"),
+    bad("grad of a pair", lambda s: sg.grad(lambda x: (x, x))(1.0), sg.GradientError, "grad", "tuple", "has_aux=True"),
+    bad("grad of None", lambda s: sg.grad(lambda x: None)(1.0), sg.GradientError, "grad", "NoneType", "scalar"),
+    bad("grad without its second value", lambda s: sg.grad(lambda x: x, has_aux=True)(1.0), sg.GradientError, "grad", "has_aux", "pair"),
+    bad("grad towards an int", lambda s: sg.grad(lambda x: x * 2.0)(3), sg.DTypeError, "grad", "floating-point", "sg.cast"),
+    bad("grad towards no argument", lambda s: sg.grad(lambda x: x, argnums=1)(1.0), sg.GradientError, "grad", "argnums=1", "1 positional"),
+    bad("grad towards a name", lambda s: sg.grad(lambda x: x, argnums="x")(1.0), sg.ArgumentError, "grad", "argnums", "'x'"),
+    bad("grad of no function", lambda s: sg.grad(3.0), sg.ArgumentError, "grad", "function", "3.0"),
+    bad("grad with another absence", lambda s: sg.grad(lambda x: x, unconnected=None), sg.GradientError, "grad", "'zero' or 'none'"),
+    bad("a build error inside grad", lambda s: sg.grad(lambda x: x + np.ones((2, 2)))(np.ones(3)), sg.ShapeError, "AddV2", "[3]", "[2, 2]"),
+    bad("vjp with too many cotangents", lambda s: sg.vjp(lambda x: x, 1.0)[1]((1.0, 2.0)), sg.GradientError, "vjp", "2 cotangents for 1"),
+    bad("vjp with a wrong shape", lambda s: sg.vjp(lambda x: x * 1.0, ARRAY)[1](np.ones(4, np.float32)), sg.ShapeError, "cotangent", "[4]"),
+    bad("jvp with another shape", lambda s: sg.jvp(lambda x: x, (ARRAY,), (np.ones(4, np.float32),)), sg.ShapeError, "jvp", "[3]", "[4]"),
+    bad("jvp with another dtype", lambda s: sg.jvp(lambda x: x, (ARRAY,), (np.ones(3),)), sg.DTypeError, "jvp", "float32", "float64"),
+    bad("jvp without tuples", lambda s: sg.jvp(lambda x: x, 1.0, 1.0), sg.GradientError, "jvp", "tuples"),
+    bad("jvp with too few tangents", lambda s: sg.jvp(lambda x: x["a"], ({"a": 1.0, "b": 2.0},), ({"a": 1.0},)), sg.GradientError, "jvp", "1 tangents for 2"),
+    bad("jacobian of a symbolic size", lambda s: sg.jacobian(lambda x: x * 2.0)(s.x), sg.ShapeError, "jacobian", "symbolic", "n"),
+    bad("hessian of a vector", lambda s: sg.hessian(lambda x: x * 2.0)(ARRAY), sg.GradientError, "grad", "scalar"),
+    bad("hvp of a vector", lambda s: sg.hvp(lambda x: x * 2.0, (ARRAY,), (ARRAY,)), sg.GradientError, "grad", "scalar"),
+    # gates
+    bad("stop towards a number", lambda s: sg.stop_gradient(s.v, wrt=[1.0]), sg.GraphError, "StopGradient", "wrt=", "1.0"),
+    bad("stop towards another graph", lambda s: sg.stop_gradient(s.v, wrt=[s.a]), sg.GraphError, "two graphs", blames="v a"),
+    bad("stop when a float", lambda s: sg.stop_gradient(s.v, when=s.s), sg.DTypeError, "StopGradientWhen", "scalar boolean", blames="v s"),
+    bad("stop when a vector", lambda s: sg.stop_gradient(s.v, when=s.b), sg.DTypeError, "StopGradientWhen", "scalar boolean", blames="v b"),
+    bad("stop when text", lambda s: sg.stop_gradient(s.v, when="training"), sg.DTypeError, "StopGradient", "'training'"),
+    bad("scale by a vector", lambda s: sg.scale_gradient(s.v, s.v), sg.ShapeError, "ScaleGradient", "scalar", blames="v"),
+    bad("scale by another dtype", lambda s: sg.scale_gradient(s.v, s.start), sg.DTypeError, "ScaleGradient", "float64", blames="v"),
+    bad("clip between a text", lambda s: sg.clip_gradient(s.v, "low", 1.0), sg.DTypeError, "ClipGradient", "low"),
+    bad("clip a complex tensor", lambda s: sg.clip_gradient(s.z, -1.0, 1.0), sg.DTypeError, "ClipGradient", "real", "order", blames="z"),
+    bad("clip to a vector norm", lambda s: sg.clip_gradient_norm(s.v, s.v), sg.ShapeError, "ClipGradientByNorm", "scalar", blames="v"),
+    bad("gates over half a structure", lambda s: sg.clip_gradient({"a": s.v, "b": s.d}, -1.0, s.s), sg.DTypeError, "ClipGradient", blames="d s"),
+    bad("straight through another shape", lambda s: sg.straight_through(s.v, s.u), sg.ShapeError, "StraightThrough", "(C2)", "[3]", "[4]", blames="v u"),
+    bad("straight through another dtype", lambda s: sg.straight_through(s.v, s.d), sg.DTypeError, "StraightThrough", "float64", blames="v d"),
+    bad("probe without a good name", lambda s: sg.probe(s.v, "my probe"), sg.GraphError, "'my probe'", "letter"),
+    bad("custom_gradient without a pair", lambda s: sg.custom_gradient(lambda a: a)(s.v), sg.ArgumentError, "custom_gradient", "pair"),
+    bad("custom_gradient of a number", lambda s: sg.custom_gradient(3.0), sg.ArgumentError, "custom_gradient", "function", "3.0"),
+]
+
+RUNNING = [
+    bad("an unfed placeholder", lambda s: s.run(s.doubled), sg.FeedError, "must be fed", "feed_dict", "doubled", blames="v doubled"),
+    bad("one of two unfed", lambda s: s.run(s.sum, x=np.ones((2, 3))), sg.FeedError, "'y'", "must be fed", blames="y sum"),
+    bad("a fetched placeholder unfed", lambda s: s.run(s.v), sg.FeedError, "'v'", "must be fed", "it is fetched", blames="v"),
+    bad("a gradient that needs an unfed placeholder", lambda s: s.run([s.loss, s.sum], v=ARRAY), sg.FeedError, "'x'", "must be fed", blames="x"),
+    bad("feed another size", lambda s: s.run(s.doubled, v=np.ones(4)), sg.FeedError, "'v'", "[4]", "[3]", blames="v"),
+    bad("feed another rank", lambda s: s.run(s.doubled, v=1.0), sg.FeedError, "'v'", "[]", "[3]", blames="v"),
+    bad("feed a column", lambda s: s.run(s.doubled, v=np.ones((3, 1))), sg.FeedError, "'v'", "[3, 1]", "[3]", blames="v"),
+    bad("feed a float to an int", lambda s: s.run(s.i, i=[1.5, 2.0, 3.0]), sg.FeedError, "'i'", "float64", "int32", "convert", blames="i"),
+    bad("feed ints that overflow", lambda s: s.run(s.small, small=[1, 1000]), sg.FeedError, "'small'", "int8", "1000", blames="small"),
+    bad("feed a complex to a float", lambda s: s.run(s.v, v=[1j, 0, 0]), sg.FeedError, "'v'", "complex128", "float32", blames="v"),
+    bad("feed a float to a bool", lambda s: s.run(s.b, b=[1.0, 0.0, 0.0]), sg.FeedError, "'b'", "float64", "bool", blames="b"),
+    bad("feed booleans to a float", lambda s: s.run(s.v, v=[True, False, True]), sg.FeedError, "'v'", "bool", "float32", blames="v"),
+    bad("feed a string", lambda s: s.run(s.v, v="abc"), sg.FeedError, "'v'", "no array of numbers", blames="v"),
+    bad("feed None", lambda s: s.run(s.v, v=None), sg.FeedError, "'v'", "None", blames="v"),
+    bad("feed a ragged list", lambda s: s.run(s.v, v=[1.0, [2.0], 3.0]), sg.FeedError, "'v'", "no array", blames="v"),
+    bad("feed a tensor", lambda s: s.run(s.v, v=s.w), sg.FeedError, "'v'", "Session.run", blames="v w"),
+    bad("feed a masked array", lambda s: s.run(s.v, v=np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0])), sg.FeedError, "'v'", "masked", ".filled", blames="v"),
+    bad("two sizes of one name", lambda s: s.session.run(s.sum, {s.x: np.ones((2, 3)), s.y: np.ones((5, 3))}), sg.ShapeError, "n = 2", "m = 5", blames="sum"),
+    bad("1 and 5 do not broadcast", lambda s: s.session.run(s.sum, {s.x: np.ones((1, 3)), s.y: np.ones((5, 3))}), sg.ShapeError, "n = 1", "m = 5", blames="sum"),
+    bad("5 and 1 do not broadcast", lambda s: s.session.run(s.sum, {s.x: np.ones((5, 3)), s.y: np.ones((1, 3))}), sg.ShapeError, "n = 5", "m = 1", blames="sum"),
+    bad("an intermediate of another size", lambda s: s.run(s.sum, x=np.ones((2, 4)), y=np.ones((2, 3))), sg.FeedError, "'x'", "[2, 4]", "[n, 3]", blames="x"),
+    bad("feed what is no tensor", lambda s: s.session.run(s.s, {3: 1.0}), sg.GraphError, "Session.run", "3", "output"),
+    bad("feed an unknown name", lambda s: s.session.run(s.s, {"t": 1.0}), sg.GraphError, "'t'", "'s'"),
+    bad("feed a tensor of another graph", lambda s: s.session.run(s.s, {s.s: 1.0, s.a: ARRAY}), sg.GraphError, "another graph", blames="a"),
+    bad("feed one tensor twice", lambda s: s.session.run(s.s, {s.s: 1.0, "s": 2.0}), sg.FeedError, "twice", "'s'"),
+    bad("feed no dictionary", lambda s: s.session.run(s.s, [1.0]), sg.FeedError, "Session.run", "feed_dict", "dict"),
+    bad("fetch a number", lambda s: s.session.run(3.0), sg.GraphError, "Session.run", "3.0", "output"),
+    bad("fetch an array", lambda s: s.session.run(ARRAY), sg.GraphError, "Session.run", "fetch"),
+    bad("fetch an unknown name", lambda s: s.session.run("lost"), sg.GraphError, "'lost'", "'loss'"),
+    bad("fetch from another graph", lambda s: s.session.run(s.a), sg.GraphError, "another graph", blames="a"),
+    bad("fetch an operation of two outputs", lambda s: s.session.run(s.halves[0].op, {s.u: np.ones(4)}), sg.GraphError, "2 outputs", ".output(i)"),
+    bad("two assigns of one parameter", lambda s: s.session.run([s.step, s.reset]), sg.GraphError, "twice", "'w'", "'step'", "'reset'", blames="w step reset"),
+    bad("feed and assign a parameter", lambda s: s.session.run(s.step, {s.w: ARRAY}), sg.FeedError, "both fed and assigned", "'w'", blames="w"),
+    bad("assign to a placeholder", lambda s: sg.assign(s.v, s.v), sg.GraphError, "Assign", "(C1)", "sg.parameter", blames="v"),
+    bad("assign to a name", lambda s: sg.assign("w", s.v), sg.GraphError, "Assign", "(C1)", "'w'"),
+    bad("assign another shape", lambda s: sg.assign(s.w, s.u), sg.ShapeError, "Assign", "(C3)", "[3]", "[4]", blames="w u"),
+    bad("assign another dtype", lambda s: sg.assign(s.w, s.d), sg.DTypeError, "Assign", "float64", "sg.cast", blames="w d"),
+    bad("assign from another graph", lambda s: sg.assign(s.w, s.a), sg.GraphError, "Assign", "two graphs", blames="w a"),
+    bad("a good assign beside a bad fetch", lambda s: s.session.run([s.step, s.doubled]), sg.FeedError, "must be fed", blames="v"),
+    bad("a good assign beside a bad size", lambda s: s.session.run([s.step, s.sum], {s.x: np.ones((1, 3)), s.y: np.ones((5, 3))}), sg.ShapeError, blames="sum"),
+    bad("the value of what is no parameter", lambda s: s.session.value(s.v), sg.GraphError, "'v'", "parameter", blames="v"),
+    bad("the value of another graph's parameter", lambda s: s.session.value(s.c), sg.GraphError, "another graph", blames="c"),
+    bad("a closed session runs nothing", lambda s: closed(s).run(s.w), sg.GraphError, "closed", "open a new one"),
+    bad("a closed session has no values", lambda s: closed(s).value(s.w), sg.GraphError, "closed"),
+    bad("a closed session saves nothing", lambda s: closed(s).save("nowhere.npz"), sg.GraphError, "closed"),
+    bad("restore from no npz", lambda s: s.session.restore(HERE), sg.GraphError, "test_bad_input.py", "Session.save"),
+    bad("an unknown engine", lambda s: sg.Session(s.graph, engine="tpu"), sg.EngineError, "'tpu'", "'auto'", "'xla'", "'numpy'"),
+    bad("an engine that is no name", lambda s: sg.Session(s.graph, engine=3), sg.EngineError, "3", "'auto'"),
+    bad("a session over no graph", lambda s: sg.Session(), sg.GraphError, "Session", "with graph.as_default()"),
+    bad("a session over a tensor", lambda s: sg.Session(s.v), sg.GraphError, "Session", "graph", blames="v"),
+    # functions
+    bad("function of no function", lambda s: sg.function(3.0), sg.ArgumentError, "function", "3.0"),
+    bad("function on an unknown engine", lambda s: sg.function(lambda x: x, engine="tpu")(1.0), sg.EngineError, "'tpu'", "'numpy'"),
+    bad("function that assigns", lambda s: sg.function(lambda x: sg.parameter(1.0) * x)(1.0), sg.GraphError, "Parameter", "session"),
+    bad("function that returns another graph's", lambda s: sg.function(lambda x: s.v)(1.0), sg.GraphError, "another graph", blames="v"),
+    bad("function that mixes in another graph's", lambda s: sg.function(lambda x: x + s.v)(1.0), sg.GraphError, "AddV2", "two graphs", blames="v"),
+    bad("function of a string array", lambda s: sg.function(lambda x: x)(np.array(["a"])), sg.DTypeError, "function", "<U1"),
+    bad("function that donates what is not there", lambda s: sg.function(lambda x: x, donate_argnums=2)(1.0), sg.ArgumentError, "donate_argnums", "2"),
+    bad("a build error inside a function", lambda s: sg.function(lambda x: x + np.ones((2, 2)))(np.ones(3)), sg.ShapeError, "AddV2", "[3]", "[2, 2]"),
+    bad("an unhashable argument", lambda s: sg.function(lambda x, y: x)(1.0, {1}), sg.ArgumentError, "function", "{1}"),
+]
+
+CASES = [*BUILDING, *GRADIENTS, *RUNNING]
+
+
+def lines_of(f: Any) -> set[int]:
+    """The lines of this file that a case's function stands on, functions inside it too."""
+    codes, found = [getattr(f, "__wrapped__", f).__code__], set()
+    while codes:
+        code = codes.pop()
+        found |= {line for _, _, line in code.co_lines() if line is not None}
+        codes += [c for c in code.co_consts if hasattr(c, "co_code")]
+    return found
+
+
+def refused(s: Setting, case: Bad) -> str:
+    with pytest.raises(case.error) as caught:
+        case.wrong(s)
+    assert type(caught.value) is case.error
+    assert isinstance(caught.value, sg.StopgradError)
+    assert isinstance(caught.value, case.builtin)
+    return str(caught.value)
+
+
+def test_there_are_many_cases() -> None:
+    assert len(CASES) >= 150
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=repr)
+def test_bad_input_is_refused_and_leaves_everything_as_it_was(case: Bad) -> None:
+    s = Setting()
+    message = refused(s, case)
+    missing = [part for part in case.says if part not in message]
+    assert not missing, message
+    named = {int(line) for line in re.findall(re.escape(HERE) + r":(\d+)", message)}
+    assert named & (lines_of(case.wrong) | lines_of(Setting.run)), message
+    for tensor in case.blames:
+        built = getattr(s, tensor)
+        assert f"{HERE}:{built.op.location.line}" in message, (tensor, message)
+    assert f"{sg.__path__[0]}" not in message, message
+    s.check_unharmed()
