@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from stopgrad.errors import GraphError
 from stopgrad.types import DType
 
 AnyPath = str | os.PathLike[str]
@@ -29,8 +31,11 @@ def write_arrays(path: AnyPath, arrays: Mapping[str, np.ndarray[Any, Any]]) -> N
 
 def read_arrays(path: AnyPath) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a file by name, as they are stored; :func:`as_dtype` gives them their own dtype."""
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile):
+        raise GraphError(f"{os.fspath(path)} is no file of arrays that Session.save or Graph.save wrote") from None
 
 
 def storage(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from stopgrad.autodiff.transforms import is_tensor
 from stopgrad.engines import Compiled, Engine, engine
-from stopgrad.errors import DTypeError, FeedError, GraphError, StopgradError
+from stopgrad.errors import ArgumentError, FeedError, GraphError, StopgradError
 from stopgrad.files import as_dtype, read_arrays, storage, write_arrays
 from stopgrad.graph import Graph, Operation, Output, default_graph, describe
 from stopgrad.op import as_output, emit, show_shape
@@ -55,6 +55,8 @@ class Session:
 
     def __init__(self, graph: Graph | None = None, engine: str = "auto") -> None:
         found = default_graph() if graph is None else graph
+        if found is not None and not isinstance(found, Graph):
+            raise GraphError(f"Session takes a graph, not {describe(found) if isinstance(found, (Output, Operation)) else repr(found)}")
         if found is None:
             raise GraphError("Session needs a graph: pass one, or open it inside 'with graph.as_default():'")
         self.graph = found
@@ -83,7 +85,9 @@ class Session:
         """
         self._check_open()
         leaves, spec = flatten(fetches)
-        feeds = feed_dict or {}
+        feeds = {} if feed_dict is None else feed_dict
+        if not isinstance(feeds, Mapping):
+            raise FeedError(f"Session.run: feed_dict is a dict from tensors to values, not {type(feeds).__name__}")
         key = (tuple(leaves), tuple(feeds))
         try:
             plan = self._plans.get(key)
@@ -107,7 +111,10 @@ class Session:
     def value(self, parameter: Output) -> np.ndarray[Any, Any]:
         """A copy of the value that a parameter has now."""
         self._check_open()
-        return np.array(self._value(self._member(parameter)))
+        member = self._member(parameter)
+        if member.op.definition is not Parameter:
+            raise GraphError(f"{describe(member)} is no parameter; fetch it with Session.run")
+        return np.array(self._value(member))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the values of all parameters, by name, as NumPy's npz. The old file stays until the new is whole."""
@@ -168,12 +175,14 @@ class Session:
     def _plan(self, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
         fetches = [self._member(leaf) for leaf in leaves]
         feeds = [self._member(x) for x in fed]
-        if len(set(feeds)) < len(feeds):
-            raise FeedError("Session.run: one tensor is fed twice, under two names")
+        twice = next((x for i, x in enumerate(feeds) if x in feeds[:i]), None)
+        if twice is not None:
+            raise FeedError(f"{describe(twice)} is fed twice; give it one value")
         needed = _needed(fetches, set(feeds))
         for op in needed:
             if op.definition is Placeholder:
-                raise FeedError(f"{describe(op)} must be fed, because {describe(_consumer(op, needed, fetches))} needs it; add it to feed_dict")
+                user = _consumer(op, needed)
+                raise FeedError(f"{describe(op)} must be fed, because {f'{describe(user)} needs it' if user else 'it is fetched'}; add it to feed_dict")
         assigns = [op for op in needed if op.definition is Assign]
         assigned = [op.inputs[0] for op in assigns]
         for i, parameter in enumerate(assigned):
@@ -208,8 +217,8 @@ def _needed(outputs: Sequence[Output], given: set[Output]) -> list[Operation]:
     return sorted(marks, key=lambda op: op.id)
 
 
-def _consumer(op: Operation, needed: Sequence[Operation], fetches: Sequence[Output]) -> Operation:
-    return next((user for user in needed if any(x.op is op for x in user.inputs)), fetches[0].op)
+def _consumer(op: Operation, needed: Sequence[Operation]) -> Operation | None:
+    return next((user for user in needed if any(x.op is op for x in user.inputs)), None)
 
 
 def _to_numpy(x: Any) -> np.ndarray[Any, Any]:
@@ -220,17 +229,22 @@ def feed_value(x: Output, value: Any, engine: Engine) -> Any:
     """A fed value as an array of x's dtype. Numbers of the same kind are converted, as TensorFlow converts them."""
     wanted = x.type
     if not engine.is_native(value):
+        if isinstance(value, np.ma.MaskedArray):
+            raise FeedError(f"{describe(x)} was fed a masked array; fill it first, with value.filled(0.0), and feed its mask by itself")
         try:
             value = np.asarray(value)
-        except (TypeError, ValueError, StopgradError) as error:
-            raise FeedError(f"{describe(x)} was fed a value that is no array: {error}") from None
+        except (TypeError, ValueError) as error:
+            why = error.message if isinstance(error, StopgradError) else "its parts differ in length" if "inhomogeneous" in str(error) else error
+            raise FeedError(f"{describe(x)} was fed a value that is no array: {why}") from None
     if value.dtype != wanted.dtype.numpy:
-        if value.dtype.kind in "OUS" or not _may_become(value, wanted):
+        if value.dtype.kind in "OUSMm":
+            raise FeedError(f"{describe(x)} was fed {value!r:.60}, which is no array of numbers")
+        if not _may_become(value, wanted):
             raise FeedError(f"{describe(x)} was fed {_kind(value)}, which is not converted to {wanted.dtype} silently; convert it first")
         value = value.astype(wanted.dtype.numpy)
     shape = value.shape
     if len(shape) != wanted.ndim or any(isinstance(s, int) and s != n for s, n in zip(wanted.shape, shape, strict=True)):
-        raise FeedError(f"{describe(x)} was fed a value of shape {show_shape(shape)}")
+        raise FeedError(f"{describe(x)} was fed a value of shape {show_shape(shape)}; it takes {show_shape(wanted.shape)}")
     return value
 
 
@@ -248,7 +262,8 @@ def _may_become(value: Any, wanted: TensorType) -> bool:
 
 
 def _kind(value: Any) -> str:
-    return f"{value.dtype}{show_shape(value.shape)}"
+    span = f" from {value.min()} to {value.max()}" if value.dtype.kind in "iu" else ""
+    return f"{value.dtype}{show_shape(value.shape)}{span}"
 
 
 def sizes_of(feeds: Sequence[Output], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
@@ -296,7 +311,11 @@ class Function:
             self._engine = engine(self._engine_name)
         arrays, signature, native = self._arguments(leaves)
         key = (spec, tuple(signature))
-        made = self._made.get(key)
+        try:
+            made = self._made.get(key)
+        except TypeError:
+            odd = next(leaf for leaf in leaves if type(leaf).__hash__ is None and not is_tensor(leaf))
+            raise ArgumentError(f"function: {self.__name__} was given {odd!r:.60}, which has no hash to know it by; pass an array or a constant") from None
         if made is None:
             made = self._made[key] = self._trace(leaves, spec, arrays)
             if len(self._made) == _MANY:
@@ -361,6 +380,9 @@ class Function:
         if not self._donate:
             return []
         args, _ = unflatten(spec, list(range(len(leaves))))
+        missing = next((n for n in self._donate if not -len(args) <= n < len(args)), None)
+        if missing is not None:
+            raise ArgumentError(f"function: donate_argnums holds {missing}, but {self.__name__} was given {len(args)} positional arguments")
         given = {i for n in self._donate for i in flatten(args[n])[0]}
         arrays = [i for i, x in enumerate(leaves) if isinstance(x, float) or is_tensor(x)]
         return [n for n, i in enumerate(arrays) if i in given]
@@ -396,7 +418,7 @@ def function(f: Callable[..., Any] | None = None, *, engine: str = "auto", donat
     if f is None:
         return lambda f: Function(f, engine, _tuple(donate_argnums))
     if not callable(f):
-        raise DTypeError(f"function: takes a function, not {f!r}")
+        raise ArgumentError(f"function: takes a function, not {f!r}")
     return Function(f, engine, _tuple(donate_argnums))
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import linecache
 import os
 import sys
 from types import CodeType
 
+import numpy as np
+
 # The recipes are written as a user would write them, so their lines count as the user's.
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# What may stand between us and the user's line: NumPy, which asks outputs and sizes for values, and context managers.
+_BETWEEN = (os.path.dirname(np.__file__) + os.sep, contextlib.__file__)
 _RECIPES = os.path.join(_PACKAGE, "recipes") + os.sep
 
 RawLocation = tuple[CodeType, int]
@@ -19,8 +24,8 @@ _INTERNAL: dict[str, bool] = {}
 
 
 def is_internal(file: str) -> bool:
-    """Whether a file is part of the package, and no recipe."""
-    found = _INTERNAL[file] = file.startswith(_PACKAGE) and not file.startswith(_RECIPES)
+    """Whether a file is part of the package, and no recipe; or may stand between it and the user's line."""
+    found = _INTERNAL[file] = file.startswith((_PACKAGE, *_BETWEEN)) and not file.startswith(_RECIPES)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import optree
 
 _NAMESPACE = "stopgrad"
 _REGISTERED: set[type] = set()
+_LOCK = threading.Lock()
 
 
 def _register_dataclasses(tree: Any) -> Any:
@@ -19,8 +21,9 @@ def _register_dataclasses(tree: Any) -> Any:
         unknown = {type(leaf) for leaf in leaves if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)} - _REGISTERED
         if not unknown:
             return leaves, spec
-        for kind in unknown:
-            _register(kind)
+        with _LOCK:
+            for kind in unknown - _REGISTERED:
+                _register(kind)
 
 
 def _register(kind: type) -> None:

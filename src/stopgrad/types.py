@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import keyword
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stopgrad.errors import DTypeError, ShapeError
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 
 
 class DType:
@@ -181,7 +182,7 @@ class Dim:
 
 
 # What the text form of a graph writes for something else.
-_RESERVED = {*DTYPES, "True", "False", "None", "inf", "nan", "max", "array"}
+_RESERVED = {*DTYPES, "inf", "nan", "max", "array"}
 
 _DIMS: dict[Any, Dim] = {}
 _DERIVED: dict[str, tuple[str, Any, Any]] = {}
@@ -189,7 +190,12 @@ _FRESH = itertools.count(1)
 
 
 def _terms(size: int | Dim) -> tuple[tuple[_Monomial, int], ...]:
-    return size.terms if isinstance(size, Dim) else (((), int(size)),)
+    if isinstance(size, Dim):
+        return size.terms
+    try:
+        return (((), operator.index(size)),)
+    except TypeError:
+        raise ArgumentError(f"{size!r} is no size: sizes are whole numbers, and what is computed from them and from other sizes") from None
 
 
 def _normal(total: Mapping[_Monomial, int]) -> int | Dim:
@@ -198,8 +204,9 @@ def _normal(total: Mapping[_Monomial, int]) -> int | Dim:
         return terms[0][1] if terms else 0
     found = _DIMS.get(terms)
     if found is None:
-        found = _DIMS[terms] = object.__new__(Dim)
-        found.terms = terms
+        made = object.__new__(Dim)
+        made.terms = terms
+        found = _DIMS.setdefault(terms, made)  # Another thread may have been faster.
     return found
 
 
@@ -216,7 +223,7 @@ def dim(name: str | None = None) -> Dim:
     """The size called *name*; without a name, a fresh one equal to no other."""
     if name is None:
         name = f"_{next(_FRESH)}"
-    elif not name.isidentifier() or name in _RESERVED:
+    elif not name.isidentifier() or name in _RESERVED or keyword.iskeyword(name):
         raise ShapeError(f"{name!r} cannot name a size; take an identifier, such as 'batch'")
     found = _normal({((name, 1),): 1})
     assert isinstance(found, Dim)
@@ -403,11 +410,11 @@ def tensor_type(dtype: DType, shape: Shape) -> TensorType:
     """The one :class:`TensorType` of this dtype and shape."""
     found = _TYPES.get((dtype, shape))
     if found is None:
-        found = object.__new__(TensorType)
-        found.dtype, found.shape, found.ndim = dtype, shape, len(shape)
-        found.differentiable = dtype.is_differentiable
-        found.symbolic = any(isinstance(size, Dim) for size in shape)
-        _TYPES[dtype, shape] = found
+        made = object.__new__(TensorType)
+        made.dtype, made.shape, made.ndim = dtype, shape, len(shape)
+        made.differentiable = dtype.is_differentiable
+        made.symbolic = any(isinstance(size, Dim) for size in shape)
+        found = _TYPES.setdefault((dtype, shape), made)  # Another thread may have been faster.
     return found
 
 
@@ -431,8 +438,8 @@ def _one_size(size: Any) -> int | Dim:
     if size is None or isinstance(size, str):
         return dim(size)
     try:
-        number = int(size)
-    except (TypeError, ValueError):
+        number = operator.index(size)
+    except TypeError:
         raise ShapeError(f"{size!r} is no size; take a number, a name, or None for an unknown one") from None
     if number < 0:
         raise ShapeError(f"the size {number} is negative; take None or a name for an unknown size")

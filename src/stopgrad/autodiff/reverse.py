@@ -11,12 +11,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from stopgrad.autodiff.reach import Acting, Step, routes
 from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, Scope, describe
-from stopgrad.op import as_output, leave
+from stopgrad.op import as_array, as_output, guarded, leave
 from stopgrad.ops.arithmetic import add, add_n
 from stopgrad.ops.convert import cast, real
 from stopgrad.ops.data import ones_like, zeros_like
@@ -138,6 +136,7 @@ def generating(graph: Graph, name: str, known: Iterable[Operation]) -> Iterator[
         graph._origin, graph._merged = outer
 
 
+@guarded("gradients")
 def gradients(
     ys: Any,
     xs: Any,
@@ -223,9 +222,10 @@ def _seed(y: Output, given: Any, graph: Graph) -> Output:
         graph._origin = y.op
         seed: Output = ones_like(y)
         return seed
-    if isinstance(given, (int, float, complex, list)):
-        given = np.asarray(given, y.dtype.numpy)
-    g = as_output(given, graph)
+    try:
+        g = as_output(as_array(given, y.dtype) if isinstance(given, (int, float, complex, list)) else given, graph)
+    except DTypeError as error:
+        raise DTypeError(f"gradients: no cotangent of {describe(y)}: {error.message}") from None
     if g.op.graph is not graph:
         raise GraphError(f"gradients: the cotangent {describe(g)} belongs to another graph than {describe(y)}")
     if g.dtype is not y.dtype:
@@ -253,6 +253,10 @@ class Gradients:
     @classmethod
     def create(cls, scope: Scope, ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients") -> Gradients:
         """Generate in a scope; the same arguments as :func:`gradients`."""
+        if isinstance(scope, Graph):
+            scope = Scope(scope)
+        if not isinstance(scope, Scope):
+            raise GraphError(f"Gradients.create takes a Scope first, not {scope!r}")
         with scope:
             return cls(gradients(ys, xs, grad_ys, name=scope._name or name))
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from stopgrad.autodiff.forward import push_forward
 from stopgrad.autodiff.reverse import gradients
-from stopgrad.errors import DTypeError, GradientError, ShapeError
+from stopgrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, default_graph
 from stopgrad.op import Array, as_array, as_output, emit, interpret, type_of
 from stopgrad.ops.data import Placeholder, identity, zeros_like
@@ -84,6 +84,8 @@ def is_tensor(x: Any) -> bool:
 
 def _positions(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not all(isinstance(i, int) for i in positions):
+        raise ArgumentError(f"{what}: argnums={argnums!r} is no position, nor several; take 0 for the first argument")
     for i in positions:
         if not -len(args) <= i < len(args):
             raise GradientError(f"{what}: argnums={argnums!r}, but the function was given {len(args)} positional arguments")
@@ -135,6 +137,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bo
     >>> sg.value_and_grad(lambda x: sg.reduce_sum(x * x))(np.array([1.0, 2.0]))
     (array(5.), array([2., 4.]))
     """
+    _function(f, "grad")
     if unconnected not in ("zero", "none"):
         raise GradientError(f"grad: unconnected is 'zero' or 'none', not {unconnected!r}")
 
@@ -144,8 +147,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bo
         positions = _positions(argnums, args, "grad")
         with tracing.building():
             entered, targets = _enter_arguments(tracing, args, positions, "grad")
-            result = f(*entered, **tracing.enter(kwargs))
-            value, aux = result if has_aux else (result, None)
+            value, aux = _with_aux(f(*entered, **tracing.enter(kwargs)), has_aux, "grad")
             y = _scalar(value, tracing.graph)
             found = [_zero_or_none(g, x, unconnected) for g, x in zip(gradients(y, targets), targets, strict=True)]
             parts = tuple(_like_targets(entered[i], targets, found) for i in positions)
@@ -166,6 +168,19 @@ def _enter_arguments(tracing: Tracing, args: Sequence[Any], positions: Sequence[
             arg = tracing.enter(arg)
         entered.append(arg)
     return entered, targets
+
+
+def _function(f: Any, what: str) -> None:
+    if not callable(f):
+        raise ArgumentError(f"{what}: takes a function, not {f!r}")
+
+
+def _with_aux(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
+    if not has_aux:
+        return result, None
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise GradientError(f"{what}: with has_aux=True the function must return a pair (value, aux), not {type(result).__name__}")
+    return result[0], result[1]
 
 
 def _scalar(value: Any, graph: Graph) -> Output:
@@ -214,11 +229,11 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     >>> pullback(np.array([1.0, 10.0]))
     (array([ 2., 40.]),)
     """
+    _function(f, "vjp")
     tracing = Tracing(primals)
     with tracing.building():
         entered, targets = _enter_arguments(tracing, primals, range(len(primals)), "vjp")
-        result = f(*entered)
-        value, aux = result if has_aux else (result, None)
+        value, aux = _with_aux(f(*entered), has_aux, "vjp")
         leaves, spec = flatten(value)
         ys = [as_output(y, tracing.graph) for y in leaves]
 
@@ -250,6 +265,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
     >>> sg.jvp(lambda x: x * x, (np.array([1.0, 2.0]),), (np.array([1.0, 10.0]),))
     (array([1., 4.]), array([ 2., 40.]))
     """
+    _function(f, "jvp")
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)) or len(primals) != len(tangents):
         raise GradientError("jvp: primals and tangents are tuples of one length, with a tangent for each argument")
     tracing = Tracing(primals, tangents)
@@ -289,6 +305,7 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
     array([[2., 0.],
            [0., 4.]])
     """
+    _function(f, "jacobian")
 
     @functools.wraps(f)
     def with_jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -296,8 +313,7 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
         positions = _positions(argnums, args, "jacobian")
         with tracing.building():
             entered, targets = _enter_arguments(tracing, args, positions, "jacobian")
-            result = f(*entered, **tracing.enter(kwargs))
-            value, aux = result if has_aux else (result, None)
+            value, aux = _with_aux(f(*entered, **tracing.enter(kwargs)), has_aux, "jacobian")
             leaves, spec = flatten(value)
             blocks = []
             for leaf in leaves:

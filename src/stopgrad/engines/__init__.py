@@ -23,7 +23,7 @@ def engine(name: str = "auto") -> Engine:
     """
     if name == "auto":
         name = "xla" if importlib.util.find_spec("jax") is not None else "numpy"
-    if name not in _KINDS:
+    if not isinstance(name, str) or name not in _KINDS:
         raise EngineError(f"there is no engine {name!r}; take {', '.join(map(repr, ('auto', *_KINDS)))}")
     if name not in _MADE:
         _MADE[name] = _KINDS[name]()

@@ -47,7 +47,7 @@ class NumPyEngine:
         return np.array(array)
 
     def is_native(self, x: Any) -> bool:
-        return isinstance(x, np.ndarray)
+        return type(x) is np.ndarray and x.dtype.isnative
 
 
 def _steps(slots: dict[Output, int], inputs: Sequence[Output], outputs: Sequence[Output]) -> list[Step]:

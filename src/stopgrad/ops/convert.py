@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.errors import DTypeError
 from stopgrad.op import Op, Tensor, apply, builds, not_differentiable, type_of
 from stopgrad.ops.families import binary, unary
 from stopgrad.ops.inference import broadcast, broadcast_c2, check_same_dtype, is_floating, is_inexact, same
 from stopgrad.samples import bools, complexes, floats, sample
-from stopgrad.types import DTypeLike, TensorType, bool_, complex64, complex128, dtype_of, float32, float64, int32, tensor_type
+from stopgrad.types import DTypeLike, TensorType, complex64, complex128, dtype_of, float32, float64, int32, tensor_type
 
 __all__ = [
     "cast",
@@ -74,7 +75,7 @@ class SelectV2(Op):
     def infer(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
         dtype = check_same_dtype(x, y)
         if not condition.dtype.is_bool:
-            check_same_dtype(tensor_type(bool_, ()), condition)
+            raise DTypeError(f"(C1) the condition must be bool, not {condition!r}; compare it, as in x != 0, or convert with sg.cast")
         return tensor_type(dtype, broadcast_c2(condition.shape, x.shape, y.shape))
 
     gradient = {
@@ -179,6 +180,8 @@ class Complex(Op):
     @staticmethod
     def infer(real: TensorType, imag: TensorType) -> TensorType:
         both = broadcast(is_floating)(real, imag)
+        if both.dtype not in (float32, float64):
+            raise DTypeError(f"(C1) takes float32 or float64, not {both.dtype}; convert with sg.cast")
         return tensor_type(complex64 if both.dtype is float32 else complex128, both.shape)
 
     gradient = {"real": lambda g, op: real(g), "imag": lambda g, op: imag(g)}

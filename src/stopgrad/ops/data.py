@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import GraphError, ShapeError
-from stopgrad.graph import Output, default_graph, describe, require_graph
+from stopgrad.graph import Operation, Output, default_graph, describe, require_graph
 from stopgrad.op import Array, Literal, Op, Tensor, apply, as_array, builds, constant_in, emit, evaluate, not_differentiable, show_shape, unsupported
-from stopgrad.ops.inference import check_same_dtype
+from stopgrad.ops.inference import check_same_dtype, normal_axes
 from stopgrad.samples import bools, floats, sample
-from stopgrad.types import DType, DTypeLike, ShapeLike, TensorType, dtype_of, float64, product, same_size, shape_of, tensor_type
+from stopgrad.types import Dim, DType, DTypeLike, ShapeLike, TensorType, dtype_of, float64, product, same_size, shape_of, tensor_type
 
 __all__ = [
     "assign",
@@ -87,7 +87,12 @@ def constant(value: Any, dtype: DTypeLike | None = None, shape: ShapeLike | None
         raise GraphError(f"Const: {describe(value)} is no constant; use it as it is")
     array = as_array(value, dtype_of(dtype) if dtype is not None else None)
     if shape is not None:
-        array = np.broadcast_to(array, tuple(int(s) for s in shape_of(shape)))
+        sizes = shape_of(shape)
+        if any(isinstance(s, Dim) for s in sizes):
+            raise ShapeError(f"a constant of the symbolic shape {show_shape(sizes)} is made by sg.full")
+        if array.ndim and array.shape != sizes:
+            raise ShapeError(f"a value of shape {show_shape(array.shape)} is not repeated to {show_shape(sizes)}; only a single number is")
+        array = np.broadcast_to(array, sizes)  # type: ignore[arg-type] # no Dim is left
     graph = default_graph()
     return np.array(array) if graph is None else constant_in(graph, array, name)
 
@@ -120,6 +125,8 @@ class Parameter(Op):
 @builds(Parameter)
 def parameter(value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Output:
     graph = require_graph("parameter")
+    if isinstance(value, (Output, Operation)):
+        raise GraphError(f"Parameter: {describe(value)} has no value yet; give the first value as an array, and change it with sg.assign")
     array = as_array(value, dtype_of(dtype) if dtype is not None else None)
     return emit(Parameter, (), (Literal(np.array(array)),), name, graph).outputs[0]
 
@@ -222,7 +229,7 @@ def size_as(size: Any, dtype: DType, like: Any) -> Tensor:
 @builds(Size)
 def size(x: Any, axis: Any = None, dtype: DTypeLike = "int32", name: str | None = None) -> Tensor:
     shape = x.shape if hasattr(x, "shape") else as_array(x).shape
-    axes = range(len(shape)) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = normal_axes(axis, len(shape), "C1")
     count = product(shape[a] for a in axes)
     if isinstance(x, Output):
         return emit(Size, (), (count, dtype_of(dtype)), name, x.op.graph).outputs[0]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.op import Op, Tensor, apply, builds, refuse, show_shape, type_of
+from stopgrad.op import Op, Tensor, apply, builds, guarded, listed, refuse, show_shape, type_of
 from stopgrad.ops.inference import check_same_dtype, normal_axes, normal_axis
 from stopgrad.ops.shape import reduce_sum, reshape, squeeze, sum_axes
 from stopgrad.ops.slices import StridedSlice, part_of
@@ -57,12 +57,13 @@ class ConcatV2(Op):
 
 @builds(ConcatV2)
 def concat(xs: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
+    xs = listed(xs)
     if not xs:
         raise ShapeError("ConcatV2: (C1) needs at least one tensor")
     ndim = type_of(xs[0]).ndim
     if isinstance(axis, int) and -ndim <= axis < 0:
         axis += ndim
-    return apply(ConcatV2, tuple(xs), (axis,), name)
+    return apply(ConcatV2, xs, (axis,), name)
 
 
 class Pack(Op):
@@ -94,14 +95,16 @@ class Pack(Op):
 
 @builds(Pack)
 def stack(xs: Sequence[Any], axis: int = 0, name: str | None = None) -> Tensor:
+    xs = listed(xs)
     if not xs:
         raise ShapeError("Pack: (C1) needs at least one tensor")
     ndim = type_of(xs[0]).ndim + 1
     if isinstance(axis, int) and -ndim <= axis < 0:
         axis += ndim
-    return apply(Pack, tuple(xs), (axis,), name)
+    return apply(Pack, xs, (axis,), name)
 
 
+@guarded("unstack")
 def unstack(x: Any, axis: int = 0, name: str | None = None) -> list[Tensor]:
     """The parts of *x* along an axis, without that axis.
 
@@ -203,6 +206,8 @@ def pad(x: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0,
     skip = {"REFLECT": 1, "SYMMETRIC": 0}.get(mode.upper())
     if skip is None:
         raise ArgumentError(f"PadV2: {mode!r} is no mode; take 'CONSTANT', 'REFLECT' or 'SYMMETRIC'")
+    if len(pairs) != type_of(x).ndim:
+        refuse(PadV2, ShapeError(f"(C2) paddings {pairs}: give two sizes per axis"), (x,))
     for axis, (low, high) in enumerate(pairs):
         size = type_of(x).shape[axis]
         if any(isinstance(n, int) and isinstance(size, int) and n > size - skip for n in (low, high)):

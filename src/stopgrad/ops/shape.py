@@ -10,7 +10,7 @@ import numpy as np
 
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
-from stopgrad.op import Op, Tensor, apply, builds, refuse, show_shape, type_of
+from stopgrad.op import Op, Tensor, apply, builds, guarded, refuse, show_shape, type_of
 from stopgrad.ops.inference import normal_axes
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import Dim, Shape, ShapeLike, TensorType, exact_quotient, product, same_size, shape_of, tensor_type
@@ -129,6 +129,7 @@ def broadcast_to(x: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
     return apply(BroadcastTo, (x,), (shape_of(shape),), name)
 
 
+@guarded("expand_dims")
 def expand_dims(x: Any, axis: int | Sequence[int], name: str | None = None) -> Tensor:
     """*x* with axes of size 1 inserted, at these positions of the result.
 
@@ -142,6 +143,7 @@ def expand_dims(x: Any, axis: int | Sequence[int], name: str | None = None) -> T
     return reshape(x, tuple(1 if i in axes else next(sizes) for i in range(len(shape) + count)), name)
 
 
+@guarded("squeeze")
 def squeeze(x: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
     """*x* without these axes of size 1; by default without all that are literally of size 1.
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import ShapeError
+from stopgrad.graph import Output
 from stopgrad.op import Op, Tensor, apply, builds, refuse, type_of
 from stopgrad.ops.shape import reshape
 from stopgrad.samples import floats, sample
@@ -118,7 +119,10 @@ def part_of(x: Any, axis: int, start: Any, size: Any) -> Tensor:
 
 def _span(index: slice, size: Any) -> Span:
     """The span of a Python slice along an axis of this size, which may be symbolic."""
-    step = 1 if index.step is None else operator.index(index.step)
+    for bound in (index.start, index.stop, index.step):
+        if not (bound is None or isinstance(bound, (int, np.integer)) or (isinstance(bound, Dim) and bound is not index.step)):
+            raise ShapeError(f"{bound!r} bounds no slice; take whole numbers and sizes, and for the step a number")
+    step = 1 if index.step is None else int(index.step)
     if step == 0:
         raise ShapeError("a slice's step cannot be 0")
     if isinstance(size, int) and not isinstance(index.start, Dim) and not isinstance(index.stop, Dim):
@@ -150,7 +154,9 @@ def take_index(x: Any, index: Any, name: str | None = None) -> Tensor:
     kind = type_of(x)
     parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
     used = sum(1 for p in parts if p is not None and not isinstance(p, EllipsisType))
-    if used > kind.ndim or sum(isinstance(p, EllipsisType) for p in parts) > 1:
+    if sum(isinstance(p, EllipsisType) for p in parts) > 1:
+        refuse(StridedSlice, ShapeError("(C1) only one Ellipsis can stand for the axes that are not named"), (x,))
+    if used > kind.ndim:
         refuse(StridedSlice, ShapeError(f"(C1) {len(parts)} indices for {kind.ndim} axes"), (x,))
     if not any(isinstance(p, EllipsisType) for p in parts):
         parts.append(Ellipsis)
@@ -178,7 +184,7 @@ def _is_whole(span: Span, size: Any) -> bool:
 
 
 def _position(part: Any, size: Any) -> Any:
-    if isinstance(part, (bool, np.bool_, float, str)):
+    if isinstance(part, (bool, np.bool_, float, str, Output)):
         raise ShapeError(f"{part!r} is no index; take integers, slices, None or Ellipsis, or sg.gather and sg.where")
     try:
         position = part if isinstance(part, Dim) else operator.index(part)
