@@ -12,6 +12,7 @@ from stopgrad.ops import (
     compare,
     composite,
     convert,
+    convolution,
     data,
     elementwise,
     gates,
@@ -19,6 +20,7 @@ from stopgrad.ops import (
     join,
     linalg,
     losses,
+    pooling,
     random,
     reduce,
     shape,
@@ -31,6 +33,7 @@ from stopgrad.ops.arithmetic import *
 from stopgrad.ops.compare import *
 from stopgrad.ops.composite import *
 from stopgrad.ops.convert import *
+from stopgrad.ops.convolution import *
 from stopgrad.ops.data import *
 from stopgrad.ops.elementwise import *
 from stopgrad.ops.gates import *
@@ -38,6 +41,7 @@ from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
+from stopgrad.ops.pooling import *
 from stopgrad.ops.random import *
 from stopgrad.ops.reduce import *
 from stopgrad.ops.shape import *
@@ -62,5 +66,7 @@ __all__ += activations.__all__
 __all__ += composite.__all__
 __all__ += losses.__all__
 __all__ += random.__all__
+__all__ += convolution.__all__
+__all__ += pooling.__all__
 
 globals().update(REGISTRY)

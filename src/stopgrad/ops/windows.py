@@ -1,0 +1,126 @@
+"""The geometry of windows that slide over the spatial axes of a tensor [batch, spatial..., channels]."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from stopgrad.errors import ShapeError
+from stopgrad.types import Dim, Shape, shape_of
+
+Padding = Any
+"""``"SAME"``, ``"VALID"``, or for each spatial axis how many elements are added before and after."""
+
+Geometry = tuple[tuple[int, ...], Padding, tuple[int, ...]]
+"""Strides, padding, dilations."""
+
+
+def per_axis(given: Any, rank: int, what: str) -> tuple[int, ...]:
+    """One number for each spatial axis, from a number, a list of them, or TensorFlow's list for all axes."""
+    if isinstance(given, Sequence):
+        numbers = [operator.index(n) for n in given]
+        if len(numbers) == rank + 2 and numbers[0] == numbers[-1] == 1:
+            numbers = numbers[1:-1]
+        elif len(numbers) == 1:
+            numbers *= rank
+    else:
+        numbers = [operator.index(given)] * rank
+    if len(numbers) != rank or any(n < 1 for n in numbers):
+        raise ShapeError(f"(C4) {what}={given!r} must be positive, one number or one for each of {rank} spatial axes")
+    return tuple(numbers)
+
+
+def normal_padding(given: Any, rank: int) -> Padding:
+    """``"SAME"``, ``"VALID"`` or a pair of sizes for each spatial axis."""
+    if isinstance(given, str):
+        if given.upper() not in ("SAME", "VALID"):
+            raise ShapeError(f"(C4) padding={given!r} is unknown; take 'SAME', 'VALID' or pairs of sizes")
+        return given.upper()
+    pairs = [shape_of(pair) for pair in given]
+    if len(pairs) == rank + 2 and pairs[0] == pairs[-1] == (0, 0):
+        pairs = pairs[1:-1]
+    if len(pairs) != rank or any(len(pair) != 2 or any(isinstance(n, Dim) for n in pair) for pair in pairs):
+        raise ShapeError(f"(C4) padding={given!r} must have a pair of numbers for each of {rank} spatial axes")
+    return tuple(pairs)
+
+
+def reach(size: Any, dilation: int) -> Any:
+    """How many elements a window of *size* elements spans."""
+    return (size - 1) * dilation + 1
+
+
+def output_shape(spatial: Shape, ksize: Shape, geometry: Geometry) -> Shape:
+    """How many windows there are along each spatial axis."""
+    strides, padding, dilations = geometry
+    counts: list[Any] = []
+    for i, (size, k, stride, dilation) in enumerate(zip(spatial, ksize, strides, dilations, strict=True)):
+        if padding == "SAME":
+            counts.append((size + (stride - 1)) // stride)
+            continue
+        low, high = (0, 0) if padding == "VALID" else padding[i]
+        count = (size + low + high - reach(k, dilation)) // stride + 1
+        if isinstance(count, int) and count < 0:
+            raise ShapeError(f"(C5) a window that spans {reach(k, dilation)} elements is larger than axis {i + 1} of size {size}, padded by {low} and {high}")
+        counts.append(count)
+    return tuple(counts)
+
+
+def pads(spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> list[tuple[int, int]]:
+    """How many elements are added before and after each spatial axis. Sizes are numbers here."""
+    strides, padding, dilations = geometry
+    if padding == "VALID":
+        return [(0, 0)] * len(spatial)
+    if padding != "SAME":
+        return list(padding)
+    counts = output_shape(tuple(spatial), tuple(ksize), geometry)
+    totals = [max((o - 1) * s + reach(k, d) - n, 0) for n, k, s, d, o in zip(spatial, ksize, strides, dilations, counts, strict=True)]
+    return [(total // 2, total - total // 2) for total in totals]
+
+
+def back_pads(spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry, counts: Sequence[int]) -> list[tuple[int, int]]:
+    """The padding with which windows over a cotangent, its elements *strides* apart, give back the spatial shape."""
+    strides, _, dilations = geometry
+    found = []
+    for n, k, s, d, o, (low, _) in zip(spatial, ksize, strides, dilations, counts, pads(spatial, ksize, geometry), strict=True):
+        before = reach(k, d) - 1 - low
+        found.append((before, n + reach(k, d) - 1 - reach(o, s) - before))
+    return found
+
+
+def padded(xp: Any, x: Any, ksize: Sequence[int], geometry: Geometry, value: Any = 0) -> Any:
+    """*x* with its padding, so that windows begin at 0."""
+    around = [(0, 0), *pads(x.shape[1:-1], ksize, geometry), (0, 0)]
+    return xp.pad(x, around, constant_values=value) if any(n for pair in around for n in pair) else x
+
+
+def view(xp: Any, x: Any, ksize: Sequence[int], counts: Sequence[int], geometry: Geometry) -> Any:
+    """All windows of a padded array, [batch, counts..., ksize..., channels], without a copy. NumPy."""
+    strides, _, dilations = geometry
+    steps = x.strides[1:-1]
+    shape = (x.shape[0], *counts, *ksize, x.shape[-1])
+    jumps = (x.strides[0], *(t * s for t, s in zip(steps, strides, strict=True)), *(t * d for t, d in zip(steps, dilations, strict=True)), x.strides[-1])
+    return xp.lib.stride_tricks.as_strided(x, shape, jumps, writeable=False)
+
+
+def at(position: Sequence[int], counts: Sequence[int], geometry: Geometry) -> tuple[slice, ...]:
+    """Where one position of all windows stands in the padded array."""
+    strides, _, dilations = geometry
+    starts = [p * d for p, d in zip(position, dilations, strict=True)]
+    spans = (slice(b, b + reach(o, s), s) if o else slice(0, 0) for b, o, s in zip(starts, counts, strides, strict=True))
+    return (slice(None), *spans, slice(None))
+
+
+def trimmed(x: Any, spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> Any:
+    """A padded array without its padding."""
+    return x[(slice(None), *(slice(low, low + n) for n, (low, _) in zip(spatial, pads(spatial, ksize, geometry), strict=True)), slice(None))]
+
+
+def padded_shape(shape: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> tuple[int, ...]:
+    around = pads(shape[1:-1], ksize, geometry)
+    return (shape[0], *(low + n + high for n, (low, high) in zip(shape[1:-1], around, strict=True)), shape[-1])
+
+
+def geometry_of(op: Any) -> Geometry:
+    """The geometry among an operation's attributes."""
+    return op.strides, op.padding, op.dilations
