@@ -268,7 +268,7 @@ def fisher(x: Numbers, mixture: Mixture, engine: str = "auto") -> tuple[float, f
 
 def _graph(objective: Callable[[Array, Mixture], Array], title: str, note: str) -> LossGraph:
     example = {"logit": np.zeros(3), "mean": np.zeros((3, 2)), "log_diagonal": np.zeros((3, 2))}
-    return differentiate(title, note, lambda mixture, x: objective(x, mixture), example, np.zeros((5, 2)))
+    return differentiate(title, note, lambda mixture, x: objective(x, mixture), example, x=np.zeros((5, 2)))
 
 
 # ------------------------------------------------------------------------------------------- pictures
@@ -282,7 +282,8 @@ def _iris_picture(tasks: dict[str, Any], fitted: dict[str, Mixture]) -> Picture:
         plots.scatter(ax, x[:, 2:], classes)
         for mean, covariance in zip(means, covariances, strict=True):
             plots.ellipse(ax, mean[2:], covariance[2:, 2:])
-        ax.set(title=f"{kind} covariance", xlabel="petal length, cm")
+        ax.set(xlabel="petal length, cm")
+        ax.set_title(f"{kind} covariance", fontsize=9.5)
     axes[0, 0].set_ylabel("petal width, cm")
     return Picture("Iris: the colours are the species, which the fit never saw; the ellipses are its components at two standard deviations.", figure, wide=True)
 

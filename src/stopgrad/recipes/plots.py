@@ -81,8 +81,8 @@ def residue(values: np.ndarray[Any, Any], caption: str) -> Picture:
     ax = axes[0, 0]
     largest = values.max(axis=-1)
     seen = largest[largest > 0]
-    low, high = np.floor(np.log10(seen.min())), np.ceil(np.log10(seen.max()))
-    ax.hist(seen, bins=np.logspace(low, high, 30).tolist(), color=COLOURS[1], label=f"not zero: {len(seen)} rows")
+    low, high = -11, np.ceil(np.log10(seen.max()))
+    ax.hist(np.maximum(seen, 10.0**low), bins=np.logspace(low, high, 40).tolist(), color=COLOURS[1], label=f"not zero: {len(seen)} rows")
     ax.plot([], [], " ", label=f"zero by luck: {len(largest) - len(seen)} rows")
     ax.set(xscale="log", xlabel="largest residue of a row, |gradient without - with the stop|", ylabel="rows")
     _legend(ax)

@@ -117,8 +117,10 @@ class Result:
         return all(check.passed for check in self.checks)
 
 
-def differentiate(title: str, note: str, loss: Callable[..., sg.Output], parameters: Any, *inputs: Any) -> LossGraph:
-    """The graph of ``loss(parameters, *inputs)`` and its gradient towards the parameters, from the shapes of example arrays.
+def differentiate(title: str, note: str, loss: Callable[..., Any], parameters: Any, **inputs: Any) -> LossGraph:
+    """The graph of ``loss(parameters, **inputs)`` and its gradient towards the parameters, from the shapes of example arrays.
+
+    *loss* may also return a pair of that and the operations that the gradient must not pass.
 
     >>> graph = differentiate("square", "", lambda p: sg.reduce_sum(p["x"] * sg.stop_gradient(p["x"])), {"x": np.ones(3)})
     >>> graph.flow[graph.parameters[0]].status
@@ -126,9 +128,10 @@ def differentiate(title: str, note: str, loss: Callable[..., sg.Output], paramet
     """
     with sg.Graph().as_default():
         named = {name: _stand_in(name, value) for name, value in parameters.items()}
-        value = loss(named, *[_stand_in(f"input{i}", x) for i, x in enumerate(inputs)])
+        made = loss(named, **{name: _stand_in(name, x) for name, x in inputs.items()})
+        value, construction = made if isinstance(made, tuple) else (made, ())
         targets = list(named.values())
-        return LossGraph(title, note, value, tuple(targets), tuple(sg.gradients(value, targets)))
+        return LossGraph(title, note, value, tuple(targets), tuple(sg.gradients(value, targets)), tuple(construction))
 
 
 def _stand_in(name: str, value: Any) -> sg.Output:

@@ -136,7 +136,7 @@ def _case_table(x: Numbers, values: dict[str, Array], gradients: dict[str, Array
         shown = " ".join(f"{v:g}" for v in logits)
         residue = np.abs(gradients[SHIFTED][i] - gradients[STOPPED][i]).max()
         naive = "overflows" if not np.isfinite(values[NAIVE][i]).all() else "right"
-        rows.append([case, shown, naive, error(NAIVE, i), error(SHIFTED, i), f"{residue:.1e}", error(STOPPED, i)])
+        rows.append([case, shown, naive, error(NAIVE, i), error(SHIFTED, i), f"{residue:.1e}" if residue else "0", error(STOPPED, i)])
     header = ["case", "logits", "naive value", "naive: error of the gradient", "shifted: error", "of it through the maximum", "with the stop: error"]
     return Table("Gradients in float32 against float64 by hand", header, rows)
 
@@ -163,9 +163,8 @@ def _graph(name: str) -> LossGraph:
         STOPPED: "With the stop, nothing is generated for the maximum.",
         NAIVE: "",
     }
-    return differentiate(
-        f"Softmax, {name}", notes[name], lambda p, w: weighted(FORMS[name], p["x"], w), {"x": np.zeros((2, 5), np.float32)}, np.zeros((2, 5), np.float32)
-    )
+    example = np.zeros((2, 5), np.float32)
+    return differentiate(f"Softmax, {name}", notes[name], lambda p, weights: weighted(FORMS[name], p["x"], weights), {"x": example}, weights=example)
 
 
 # ------------------------------------------------------------------------------------------- training
@@ -192,15 +191,15 @@ def train(seed: int, engine: str, progress: Progress = silent) -> dict[str, list
     order = rng.permutation(len(data.data))
     x = data.data[order].astype(np.float32) * 64.0
     labels = np.eye(10, dtype=np.float32)[data.target[order]]
-    start = rng.normal(size=(64, 10)).astype(np.float32)
+    start = 0.5 * rng.normal(size=(64, 10)).astype(np.float32)
     curves: dict[str, list[float]] = {}
     for i, (name, shift) in enumerate(SHIFTS.items()):
         progress(i / len(SHIFTS), f"training with softmax: {name}")
-        step = sg.function(lambda w, x, y, shift=shift: w - 1e-2 * sg.grad(lambda w: cross_entropy(shift(x @ w), y))(w), engine=engine)
+        step = sg.function(lambda w, x, y, rate, shift=shift: w - rate * sg.grad(lambda w: cross_entropy(shift(x @ w), y))(w), engine=engine)
         w, curve = start, []
         for n in range(STEPS + 1):
             if n in STEPS_SHOWN:
                 curve.append(float(np.mean((x[1300:] @ w).argmax(-1) == labels[1300:].argmax(-1))))
-            w = step(w, x[:1300], labels[:1300])
+            w = step(w, x[:1300], labels[:1300], 1e-2 / (1.0 + n / 40.0))
         curves[name] = curve
     return curves

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import stopgrad as sg
+from stopgrad.autodiff.reach import between
 from stopgrad.namespaces import require
 from stopgrad.recipes.result import LossGraph
 
@@ -49,8 +50,8 @@ def kind_of(op: sg.Operation, graph: LossGraph) -> str:
 
 
 def _live(graph: LossGraph) -> set[sg.Operation]:
-    """Forward operations that some gradient operation was made for."""
-    return {op.origin for op in graph.generated if op.origin is not None}
+    """Forward operations that a gradient passes on its way to the parameters."""
+    return {op for op, _ in between([graph.loss], set(graph.parameters))}
 
 
 def _shown(operations: Iterable[sg.Operation]) -> list[sg.Operation]:
