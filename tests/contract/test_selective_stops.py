@@ -36,10 +36,13 @@ def test_wrt_takes_structures(named, ab):
     assert db is not None
 
 
-def test_wrt_nothing_stops_nothing(ab, run):
+@pytest.mark.parametrize("when", [None, True, "fed"])
+def test_wrt_nothing_stops_nothing(when, ab, run):
+    """A list of frozen parameters may be empty."""
     a, _ = ab
-    (da,) = sg.gradients(sg.stop_gradient(a * a, wrt=[]), [a])
-    assert run(da, {a: 3.0}) == 6.0
+    on = sg.placeholder(sg.bool)
+    (da,) = sg.gradients(sg.stop_gradient(a * a, wrt=[], when=on if when == "fed" else when), [a])
+    assert run(da, {a: 3.0, on: True}) == 6.0
 
 
 def test_wrt_holds_whatever_else_is_asked_for(ab):
@@ -91,6 +94,17 @@ def test_wrt_holds_for_the_second_derivative(ab, run):
     (da,) = sg.gradients(sg.stop_gradient(a * a * b, wrt=[a]) * a, [a])
     assert sg.gradients(da, [a]) == [None]
     assert run(sg.gradients(da, [b])[0], {a: 3.0, b: 5.0}) == 9.0
+
+
+def test_a_function_with_wrt_can_also_be_called_on_arrays():
+    def f(a, b):
+        return sg.stop_gradient(a * b, wrt=[a]) + a
+
+    a, b = np.array(3.0), np.array(5.0)
+    assert f(a, b) == 18.0
+    assert sg.grad(f, (0, 1))(a, b) == (1.0, 3.0)
+    assert sg.grad(f)(a, b) == 1.0
+    assert sg.function(f)(a, b) == 18.0
 
 
 def test_wrt_takes_only_tensors(ab):
@@ -304,7 +318,7 @@ class Layer:
         lambda x: sg.clip_gradient(x, -1.0, 1.0),
         lambda x: sg.clip_gradient_norm(x, 1.0),
         sg.prevent_gradient,
-        lambda x: sg.stop_gradient(x, wrt=[]),
+        lambda x: sg.stop_gradient(x, wrt=[sg.placeholder(sg.float32)]),
         lambda x: sg.stop_gradient(x, when=sg.constant(False)),
     ],
     ids=["stop", "zero", "reverse", "scale", "clip", "clip norm", "prevent", "wrt", "when"],

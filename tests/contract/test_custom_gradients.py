@@ -1,0 +1,178 @@
+"""custom_gradient: a function with a gradient given by another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import stopgrad as sg
+
+
+@sg.custom_gradient
+def log1pexp(x):
+    e = sg.exp(x)
+    return sg.log(1.0 + e), lambda g: g * (1.0 - 1.0 / (1.0 + e))
+
+
+def test_tensorflow_s_example():
+    """At 100 the plain gradient is NaN, since exp overflows; the given one is 1."""
+    plain = lambda x: sg.log(1.0 + sg.exp(x))
+    assert np.isnan(sg.grad(plain)(100.0))
+    assert sg.grad(log1pexp)(100.0) == 1.0
+    assert np.isclose(sg.grad(log1pexp)(0.0), 0.5)
+    assert np.isclose(log1pexp(np.float64(0.0)), np.log(2.0))
+
+
+def test_tensorflow_s_example_in_a_graph(graph, run_everywhere):
+    x = sg.placeholder(sg.float32, [2])
+    y = log1pexp(x)
+    (dx,) = sg.gradients(y, [x])
+    found = run_everywhere([y, dx], {x: [0.0, 100.0]})
+    assert np.allclose(found[0], [np.log(2.0), np.inf])
+    assert np.allclose(found[1], [0.5, 1.0])
+
+
+def test_the_second_order_differentiates_the_given_gradient():
+    """1 - 1/(1+eˣ) is the logistic function s; s' = s(1-s), s'' = s(1-s)(1-2s)."""
+    x = np.float64(0.7)
+    s = 1 / (1 + np.exp(-x))
+    assert np.isclose(sg.grad(sg.grad(log1pexp))(x), s * (1 - s), rtol=1e-12)
+    assert np.isclose(sg.grad(sg.grad(sg.grad(log1pexp)))(x), s * (1 - s) * (1 - 2 * s), rtol=1e-12)
+
+
+def test_forward_mode_uses_the_given_gradient():
+    f = sg.custom_gradient(lambda x: (x * x, lambda g: g * 10.0))
+    assert sg.jvp(f, (3.0,), (2.0,)) == (9.0, 20.0)
+
+
+def test_nested_in_itself(graph, run):
+    """TensorFlow: an identity with gradient 3g, twice: 9."""
+    f = sg.custom_gradient(lambda x: (sg.identity(x), lambda g: 3.0 * g))
+    x = sg.placeholder(sg.float32)
+    assert run(sg.gradients(f(f(x)), [x])[0], {x: 1.0}) == 9.0
+
+
+def test_two_arguments(graph, run):
+    """TensorFlow: a product whose gradients are swapped: 3 towards the 3, 5 towards the 5."""
+    f = sg.custom_gradient(lambda a, b: (a * b, lambda g: [g * a, g * b]))
+    a, b = sg.placeholder(sg.float32), sg.placeholder(sg.float32)
+    y = f(a, b)
+    assert run([y, *sg.gradients(y, [a, b])], {a: 3.0, b: 5.0}) == [15.0, 3.0, 5.0]
+    assert run(sg.gradients(f(a, a), [a])[0], {a: 3.0}) == 6.0
+
+
+def test_the_gradient_function_is_called_once_however_many_ask(graph):
+    calls = []
+
+    @sg.custom_gradient
+    def f(a, b):
+        def pullback(g):
+            calls.append(g)
+            return g * b, g * a
+
+        return a * b, pullback
+
+    a, b = sg.placeholder(sg.float32), sg.placeholder(sg.float32)
+    sg.gradients(f(a, b), [a, b])
+    assert len(calls) == 1
+
+
+def test_structures_of_arguments_and_results(graph, run):
+    @sg.custom_gradient
+    def f(p, scale=2.0):
+        return {"sum": p["a"] + p["b"][0], "difference": p["a"] - p["b"][0]}, lambda d, s: (10.0 * s, 100.0 * d * scale)
+
+    a, b = sg.placeholder(sg.float32), sg.placeholder(sg.float32)
+    y = f({"a": a, "b": [b], "note": "text"}, scale=3.0)
+    found = run([y, sg.gradients([y["sum"], y["difference"]], [a, b])], {a: 3.0, b: 5.0})
+    assert found == [{"sum": 8.0, "difference": -2.0}, [10.0, 300.0]]
+
+
+def test_an_unused_result_has_a_cotangent_of_zero(graph, run):
+    f = sg.custom_gradient(lambda x: ((x * 2.0, x * 3.0), lambda g, h: g + 10.0 * h + 1.0))
+    x = sg.placeholder(sg.float32)
+    first, second = f(x)
+    assert run(sg.gradients(first, [x])[0], {x: 1.0}) == 2.0
+    assert run(sg.gradients(second, [x])[0], {x: 1.0}) == 11.0
+
+
+def test_none_for_an_argument_without_gradient(graph, run):
+    f = sg.custom_gradient(lambda a, b: (a * b, lambda g: (g * b, None)))
+    a, b = sg.placeholder(sg.float32), sg.placeholder(sg.float32)
+    da, db = sg.gradients(f(a, b), [a, b])
+    assert db is None
+    assert run(da, {a: 3.0, b: 5.0}) == 5.0
+    assert sg.grad(lambda b: f(3.0, b))(5.0) == 0.0
+
+
+@pytest.mark.parametrize("given", [lambda g: 7.0, lambda g: 7, lambda g: np.float32(7.0), lambda g: np.array(7.0, np.float32)])
+def test_gradients_may_be_numbers_and_arrays(given, graph, run):
+    x = sg.placeholder(sg.float32)
+    (dx,) = sg.gradients(sg.custom_gradient(lambda x: (x * 1.0, given))(x), [x])
+    assert dx.type is x.type
+    assert run(dx, {x: 1.0}) == 7.0
+
+
+def test_a_gradient_of_a_wrong_shape_is_an_error(graph):
+    x = sg.placeholder(sg.float32, [3])
+    y = sg.custom_gradient(lambda x: (x * 1.0, lambda g: sg.concat([g, g], 0)))(x)
+    size = len(graph)
+    with pytest.raises(sg.StopgradError):
+        sg.gradients(y, [x])
+    assert len(graph) == size
+
+
+def test_a_wrong_number_of_gradients_is_an_error(graph, here):
+    x = sg.placeholder(sg.float32)
+    y, line = sg.custom_gradient(lambda x: (x * 1.0, lambda g: (g, g)))(x), here()
+    with pytest.raises(sg.GradientError, match="2 gradients for 1") as caught:
+        sg.gradients(y, [x])
+    assert f"{__file__}:{line}" in str(caught.value)
+
+
+@pytest.mark.parametrize("made", [lambda x: x * 1.0, lambda x: (x, x, x), lambda x: (x, 3)])
+def test_the_function_must_return_results_and_gradient(made):
+    with pytest.raises(sg.StopgradError, match="pair"):
+        sg.custom_gradient(made)(3.0)
+    with pytest.raises(sg.StopgradError, match="pair"):
+        sg.grad(sg.custom_gradient(made))(3.0)
+
+
+def test_integers_pass_as_they_are(graph, run):
+    f = sg.custom_gradient(lambda x, n: (x * sg.cast(n, sg.float32), lambda g: g * 100.0))
+    x, n = sg.placeholder(sg.float32), sg.placeholder(sg.int32)
+    dx, dn = sg.gradients(f(x, n), [x, n])
+    assert dn is None
+    assert run(dx, {x: 1.0, n: 3}) == 100.0
+
+
+def test_what_the_function_itself_would_pass_back_is_not_used(graph):
+    """The gradient given is the only way: the operations inside are not differentiated."""
+    x = sg.placeholder(sg.float32)
+    y = sg.custom_gradient(lambda x: (sg.prevent_gradient(sg.exp(x), "not asked"), lambda g: g))(x)
+    assert sg.gradients(y, [x])[0] is not None
+    assert sg.explain(y, [x])[x].status == "flows"
+
+
+def test_what_it_closes_over_gets_no_gradient(graph):
+    """As in TensorFlow, only the arguments do."""
+    x, w = sg.placeholder(sg.float32), sg.placeholder(sg.float32)
+    y = sg.custom_gradient(lambda x: (x * w, lambda g: g * w))(x)
+    dx, dw = sg.gradients(y, [x, w])
+    assert dx is not None
+    assert dw is None
+    (dxw,) = sg.gradients(dx, [w])
+    assert dxw is not None
+
+
+def test_a_gate_of_ones_own(run):
+    """Gradient noise, clipping, reversal: any gate can be written, and composes with the others."""
+    negate = sg.custom_gradient(lambda x: (x, lambda g: -g))
+    assert sg.grad(lambda x: negate(x * x))(3.0) == -6.0
+    assert sg.grad(lambda x: sg.reverse_gradient(negate(x * x)))(3.0) == 6.0
+    assert sg.grad(lambda x: sg.stop_gradient(negate(x * x)))(3.0) == 0.0
+
+
+def test_in_compiled_functions(engine):
+    f = sg.function(sg.value_and_grad(log1pexp), engine=engine)
+    assert [float(v) for v in f(np.float32(100.0))] == [np.inf, 1.0]
