@@ -20,7 +20,8 @@ from __future__ import annotations
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
@@ -319,11 +320,8 @@ def apply(definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...]
     operands = [x.as_output() if isinstance(x, Operation) else x for x in operands]
     symbolic = next((x for x in operands if isinstance(x, Output)), None)
     graph = symbolic.op.graph if symbolic is not None else default_graph()
-    try:
+    with naming(definition):
         arrays = coerce(definition, operands)
-    except StopgradError as error:
-        error.name_after(definition.type)
-        raise
     if graph is None:
         return evaluate(definition, cast("list[Array]", arrays), values)
     try:
@@ -333,6 +331,16 @@ def apply(definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...]
     inputs = tuple(x if isinstance(x, Output) else constant_in(graph, x) for x in arrays)
     outputs = emit(definition, inputs, values, name, graph).outputs
     return outputs[0] if len(outputs) == 1 else outputs
+
+
+@contextmanager
+def naming(definition: type[Op]) -> Iterator[None]:
+    """Inside, an error says which operation it is about."""
+    try:
+        yield
+    except StopgradError as error:
+        error.name_after(definition.type)
+        raise
 
 
 def evaluate(definition: type[Op], arrays: Sequence[Array], values: tuple[Any, ...]) -> Any:
@@ -346,7 +354,7 @@ def evaluate(definition: type[Op], arrays: Sequence[Array], values: tuple[Any, .
     lowering = definition.numpy
     if isinstance(lowering, Unsupported):
         raise EngineError(f"{definition.type} cannot be computed with NumPy: {lowering.reason}")
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), naming(definition):
         made = lowering(NUMPY, *arrays, **dict(zip(definition.attributes, values, strict=True)))
     results = tuple(np.asarray(v, t.dtype.numpy) for v, t in zip(made if len(types) > 1 else (made,), types, strict=True))
     return results[0] if len(results) == 1 else results

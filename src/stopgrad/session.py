@@ -16,7 +16,7 @@ from stopgrad.engines import Compiled, Engine, engine
 from stopgrad.errors import ArgumentError, FeedError, GraphError, StopgradError
 from stopgrad.files import as_dtype, read_arrays, storage, write_arrays
 from stopgrad.graph import Graph, Operation, Output, default_graph, describe
-from stopgrad.op import as_output, emit, show_shape
+from stopgrad.op import as_array, as_output, emit, show_shape
 from stopgrad.ops.data import Assign, Parameter, Placeholder
 from stopgrad.rewrite import prepare
 from stopgrad.structure import flatten, unflatten
@@ -241,7 +241,8 @@ def feed_value(x: Output, value: Any, engine: Engine) -> Any:
             raise FeedError(f"{describe(x)} was fed {value!r:.60}, which is no array of numbers")
         if not _may_become(value, wanted):
             raise FeedError(f"{describe(x)} was fed {_kind(value)}, which is not converted to {wanted.dtype} silently; convert it first")
-        value = value.astype(wanted.dtype.numpy)
+        with np.errstate(all="ignore"):
+            value = value.astype(wanted.dtype.numpy)
     shape = value.shape
     if len(shape) != wanted.ndim or any(isinstance(s, int) and s != n for s, n in zip(wanted.shape, shape, strict=True)):
         raise FeedError(f"{describe(x)} was fed a value of shape {show_shape(shape)}; it takes {show_shape(wanted.shape)}")
@@ -342,7 +343,7 @@ class Function:
             elif isinstance(leaf, float):
                 leaf = np.asarray(leaf, self._company(leaves))
             elif is_tensor(leaf):
-                leaf = np.asarray(leaf)
+                leaf = as_array(leaf)
             else:
                 signature.append((type(leaf), leaf))
                 continue

@@ -13,8 +13,9 @@ import numpy as np
 
 # The recipes are written as a user would write them, so their lines count as the user's.
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-# What may stand between us and the user's line: NumPy, which asks outputs and sizes for values, and context managers.
-_BETWEEN = (os.path.dirname(np.__file__) + os.sep, contextlib.__file__)
+# What may stand between us and the user's line: context managers, and the array libraries, which call back.
+_NUMPY = os.path.dirname(np.__file__)
+_BETWEEN = (contextlib.__file__, _NUMPY + os.sep, os.path.join(os.path.dirname(_NUMPY), "jax") + os.sep)
 _RECIPES = os.path.join(_PACKAGE, "recipes") + os.sep
 
 RawLocation = tuple[CodeType, int]

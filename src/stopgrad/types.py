@@ -98,7 +98,7 @@ def dtype_of(x: Any) -> DType:
     if isinstance(x, str) and x in DTYPES:
         return DTYPES[x]
     try:
-        return _BY_PYTHON[x] if isinstance(x, type) and x in _BY_PYTHON else _BY_NUMPY[np.dtype(x)]
+        return _BY_PYTHON[x] if isinstance(x, type) and x in _BY_PYTHON else _BY_NUMPY[np.dtype(x).newbyteorder("=")]
     except (KeyError, TypeError):
         raise DTypeError(f"{x!r} is no element type of stopgrad; it has {', '.join(DTYPES)}") from None
 
@@ -163,7 +163,7 @@ class Dim:
         return self - (self // other) * other
 
     def __int__(self) -> int:
-        raise ShapeError(f"the size {self!r} has no value yet: it is known when a value is fed; use sg.size or sg.shape")
+        raise ShapeError(f"the size {self!r} has no value yet: it is known when a value is fed; for its value in the graph use sg.size")
 
     __index__ = __int__
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.engines.protocol import Compiled, lowering
-from stopgrad.graph import Output
+from stopgrad.engines.protocol import Compiled, failed, lowering
+from stopgrad.graph import Operation, Output
 from stopgrad.namespaces import NUMPY
 
-Step = tuple[Any, dict[str, Any], list[int], list[int], list[Any], list[int]]
-"""Lowering, attributes, input slots, output slots, output dtypes, slots that nobody reads afterwards."""
+Step = tuple[Operation, Any, dict[str, Any], list[int], list[int], list[Any], list[int]]
+"""Operation, lowering, attributes, input slots, output slots, output dtypes, slots that nobody reads afterwards."""
 
 
 class NumPyEngine:
@@ -30,8 +30,11 @@ class NumPyEngine:
             values: list[Any] = [None] * count
             values[: len(arrays)] = arrays
             with np.errstate(all="ignore"):
-                for function, attributes, reads, writes, dtypes, dead in steps:
-                    made = function(NUMPY, *[values[i] for i in reads], **attributes)
+                for op, function, attributes, reads, writes, dtypes, dead in steps:
+                    try:
+                        made = function(NUMPY, *[values[i] for i in reads], **attributes)
+                    except Exception as error:
+                        raise failed(op, "numpy", error) from error
                     if len(writes) == 1:
                         values[writes[0]] = np.asarray(made, dtypes[0])
                     else:
@@ -65,6 +68,7 @@ def _steps(slots: dict[Output, int], inputs: Sequence[Output], outputs: Sequence
             dead.setdefault(n, []).append(slot)
     return [
         (
+            op,
             lowering(op, "numpy"),
             dict(op.attributes),
             [slots[x] for x in op.inputs],

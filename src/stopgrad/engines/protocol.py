@@ -31,6 +31,12 @@ class Engine(Protocol):
         ...
 
 
+def failed(op: Operation, engine: str, error: Exception) -> EngineError:
+    """What is raised where an operation's definition for an engine does not work."""
+    why = error.message if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
+    return EngineError(f"the {engine} engine could not compute {describe(op)}: {why}")
+
+
 def lowering(op: Operation, engine: str) -> Callable[..., Any]:
     """An operation's definition for an engine, or an error that says why there is none."""
     found = getattr(op.definition, engine)

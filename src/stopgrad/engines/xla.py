@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.engines.protocol import Compiled, lowering
+from stopgrad.engines.protocol import Compiled, failed, lowering
 from stopgrad.graph import Output
 from stopgrad.namespaces import jax_namespace, require
 
@@ -28,13 +28,16 @@ class XlaEngine:
         graph = (outputs or inputs)[0].op.graph if outputs or inputs else None
         given = {x.op for x in inputs}
         operations = [op for op in graph.subgraph_to(outputs) if op not in given] if graph is not None else []
-        steps = [(lowering(op, "xla"), dict(op.attributes), op.inputs, op.outputs) for op in operations]
+        steps = [(op, lowering(op, "xla"), dict(op.attributes), op.inputs, op.outputs) for op in operations]
         namespace, enable_x64 = self._namespace, self._jax.enable_x64
 
         def trace(*arrays: Any) -> list[Any]:
             values: dict[Output, Any] = dict(zip(inputs, arrays, strict=True))
-            for function, attributes, reads, writes in steps:
-                made = function(namespace, *[values[x] for x in reads], **attributes)
+            for op, function, attributes, reads, writes in steps:
+                try:
+                    made = function(namespace, *[values[x] for x in reads], **attributes)
+                except Exception as error:
+                    raise failed(op, "xla", error) from error
                 for y, value in zip(writes, made if len(writes) > 1 else (made,), strict=True):
                     values[y] = namespace.asarray(value, y.dtype.numpy)
             return [values[y] for y in outputs]
