@@ -141,7 +141,7 @@ def wall(op: Operation, i: int, acting: Acting, stops: Collection[Output]) -> No
     if x in stops:
         return NoGradient("named in stop_gradients", "stopped")
     if op.definition.selective and op not in acting:
-        return None if i == 0 else NoGradient("names a tensor; takes no value from it", "replaced")
+        return None if i == 0 else NoGradient("names a tensor; takes no value from it", "no way")
     rule = op.definition.rule(op, i)
     if isinstance(rule, (NoGradient, Undefined)):
         return rule
@@ -163,7 +163,7 @@ def reach(ys: Sequence[Output], x: Output, stops: Collection[Output] = ()) -> Re
         for i, source in enumerate(op.inputs):
             if source is x or (below[source.op.id] and source.op is not x.op):
                 barrier = wall(op, i, acting, stops)
-                if isinstance(barrier, NoGradient) and barrier.status == "replaced":
+                if isinstance(barrier, NoGradient) and barrier.status == "no way":
                     continue
                 edges.append((op, i, barrier))
                 if barrier is not None:
@@ -209,7 +209,8 @@ def _depends_on(graph: Graph, x: Output) -> bytearray:
     marks = bytearray(len(graph))
     marks[x.op.id] = 1
     for op in graph._operations[x.op.id + 1 :]:
-        for source in op.inputs:
+        for i in _on_ways(op):
+            source = op.inputs[i]
             if source is x or (marks[source.op.id] and source.op is not x.op):
                 marks[op.id] = 1
                 break
@@ -218,6 +219,18 @@ def _depends_on(graph: Graph, x: Output) -> bytearray:
 
 def _leads_to(graph: Graph, ys: Sequence[Output]) -> bytearray:
     marks = bytearray(len(graph))
-    for op in graph.subgraph_to(ys):
-        marks[op.id] = 1
+    stack = [y.op for y in ys]
+    while stack:
+        op = stack.pop()
+        if not marks[op.id]:
+            marks[op.id] = 1
+            stack.extend([op.inputs[i].op for i in _on_ways(op)])
     return marks
+
+
+def _on_ways(op: Operation) -> Sequence[int]:
+    """The positions of the inputs through which a way can lead: not of those that are only named, or replaced."""
+    definition = op.definition
+    if definition.variadic is None:
+        return range(len(op.inputs))
+    return [i for i in range(len(op.inputs)) if getattr(definition.rule(op, i), "status", None) != "no way"]

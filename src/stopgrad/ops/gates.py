@@ -96,6 +96,9 @@ class StopGradient(Gate):
     extremes = ((np.nan,), (-0.0,))
 
 
+_NAMES = NoGradient("names a tensor; takes no value from it", "no way")
+
+
 class StopGradientTowards(Gate):
     """A stop towards chosen tensors only; for all others it is open. Made by ``stop_gradient(x, wrt=[...])``.
 
@@ -112,7 +115,7 @@ class StopGradientTowards(Gate):
     """
 
     infer = staticmethod(lambda x, *wrt: x)
-    gradient = {"x": stopped("stop_gradient towards chosen tensors"), "wrt": not_differentiable("names a tensor; takes no value from it")}
+    gradient = {"x": stopped("stop_gradient towards chosen tensors"), "wrt": _NAMES}
     samples = [sample(floats(3), floats(2))]
     selective = True
 
@@ -143,7 +146,7 @@ class StopGradientWhen(Gate):
     gradient = {
         "x": lambda g, op: where(op.when, zeros_like(g), g),
         "when": not_differentiable("a condition has no derivative"),
-        "wrt": not_differentiable("names a tensor; takes no value from it"),
+        "wrt": _NAMES,
     }
     samples = [sample(floats(3), np.array(False))]
     selective = True
@@ -489,7 +492,7 @@ class CustomGradient(Op):
 
     @classmethod
     def rule(cls, op: Operation, i: int) -> Rule | NoGradient:
-        return NoGradient("custom_gradient replaces what the function itself would pass back", "replaced") if i < op.values[0] else cls.rules[0]
+        return NoGradient("custom_gradient replaces what the function itself would pass back", "no way") if i < op.values[0] else cls.rules[0]
 
     numpy = xla = staticmethod(lambda xp, *tensors, count, pullback: tensors[0] if count == 1 else tensors[:count])
 
