@@ -1,0 +1,36 @@
+"""What the recipes train with: random weights, and Adam as a function of nested structures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+
+Tree = dict[str, Any]
+
+
+def weights(rng: np.random.Generator, layers: dict[str, tuple[int, int]]) -> Tree:
+    """``W`` and ``b`` of each layer: He et al. 2015's scale (arXiv 1502.01852), and zeros."""
+    made: Tree = {}
+    for name, (rows, columns) in layers.items():
+        made[f"W{name}"] = (rng.normal(size=(rows, columns)) * np.sqrt(2.0 / rows)).astype(np.float32)
+        made[f"b{name}"] = np.zeros(columns, np.float32)
+    return made
+
+
+def initial_moments(tree: Tree) -> Tree:
+    """What Adam remembers before its first step."""
+    zeros = {name: np.zeros_like(value) for name, value in tree.items()}
+    return {"mean": zeros, "square": dict(zeros), "step": np.float32(0.0)}
+
+
+def adam(tree: Tree, gradient: Tree, moments: Tree, rate: float, decay: tuple[float, float] = (0.9, 0.999)) -> tuple[Tree, Tree]:
+    """One step of Adam (Kingma & Ba 2015, arXiv 1412.6980): the new weights and moments."""
+    n = moments["step"] + 1.0
+    mean = {k: decay[0] * moments["mean"][k] + (1.0 - decay[0]) * g for k, g in gradient.items()}
+    square = {k: decay[1] * moments["square"][k] + (1.0 - decay[1]) * g * g for k, g in gradient.items()}
+    scale = rate * sg.sqrt(1.0 - decay[1] ** n) / (1.0 - decay[0] ** n)
+    new = {k: w - scale * mean[k] / (sg.sqrt(square[k]) + 1e-8) for k, w in tree.items()}
+    return new, {"mean": mean, "square": square, "step": n}
