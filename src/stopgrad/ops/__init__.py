@@ -22,6 +22,7 @@ from stopgrad.ops import (
     losses,
     pooling,
     random,
+    recurrence,
     reduce,
     shape,
     slices,
@@ -43,6 +44,7 @@ from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
 from stopgrad.ops.pooling import *
 from stopgrad.ops.random import *
+from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
@@ -68,5 +70,6 @@ __all__ += losses.__all__
 __all__ += random.__all__
 __all__ += convolution.__all__
 __all__ += pooling.__all__
+__all__ += recurrence.__all__
 
 globals().update(REGISTRY)

@@ -204,7 +204,7 @@ def _sizes(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
     return sizes
 
 
-def _without_repetition(equation: str, xs: Sequence[Any]) -> tuple[str, list[Any]]:
+def _without_repetition(equation: str, xs: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """The same sum with axes of size 1 dropped where they would be repeated. Sizes are numbers here."""
     left, _, right = equation.partition("->")
     sizes = _sizes(equation, [x.shape for x in xs])
@@ -213,7 +213,7 @@ def _without_repetition(equation: str, xs: Sequence[Any]) -> tuple[str, list[Any
         drop = tuple(i for i, label in enumerate(term) if x.shape[i] == 1 and sizes[label] != 1)
         terms.append("".join(label for i, label in enumerate(term) if i not in drop))
         kept.append(x.squeeze(drop) if drop else x)
-    return f"{','.join(terms)}->{right}", kept
+    return f"{','.join(terms)}->{right}", tuple(kept)
 
 
 def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:

@@ -16,6 +16,7 @@ from stopgrad.ops.convert import cast, conj, where
 from stopgrad.ops.data import size_as
 from stopgrad.ops.elementwise import exp, sqrt
 from stopgrad.ops.inference import check_dtype, is_boolean, is_floating, is_inexact, is_number, is_real, normal_axes, normal_axis
+from stopgrad.ops.recurrence import linear_recurrence, shifted
 from stopgrad.ops.shape import Sum, reduced, reshape, spread, transpose
 from stopgrad.samples import bools, complexes, floats, ints, sample
 from stopgrad.types import DType, DTypeLike, TensorType, dtype_of, int32, int64, product, tensor_type
@@ -165,6 +166,11 @@ class Prod(Reduction):
     infer = _reduction(is_number, "numbers")
     gradient = {"x": lambda g, op: spread(g, op) * conj(_product_of_others(op))}
     numpy = xla = lambda xp, x, axis, keepdims: xp.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    samples = [
+        *Reduction.samples,
+        sample(np.array([[0.0, 2.0, 0.0], [3.0, 0.0, 1.0]]), axis=(1,), keepdims=False),
+        sample(complexes(3), axis=(0,), keepdims=True),
+    ]
 
 
 def _product_of_others(op: Whatever) -> Tensor:
@@ -337,6 +343,8 @@ class Running(Op, abstract=True):
         sample(floats("n", 2, low=0.5), axis=0, exclusive=True, reverse=True),
         sample(floats(0, 2), axis=0, exclusive=True, reverse=False),
         sample(complexes(3), axis=0, exclusive=False, reverse=True),
+        sample(np.array([[2.0, 0.0, -1.0, 0.0, 3.0]]), axis=1, exclusive=False, reverse=False),
+        sample(np.array([0.0, 2.0, 0.0, -1.0]), axis=0, exclusive=True, reverse=True),
     ]
 
 
@@ -373,13 +381,23 @@ class Cumprod(Running):
         x: numbers (C1).
         axis: along which (C2); exclusive: whether each element counts only those before it; reverse: from the end.
     Returns
-        the products, of x's shape. The gradient divides by x, as TensorFlow's: it is NaN where x is 0.
+        the products, of x's shape. The gradient is right where elements are 0: it multiplies, and never divides.
     >>> sg.cumprod(np.array([1.0, 2.0, 3.0]))
     array([1., 2., 6.])
     """
 
-    gradient = {"x": lambda g, op: cumsum(g * conj(op.result), op.axis, op.exclusive, not op.reverse) / conj(op.x)}
+    gradient = {"x": lambda g, op: _cumprod_gradient(g, op)}
     numpy = xla = lambda xp, x, axis, exclusive, reverse: _accumulate(xp, x, axis, exclusive, reverse, xp.cumprod, 1)
+
+
+def _cumprod_gradient(g: Whatever, op: Whatever) -> Tensor:
+    """For each element, the product of those before it times the sum of cotangents, each times the elements between."""
+    x, back = conj(op.x), not op.reverse
+    if op.exclusive:
+        behind = shifted(linear_recurrence(x, g, op.axis, back), op.axis, back)
+    else:
+        behind = linear_recurrence(shifted(x, op.axis, back), g, op.axis, back)
+    return cumprod(x, op.axis, exclusive=True, reverse=op.reverse) * behind
 
 
 @builds(Cumsum)

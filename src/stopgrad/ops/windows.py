@@ -78,7 +78,7 @@ def pads(spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> li
     return [(total // 2, total - total // 2) for total in totals]
 
 
-def back_pads(spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry, counts: Sequence[int]) -> list[tuple[int, int]]:
+def back_pads(spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry, counts: Sequence[Any]) -> list[tuple[int, int]]:
     """The padding with which windows over a cotangent, its elements *strides* apart, give back the spatial shape."""
     strides, _, dilations = geometry
     found = []
@@ -94,7 +94,7 @@ def padded(xp: Any, x: Any, ksize: Sequence[int], geometry: Geometry, value: Any
     return xp.pad(x, around, constant_values=value) if any(n for pair in around for n in pair) else x
 
 
-def view(xp: Any, x: Any, ksize: Sequence[int], counts: Sequence[int], geometry: Geometry) -> Any:
+def view(xp: Any, x: Any, ksize: Sequence[int], counts: Sequence[Any], geometry: Geometry) -> Any:
     """All windows of a padded array, [batch, counts..., ksize..., channels], without a copy. NumPy."""
     strides, _, dilations = geometry
     steps = x.strides[1:-1]
@@ -103,7 +103,7 @@ def view(xp: Any, x: Any, ksize: Sequence[int], counts: Sequence[int], geometry:
     return xp.lib.stride_tricks.as_strided(x, shape, jumps, writeable=False)
 
 
-def at(position: Sequence[int], counts: Sequence[int], geometry: Geometry) -> tuple[slice, ...]:
+def at(position: Sequence[int], counts: Sequence[Any], geometry: Geometry) -> tuple[slice, ...]:
     """Where one position of all windows stands in the padded array."""
     strides, _, dilations = geometry
     starts = [p * d for p, d in zip(position, dilations, strict=True)]
@@ -111,7 +111,7 @@ def at(position: Sequence[int], counts: Sequence[int], geometry: Geometry) -> tu
     return (slice(None), *spans, slice(None))
 
 
-def trimmed(x: Any, spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> Any:
+def trimmed(x: Any, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
     """A padded array without its padding."""
     return x[(slice(None), *(slice(low, low + n) for n, (low, _) in zip(spatial, pads(spatial, ksize, geometry), strict=True)), slice(None))]
 

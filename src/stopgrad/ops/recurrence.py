@@ -1,0 +1,99 @@
+"""Linear recurrences: running sums with a factor for each step, and what is made of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stopgrad.errors import ShapeError
+from stopgrad.op import Op, Tensor, apply, broadcast_shapes, builds, coerce, refuse, type_of
+from stopgrad.ops.convert import conj
+from stopgrad.ops.inference import check_dtype, check_same_dtype, is_inexact, normal_axis
+from stopgrad.ops.join import pad
+from stopgrad.ops.shape import broadcast_to
+from stopgrad.ops.slices import part_of
+from stopgrad.samples import complexes, floats, sample
+from stopgrad.types import TensorType, same_size
+
+__all__ = [
+    "linear_recurrence",
+]
+
+
+class LinearRecurrence(Op):
+    """The sequence y with yᵢ = aᵢ · yᵢ₋₁ + bᵢ along an axis, beginning from 0.
+
+    Discounted sums, exponential averages and running products are of this form. XLA computes it in logarithmic
+    depth; the gradients are recurrences that run the other way, and multiply only.
+
+    Inputs
+        a, b: floating-point or complex, of one dtype (C1) and shape (C3). The function also broadcasts them.
+        axis: along which (C2); reverse: whether it runs from the end, so that yᵢ = aᵢ · yᵢ₊₁ + bᵢ.
+    Returns
+        y, of their shape.
+    >>> sg.linear_recurrence(0.5, np.array([8.0, 0.0, 1.0]))
+    array([8., 4., 3.])
+    """
+
+    @staticmethod
+    def infer(a: TensorType, b: TensorType, *, axis: int, reverse: bool) -> TensorType:
+        check_same_dtype(a, b)
+        check_dtype(b, is_inexact, "floating-point or complex numbers")
+        normal_axis(axis, b.ndim)
+        if a.ndim != b.ndim or not all(map(same_size, a.shape, b.shape)):
+            raise ShapeError(f"(C3) the factors {a!r} and the terms {b!r} must have one shape")
+        return b
+
+    gradient = {
+        "a": lambda g, op: _backwards(g, op) * conj(shifted(op.result, op.axis, op.reverse)),
+        "b": lambda g, op: _backwards(g, op),
+    }
+
+    @staticmethod
+    def numpy(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
+        factors, terms = xp.moveaxis(a, axis, 0), xp.moveaxis(b, axis, 0)
+        y = xp.empty_like(terms)
+        last = xp.zeros(terms.shape[1:], b.dtype)
+        for i in reversed(range(len(terms))) if reverse else range(len(terms)):
+            last = y[i] = factors[i] * last + terms[i]
+        return xp.moveaxis(y, 0, axis)
+
+    @staticmethod
+    def xla(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
+        if 0 in b.shape:
+            return b
+        return xp.lax.associative_scan(lambda p, q: (q[0] * p[0], q[0] * p[1] + q[1]), (a, b), reverse=reverse, axis=axis)[1]
+
+    samples = [
+        sample(floats(4, 2), floats(4, 2), axis=0, reverse=False),
+        sample(floats("n", 3), floats("n", 3), axis=1, reverse=True),
+        sample(floats(2, "n"), floats(2, "n"), axis=1, reverse=False),
+        sample(complexes(3), complexes(3), axis=0, reverse=False),
+        sample(floats(0), floats(0), axis=0, reverse=False),
+        sample(np.array([0.0, 1.5, 0.0, -2.0]), floats(4), axis=0, reverse=True),
+    ]
+
+
+def _backwards(g: Any, op: Any) -> Tensor:
+    """The cotangent of the terms: the recurrence the other way, each factor one step on."""
+    return apply(LinearRecurrence, (conj(shifted(op.a, op.axis, not op.reverse)), g), (op.axis, not op.reverse))
+
+
+def shifted(x: Any, axis: int, reverse: bool = False) -> Tensor:
+    """*x* one step on along an axis, with 0 at the beginning; in reverse, one step back with 0 at the end."""
+    kind = type_of(x)
+    padding = [((0, 1) if reverse else (1, 0)) if i == axis else (0, 0) for i in range(kind.ndim)]
+    return part_of(pad(x, padding), axis, 1 if reverse else 0, kind.shape[axis])
+
+
+@builds(LinearRecurrence)
+def linear_recurrence(a: Any, b: Any, axis: int = 0, reverse: bool = False, name: str | None = None) -> Tensor:
+    a, b = coerce(LinearRecurrence, (a, b))
+    try:
+        shape = broadcast_shapes(type_of(a).shape, type_of(b).shape)
+        position = normal_axis(axis, len(shape))
+    except ShapeError as error:
+        refuse(LinearRecurrence, error, (a, b))
+    a, b = (x if type_of(x).shape == shape else broadcast_to(x, shape) for x in (a, b))
+    return apply(LinearRecurrence, (a, b), (position, bool(reverse)), name)
