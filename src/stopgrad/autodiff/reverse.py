@@ -133,6 +133,8 @@ def generating(graph: Graph, name: str, known: Iterable[Operation]) -> Iterator[
             yield
             verify_if_enabled(graph, start)
     finally:
+        if graph._merged is not None:
+            graph._merged.clear()  # Gradient functions hold on to it, to tell this call from others.
         graph._origin, graph._merged = outer
 
 

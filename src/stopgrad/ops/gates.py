@@ -15,7 +15,7 @@ import numpy as np
 
 from stopgrad.errors import ArgumentError, DTypeError, GradientError, GraphError, ShapeError
 from stopgrad.graph import REGIONS, Graph, Operation, Output, Region, Scope, default_graph, describe
-from stopgrad.op import NoGradient, Op, Rule, Tensor, Undefined, apply, as_array, builds, emit, not_differentiable, stopped, type_of
+from stopgrad.op import NoGradient, Op, Rule, Tensor, Undefined, apply, as_array, as_output, builds, emit, not_differentiable, stopped, type_of
 from stopgrad.ops.arithmetic import maximum, minimum, square
 from stopgrad.ops.compare import greater
 from stopgrad.ops.convert import cast, real, where
@@ -453,21 +453,38 @@ def named(x: Any, name: str | None = None) -> Tensor:
 class _Pullback:
     """A user's gradient function, called once per cotangent however many operands ask for their part."""
 
-    __slots__ = ("_last", "function")
+    __slots__ = ("_last", "asked", "function", "kept")
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], asked: int, kept: Sequence[int]) -> None:
         self.function = function
-        self._last: tuple[Any, Sequence[Any]] | None = None
+        self.asked = asked
+        self.kept = kept
+        self._last: tuple[Any, Any, Sequence[Any]] | None = None
 
-    def __call__(self, g: Any, op: Operation, count: int) -> Sequence[Any]:
-        if self._last is None or self._last[0] is not g:
-            cotangents = g if isinstance(g, tuple) else (g,)
-            made = self.function(*cotangents)
-            parts = list(made) if isinstance(made, (list, tuple)) else [made]
-            if len(parts) != count:
-                raise GradientError(f"{describe(op)}: the gradient function returned {len(parts)} gradients for {count} arguments")
-            self._last = (g, parts)
-        return self._last[1]
+    def __call__(self, g: Any, op: Operation, i: int) -> Output | None:
+        """The cotangent of the operation's i-th input."""
+        call = op.graph._merged  # Each call of gradients has its own; what an earlier one built may be gone.
+        if self._last is None or self._last[0] is not g or self._last[1] is not call:
+            self._last = (g, call, self._parts(g, op))
+        return self._last[2][i - op.count]
+
+    def _parts(self, g: Any, op: Operation) -> Sequence[Any]:
+        made = self.function(*(g if isinstance(g, tuple) else (g,)))
+        parts = list(made) if isinstance(made, (list, tuple)) else [made]
+        if len(parts) == self.asked:
+            parts = [parts[k] for k in self.kept]
+        if len(parts) != len(self.kept):
+            raise GradientError(f"{describe(op)}: the gradient function returned {len(parts)} gradients for {self.asked} arguments")
+        return [None if part is None else _cotangent(part, x, op) for part, x in zip(parts, op.inputs[op.count :], strict=True)]
+
+
+def _cotangent(part: Any, x: Output, op: Operation) -> Output:
+    """What a gradient function returned for x, as an output whose shape x's broadcasts to."""
+    found = part.as_output() if isinstance(part, (Output, Operation)) else as_output(as_array(part, x.dtype), op.graph)
+    extra = found.ndim - x.ndim
+    if extra < 0 or not all(want == 1 or same_size(have, want) for have, want in zip(found.shape[extra:], x.shape, strict=True)):
+        raise ShapeError(f"{describe(op)}: the gradient function returned {found.type!r} for an argument of type {x.type!r}")
+    return found
 
 
 class CustomGradient(Op):
@@ -486,7 +503,7 @@ class CustomGradient(Op):
     def infer(*tensors: TensorType, count: int, pullback: Any) -> tuple[TensorType, ...]:
         return tensors[:count]
 
-    gradient = {"tensors": lambda g, op, i: op.pullback(g, op, len(op.inputs) - op.count)[i - op.count]}
+    gradient = {"tensors": lambda g, op, i: op.pullback(g, op, i)}
     samples = ()
     gate = True
 
@@ -502,7 +519,8 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
     Inputs
         f: returns a pair: its results (a tensor or nested structure of tensors), and a function from their
-           cotangents, one positional argument each, to those of f's floating-point arguments (one, or a list).
+           cotangents, one positional argument each, to those of f's floating-point arguments (one, or a list; None
+           where there is none). Python floats among the positional ones may be counted or left out.
     Returns
         a function that returns f's results.
 
@@ -520,6 +538,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         leaves, spec = flatten((args, kwargs))
+        positional = len(flatten(args)[0])
         symbolic = [leaf for leaf in leaves if isinstance(leaf, Output)]
         if not symbolic and default_graph() is None:
             return _pair(f(*args, **kwargs))[0]
@@ -532,7 +551,9 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
             ys, result_spec = flatten(results)
             ys = [y if isinstance(y, Output) else identity(as_array(y)) for y in ys]
             xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
-            op = emit(CustomGradient, (*ys, *xs), (len(ys), _Pullback(pullback)))
+            asked = [leaf for i, leaf in enumerate(leaves) if _is_tensor(leaf) or (i < positional and isinstance(leaf, (float, complex)))]
+            kept = [k for k, leaf in enumerate(asked) if _is_tensor(leaf)]
+            op = emit(CustomGradient, (*ys, *xs), (len(ys), _Pullback(pullback, len(asked), kept)))
             return unflatten(result_spec, op.outputs)
 
     return with_gradient
