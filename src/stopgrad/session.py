@@ -244,7 +244,7 @@ def feed_value(x: Output, value: Any, engine: Engine) -> Any:
         with np.errstate(all="ignore"):
             value = value.astype(wanted.dtype.numpy)
     shape = value.shape
-    if len(shape) != wanted.ndim or any(isinstance(s, int) and s != n for s, n in zip(wanted.shape, shape, strict=True)):
+    if shape != wanted.shape and (len(shape) != wanted.ndim or any(isinstance(s, int) and s != n for s, n in zip(wanted.shape, shape, strict=True))):
         raise FeedError(f"{describe(x)} was fed a value of shape {show_shape(shape)}; it takes {show_shape(wanted.shape)}")
     return value
 
@@ -306,7 +306,7 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, spec = flatten((args, kwargs))
-        if default_graph() is not None or any(isinstance(leaf, (Output, Operation)) for leaf in leaves):
+        if default_graph() is not None or not _SYMBOLIC.isdisjoint(map(type, leaves)):
             return self._f(*args, **kwargs)
         if self._engine is None:
             self._engine = engine(self._engine_name)
@@ -338,8 +338,10 @@ class Function:
         assert self._engine is not None
         is_native = self._engine.is_native
         for leaf in leaves:
-            if is_native(leaf):
-                native = native or not isinstance(leaf, np.ndarray)
+            if type(leaf) is np.ndarray:
+                pass
+            elif is_native(leaf):
+                native = True
             elif isinstance(leaf, float):
                 leaf = np.asarray(leaf, self._company(leaves))
             elif is_tensor(leaf):
@@ -390,6 +392,7 @@ class Function:
 
 
 _MANY = 16
+_SYMBOLIC = {Output, Operation}
 _RESULT = object()
 
 

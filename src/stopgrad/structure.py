@@ -10,7 +10,7 @@ from typing import Any
 import optree
 
 _NAMESPACE = "stopgrad"
-_REGISTERED: set[type] = set()
+_SEEN: set[type] = set()
 _LOCK = threading.Lock()
 
 
@@ -18,12 +18,14 @@ def _register_dataclasses(tree: Any) -> Any:
     """Make the dataclasses found in *tree* known to optree, which knows only those registered with it."""
     while True:
         leaves, spec = optree.tree_flatten(tree, namespace=_NAMESPACE)
-        unknown = {type(leaf) for leaf in leaves if dataclasses.is_dataclass(leaf) and not isinstance(leaf, type)} - _REGISTERED
-        if not unknown:
+        new = {*map(type, leaves)} - _SEEN
+        if not new:
             return leaves, spec
         with _LOCK:
-            for kind in unknown - _REGISTERED:
-                _register(kind)
+            for kind in new - _SEEN:
+                if dataclasses.is_dataclass(kind):
+                    _register(kind)
+                _SEEN.add(kind)
 
 
 def _register(kind: type) -> None:
@@ -39,7 +41,6 @@ def _register(kind: type) -> None:
         return value
 
     optree.register_pytree_node(kind, flatten, unflatten, namespace=_NAMESPACE)
-    _REGISTERED.add(kind)
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:

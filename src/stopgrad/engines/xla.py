@@ -23,6 +23,7 @@ class XlaEngine:
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
         self._namespace = jax_namespace()
+        self._array = self._jax.Array
 
     def compile(self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()) -> Compiled:
         graph = (outputs or inputs)[0].op.graph if outputs or inputs else None
@@ -56,4 +57,4 @@ class XlaEngine:
             return self._namespace.array(np.asarray(array), copy=True)
 
     def is_native(self, x: Any) -> bool:
-        return isinstance(x, self._jax.Array)
+        return isinstance(x, self._array)
