@@ -173,7 +173,8 @@ class Dim:
     def __repr__(self) -> str:
         parts = []
         for monomial, factor in self.terms:
-            names = [name if power == 1 else f"{name}**{power}" for name, power in monomial]
+            alone = factor == 1 and len(monomial) == 1 and monomial[0][1] == 1
+            names = [_text(name, alone) if power == 1 else f"{_text(name, alone)}**{power}" for name, power in monomial]
             parts.append("*".join(names if factor == 1 and names else [str(factor), *names]))
         return " + ".join(parts).replace("+ -", "- ")
 
@@ -196,6 +197,11 @@ def _terms(size: int | Dim) -> tuple[tuple[_Monomial, int], ...]:
         return (((), operator.index(size)),)
     except TypeError:
         raise ArgumentError(f"{size!r} is no size: sizes are whole numbers, and what is computed from them and from other sizes") from None
+
+
+def _text(name: str, alone: bool) -> str:
+    """A name as a factor: a quotient in brackets, where it does not stand alone."""
+    return name if alone or name not in _DERIVED or _DERIVED[name][0] == "max" else f"({name})"
 
 
 def _normal(total: Mapping[_Monomial, int]) -> int | Dim:
@@ -339,7 +345,7 @@ def _spelled(node: ast.expr) -> int | Dim:
             return product([_spelled(left)] * power)
         case ast.BinOp(left=left, op=op, right=right):
             return _ARITHMETIC[type(op)](_spelled(left), _spelled(right))
-        case ast.Call(func=ast.Name(id="max"), args=[a, ast.Constant(value=int() as low)]):
+        case ast.Call(func=ast.Name(id="max"), args=[a, bound]) if isinstance(low := _spelled(bound), int):
             return at_least(_spelled(a), low)
     raise ShapeError(f"{ast.unparse(node)!r} spells no size")
 

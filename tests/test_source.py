@@ -1,0 +1,188 @@
+"""Where in the user's file: the very line and the very sub-expression."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopgrad as sg
+from stopgrad.source import Location, capture, decode
+
+
+def built(text: str, tmp_path: Path) -> dict[str, Any]:
+    """Run *text* as a file of its own, in a graph with a vector x and a matrix m."""
+    file = tmp_path / "user.py"
+    file.write_text(textwrap.dedent(text))
+    graph = sg.Graph()
+    with graph.as_default():
+        names: dict[str, Any] = {
+            "sg": sg,
+            "np": np,
+            "x": sg.placeholder(sg.float32, [3], name="x"),
+            "m": sg.placeholder(sg.float32, [3, 3], name="m"),
+            "i": sg.placeholder(sg.int32, [3], name="i"),
+            "b": sg.placeholder(sg.bool, [3], name="b"),
+        }
+        exec(compile(file.read_text(), str(file), "exec"), names)
+    return names
+
+
+def where(y: Any) -> tuple[int, str]:
+    location = y.as_output().op.location
+    assert Path(location.file).name == "user.py"
+    return location.line, location.source
+
+
+@pytest.mark.parametrize(
+    ("text", "source"),
+    [
+        ("y = x * 2.0 + x / (x - 1.0)", "x * 2.0 + x / (x - 1.0)"),
+        ("y = sg.exp(x + 1.0)", "sg.exp(x + 1.0)"),
+        ("y = 1.0 - x", "1.0 - x"),
+        ("y = -x", "-x"),
+        ("y = abs(x)", "abs(x)"),
+        ("y = ~b", "~b"),
+        ("y = x ** 2.0", "x ** 2.0"),
+        ("y = m @ m", "m @ m"),
+        ("y = i // 2 % 3", "i // 2 % 3"),
+        ("y = x < 1.0", "x < 1.0"),
+        ("y = x[1:]", "x[1:]"),
+        ("y = m.T", "m.T"),
+        ("y = np.ones(3, np.float32) * x", "np.ones(3, np.float32) * x"),
+        ("y = [sg.sin(v) for v in (x, m)][1]", "sg.sin(v)"),
+        ("y = (lambda v: sg.cos(v) + 0.0)(x).op.inputs[0]", "sg.cos(v)"),
+        ("y = sg.reduce_sum(sg.square(x))", "sg.reduce_sum(sg.square(x))"),
+        ("y = sg.reduce_sum(sg.square(x)).op.inputs[0]", "sg.square(x)"),
+        ("y = x; y += 1.0", "y += 1.0"),
+        ("y = 'ä' and x * 3.0", "x * 3.0"),
+        ("y = sg.ops.Exp.create(sg.Scope(x.graph), x)", "sg.ops.Exp.create(sg.Scope(x.graph), x)"),
+        ("y = max([x, x * 4.0], key=lambda v: v.op.id)", "x * 4.0"),
+        ("y = sg.stop_gradient({'a': x})['a']", "sg.stop_gradient({'a': x})"),
+    ],
+)
+def test_the_location_is_the_sub_expression_that_built(text: str, source: str, tmp_path: Path) -> None:
+    names = built("\n\n" + text + "\n", tmp_path)
+    assert where(names["y"]) == (3, source)
+
+
+def test_an_expression_over_several_lines_has_the_line_of_its_own_part(tmp_path: Path) -> None:
+    names = built(
+        """
+        y = (
+            sg.exp(x)
+            + sg.log(
+                x
+            )
+        )
+        """,
+        tmp_path,
+    )
+    plus = names["y"].op
+    assert where(plus.inputs[0]) == (3, "sg.exp(x)")
+    assert where(plus.inputs[1])[0] == 4
+    assert plus.location.line == 3
+    assert plus.location.end_line == 6
+
+
+def test_a_helpers_line_counts_not_its_callers(tmp_path: Path) -> None:
+    names = built(
+        """
+        def helper(v):
+            return v * 5.0
+
+        y = helper(x)
+        """,
+        tmp_path,
+    )
+    assert where(names["y"]) == (3, "v * 5.0")
+    assert names["y"].op.location.function == "helper"
+
+
+def test_calls_through_numpy_and_context_managers_have_the_users_line(tmp_path: Path) -> None:
+    names = built(
+        """
+        with sg.no_gradient():
+            hidden = sg.exp(x)
+        y = hidden * 2.0
+        """,
+        tmp_path,
+    )
+    gate = names["y"].op.inputs[0].op
+    assert gate.type == "StopGradient"
+    assert where(gate)[0] == 4
+
+
+def test_a_gradient_operation_has_its_forward_operations_location(tmp_path: Path) -> None:
+    names = built(
+        """
+        inner = sg.tanh(x)
+        loss = sg.reduce_sum(inner * x)
+        (g,) = sg.gradients(loss, [x])
+        (h,) = sg.gradients(sg.reduce_sum(g), [x])
+        """,
+        tmp_path,
+    )
+    graph, forward = names["x"].graph, names["loss"].op.id
+    made = [op for op in graph.operations if op.id > forward and op.origin is not None]
+    assert {op.origin.type for op in made} >= {"Tanh", "Mul", "Sum"}
+    for op in made:
+        root = op
+        while root.origin is not None:
+            root = root.origin
+        assert op.location.line == root.location.line
+    assert all(op.location.line == 2 for op in made if op.origin.type == "Tanh")
+    second = [op for op in made if op.origin.origin is not None]
+    assert second
+    assert all(op.location.line in (2, 3) for op in second)
+
+
+def test_the_recipes_count_as_the_users_own_text() -> None:
+    from stopgrad.source import is_internal
+
+    home = Path(sg.__file__).parent
+    assert is_internal(str(home / "graph.py"))
+    assert is_internal(str(home / "ops" / "gates.py"))
+    assert not is_internal(str(home / "recipes" / "softmax.py"))
+    assert not is_internal(__file__)
+    assert is_internal(np.__file__)
+
+
+def test_a_place_that_cannot_be_read_is_still_a_place() -> None:
+    place = Location("/nowhere/user.py", 7)
+    assert place.source == ""
+    assert place.describe() == "/nowhere/user.py:7"
+
+
+def test_code_without_a_file_has_a_line(tmp_path: Path) -> None:
+    graph = sg.Graph()
+    names: dict[str, Any] = {"sg": sg}
+    with graph.as_default():
+        exec("x = sg.placeholder(sg.float32)\n\ny = sg.exp(x)", names)
+    location = names["y"].op.location
+    assert (location.file, location.line) == ("<string>", 3)
+    assert location.describe() == "<string>:3"
+
+
+def test_capture_is_of_the_instruction() -> None:
+    def outer() -> Any:
+        return capture()
+
+    raw = outer()
+    assert raw is not None
+    assert decode(raw).source == "outer()"
+    assert decode(raw).function == "test_capture_is_of_the_instruction"
+
+
+def test_an_error_gives_the_line_once() -> None:
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [3])
+        with pytest.raises(sg.ShapeError) as caught:
+            sg.reshape(x, [4])
+    text = str(caught.value)
+    assert text.count("sg.reshape(x, [4])") == 1
+    assert text.endswith(": sg.reshape(x, [4])")
+    assert "sg.reshape(x, [4])" not in caught.value.message
