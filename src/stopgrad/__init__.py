@@ -7,57 +7,100 @@ array(3., dtype=float32)
 
 from __future__ import annotations
 
-from stopgrad import interchange as _interchange  # noqa: F401 - gives graphs their text and file forms
-from stopgrad import ops
-from stopgrad.autodiff.reach import Cut, Reach
-from stopgrad.autodiff.reverse import Gradients, gradients
-from stopgrad.autodiff.transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
-from stopgrad.errors import (
-    ArgumentError,
-    DefinitionError,
-    DTypeError,
-    EngineError,
-    FeedError,
-    GradientError,
-    GraphError,
-    ShapeError,
-    StopgradError,
+from stopgrad import (
+    interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
+    ops as ops,
 )
-from stopgrad.flow import Flow, assert_blocked, assert_flows, explain
-from stopgrad.graph import Graph, Operand, Operation, Output, Scope, name_scope
-from stopgrad.ops import *
-from stopgrad.ops.gates import StopGradient
-from stopgrad.session import Function, Session, function
+from stopgrad.autodiff.reach import (
+    Cut as Cut,
+    Reach as Reach,
+)
+from stopgrad.autodiff.reverse import (
+    Gradients as Gradients,
+    gradients as gradients,
+)
+from stopgrad.autodiff.transforms import (
+    grad as grad,
+    hessian as hessian,
+    hvp as hvp,
+    jacobian as jacobian,
+    jvp as jvp,
+    value_and_grad as value_and_grad,
+    vjp as vjp,
+)
+from stopgrad.errors import (
+    ArgumentError as ArgumentError,
+    DefinitionError as DefinitionError,
+    DTypeError as DTypeError,
+    EngineError as EngineError,
+    FeedError as FeedError,
+    GradientError as GradientError,
+    GraphError as GraphError,
+    ShapeError as ShapeError,
+    StopgradError as StopgradError,
+)
+from stopgrad.flow import (
+    Flow as Flow,
+    assert_blocked as assert_blocked,
+    assert_flows as assert_flows,
+    explain as explain,
+)
+from stopgrad.graph import (
+    Graph as Graph,
+    Operand as Operand,
+    Operation as Operation,
+    Output as Output,
+    Scope as Scope,
+    name_scope as name_scope,
+)
+from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
+from stopgrad.ops.activations import *
+from stopgrad.ops.arithmetic import *
+from stopgrad.ops.compare import *
+from stopgrad.ops.composite import *
+from stopgrad.ops.convert import *
+from stopgrad.ops.convolution import *
+from stopgrad.ops.data import *
+from stopgrad.ops.elementwise import *
+from stopgrad.ops.gates import *
+from stopgrad.ops.gates import StopGradient as StopGradient
+from stopgrad.ops.index import *
+from stopgrad.ops.join import *
+from stopgrad.ops.linalg import *
+from stopgrad.ops.losses import *
+from stopgrad.ops.pooling import *
+from stopgrad.ops.random import *
+from stopgrad.ops.recurrence import *
+from stopgrad.ops.reduce import *
+from stopgrad.ops.shape import *
+from stopgrad.ops.slices import *
+from stopgrad.ops.special import *
+from stopgrad.session import (
+    Function as Function,
+    Session as Session,
+    function as function,
+)
 from stopgrad.types import (
-    Dim,
-    DType,
-    TensorType,
-    bfloat16,
-    bool_,
-    complex64,
-    complex128,
-    dim,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
+    Dim as Dim,
+    DType as DType,
+    TensorType as TensorType,
+    bfloat16 as bfloat16,
+    bool_ as bool_,
+    complex64 as complex64,
+    complex128 as complex128,
+    dim as dim,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    int8 as int8,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    uint8 as uint8,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
 )
 
 bool = bool_
 __version__ = "0.1.0"
-
-__all__ = [
-    "ArgumentError", "Cut", "DType", "DTypeError", "DefinitionError", "Dim", "EngineError", "FeedError", "Flow", "Function", "GradientError",
-    "Gradients", "Graph", "GraphError", "Operand", "Operation", "Output", "Reach", "Scope", "Session", "ShapeError", "StopGradient",
-    "StopgradError", "TensorType", "assert_blocked", "assert_flows", "bfloat16", "bool", "bool_", "complex64", "complex128", "dim",
-    "explain", "float16", "float32", "float64", "function", "grad", "gradients", "hessian", "hvp", "int8", "int16", "int32", "int64",
-    "jacobian", "jvp", "name_scope", "ops", "uint8", "uint16", "uint32", "uint64", "value_and_grad", "vjp",
-]  # fmt: skip
-__all__ += ops.__all__

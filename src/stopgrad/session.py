@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -400,6 +400,10 @@ def _is_result(x: Any) -> bool:
     return is_tensor(x) or (isinstance(x, (int, float, complex)) and not isinstance(x, bool))
 
 
+@overload
+def function(f: Callable[..., Any], *, engine: str = "auto", donate_argnums: int | Sequence[int] = ()) -> Function: ...
+@overload
+def function(*, engine: str = "auto", donate_argnums: int | Sequence[int] = ()) -> Callable[[Callable[..., Any]], Function]: ...
 def function(f: Callable[..., Any] | None = None, *, engine: str = "auto", donate_argnums: int | Sequence[int] = ()) -> Any:
     """Compile a function of nested structures of arrays: traced once per signature, kept, and called.
 
