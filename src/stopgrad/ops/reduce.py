@@ -100,10 +100,10 @@ class _Extremum(Reduction, abstract=True):
 
 
 def _to_extreme(g: Whatever, op: Whatever) -> Tensor:
-    """The cotangent of a maximum or minimum, in equal shares to the elements that attain it."""
-    hit = cast(equal(op.x, spread(op.result, op)), op.x.dtype)
-    share = g / apply(Sum, (hit,), (op.axis, op.keepdims))
-    return hit * spread(share, op)
+    """The cotangent of a maximum or minimum, in equal shares to the elements that attain it; where that is NaN, none does."""
+    hit = equal(op.x, spread(op.result, op))
+    share = g / apply(Sum, (cast(hit, op.x.dtype),), (op.axis, op.keepdims))
+    return where(hit, spread(share, op), 0)
 
 
 class Max(_Extremum):

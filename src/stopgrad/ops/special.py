@@ -103,9 +103,11 @@ class Digamma(RealElementwise):
     """
 
     gradient = {"x": lambda g, op: g * polygamma(1, op.x)}
-    numpy = xla = lambda xp, x: xp.special.digamma(x)
+    numpy = lambda xp, x: xp.special.digamma(x)
+    # JAX gives NaN at both zeros, where there is a pole.
+    xla = lambda xp, x: xp.where(x == 0, -xp.copysign(xp.full((), INF, x.dtype), x), xp.special.digamma(x))
     samples = singles(0.5, 4.0)
-    extremes = ((INF,), (NAN,))
+    extremes = ((0.0,), (-0.0,), (INF,), (NAN,))
 
 
 class Polygamma(Op):
@@ -125,8 +127,11 @@ class Polygamma(Op):
         return same(is_floating)(x)
 
     gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
-    numpy = xla = lambda xp, x, n: xp.special.polygamma(n, x)
+    numpy = lambda xp, x, n: xp.special.polygamma(n, x)
+    # JAX gives NaN at infinity, where all of them vanish.
+    xla = lambda xp, x, n: xp.where(x == INF, xp.zeros((), x.dtype), xp.special.polygamma(n, x))
     samples = [sample(floats(3, low=0.5, high=4.0), n=1), sample(floats("n", low=0.5, high=4.0), n=2)]
+    extremes = ((INF,), (NAN,))
 
 
 @builds(Polygamma)
