@@ -6,12 +6,13 @@ found, in order, and keeps what depends on xs. Work is proportional to the live 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import NoGradient, Undefined
+from stopgrad.ops.data import Identity
 
 Acting = frozenset[Operation]
 """The selective gates that act towards the tensors whose gradient is wanted; the others are open."""
@@ -99,9 +100,20 @@ def routes(ys: Sequence[Output], xs: Sequence[Output], stops: Collection[Output]
 
 
 def acts_towards(gate: Operation, x: Output) -> bool:
-    """Whether a selective gate acts when the gradient of *x* is wanted. One that names nothing acts always."""
+    """Whether a selective gate acts when the gradient of *x* is wanted. One that names nothing acts always.
+
+    To name an identity of *x*, such as a transform makes of each argument, is to name *x*.
+    """
     named = gate.inputs[len(gate.definition.operands) :]
-    return not named or x in named
+    return not named or any(x in _identities(n) for n in named)
+
+
+def _identities(x: Output) -> Iterator[Output]:
+    """The tensor, and those whose value it hands on."""
+    yield x
+    while x.op.definition is Identity:
+        x = x.op.inputs[0]
+        yield x
 
 
 # --------------------------------------------------------------------------------------------- reasons
