@@ -86,7 +86,7 @@ def unit(d: Array) -> Array:
     return d / (sg.sqrt(sg.reduce_sum(d * d, axis=-1, keepdims=True)) + 1e-12)
 
 
-def virtual_adversarial_loss(net: Network, x: Array, key: Array, epsilon: float = 1.0) -> Array:
+def virtual_adversarial_loss(net: Network, x: Array, key: Array, epsilon: float = 0.7) -> Array:
     """How much the worst small perturbation changes the prediction. Needs no labels."""
     p = sg.stop_gradient(sg.softmax(logits(net, x)))
     r = virtual_perturbation(net, x, p, key, epsilon)

@@ -53,13 +53,14 @@ def curves(
     xs: Sequence[float] | None = None,
     ylim: tuple[float, float] | None = None,
     log: bool = False,
+    paired: bool = False,
 ) -> Picture:
-    """Lines over a common axis, each with its name."""
+    """Lines over a common axis, each with its name; *paired* lines share a colour by twos."""
     made, axes = figure()
     ax = axes[0, 0]
     for i, (name, values) in enumerate(lines.items()):
         style = "-" if i % 2 == 0 else "--"
-        ax.plot(range(len(values)) if xs is None else xs, values, style, label=name, color=COLOURS[i], linewidth=1.8)
+        ax.plot(range(len(values)) if xs is None else xs, values, style, label=name, color=COLOURS[i // 2 if paired else i], linewidth=1.8)
     ax.set(xlabel=xlabel, ylabel=ylabel)
     if log:
         ax.set_yscale("log")
