@@ -13,9 +13,7 @@ from stopgrad.ops.elementwise import exp, tanh
 from stopgrad.ops.families import INF, NAN, PAIRS, RealElementwise, binary, unary
 from stopgrad.ops.inference import broadcast, is_floating, is_real, same
 from stopgrad.ops.special import erfc
-from stopgrad.samples import Values, floats, sample
-from stopgrad.samples import binary as pairs
-from stopgrad.samples import unary as singles
+from stopgrad.samples import Values, binary as pairs, floats, sample, unary as singles
 from stopgrad.types import TensorType, float64
 
 __all__ = [

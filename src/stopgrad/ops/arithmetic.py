@@ -11,9 +11,7 @@ from stopgrad.ops.convert import cast, conj, real, where
 from stopgrad.ops.data import zeros_like
 from stopgrad.ops.families import EXTREMES, Arithmetic, Elementwise, RealElementwise, binary, unary
 from stopgrad.ops.inference import broadcast, broadcast_c2, check_same_dtype, is_inexact, is_number, is_real, same
-from stopgrad.samples import binary as pairs
-from stopgrad.samples import complexes, floats, sample
-from stopgrad.samples import unary as singles
+from stopgrad.samples import binary as pairs, complexes, floats, sample, unary as singles
 from stopgrad.types import TensorType, tensor_type
 
 __all__ = [

@@ -5,9 +5,7 @@ from __future__ import annotations
 from stopgrad.op import Op, not_differentiable
 from stopgrad.ops.families import EXTREMES, PAIRS, binary, unary
 from stopgrad.ops.inference import broadcast, broadcast_to_bool, is_any, is_boolean, is_inexact, is_integer, is_integral, is_real, same, to_bool
-from stopgrad.samples import binary as pairs
-from stopgrad.samples import bools, ints, sample
-from stopgrad.samples import unary as singles
+from stopgrad.samples import binary as pairs, bools, ints, sample, unary as singles
 from stopgrad.types import bool_, int32
 
 __all__ = [

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, builds, refuse, show_shape, type_of
+from stopgrad.op import Op, Tensor, apply, builds, guarded, refuse, show_shape, type_of
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_floating
 from stopgrad.ops.windows import Padding, at, back_pads, normal_padding, output_shape, padded, padded_shape, pads, per_axis, reach, trimmed, view
 from stopgrad.samples import floats, sample
@@ -263,6 +263,7 @@ def conv(x: Any, filters: Any, strides: Any = 1, padding: Any = "VALID", dilatio
     return apply(Conv, (x, filters), (*read, _groups(groups, kind.shape[-1] if kind.ndim else 1, type_of(filters).shape)), name)
 
 
+@guarded("conv1d")
 def conv1d(x: Any, filters: Any, strides: Any = 1, padding: Any = "VALID", dilations: Any = 1, groups: int | None = None, name: str | None = None) -> Tensor:
     """:func:`conv` of [batch, width, channels] with filters [width, channels / groups, output channels].
 
@@ -272,6 +273,7 @@ def conv1d(x: Any, filters: Any, strides: Any = 1, padding: Any = "VALID", dilat
     return _of_rank(1, x, filters, strides, padding, dilations, groups, name)
 
 
+@guarded("conv2d")
 def conv2d(x: Any, filters: Any, strides: Any = 1, padding: Any = "VALID", dilations: Any = 1, groups: int | None = None, name: str | None = None) -> Tensor:
     """:func:`conv` of [batch, height, width, channels] with filters [height, width, channels / groups, output channels].
 
@@ -305,6 +307,7 @@ def conv2d_backprop_filter(
     return apply(ConvBackpropFilter, (x, g), (wanted, *read, _groups(groups, kind.shape[-1] if kind.ndim else 1, wanted)), name)
 
 
+@guarded("conv2d_transpose")
 def conv2d_transpose(x: Any, filters: Any, output_shape: ShapeLike, strides: Any = 1, padding: Any = "SAME", name: str | None = None) -> Tensor:
     """The transpose of :func:`conv2d`: what maps its result's space to its input's.
 

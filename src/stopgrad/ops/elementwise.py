@@ -9,9 +9,7 @@ from stopgrad.ops.arithmetic import square
 from stopgrad.ops.convert import conj, where
 from stopgrad.ops.families import PAIRS, Arithmetic, Elementwise, binary, unary
 from stopgrad.ops.inference import broadcast, is_floating, is_inexact
-from stopgrad.samples import binary as pairs
-from stopgrad.samples import complexes, sample
-from stopgrad.samples import unary as singles
+from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
 from stopgrad.types import TensorType
 
 __all__ = [

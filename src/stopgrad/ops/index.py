@@ -569,14 +569,14 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: DTypeLike | None
     numbers = [n if isinstance(n, (Dim, float)) else n.item() if isinstance(n, (np.generic, np.ndarray)) else n for n in (start, limit, delta)]
     for number in numbers:
         if isinstance(number, Output) or not isinstance(number, (int, float, Dim)):
-            raise ShapeError(f"Range: takes numbers and sizes, not {number!r}: the result's size must be known when the graph is built")
+            raise ShapeError(f"takes numbers and sizes, not {number!r}: the result's size must be known when the graph is built")
     start, limit, delta = numbers
     if isinstance(delta, Dim) or delta == 0:
-        raise ShapeError(f"Range: (C1) delta must be a number other than 0, not {delta!r}")
+        raise ShapeError(f"(C1) delta must be a number other than 0, not {delta!r}")
     symbolic = isinstance(start, Dim) or isinstance(limit, Dim)
     if any(isinstance(n, float) for n in numbers):
         if symbolic:
-            raise ShapeError("Range: with a symbolic size, start, limit and delta must be whole numbers")
+            raise ShapeError("with a symbolic size, start, limit and delta must be whole numbers")
         kind, size = "float32", max(math.ceil((limit - start) / delta), 0)
     elif symbolic:
         reach = (limit - start) if delta > 0 else (start - limit)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, builds, refuse, type_of
+from stopgrad.op import Op, Tensor, apply, builds, guarded, refuse, type_of
 from stopgrad.ops.convert import conj
-from stopgrad.ops.index import one_hot
-from stopgrad.ops.index import range as indices
+from stopgrad.ops.index import one_hot, range as indices
 from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
 from stopgrad.ops.shape import broadcast_to, expand_dims, reshape, squeeze
 from stopgrad.samples import complexes, floats, sample
@@ -247,6 +246,7 @@ def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
     return apply(Einsum, tuple(inputs), (f"{','.join(labels)}->{target}",))
 
 
+@guarded("tensordot")
 def tensordot(a: Any, b: Any, axes: Any = 2, name: str | None = None) -> Tensor:
     """Sum of products over pairs of axes.
 

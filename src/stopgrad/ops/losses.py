@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, as_array, builds, not_differentiable, refuse, show_shape, type_of
+from stopgrad.op import Op, Tensor, apply, as_array, builds, guarded, not_differentiable, refuse, show_shape, type_of
 from stopgrad.ops.activations import sigmoid
 from stopgrad.ops.arithmetic import squared_difference
 from stopgrad.ops.composite import log_softmax, softmax
@@ -158,6 +158,7 @@ def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None
     return apply(SigmoidCrossEntropyWithLogits, (labels, logits), (), name)
 
 
+@guarded("mean_squared_error")
 def mean_squared_error(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Mean of the squared differences, over axes.
 

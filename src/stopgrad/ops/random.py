@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import DTypeError, ShapeError
-from stopgrad.op import Op, Tensor, apply, as_array, builds, not_differentiable, type_of
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.op import Op, Tensor, apply, as_array, builds, guarded, not_differentiable, type_of
 from stopgrad.ops.arithmetic import add, floormod, maximum, multiply, negative, subtract
 from stopgrad.ops.compare import less
 from stopgrad.ops.convert import cast, where
@@ -111,6 +111,7 @@ def check_key(key: TensorType) -> None:
         raise ShapeError(f"(C1) a key is two uint32 numbers, not {key!r}; of several keys take one, as in keys[0]")
 
 
+@guarded("random_key")
 def random_key(seed: Any, name: str | None = None) -> Tensor:
     """A key from a seed.
 
@@ -126,7 +127,7 @@ def random_key(seed: Any, name: str | None = None) -> Tensor:
         return constant(np.array([number >> 32, number % 2**32], np.uint32), name=name)
     kind = type_of(seed)
     if not kind.dtype.is_integer or kind.ndim or kind.dtype.itemsize > 4:
-        raise DTypeError(f"random_key: a seed is a Python integer or a scalar integer tensor of at most 32 bits, not {kind!r}")
+        raise DTypeError(f"a seed is a Python integer or a scalar integer tensor of at most 32 bits, not {kind!r}")
     return stack([as_array(0, uint32), cast(seed, uint32)], name=name)
 
 
@@ -360,6 +361,7 @@ def random_normal(key: Any, shape: ShapeLike, mean: Any = 0.0, stddev: Any = 1.0
 # -------------------------------------------------------------------------------- made from the draws
 
 
+@guarded("random_bernoulli")
 def random_bernoulli(key: Any, p: Any = 0.5, shape: ShapeLike = None, name: str | None = None) -> Tensor:
     """Booleans that hold with probability p.
 
@@ -374,6 +376,7 @@ def random_bernoulli(key: Any, p: Any = 0.5, shape: ShapeLike = None, name: str 
     return less(random_uniform(key, sizes, dtype=_dtype(None, p)), p, name)
 
 
+@guarded("random_gumbel")
 def random_gumbel(key: Any, shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
     """Random numbers with a standard Gumbel distribution, -log(-log u) for uniform u.
 
@@ -385,6 +388,7 @@ def random_gumbel(key: Any, shape: ShapeLike, dtype: DTypeLike = "float32", name
     return negative(log(negative(log(u))), name)
 
 
+@guarded("random_categorical")
 def random_categorical(key: Any, logits: Any, axis: int = -1, shape: ShapeLike | tuple[()] = (), dtype: DTypeLike = int32, name: str | None = None) -> Tensor:
     """Class numbers, drawn with probabilities softmax(logits).
 
@@ -405,6 +409,7 @@ def random_categorical(key: Any, logits: Any, axis: int = -1, shape: ShapeLike |
     return argmax(add(noise, logits), behind, dtype, name)
 
 
+@guarded("random_integers")
 def random_integers(key: Any, shape: ShapeLike, low: int, high: int, dtype: DTypeLike = int32, name: str | None = None) -> Tensor:
     """Integers from low to high - 1. They are all equally likely but for a part in 2³² / (high - low).
 
@@ -412,10 +417,11 @@ def random_integers(key: Any, shape: ShapeLike, low: int, high: int, dtype: DTyp
     array([7, 2, 6], dtype=int32)
     """
     if not low < high <= low + 2**32 - 1:
-        raise ValueError(f"random_integers: low={low} must be less than high={high}, by less than 2³²")
+        raise ArgumentError(f"low={low} must be less than high={high}, by less than 2³²")
     return add(cast(floormod(random_bits(key, shape), as_array(high - low, uint32)), dtype), low, name)
 
 
+@guarded("random_permutation")
 def random_permutation(key: Any, x: Any, name: str | None = None) -> Tensor:
     """The slices of a tensor along its first axis, or the numbers below a Python integer, in random order.
 
@@ -429,6 +435,7 @@ def random_permutation(key: Any, x: Any, name: str | None = None) -> Tensor:
     return gather(x, order, name=name) if hasattr(x, "dtype") else order
 
 
+@guarded("dropout")
 def dropout(x: Any, rate: float, key: Any, name: str | None = None) -> Tensor:
     """The operand with each element set to 0 with probability *rate*, and the others divided by 1 - rate.
 
@@ -438,6 +445,6 @@ def dropout(x: Any, rate: float, key: Any, name: str | None = None) -> Tensor:
     array([0., 0., 2., 2.])
     """
     if not 0 <= rate < 1:
-        raise ValueError(f"dropout: the rate must lie in [0, 1), not {rate!r}")
+        raise ArgumentError(f"the rate must lie in [0, 1), not {rate!r}")
     kept = random_bernoulli(key, np.asarray(1 - rate, np.float32), type_of(x).shape)
     return where(kept, multiply(x, 1 / (1 - rate)), 0, name)

@@ -11,8 +11,7 @@ from stopgrad.ops.arithmetic import square
 from stopgrad.ops.elementwise import exp
 from stopgrad.ops.families import INF, NAN, RealElementwise, unary
 from stopgrad.ops.inference import is_floating, same
-from stopgrad.samples import floats, sample
-from stopgrad.samples import unary as singles
+from stopgrad.samples import floats, sample, unary as singles
 from stopgrad.types import TensorType
 
 __all__ = [
