@@ -25,7 +25,7 @@ from stopgrad.ops.elementwise import rsqrt
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_real
 from stopgrad.ops.shape import reduce_sum
 from stopgrad.samples import floats, sample
-from stopgrad.structure import flatten, map_leaves, unflatten
+from stopgrad.structure import flatten, map_leaves, paths, unflatten
 from stopgrad.types import TensorType, bool_, same_size
 
 __all__ = [
@@ -345,7 +345,7 @@ class StraightThrough(Gate):
     """The value of *hard*, exactly; the gradient goes to *soft* as if its value had been returned.
 
     Inputs
-        hard, soft: tensors of one dtype (C1) and shape (C2).
+        hard, soft: tensors of one dtype (C1) and shape (C2), or nested structures of such, alike.
     Returns
         hard.
     Source
@@ -366,8 +366,14 @@ class StraightThrough(Gate):
 
 
 @builds(StraightThrough)
-def straight_through(hard: Any, soft: Any, name: str | None = None) -> Tensor:
-    return apply(StraightThrough, (hard, soft), (), name)
+def straight_through(hard: T, soft: Any, name: str | None = None) -> T:
+    leaves, spec = flatten(hard)
+    others, other_spec = flatten(soft)
+    if spec != other_spec:
+        raise ArgumentError("straight_through: the hard and the soft value must have one structure")
+    gated = (apply(StraightThrough, (h, s), (), name) if _is_tensor(h) or _is_tensor(s) else h for h, s in zip(leaves, others, strict=True))
+    found: T = unflatten(spec, list(gated))
+    return found
 
 
 class PreventGradient(Gate):
@@ -399,8 +405,9 @@ class Probe(Gate):
     """Identity that gives the gradient at this point a name, by which it can be fetched.
 
     Inputs
-        x: a tensor.
-        name: the gradient, once generated, is the operation ``"<name>/gradient"``.
+        x: a tensor, or a nested structure of tensors.
+        name: the gradient, once generated, is the operation ``"<name>/gradient"``; in a structure
+            ``"<name>/<path>/gradient"``, the path being such as ``layers.0``.
     Returns
         x.
     >>> with sg.Graph().as_default() as graph:
@@ -417,8 +424,12 @@ class Probe(Gate):
 
 
 @builds(Probe)
-def probe(x: Any, name: str) -> Tensor:
-    return apply(Probe, (x,), (name,), name if default_graph() is not None or isinstance(x, Output) else None)
+def probe(x: T, name: str) -> T:
+    leaves, spec = flatten(x)
+    labels = [f"{name}/{path}" if path else name for path in paths(x)]
+    gated = (apply(Probe, (leaf,), (label,), label) if _is_tensor(leaf) else leaf for leaf, label in zip(leaves, labels, strict=True))
+    found: T = unflatten(spec, list(gated))
+    return found
 
 
 def _named(g: Output, op: Operation) -> Tensor:
