@@ -442,7 +442,7 @@ _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
 
 
 def _looks_generated(name: str) -> bool:
-    return _GENERATED.match(name) is not None
+    return _GENERATED.match(name.rpartition("/")[2]) is not None
 
 
 def check_name(name: str) -> None:

@@ -18,8 +18,7 @@ from stopgrad.graph import REGIONS, Graph, Operation, Output, Region, Scope, def
 from stopgrad.op import NoGradient, Op, Rule, Tensor, Undefined, apply, as_array, as_output, builds, emit, not_differentiable, stopped, type_of
 from stopgrad.ops.arithmetic import maximum, minimum, square
 from stopgrad.ops.compare import greater
-from stopgrad.ops.convert import cast, real, where
-from stopgrad.ops.convert import conj as conjugate
+from stopgrad.ops.convert import cast, conj as conjugate, real, where
 from stopgrad.ops.data import identity, zeros_like
 from stopgrad.ops.elementwise import rsqrt
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_real
@@ -150,6 +149,16 @@ class StopGradientWhen(Gate):
     }
     samples = [sample(floats(3), np.array(False))]
     selective = True
+
+
+@builds(StopGradientTowards)
+def stop_gradient_towards(x: Any, *wrt: Any, name: str | None = None) -> Tensor:
+    return apply(StopGradientTowards, (x, *wrt), (), name)
+
+
+@builds(StopGradientWhen)
+def stop_gradient_when(x: Any, when: Any, *wrt: Any, name: str | None = None) -> Tensor:
+    return apply(StopGradientWhen, (x, when, *wrt), (), name)
 
 
 @builds(StopGradient)
