@@ -32,7 +32,7 @@ def write_arrays(path: AnyPath, arrays: Mapping[str, np.ndarray[Any, Any]]) -> N
 def read_arrays(path: AnyPath) -> dict[str, np.ndarray[Any, Any]]:
     """The arrays of a file by name, as they are stored; :func:`as_dtype` gives them their own dtype."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
     except (ValueError, EOFError, AttributeError, zipfile.BadZipFile):
         raise GraphError(f"{os.fspath(path)} is no file of arrays that Session.save or Graph.save wrote") from None

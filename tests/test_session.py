@@ -1,0 +1,358 @@
+"""Sessions: what is fetched, parameters and their assignment, saving, several sessions, one compilation per signature."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, namedtuple
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import stopgrad as sg
+from stopgrad import engines
+from stopgrad.engines import NumPyEngine, XlaEngine
+
+F32 = np.float32
+ENGINES = pytest.mark.parametrize("engine", ["numpy", "xla"])
+
+
+class Swap:
+    """Two parameters that exchange their values, and a counter."""
+
+    def __init__(self) -> None:
+        self.graph = sg.Graph()
+        with self.graph.as_default():
+            self.a = sg.parameter(np.array([1.0, 2.0], F32), name="a")
+            self.b = sg.parameter(np.array([3.0, 4.0], F32), name="b")
+            self.count = sg.parameter(0, name="count")
+            self.to_a = sg.assign(self.a, self.b, name="to_a")
+            self.to_b = sg.assign(self.b, self.a, name="to_b")
+            self.tick = sg.assign(self.count, self.count + 1, name="tick")
+            self.x = sg.placeholder(sg.float32, ["n"], name="x")
+            self.total = sg.reduce_sum(self.x, name="total") + sg.reduce_sum(self.a)
+
+
+# ------------------------------------------------------------------------------------------- fetches
+
+Pair = namedtuple("Pair", ["first", "second"])
+
+
+@dataclass
+class Both:
+    x: Any
+    y: Any
+
+
+@ENGINES
+def test_fetches_come_back_in_their_structure(engine: str) -> None:
+    s = Swap()
+    with sg.Session(s.graph, engine=engine) as session:
+        feed = {s.x: [1.0, 1.0]}
+        assert session.run(s.total, feed) == 5.0
+        assert session.run("total:0", feed) == 2.0
+        assert session.run("total", feed) == 2.0
+        assert session.run(s.total.op, feed) == 5.0
+        assert session.run([s.total, (s.count, "count")], feed) == [5.0, (0, 0)]
+        found = session.run({"t": s.total, "deep": [s.count, {"again": s.total}]}, feed)
+        assert found == {"t": 5.0, "deep": [0, {"again": 5.0}]}
+        assert session.run(Pair(s.count, s.total), feed) == Pair(0, 5.0)
+        assert session.run(Both(s.count, [s.total]), feed) == Both(0, [5.0])
+        assert session.run([], feed) == []
+        assert session.run({}) == {}
+        assert session.run([None, s.count]) == [None, 0]
+        value = session.run(s.total, feed)
+        assert type(value) is np.ndarray
+        assert (value.dtype, value.shape) == (F32, ())
+
+
+@ENGINES
+def test_feeds_are_found_by_output_operation_and_name(engine: str) -> None:
+    s = Swap()
+    with sg.Session(s.graph, engine=engine) as session:
+        for key in (s.x, s.x.op, "x", "x:0"):
+            assert session.run("total", {key: [2.0]}) == 2.0
+
+
+def test_the_default_graph_is_taken() -> None:
+    with sg.Graph().as_default() as graph:
+        x = sg.constant(2.0)
+        with sg.Session(engine="numpy") as session:
+            assert session.graph is graph
+            assert session.run(x * x) == 4.0
+
+
+def test_auto_is_the_best_that_is_installed() -> None:
+    pytest.importorskip("jax")
+    with sg.Session(sg.Graph()) as session:
+        assert session.engine == "xla"
+
+
+# ------------------------------------------------------------------------------- parameters and assign
+
+
+@ENGINES
+def test_an_assignment_takes_effect_when_the_run_has_ended(engine: str) -> None:
+    s = Swap()
+    with sg.Session(s.graph, engine=engine) as session:
+        assert session.run([s.tick, s.count, s.tick]) == [1, 0, 1]
+        assert session.run(s.count) == 1
+        assert session.value(s.count) == session.value("count") == 1
+        session.run(s.total, {s.x: [0.0]})
+        assert session.value(s.count) == 1
+
+
+@ENGINES
+def test_two_parameters_exchange_their_values_in_one_run(engine: str) -> None:
+    s = Swap()
+    with sg.Session(s.graph, engine=engine) as session:
+        for _ in range(3):
+            session.run([s.to_a, s.to_b])
+        np.testing.assert_array_equal(session.run([s.a, s.b]), [[3.0, 4.0], [1.0, 2.0]])
+
+
+@ENGINES
+def test_an_assignment_behind_what_is_fetched_counts(engine: str) -> None:
+    s = Swap()
+    with s.graph.as_default():
+        report = s.tick * 10
+    with sg.Session(s.graph, engine=engine) as session:
+        assert session.run(report) == 10
+        assert session.value(s.count) == 1
+
+
+@ENGINES
+def test_feeding_an_assignments_value_skips_it(engine: str) -> None:
+    s = Swap()
+    with s.graph.as_default():
+        report = s.tick * 10
+    with sg.Session(s.graph, engine=engine) as session:
+        assert session.run(report, {s.tick: 5}) == 50
+        assert session.value(s.count) == 0
+
+
+@ENGINES
+def test_arrays_fetched_earlier_stay_what_they_were(engine: str) -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        w = sg.parameter(np.zeros(1000, F32))
+        step = sg.assign(w, w + 1.0)
+        twice = w * 2.0
+    with sg.Session(graph, engine=engine) as session:
+        seen = [session.run([w, step, twice]) for _ in range(5)]
+        values = [session.value(w) for _ in range(2)]
+        session.run(step)
+    for i, (before, after, double) in enumerate(seen):
+        np.testing.assert_array_equal(before, np.full(1000, i, F32))
+        np.testing.assert_array_equal(after, np.full(1000, i + 1, F32))
+        np.testing.assert_array_equal(double, np.full(1000, 2 * i, F32))
+    np.testing.assert_array_equal(values, np.full((2, 1000), 5, F32))
+
+
+@ENGINES
+def test_writing_into_a_fetched_array_changes_nothing_else(engine: str) -> None:
+    s = Swap()
+    with sg.Session(s.graph, engine=engine) as session:
+        got = session.run([s.a, s.to_a, s.a])
+        for array in got:
+            if array.flags.writeable:
+                array[:] = -1.0
+        np.testing.assert_array_equal(session.run(s.a), [3.0, 4.0])
+        np.testing.assert_array_equal(session.run(s.b), [3.0, 4.0])
+
+
+@ENGINES
+def test_several_sessions_over_one_graph_have_values_of_their_own(engine: str) -> None:
+    s = Swap()
+    with sg.Session(s.graph, engine=engine) as one, sg.Session(s.graph, engine=engine) as two:
+        one.run(s.tick)
+        one.run(s.tick)
+        assert (one.run(s.count), two.run(s.count)) == (2, 0)
+        with s.graph.as_default():
+            later = s.count + 100  # the graph may grow while sessions are open
+        assert (one.run(later), two.run(later)) == (102, 100)
+
+
+def test_engines_agree_step_by_step() -> None:
+    with sg.Graph().as_default() as graph:
+        w = sg.parameter(np.linspace(-1.0, 1.0, 6).reshape(2, 3))
+        x = sg.placeholder(sg.float64, ["n", 2])
+        loss = sg.reduce_mean(sg.square(sg.tanh(x @ w)))
+        (dw,) = sg.gradients(loss, [w])
+        step = sg.assign(w, w - 0.5 * dw)
+    batches = [np.random.default_rng(i).normal(size=(3 + i % 2, 2)) for i in range(6)]
+    with sg.Session(graph, engine="numpy") as one, sg.Session(graph, engine="xla") as two:
+        for batch in batches:
+            np.testing.assert_allclose(one.run([loss, step], {x: batch})[0], two.run([loss, step], {x: batch})[0], rtol=1e-12)
+        np.testing.assert_allclose(one.value(w), two.value(w), rtol=1e-12)
+
+
+def test_threads_share_a_session() -> None:
+    s = Swap()
+    with sg.Session(s.graph, engine="numpy") as session:
+        threads = [threading.Thread(target=lambda: [session.run(s.tick) for _ in range(50)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert session.value(s.count) == 200
+
+
+# --------------------------------------------------------------------------------------- compilation
+
+
+@pytest.mark.parametrize("kind", [NumPyEngine, XlaEngine])
+def test_one_compilation_per_signature(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: Counter[str] = Counter()
+    original = kind.compile
+    monkeypatch.setattr(kind, "compile", lambda self, *args: compiled.update([self.name]) or original(self, *args))
+    s = Swap()
+    with sg.Session(s.graph, engine=kind.name) as session:
+        for size in (2, 3, 2, 3, 2):
+            session.run(s.total, {s.x: np.ones(size)})
+        assert compiled.total() == 2  # one for each size
+        session.run([s.total], {s.x: np.ones(2)})
+        assert compiled.total() <= 3
+        before = compiled.total()
+        for _ in range(3):
+            session.run(s.tick)
+        session.run(s.tick, {})
+        assert compiled.total() == before + 1
+        session.run(s.total, {s.x: np.ones(2, np.float64)})  # converted first, so no signature of its own
+        session.run(s.total, {s.x: [1.0, 1.0]})
+        assert compiled.total() == before + 1
+
+
+def test_engines_are_made_once() -> None:
+    assert engines.engine("numpy") is engines.engine("numpy")
+
+
+# --------------------------------------------------------------------------------------------- files
+
+EVERY = {
+    "half": np.array([1.5, -2.0], np.float16),
+    "brain": np.array([1.0, 1.0078125, np.nan], ml_dtypes.bfloat16),
+    "single": np.array([[0.1, np.inf]], F32),
+    "double": np.array(0.1),
+    "complex": np.array([1 + 2j], np.complex64),
+    "count": np.array(7, np.int64),
+    "small": np.array([-128], np.int8),
+    "flag": np.array([True, False]),
+    "layer/empty": np.zeros((0, 3), F32),
+}
+
+
+@ENGINES
+def test_save_and_restore_give_back_every_bit(engine: str, tmp_path: Path) -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        parameters = {name: sg.parameter(value, name=name) for name, value in EVERY.items()}
+        spoil = [sg.assign(p, sg.zeros_like(p)) for p in parameters.values()]
+    path = tmp_path / "w.npz"
+    with sg.Session(graph, engine=engine) as session:
+        session.save(path)
+        session.run(spoil)
+        assert session.value("count") == 0
+        session.restore(path)
+        session.restore(str(path))
+        for name, expected in EVERY.items():
+            got = session.value(parameters[name])
+            assert got.dtype == expected.dtype
+            assert got.shape == expected.shape
+            assert got.tobytes() == expected.tobytes()
+        session.run(spoil)  # what was restored may be overwritten like any other value
+    with sg.Session(graph, engine=engine) as fresh:
+        fresh.restore(path)
+        assert fresh.value("double") == 0.1
+    with np.load(path) as stored:
+        assert set(stored.files) == set(EVERY)
+        np.testing.assert_array_equal(stored["single"], EVERY["single"])
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    s = Swap()
+    path = tmp_path / "w.npz"
+
+    def full(file: Any, **_: Any) -> None:
+        file.write(b"half of it")
+        raise OSError("no space left on device")
+
+    with sg.Session(s.graph, engine="numpy") as session:
+        session.save(path)
+        old = path.read_bytes()
+        session.run(s.tick)
+        monkeypatch.setattr(np, "savez", full)
+        with pytest.raises(OSError, match="no space"):
+            session.save(path)
+        monkeypatch.undo()
+        assert path.read_bytes() == old
+        assert list(tmp_path.iterdir()) == [path]
+        session.save(path)
+        assert path.read_bytes() != old
+
+
+def test_restore_takes_all_or_nothing(tmp_path: Path) -> None:
+    s = Swap()
+    path = tmp_path / "w.npz"
+    good = {"a": np.full(2, 9.0, F32), "b": np.full(2, 8.0, F32), "count": np.int32(5)}
+    wrong = {
+        "lacks": ({k: v for k, v in good.items() if k != "count"}, "no value of Parameter 'count'.*has a, b"),
+        "shape": (good | {"count": np.zeros(1, np.int32)}, r"int32\[1\].*Parameter 'count'"),
+        "dtype": (good | {"b": np.full(2, 8.0)}, r"float64\[2\].*Parameter 'b'"),
+    }
+    with sg.Session(s.graph, engine="numpy") as session:
+        session.run(s.tick)
+        for arrays, message in wrong.values():
+            np.savez(path, **arrays)
+            with pytest.raises(sg.GraphError, match=message):
+                session.restore(path)
+            assert session.run([s.count, s.a])[0] == 1
+            np.testing.assert_array_equal(session.value(s.a), [1.0, 2.0])
+        np.savez(path, **good, more=np.zeros(1))  # values for which there is no parameter are left alone
+        session.restore(path)
+        assert session.run(s.count) == 5
+        with pytest.raises(FileNotFoundError, match="nowhere"):
+            session.restore(tmp_path / "nowhere.npz")
+        with pytest.raises(FileNotFoundError):
+            session.save(tmp_path / "nowhere" / "w.npz")
+
+
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
+    s = Swap()
+    path = tmp_path / "w.npz"
+    with sg.Session(s.graph, engine="numpy") as session:
+        session.save(path)
+        session.run(s.tick)
+        whole = path.read_bytes()
+        for length in (0, 10, len(whole) // 2, len(whole) - 3):
+            path.write_bytes(whole[:length])
+            with pytest.raises(sg.GraphError, match=r"w\.npz is no file"):
+                session.restore(path)
+        assert session.value(s.count) == 1
+
+
+# ---------------------------------------------------------------------------------------------- close
+
+
+def test_close_is_final_and_may_be_repeated() -> None:
+    s = Swap()
+    session = sg.Session(s.graph, engine="numpy")
+    session.run(s.tick)
+    session.close()
+    session.close()
+    for use in (lambda: session.run(s.count), lambda: session.value(s.count), lambda: session.save("x"), lambda: session.restore("x")):
+        with pytest.raises(sg.GraphError, match="closed"):
+            use()
+    with sg.Session(s.graph, engine="numpy") as another:
+        assert another.run(s.count) == 0
+
+
+def test_a_session_closes_after_an_error() -> None:
+    s = Swap()
+    with pytest.raises(sg.FeedError), sg.Session(s.graph, engine="numpy") as session:
+        session.run(s.total)
+    with pytest.raises(sg.GraphError, match="closed"):
+        session.run(s.count)
