@@ -246,22 +246,20 @@ def test_unconnected_takes_two_values(x):
         sg.gradients(x, [x], unconnected_gradients="nonsense")
 
 
-@pytest.mark.parametrize("cut", [sg.stop_gradient, sg.floor, lambda x: sg.placeholder(sg.float32)], ids=["stopped", "floor", "disconnected"])
-def test_functions_return_zeros_or_none_on_request(cut):
-    f = lambda x: sg.reduce_sum(cut(x))
-    if "placeholder" in str(cut.__code__.co_names if hasattr(cut, "__code__") else ""):
-        f = lambda x: sg.constant(1.0)
+@pytest.mark.parametrize("f", [sg.stop_gradient, sg.floor, lambda x: sg.ones([2])], ids=["stopped", "not differentiable", "disconnected"])
+def test_functions_return_zeros_or_none_on_request(f):
+    loss = lambda x: sg.reduce_sum(f(x))
     at = np.array([1.0, 2.0])
-    assert sg.grad(f)(at).tolist() == [0.0, 0.0]
-    assert sg.grad(f, unconnected="none")(at) is None
+    assert sg.grad(loss)(at).tolist() == [0.0, 0.0]
+    assert sg.grad(loss, unconnected="none")(at) is None
 
 
 # -------------------------------------------------------------------------------------- what is printed
 
 
 def test_the_text_names_tensor_status_reason_and_line(x, here):
-    _gate, line = sg.stop_gradient(sg.exp(x), name="wall"), here()
-    text = sg.explain(_gate * 2.0, [x]).to_text()
+    gate, line = sg.stop_gradient(sg.exp(x), name="wall"), here()
+    text = sg.explain(gate * 2.0, [x]).to_text()
     first, second = text.splitlines()
     assert first.split() == ["x:0", "stopped"]
     assert "wall" in second

@@ -25,7 +25,7 @@ def built(length, gate=sg.stop_gradient):
         x = sg.placeholder(sg.float64, [3], name="x")
         start = len(graph)
         hidden = hidden_chain(x, length)
-        behind = {op for op in graph.operations[start:]}
+        behind = set(graph.operations[start:])
         y = live(x, gate(hidden))
     return graph, x, y, behind
 
@@ -76,7 +76,7 @@ def test_the_size_of_a_gradient_does_not_depend_on_the_hidden_part(order):
 
 
 def pushed(length, order):
-    graph, x, y, behind = built(length)
+    graph, x, _, behind = built(length)
     start = len(graph)
     with graph.as_default():
 

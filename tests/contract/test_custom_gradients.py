@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from stopgrad.rewrite import merge, rewrite
 
 
 @sg.custom_gradient
@@ -102,6 +103,12 @@ def test_none_for_an_argument_without_gradient(graph, run):
     da, db = sg.gradients(f(a, b), [a, b])
     assert db is None
     assert run(da, {a: 3.0, b: 5.0}) == 5.0
+
+
+def test_none_becomes_zero_in_the_function_style():
+    f = sg.custom_gradient(lambda a, b: (a * b, lambda g: (g * b, None)))
+    assert sg.grad(f, (0, 1))(3.0, 5.0) == (5.0, 0.0)
+    assert sg.grad(f, (0, 1), unconnected="none")(3.0, 5.0) == (5.0, None)
     assert sg.grad(lambda b: f(3.0, b))(5.0) == 0.0
 
 
@@ -113,13 +120,57 @@ def test_gradients_may_be_numbers_and_arrays(given, graph, run):
     assert run(dx, {x: 1.0}) == 7.0
 
 
-def test_a_gradient_of_a_wrong_shape_is_an_error(graph):
+@pytest.mark.parametrize("wrong", [lambda g: sg.concat([g, g], 0), sg.reduce_sum, lambda g: 7.0, lambda g: g[:2]], ids=["longer", "sum", "number", "shorter"])
+def test_a_gradient_of_a_wrong_shape_is_an_error(wrong, graph, here):
     x = sg.placeholder(sg.float32, [3])
-    y = sg.custom_gradient(lambda x: (x * 1.0, lambda g: sg.concat([g, g], 0)))(x)
+    y, line = sg.custom_gradient(lambda x: (x * 1.0, wrong))(x), here()
     size = len(graph)
-    with pytest.raises(sg.StopgradError):
+    with pytest.raises(sg.ShapeError, match="returned") as caught:
         sg.gradients(y, [x])
+    assert f"{__file__}:{line}" in str(caught.value)
     assert len(graph) == size
+
+
+def test_broadcasting_is_undone(graph, run):
+    f = sg.custom_gradient(lambda x, b: (x + b, lambda g: (g, 10.0 * g)))
+    x, b = sg.placeholder(sg.float32, [2, 3]), sg.placeholder(sg.float32, [3])
+    dx, db = sg.gradients(f(x, b), [x, b])
+    assert (dx.type, db.type) == (x.type, b.type)
+    assert run(db, {x: np.zeros((2, 3)), b: np.zeros(3)}).tolist() == [20.0, 20.0, 20.0]
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_python_floats_among_the_arguments_may_be_counted_or_not(counted):
+    """So that a function written for tensors can also be given a number."""
+
+    @sg.custom_gradient
+    def clipped(x, limit, scale=1.0):
+        pullback = lambda g: sg.clip_by_value(g * scale, -limit, limit)
+        return x * 1.0, (lambda g: (pullback(g), None)) if counted else pullback
+
+    assert sg.grad(lambda x: clipped(x, 2.0) * 5.0)(1.0) == 2.0
+    assert sg.grad(lambda x: clipped(x, 2.0, scale=0.1) * 5.0)(1.0) == 0.5
+
+
+def test_what_a_failed_call_built_is_not_used_again(graph, run):
+    """The gradient function ran, then the call failed and took its operations back; the next call runs it anew."""
+    x = sg.placeholder(sg.float32)
+    h = sg.prevent_gradient(x * 1.0, "no")
+    y = sg.custom_gradient(lambda h: (h * 1.0, lambda g: g * 7.0))(h)
+    with pytest.raises(sg.GradientError):
+        sg.gradients(y, [x])
+    (dh,) = sg.gradients(y, [h])
+    assert graph.operations[dh.op.id] is dh.op
+    assert run(dh, {x: 3.0}) == 7.0
+
+
+def test_what_was_built_in_a_no_gradient_block_is_not_used_outside(graph, run):
+    x = sg.placeholder(sg.float32)
+    y = sg.custom_gradient(lambda x: (x * x * 1.0, lambda g: g * x * x))(x)
+    with sg.no_gradient():
+        sg.gradients(y, [x])
+    (dx,) = sg.gradients(y, [x])
+    assert run(sg.gradients(dx, [x])[0], {x: 3.0}) == 6.0
 
 
 def test_a_wrong_number_of_gradients_is_an_error(graph, here):
@@ -138,6 +189,14 @@ def test_the_function_must_return_results_and_gradient(made):
         sg.grad(sg.custom_gradient(made))(3.0)
 
 
+def test_a_gradient_function_holds_on_to_tensors_so_rewriting_first_is_an_error_not_a_wrong_gradient(graph):
+    x = sg.placeholder(sg.float32)
+    y = sg.custom_gradient(lambda x: (x * 1.0, lambda g: g * x))(x)
+    made = rewrite([y], [x], (merge,))
+    with made.graph.as_default(), pytest.raises(sg.GraphError, match="two graphs"):
+        sg.gradients(made.outputs, made.inputs)
+
+
 def test_integers_pass_as_they_are(graph, run):
     f = sg.custom_gradient(lambda x, n: (x * sg.cast(n, sg.float32), lambda g: g * 100.0))
     x, n = sg.placeholder(sg.float32), sg.placeholder(sg.int32)
@@ -146,12 +205,19 @@ def test_integers_pass_as_they_are(graph, run):
     assert run(dx, {x: 1.0, n: 3}) == 100.0
 
 
+def test_a_function_and_its_differential_are_explained_as_one_step(graph):
+    x, w = sg.placeholder(sg.float32), sg.placeholder(sg.float32)
+    y = sg.custom_gradient(lambda x: (sg.floor(x) * sg.stop_gradient(x), lambda g: g))(x)
+    assert sg.explain(y * 2.0, [x])[x] == sg.Reach("flows", ())
+    assert sg.explain(sg.custom_gradient(lambda x: (x * w, lambda g: g))(x) * 2.0, [w])[w].status == "disconnected"
+
+
 def test_what_the_function_itself_would_pass_back_is_not_used(graph):
     """The gradient given is the only way: the operations inside are not differentiated."""
     x = sg.placeholder(sg.float32)
     y = sg.custom_gradient(lambda x: (sg.prevent_gradient(sg.exp(x), "not asked"), lambda g: g))(x)
     assert sg.gradients(y, [x])[0] is not None
-    assert sg.explain(y, [x])[x].status == "flows"
+    assert sg.explain(y, [x])[x] == sg.Reach("flows", ())
 
 
 def test_what_it_closes_over_gets_no_gradient(graph):
