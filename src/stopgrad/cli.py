@@ -151,11 +151,11 @@ def list_ops(arguments: argparse.Namespace) -> int:
     if unknown:
         arguments.parser.error(f"there is no operation {', '.join(map(repr, unknown))}; 'stopgrad ops' lists all")
     console = require("rich.console", "stopgrad ops", "tour").Console()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = 160
+    if not console.is_terminal:
+        console.width = max(console.width, 160)  # A file or a pipe has no width of its own.
     table = require("rich.table", "stopgrad ops", "tour").Table(box=require("rich.box", "stopgrad ops", "tour").SIMPLE_HEAD, pad_edge=False)
     for heading in ("operation", "function", "operands; attributes", "gradient", "engines"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=heading == "operation")
     shown = 0
     for definition in REGISTRY.values():
         function = functions.get(id(definition.function), "") if hasattr(definition, "function") else ""

@@ -1,9 +1,9 @@
 """Adversarial training: examples made from the gradient, then taken as given.
 
     FGSM:  x' = x + ε sign ∇ₓ L(x)
-    PGD:   x' ← project(x' + α sign ∇ₓ L(x')), some times from a random start; ‖x' - x‖∞ ≤ ε
-    VAT:   r = ε g/‖g‖ with g = ∇_d KL(stop p(x) ‖ p(x + ξd)) at a random direction d;  loss KL(stop p(x) ‖ p(x + stop r))
-    train on L(stop x')
+    PGD:   x' ← project(x' + α sign ∇ₓ L(x')), some times from a random start;  ‖x' - x‖∞ ≤ ε
+    VAT:   r = ε g/‖g‖,  g = ∇_d KL(stop p(x) ‖ p(x + ξ d))  at a random direction d
+    train on L(stop x'), for VAT on KL(stop p(x) ‖ p(x + stop r))
 
 The example is made from the same weights that are then trained. Training asks for the derivative at the example, not of
 how it was made: the stop keeps second derivatives of the network, through every step of the attack, out of the gradient.

@@ -62,7 +62,7 @@ def mean_field(v: Array, rbm: Machine, k: int) -> Array:
 
 
 def contrastive_divergence_loss(v: Array, sample: Array, rbm: Machine) -> Array:
-    """Its gradient is that of contrastive divergence, or of the likelihood where the sample is the model's; its value says little."""
+    """Its gradient is the update of contrastive divergence; its value says little."""
     return sg.reduce_mean(free_energy(v, rbm)) - sg.reduce_mean(free_energy(sg.stop_gradient(sample), rbm))
 
 

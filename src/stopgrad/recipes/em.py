@@ -44,7 +44,8 @@ def log_joint(x: Array, mixture: Mixture) -> Array:
     if "below" in mixture:
         d = x.shape[-1]
         whitened = whitened + centred @ (mixture["below"] * np.tril(np.ones((d, d)), -1))
-    log_density = sg.reduce_sum(mixture["log_diagonal"], axis=-1, keepdims=True) - 0.5 * (sg.reduce_sum(whitened * whitened, axis=-1) + x.shape[-1] * LOG_2PI)
+    square = sg.reduce_sum(whitened * whitened, axis=-1)
+    log_density = sg.reduce_sum(mixture["log_diagonal"], axis=-1, keepdims=True) - 0.5 * square - 0.5 * x.shape[-1] * LOG_2PI
     return sg.transpose(sg.expand_dims(log_weight, 1) + log_density)
 
 

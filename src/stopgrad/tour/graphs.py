@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby
 from pathlib import Path
 
 import stopgrad as sg
@@ -37,16 +37,15 @@ class Box:
 
 
 def kind_of(op: sg.Operation, graph: LossGraph) -> str:
-    """How an operation is coloured: what it is to the gradient."""
+    """How a forward operation is coloured: what it is to the gradient."""
     if op.outputs[0] in graph.parameters:
         return "parameter"
     if op.type == "Placeholder":
         return "input"
-    if op.definition.gate:
-        return "stop" if op in graph.stops() else "gate"
-    if op.origin is not None:
-        return "gradient"
-    return "forward" if op in _live(graph) else "hidden"
+    if op.definition.gate and op in graph.stops():
+        return "stop"
+    live = op in _live(graph)
+    return "gate" if op.definition.gate and live else "forward" if live else "hidden"
 
 
 def _live(graph: LossGraph) -> set[sg.Operation]:
@@ -94,29 +93,22 @@ def _place_forward(boxes: Sequence[Box]) -> None:
     igraph = require("igraph", "drawing graphs", "tour")
     index = {box.op: i for i, box in enumerate(boxes)}
     edges = [(index[x.op], index[box.op]) for box in boxes for x in box.op.inputs if x.op in index]
-    layout = igraph.Graph(len(boxes), edges, directed=True).layout_sugiyama(hgap=90, vgap=1, maxiter=500)
-    layers: dict[float, list[Box]] = {}
+    layout = igraph.Graph(len(boxes), edges, directed=True).layout_sugiyama(hgap=30, vgap=1, maxiter=500)
     for box, (x, y) in zip(boxes, layout.coords[: len(boxes)], strict=True):
-        box.x = x
-        layers.setdefault(round(y), []).append(box)
-    for n, layer in enumerate(layers[key] for key in sorted(layers)):
-        layer.sort(key=lambda box: box.x)
-        _spread(layer)
-        for box in layer:
-            box.y = MARGIN + 28.0 + n * ROW
-    shift = MARGIN - min(box.x - box.width / 2 for box in boxes)
-    for box in boxes:
-        box.x += shift
+        box.x, box.y = x, MARGIN + 28.0 + round(y) * ROW
+    _close_up(boxes)
 
 
-def _spread(layer: Sequence[Box]) -> None:
-    """Push boxes apart to the right until none overlap, then bring the row back to where its middle was."""
-    middle = sum(box.x for box in layer) / len(layer)
-    for left, right in pairwise(layer):
-        right.x = max(right.x, left.x + (left.width + right.width) / 2 + GAP)
-    shift = middle - sum(box.x for box in layer) / len(layer)
-    for box in layer:
-        box.x += shift
+def _close_up(boxes: Sequence[Box]) -> None:
+    """Move columns together, in their order, as far as no two boxes of a row touch: the layout leaves room for edges that are drawn over it."""
+    edge: dict[float, float] = {}
+    column = MARGIN
+    for _, group in groupby(sorted(boxes, key=lambda box: box.x), key=lambda box: round(box.x)):
+        members = list(group)
+        column = max(column + 18.0, *(edge.get(box.y, 0.0) + GAP + box.width / 2 for box in members))
+        for box in members:
+            box.x = column
+            edge[box.y] = column + box.width / 2
 
 
 def _place_generated(generated: Sequence[Box], forward: Sequence[Box], divide: float) -> None:
@@ -176,7 +168,7 @@ def _describe(op: sg.Operation) -> str:
 
 def place(op: sg.Operation) -> str:
     """The user's line, as ``file:line  expression``."""
-    location = op.location
+    location = None if op.type == "Placeholder" else op.location
     return f"{Path(location.file).name}:{location.line}  {' '.join(location.source.split())}" if location is not None else ""
 
 

@@ -47,7 +47,7 @@ summary { cursor: pointer; color: var(--accent); }
 .listing td { padding-right: 1.25rem; white-space: nowrap; }
 .listing .stop code { color: var(--stop); font-weight: 700; }
 .listing .hidden code, .listing .input code { color: var(--faint); }
-svg.graph { display: block; font: 11px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+svg.graph { display: block; max-width: none; font: 11px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .graph .op text { text-anchor: middle; fill: var(--ink); }
 .graph .head { fill: var(--faint); font-size: 12px; }
 .graph .band { fill: var(--band); }

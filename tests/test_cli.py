@@ -1,0 +1,133 @@
+"""The command: its arguments, its output, its exit status."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from stopgrad import cli
+from stopgrad.errors import EngineError
+from stopgrad.op import REGISTRY
+from stopgrad.recipes.result import Check, Result
+
+for library in ("rich", "sklearn", "matplotlib", "pygments", "igraph", "scipy"):
+    pytest.importorskip(library)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "required"),
+        (["fly"], "invalid choice"),
+        (["tour", "fly"], "there is no workload 'fly'; take any of softmax, em"),
+        (["tour", "--engine", "steam"], "invalid choice: 'steam'"),
+        (["tour", "--seed", "-1"], "must not be negative"),
+        (["tour", "--out", "/nowhere/at/all.html"], "does not exist"),
+        (["ops", "Frobnicate"], "there is no operation 'Frobnicate'"),
+    ],
+)
+def test_wrong_arguments_are_refused_with_what_is_right(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        cli.main(arguments)
+    assert exit.value.code == cli.ERROR
+    assert says in capsys.readouterr().err
+
+
+def test_ops_lists_every_operation(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ops"]) == cli.OK
+    text = capsys.readouterr().out
+    shown = set(re.findall(r"^ ?(\w+) ", text, re.MULTILINE))
+    assert set(REGISTRY) <= shown
+    assert f"{len(REGISTRY)} operations" in text
+
+
+def test_ops_says_per_operand_whether_there_is_a_gradient_or_why_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ops", "exp", "StopGradient", "argmax", "MatMul"]) == cli.OK
+    text = " ".join(capsys.readouterr().out.split())
+    assert "x: yes" in text
+    assert "a, b: yes" in text
+    assert "transpose_a, transpose_b" in text
+    assert "not differentiable:" in text
+    assert "x: stop_gradient" in text
+    assert "numpy, xla" in text
+    assert "4 operations" in text
+
+
+class Outside(HTMLParser):
+    """Finds what a page would load from elsewhere, and tags left open."""
+
+    VOID = frozenset({"meta", "br", "img", "link", "input", "hr"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href") and value and not value.startswith(("#", "data:")):
+                self.loads.append(value)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_tour_of_one_workload_writes_a_page_that_needs_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "tour.html"
+    assert cli.main(["tour", "softmax", "--engine", "numpy", "--out", str(target)]) == cli.OK
+    out = capsys.readouterr().out
+    assert "Softmax" in out
+    assert "FAILED" not in out
+    page = target.read_text(encoding="utf-8")
+    parser = Outside()
+    parser.feed(page)
+    assert parser.loads == []
+    assert parser.open == []
+    assert "<script" not in page
+    assert "@import" not in page
+    assert page.count("<svg") == 4
+    assert 'class="op stop"' in page
+    assert [path.name for path in tmp_path.iterdir()] == ["tour.html"]
+
+
+def test_a_failed_check_is_named_and_fails_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    result = Result("softmax", "Softmax", "", [Check("a claim", 2.0, "≤", 1.0), Check("another", 0.0, "≤", 1.0)])
+    monkeypatch.setattr(cli.softmax, "run", lambda seed, engine, progress: result)
+    assert cli.main(["tour", "softmax", "--out", str(tmp_path / "t.html")]) == cli.FAILED
+    assert capsys.readouterr().err == "stopgrad: check failed: Softmax: a claim: 2, must be ≤ 1\n"
+    assert "✗" in (tmp_path / "t.html").read_text(encoding="utf-8")
+
+
+def test_missing_packages_are_named_with_the_cure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert cli.main(["tour", "softmax", "--out", str(tmp_path / "t.html")]) == cli.ERROR
+    assert "pip install 'stopgrad[tour]'" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_tour_that_breaks_leaves_the_old_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "t.html"
+    target.write_text("old")
+
+    def broken(seed: int, engine: str, progress: object) -> Result:
+        raise EngineError("out of steam")
+
+    monkeypatch.setattr(cli.softmax, "run", broken)
+    assert cli.main(["tour", "softmax", "--out", str(target)]) == cli.ERROR
+    assert "stopgrad: out of steam" in capsys.readouterr().err
+    assert target.read_text() == "old"
+
+
+def test_importing_the_recipes_imports_no_optional_library() -> None:
+    program = (
+        "import sys, stopgrad, stopgrad.cli; print([m for m in ('sklearn', 'matplotlib', 'rich', 'pygments', 'igraph', 'scipy', 'jax') if m in sys.modules]); "
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
