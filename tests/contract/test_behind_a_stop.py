@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from stopgrad.autodiff import reach
 
 
 def hidden_chain(x, length):
@@ -163,6 +164,30 @@ def test_nothing_is_generated_where_nothing_arrives(graph):
     start = len(graph)
     assert sg.gradients(y, [x]) == [None]
     assert not [op for op in graph.operations[start:] if op.type not in ("Const", "Fill")]
+
+
+@pytest.mark.parametrize("place", ["hidden", "before x", "beside", "after y"])
+def test_the_work_does_not_depend_on_what_is_not_live(place, monkeypatch):
+    """How many operations the sweeps look at, with 10 and with 1000 operations that take no part."""
+    visits = []
+    looked_at = reach.open_inputs
+    monkeypatch.setattr(reach, "open_inputs", lambda op, acting: visits.append(op) or looked_at(op, acting))
+
+    def visited(length):
+        with sg.Graph().as_default():
+            a = sg.placeholder(sg.float64)
+            x = hidden_chain(a, length if place == "before x" else 1)
+            stopped = sg.stop_gradient(hidden_chain(x, length if place == "hidden" else 1))
+            if place == "beside":
+                hidden_chain(x, length)
+            y = sg.exp(x) * stopped
+            if place == "after y":
+                hidden_chain(y, length)
+            visits.clear()
+            sg.gradients(y, [x])
+            return len(visits)
+
+    assert visited(10) == visited(1000) > 0
 
 
 def test_parameters_that_are_not_asked_for_cost_nothing(graph):
