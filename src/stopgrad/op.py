@@ -33,7 +33,7 @@ from stopgrad.namespaces import NUMPY
 from stopgrad.samples import Sample
 from stopgrad.source import capture, is_internal
 from stopgrad.structure import flatten
-from stopgrad.types import DType, TensorType, bool_, complex64, dtype_of, float32, int32, same_size, tensor_type
+from stopgrad.types import DType, TensorType, bool_, complex64, dtype_of, float32, int32, tensor_type
 
 Array = np.ndarray[Any, Any]
 Tensor = Any
@@ -593,25 +593,6 @@ def _is_ours(error: BaseException) -> bool:
     ours = [is_internal(file) for file in frames]
     last = len(ours) - 1 - ours[::-1].index(True)
     return all(ours[:last])
-
-
-def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The shape that shapes broadcast to. Only a literal 1 broadcasts; sizes not known to differ count as equal."""
-    from_right = max(map(len, shapes), default=0)
-    result: list[Any] = [1] * from_right
-    for shape in shapes:
-        offset = from_right - len(shape)
-        for i, size in enumerate(shape, offset):
-            have = result[i]
-            if have is size or (isinstance(size, int) and size == 1):
-                continue
-            if isinstance(have, int) and have == 1:
-                result[i] = size
-            elif not same_size(have, size):
-                raise ShapeError(f"shapes {' and '.join(show_shape(s) for s in shapes)} do not broadcast: sizes {have} and {size} differ, and neither is 1")
-            elif isinstance(size, int):
-                result[i] = size
-    return tuple(result)
 
 
 def show_shape(shape: Sequence[Any]) -> str:

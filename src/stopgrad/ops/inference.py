@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stopgrad.errors import DTypeError, ShapeError
-from stopgrad.op import broadcast_shapes, show_shape
-from stopgrad.types import DType, TensorType, bool_, tensor_type
+from stopgrad.op import show_shape
+from stopgrad.types import DType, TensorType, bool_, same_size, tensor_type
 
 Infer = Callable[..., Any]
 
@@ -115,6 +115,25 @@ def broadcast_to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
         return tensor_type(bool_, typed(x, y).shape)
 
     return infer
+
+
+def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The shape that shapes broadcast to. Only a literal 1 broadcasts; sizes not known to differ count as equal."""
+    from_right = max(map(len, shapes), default=0)
+    result: list[Any] = [1] * from_right
+    for shape in shapes:
+        offset = from_right - len(shape)
+        for i, size in enumerate(shape, offset):
+            have = result[i]
+            if have is size or (isinstance(size, int) and size == 1):
+                continue
+            if isinstance(have, int) and have == 1:
+                result[i] = size
+            elif not same_size(have, size):
+                raise ShapeError(f"shapes {' and '.join(show_shape(s) for s in shapes)} do not broadcast: sizes {have} and {size} differ, and neither is 1")
+            elif isinstance(size, int):
+                result[i] = size
+    return tuple(result)
 
 
 def broadcast_c2(*shapes: Any) -> tuple[Any, ...]:

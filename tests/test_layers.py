@@ -1,0 +1,204 @@
+"""The house: one direction of imports, no late ones, a light import, modules and functions of a readable size."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import stopgrad as sg
+from stopgrad.op import REGISTRY
+
+HOME = Path(sg.__file__).parent
+MODULES = {".".join(path.relative_to(HOME.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in sorted(HOME.rglob("*.py"))}
+
+# From the ground up. A module imports only from its own row and the rows above it, and, inside a row, never in a circle.
+ROWS = [
+    ["source"],
+    ["errors"],
+    ["types"],
+    ["graph"],
+    ["namespaces", "samples", "structure"],
+    ["files"],
+    ["op"],
+    ["verify"],
+    ["ops"],
+    ["autodiff"],
+    ["rewrite"],
+    ["engines"],
+    ["session"],
+    ["flow", "interchange"],
+    [""],  # the package itself: recipes and the command are written as users write, with ``import stopgrad as sg``
+    ["recipes"],
+    ["tour"],
+    ["cli", "__main__"],
+]
+LEVEL = {part: i for i, row in enumerate(ROWS) for part in row}
+HEAVY = ("jax", "onnx", "onnxruntime", "scipy", "sklearn", "matplotlib", "torch", "tensorflow")
+
+
+def part_of(module: str) -> str:
+    """The row's entry that a module belongs to."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool]]:
+    """What a module imports of the package, and whether it does so inside a function. Imports for type checkers count too."""
+
+    def visit(node: ast.AST, late: bool) -> Iterator[tuple[str, bool]]:
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, late) for alias in node.names if alias.name.split(".")[0] == "stopgrad")
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            if node.module and node.module.split(".")[0] == "stopgrad":
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    yield (whole if whole in MODULES else node.module), late
+        late = late or isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, late)
+
+    yield from visit(ast.parse(path.read_text()), False)
+
+
+def all_imports() -> dict[str, list[tuple[str, bool]]]:
+    return {module: list(imports(path)) for module, path in MODULES.items()}
+
+
+def test_every_module_has_its_row() -> None:
+    unknown = {module for module in MODULES if part_of(module) not in LEVEL}
+    assert not unknown, f"give these a row in {__file__}: {sorted(unknown)}"
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m != "stopgrad"])
+def test_a_module_imports_only_from_above(module: str) -> None:
+    own = LEVEL[part_of(module)]
+    below = [name for name, _ in imports(MODULES[module]) if LEVEL[part_of(name)] > own]
+    assert not below, f"{module} imports from below: {below}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_nothing_of_the_package_is_imported_inside_a_function(module: str) -> None:
+    late = [name for name, is_late in imports(MODULES[module]) if is_late]
+    assert not late, f"{module} imports inside a function: {late}"
+
+
+def test_modules_do_not_import_in_a_circle() -> None:
+    graph = {module: {name for name, _ in found if name != module} for module, found in all_imports().items()}
+    # A package's __init__ stands for the whole package to those outside of it, not to its own modules.
+    for module, found in graph.items():
+        found -= {name for name in found if module.startswith(f"{name}.")} - {"stopgrad"}
+    del graph["stopgrad"]
+    left = {module: found & set(graph) for module, found in graph.items()}
+    while free := [module for module, found in left.items() if not found]:
+        for module in free:
+            del left[module]
+        for found in left.values():
+            found -= set(free)
+    assert not left, f"these import each other: {left}"
+
+
+def test_the_layer_test_sees_what_it_should(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text("from stopgrad.session import Session\nimport numpy\ndef f():\n    from stopgrad import graph\n    import stopgrad.op\n")
+    assert list(imports(file)) == [("stopgrad.session", False), ("stopgrad.graph", True), ("stopgrad.op", True)]
+
+
+# ------------------------------------------------------------------------------------------ light import
+
+
+def python(text: str) -> str:
+    return subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True, cwd=HOME.parent, timeout=120).stdout
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    found = python(f"import sys, stopgrad; print([m for m in {HEAVY!r} if m in sys.modules])")
+    assert found.strip() == "[]"
+
+
+def test_building_differentiating_and_running_on_numpy_imports_nothing_heavy() -> None:
+    text = f"""
+import sys
+import numpy as np
+import stopgrad as sg
+with sg.Graph().as_default() as graph:
+    w = sg.parameter(np.ones((3, 2)))
+    x = sg.placeholder(sg.float64, ["n", 3])
+    loss = sg.reduce_mean(sg.square(sg.tanh(x @ w)))
+    (dw,) = sg.gradients(loss, [w])
+    step = sg.assign(w, w - dw)
+with sg.Session(graph, engine="numpy") as session:
+    session.run([loss, step], {{x: np.ones((4, 3))}})
+sg.explain(loss, [w]).to_text()
+print([m for m in {HEAVY!r} if m in sys.modules])
+"""
+    assert python(text).strip() == "[]"
+
+
+def test_every_module_can_be_imported_first() -> None:
+    first = ["types", "graph", "op", "ops.index", "ops.gates", "autodiff.transforms", "rewrite.engine", "engines.xla", "session", "flow.explain"]
+    text = "import importlib, sys\nfor name in sys.argv[1:]: pass\n"
+    for name in first[:: len(first) - 1]:
+        python(text + f"importlib.import_module('stopgrad.{name}')")
+
+
+# ------------------------------------------------------------------------------------------------- size
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_is_under_600_lines(module: str) -> None:
+    assert len(MODULES[module].read_text().splitlines()) < 600
+
+
+def test_functions_are_under_60_lines() -> None:
+    def lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+        """Without the documentation."""
+        doc = node.body[0] if ast.get_docstring(node) else None
+        return (node.end_lineno or 0) - node.lineno + 1 - ((doc.end_lineno or 0) - doc.lineno + 1 if doc else 0)
+
+    long = [
+        f"{path.name}:{node.lineno} {node.name}: {lines(node)}"
+        for path in MODULES.values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and lines(node) >= 60
+    ]
+    assert not long
+
+
+# ------------------------------------------------------------------------------------------ public names
+
+# Operations that stand only inside generated gradients or behind another operation's function.
+INNER = {name for name in REGISTRY if name.endswith("Grad") or "Backprop" in name} | {
+    "Named",
+    "ScatterAddAlongAxis",
+    "StopGradientTowards",
+    "StopGradientWhen",
+}
+
+
+@pytest.mark.parametrize("name", [name for name in REGISTRY if name not in INNER])
+def test_an_operations_function_is_public(name: str) -> None:
+    function = REGISTRY[name].function
+    assert getattr(sg, function.__name__, None) is function, f"sg.{function.__name__} is not {name}'s function"
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_an_operations_class_is_found_by_its_type(name: str) -> None:
+    assert getattr(sg.ops, name) is REGISTRY[name]
+
+
+def test_no_public_name_hides_another_by_accident() -> None:
+    seen: dict[str, str] = {}
+    for module, path in MODULES.items():
+        if part_of(module) != "ops" or module == "stopgrad.ops":
+            continue
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
+                for name in ast.literal_eval(node.value):
+                    assert name not in seen, f"{name} is exported by {seen[name]} and {module}"
+                    seen[name] = module
+    assert len(seen) > 100
