@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import inspect
 import traceback
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -286,18 +287,18 @@ def _default_or_raise(definition: type[Op]) -> Graph:
 
 def leave(graph: Graph, x: Output) -> Output:
     """*x* as it may be used here: stopped, where it was built inside a ``no_gradient`` block that has ended."""
-    for start, end in graph._closed:
-        if start <= x.op.id < end:
-            gate = graph._exits.get(x)
-            if gate is None:
-                exit_gate = REGISTRY["StopGradient"]
-                closed, graph._closed = graph._closed, []
-                try:
-                    gate = graph._exits[x] = emit(exit_gate, (x,)).outputs[0]
-                finally:
-                    graph._closed = closed
-            return gate
-    return x
+    closed = graph._closed  # Disjoint spans of ids, in order.
+    i = bisect_left(closed, (x.op.id + 1, 0)) - 1
+    if i < 0 or x.op.id >= closed[i][1]:
+        return x
+    gate = graph._exits.get(x)
+    if gate is None:
+        graph._closed = []
+        try:
+            gate = graph._exits[x] = emit(REGISTRY["StopGradient"], (x,)).outputs[0]
+        finally:
+            graph._closed = closed
+    return gate
 
 
 def apply(definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...] = (), name: str | None = None) -> Any:

@@ -211,6 +211,8 @@ def no_gradient() -> Iterator[None]:
         REGIONS.reset(token)
         for graph, start in region.items():
             if len(graph) > start:
+                while graph._closed and graph._closed[-1][0] >= start:
+                    graph._closed.pop()  # A block inside of this one.
                 graph._closed.append((start, len(graph)))
 
 
