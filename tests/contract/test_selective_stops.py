@@ -323,6 +323,25 @@ def test_a_block_inside_of_a_failed_build_leaves_no_mark(graph):
     assert sg.explain(y, [x])[x].status == "flows"
 
 
+def test_many_blocks_nested_and_beside_each_other(graph, run):
+    """Each of 50 blocks holds two, and each of its three results i·x counts as a constant factor of x."""
+    x = sg.placeholder(sg.float64)
+    inside, terms = [], []
+    for i in range(50):
+        with sg.no_gradient():
+            before = x * (3.0 * i)
+            with sg.no_gradient():
+                first = x * (3.0 * i + 1.0)
+            with sg.no_gradient():
+                second = x * (3.0 * i + 2.0) + 0.0 * first
+        inside += [before, first, second]
+        terms += [v * x for v in (before, first, second)]
+    (dx,) = sg.gradients(terms, [x])
+    assert run(dx, {x: 2.0}) == 2.0 * sum(range(150))
+    assert sg.gradients(inside, [x]) == [None]
+    assert run(sg.gradients([v * x for v in inside], [x])[0], {x: 2.0}) == 2.0 * sum(range(150))
+
+
 def test_a_block_in_a_differentiated_function(run):
     def loss(x):
         with sg.no_gradient():
