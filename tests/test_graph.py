@@ -462,3 +462,26 @@ def test_every_operation_is_a_class_and_a_function(definition: type[Op], sample:
         assert getattr(op, attribute) is op.attributes[attribute]
     if definition.variadic:
         assert getattr(op, definition.variadic) == op.inputs[len(definition.operands) :]
+
+
+JUNK: list[Any] = ["junk", None, object(), -1, 1.5, [1, [2]], (), {}, np.array(["a"]), np.zeros((7, 7, 7)), True, 10**30, float("nan"), lambda: 0]
+
+
+@pytest.mark.parametrize(("definition", "sample"), SAMPLED)
+def test_whatever_an_argument_is_errors_are_ours_and_nothing_is_half_built(definition: type[Op], sample: Sample) -> None:
+    graph = sg.Graph()
+    xs, attributes = arguments(definition, sample, operands(graph, definition, sample))
+    calls = [([*xs[:i], junk, *xs[i + 1 :]], attributes) for i in range(len(xs)) for junk in JUNK]
+    calls += [(xs, attributes | {name: junk}) for name in attributes for junk in JUNK]
+    length = len(graph)
+    refused = 0
+    for operand, attribute in calls:
+        try:
+            with graph.as_default():
+                definition.function(*operand, **attribute)
+        except sg.StopgradError as error:
+            refused += 1
+            assert len(graph) == length, error
+            assert __file__ in str(error)
+        graph.truncate(length)
+    assert refused or not calls
