@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stopgrad.errors import ArgumentError, GraphError, ShapeError
@@ -161,7 +161,7 @@ class Operation:
     gives them (``op.x``, ``op.axis``, ``op.result``), which is how gradient rules are written.
     """
 
-    __slots__ = ("_label", "_location", "definition", "graph", "id", "inputs", "origin", "outputs", "values")
+    __slots__ = ("_instruction", "_label", "_place", "definition", "graph", "id", "inputs", "origin", "outputs", "values")
 
     definition: Any
     graph: Graph
@@ -170,6 +170,7 @@ class Operation:
     outputs: tuple[Output, ...]
     values: tuple[Any, ...]
     origin: Operation | None
+    _place: CodeType | Location | None
 
     def __init__(
         self,
@@ -179,7 +180,7 @@ class Operation:
         values: tuple[Any, ...],
         types: tuple[TensorType, ...],
         label: str,
-        location: RawLocation | Location | None,
+        location: RawLocation | tuple[CodeType | Location | None, int] | None,
         origin: Operation | None,
     ) -> None:
         operations = graph._operations
@@ -189,7 +190,8 @@ class Operation:
         self.inputs = inputs
         self.values = values
         self._label = label
-        self._location = location
+        # Two slots, not one tuple: the garbage collector, which dominates bulk building, then has less to visit.
+        self._place, self._instruction = (None, 0) if location is None else location
         self.origin = origin
         self.outputs = (Output(self, 0, types[0]),) if len(types) == 1 else tuple(Output(self, i, t) for i, t in enumerate(types))
         operations.append(self)
@@ -212,8 +214,8 @@ class Operation:
         """The user's line that built this operation; for a gradient operation, its forward operation's."""
         op: Operation | None = self
         while op is not None:
-            if op._location is not None:
-                return op._location if isinstance(op._location, Location) else decode(op._location)
+            if op._place is not None:
+                return op._place if isinstance(op._place, Location) else decode((op._place, op._instruction))
             op = op.origin
         return None
 

@@ -78,7 +78,7 @@ def load(path: AnyPath) -> Graph:
         raise GraphError(f"{path} holds no graph; it was not written by Graph.save")
     graph = from_text(arrays["graph"].tobytes().decode(), arrays)
     for op, location in zip(graph.operations, json.loads(arrays["locations"].tobytes()), strict=True):
-        op._location = Location(*location) if location else None
+        op._place = Location(*location) if location else None
     return graph
 
 

@@ -50,7 +50,7 @@ class Copying:
     def add(self, definition: Any, inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation) -> tuple[Output, ...]:
         """An operation in the new graph, with the location and origin of an old one."""
         types = infer_types(definition, tuple([x.type for x in inputs]), values)
-        return Operation(self.graph, definition, inputs, values, types, like._label, like._location, like.origin).outputs
+        return Operation(self.graph, definition, inputs, values, types, like._label, (like._place, like._instruction), like.origin).outputs
 
     def concrete(self, type: TensorType) -> TensorType:
         if self.binding is None or not type.symbolic:
