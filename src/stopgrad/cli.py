@@ -21,6 +21,7 @@ from stopgrad.namespaces import require
 from stopgrad.op import ENGINE_FIELDS, REGISTRY, NoGradient, Op, Undefined, Unsupported
 from stopgrad.recipes import adversarial, boltzmann, em, softmax, targets
 from stopgrad.recipes.result import Result
+from stopgrad.tour.graphs import to_text
 from stopgrad.tour.page import page
 
 WORKLOADS: dict[str, ModuleType] = {"softmax": softmax, "em": em, "boltzmann": boltzmann, "adversarial": adversarial, "targets": targets}
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     tour.add_argument("--engine", choices=("auto", "xla", "numpy"), default="auto", help="what computes (auto: xla where JAX is installed)")
     tour.add_argument("--out", type=Path, default=Path("tour.html"), metavar="PATH", help="the page to write (tour.html)")
     tour.add_argument("--seed", type=int, default=0, metavar="N", help="of all random numbers (0)")
+    tour.add_argument("--graphs", action="store_true", help="also print the gradient graphs, line by line of the program")
     tour.set_defaults(run=run_tour, parser=tour)
     ops = commands.add_parser("ops", help="list the operations", description="List the operations: functions, operands, attributes, gradients, engines.")
     ops.add_argument("names", nargs="*", metavar="name", help="types or functions to show; without one: all")
@@ -75,6 +77,8 @@ def run_tour(arguments: argparse.Namespace) -> int:
     engine = find_engine(arguments.engine).name
     results, seconds = _run_all(names, engine, arguments.seed, console)
     _print_results(results, seconds, console)
+    if arguments.graphs:
+        _print_graphs(results, console)
     versions = f"stopgrad {sg.__version__}, Python {platform.python_version()}, NumPy {np.__version__}"
     facts = f"{versions}, engine {engine}, seed {arguments.seed}, {os.cpu_count()} cores, "
     _write(arguments.out, page(results, seconds, facts + f"{sum(seconds):.0f} s in all."))
@@ -120,6 +124,14 @@ def _print_results(results: Sequence[Result], seconds: Sequence[float], console:
             table.add_row(mark, check.claim, f"{check.measured:.4g}", f"{check.relation} {check.threshold:g}")
         console.print()
         console.print(table)
+
+
+def _print_graphs(results: Sequence[Result], console: Any) -> None:
+    for graph in (graph for result in results for graph in result.graphs):
+        console.print(
+            f"\n[bold]{escape(graph.title)}[/bold]  {len(graph.forward)} forward operations, {len(graph.generated)} for the gradient", highlight=False
+        )
+        console.print(to_text(graph), markup=False, highlight=False, soft_wrap=True)
 
 
 def _verdict(results: Sequence[Result]) -> int:
@@ -195,7 +207,13 @@ def _gradients(definition: type[Op]) -> str:
 
 
 def _engines(definition: type[Op]) -> str:
-    return ", ".join(name for name in ENGINE_FIELDS if not isinstance(getattr(definition, name), Unsupported))
+    """The engines that compute it; for the others, why not."""
+    found = {name: getattr(definition, name) for name in ENGINE_FIELDS}
+    lacking = [f"not {name}: {why.reason}" for name, why in found.items() if isinstance(why, Unsupported)]
+    reasons = {text.partition(": ")[2] for text in lacking}
+    if len(lacking) == len(found) and len(reasons) == 1:
+        return f"none: {reasons.pop()}"
+    return ", ".join([name for name, how in found.items() if not isinstance(how, Unsupported)] + lacking)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ adversarial training" (arXiv 1704.03976).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.namespaces import require
 from stopgrad.recipes import plots
-from stopgrad.recipes.result import Check, LossGraph, Picture, Progress, Result, Table, differentiate, silent
+from stopgrad.recipes.result import Check, LossGraph, Picture, Progress, Result, Table, differentiate, part, silent
 from stopgrad.recipes.training import adam, initial_moments, weights
 
 Array = Any
@@ -153,7 +154,7 @@ class Judge:
     def __init__(self, x: Numbers, labels: Numbers, seed: int, engine: str) -> None:
         self.x, self.labels = x, labels
         self._key = np.array([seed, 12345], np.uint32)
-        attacks: dict[str, Attack] = {"clean": no_attack, "FGSM": fgsm, "PGD, 10 steps": lambda *a: pgd(*a, steps=10)}
+        attacks: dict[str, Attack] = {"clean": no_attack, "FGSM": fgsm, "PGD, 10 steps": functools.partial(pgd, steps=10)}
         self.attacks = {name: sg.function(attack, engine=engine) for name, attack in attacks.items()}
         self._at = sg.function(lambda net, x, y, e: fgsm(net, x, y, None, e), engine=engine)
         self._logits = sg.function(logits, engine=engine)
@@ -187,8 +188,8 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
         def loss(net: Network, x: Array, y: Array, key: Array, attack: Attack = attack) -> Array:
             return adversarial_loss(net, x, y, key, attack)
 
-        nets[name] = train(loss, x, labels, seed, engine, progress=lambda done, i=i, name=name: progress((i + done) / 5.5, f"training: {name}"))
-    semi = semi_supervised(x, labels, judge, seed, engine, lambda done: progress((3 + 2 * done) / 5.5, "training with 50 labels"))
+        nets[name] = train(loss, x, labels, seed, engine, progress=part(progress, i / 5.5, (i + 1) / 5.5, f"training: {name}"))
+    semi = semi_supervised(x, labels, judge, seed, engine, part(progress, 3 / 5.5, 1.0, "training with 50 labels"))
     robust = {name: {a: judge.accuracy(net, judge.attacked(net, a)) for a in judge.attacks} for name, net in nets.items()}
     graphs = [graph("FGSM", True), graph("VAT", True), graph("VAT", False)]
     checks = [
@@ -228,7 +229,8 @@ def semi_supervised(
     losses = {"plain": plain, "VAT": virtual}
     found = {}
     for i, (name, loss) in enumerate(losses.items()):
-        net = train(loss, x, labels, seed, engine, progress=lambda done, i=i: progress((i + done) / 2))
+        net = train(loss, x, labels, seed, engine)
+        progress((i + 1) / 2)
         found[name] = judge.accuracy(net, judge.x)
     return found
 
@@ -239,7 +241,7 @@ def graph(kind: str, stopped: bool, pixels: int = 4) -> LossGraph:
     net = weights(rng, {"1": (pixels, 3), "2": (3, 10)})
 
     def loss(net: Network, x: Array, labels: Array, key: Array) -> tuple[Array, list[sg.Operation]]:
-        stop = sg.stop_gradient if stopped else lambda x: x
+        stop: Callable[[Array], Array] = sg.stop_gradient if stopped else lambda x: x
         if kind == "VAT":
             p = sg.stop_gradient(sg.softmax(logits(net, x)))
             before = len(x.graph)
@@ -247,7 +249,7 @@ def graph(kind: str, stopped: bool, pixels: int = 4) -> LossGraph:
             construction = list(x.graph.operations[before:])
             return divergence(net, p, x + stop(r)), construction
         before = len(x.graph)
-        attacked = {"FGSM": fgsm, "PGD": pgd}[kind](net, x, labels, key)
+        attacked = TRAININGS[kind](net, x, labels, key)
         construction = list(x.graph.operations[before:])
         return cross_entropy(net, stop(attacked), labels), construction
 

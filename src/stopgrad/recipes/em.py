@@ -26,7 +26,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.namespaces import require
 from stopgrad.recipes import plots
-from stopgrad.recipes.result import Check, LossGraph, Picture, Progress, Result, Table, differentiate, silent
+from stopgrad.recipes.result import Check, LossGraph, Picture, Progress, Result, Table, differentiate, part, silent
 
 Array = Any
 Numbers = np.ndarray[Any, Any]
@@ -182,7 +182,7 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     for i, (name, (x, k, classes, full)) in enumerate(tasks.items()):
         first = start(x, k, full, seed)
         error = m_step_error(x, first, full, engine)
-        mixture, trace, left = fit(x, first, STEPS, engine, lambda done, i=i, name=name: progress((i + done) / len(tasks), name))
+        mixture, trace, left = fit(x, first, STEPS, engine, part(progress, i / len(tasks), (i + 1) / len(tasks), name))
         reference = sklearn_score(x, first, full, STEPS)
         worst = float(np.diff(trace).min())
         right = agreement(np.asarray(responsibilities(x, mixture)).argmax(axis=1), classes)

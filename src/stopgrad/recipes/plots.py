@@ -50,7 +50,7 @@ def curves(
     lines: Mapping[str, Sequence[float]],
     xlabel: str,
     ylabel: str,
-    xs: Sequence[float] | None = None,
+    xs: Any = None,
     ylim: tuple[float, float] | None = None,
     log: bool = False,
     paired: bool = False,

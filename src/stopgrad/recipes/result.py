@@ -19,6 +19,11 @@ def silent(done: float, doing: str) -> None:
     """The progress that nobody watches."""
 
 
+def part(progress: Progress, start: float, stop: float, doing: str) -> Callable[[float], None]:
+    """The progress of one part of the whole, which runs from 0 to 1 itself."""
+    return lambda done: progress(start + (stop - start) * done, doing)
+
+
 @dataclass(frozen=True)
 class Check:
     """A claim with its measurement: ``measured relation threshold``."""

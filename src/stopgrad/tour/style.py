@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 CSS = """
-:root { color-scheme: light dark; --paper: #fdfdfb; --ink: #1c2126; --faint: #8a9097; --line: #dfe1e0; --band: #f4f5f3; --accent: #0a6aa1;
+:root { color-scheme: light dark; --paper: #fdfdfb; --ink: #1c2126; --faint: #8a9097; --muted: #5c636a; --line: #dfe1e0; --band: #f4f5f3; --accent: #0a6aa1;
   --forward: #dcebf7; --forward-line: #3a7fb5; --gradient: #fde8cf; --gradient-line: #d07a12; --stop: #c8102e; --hidden: #ececec; --parameter: #d8f0de;
   --parameter-line: #2a8f4f; --good: #1c7c3c; --bad: #c8102e; --code: #f5f5f2; }
-@media (prefers-color-scheme: dark) { :root { --paper: #15181b; --ink: #e4e6e8; --faint: #868d94; --line: #33383d; --band: #1b1f23; --accent: #6bb8e8;
+@media (prefers-color-scheme: dark) { :root { --paper: #15181b; --ink: #e4e6e8; --faint: #868d94;
+  --muted: #a3aab1; --line: #33383d; --band: #1b1f23; --accent: #6bb8e8;
   --forward: #17354b; --forward-line: #5aa5da; --gradient: #4a310f; --gradient-line: #f0a03c; --stop: #e5384f; --hidden: #2a2d30; --parameter: #143a22;
   --parameter-line: #52b877; --good: #62c983; --bad: #ff6b7d; --code: #1e2226; } }
 * { box-sizing: border-box; }
@@ -27,7 +28,7 @@ pre, code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans 
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; }
 th, td { padding: .35rem .9rem .35rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); font-weight: normal; }
-thead th { color: var(--faint); vertical-align: bottom; line-height: 1.3; }
+thead th { color: var(--muted); vertical-align: bottom; line-height: 1.3; }
 tbody th { font-weight: 600; }
 .checks tbody th { font-weight: normal; }
 .number { font-variant-numeric: tabular-nums; white-space: nowrap; }
@@ -41,15 +42,15 @@ figure { margin: 0; }
 .picture.wide { flex-basis: 100%; max-width: 100%; }
 .picture svg { width: 100%; height: auto; display: block; }
 .picture.wide svg { max-width: 54rem; min-width: 34rem; }
-figcaption { font-size: .88rem; color: var(--faint); max-width: 46rem; margin-top: .25rem; }
+figcaption { font-size: .88rem; color: var(--muted); max-width: 46rem; margin-top: .25rem; }
 details { margin: .5rem 0; }
 summary { cursor: pointer; color: var(--accent); }
 .listing td { padding-right: 1.25rem; white-space: nowrap; }
 .listing .stop code { color: var(--stop); font-weight: 700; }
-.listing .hidden code, .listing .input code { color: var(--faint); }
+.listing .hidden code, .listing .input code { color: var(--muted); }
 svg.graph { display: block; max-width: none; font: 11px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .graph .op text { text-anchor: middle; fill: var(--ink); }
-.graph .head { fill: var(--faint); font-size: 12px; }
+.graph .head { fill: var(--muted); font-size: 12px; }
 .graph .band { fill: var(--band); }
 .graph rect { stroke-width: 1.2; }
 .graph .forward rect { fill: var(--forward); stroke: var(--forward-line); }
@@ -66,5 +67,5 @@ svg.graph { display: block; max-width: none; font: 11px ui-monospace, "SF Mono",
 .graph .edge.use { stroke: var(--faint); opacity: .28; }
 .graph .edge.hidden { stroke: var(--faint); stroke-dasharray: 3 2; }
 .key.stop { background: var(--stop); color: #fff; padding: .05rem .4rem; border-radius: 2px; font-size: .85rem; font-weight: 700; }
-footer { padding: 2rem 1.25rem 3rem; color: var(--faint); font-size: .85rem; }
+footer { padding: 2rem 1.25rem 3rem; color: var(--muted); font-size: .85rem; }
 """
