@@ -268,6 +268,9 @@ BUILDING = [
     bad("a range over a size", lambda s: list(range(s.x.shape[0])), sg.ShapeError, "n", "fed", "sg.size"),
     bad("a size as an array's shape", lambda s: np.zeros(s.x.shape), sg.ShapeError, "n", "fed"),
     bad("a size modulo text", lambda s: s.x.shape[0] + "a", sg.ArgumentError, "'a'", "whole numbers"),
+    bad("a size's name that is no string", lambda s: sg.dim(3), sg.ShapeError, "3", "identifier"),
+    bad("ones like text", lambda s: sg.ones_like("text"), sg.DTypeError, "Fill", "'text'", "not numbers"),
+    bad("full of text", inside(lambda s: sg.full([2], "text")), sg.DTypeError, "full", "'text'", "not numbers"),
     bad("a size and a float", lambda s: s.x.shape[0] * 1.5, sg.ArgumentError, "1.5", "whole numbers"),
     bad("size of no such axis", lambda s: sg.size(s.x, axis=4), sg.ShapeError, "Size", "axis 4"),
     bad("immediate with a symbolic size", lambda s: sg.zeros(["n"]), sg.ShapeError, "number", "with graph.as_default()"),
@@ -327,6 +330,7 @@ GRADIENTS = [
     bad("jvp with too few tangents", lambda s: sg.jvp(lambda x: x["a"], ({"a": 1.0, "b": 2.0},), ({"a": 1.0},)), sg.GradientError, "jvp", "1 tangents for 2"),
     bad("jacobian of a symbolic size", lambda s: sg.jacobian(lambda x: x * 2.0)(s.x), sg.ShapeError, "jacobian", "symbolic", "n"),
     bad("hessian of a vector", lambda s: sg.hessian(lambda x: x * 2.0)(ARRAY), sg.GradientError, "grad", "scalar"),
+    bad("hvp without tuples", lambda s: sg.hvp(lambda x: x, 1.0, 1.0), sg.GradientError, "hvp", "tuples"),
     bad("hvp of a vector", lambda s: sg.hvp(lambda x: x * 2.0, (ARRAY,), (ARRAY,)), sg.GradientError, "grad", "scalar"),
     # gates
     bad("stop towards a number", lambda s: sg.stop_gradient(s.v, wrt=[1.0]), sg.GraphError, "StopGradient", "wrt=", "1.0"),

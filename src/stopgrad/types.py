@@ -229,7 +229,7 @@ def dim(name: str | None = None) -> Dim:
     """The size called *name*; without a name, a fresh one equal to no other."""
     if name is None:
         name = f"_{next(_FRESH)}"
-    elif not name.isidentifier() or name in _RESERVED or keyword.iskeyword(name):
+    elif not isinstance(name, str) or not name.isidentifier() or name in _RESERVED or keyword.iskeyword(name):
         raise ShapeError(f"{name!r} cannot name a size; take an identifier, such as 'batch'")
     found = _normal({((name, 1),): 1})
     assert isinstance(found, Dim)

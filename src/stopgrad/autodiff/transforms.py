@@ -362,6 +362,8 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     >>> sg.hvp(lambda x: sg.reduce_sum(x * x * x), (np.array([1.0, 2.0]),), (np.array([1.0, 1.0]),))
     array([ 6., 12.])
     """
+    if not isinstance(primals, (tuple, list)):
+        raise GradientError("hvp: primals and tangents are tuples of one length, with a tangent for each argument")
     argnums = tuple(range(len(primals)))
     product_of = jvp(grad(f, argnums), primals, tangents)[1]
     return product_of[0] if len(primals) == 1 else product_of

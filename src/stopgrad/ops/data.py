@@ -8,7 +8,23 @@ import numpy as np
 
 from stopgrad.errors import GraphError, ShapeError
 from stopgrad.graph import Operation, Output, default_graph, describe, require_graph
-from stopgrad.op import Array, Literal, Op, Tensor, apply, as_array, builds, constant_in, emit, evaluate, not_differentiable, show_shape, unsupported
+from stopgrad.op import (
+    Array,
+    Literal,
+    Op,
+    Tensor,
+    apply,
+    as_array,
+    builds,
+    constant_in,
+    emit,
+    evaluate,
+    guarded,
+    naming,
+    not_differentiable,
+    show_shape,
+    unsupported,
+)
 from stopgrad.ops.inference import check_same_dtype, normal_axes
 from stopgrad.samples import bools, floats, sample
 from stopgrad.types import Dim, DType, DTypeLike, ShapeLike, TensorType, dtype_of, float64, product, same_size, shape_of, tensor_type
@@ -282,6 +298,7 @@ def fill(shape: ShapeLike, value: Any, name: str | None = None) -> Tensor:
     return apply(Fill, (value,), (shape_of(shape),), name)
 
 
+@guarded("full")
 def full(shape: ShapeLike, value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
     """One number, repeated to a shape, as a constant.
 
@@ -311,7 +328,8 @@ def ones_like(x: Any, name: str | None = None) -> Tensor:
 
 def _like(x: Any, value: int, name: str | None) -> Tensor:
     if not isinstance(x, Output):
-        array = as_array(x)
+        with naming(Fill):
+            array = as_array(x)
         return constant(np.full(array.shape, value, array.dtype), name=name)
     number = constant_in(x.op.graph, np.asarray(value, x.dtype.numpy))
     return emit(Fill, (number,), (x.shape,), name).outputs[0] if x.ndim else number
