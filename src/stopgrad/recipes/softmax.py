@@ -82,7 +82,7 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     compiled = {name: sg.function(sg.value_and_grad(lambda x, w, form=form: (weighted(form, x, w), form(x))[0]), engine=engine) for name, form in FORMS.items()}
     values = {name: sg.function(form, engine=engine) for name, form in FORMS.items()}
     random = _random_logits(rng)
-    random_weights: Numbers = rng.standard_normal(random.shape, np.float32)
+    random_weights = np.asarray(rng.standard_normal(random.shape, np.float32))
     gradients = {name: compiled[name](named, np.broadcast_to(WEIGHTS, named.shape))[1] for name in FORMS}
     many = {name: compiled[name](random, random_weights)[1] for name in FORMS}
     truth = exact(random, random_weights)
