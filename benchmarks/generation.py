@@ -19,6 +19,7 @@ import platform
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from datetime import datetime
@@ -71,12 +72,13 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self.start()
 
     def start(self) -> None:
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
         command = [sys.executable, str(HERE), "--worker", self.name]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment)
         first = self.process.stdout.readline()
         self.version = json.loads(first)["version"] if first else None
 
@@ -92,6 +94,11 @@ class Worker:
             self.start()
             return {"error": f"the process died ({code})"}
         return json.loads(line)
+
+    def last_words(self) -> str:
+        self.process.wait()
+        self.errors.seek(0)
+        return (self.errors.read().strip().splitlines() or ["no message"])[-1]
 
     def close(self) -> None:
         self.process.stdin.close()
@@ -233,7 +240,7 @@ def main() -> None:
     for name in ["stopgrad", *peers]:
         worker = Worker(name)
         if worker.version is None:
-            print(f"{name} is not installed; left out (pip install -e '.[bench]' has all)", file=sys.stderr)
+            print(f"{name} left out: {worker.last_words()} (pip install -e '.[bench]' installs all)", file=sys.stderr)
         else:
             workers[name] = worker
     cases = {case: sizes for case, sizes in (QUICK if options.quick else SIZES).items() if case in options.only.split(",")}

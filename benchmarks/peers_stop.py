@@ -87,10 +87,9 @@ class Stopgrad:
 
         self.sg, self.version = sg, sg.__version__
 
-    def scalars(self, count: int) -> tuple[Any, list[Any]]:
-        graph = self.sg.Graph()
-        with graph.as_default():
-            return graph, [self.sg.placeholder(self.sg.float32) for _ in range(count)]
+    def scalars(self, count: int) -> list[Any]:
+        with self.sg.Graph().as_default():
+            return [self.sg.placeholder(self.sg.float32) for _ in range(count)]
 
     def reverse(self) -> Answer:
         return right(self.sg.grad(lambda x: x * self.sg.stop_gradient(x))(5.0), 5.0, "sg.grad at 5")
@@ -105,43 +104,44 @@ class Stopgrad:
         return hidden("stopgrad")
 
     def graph(self) -> Answer:
-        graph, (x,) = self.scalars(1)
-        before = len(graph)
-        (dx,) = self.sg.gradients(self.sg.tanh(x), [x])
-        return "yes", f"sg.gradients adds {len(graph) - before} operations to the graph; {dx.op.type} is the last"
+        (x,) = self.scalars(1)
+        y = self.sg.tanh(x)
+        before = len(x.graph)
+        (dx,) = self.sg.gradients(y, [x])
+        return "yes", f"sg.gradients adds {len(x.graph) - before} operations to the graph; {dx.op.type} is the last"
 
     def absence(self) -> Answer:
-        graph, (x, z) = self.scalars(2)
+        x, z = self.scalars(2)
         ys = [self.sg.stop_gradient(x) * 1.0, z * 1.0, self.sg.floor(x)]
         found = [self.sg.explain(y, [x])[x].status for y in ys]
         return ("yes" if len(set(found)) == 3 else "no"), "sg.explain: " + ", ".join(found)
 
     def explain(self) -> Answer:
-        graph, (x,) = self.scalars(1)
+        (x,) = self.scalars(1)
         line = inspect.currentframe().f_lineno + 1
         y = self.sg.stop_gradient(x) * 1.0
         (cut,) = self.sg.explain(y, [x])[x].cuts
         return ("yes" if cut.location.line == line else "no"), f"cuts[0].location: {Path(cut.location.file).name}:{cut.location.line}"
 
     def wrt(self) -> Answer:
-        graph, (a, b) = self.scalars(2)
+        a, b = self.scalars(2)
         da, db = self.sg.gradients(self.sg.stop_gradient(a * b, wrt=[a]), [a, b])
         return ("yes" if da is None and db is not None else "no"), "stop_gradient(a·b, wrt=[a])"
 
     def switch(self) -> Answer:
-        graph, (x,) = self.scalars(1)
-        with graph.as_default():
+        (x,) = self.scalars(1)
+        with x.graph.as_default():
             off = self.sg.placeholder(self.sg.bool)
         (dx,) = self.sg.gradients(self.sg.stop_gradient(x * x, when=off), [x])
-        with self.sg.Session(graph) as session:
+        with self.sg.Session(x.graph) as session:
             found = [float(session.run(dx, {x: 3.0, off: value})) for value in (False, True)]
         return ("yes" if found == [6.0, 0.0] else "no"), f"stop_gradient(x·x, when=flag): {found[0]:g} and {found[1]:g}"
 
     def argument(self) -> Answer:
-        graph, (x,) = self.scalars(1)
+        (x,) = self.scalars(1)
         y = x * 2.0
         (dx,) = self.sg.gradients(y * x, [x], stop_gradients=[y])
-        with self.sg.Session(graph) as session:
+        with self.sg.Session(x.graph) as session:
             return right(session.run(dx, {x: 3.0}), 6.0, "gradients(…, stop_gradients=[2x]) of 2x·x at 3")
 
     def straight(self) -> Answer:
@@ -164,9 +164,10 @@ class Stopgrad:
         return ("yes" if found == [3.0, -1.0, 0.5] else "no"), f"scale, reverse, clip: {found}"
 
     def nested(self) -> Answer:
-        graph, (x,) = self.scalars(1)
+        (x,) = self.scalars(1)
         found = self.sg.stop_gradient({"a": x, "b": [x, 7, "name"]})
-        return ("yes" if found["a"].op.type == "StopGradient" and found["b"][1:] == [7, "name"] else "no"), "a dict of a tensor and a list with a number and a string"
+        right = found["a"].op.type == "StopGradient" and found["b"][1:] == [7, "name"]
+        return ("yes" if right else "no"), "a dict of a tensor and a list with a number and a string"
 
     def rewrite(self) -> Answer:
         from stopgrad.rewrite import fold, merge, rewrite, simplify
@@ -178,7 +179,7 @@ class Stopgrad:
         ]
         found = []
         for gate, _ in gates:
-            graph, (x,) = self.scalars(1)
+            (x,) = self.scalars(1)
             done = rewrite([gate(x)], [x], [simplify, merge, fold])
             (dx,) = self.sg.gradients(done.outputs[0], done.inputs)
             with self.sg.Session(dx.graph) as session:
@@ -191,7 +192,7 @@ class Stopgrad:
     def trace(self) -> Answer:
         from stopgrad.rewrite import prepare
 
-        graph, (x,) = self.scalars(1)
+        (x,) = self.scalars(1)
         kinds = [op.type for op in prepare([x * self.sg.stop_gradient(x)], [x]).outputs[0].graph.operations]
         return ("no" if "StopGradient" in kinds else "yes"), f"what is compiled: {', '.join(kinds)}"
 
