@@ -291,14 +291,13 @@ def leave(graph: Graph, x: Output) -> Output:
     i = bisect_left(closed, (x.op.id + 1, 0)) - 1
     if i < 0 or x.op.id >= closed[i][1]:
         return x
-    gate = graph._exits.get(x)
-    if gate is None:
+    if x not in graph._exits:
         graph._closed = []
         try:
-            gate = graph._exits[x] = emit(REGISTRY["StopGradient"], (x,)).outputs[0]
+            graph._exits[x] = emit(REGISTRY["StopGradient"], (x,)).outputs[0]
         finally:
             graph._closed = closed
-    return gate
+    return graph._exits[x]
 
 
 def apply(definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...] = (), name: str | None = None) -> Any:
