@@ -60,7 +60,7 @@ def _overview(results: Sequence[Result], seconds: Sequence[float]) -> str:
         for r, s in zip(results, seconds, strict=True)
     ]
     head = "<tr><th scope='col'>workload</th><th scope='col'>what the stop does</th><th scope='col'>checks passed</th><th scope='col'>time</th></tr>"
-    return f'<section><h2>Overview</h2><div class="scroll"><table class="overview"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div></section>'
+    return f'<section><h2>Overview</h2><div class="scroll" tabindex="0"><table class="overview"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div></section>'
 
 
 def _section(result: Result, seconds: float) -> str:
@@ -102,7 +102,7 @@ def _table(table: Table) -> str:
         f'<tr><th scope="row">{html.escape(row[0])}</th>' + "".join(f'<td class="number">{html.escape(cell)}</td>' for cell in row[1:]) + "</tr>"
         for row in table.rows
     )
-    return f'<h3>{html.escape(table.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    return f'<h3>{html.escape(table.title)}</h3><div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def _checks(checks: Sequence[Check]) -> str:
@@ -112,13 +112,13 @@ def _checks(checks: Sequence[Check]) -> str:
         for c in checks
     )
     head = '<tr><th><span class="hidden">passed</span></th><th scope="col">claim</th><th scope="col">measured</th><th scope="col">must be</th></tr>'
-    return f'<h3>Checks</h3><div class="scroll"><table class="checks"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    return f'<h3>Checks</h3><div class="scroll" tabindex="0"><table class="checks"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
 
 def _picture(picture: Picture) -> str:
     wide = " wide" if picture.wide else ""
     caption = html.escape(picture.caption)
-    return f'<figure class="picture{wide}"><div class="scroll">{_svg(picture.figure, picture.caption)}</div><figcaption>{caption}</figcaption></figure>'
+    return f'<figure class="picture{wide}"><div class="scroll" tabindex="0">{_svg(picture.figure, picture.caption)}</div><figcaption>{caption}</figcaption></figure>'
 
 
 def _svg(figure: Any, label: str) -> str:
@@ -142,8 +142,8 @@ def _graph(graph: LossGraph) -> str:
     counts = f"{len(graph.forward)} forward operations, {len(graph.generated)} generated for the gradient."
     return (
         f"<h3>Graph: {html.escape(graph.title)}</h3><p>{html.escape(graph.note)} {counts}</p>"
-        f'<figure class="scroll">{graphs.to_svg(graph)}</figure>'
-        f'<details><summary>As a listing, with the lines of the program</summary><div class="scroll"><table class="listing"><thead>{head}</thead>'
+        f'<figure class="scroll" tabindex="0">{graphs.to_svg(graph)}</figure>'
+        f'<details><summary>As a listing, with the lines of the program</summary><div class="scroll" tabindex="0"><table class="listing"><thead>{head}</thead>'
         f"<tbody>{rows}</tbody></table></div></details>"
         f"<details><summary>What <code>sg.explain</code> says</summary><pre>{html.escape(graph.flow.to_text())}</pre></details>"
     )
