@@ -42,6 +42,12 @@ class Setting:
             self.s = sg.placeholder(sg.float32, [], name="s")
             self.mask = sg.greater(self.v, 0.0, name="mask")
             self.half = sg.cast(self.v, sg.float16, name="half")
+            self.nowhere = sg.zeros(["q"], name="nowhere")
+            self.sixth = self.x[5]
+            self.mirrored = sg.pad(self.x, [[3, 0], [0, 0]], mode="REFLECT")
+            self.largest = sg.argmax(self.x, axis=0)
+            self.parts, _ = sg.split(self.x, [2, 1])
+            (self.slope,) = sg.gradients(self.parts, [self.x], name="early")
             self.none = sg.zeros([0], name="none")
             self.start = self.d[0]
             self.halves = sg.split(self.u, 2, name="halves")
@@ -375,6 +381,21 @@ RUNNING = [
     ),
     bad(
         "5 and 1 do not broadcast", lambda s: s.session.run(s.sum, {s.x: np.ones((5, 3)), s.y: np.ones((1, 3))}), sg.ShapeError, "n = 5", "m = 1", blames="sum"
+    ),
+    bad(
+        "a size that nothing fed names", lambda s: s.session.run(s.nowhere), sg.ShapeError, "Fill", "'q'", "feed a value whose shape names it", blames="nowhere"
+    ),
+    bad("an index beyond what was fed", lambda s: s.run(s.sixth, x=np.ones((3, 3))), sg.ShapeError, "StridedSlice", "5", "size 3", blames="sixth"),
+    bad("a mirror beyond what was fed", lambda s: s.run(s.mirrored, x=np.ones((1, 3))), sg.ShapeError, "StridedSlice", "size 1", blames="mirrored"),
+    bad("the largest of nothing fed", lambda s: s.run(s.largest, x=np.ones((0, 3))), sg.ShapeError, "ArgMax", "no elements", blames="largest"),
+    bad(
+        "a gradient of another size than its operand",
+        lambda s: s.run(s.slope, x=np.ones((2, 3))),
+        sg.ShapeError,
+        "BroadcastTo",
+        "[3, 3]",
+        "[2, 3]",
+        blames="parts",
     ),
     bad("an intermediate of another size", lambda s: s.run(s.sum, x=np.ones((2, 4)), y=np.ones((2, 3))), sg.FeedError, "'x'", "[2, 4]", "[n, 3]", blames="x"),
     bad("feed what is no tensor", lambda s: s.session.run(s.s, {3: 1.0}), sg.GraphError, "Session.run", "3", "output"),

@@ -197,9 +197,15 @@ def reduced(x: TensorType, axis: tuple[int, ...], keepdims: bool) -> TensorType:
 
 def spread(g: Any, op: Any) -> Tensor:
     """A tensor of a reduction's result type, repeated over the axes that were reduced."""
-    if not op.keepdims and op.x.ndim != len(op.axis):
-        g = reshape(g, tuple(1 if i in op.axis else s for i, s in enumerate(op.x.shape)))
+    g = unreduced(g, op)
     return g if g.type.shape == op.x.shape else broadcast_to(g, op.x.shape)
+
+
+def unreduced(g: Any, op: Any) -> Tensor:
+    """A tensor of a reduction's result type, in a shape that broadcasts with the reduction's operand."""
+    if op.keepdims or op.x.ndim == len(op.axis):
+        return g
+    return reshape(g, tuple(1 if i in op.axis else s for i, s in enumerate(op.x.shape)))
 
 
 def sum_axes(x: Any, axis: tuple[int, ...]) -> Tensor:
@@ -211,7 +217,8 @@ def fit(dx: Output, x: TensorType) -> Output:
     extra = dx.type.ndim - x.ndim
     padded = (1,) * extra + x.shape
     axes = tuple(i for i, (have, want) in enumerate(zip(dx.type.shape, padded, strict=True)) if i < extra or (want == 1 and have != 1))
-    if not axes:
-        return dx
-    summed: Output = apply(Sum, (dx,), (axes, extra == 0))
-    return summed if extra in (0, len(axes)) else reshape(summed, x.shape)
+    fitted: Output = apply(Sum, (dx,), (axes, extra == 0)) if axes else dx
+    if extra not in (0, len(axes)):
+        fitted = reshape(fitted, x.shape)
+    # Where sizes were only taken for equal, the gradient still has its operand's type, and the run holds it against what is fed.
+    return fitted if fitted.type.shape == x.shape else broadcast_to(fitted, x.shape)

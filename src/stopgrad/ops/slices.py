@@ -41,7 +41,8 @@ class StridedSlice(Op):
 
     Inputs
         x: any tensor.
-        spans: per axis of x (C1) the first element, the number of elements, the step (not 0).
+        spans: per axis of x (C1) the first element, the number of elements, the step (not 0);
+        all of them lie in x (C2).
     Returns
         these elements.
     >>> sg.strided_slice(np.arange(6.0), [1], [6], [2])
@@ -52,6 +53,11 @@ class StridedSlice(Op):
     def infer(x: TensorType, *, spans: tuple[Span, ...]) -> TensorType:
         if len(spans) != x.ndim:
             raise ShapeError(f"(C1) {len(spans)} slices for {x.ndim} axes")
+        for axis, ((start, count, step), size) in enumerate(zip(spans, x.shape, strict=True)):
+            if all(isinstance(n, int) for n in (start, count, size)) and count:
+                last = start + (count - 1) * step
+                if not (0 <= start < size and 0 <= last < size):
+                    raise ShapeError(f"(C2) elements {start} to {last} do not all lie in axis {axis}, of size {size}")
         return tensor_type(x.dtype, tuple(size for _, size, _ in spans))
 
     gradient = {"x": lambda g, op: apply(StridedSliceGrad, (g,), (op.x.shape, op.spans))}

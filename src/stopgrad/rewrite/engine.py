@@ -76,8 +76,12 @@ def rewrite(outputs: Sequence[Output], inputs: Sequence[Output] = (), rules: Seq
             if binding is not None:
                 _check_sizes(op, binding)
             new_inputs = tuple([mapping[x] for x in op.inputs])
-            values = op.values if binding is None else tuple([map_sizes(v, lambda d: size_value(d, binding)) for v in op.values])
-            for y, new in zip(op.outputs, _placed(copying, op, new_inputs, values, rules), strict=True):
+            try:
+                values = op.values if binding is None else tuple([map_sizes(v, lambda d: size_value(d, binding)) for v in op.values])
+                placed = _placed(copying, op, new_inputs, values, rules)
+            except StopgradError as error:
+                raise type(error)(f"{describe(op)}: {error.message}") from None
+            for y, new in zip(op.outputs, placed, strict=True):
                 mapping.setdefault(y, new)
     verify_if_enabled(copying.graph)
     return Rewritten(copying.graph, [mapping[x] for x in inputs], [mapping[y] for y in outputs], mapping)
