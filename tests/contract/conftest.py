@@ -21,14 +21,6 @@ def run_on(engine: str, fetches: Any, feeds: Any = None) -> Any:
         return session.run(fetches, feeds)
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Nightly tests run only where a marker expression asks for them."""
-    nightly = [item for item in items if item.get_closest_marker("nightly")]
-    if nightly and not config.option.markexpr:
-        config.hook.pytest_deselected(items=nightly)
-        items[:] = [item for item in items if item not in nightly]
-
-
 @pytest.fixture
 def run() -> Callable[..., Any]:
     """Run outputs on the reference engine."""

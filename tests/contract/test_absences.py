@@ -344,3 +344,18 @@ def test_explain_agrees_with_the_generator(seed):
     assert [flow[x].status in ("flows", "partly stopped") for x in xs] == [g is not None for g in found]
     for x in xs:
         assert bool(flow[x].cuts) == (flow[x].status not in ("flows", "disconnected"))
+
+
+def test_explain_sees_that_the_value_asked_about_has_left_a_no_gradient_block():
+    graph = sg.Graph()
+    with graph.as_default():
+        x = sg.placeholder(sg.float32, name="x")
+        with sg.no_gradient():
+            y = sg.exp(x)
+    assert sg.gradients(y, [x]) == [None]
+    assert sg.explain(y, [x])[x].status == "stopped"
+
+
+def test_explain_of_a_function_refuses_positions_that_it_has_not():
+    with pytest.raises(sg.GradientError, match="argnums=5"):
+        sg.explain(lambda x: x, 1.0, argnums=5)

@@ -105,3 +105,12 @@ def test_the_stop_in_stable_softmax_is_for_ties():
     expected = p * (np.array(g) - (p * g).sum())
     for gate in (sg.stop_gradient, sg.identity):
         assert np.allclose(gradient(lambda x, gate=gate: softmax(x, gate), x, cotangent=g), [expected], rtol=1e-12)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("reduction", [sg.reduce_max, sg.reduce_min])
+def test_a_nan_among_the_elements_is_not_hidden(reduction, compiled):
+    """TensorFlow's formula is 0 / 0 there; the rows without one are unaffected."""
+    f = sg.grad(lambda x: sg.reduce_sum(reduction(x, axis=-1)))
+    found = (sg.function(f) if compiled else f)(np.array([[np.nan, 1.0], [2.0, 2.0]]))
+    np.testing.assert_array_equal(found, [[np.nan, np.nan], [0.5, 0.5]])

@@ -82,7 +82,7 @@ def is_tensor(x: Any) -> bool:
     return isinstance(x, (Output, Operation, np.ndarray, np.generic)) or (hasattr(x, "dtype") and hasattr(x, "__array__"))
 
 
-def _positions(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
+def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not all(isinstance(i, int) for i in positions):
         raise ArgumentError(f"{what}: argnums={argnums!r} is no position, nor several; take 0 for the first argument")
@@ -144,7 +144,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bo
     @functools.wraps(f)
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         tracing = Tracing(args, kwargs)
-        positions = _positions(argnums, args, "grad")
+        positions = argument_positions(argnums, args, "grad")
         with tracing.building():
             entered, targets = _enter_arguments(tracing, args, positions, "grad")
             value, aux = _with_aux(f(*entered, **tracing.enter(kwargs)), has_aux, "grad")
@@ -310,7 +310,7 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
     @functools.wraps(f)
     def with_jacobian(*args: Any, **kwargs: Any) -> Any:
         tracing = Tracing(args, kwargs)
-        positions = _positions(argnums, args, "jacobian")
+        positions = argument_positions(argnums, args, "jacobian")
         with tracing.building():
             entered, targets = _enter_arguments(tracing, args, positions, "jacobian")
             value, aux = _with_aux(f(*entered, **tracing.enter(kwargs)), has_aux, "jacobian")

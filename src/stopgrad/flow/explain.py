@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stopgrad.autodiff.reach import Reach, reach
-from stopgrad.autodiff.transforms import Tracing, is_tensor
+from stopgrad.autodiff.transforms import Tracing, argument_positions, is_tensor
 from stopgrad.errors import GradientError, GraphError
 from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.op import as_output
+from stopgrad.op import as_output, leave
 from stopgrad.structure import flatten, paths, unflatten
 
 
@@ -110,7 +111,9 @@ def explain(ys: Any, *args: Any, argnums: int | Sequence[int] | None = None, sto
     for x in targets:
         if x.op.graph is not roots[0].op.graph:
             raise GraphError(f"explain: {describe(x)} and {describe(roots[0])} belong to two graphs")
-    return Flow({x: reach(roots, x, stops) for x in targets}, roots[0].op.graph, roots)
+    graph = roots[0].op.graph
+    roots = [leave(graph, y) for y in roots]
+    return Flow({x: reach(roots, x, stops) for x in targets}, graph, roots)
 
 
 def _outputs(tree: Any) -> list[Output]:
@@ -122,11 +125,11 @@ def _outputs(tree: Any) -> list[Output]:
 
 
 def _explain_function(f: Callable[..., Any], args: Sequence[Any], kwargs: Any, argnums: int | Sequence[int] | None) -> Flow:
-    positions = range(len(args)) if argnums is None else (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    positions = range(len(args)) if argnums is None else argument_positions(argnums, args, "explain")
     tracing = Tracing(args, kwargs)
     with tracing.building():
         entered = [_enter(tracing, arg) for arg in args]
-        ys = [as_output(y, tracing.graph) for y in flatten(f(*entered, **tracing.enter(kwargs)))[0]]
+        ys = [leave(tracing.graph, as_output(y, tracing.graph)) for y in flatten(f(*entered, **tracing.enter(kwargs)))[0]]
     found = {}
     names = _argument_names(f, len(args))
     for i in positions:
@@ -143,8 +146,11 @@ def _enter(tracing: Tracing, tree: Any) -> Any:
 
 
 def _argument_names(f: Callable[..., Any], count: int) -> list[str]:
-    code = getattr(f, "__code__", None)
-    names = list(code.co_varnames[: code.co_argcount]) if code is not None else []
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        parameters = ()
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return [names[i] if i < len(names) else str(i) for i in range(count)]
 
 

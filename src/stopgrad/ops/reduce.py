@@ -17,7 +17,7 @@ from stopgrad.ops.data import size_as
 from stopgrad.ops.elementwise import exp, sqrt
 from stopgrad.ops.inference import check_dtype, is_boolean, is_floating, is_inexact, is_number, is_real, normal_axes, normal_axis
 from stopgrad.ops.recurrence import linear_recurrence, shifted
-from stopgrad.ops.shape import Sum, reduced, reshape, spread, transpose
+from stopgrad.ops.shape import Sum, reduced, reshape, spread, transpose, unreduced
 from stopgrad.samples import bools, complexes, floats, ints, sample
 from stopgrad.types import DType, DTypeLike, TensorType, dtype_of, int32, int64, product, tensor_type
 
@@ -100,10 +100,13 @@ class _Extremum(Reduction, abstract=True):
 
 
 def _to_extreme(g: Whatever, op: Whatever) -> Tensor:
-    """The cotangent of a maximum or minimum, in equal shares to the elements that attain it; where that is NaN, none does."""
-    hit = equal(op.x, spread(op.result, op))
-    share = g / apply(Sum, (cast(hit, op.x.dtype),), (op.axis, op.keepdims))
-    return where(hit, spread(share, op), 0)
+    """The cotangent of a maximum or minimum, in equal shares to the elements that attain it.
+
+    No element attains a NaN: that is 0 / 0, and the NaN goes on to all of them.
+    """
+    hit = equal(op.x, unreduced(op.result, op))
+    count = apply(Sum, (cast(hit, op.x.dtype),), (op.axis, True))
+    return where(hit, unreduced(g, op), 0) / count
 
 
 class Max(_Extremum):
@@ -114,7 +117,7 @@ class Max(_Extremum):
         axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
     Returns
         the maximum; the dtype's lowest value (-∞ for floats) over no elements. Elements that tie share the
-        gradient evenly, as in TensorFlow.
+        gradient evenly, and a NaN makes that of all elements NaN, as in TensorFlow.
     >>> sg.reduce_max(np.array([1.0, 3.0, 3.0]))
     array(3.)
     """
@@ -130,7 +133,7 @@ class Min(_Extremum):
         axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
     Returns
         the minimum; the dtype's highest value (∞ for floats) over no elements. Elements that tie share the
-        gradient evenly, as in TensorFlow.
+        gradient evenly, and a NaN makes that of all elements NaN, as in TensorFlow.
     >>> sg.reduce_min(np.array([1.0, 3.0, 1.0]))
     array(1.)
     """
