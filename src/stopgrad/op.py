@@ -306,31 +306,30 @@ def apply(definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...]
     Operands are outputs, operations with one output, arrays, nested lists of numbers, or numbers; a Python
     number or list takes the dtype of the first operand that has one.
     """
-    for x in operands:
-        if type(x) is not Output:
-            break
-    else:
-        if operands:
-            try:
-                outputs = emit(definition, tuple(operands), values, name).outputs
-            except StopgradError as error:
-                error.name_after(definition.type)
-                raise
-            return outputs[0] if len(outputs) == 1 else outputs
-    operands = [x.as_output() if isinstance(x, Operation) else x for x in operands]
-    symbolic = next((x for x in operands if isinstance(x, Output)), None)
-    graph = symbolic.op.graph if symbolic is not None else default_graph()
-    with naming(definition):
-        arrays = coerce(definition, operands)
-    if graph is None:
-        return evaluate(definition, cast("list[Array]", arrays), values)
     try:
-        infer_types(definition, tuple(type_of(x) for x in arrays), values)
+        for x in operands:
+            if type(x) is not Output:
+                break
+        else:
+            if operands:
+                outputs = emit(definition, tuple(operands), values, name).outputs
+                return outputs[0] if len(outputs) == 1 else outputs
+        operands = [x.as_output() if isinstance(x, Operation) else x for x in operands]
+        symbolic = next((x for x in operands if isinstance(x, Output)), None)
+        graph = symbolic.op.graph if symbolic is not None else default_graph()
+        arrays = coerce(definition, operands)
+        if graph is None:
+            return evaluate(definition, cast("list[Array]", arrays), values)
+        try:
+            infer_types(definition, tuple(type_of(x) for x in arrays), values)
+        except StopgradError as error:
+            refuse(definition, error, arrays)
+        inputs = tuple(x if isinstance(x, Output) else constant_in(graph, x) for x in arrays)
+        outputs = emit(definition, inputs, values, name, graph).outputs
+        return outputs[0] if len(outputs) == 1 else outputs
     except StopgradError as error:
-        refuse(definition, error, arrays)
-    inputs = tuple(x if isinstance(x, Output) else constant_in(graph, x) for x in arrays)
-    outputs = emit(definition, inputs, values, name, graph).outputs
-    return outputs[0] if len(outputs) == 1 else outputs
+        error.name_after(definition.type)
+        raise
 
 
 @contextmanager
