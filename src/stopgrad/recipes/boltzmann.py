@@ -229,7 +229,8 @@ def mean_field_graph(stopped: bool) -> LossGraph:
 
 def _table(machines: dict[str, Machine], x: Numbers, test: Numbers, score: Any) -> Table:
     rows = [[name, f"{float(score(x, m)):.2f}", f"{float(score(test, m)):.2f}", str(EPOCHS)] for name, m in machines.items()]
-    return Table(f"{HIDDEN} hidden units, batches of {BATCH}", ["trained by", "pseudo-likelihood, training digits", "test digits", "epochs"], rows)
+    title = f"{HIDDEN} hidden units, batches of {BATCH}, rate {RATE}: constant for scikit-learn, the average of a falling one for ours"
+    return Table(title, ["trained by", "pseudo-likelihood, training digits", "test digits", "epochs"], rows)
 
 
 def _picture(test: Numbers, machines: dict[str, Machine], seed: int, engine: str, count: int = 12) -> Picture:

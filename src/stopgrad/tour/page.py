@@ -60,7 +60,8 @@ def _overview(results: Sequence[Result], seconds: Sequence[float]) -> str:
         for r, s in zip(results, seconds, strict=True)
     ]
     head = "<tr><th scope='col'>workload</th><th scope='col'>what the stop does</th><th scope='col'>checks passed</th><th scope='col'>time</th></tr>"
-    return f'<section><h2>Overview</h2><div class="scroll" tabindex="0"><table class="overview"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div></section>'
+    table = f'<table class="overview"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
+    return f'<section><h2>Overview</h2><div class="scroll" tabindex="0">{table}</div></section>'
 
 
 def _section(result: Result, seconds: float) -> str:
@@ -118,7 +119,8 @@ def _checks(checks: Sequence[Check]) -> str:
 def _picture(picture: Picture) -> str:
     wide = " wide" if picture.wide else ""
     caption = html.escape(picture.caption)
-    return f'<figure class="picture{wide}"><div class="scroll" tabindex="0">{_svg(picture.figure, picture.caption)}</div><figcaption>{caption}</figcaption></figure>'
+    drawn = _svg(picture.figure, picture.caption)
+    return f'<figure class="picture{wide}"><div class="scroll" tabindex="0">{drawn}</div><figcaption>{caption}</figcaption></figure>'
 
 
 def _svg(figure: Any, label: str) -> str:
