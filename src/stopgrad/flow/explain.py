@@ -147,9 +147,9 @@ def _enter(tracing: Tracing, tree: Any) -> Any:
 
 def _argument_names(f: Callable[..., Any], count: int) -> list[str]:
     try:
-        parameters = inspect.signature(f).parameters.values()
+        parameters = list(inspect.signature(f).parameters.values())
     except (TypeError, ValueError):
-        parameters = ()
+        parameters = []
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return [names[i] if i < len(names) else str(i) for i in range(count)]
 
