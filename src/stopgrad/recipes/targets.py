@@ -89,6 +89,8 @@ def td_loss_without_stop(values: Array, states: Array, rewards: Array, following
 
 HIDDEN, POINTS, NARROW = 512, 64, 64
 BATCH, EPOCHS, RATE = 128, 40, 2e-3
+WATCHED = 4
+"""The points are looked at every so many epochs."""
 LOSSES = {"with the stop": simsiam_loss, "without": simsiam_loss_without_stop}
 
 
@@ -189,7 +191,7 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
 
         def watch(epoch: int, net: Network, value: float, i: int = i, name: str = name) -> None:
             progress((i + epoch / EPOCHS) / 2.2, f"SimSiam {name}, epoch {epoch}")
-            if epoch % 4 == 0:
+            if epoch % WATCHED == 0:
                 z, z_test = np.asarray(points(net, x)), np.asarray(points(net, test))
                 spreads[name].append(spread(z_test))
                 right[name].append(neighbours_accuracy(z, labels, z_test, test_labels))
@@ -209,7 +211,6 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
         Check("TD with the stop: largest error of the values", errors["with the stop"], "≤", 1e-3),
         Check("TD without: largest error of the values", errors["without"], "≥", 0.2),
     ]
-    epochs = range(0, EPOCHS + 1, 4)
     progress(1.0, "done")
     return Result(
         "targets",
@@ -217,21 +218,7 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
         "A network that learns from its own output must take that output as given; otherwise the target comes to meet it and all collapses.",
         checks,
         [_table(spreads, right, losses, by_pixels), _td_table(splits)],
-        [
-            plots.curves(
-                "Spread of the 64-dimensional points of test digits: 0 is all in one point.", spreads, "epoch", "spread", xs=epochs, ylim=(-0.02, 1.05)
-            ),
-            plots.curves(
-                "Test digits moved by a pixel, told by the nearest among unmoved ones.",
-                right | {"nearest pixels, untrained": [by_pixels] * len(epochs)},
-                "epoch",
-                "test accuracy",
-                xs=epochs,
-                ylim=(0.0, 1.02),
-            ),
-            _points_picture(seen, test_labels),
-            _td_picture(splits),
-        ],
+        [*_curves(spreads, right, by_pixels), _points_picture(seen, test_labels), _td_picture(splits)],
         [graph(True), graph(False)],
         [encode, simsiam_loss, td_loss],
     )
@@ -263,6 +250,15 @@ def _table(spreads: dict[str, list[float]], right: dict[str, list[float]], losse
 def _td_table(splits: dict[str, list[list[float]]]) -> Table:
     rows = [["truth", *(f"{v:.3f}" for v in TRUE_VALUES.values())], *([name, *(f"{v:.3f}" for v in trace[-1])] for name, trace in splits.items())]
     return Table("Temporal differences on the A-split: the value of each state", ["learnt", *TRUE_VALUES], rows)
+
+
+def _curves(spreads: dict[str, list[float]], right: dict[str, list[float]], by_pixels: float) -> list[Picture]:
+    epochs = range(0, EPOCHS + 1, WATCHED)
+    lines = right | {"nearest pixels, untrained": [by_pixels] * len(epochs)}
+    return [
+        plots.curves("Spread of the 64-dimensional points of test digits: 0 is all in one point.", spreads, "epoch", "spread", xs=epochs, ylim=(-0.02, 1.05)),
+        plots.curves("Test digits moved by a pixel, told by the nearest among unmoved ones.", lines, "epoch", "test accuracy", xs=epochs, ylim=(0.0, 1.02)),
+    ]
 
 
 def _points_picture(seen: dict[str, Numbers], labels: Numbers) -> Picture:
