@@ -25,7 +25,7 @@ ROWS = [
     ["namespaces", "samples", "structure"],
     ["files"],
     ["op"],
-    ["verify"],
+    ["verify", "public"],
     ["ops"],
     ["autodiff"],
     ["rewrite"],

@@ -17,14 +17,12 @@ where there is no graph at all it computes at once with NumPy.
 
 from __future__ import annotations
 
-import functools
 import inspect
-import traceback
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, TypeVar, cast
+from typing import Any, ClassVar, NoReturn, cast
 
 import numpy as np
 
@@ -32,8 +30,7 @@ from stopgrad.errors import ArgumentError, DefinitionError, DTypeError, EngineEr
 from stopgrad.graph import REGIONS, Graph, Operation, Output, Scope, default_graph, describe
 from stopgrad.namespaces import NUMPY
 from stopgrad.samples import Sample
-from stopgrad.source import capture, is_internal
-from stopgrad.structure import flatten
+from stopgrad.source import capture
 from stopgrad.types import DType, TensorType, bool_, complex64, dtype_of, float32, int32, tensor_type
 
 Array = np.ndarray[Any, Any]
@@ -493,7 +490,7 @@ class Literal:
 
     def __hash__(self) -> int:
         if self._hash is None:
-            self._hash = hash((self.array.dtype.name, self.array.shape, self.array.tobytes()))
+            self._hash = hash((self.array.dtype, self.array.shape, self.array.tobytes()))
         return self._hash
 
     def __eq__(self, other: object) -> bool:
@@ -526,72 +523,6 @@ def as_output(x: Any, graph: Graph | None = None) -> Output:
     if isinstance(x, Operation):
         return x.as_output()
     return constant_in(_default_or_raise(REGISTRY["Const"]) if graph is None else graph, as_array(x))
-
-
-# -------------------------------------------------------------------------------------- shape rules
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def builds(definition: type[Op]) -> Callable[[F], F]:
-    """Decorator: this is the public function of an operation; it takes over the operation's documentation."""
-
-    def decorate(function: F) -> F:
-        return publish(definition, guarded(definition.__name__)(function))
-
-    return decorate
-
-
-def publish(definition: type[Op], function: F) -> F:
-    """Make this the public function of an operation."""
-    definition.function = staticmethod(function)
-    function.__doc__ = definition.__doc__
-    return function
-
-
-_ARGUMENTS = (TypeError, ValueError, IndexError, AttributeError, OverflowError)
-"""What Python and NumPy raise for an argument of the wrong kind."""
-
-
-def guarded(what: str) -> Callable[[F], F]:
-    """Decorator of public functions that do more than :func:`apply`: errors name *what* was called, and leave no operation behind."""
-
-    def decorate(function: F) -> F:
-        @functools.wraps(function)
-        def public(*args: Any, **kwargs: Any) -> Any:
-            graph = args[0].op.graph if args and type(args[0]) is Output else _graph_among((args, kwargs))
-            length = len(graph._operations) if graph is not None else 0
-            try:
-                return function(*args, **kwargs)
-            except Exception as error:
-                if graph is not None:
-                    graph.truncate(length)
-                if isinstance(error, StopgradError):
-                    error.name_after(what)
-                    raise
-                if not isinstance(error, _ARGUMENTS) or not _is_ours(error):
-                    raise
-                refused = ArgumentError(f"{error}; help(sg.{function.__name__}) says what it takes")
-                refused.name_after(what)
-                raise refused from error
-
-        return cast("F", public)
-
-    return decorate
-
-
-def _graph_among(tree: Any) -> Graph | None:
-    """The graph of the outputs among arguments, or the default."""
-    symbolic = next((x.as_output() for x in flatten(tree)[0] if isinstance(x, (Output, Operation))), None)
-    return symbolic.op.graph if symbolic is not None else default_graph()
-
-
-def _is_ours(error: BaseException) -> bool:
-    """Whether an error comes from below our own code, not from a function that a user passed in."""
-    frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
-    ours = [is_internal(file) for file in frames]
-    last = len(ours) - 1 - ours[::-1].index(True)
-    return all(ours[:last])
 
 
 def show_shape(shape: Sequence[Any]) -> str:

@@ -14,11 +14,12 @@ from typing import Any
 from stopgrad.autodiff.reach import Acting, Step, routes
 from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, Scope, describe
-from stopgrad.op import as_array, as_output, guarded, leave
+from stopgrad.op import as_array, as_output, leave
 from stopgrad.ops.arithmetic import add, add_n
 from stopgrad.ops.convert import cast, real
 from stopgrad.ops.data import ones_like, zeros_like
 from stopgrad.ops.shape import fit
+from stopgrad.public import guarded
 from stopgrad.structure import flatten
 from stopgrad.types import TensorType, same_size
 from stopgrad.verify import verify_if_enabled
@@ -193,6 +194,8 @@ def gradients(
 
 
 def _outputs(tree: Any, what: str) -> list[Output]:
+    if tree is None or type(tree) is Output:
+        return [] if tree is None else [tree]
     leaves = flatten(tree)[0]
     for leaf in leaves:
         if not isinstance(leaf, (Output, Operation)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from stopgrad.op import Op, Tensor, apply, builds, not_differentiable
+from stopgrad.op import Op, Tensor, apply, not_differentiable
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.compare import greater, less
 from stopgrad.ops.convert import where
@@ -13,6 +13,7 @@ from stopgrad.ops.elementwise import exp, tanh
 from stopgrad.ops.families import INF, NAN, PAIRS, RealElementwise, binary, unary
 from stopgrad.ops.inference import broadcast, is_floating, is_real, same
 from stopgrad.ops.special import erfc
+from stopgrad.public import builds
 from stopgrad.samples import Values, binary as pairs, floats, sample, unary as singles
 from stopgrad.types import TensorType, float64
 

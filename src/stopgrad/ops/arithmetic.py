@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.errors import ArgumentError
-from stopgrad.op import Op, Tensor, apply, builds, listed, not_differentiable
+from stopgrad.op import Op, Tensor, apply, listed, not_differentiable
 from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import cast, conj, real, where
 from stopgrad.ops.data import zeros_like
 from stopgrad.ops.families import EXTREMES, Arithmetic, Elementwise, RealElementwise, binary, unary
 from stopgrad.ops.inference import broadcast, broadcast_c2, check_same_dtype, is_inexact, is_number, is_real, same
+from stopgrad.public import builds
 from stopgrad.samples import binary as pairs, complexes, floats, sample, unary as singles
 from stopgrad.types import TensorType, tensor_type
 

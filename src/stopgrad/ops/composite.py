@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, builds, guarded, refuse, type_of
+from stopgrad.op import Op, Tensor, apply, refuse, type_of
 from stopgrad.ops.compare import equal, greater, less
 from stopgrad.ops.convert import where
 from stopgrad.ops.elementwise import exp, log, rsqrt
@@ -15,6 +15,7 @@ from stopgrad.ops.families import INF, NAN, PAIRS, Arithmetic, binary
 from stopgrad.ops.inference import broadcast, broadcast_c2, check_dtype, check_same_dtype, is_floating, is_real, normal_axes
 from stopgrad.ops.reduce import reduce_mean, reduce_variance
 from stopgrad.ops.shape import reduce_sum
+from stopgrad.public import builds, guarded
 from stopgrad.samples import binary as pairs, floats, sample
 from stopgrad.types import TensorType, tensor_type
 

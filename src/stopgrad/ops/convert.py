@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import DTypeError
-from stopgrad.op import Op, Tensor, apply, builds, not_differentiable, type_of
+from stopgrad.graph import Output
+from stopgrad.op import Op, Tensor, apply, not_differentiable, type_of
 from stopgrad.ops.families import binary, unary
 from stopgrad.ops.inference import broadcast, broadcast_c2, check_same_dtype, is_floating, is_inexact, same
+from stopgrad.public import builds, publish
 from stopgrad.samples import bools, complexes, floats, sample
 from stopgrad.types import DTypeLike, TensorType, complex64, complex128, dtype_of, float32, float64, int32, tensor_type
 
@@ -120,10 +122,13 @@ class Conj(Op):
     samples = [sample(complexes(3)), sample(complexes("n", 2))]
 
 
-@builds(Conj)
 def conj(x: Any, name: str | None = None) -> Tensor:
-    dtype = type_of(x).dtype
+    # Gradient rules ask this of every real operand.
+    dtype = x.type.dtype if type(x) is Output else type_of(x).dtype
     return apply(Conj, (x,), (), name) if dtype.is_complex else x
+
+
+publish(Conj, conj)
 
 
 class Real(Op):

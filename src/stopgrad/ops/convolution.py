@@ -10,9 +10,10 @@ import math
 from typing import Any
 
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, builds, guarded, refuse, show_shape, type_of
+from stopgrad.op import Op, Tensor, apply, refuse, show_shape, type_of
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_floating
 from stopgrad.ops.windows import Padding, at, back_pads, normal_padding, output_shape, padded, padded_shape, pads, per_axis, reach, trimmed, view
+from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, ShapeLike, TensorType, same_size, shape_of, tensor_type
 

@@ -8,24 +8,9 @@ import numpy as np
 
 from stopgrad.errors import GraphError, ShapeError
 from stopgrad.graph import Operation, Output, default_graph, describe, require_graph
-from stopgrad.op import (
-    Array,
-    Literal,
-    Op,
-    Tensor,
-    apply,
-    as_array,
-    builds,
-    constant_in,
-    emit,
-    evaluate,
-    guarded,
-    naming,
-    not_differentiable,
-    show_shape,
-    unsupported,
-)
+from stopgrad.op import Array, Literal, Op, Tensor, apply, as_array, constant_in, emit, evaluate, naming, not_differentiable, show_shape, unsupported
 from stopgrad.ops.inference import check_same_dtype, normal_axes
+from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, floats, sample
 from stopgrad.types import Dim, DType, DTypeLike, ShapeLike, TensorType, dtype_of, float64, product, same_size, shape_of, tensor_type
 

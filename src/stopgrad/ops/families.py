@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from stopgrad.op import Op, Tensor, apply, publish
+from stopgrad.op import Op, Tensor, apply
 from stopgrad.ops.inference import broadcast, is_floating, is_inexact, is_number, same
+from stopgrad.public import publish
 
 INF, NAN = math.inf, math.nan
 EXTREMES = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,))

@@ -15,7 +15,7 @@ import numpy as np
 
 from stopgrad.errors import ArgumentError, DTypeError, GradientError, GraphError, ShapeError
 from stopgrad.graph import REGIONS, Graph, Operation, Output, Region, Scope, default_graph, describe
-from stopgrad.op import NoGradient, Op, Rule, Tensor, Undefined, apply, as_array, as_output, builds, emit, not_differentiable, stopped, type_of
+from stopgrad.op import NoGradient, Op, Rule, Tensor, Undefined, apply, as_array, as_output, emit, not_differentiable, stopped, type_of
 from stopgrad.ops.arithmetic import maximum, minimum, square
 from stopgrad.ops.compare import greater
 from stopgrad.ops.convert import cast, conj as conjugate, real, where
@@ -23,6 +23,7 @@ from stopgrad.ops.data import identity, zeros_like
 from stopgrad.ops.elementwise import rsqrt
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_real
 from stopgrad.ops.shape import reduce_sum
+from stopgrad.public import builds
 from stopgrad.samples import floats, sample
 from stopgrad.structure import flatten, map_leaves, paths, unflatten
 from stopgrad.types import TensorType, bool_, same_size

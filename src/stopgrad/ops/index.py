@@ -16,11 +16,12 @@ import numpy as np
 
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.graph import Output, default_graph
-from stopgrad.op import Op, Tensor, apply, as_array, builds, emit, evaluate, not_differentiable, refuse, show_shape, type_of
+from stopgrad.op import Op, Tensor, apply, as_array, emit, evaluate, not_differentiable, refuse, show_shape, type_of
 from stopgrad.ops.convert import where
 from stopgrad.ops.data import zeros_like
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_integer, is_number, is_real, normal_axis
 from stopgrad.ops.shape import broadcast_to
+from stopgrad.public import builds
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import Dim, DType, DTypeLike, Shape, TensorType, at_least, dtype_of, float64, int32, same_size, shape_of, tensor_type
 

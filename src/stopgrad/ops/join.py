@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.op import Op, Tensor, apply, builds, guarded, listed, refuse, show_shape, type_of
+from stopgrad.op import Op, Tensor, apply, listed, refuse, show_shape, type_of
 from stopgrad.ops.inference import check_same_dtype, normal_axes, normal_axis
 from stopgrad.ops.shape import reduce_sum, reshape, squeeze, sum_axes
 from stopgrad.ops.slices import StridedSlice, part_of
+from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
 from stopgrad.types import TensorType, exact_quotient, same_size, shape_of, tensor_type
 

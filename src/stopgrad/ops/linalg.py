@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, builds, guarded, refuse, type_of
+from stopgrad.op import Op, Tensor, apply, refuse, type_of
 from stopgrad.ops.convert import conj
 from stopgrad.ops.index import one_hot, range as indices
 from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
 from stopgrad.ops.shape import broadcast_to, expand_dims, reshape, squeeze
+from stopgrad.public import builds, guarded
 from stopgrad.samples import complexes, floats, sample
 from stopgrad.types import TensorType, same_size, tensor_type
 

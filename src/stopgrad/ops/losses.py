@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, as_array, builds, guarded, not_differentiable, refuse, show_shape, type_of
+from stopgrad.op import Op, Tensor, apply, as_array, not_differentiable, refuse, show_shape, type_of
 from stopgrad.ops.activations import sigmoid
 from stopgrad.ops.arithmetic import squared_difference
 from stopgrad.ops.composite import log_softmax, softmax
@@ -17,6 +17,7 @@ from stopgrad.ops.index import one_hot
 from stopgrad.ops.inference import broadcast, check_dtype, check_same_dtype, is_floating, is_integer, normal_axis
 from stopgrad.ops.reduce import reduce_mean
 from stopgrad.ops.shape import expand_dims, reduce_sum
+from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import TensorType, same_size, tensor_type
 

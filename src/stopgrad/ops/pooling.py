@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, builds, not_differentiable, refuse, show_shape, type_of
+from stopgrad.op import Op, Tensor, apply, not_differentiable, refuse, show_shape, type_of
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_floating
 from stopgrad.ops.windows import Padding, at, back_pads, normal_padding, output_shape, padded, padded_shape, pads, per_axis, trimmed, view
+from stopgrad.public import builds
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, TensorType, same_size, tensor_type
 

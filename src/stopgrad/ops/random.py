@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.op import Op, Tensor, apply, as_array, builds, guarded, not_differentiable, type_of
+from stopgrad.op import Op, Tensor, apply, as_array, not_differentiable, type_of
 from stopgrad.ops.arithmetic import add, floormod, maximum, multiply, negative, subtract
 from stopgrad.ops.compare import less
 from stopgrad.ops.convert import cast, where
@@ -24,6 +24,7 @@ from stopgrad.ops.index import argsort, gather
 from stopgrad.ops.inference import check_dtype, is_floating, is_integer, normal_axis
 from stopgrad.ops.join import stack
 from stopgrad.ops.reduce import argmax
+from stopgrad.public import builds, guarded
 from stopgrad.samples import sample
 from stopgrad.types import (
     DType,

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, builds, coerce, refuse, type_of
+from stopgrad.op import Op, Tensor, apply, coerce, refuse, type_of
 from stopgrad.ops.convert import conj
 from stopgrad.ops.inference import broadcast_shapes, check_dtype, check_same_dtype, is_inexact, normal_axis
 from stopgrad.ops.join import pad
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.ops.slices import part_of
+from stopgrad.public import builds
 from stopgrad.samples import complexes, floats, sample
 from stopgrad.types import TensorType, same_size
 

@@ -10,7 +10,7 @@ from typing import Any as Whatever
 import numpy as np
 
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, builds, not_differentiable, type_of
+from stopgrad.op import Op, Tensor, apply, not_differentiable, type_of
 from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import cast, conj, where
 from stopgrad.ops.data import size_as
@@ -18,6 +18,7 @@ from stopgrad.ops.elementwise import exp, sqrt
 from stopgrad.ops.inference import check_dtype, is_boolean, is_floating, is_inexact, is_number, is_real, normal_axes, normal_axis
 from stopgrad.ops.recurrence import linear_recurrence, shifted
 from stopgrad.ops.shape import Sum, reduced, reshape, spread, transpose, unreduced
+from stopgrad.public import builds
 from stopgrad.samples import bools, complexes, floats, ints, sample
 from stopgrad.types import DType, DTypeLike, TensorType, dtype_of, int32, int64, product, tensor_type
 

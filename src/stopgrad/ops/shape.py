@@ -10,8 +10,9 @@ import numpy as np
 
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
-from stopgrad.op import Op, Tensor, apply, builds, guarded, refuse, show_shape, type_of
+from stopgrad.op import Op, Tensor, apply, refuse, show_shape, type_of
 from stopgrad.ops.inference import normal_axes
+from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import Dim, Shape, ShapeLike, TensorType, exact_quotient, product, same_size, shape_of, tensor_type
 

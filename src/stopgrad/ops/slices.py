@@ -11,8 +11,9 @@ import numpy as np
 
 from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
-from stopgrad.op import Op, Tensor, apply, builds, refuse, type_of
+from stopgrad.op import Op, Tensor, apply, refuse, type_of
 from stopgrad.ops.shape import reshape
+from stopgrad.public import builds
 from stopgrad.samples import floats, sample
 from stopgrad.types import Dim, Shape, ShapeLike, TensorType, at_least, same_size, shape_of, tensor_type
 

@@ -6,11 +6,12 @@ import math
 from typing import Any
 
 from stopgrad.errors import ArgumentError
-from stopgrad.op import Op, Tensor, apply, builds
+from stopgrad.op import Op, Tensor, apply
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.elementwise import exp
 from stopgrad.ops.families import INF, NAN, RealElementwise, unary
 from stopgrad.ops.inference import is_floating, same
+from stopgrad.public import builds
 from stopgrad.samples import floats, sample, unary as singles
 from stopgrad.types import TensorType
 
