@@ -332,11 +332,14 @@ class Function:
 
     def _arguments(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Any], bool]:
         """The arrays among the arguments; what distinguishes one call from another; whether arrays are the engine's."""
+        assert self._engine is not None
+        is_native = self._engine.is_native
+        if leaves and len({*map(type, leaves)}) == 1 and (type(leaves[0]) is np.ndarray or is_native(leaves[0])):
+            # Arrays alone, as in most calls.
+            return list(leaves), [(x.shape, x.dtype) for x in leaves], type(leaves[0]) is not np.ndarray
         arrays: list[Any] = []
         signature: list[Any] = []
         native = False
-        assert self._engine is not None
-        is_native = self._engine.is_native
         for leaf in leaves:
             if type(leaf) is np.ndarray:
                 pass

@@ -18,11 +18,10 @@ def _register_dataclasses(tree: Any) -> Any:
     """Make the dataclasses found in *tree* known to optree, which knows only those registered with it."""
     while True:
         leaves, spec = optree.tree_flatten(tree, namespace=_NAMESPACE)
-        new = {*map(type, leaves)} - _SEEN
-        if not new:
+        if _SEEN.issuperset(map(type, leaves)):
             return leaves, spec
         with _LOCK:
-            for kind in new - _SEEN:
+            for kind in {*map(type, leaves)} - _SEEN:
                 if dataclasses.is_dataclass(kind):
                     _register(kind)
                 _SEEN.add(kind)

@@ -10,12 +10,16 @@ import numpy as np
 from stopgrad.engines.protocol import Compiled, failed, lowering
 from stopgrad.graph import Output
 from stopgrad.namespaces import jax_namespace, require
+from stopgrad.types import complex128, float64, int64, uint64
+
+_WIDE = (float64, int64, uint64, complex128)
 
 
 class XlaEngine:
     """Compiles each operation's ``xla`` definition.
 
-    64-bit types are enabled around every call, and only there: the process's own JAX settings stay as they are.
+    64-bit types are enabled around the calls that compute with them, and only there: the process's own JAX settings
+    stay as they are.
     """
 
     name = "xla"
@@ -46,10 +50,14 @@ class XlaEngine:
         compiled = self._jax.jit(trace, donate_argnums=tuple(donate))
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
+            return compiled(*arrays)
+
+        def run_with_64_bits(arrays: Sequence[Any]) -> Sequence[Any]:
             with enable_x64(True):
                 return compiled(*arrays)
 
-        return run
+        wide = any(y.dtype in _WIDE for op in operations for y in op.outputs) or any(x.dtype in _WIDE for x in inputs)
+        return run_with_64_bits if wide else run
 
     def hold(self, array: Any) -> Any:
         with self._jax.enable_x64(True):
