@@ -359,3 +359,9 @@ def test_explain_sees_that_the_value_asked_about_has_left_a_no_gradient_block():
 def test_explain_of_a_function_refuses_positions_that_it_has_not():
     with pytest.raises(sg.GradientError, match="argnums=5"):
         sg.explain(lambda x: x, 1.0, argnums=5)
+
+
+@pytest.mark.parametrize("check", [sg.assert_flows, sg.assert_blocked])
+def test_the_assertions_take_outputs_and_refuse_functions(check):
+    with pytest.raises(sg.GraphError, match="takes outputs of a graph"):
+        check(lambda x: x, 1.0)

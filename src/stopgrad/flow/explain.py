@@ -160,7 +160,7 @@ def assert_flows(ys: Any, xs: Any) -> None:
     Raises
         GradientError: with what cuts the ways, and on which lines.
     """
-    flow = explain(ys, xs)
+    flow = explain(_outputs(ys), _outputs(xs))
     if any(found.status not in ("flows", "partly stopped") for found in flow.values()):
         raise GradientError(f"assert_flows: some gradients do not arrive\n{flow.to_text()}")
 
@@ -174,7 +174,7 @@ def assert_blocked(ys: Any, xs: Any, by: Any = None) -> None:
     Raises
         GradientError: which gradients arrive, or what cuts them instead.
     """
-    flow = explain(ys, xs)
+    flow = explain(_outputs(ys), _outputs(xs))
     gate = None if by is None else by if isinstance(by, Operation) else by.as_output().op
     for found in flow.values():
         if found.status in ("flows", "partly stopped"):

@@ -12,7 +12,7 @@ from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Tensor, apply, not_differentiable, refuse, show_shape, type_of
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_floating
 from stopgrad.ops.windows import Padding, at, back_pads, normal_padding, output_shape, padded, padded_shape, pads, per_axis, trimmed, view
-from stopgrad.public import builds
+from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, TensorType, same_size, tensor_type
 
@@ -325,7 +325,7 @@ def _of_rank(function: Callable[..., Tensor], definition: type[Op], rank: int, f
 
     pool.__name__ = pool.__qualname__ = function_name
     pool.__doc__ = f"""As the function for any number of spatial axes, for {rank}: x is [batch, {"height, width" if rank == 2 else "width"}, channels]."""
-    return pool
+    return guarded(function_name)(pool)
 
 
 max_pool1d = _of_rank(max_pool, MaxPool, 1, "max_pool1d")
