@@ -241,9 +241,12 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
         given = flatten(cotangents)[0]
         if len(given) != len(ys):
             raise GradientError(f"vjp: {len(given)} cotangents for {len(ys)} results; give them in the structure of the value")
-        computes = tracing.computes and not any(isinstance(g, Output) for g in given)
-        call = Tracing() if computes else tracing
-        call.graph, call.computes, call.feeds = tracing.graph, computes, dict(tracing.feeds)
+        symbolic = next((g.graph for g in given if isinstance(g, Output)), tracing.graph)
+        if tracing.computes and symbolic is not tracing.graph:
+            with symbolic.as_default():  # Values so far, cotangents of a graph: built there, with the values as constants.
+                return vjp(f, *primals, has_aux=has_aux)[1](cotangents)
+        call = Tracing() if tracing.computes else tracing
+        call.graph, call.computes, call.feeds = tracing.graph, tracing.computes, dict(tracing.feeds)
         with call.building():
             seeds = [call.stand_in(as_array(g, y.dtype) if isinstance(g, (int, float, complex)) else g) for g, y in zip(given, ys, strict=True)]
             found = [_zero_or_none(g, x, "zero") for g, x in zip(gradients(ys, targets, seeds), targets, strict=True)]
