@@ -34,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(arguments.run(arguments))
     except (StopgradError, OSError) as error:
-        print(f"stopgrad: {error}", file=sys.stderr)
+        # The line that led to it is the command's own, and tells a user nothing.
+        print(f"stopgrad: {error.message if isinstance(error, StopgradError) else error}", file=sys.stderr)
         return ERROR
     except KeyboardInterrupt:
         print("stopgrad: interrupted", file=sys.stderr)
