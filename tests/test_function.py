@@ -308,3 +308,11 @@ def test_threads_share_a_function(engine: str) -> None:
         thread.join()
     assert not wrong
     assert f.traces == 7
+
+
+@pytest.mark.parametrize("engine", ["numpy", "xla"])
+def test_arrays_of_the_other_byte_order_are_taken(engine: str) -> None:
+    double = sg.function(lambda x, y: x * 2.0 + y, engine=engine)
+    foreign = np.array([1.0, 2.0], ">f8")
+    np.testing.assert_array_equal(double(foreign, foreign), [3.0, 6.0])
+    np.testing.assert_array_equal(double(np.array([1.0, 2.0]), foreign), [3.0, 6.0])

@@ -356,3 +356,17 @@ def test_a_session_closes_after_an_error() -> None:
         session.run(s.total)
     with pytest.raises(sg.GraphError, match="closed"):
         session.run(s.count)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "xla"])
+def test_a_fetched_array_is_not_the_parameter_itself(engine: str) -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        w = sg.parameter(np.ones(3))
+        step = sg.assign(w, w * 2.0)
+    with sg.Session(graph, engine) as session:
+        fetched, again = session.run([step, step])
+        if fetched.flags.writeable:
+            fetched[...] = 7.0
+        np.testing.assert_array_equal(again, [2.0, 2.0, 2.0])
+        np.testing.assert_array_equal(session.run(w), [2.0, 2.0, 2.0])

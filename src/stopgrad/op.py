@@ -68,11 +68,6 @@ class Undefined:
         raise GradientError(f"{op.type}: the gradient of {describe(op)} is undefined: {self.reason(op)}")
 
 
-def undefined(reason: str) -> Undefined:
-    """Asking for this gradient is an error, for this reason."""
-    return Undefined(lambda op: reason)
-
-
 @dataclass(frozen=True)
 class Unsupported:
     """In place of an engine's lowering: why there is none."""

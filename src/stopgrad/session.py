@@ -334,14 +334,14 @@ class Function:
         """The arrays among the arguments; what distinguishes one call from another; whether arrays are the engine's."""
         assert self._engine is not None
         is_native = self._engine.is_native
-        if leaves and len({*map(type, leaves)}) == 1 and (type(leaves[0]) is np.ndarray or is_native(leaves[0])):
+        if len({*map(type, leaves)}) == 1 and (is_native(leaves[0]) or type(leaves[0]) is np.ndarray) and all(x.dtype.isnative for x in leaves):
             # Arrays alone, as in most calls.
             return list(leaves), [(x.shape, x.dtype) for x in leaves], type(leaves[0]) is not np.ndarray
         arrays: list[Any] = []
         signature: list[Any] = []
         native = False
         for leaf in leaves:
-            if type(leaf) is np.ndarray:
+            if type(leaf) is np.ndarray and leaf.dtype.isnative:
                 pass
             elif is_native(leaf):
                 native = True

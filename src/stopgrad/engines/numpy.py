@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.engines.protocol import Compiled, failed, lowering
+from stopgrad.engines.protocol import Compiled, failed, lowering, program
 from stopgrad.graph import Operation, Output
 from stopgrad.namespaces import NUMPY
 
@@ -42,7 +42,7 @@ class NumPyEngine:
                             values[i] = np.asarray(value, dtype)
                     for i in dead:
                         values[i] = None
-            return [_own(values[i], arrays) for i in results]
+            return _apart([values[i] for i in results], arrays)
 
         return run
 
@@ -54,9 +54,7 @@ class NumPyEngine:
 
 
 def _steps(slots: dict[Output, int], inputs: Sequence[Output], outputs: Sequence[Output]) -> list[Step]:
-    graph = (outputs or inputs)[0].op.graph if outputs or inputs else None
-    given = {x.op for x in inputs}
-    operations = [op for op in graph.subgraph_to(outputs) if op not in given] if graph is not None else []
+    operations = program(inputs, outputs)
     for op in operations:
         for y in op.outputs:
             slots[y] = len(slots)
@@ -80,7 +78,13 @@ def _steps(slots: dict[Output, int], inputs: Sequence[Output], outputs: Sequence
     ]
 
 
-def _own(value: Any, arrays: Sequence[Any]) -> Any:
-    """A result that shares no memory with what was fed."""
-    shared = value.base is not None or not value.flags.writeable or any(value is a for a in arrays)
-    return np.array(value) if shared else value
+def _apart(values: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
+    """Results that share no memory with what was fed, nor with each other: one may be handed out, another kept."""
+    taken = {id(array) for array in arrays}
+    apart = []
+    for value in values:
+        if value.base is not None or not value.flags.writeable or id(value) in taken:
+            value = np.array(value)
+        taken.add(id(value))
+        apart.append(value)
+    return apart

@@ -37,6 +37,12 @@ def failed(op: Operation, engine: str, error: Exception) -> EngineError:
     return EngineError(f"the {engine} engine could not compute {describe(op)}: {why}")
 
 
+def program(inputs: Sequence[Output], outputs: Sequence[Output]) -> list[Operation]:
+    """The operations that an engine computes, in order."""
+    given = {x.op for x in inputs}
+    return [op for op in outputs[0].op.graph.subgraph_to(outputs) if op not in given] if outputs else []
+
+
 def lowering(op: Operation, engine: str) -> Callable[..., Any]:
     """An operation's definition for an engine, or an error that says why there is none."""
     found = getattr(op.definition, engine)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.engines.protocol import Compiled, failed, lowering
+from stopgrad.engines.protocol import Compiled, failed, lowering, program
 from stopgrad.graph import Output
 from stopgrad.namespaces import jax_namespace, require
 from stopgrad.types import complex128, float64, int64, uint64
@@ -30,9 +30,7 @@ class XlaEngine:
         self._array = self._jax.Array
 
     def compile(self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()) -> Compiled:
-        graph = (outputs or inputs)[0].op.graph if outputs or inputs else None
-        given = {x.op for x in inputs}
-        operations = [op for op in graph.subgraph_to(outputs) if op not in given] if graph is not None else []
+        operations = program(inputs, outputs)
         steps = [(op, lowering(op, "xla"), dict(op.attributes), op.inputs, op.outputs) for op in operations]
         namespace, enable_x64 = self._namespace, self._jax.enable_x64
 

@@ -95,12 +95,6 @@ def transpose(x: Any, perm: Sequence[int] | None = None, name: str | None = None
     return apply(Transpose, (x,), (order,), name)
 
 
-def swap_last(x: Any) -> Tensor:
-    """*x* with its last two axes exchanged."""
-    ndim = type_of(x).ndim
-    return transpose(x, (*range(ndim - 2), ndim - 1, ndim - 2))
-
-
 class BroadcastTo(Op):
     """The operand repeated along new axes and along axes of size 1.
 

@@ -119,8 +119,3 @@ def trimmed(x: Any, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geom
 def padded_shape(shape: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> tuple[int, ...]:
     around = pads(shape[1:-1], ksize, geometry)
     return (shape[0], *(low + n + high for n, (low, high) in zip(shape[1:-1], around, strict=True)), shape[-1])
-
-
-def geometry_of(op: Any) -> Geometry:
-    """The geometry among an operation's attributes."""
-    return op.strides, op.padding, op.dilations
