@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.source import Location, capture, decode
+from stopgrad.source import Location, capture, decode, is_internal
 
 
 def built(text: str, tmp_path: Path) -> dict[str, Any]:
@@ -141,8 +141,6 @@ def test_a_gradient_operation_has_its_forward_operations_location(tmp_path: Path
 
 
 def test_the_recipes_count_as_the_users_own_text() -> None:
-    from stopgrad.source import is_internal
-
     home = Path(sg.__file__).parent
     assert is_internal(str(home / "graph.py"))
     assert is_internal(str(home / "ops" / "gates.py"))

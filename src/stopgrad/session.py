@@ -334,9 +334,11 @@ class Function:
         """The arrays among the arguments; what distinguishes one call from another; whether arrays are the engine's."""
         assert self._engine is not None
         is_native = self._engine.is_native
-        if len({*map(type, leaves)}) == 1 and (is_native(leaves[0]) or type(leaves[0]) is np.ndarray) and all(x.dtype.isnative for x in leaves):
-            # Arrays alone, as in most calls.
-            return list(leaves), [(x.shape, x.dtype) for x in leaves], type(leaves[0]) is not np.ndarray
+        kinds = {*map(type, leaves)}
+        if len(kinds) == 1:  # Arrays alone, as in most calls.
+            ours = kinds != {np.ndarray}
+            if is_native(leaves[0]) if ours else all([x.dtype.isnative for x in leaves]):  # noqa: C419 - a generator costs more
+                return list(leaves), [(x.shape, x.dtype) for x in leaves], ours
         arrays: list[Any] = []
         signature: list[Any] = []
         native = False
