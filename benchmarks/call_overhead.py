@@ -44,12 +44,28 @@ def cases() -> list[tuple[str, Callable[[], Any], Callable[[], Any]]]:
     def pair(name: str, f: Callable[..., Any], arguments: list[Any]) -> None:
         ours, theirs = sg.function(f), jax.jit(f)
         native = [jax.tree.map(jax.numpy.asarray, x) for x in arguments]
-        found.append((f"{name}, NumPy arrays", lambda: ours(*arguments), lambda: theirs(*arguments).block_until_ready()))
-        found.append((f"{name}, jax arrays", lambda: ours(*native).block_until_ready(), lambda: theirs(*native).block_until_ready()))
+        found.append(
+            (
+                f"{name}, NumPy arrays",
+                lambda: ours(*arguments),
+                lambda: theirs(*arguments).block_until_ready(),
+            )
+        )
+        found.append(
+            (
+                f"{name}, jax arrays",
+                lambda: ours(*native).block_until_ready(),
+                lambda: theirs(*native).block_until_ready(),
+            )
+        )
 
     pair("function of 1 argument", add_up, arrays(1))
     pair("function of 10 arguments", add_up, arrays(10))
-    pair("function of a dict of 5 × 2", add_up_layers, [{f"layer{i}": {"w": x, "b": x + 1} for i, x in enumerate(arrays(5))}])
+    pair(
+        "function of a dict of 5 × 2",
+        add_up_layers,
+        [{f"layer{i}": {"w": x, "b": x + 1} for i, x in enumerate(arrays(5))}],
+    )
 
     graph = sg.Graph()
     with graph.as_default():
@@ -57,7 +73,13 @@ def cases() -> list[tuple[str, Callable[[], Any], Callable[[], Any]]]:
         y = add_up(x)
     session = sg.Session(graph, engine="xla")
     value, theirs = arrays(1)[0], jax.jit(add_up)
-    found.append(("Session.run, 1 feed, 1 fetch", lambda: session.run(y, {x: value}), lambda: np.asarray(theirs(value))))
+    found.append(
+        (
+            "Session.run, 1 feed, 1 fetch",
+            lambda: session.run(y, {x: value}),
+            lambda: np.asarray(theirs(value)),
+        )
+    )
     return found
 
 
@@ -74,7 +96,9 @@ def measure(calls: int, rounds: int) -> list[dict[str, Any]]:
         assert np.array_equal(np.asarray(ours()), np.asarray(theirs())), name
         times = [(per_call(ours, calls), per_call(theirs, calls)) for _ in range(rounds)]
         ours_us, theirs_us = min(t[0] for t in times), min(t[1] for t in times)
-        rows.append({"case": name, "stopgrad_us": ours_us, "jax_us": theirs_us, "above_us": ours_us - theirs_us})
+        rows.append(
+            {"case": name, "stopgrad_us": ours_us, "jax_us": theirs_us, "above_us": ours_us - theirs_us}
+        )
     return rows
 
 
@@ -89,7 +113,9 @@ def main() -> None:
     print(f"| {'call':42} | {'stopgrad':>8} | {'jax.jit':>8} | {'above':>8} |")
     print(f"|{'-' * 44}|{'-' * 9}:|{'-' * 9}:|{'-' * 9}:|")
     for row in rows:
-        print(f"| {row['case']:42} | {row['stopgrad_us']:8.1f} | {row['jax_us']:8.1f} | {row['above_us']:8.1f} |")
+        print(
+            f"| {row['case']:42} | {row['stopgrad_us']:8.1f} | {row['jax_us']:8.1f} | {row['above_us']:8.1f} |"
+        )
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
 

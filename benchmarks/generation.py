@@ -38,7 +38,14 @@ SIZES = {
     "live_tenth": (1_000, 10_000, 100_000),
     "derivative": (1, 2, 3, 4, 5, 6),
 }
-QUICK = {"chain": (100, 1_000), "mlp": (10,), "fan_out": (100,), "stopped": (1_000,), "live_tenth": (1_000,), "derivative": (1, 2, 3)}
+QUICK = {
+    "chain": (100, 1_000),
+    "mlp": (10,),
+    "fan_out": (100,),
+    "stopped": (1_000,),
+    "live_tenth": (1_000,),
+    "derivative": (1, 2, 3),
+}
 WARM = {"chain": 20, "mlp": 2, "fan_out": 20, "stopped": 20, "derivative": 2}
 NATIVE = ("mlx",)  # A native core is a column of its own, not one of the peers of a Python library.
 
@@ -63,7 +70,9 @@ def work(name: str) -> None:
                 answer = dataclasses.asdict(measured(library, workload, request["count"]))
             answer["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         except (Exception, RecursionError) as error:
-            answer = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:80] if str(error).strip() else ''}"}
+            answer = {
+                "error": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:80] if str(error).strip() else ''}"
+            }
         print(json.dumps(answer), file=answers, flush=True)
 
 
@@ -74,7 +83,9 @@ def measured(library: Any, workload: Any, count: bool) -> Any:
     several = [first]
     while time.perf_counter() - start < 0.1:
         several.append(library.measure(workload, False))
-    return dataclasses.replace(first, build=median(m.build for m in several), gradient=median(m.gradient for m in several))
+    return dataclasses.replace(
+        first, build=median(m.build for m in several), gradient=median(m.gradient for m in several)
+    )
 
 
 class Worker:
@@ -86,9 +97,21 @@ class Worker:
         self.start()
 
     def start(self) -> None:
-        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+        environment = {
+            **os.environ,
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "JAX_PLATFORMS": "cpu",
+            "CUDA_VISIBLE_DEVICES": "",
+        }
         command = [sys.executable, str(HERE), "--worker", self.name]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            env=environment,
+        )
         first = self.process.stdout.readline()
         self.version = json.loads(first)["version"] if first else None
 
@@ -118,7 +141,9 @@ class Worker:
 # ------------------------------------------------------------------------------------------- measuring
 
 
-def run(workers: dict[str, Worker], cases: dict[str, tuple[int, ...]], repetitions: int, limit: float) -> list[dict[str, Any]]:
+def run(
+    workers: dict[str, Worker], cases: dict[str, tuple[int, ...]], repetitions: int, limit: float
+) -> list[dict[str, Any]]:
     rows = []
     for case, sizes in cases.items():
         expected: dict[str, float] = dict.fromkeys(workers, 0.0)
@@ -153,7 +178,13 @@ def summarize(answers: list[dict[str, Any]], expected: float) -> dict[str, Any]:
         return {"note": answers[-1]["error"]}
     build, gradient = (median(a[key] for a in answers) for key in ("build", "gradient"))
     counts = {key: answers[0][key] for key in ("forward", "live", "made")}
-    return {"build_s": build, "gradient_s": gradient, **counts, "rss": answers[-1]["rss"], "repetitions": len(answers)}
+    return {
+        "build_s": build,
+        "gradient_s": gradient,
+        **counts,
+        "rss": answers[-1]["rss"],
+        "repetitions": len(answers),
+    }
 
 
 def ratio(row: dict[str, Any], key: str, peers: list[str]) -> tuple[float, str] | None:
@@ -166,7 +197,9 @@ def ratio(row: dict[str, Any], key: str, peers: list[str]) -> tuple[float, str] 
 # ------------------------------------------------------------------------------------------- reporting
 
 
-def tables(rows: list[dict[str, Any]], names: list[str], memory: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+def tables(
+    rows: list[dict[str, Any]], names: list[str], memory: dict[str, Any]
+) -> list[tuple[str, list[str], list[list[str]]]]:
     peers = [n for n in names if n != "stopgrad" and n not in NATIVE]
     native = [n for n in names if n in NATIVE]
     times, sizes = [], []
@@ -186,12 +219,23 @@ def tables(rows: list[dict[str, Any]], names: list[str], memory: dict[str, Any])
         sizes.append([*what, *[_operations(found[n]) for n in names]])
     comparisons = [*(["fastest peer / ours"] if peers else []), *(["ours / mlx"] if native else [])]
     return [
-        ("Processor µs per forward operation (as stopgrad counts them): build / gradient", ["case", "size", *names, *comparisons], times),
-        ("Operations: forward → live after the gradient (all made, where more)", ["case", "size", *names], sizes),
+        (
+            "Processor µs per forward operation (as stopgrad counts them): build / gradient",
+            ["case", "size", *names, *comparisons],
+            times,
+        ),
+        (
+            "Operations: forward → live after the gradient (all made, where more)",
+            ["case", "size", *names],
+            sizes,
+        ),
         (
             "stopgrad: memory",
             ["case", "size", "bytes/op, built", "bytes/op, with gradient", "bytes/op, peak"],
-            [[m["case"], f"{m['size']:,}", *[f"{m[key]:.0f}" for key in ("forward", "both", "peak")]] for m in memory.values()],
+            [
+                [m["case"], f"{m['size']:,}", *[f"{m[key]:.0f}" for key in ("forward", "both", "peak")]]
+                for m in memory.values()
+            ],
         ),
     ]
 
@@ -205,7 +249,9 @@ def _pair(found: dict[str, Any], operations: int) -> str:
 def _operations(found: dict[str, Any]) -> str:
     if found.get("live") is None:
         return "-"
-    return f"{found['forward']:,} → {found['live']:,}" + (f" ({found['made']:,})" if found["made"] > found["live"] else "")
+    return f"{found['forward']:,} → {found['live']:,}" + (
+        f" ({found['made']:,})" if found["made"] > found["live"] else ""
+    )
 
 
 def stop_costs(rows: list[dict[str, Any]]) -> list[str]:
@@ -220,7 +266,9 @@ def stop_costs(rows: list[dict[str, Any]]) -> list[str]:
                 for name, found in row["libraries"].items()
                 if "gradient_s" in found and "gradient_s" in live.get(name, {})
             ]
-            lines.append(f"gradient of the stopped chain of {row['size']:,}, in times that of its live tenth alone: {', '.join(factors)}")
+            lines.append(
+                f"gradient of the stopped chain of {row['size']:,}, in times that of its live tenth alone: {', '.join(factors)}"
+            )
     return lines
 
 
@@ -228,19 +276,36 @@ def show(title: str, header: list[str], body: list[list[str]]) -> None:
     widths = [max(len(line[i]) for line in [header, *body]) for i in range(len(header))]
     print(f"\n{title}\n")
     for number, line in enumerate([header, *body]):
-        print("| " + " | ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))) + " |")
+        print(
+            "| "
+            + " | ".join(
+                cell.ljust(w) if i == 0 else cell.rjust(w)
+                for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+            )
+            + " |"
+        )
         if number == 0:
-            print("|" + "|".join("-" * (w + 1) + ("-" if i == 0 else ":") for i, w in enumerate(widths)) + "|")
+            print(
+                "|" + "|".join("-" * (w + 1) + ("-" if i == 0 else ":") for i, w in enumerate(widths)) + "|"
+            )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--quick", action="store_true", help="small sizes, three repetitions")
-    parser.add_argument("--peers", default="tensorflow,jax,pytensor,torch,mlx", help="comma-separated; 'none' for stopgrad alone")
+    parser.add_argument(
+        "--peers",
+        default="tensorflow,jax,pytensor,torch,mlx",
+        help="comma-separated; 'none' for stopgrad alone",
+    )
     parser.add_argument("--only", default=",".join(SIZES), help="comma-separated cases")
-    parser.add_argument("--repetitions", type=int, default=0, help="per case and library (default 7; 3 with --quick)")
-    parser.add_argument("--limit", type=float, default=20.0, help="seconds that one library may take for one case")
+    parser.add_argument(
+        "--repetitions", type=int, default=0, help="per case and library (default 7; 3 with --quick)"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=20.0, help="seconds that one library may take for one case"
+    )
     parser.add_argument("--json", type=Path, help="write everything measured to this file")
     options = parser.parse_args()
     if options.worker:
@@ -251,14 +316,28 @@ def main() -> None:
     for name in ["stopgrad", *peers]:
         worker = Worker(name)
         if worker.version is None:
-            print(f"{name} left out: {worker.last_words()} (pip install -e '.[bench]' installs all)", file=sys.stderr)
+            print(
+                f"{name} left out: {worker.last_words()} (pip install -e '.[bench]' installs all)",
+                file=sys.stderr,
+            )
         else:
             workers[name] = worker
-    cases = {case: sizes for case, sizes in (QUICK if options.quick else SIZES).items() if case in options.only.split(",")}
+    cases = {
+        case: sizes
+        for case, sizes in (QUICK if options.quick else SIZES).items()
+        if case in options.only.split(",")
+    }
     rows = run(workers, cases, options.repetitions or (3 if options.quick else 7), options.limit)
     memory = {}
-    for case, size in (("chain", 1_000 if options.quick else 100_000), ("mlp", 10 if options.quick else 1_000)):
-        memory[case] = {"case": case, "size": size, **workers["stopgrad"].ask(what="memory", case=case, size=size)}
+    for case, size in (
+        ("chain", 1_000 if options.quick else 100_000),
+        ("mlp", 10 if options.quick else 1_000),
+    ):
+        memory[case] = {
+            "case": case,
+            "size": size,
+            **workers["stopgrad"].ask(what="memory", case=case, size=size),
+        }
     versions = {name: worker.version for name, worker in workers.items()}
     machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, CPython {platform.python_version()}"
     for worker in workers.values():
@@ -270,9 +349,13 @@ def main() -> None:
     print()
     for line in stop_costs(rows):
         print(line)
-    print(f"stopgrad's peak resident memory: {max(r['libraries']['stopgrad'].get('rss', 0) for r in rows):.0f} MiB; at a recursion limit of 200 throughout")
+    print(
+        f"stopgrad's peak resident memory: {max(r['libraries']['stopgrad'].get('rss', 0) for r in rows):.0f} MiB; at a recursion limit of 200 throughout"
+    )
     if options.json:
-        options.json.write_text(json.dumps({"machine": machine, "versions": versions, "rows": rows, "memory": memory}, indent=1))
+        options.json.write_text(
+            json.dumps({"machine": machine, "versions": versions, "rows": rows, "memory": memory}, indent=1)
+        )
 
 
 def _with_deep_stack(name: str) -> None:

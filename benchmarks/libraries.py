@@ -62,7 +62,9 @@ def mlp(layers: int) -> Workload:
             x = xp.tanh(xp.matmul(x, tensors[i]) + tensors[i + 1])
         return xp.sum(x)
 
-    return Workload([(BATCH, WIDTH), *[(WIDTH, WIDTH), (WIDTH,)] * layers], range(1, 2 * layers + 1), function)
+    return Workload(
+        [(BATCH, WIDTH), *[(WIDTH, WIDTH), (WIDTH,)] * layers], range(1, 2 * layers + 1), function
+    )
 
 
 def fan_out(k: int) -> Workload:
@@ -99,7 +101,14 @@ def derivative(order: int) -> Workload:
     return Workload([()] * 3, [0], lambda xp, t: links(xp, *t, 20), order)
 
 
-WORKLOADS = {"chain": chain, "mlp": mlp, "fan_out": fan_out, "stopped": stopped, "live_tenth": live_tenth, "derivative": derivative}
+WORKLOADS = {
+    "chain": chain,
+    "mlp": mlp,
+    "fan_out": fan_out,
+    "stopped": stopped,
+    "live_tenth": live_tenth,
+    "derivative": derivative,
+}
 
 # ------------------------------------------------------------------------------------------- measuring
 
@@ -147,7 +156,9 @@ class Stopgrad:
 
         self.version = sg.__version__
         self.sg = sg
-        self.xp = SimpleNamespace(tanh=sg.tanh, sin=sg.sin, matmul=sg.matmul, sum=sg.reduce_sum, stop=sg.stop_gradient)
+        self.xp = SimpleNamespace(
+            tanh=sg.tanh, sin=sg.sin, matmul=sg.matmul, sum=sg.reduce_sum, stop=sg.stop_gradient
+        )
 
     def inputs(self, work: Workload) -> tuple[Any, list[Any]]:
         graph = self.sg.Graph()
@@ -199,7 +210,11 @@ class Stopgrad:
         tracemalloc.stop()
         made = len(graph) - len(inputs)
         del results
-        return {"forward": (built - start) / forward, "both": (differentiated - start) / made, "peak": (peak - start) / made}
+        return {
+            "forward": (built - start) / forward,
+            "both": (differentiated - start) / made,
+            "peak": (peak - start) / made,
+        }
 
 
 class TensorFlow:
@@ -210,7 +225,9 @@ class TensorFlow:
 
         self.version = tf.__version__
         self.tf = tf
-        self.xp = SimpleNamespace(tanh=tf.tanh, sin=tf.sin, matmul=tf.matmul, sum=tf.reduce_sum, stop=tf.stop_gradient)
+        self.xp = SimpleNamespace(
+            tanh=tf.tanh, sin=tf.sin, matmul=tf.matmul, sum=tf.reduce_sum, stop=tf.stop_gradient
+        )
 
     def measure(self, work: Workload, count: bool) -> Measured:
         graph = self.tf.Graph()
@@ -221,7 +238,9 @@ class TensorFlow:
             gradient, results = timed(lambda: self.differentiate(work, y, inputs))
         measured = Measured(build, gradient, forward)
         if count:
-            measured.live = self.computing(reached([r.op for r in results], lambda op: [*(x.op for x in op.inputs), *op.control_inputs]))
+            measured.live = self.computing(
+                reached([r.op for r in results], lambda op: [*(x.op for x in op.inputs), *op.control_inputs])
+            )
             measured.made = self.computing(graph.get_operations())
         return measured
 
@@ -277,7 +296,9 @@ class Jax(Functional):
 
         self.version = jax.__version__
         self.jax = jax
-        self.xp = SimpleNamespace(tanh=jnp.tanh, sin=jnp.sin, matmul=jnp.matmul, sum=jnp.sum, stop=jax.lax.stop_gradient)
+        self.xp = SimpleNamespace(
+            tanh=jnp.tanh, sin=jnp.sin, matmul=jnp.matmul, sum=jnp.sum, stop=jax.lax.stop_gradient
+        )
         self.grad = jax.grad
         self.with_gradient = jax.value_and_grad
 
@@ -291,7 +312,11 @@ class Jax(Functional):
         needed = {id(v) for v in jaxpr.outvars}
         live = made = 0
         for equation in reversed(jaxpr.eqns):
-            inner = [getattr(p, "jaxpr", p) for p in equation.params.values() if hasattr(getattr(p, "jaxpr", p), "eqns")]
+            inner = [
+                getattr(p, "jaxpr", p)
+                for p in equation.params.values()
+                if hasattr(getattr(p, "jaxpr", p), "eqns")
+            ]
             size = sum(self.count(j)[1] for j in inner) or 1
             made += size
             if any(id(v) in needed for v in equation.outvars):
@@ -310,7 +335,9 @@ class Torch(Functional):
         torch.set_num_threads(1)
         self.version = torch.__version__
         self.torch, self.make_fx = torch, make_fx
-        self.xp = SimpleNamespace(tanh=torch.tanh, sin=torch.sin, matmul=torch.matmul, sum=torch.sum, stop=lambda x: x.detach())
+        self.xp = SimpleNamespace(
+            tanh=torch.tanh, sin=torch.sin, matmul=torch.matmul, sum=torch.sum, stop=lambda x: x.detach()
+        )
         self.grad = torch.func.grad
 
     def with_gradient(self, function: Callable[..., Any], argnums: tuple[int, ...]) -> Callable[..., Any]:
@@ -337,7 +364,9 @@ class Mlx(Functional):
         mx.set_default_device(mx.cpu)
         self.version = mx.__version__
         self.mx = mx
-        self.xp = SimpleNamespace(tanh=mx.tanh, sin=mx.sin, matmul=mx.matmul, sum=mx.sum, stop=mx.stop_gradient)
+        self.xp = SimpleNamespace(
+            tanh=mx.tanh, sin=mx.sin, matmul=mx.matmul, sum=mx.sum, stop=mx.stop_gradient
+        )
         self.grad = mx.grad
 
     def with_gradient(self, function: Callable[..., Any], argnums: tuple[int, ...]) -> Callable[..., Any]:
@@ -373,7 +402,9 @@ class PyTensor:
 
         self.version = pytensor.__version__
         self.pytensor, self.pt = pytensor, pt
-        self.xp = SimpleNamespace(tanh=pt.tanh, sin=pt.sin, matmul=pt.matmul, sum=pt.sum, stop=disconnected_grad)
+        self.xp = SimpleNamespace(
+            tanh=pt.tanh, sin=pt.sin, matmul=pt.matmul, sum=pt.sum, stop=disconnected_grad
+        )
 
     def measure(self, work: Workload, count: bool) -> Measured:
         inputs = [self.pt.tensor(dtype="float32", shape=shape) for shape in work.shapes]
@@ -394,8 +425,17 @@ class PyTensor:
 
     @staticmethod
     def computing(outputs: Sequence[Any]) -> int:
-        applied = reached([y.owner for y in outputs if y.owner], lambda node: [x.owner for x in node.inputs if x.owner])
+        applied = reached(
+            [y.owner for y in outputs if y.owner], lambda node: [x.owner for x in node.inputs if x.owner]
+        )
         return len(applied)
 
 
-LIBRARIES = {"stopgrad": Stopgrad, "tensorflow": TensorFlow, "jax": Jax, "pytensor": PyTensor, "torch": Torch, "mlx": Mlx}
+LIBRARIES = {
+    "stopgrad": Stopgrad,
+    "tensorflow": TensorFlow,
+    "jax": Jax,
+    "pytensor": PyTensor,
+    "torch": Torch,
+    "mlx": Mlx,
+}

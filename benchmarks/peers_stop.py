@@ -55,7 +55,9 @@ def hidden(name: str) -> Answer:
     library = libraries.LIBRARIES[name]()
     whole, alone = (library.measure(w(1_000), count=True) for w in (libraries.stopped, libraries.live_tenth))
     count, wanted = whole.made - whole.forward, alone.made - alone.forward
-    return ("yes" if count <= 1.1 * wanted else "no"), f"{count} operations for the gradient; the live part alone needs {wanted}"
+    return (
+        "yes" if count <= 1.1 * wanted else "no"
+    ), f"{count} operations for the gradient; the live part alone needs {wanted}"
 
 
 def depth(name: str) -> Answer:
@@ -95,7 +97,9 @@ class Stopgrad:
         return right(self.sg.grad(lambda x: x * self.sg.stop_gradient(x))(5.0), 5.0, "sg.grad at 5")
 
     def forward(self) -> Answer:
-        return right(self.sg.jvp(lambda x: x * self.sg.stop_gradient(x), (5.0,), (1.0,))[1], 5.0, "sg.jvp at 5")
+        return right(
+            self.sg.jvp(lambda x: x * self.sg.stop_gradient(x), (5.0,), (1.0,))[1], 5.0, "sg.jvp at 5"
+        )
 
     def higher(self) -> Answer:
         return right(self.sg.grad(self.sg.grad(lambda x: x * x * self.sg.stop_gradient(x)))(3.0), 6.0, "at 3")
@@ -108,7 +112,10 @@ class Stopgrad:
         y = self.sg.tanh(x)
         before = len(x.graph)
         (dx,) = self.sg.gradients(y, [x])
-        return "yes", f"sg.gradients adds {len(x.graph) - before} operations to the graph; {dx.op.type} is the last"
+        return (
+            "yes",
+            f"sg.gradients adds {len(x.graph) - before} operations to the graph; {dx.op.type} is the last",
+        )
 
     def absence(self) -> Answer:
         x, z = self.scalars(2)
@@ -121,7 +128,9 @@ class Stopgrad:
         line = inspect.currentframe().f_lineno + 1
         y = self.sg.stop_gradient(x) * 1.0
         (cut,) = self.sg.explain(y, [x])[x].cuts
-        return ("yes" if cut.location.line == line else "no"), f"cuts[0].location: {Path(cut.location.file).name}:{cut.location.line}"
+        return (
+            "yes" if cut.location.line == line else "no"
+        ), f"cuts[0].location: {Path(cut.location.file).name}:{cut.location.line}"
 
     def wrt(self) -> Answer:
         a, b = self.scalars(2)
@@ -135,7 +144,9 @@ class Stopgrad:
         (dx,) = self.sg.gradients(self.sg.stop_gradient(x * x, when=off), [x])
         with self.sg.Session(x.graph) as session:
             found = [float(session.run(dx, {x: 3.0, off: value})) for value in (False, True)]
-        return ("yes" if found == [6.0, 0.0] else "no"), f"stop_gradient(x·x, when=flag): {found[0]:g} and {found[1]:g}"
+        return (
+            "yes" if found == [6.0, 0.0] else "no"
+        ), f"stop_gradient(x·x, when=flag): {found[0]:g} and {found[1]:g}"
 
     def argument(self) -> Answer:
         (x,) = self.scalars(1)
@@ -155,11 +166,17 @@ class Stopgrad:
             self.sg.grad(lambda x: self.sg.prevent_gradient(x, "use the other loss"))(3.0)
         except self.sg.GradientError as error:
             told = "use the other loss" in str(error) and str(error).count(Path(__file__).name)
-            return ("yes" if told else "partly"), f"GradientError with the message and {told} lines of the user's file"
+            return (
+                "yes" if told else "partly"
+            ), f"GradientError with the message and {told} lines of the user's file"
         return "no", "no error"
 
     def scale(self) -> Answer:
-        gates = [lambda x: self.sg.scale_gradient(x, 3.0), self.sg.reverse_gradient, lambda x: self.sg.clip_gradient(x, -0.5, 0.5)]
+        gates = [
+            lambda x: self.sg.scale_gradient(x, 3.0),
+            self.sg.reverse_gradient,
+            lambda x: self.sg.clip_gradient(x, -0.5, 0.5),
+        ]
         found = [float(self.sg.grad(gate)(3.0)) for gate in gates]
         return ("yes" if found == [3.0, -1.0, 0.5] else "no"), f"scale, reverse, clip: {found}"
 
@@ -184,7 +201,9 @@ class Stopgrad:
             (dx,) = self.sg.gradients(done.outputs[0], done.inputs)
             with self.sg.Session(dx.graph) as session:
                 found.append(float(session.run(dx, {done.inputs[0]: 5.0})))
-        return ("yes" if found == [v for _, v in gates] else "no"), f"stop, scale, two clips at 5, after simplify, merge, fold: {found}"
+        return (
+            "yes" if found == [v for _, v in gates] else "no"
+        ), f"stop, scale, two clips at 5, after simplify, merge, fold: {found}"
 
     def depth(self) -> Answer:
         return depth("stopgrad")
@@ -210,7 +229,11 @@ class TensorFlow:
             return session.run(build(x), {x: value})
 
     def reverse(self) -> Answer:
-        return right(self.at(lambda x: self.tf.gradients(x * self.tf.stop_gradient(x), [x])[0], 5.0), 5.0, "tf.gradients at 5")
+        return right(
+            self.at(lambda x: self.tf.gradients(x * self.tf.stop_gradient(x), [x])[0], 5.0),
+            5.0,
+            "tf.gradients at 5",
+        )
 
     def forward(self) -> Answer:
         @self.tf.function
@@ -257,10 +280,15 @@ class TensorFlow:
 
     def switch(self) -> Answer:
         with self.tf.Graph().as_default(), self.tf.compat.v1.Session() as session:
-            x, off = self.tf.compat.v1.placeholder(self.tf.float32, ()), self.tf.compat.v1.placeholder(self.tf.bool, ())
+            x, off = (
+                self.tf.compat.v1.placeholder(self.tf.float32, ()),
+                self.tf.compat.v1.placeholder(self.tf.bool, ()),
+            )
             (dx,) = self.tf.gradients(self.tf.where(off, self.tf.stop_gradient(x * x), x * x), [x])
             found = [float(session.run(dx, {x: 3.0, off: value})) for value in (False, True)]
-        return ("partly" if found == [6.0, 0.0] else "no"), "no gate; tf.where(flag, stop_gradient(y), y) does it, and computes a choice"
+        return (
+            "partly" if found == [6.0, 0.0] else "no"
+        ), "no gate; tf.where(flag, stop_gradient(y), y) does it, and computes a choice"
 
     def argument(self) -> Answer:
         def build(x: Any) -> Any:
@@ -282,10 +310,18 @@ class TensorFlow:
 
     def prevent(self) -> Answer:
         try:
-            self.at(lambda x: self.tf.gradients(self.tf.raw_ops.PreventGradient(input=x, message="use the other loss"), [x]), 3.0)
+            self.at(
+                lambda x: self.tf.gradients(
+                    self.tf.raw_ops.PreventGradient(input=x, message="use the other loss"), [x]
+                ),
+                3.0,
+            )
         except LookupError as error:
             here = Path(__file__).name in str(error)
-            return ("yes" if here else "partly"), f"raw_ops.PreventGradient: LookupError with the message, {'with' if here else 'without'} a line"
+            return (
+                ("yes" if here else "partly"),
+                f"raw_ops.PreventGradient: LookupError with the message, {'with' if here else 'without'} a line",
+            )
         return "no", "no error"
 
     def scale(self) -> Answer:
@@ -297,7 +333,9 @@ class TensorFlow:
 
         value = float(self.at(lambda x: self.tf.gradients(reverse(x), [x])[0], 3.0))
         assert not any(part in n for n in names for part in ("scale", "reverse", "clip"))
-        return ("partly" if value == -1.0 else "no"), f"by hand, with tf.custom_gradient; built in: {', '.join(names)}"
+        return (
+            "partly" if value == -1.0 else "no"
+        ), f"by hand, with tf.custom_gradient; built in: {', '.join(names)}"
 
     def nested(self) -> Answer:
         with self.tf.Graph().as_default():
@@ -325,11 +363,18 @@ class TensorFlow:
         def f(x: Any) -> Any:
             return x * tf.stop_gradient(x)
 
-        text = tf.function(f, jit_compile=True).experimental_get_compiler_ir(tf.constant(5.0))(stage="optimized_hlo")
-        kinds = [op.type for op in tf.function(f).get_concrete_function(tf.TensorSpec(())).graph.get_operations()]
+        text = tf.function(f, jit_compile=True).experimental_get_compiler_ir(tf.constant(5.0))(
+            stage="optimized_hlo"
+        )
+        kinds = [
+            op.type for op in tf.function(f).get_concrete_function(tf.TensorSpec(())).graph.get_operations()
+        ]
         under_xla = "stop" not in text.lower().replace("peers_stop", "")
         verdict = "yes" if "StopGradient" not in kinds else "partly" if under_xla else "no"
-        return verdict, f"none under XLA: {under_xla}; the graph that runs otherwise holds a StopGradient operation: {'StopGradient' in kinds}"
+        return (
+            verdict,
+            f"none under XLA: {under_xla}; the graph that runs otherwise holds a StopGradient operation: {'StopGradient' in kinds}",
+        )
 
 
 class Jax:
@@ -351,7 +396,9 @@ class Jax:
         return hidden("jax")
 
     def graph(self) -> Answer:
-        equations = self.jax.make_jaxpr(self.jax.grad(self.jnp.tanh))(self.jax.ShapeDtypeStruct((), "float32")).eqns
+        equations = self.jax.make_jaxpr(self.jax.grad(self.jnp.tanh))(
+            self.jax.ShapeDtypeStruct((), "float32")
+        ).eqns
         return "yes", f"make_jaxpr of jax.grad, from a shape: {len(equations)} equations"
 
     def absence(self) -> Answer:
@@ -368,7 +415,9 @@ class Jax:
     def switch(self) -> Answer:
         f = self.jax.jit(self.jax.grad(lambda x, off: self.jnp.where(off, self.stop(x * x), x * x)))
         found = [float(f(3.0, value)) for value in (False, True)]
-        return ("partly" if found == [6.0, 0.0] else "no"), "no gate; jnp.where(flag, stop_gradient(y), y) does it, and computes a choice"
+        return (
+            "partly" if found == [6.0, 0.0] else "no"
+        ), "no gate; jnp.where(flag, stop_gradient(y), y) does it, and computes a choice"
 
     def argument(self) -> Answer:
         return lacks(self.jax.grad, "stop_gradients")
@@ -380,10 +429,17 @@ class Jax:
 
         hard.defjvp(lambda primals, tangents: (hard(*primals), tangents[0]))
         by_hand = float(self.jax.grad(hard)(100.1)) == 1.0 and float(hard(100.1)) == 1.0
-        return ("partly" if by_hand else "no"), f"by hand, with custom_jvp; {inexact(lambda x: x + self.stop(0.1 * self.jnp.sign(x) - x))}"
+        return (
+            "partly" if by_hand else "no"
+        ), f"by hand, with custom_jvp; {inexact(lambda x: x + self.stop(0.1 * self.jnp.sign(x) - x))}"
 
     def prevent(self) -> Answer:
-        names = [n for m in (self.jax, self.jax.lax) for n in dir(m) if "prevent" in n.lower() or "grad" in n.lower()]
+        names = [
+            n
+            for m in (self.jax, self.jax.lax)
+            for n in dir(m)
+            if "prevent" in n.lower() or "grad" in n.lower()
+        ]
         assert not any("prevent" in n for n in names)
         return "no", f"built in: {', '.join(names)}"
 
@@ -396,7 +452,9 @@ class Jax:
 
         reverse.defvjp(lambda x: (x, None), lambda _, g: (-g,))
         assert not any(part in n for n in names for part in ("scale", "reverse", "clip"))
-        return ("partly" if float(self.jax.grad(reverse)(3.0)) == -1.0 else "no"), f"by hand, with custom_vjp; built in: {', '.join(names)}"
+        return (
+            "partly" if float(self.jax.grad(reverse)(3.0)) == -1.0 else "no"
+        ), f"by hand, with custom_vjp; built in: {', '.join(names)}"
 
     def nested(self) -> Answer:
         self.stop({"a": 1.0, "b": [2.0, 7]})
@@ -407,7 +465,11 @@ class Jax:
         return "yes", "a dict of a tensor and a list with a number and a string"
 
     def rewrite(self) -> Answer:
-        return right(self.jax.grad(self.jax.jit(lambda x: x * self.stop(x)))(5.0), 5.0, "gradient of a jitted function at 5")
+        return right(
+            self.jax.grad(self.jax.jit(lambda x: x * self.stop(x)))(5.0),
+            5.0,
+            "gradient of a jitted function at 5",
+        )
 
     def depth(self) -> Answer:
         return depth("jax")
@@ -417,7 +479,9 @@ class Jax:
             return self.jax.jit(f).lower(1.0).as_text()
 
         same = hlo(lambda x: x * self.stop(x)) == hlo(lambda x: x * x)
-        return ("yes" if same else "no"), "the lowered text is that of the function without the stop" if same else "the lowered text differs"
+        return (
+            "yes" if same else "no"
+        ), "the lowered text is that of the function without the stop" if same else "the lowered text differs"
 
 
 class Torch:
@@ -431,10 +495,18 @@ class Torch:
         return self.torch.tensor(value)
 
     def reverse(self) -> Answer:
-        return right(self.torch.func.grad(lambda x: x * x.detach())(self.at(5.0)), 5.0, "torch.func.grad at 5, with detach")
+        return right(
+            self.torch.func.grad(lambda x: x * x.detach())(self.at(5.0)),
+            5.0,
+            "torch.func.grad at 5, with detach",
+        )
 
     def forward(self) -> Answer:
-        return right(self.torch.func.jvp(lambda x: x * x.detach(), (self.at(5.0),), (self.at(1.0),))[1], 5.0, "torch.func.jvp at 5")
+        return right(
+            self.torch.func.jvp(lambda x: x * x.detach(), (self.at(5.0),), (self.at(1.0),))[1],
+            5.0,
+            "torch.func.jvp at 5",
+        )
 
     def higher(self) -> Answer:
         grad = self.torch.func.grad
@@ -454,7 +526,9 @@ class Torch:
             x, z = (self.torch.tensor(v, requires_grad=True) for v in (3.0, 4.0))
             (g,) = self.torch.autograd.grad(f(x, z), [x], allow_unused=True)
             found.append(None if g is None else float(g))
-        return ("partly" if len(set(found)) > 1 else "no"), f"autograd.grad: {', '.join(map(str, found))}, without a reason"
+        return (
+            "partly" if len(set(found)) > 1 else "no"
+        ), f"autograd.grad: {', '.join(map(str, found))}, without a reason"
 
     def explain(self) -> Answer:
         x = self.torch.tensor(3.0, requires_grad=True)
@@ -474,7 +548,9 @@ class Torch:
     def switch(self) -> Answer:
         f = self.torch.func.grad(lambda x, off: self.torch.where(off, (x * x).detach(), x * x))
         found = [float(f(self.at(3.0), self.torch.tensor(value))) for value in (False, True)]
-        return ("partly" if found == [6.0, 0.0] else "no"), "no gate; torch.where(flag, y.detach(), y) does it, and computes a choice"
+        return (
+            "partly" if found == [6.0, 0.0] else "no"
+        ), "no gate; torch.where(flag, y.detach(), y) does it, and computes a choice"
 
     def argument(self) -> Answer:
         return lacks(self.torch.autograd.grad, "stop_gradients")
@@ -501,7 +577,11 @@ class Torch:
         return ("partly" if by_hand else "no"), f"by hand, with autograd.Function; {inexact(common)}"
 
     def prevent(self) -> Answer:
-        names = [n for n in dir(self.torch) + dir(self.torch.Tensor) + dir(self.torch.autograd) if "prevent" in n.lower()]
+        names = [
+            n
+            for n in dir(self.torch) + dir(self.torch.Tensor) + dir(self.torch.autograd)
+            if "prevent" in n.lower()
+        ]
         return ("no" if not names else "yes"), f"names with 'prevent': {names or 'none'}"
 
     def scale(self) -> Answer:
@@ -511,7 +591,9 @@ class Torch:
             y = x * 1.0
             y.register_hook(change)
             found.append(float(self.torch.autograd.grad(y, x)[0]))
-        return ("partly" if found == [3.0, -1.0, 0.5] else "no"), f"by hand, with Tensor.register_hook: {found}"
+        return (
+            "partly" if found == [3.0, -1.0, 0.5] else "no"
+        ), f"by hand, with Tensor.register_hook: {found}"
 
     def nested(self) -> Answer:
         try:
@@ -524,13 +606,21 @@ class Torch:
         module = self.make_fx(lambda x: x * x.detach())(self.at(5.0))
         module.graph.eliminate_dead_code()
         module.recompile()
-        return right(self.torch.func.grad(module)(self.at(5.0)), 5.0, "gradient of the traced, dead-code-eliminated module at 5")
+        return right(
+            self.torch.func.grad(module)(self.at(5.0)),
+            5.0,
+            "gradient of the traced, dead-code-eliminated module at 5",
+        )
 
     def depth(self) -> Answer:
         return depth("torch")
 
     def trace(self) -> Answer:
-        nodes = [str(n.target) for n in self.make_fx(lambda x: x * x.detach())(self.at(5.0)).graph.nodes if n.op == "call_function"]
+        nodes = [
+            str(n.target)
+            for n in self.make_fx(lambda x: x * x.detach())(self.at(5.0)).graph.nodes
+            if n.op == "call_function"
+        ]
         return ("no" if any("detach" in n for n in nodes) else "yes"), f"the traced graph: {', '.join(nodes)}"
 
 
@@ -539,16 +629,27 @@ class PyTensor:
         import pytensor
         import pytensor.gradient
 
-        self.pytensor, self.pt, self.g, self.version = pytensor, pytensor.tensor, pytensor.gradient, pytensor.__version__
+        self.pytensor, self.pt, self.g, self.version = (
+            pytensor,
+            pytensor.tensor,
+            pytensor.gradient,
+            pytensor.__version__,
+        )
         self.stop = pytensor.gradient.disconnected_grad
 
     def reverse(self) -> Answer:
         x = self.pt.scalar("x")
-        return right(self.g.grad(x * self.stop(x), x).eval({x: 5.0}), 5.0, "grad at 5, with disconnected_grad")
+        return right(
+            self.g.grad(x * self.stop(x), x).eval({x: 5.0}), 5.0, "grad at 5, with disconnected_grad"
+        )
 
     def forward(self) -> Answer:
         x = self.pt.scalar("x")
-        return right(self.g.pushforward(x * self.stop(x), x, self.pt.constant(1.0)).eval({x: 5.0}), 5.0, "pushforward at 5")
+        return right(
+            self.g.pushforward(x * self.stop(x), x, self.pt.constant(1.0)).eval({x: 5.0}),
+            5.0,
+            "pushforward at 5",
+        )
 
     def higher(self) -> Answer:
         x = self.pt.scalar("x")
@@ -565,8 +666,13 @@ class PyTensor:
     def absence(self) -> Answer:
         x, z = self.pt.scalars("x", "z")
         ys = [self.stop(x) * 1.0, z * 1.0, self.pt.floor(x)]
-        found = [self.g.grad(y, x, disconnected_inputs="ignore", return_disconnected="disconnected") for y in ys]
-        told = ["disconnected" if isinstance(f.type, self.g.DisconnectedType) else str(float(f.eval({x: 3.0}))) for f in found]
+        found = [
+            self.g.grad(y, x, disconnected_inputs="ignore", return_disconnected="disconnected") for y in ys
+        ]
+        told = [
+            "disconnected" if isinstance(f.type, self.g.DisconnectedType) else str(float(f.eval({x: 3.0})))
+            for f in found
+        ]
         return ("partly" if len(set(told)) > 1 else "no"), f"grad: {', '.join(told)}"
 
     def explain(self) -> Answer:
@@ -578,7 +684,10 @@ class PyTensor:
         except self.g.DisconnectedInputError as error:
             shown = f"line {line}" in str(error)
             made = f"line {line - 2}" in str(error)
-            return ("yes" if shown else "no"), f"DisconnectedInputError, with the line that made x: {made}; with the line of the stop: {shown}"
+            return (
+                ("yes" if shown else "no"),
+                f"DisconnectedInputError, with the line that made x: {made}; with the line of the stop: {shown}",
+            )
         return "no", "no error"
 
     def wrt(self) -> Answer:
@@ -588,12 +697,18 @@ class PyTensor:
         x, off = self.pt.scalar("x"), self.pt.scalar("off", dtype="bool")
         dx = self.g.grad(self.pt.where(off, self.stop(x * x), x * x), x)
         found = [float(dx.eval({x: 3.0, off: value})) for value in (False, True)]
-        return ("partly" if found == [6.0, 0.0] else "no"), "no gate; pt.where(flag, disconnected_grad(y), y) does it, and computes a choice"
+        return (
+            "partly" if found == [6.0, 0.0] else "no"
+        ), "no gate; pt.where(flag, disconnected_grad(y), y) does it, and computes a choice"
 
     def argument(self) -> Answer:
         x = self.pt.scalar("x")
         y = x * 2.0
-        return right(self.g.grad(y * x, x, consider_constant=[y]).eval({x: 3.0}), 6.0, "grad(…, consider_constant=[2x]) of 2x·x at 3")
+        return right(
+            self.g.grad(y * x, x, consider_constant=[y]).eval({x: 3.0}),
+            6.0,
+            "grad(…, consider_constant=[2x]) of 2x·x at 3",
+        )
 
     def straight(self) -> Answer:
         from pytensor.compile.builders import OpFromGraph
@@ -601,9 +716,13 @@ class PyTensor:
         t = self.pt.fvector("t")
         hard = OpFromGraph([t], [self.pt.sgn(t)], pullback=lambda inputs, outputs, gs: gs)
         y = hard(t)
-        value, gradient = self.pytensor.function([t], [y, self.g.grad(y.sum(), t)])(np.array([100.1, -3.7], "float32"))
+        value, gradient = self.pytensor.function([t], [y, self.g.grad(y.sum(), t)])(
+            np.array([100.1, -3.7], "float32")
+        )
         by_hand = value.tolist() == [1.0, -1.0] and gradient.tolist() == [1.0, 1.0]
-        common = self.pytensor.function([t], t + self.stop(np.float32(0.1) * self.pt.sgn(t) - t), mode="FAST_COMPILE")
+        common = self.pytensor.function(
+            [t], t + self.stop(np.float32(0.1) * self.pt.sgn(t) - t), mode="FAST_COMPILE"
+        )
         return ("partly" if by_hand else "no"), f"by hand, with OpFromGraph; {inexact(common)}"
 
     def prevent(self) -> Answer:
@@ -611,12 +730,19 @@ class PyTensor:
         try:
             self.g.grad(self.g.undefined_grad(x) * 1.0, x)
         except self.g.NullTypeGradError as error:
-            return "partly", f"undefined_grad: {type(error).__name__}, with a text of its own: {Path(__file__).name not in str(error)}"
+            return (
+                "partly",
+                f"undefined_grad: {type(error).__name__}, with a text of its own: {Path(__file__).name not in str(error)}",
+            )
         return "no", "no error"
 
     def scale(self) -> Answer:
         x = self.pt.scalar("x")
-        gates = [lambda x: self.g.grad_scale(x, 3.0), lambda x: self.g.grad_scale(x, -1.0), lambda x: self.g.grad_clip(x, -0.5, 0.5)]
+        gates = [
+            lambda x: self.g.grad_scale(x, 3.0),
+            lambda x: self.g.grad_scale(x, -1.0),
+            lambda x: self.g.grad_clip(x, -0.5, 0.5),
+        ]
         found = [float(self.g.grad(gate(x), x).eval({x: 3.0})) for gate in gates]
         return ("yes" if found == [3.0, -1.0, 0.5] else "no"), f"grad_scale, grad_clip: {found}"
 
@@ -631,17 +757,29 @@ class PyTensor:
         from pytensor.graph.rewriting.utils import rewrite_graph
 
         x = self.pt.scalar("x")
-        gates = [self.stop(x) * x, self.g.grad_scale(x, 3.0) * x, self.g.grad_clip(x, -1.0, 1.0) * self.g.grad_clip(x, -2.0, 2.0)]
+        gates = [
+            self.stop(x) * x,
+            self.g.grad_scale(x, 3.0) * x,
+            self.g.grad_clip(x, -1.0, 1.0) * self.g.grad_clip(x, -2.0, 2.0),
+        ]
         wanted = [float(self.g.grad(y, x).eval({x: 5.0})) for y in gates]
-        found = [float(self.g.grad(rewrite_graph(y, include=("canonicalize", "specialize")), x).eval({x: 5.0})) for y in gates]
-        return ("yes" if found == wanted else "no"), f"stop, scale, two clips at 5: {wanted}; after rewriting: {found}"
+        found = [
+            float(self.g.grad(rewrite_graph(y, include=("canonicalize", "specialize")), x).eval({x: 5.0}))
+            for y in gates
+        ]
+        return (
+            "yes" if found == wanted else "no"
+        ), f"stop, scale, two clips at 5: {wanted}; after rewriting: {found}"
 
     def depth(self) -> Answer:
         return depth("pytensor")
 
     def trace(self) -> Answer:
         x = self.pt.scalar("x")
-        nodes = [str(n.op) for n in self.pytensor.function([x], x * self.stop(x), mode="FAST_RUN").maker.fgraph.toposort()]
+        nodes = [
+            str(n.op)
+            for n in self.pytensor.function([x], x * self.stop(x), mode="FAST_RUN").maker.fgraph.toposort()
+        ]
         return ("no" if any("Disconnected" in n for n in nodes) else "yes"), f"compiled: {', '.join(nodes)}"
 
 
@@ -665,8 +803,15 @@ def answer(name: str) -> dict[str, Any]:
 
 
 def ask(name: str) -> dict[str, Any] | None:
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run([sys.executable, __file__, "--answer", name], capture_output=True, text=True, env=environment)
+    environment = {
+        **os.environ,
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "JAX_PLATFORMS": "cpu",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    done = subprocess.run(
+        [sys.executable, __file__, "--answer", name], capture_output=True, text=True, env=environment
+    )
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         print(f"{name}: left out: {(done.stderr.strip().splitlines() or ['no answer'])[-1]}", file=sys.stderr)

@@ -14,11 +14,22 @@ ROOT = Path(__file__).resolve().parents[1]
 def run(script: str, *arguments: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, str(ROOT / "benchmarks" / script), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True).stdout
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=True
+    ).stdout
 
 
 def test_generation_measures_stopgrad_alone(tmp_path: Path) -> None:
-    shown = run("generation.py", "--quick", "--peers", "none", "--repetitions", "1", "--json", str(tmp_path / "out.json"))
+    shown = run(
+        "generation.py",
+        "--quick",
+        "--peers",
+        "none",
+        "--repetitions",
+        "1",
+        "--json",
+        str(tmp_path / "out.json"),
+    )
     assert "Operations: forward" in shown
     rows = json.loads((tmp_path / "out.json").read_text())["rows"]
     assert {row["case"] for row in rows} == {"chain", "mlp", "fan_out", "stopped", "live_tenth", "derivative"}

@@ -31,7 +31,9 @@ for library in ("rich", "sklearn", "matplotlib", "pygments", "igraph", "scipy"):
         (["ops", "Frobnicate"], "there is no operation 'Frobnicate'"),
     ],
 )
-def test_wrong_arguments_are_refused_with_what_is_right(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_arguments_are_refused_with_what_is_right(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as exit:
         cli.main(arguments)
     assert exit.value.code == cli.ERROR
@@ -46,7 +48,9 @@ def test_ops_lists_every_operation(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{len(REGISTRY)} operations" in text
 
 
-def test_ops_says_per_operand_whether_there_is_a_gradient_or_why_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ops_says_per_operand_whether_there_is_a_gradient_or_why_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert cli.main(["ops", "exp", "StopGradient", "argmax", "MatMul"]) == cli.OK
     text = " ".join(capsys.readouterr().out.split())
     assert "x: yes" in text
@@ -79,7 +83,9 @@ class Outside(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_tour_of_one_workload_writes_a_page_that_needs_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tour_of_one_workload_writes_a_page_that_needs_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "tour.html"
     assert cli.main(["tour", "softmax", "--engine", "numpy", "--out", str(target)]) == cli.OK
     out = capsys.readouterr().out
@@ -97,22 +103,30 @@ def test_tour_of_one_workload_writes_a_page_that_needs_nothing_else(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["tour.html"]
 
 
-def test_a_failed_check_is_named_and_fails_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    result = Result("softmax", "Softmax", "", [Check("a claim", 2.0, "≤", 1.0), Check("another", 0.0, "≤", 1.0)])
+def test_a_failed_check_is_named_and_fails_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = Result(
+        "softmax", "Softmax", "", [Check("a claim", 2.0, "≤", 1.0), Check("another", 0.0, "≤", 1.0)]
+    )
     monkeypatch.setattr(cli.softmax, "run", lambda seed, engine, progress: result)
     assert cli.main(["tour", "softmax", "--out", str(tmp_path / "t.html")]) == cli.FAILED
     assert capsys.readouterr().err == "stopgrad: check failed: Softmax: a claim: 2, must be ≤ 1\n"
     assert "✗" in (tmp_path / "t.html").read_text(encoding="utf-8")
 
 
-def test_missing_packages_are_named_with_the_cure(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_missing_packages_are_named_with_the_cure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert cli.main(["tour", "softmax", "--out", str(tmp_path / "t.html")]) == cli.ERROR
     assert "pip install 'stopgrad[tour]'" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_a_tour_that_breaks_leaves_the_old_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_tour_that_breaks_leaves_the_old_page(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "t.html"
     target.write_text("old")
 
@@ -126,8 +140,6 @@ def test_a_tour_that_breaks_leaves_the_old_page(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_importing_the_recipes_imports_no_optional_library() -> None:
-    program = (
-        "import sys, stopgrad, stopgrad.cli; print([m for m in ('sklearn', 'matplotlib', 'rich', 'pygments', 'igraph', 'scipy', 'jax') if m in sys.modules]); "
-    )
+    program = "import sys, stopgrad, stopgrad.cli; print([m for m in ('sklearn', 'matplotlib', 'rich', 'pygments', 'igraph', 'scipy', 'jax') if m in sys.modules]); "
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

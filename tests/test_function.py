@@ -123,7 +123,12 @@ def test_arguments_and_results_are_nested_structures(engine: str) -> None:
         x = point.x
         for layer in layers:
             x = x @ layer.w + layer.b
-        return {"out": x * options["scale"], "kinds": [layer.kind for layer in layers], "point": Point(point.y, None), "layer": layers[0]}
+        return {
+            "out": x * options["scale"],
+            "kinds": [layer.kind for layer in layers],
+            "point": Point(point.y, None),
+            "layer": layers[0],
+        }
 
     layers = [Layer(np.eye(2), np.zeros(2)), Layer(2 * np.eye(2), np.ones(2), "wide")]
     got = forward(layers, Point(np.array([1.0, 2.0]), np.array(7.0)), {"scale": 10.0})
@@ -190,7 +195,9 @@ def test_64_bits_stay_64_bits_and_jaxs_own_setting_stays_as_it_is() -> None:
 
 def test_a_donated_array_may_be_overwritten_and_the_others_not() -> None:
     jax = pytest.importorskip("jax")
-    step = sg.function(lambda w, g: jax.tree_util.tree_map(lambda a, b: a - 0.5 * b, w, g), engine="xla", donate_argnums=0)
+    step = sg.function(
+        lambda w, g: jax.tree_util.tree_map(lambda a, b: a - 0.5 * b, w, g), engine="xla", donate_argnums=0
+    )
     w = {"a": jax.numpy.ones(1024), "b": jax.numpy.zeros(1024)}
     g = {"a": jax.numpy.ones(1024), "b": jax.numpy.ones(1024)}
     new = step(w, g)
@@ -240,7 +247,10 @@ def test_transforms_and_functions_nest_in_any_order() -> None:
     assert sg.function(sg.grad(cube), engine="numpy")(2.0) == 12.0
     assert sg.function(sg.grad(sg.function(sg.grad(cube))), engine="numpy")(2.0) == 12.0
     assert sg.function(lambda x: cube(x) + 1.0, engine="numpy")(2.0) == 9.0
-    np.testing.assert_array_equal(sg.function(sg.hessian(lambda v: sg.reduce_sum(v * v * v)), engine="numpy")(np.array([1.0, 2.0])), np.diag([6.0, 12.0]))
+    np.testing.assert_array_equal(
+        sg.function(sg.hessian(lambda v: sg.reduce_sum(v * v * v)), engine="numpy")(np.array([1.0, 2.0])),
+        np.diag([6.0, 12.0]),
+    )
 
 
 def test_what_a_closure_holds_is_taken_when_traced() -> None:

@@ -61,7 +61,9 @@ NAMES = st.sampled_from([None, None, "Exp", "Exp_1", "y", "y_1", "a/Exp", "a"])
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(NAMES, st.sampled_from([None, "a", "Exp"]), st.booleans()), max_size=12))
-def test_names_are_unique_and_the_same_whenever_they_are_asked_for(steps: list[tuple[str | None, str | None, bool]]) -> None:
+def test_names_are_unique_and_the_same_whenever_they_are_asked_for(
+    steps: list[tuple[str | None, str | None, bool]],
+) -> None:
     def build(ask: bool) -> list[str]:
         graph = sg.Graph()
         with graph.as_default():
@@ -334,7 +336,9 @@ def test_threads_build_graphs_of_their_own() -> None:
         thread.join()
     for i, graph in graphs.items():
         assert names(graph)[0] == f"x{i}"
-        assert all(op.graph is graph and all(x.op.graph is graph for x in op.inputs) for op in graph.operations)
+        assert all(
+            op.graph is graph and all(x.op.graph is graph for x in op.inputs) for op in graph.operations
+        )
         assert sum(op.type == "Exp" for op in graph.operations) == 100 + i
 
 
@@ -399,13 +403,22 @@ CALLS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "Probe": lambda a: {},
     "Argsort": lambda a: {"axis": a["axis"], "direction": "DESCENDING" if a["descending"] else "ASCENDING"},
     "Sort": lambda a: {"axis": a["axis"], "direction": "DESCENDING" if a["descending"] else "ASCENDING"},
-    "Range": lambda a: {"start": a["start"], "limit": a["start"] + a["delta"] * a["size"], "delta": a["delta"], "dtype": a["dtype"]},
+    "Range": lambda a: {
+        "start": a["start"],
+        "limit": a["start"] + a["delta"] * a["size"],
+        "delta": a["delta"],
+        "dtype": a["dtype"],
+    },
     "Const": lambda a: {"value": a["value"].array},
     "Parameter": lambda a: {"value": a["value"].array},
 }
 """How the functions are called whose parameters are not the attributes themselves."""
 
-SAMPLED = [pytest.param(definition, definition.samples[0], id=name) for name, definition in REGISTRY.items() if definition.samples]
+SAMPLED = [
+    pytest.param(definition, definition.samples[0], id=name)
+    for name, definition in REGISTRY.items()
+    if definition.samples
+]
 
 
 def operands(graph: sg.Graph, definition: type[Op], sample: Sample) -> list[Any]:
@@ -464,11 +477,28 @@ def test_every_operation_is_a_class_and_a_function(definition: type[Op], sample:
         assert getattr(op, definition.variadic) == op.inputs[len(definition.operands) :]
 
 
-JUNK: list[Any] = ["junk", None, object(), -1, 1.5, [1, [2]], (), {}, np.array(["a"]), np.zeros((7, 7, 7)), True, 10**30, float("nan"), lambda: 0]
+JUNK: list[Any] = [
+    "junk",
+    None,
+    object(),
+    -1,
+    1.5,
+    [1, [2]],
+    (),
+    {},
+    np.array(["a"]),
+    np.zeros((7, 7, 7)),
+    True,
+    10**30,
+    float("nan"),
+    lambda: 0,
+]
 
 
 @pytest.mark.parametrize(("definition", "sample"), SAMPLED)
-def test_whatever_an_argument_is_errors_are_ours_and_nothing_is_half_built(definition: type[Op], sample: Sample) -> None:
+def test_whatever_an_argument_is_errors_are_ours_and_nothing_is_half_built(
+    definition: type[Op], sample: Sample
+) -> None:
     graph = sg.Graph()
     xs, attributes = arguments(definition, sample, operands(graph, definition, sample))
     calls = [([*xs[:i], junk, *xs[i + 1 :]], attributes) for i in range(len(xs)) for junk in JUNK]

@@ -14,17 +14,24 @@ import stopgrad as sg
 from stopgrad.op import REGISTRY
 
 HOME = Path(sg.__file__).parent
-MODULES = {".".join(path.relative_to(HOME.parent).with_suffix("").parts).removesuffix(".__init__"): path for path in sorted(HOME.rglob("*.py"))}
+MODULES = {
+    ".".join(path.relative_to(HOME.parent).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(HOME.rglob("*.py"))
+}
 
 # From the ground up. A module imports only from its own row and the rows above it, and, inside a row, never in a circle.
 ROWS = [
     ["source"],
     ["errors"],
     ["types"],
+    ["builder"],
     ["graph"],
+    ["scope", "body", "operands"],
     ["namespaces", "samples", "structure"],
     ["files"],
     ["op"],
+    ["interpreter"],
+    ["build"],
     ["verify", "public"],
     ["ops"],
     ["autodiff"],
@@ -32,7 +39,9 @@ ROWS = [
     ["engines"],
     ["session"],
     ["flow", "interchange"],
-    [""],  # the package itself: recipes and the command are written as users write, with ``import stopgrad as sg``
+    [
+        ""
+    ],  # the package itself: recipes and the command are written as users write, with ``import stopgrad as sg``
     ["recipes"],
     ["tour"],
     ["cli", "__main__"],
@@ -104,15 +113,23 @@ def test_modules_do_not_import_in_a_circle() -> None:
 
 def test_the_layer_test_sees_what_it_should(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
-    file.write_text("from stopgrad.session import Session\nimport numpy\ndef f():\n    from stopgrad import graph\n    import stopgrad.op\n")
-    assert list(imports(file)) == [("stopgrad.session", False), ("stopgrad.graph", True), ("stopgrad.op", True)]
+    file.write_text(
+        "from stopgrad.session import Session\nimport numpy\ndef f():\n    from stopgrad import graph\n    import stopgrad.op\n"
+    )
+    assert list(imports(file)) == [
+        ("stopgrad.session", False),
+        ("stopgrad.graph", True),
+        ("stopgrad.op", True),
+    ]
 
 
 # ------------------------------------------------------------------------------------------ light import
 
 
 def python(text: str) -> str:
-    return subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True, cwd=HOME.parent, timeout=120).stdout
+    return subprocess.run(
+        [sys.executable, "-c", text], check=True, capture_output=True, text=True, cwd=HOME.parent, timeout=120
+    ).stdout
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
@@ -140,7 +157,18 @@ print([m for m in {HEAVY!r} if m in sys.modules])
 
 
 def test_every_module_can_be_imported_first() -> None:
-    first = ["types", "graph", "op", "ops.index", "ops.gates", "autodiff.transforms", "rewrite.engine", "engines.xla", "session", "flow.explain"]
+    first = [
+        "types",
+        "graph",
+        "op",
+        "ops.index",
+        "ops.gates",
+        "autodiff.transforms",
+        "rewrite.engine",
+        "engines.xla",
+        "session",
+        "flow.explain",
+    ]
     text = "import importlib, sys\nfor name in sys.argv[1:]: pass\n"
     for name in first[:: len(first) - 1]:
         python(text + f"importlib.import_module('stopgrad.{name}')")
@@ -158,7 +186,9 @@ def test_functions_have_at_most_60_lines() -> None:
     def lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
         """Without the documentation."""
         doc = node.body[0] if ast.get_docstring(node) else None
-        return (node.end_lineno or 0) - node.lineno + 1 - ((doc.end_lineno or 0) - doc.lineno + 1 if doc else 0)
+        return (
+            (node.end_lineno or 0) - node.lineno + 1 - ((doc.end_lineno or 0) - doc.lineno + 1 if doc else 0)
+        )
 
     long = [
         f"{path.name}:{node.lineno} {node.name}: {lines(node)}"
@@ -183,7 +213,9 @@ INNER = {name for name in REGISTRY if name.endswith("Grad") or "Backprop" in nam
 @pytest.mark.parametrize("name", [name for name in REGISTRY if name not in INNER])
 def test_an_operations_function_is_public(name: str) -> None:
     function = REGISTRY[name].function
-    assert getattr(sg, function.__name__, None) is function, f"sg.{function.__name__} is not {name}'s function"
+    assert getattr(sg, function.__name__, None) is function, (
+        f"sg.{function.__name__} is not {name}'s function"
+    )
 
 
 @pytest.mark.parametrize("name", REGISTRY)

@@ -17,10 +17,13 @@ import pytest
 
 import stopgrad as sg
 from stopgrad.autodiff.forward import push_forward
+from stopgrad.build import emit, infer_types
 from stopgrad.engines import engine
 from stopgrad.graph import Graph, Output
+from stopgrad.interpreter import lowering
 from stopgrad.namespaces import NUMPY, jax_namespace
-from stopgrad.op import REGISTRY, Op, Unsupported, emit, infer_types, type_of
+from stopgrad.op import REGISTRY, Op, Unsupported
+from stopgrad.operands import type_of
 from stopgrad.ops.data import Placeholder
 from stopgrad.rewrite import prepare
 from stopgrad.samples import Sample, Values, with_dtype
@@ -28,15 +31,27 @@ from stopgrad.types import bfloat16, dtype_of, float16, float32, float64, shape_
 
 Array = np.ndarray[Any, Any]
 
-CASES = [pytest.param(definition, s, id=f"{name}-{i}") for name, definition in REGISTRY.items() for i, s in enumerate(definition.samples)]
-COMPUTED = [case for case in CASES if not isinstance(case.values[0].numpy, Unsupported)]
+CASES = [
+    pytest.param(definition, s, id=f"{name}-{i}")
+    for name, definition in REGISTRY.items()
+    for i, s in enumerate(definition.samples)
+]
+COMPUTED = [case for case in CASES if not isinstance(case.values[0].lower, Unsupported)]
 DIFFERENTIATED = [case for case in COMPUTED if not case.values[0].gate and case.values[1].operands]
-SYMBOLIC = [case for case in COMPUTED if any(isinstance(n, str) for o in case.values[1].operands if isinstance(o, Values) for n in o.shape)]
-EXTREME = [pytest.param(definition, id=name) for name, definition in REGISTRY.items() if definition.extremes and definition.samples]
+SYMBOLIC = [
+    case
+    for case in COMPUTED
+    if any(isinstance(n, str) for o in case.values[1].operands if isinstance(o, Values) for n in o.shape)
+]
+EXTREME = [
+    pytest.param(definition, id=name)
+    for name, definition in REGISTRY.items()
+    if definition.extremes and definition.samples
+]
 FLOATING = [
     pytest.param(definition, definition.samples[0], id=name)
     for name, definition in REGISTRY.items()
-    if definition.samples and not isinstance(definition.numpy, Unsupported)
+    if definition.samples and not isinstance(definition.lower, Unsupported)
     if any(isinstance(o, Values) and o.dtype is float64 for o in definition.samples[0].operands)
 ]
 STEP = 1e-6
@@ -52,15 +67,22 @@ def attribute_values(definition: type[Op], sample: Sample) -> tuple[Any, ...]:
     return tuple(sample.attributes[name] for name in definition.attributes)
 
 
-def build(definition: type[Op], sample: Sample, arrays: Sequence[Array]) -> tuple[Graph, list[Output], tuple[Output, ...]]:
+def build(
+    definition: type[Op], sample: Sample, arrays: Sequence[Array]
+) -> tuple[Graph, list[Output], tuple[Output, ...]]:
     """A graph with the operation on placeholders, symbolic where the sample names a size."""
     graph = Graph()
     shapes = [o.shape for o in sample.operands]
-    xs = [emit(Placeholder, (), (dtype_of(a.dtype), shape_of(s)), "", graph).outputs[0] for a, s in zip(arrays, shapes, strict=True)]
+    xs = [
+        emit(Placeholder, (), (dtype_of(a.dtype), shape_of(s)), "", graph).outputs[0]
+        for a, s in zip(arrays, shapes, strict=True)
+    ]
     return graph, xs, emit(definition, tuple(xs), attribute_values(definition, sample), None, graph).outputs
 
 
-def compiled(name: str, outputs: Sequence[Output], inputs: Sequence[Output], n: int = 3) -> Callable[[Sequence[Array]], list[Array]]:
+def compiled(
+    name: str, outputs: Sequence[Output], inputs: Sequence[Output], n: int = 3
+) -> Callable[[Sequence[Array]], list[Array]]:
     ready = prepare(list(outputs), list(inputs), {"n": n})
     run = engine(name).compile(ready.inputs, ready.outputs)
     return lambda arrays: [np.asarray(v) for v in run(arrays)]
@@ -69,16 +91,28 @@ def compiled(name: str, outputs: Sequence[Output], inputs: Sequence[Output], n: 
 def tolerance(dtype: Any) -> float:
     if dtype.name == "bfloat16":
         return 1e-1
-    return {2: 2e-2, 4: 2e-5, 8: 1e-8}[dtype.itemsize // (2 if dtype.kind == "c" else 1)] if dtype.kind in "fc" else 0
+    return (
+        {2: 2e-2, 4: 2e-5, 8: 1e-8}[dtype.itemsize // (2 if dtype.kind == "c" else 1)]
+        if dtype.kind in "fc"
+        else 0
+    )
 
 
-def assert_close(found: Any, expected: Any, what: str, rtol: float | None = None, atol: float | None = None) -> None:
+def assert_close(
+    found: Any, expected: Any, what: str, rtol: float | None = None, atol: float | None = None
+) -> None:
     found, expected = np.asarray(found), np.asarray(expected)
     assert found.shape == expected.shape, f"{what}: shapes {found.shape} and {expected.shape}"
     limit = max(tolerance(found.dtype), tolerance(expected.dtype)) if rtol is None else rtol
     wide = np.complex128 if "c" in (found.dtype.kind, expected.dtype.kind) else np.float64
     with np.errstate(all="ignore"):
-        np.testing.assert_allclose(found.astype(wide), expected.astype(wide), rtol=limit, atol=limit if atol is None else atol, err_msg=what)
+        np.testing.assert_allclose(
+            found.astype(wide),
+            expected.astype(wide),
+            rtol=limit,
+            atol=limit if atol is None else atol,
+            err_msg=what,
+        )
 
 
 # ------------------------------------------------------------------------------------------ types, values
@@ -90,10 +124,12 @@ def test_inferred_types_are_the_computed_ones(definition: type[Op], sample: Samp
     attributes = dict(sample.attributes)
     types = infer_types(definition, tuple(type_of(a) for a in arrays), attribute_values(definition, sample))
     with np.errstate(all="ignore"):
-        by_numpy = definition.numpy(NUMPY, *arrays, **attributes)
+        by_numpy = definition.lower(NUMPY, *arrays, **attributes)
     xp = jax_namespace()
     with jax.enable_x64(True):
-        by_xla = jax.eval_shape(lambda *xs: definition.xla(xp, *xs, **attributes), *[xp.asarray(a) for a in arrays])
+        by_xla = jax.eval_shape(
+            lambda *xs: lowering(definition, "xla")(xp, *xs, **attributes), *[xp.asarray(a) for a in arrays]
+        )
     for made in (by_numpy, by_xla):
         results = made if len(types) > 1 else (made,)
         assert [(str(v.dtype), tuple(v.shape)) for v in results] == [(t.dtype.name, t.shape) for t in types]
@@ -103,7 +139,11 @@ def test_inferred_types_are_the_computed_ones(definition: type[Op], sample: Samp
 def test_symbolic_sizes_give_what_fixed_sizes_give(definition: type[Op], sample: Sample) -> None:
     for n in (1, 4):
         arrays = draw(sample, n)
-        if any(a.shape != tuple(n if s == "n" else s for s in o.shape) for a, o in zip(arrays, sample.operands, strict=True) if isinstance(o, Values)):
+        if any(
+            a.shape != tuple(n if s == "n" else s for s in o.shape)
+            for a, o in zip(arrays, sample.operands, strict=True)
+            if isinstance(o, Values)
+        ):
             continue
         _, xs, ys = build(definition, sample, arrays)
         fixed = Sample(tuple(arrays), sample.attributes)
@@ -126,7 +166,16 @@ def test_engines_agree_on_extreme_values(definition: type[Op], dtype: Any) -> No
             graph, xs, ys = build(definition, Sample(tuple(arrays), attributes), arrays)
             moving, moved = [x for x in xs if x.type.differentiable], [y for y in ys if y.type.differentiable]
             with graph.as_default():
-                outputs = [*ys, *(g for g in (sg.gradients(moved, moving) if moved and moving and not definition.gate else []) if g is not None)]
+                outputs = [
+                    *ys,
+                    *(
+                        g
+                        for g in (
+                            sg.gradients(moved, moving) if moved and moving and not definition.gate else []
+                        )
+                        if g is not None
+                    ),
+                ]
             engines[key] = compiled("numpy", outputs, xs), compiled("xla", outputs, xs), outputs
         by_numpy, by_xla, outputs = engines[key]
         for a, b, y in zip(by_numpy(arrays), by_xla(arrays), outputs, strict=True):
@@ -169,11 +218,17 @@ class Derivatives:
         self.moving = [x for x in self.xs if x.type.differentiable]
         with graph.as_default():
             self.us = [sg.placeholder(y.dtype, y.shape) for y in self.ys]
-            self.first = sg.gradients(self.ys, self.moving, self.us) if self.ys and self.moving else [None] * len(self.moving)
+            self.first = (
+                sg.gradients(self.ys, self.moving, self.us)
+                if self.ys and self.moving
+                else [None] * len(self.moving)
+            )
             self.live = [g for g in self.first if g is not None]
             self.ws = [sg.placeholder(g.dtype, g.shape) for g in self.live]
             self.towards = [*self.moving, *self.us]
-            self.second = sg.gradients(self.live, self.towards, self.ws) if self.live else [None] * len(self.towards)
+            self.second = (
+                sg.gradients(self.live, self.towards, self.ws) if self.live else [None] * len(self.towards)
+            )
             self.ts = [sg.placeholder(x.dtype, x.shape) for x in self.moving]
             self.pushed = push_forward(self.ys, self.moving, self.ts) if self.live else [None] * len(self.ys)
         self.inputs = [*self.xs, *self.us, *self.ws, *self.ts]
@@ -189,11 +244,16 @@ class Derivatives:
         values = self.values | (moved or {})
         return dict(zip(self.outputs, self.by_numpy([values[x] for x in self.inputs]), strict=True))
 
-    def slope(self, results: Sequence[Output], weights: Sequence[Output], x: Output, direction: Array) -> float:
+    def slope(
+        self, results: Sequence[Output], weights: Sequence[Output], x: Output, direction: Array
+    ) -> float:
         """The derivative of the weighted sum of results when x moves, from differences."""
         here = self.values[x]
         ahead, behind = self.at({x: here + STEP * direction}), self.at({x: here - STEP * direction})
-        return sum(inner(self.values[w], (ahead[y] - behind[y]) / (2 * STEP)) for y, w in zip(results, weights, strict=True))
+        return sum(
+            inner(self.values[w], (ahead[y] - behind[y]) / (2 * STEP))
+            for y, w in zip(results, weights, strict=True)
+        )
 
 
 def _random(generator: np.random.Generator, x: Output) -> Array:
@@ -234,13 +294,22 @@ def test_derivatives(definition: type[Op], sample: Sample) -> None:
             assert g is None or here[g].shape == case.values[x].shape
 
     # reverse and forward
-    back = sum(inner(here[g], case.values[t]) for g, t in zip(case.first, case.ts, strict=True) if g is not None)
-    forth = sum(inner(case.values[u], here[t]) for u, t in zip(case.us, case.pushed, strict=True) if t is not None)
+    back = sum(
+        inner(here[g], case.values[t]) for g, t in zip(case.first, case.ts, strict=True) if g is not None
+    )
+    forth = sum(
+        inner(case.values[u], here[t]) for u, t in zip(case.us, case.pushed, strict=True) if t is not None
+    )
     assert back == pytest.approx(forth, rel=1e-6 if wide else 1e-3, abs=1e-9 if wide else 1e-4)
 
 
 @pytest.mark.parametrize(
-    "definition", [pytest.param(d, id=name) for name, d in REGISTRY.items() if d.gate and d.samples and not isinstance(d.numpy, Unsupported)]
+    "definition",
+    [
+        pytest.param(d, id=name)
+        for name, d in REGISTRY.items()
+        if d.gate and d.samples and not isinstance(d.lower, Unsupported)
+    ],
 )
 def test_gates_hand_their_operand_on(definition: type[Op]) -> None:
     for sample in definition.samples:

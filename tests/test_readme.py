@@ -24,7 +24,12 @@ def test_the_screen_of_code_runs_and_prints_what_its_comments_say(tmp_path: Path
 
 
 def test_every_gate_of_the_table_exists() -> None:
-    import_line = subprocess.run([sys.executable, "-c", "import stopgrad as sg; print(*dir(sg))"], capture_output=True, text=True, check=True).stdout.split()
+    import_line = subprocess.run(
+        [sys.executable, "-c", "import stopgrad as sg; print(*dir(sg))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
     table = README.read_text().split("## Gates")[1].split("## ")[0]
     named = set(re.findall(r"`(?:with )?(\w+)\(", table))
     assert named

@@ -42,7 +42,8 @@ def test_softmax_without_the_stop_leaves_rounding_on_the_largest_logits_only() -
     x = softmax._random_logits(rng)
     weights = rng.normal(size=x.shape).astype(np.float32)
     without, with_stop = (
-        sg.function(sg.grad(lambda x, form=form: softmax.weighted(form, x, weights)), engine="numpy")(x) for form in (softmax.shifted_softmax, softmax.softmax)
+        sg.function(sg.grad(lambda x, form=form: softmax.weighted(form, x, weights)), engine="numpy")(x)
+        for form in (softmax.shifted_softmax, softmax.softmax)
     )
     residue = np.abs(without - with_stop)
     largest = x == x.max(axis=-1, keepdims=True)
@@ -94,7 +95,10 @@ def test_em_density_agrees_with_scipy(iris: np.ndarray) -> None:
 
     mixture = em.start(iris, 3, True, 0)
     weights, means, covariances = em.weights_and_moments(mixture)
-    expected = [np.log(w) + multivariate_normal(m, c).logpdf(iris) for w, m, c in zip(weights, means, covariances, strict=True)]
+    expected = [
+        np.log(w) + multivariate_normal(m, c).logpdf(iris)
+        for w, m, c in zip(weights, means, covariances, strict=True)
+    ]
     np.testing.assert_allclose(em.log_joint(iris, mixture), np.transpose(expected), rtol=1e-9)
 
 
@@ -102,7 +106,9 @@ def test_nothing_is_generated_for_the_e_step() -> None:
     graph = em._graph(em.em_objective, "", "")
     hidden = set(graph.loss.graph.subgraph_to(graph.stops()))
     assert any(op.type == "Softmax" for op in hidden)
-    assert not any(op.origin in hidden for op in graph.generated if op.origin.outputs[0] not in graph.parameters)
+    assert not any(
+        op.origin in hidden for op in graph.generated if op.origin.outputs[0] not in graph.parameters
+    )
 
 
 # ------------------------------------------------------------------------------------------- boltzmann
@@ -111,7 +117,11 @@ def test_nothing_is_generated_for_the_e_step() -> None:
 @pytest.fixture(scope="module")
 def machine() -> dict[str, Any]:
     rng = np.random.default_rng(1)
-    return {"W": rng.normal(size=(64, 20)).astype(np.float32), "a": rng.normal(size=64).astype(np.float32), "b": rng.normal(size=20).astype(np.float32)}
+    return {
+        "W": rng.normal(size=(64, 20)).astype(np.float32),
+        "a": rng.normal(size=64).astype(np.float32),
+        "b": rng.normal(size=20).astype(np.float32),
+    }
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -126,7 +136,9 @@ def test_free_energy_sums_out_the_hidden_units() -> None:
     v = rng.integers(0, 2, (5, 4)).astype(np.float64)
     hidden = np.array([[i >> j & 1 for j in range(3)] for i in range(8)], np.float64)
     energy = -(v @ rbm["a"])[:, None] - hidden @ rbm["b"] - v @ rbm["W"] @ hidden.T
-    np.testing.assert_allclose(boltzmann.free_energy(v, rbm), -np.log(np.exp(-energy).sum(axis=1)), rtol=1e-12)
+    np.testing.assert_allclose(
+        boltzmann.free_energy(v, rbm), -np.log(np.exp(-energy).sum(axis=1)), rtol=1e-12
+    )
 
 
 def test_mean_field_sample_is_cut_off_by_the_stop_alone() -> None:
@@ -139,7 +151,9 @@ def test_mean_field_sample_is_cut_off_by_the_stop_alone() -> None:
 
 
 @pytest.mark.parametrize("persistent", [False, True], ids=["CD-1", "PCD"])
-def test_training_beats_scikit_learn_after_as_many_epochs(monkeypatch: pytest.MonkeyPatch, persistent: bool) -> None:
+def test_training_beats_scikit_learn_after_as_many_epochs(
+    monkeypatch: pytest.MonkeyPatch, persistent: bool
+) -> None:
     monkeypatch.setattr(boltzmann, "EPOCHS", 2)
     x, test = boltzmann.load(0)
     trainer, rng = boltzmann.Trainer(64, persistent, 0, "auto"), np.random.default_rng(0)
@@ -211,8 +225,12 @@ def test_simsiam_collapses_without_the_stop() -> None:
 
 
 def test_temporal_differences_on_the_a_split() -> None:
-    np.testing.assert_allclose(targets.a_split(targets.td_loss, "numpy")[-1], list(targets.TRUE_VALUES.values()), atol=1e-3)
-    np.testing.assert_allclose(targets.a_split(targets.td_loss_without_stop, "numpy")[-1], [0.5, 0.75, 0.25], atol=1e-3)
+    np.testing.assert_allclose(
+        targets.a_split(targets.td_loss, "numpy")[-1], list(targets.TRUE_VALUES.values()), atol=1e-3
+    )
+    np.testing.assert_allclose(
+        targets.a_split(targets.td_loss_without_stop, "numpy")[-1], [0.5, 0.75, 0.25], atol=1e-3
+    )
 
 
 def test_each_target_is_stopped() -> None:
@@ -244,7 +262,9 @@ def test_listing_says_per_line_what_was_generated_and_where_it_is_stopped() -> N
 
 def test_picture_puts_every_gradient_operation_beside_its_forward_operation() -> None:
     pytest.importorskip("igraph")
-    graph = differentiate("product", "", lambda p: sg.reduce_sum(p["x"] * sg.stop_gradient(sg.exp(p["x"]))), {"x": np.ones(3)})
+    graph = differentiate(
+        "product", "", lambda p: sg.reduce_sum(p["x"] * sg.stop_gradient(sg.exp(p["x"]))), {"x": np.ones(3)}
+    )
     forward = [graphs.Box(op, "", op.type) for op in graph.forward]
     generated = [graphs.Box(op, "gradient", op.type) for op in graph.generated if op.type != "Const"]
     graphs._place_forward(forward)

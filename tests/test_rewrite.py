@@ -29,10 +29,16 @@ def run(done: Rewritten, *values: Any) -> list[np.ndarray[Any, Any]]:
 def same_bits(a: Any, b: Any) -> bool:
     a, b = np.asarray(a), np.asarray(b)
     nan = np.isnan(a) & np.isnan(b)  # the payload of a computed NaN is the processor's affair
-    return a.dtype == b.dtype and a.shape == b.shape and np.where(nan, 0, a).tobytes() == np.where(nan, 0, b).tobytes()
+    return (
+        a.dtype == b.dtype
+        and a.shape == b.shape
+        and np.where(nan, 0, a).tobytes() == np.where(nan, 0, b).tobytes()
+    )
 
 
-def rewritten(f: Callable[..., Any], *rules: Any, dtype: Any = sg.float32, shape: Sequence[Any] = (2, 3)) -> Rewritten:
+def rewritten(
+    f: Callable[..., Any], *rules: Any, dtype: Any = sg.float32, shape: Sequence[Any] = (2, 3)
+) -> Rewritten:
     with sg.Graph().as_default():
         x = sg.placeholder(dtype, shape, name="x")
         y = f(x)
@@ -62,7 +68,10 @@ KEPT = {
     "plus zero": (lambda x: x + 0.0, lambda: X + F32(0)),  # -0.0 + 0.0 is 0.0
     "plus minus zero": (lambda x: x + -0.0, lambda: X + F32(-0.0)),
     "minus itself": (lambda x: x - x, lambda: np.where(np.isfinite(X), F32(0), F32(np.nan))),
-    "divided by itself": (lambda x: x / x, lambda: np.array([[1, np.nan, np.nan], [np.nan, np.nan, np.nan]], F32)),
+    "divided by itself": (
+        lambda x: x / x,
+        lambda: np.array([[1, np.nan, np.nan], [np.nan, np.nan, np.nan]], F32),
+    ),
     "cast there and back": (lambda x: sg.cast(sg.cast(x, sg.float16), sg.float32), lambda: X),
     "transpose": (lambda x: sg.transpose(x, [1, 0]), lambda: X.T),
     "reshape": (lambda x: sg.reshape(x, [3, 2]), lambda: X.reshape(3, 2)),
@@ -111,7 +120,11 @@ def test_a_chain_of_reshapes_is_one() -> None:
 
 def test_what_computes_the_same_is_built_once() -> None:
     def f(x: Any) -> Any:
-        return sg.exp(x * 2.0) + sg.exp(x * 2.0) * sg.reduce_sum(x, axis=0) - sg.reduce_sum(x, axis=1, keepdims=True)
+        return (
+            sg.exp(x * 2.0)
+            + sg.exp(x * 2.0) * sg.reduce_sum(x, axis=0)
+            - sg.reduce_sum(x, axis=1, keepdims=True)
+        )
 
     counted = Counter(types(rewritten(f, merge)))
     assert counted["Exp"] == counted["Const"] == 1
@@ -120,20 +133,44 @@ def test_what_computes_the_same_is_built_once() -> None:
 
 def test_equal_constants_are_one_and_unlike_zeros_two() -> None:
     def f(x: Any) -> Any:
-        return sg.stack([x + np.zeros(3, F32), x + np.zeros(3, F32), x + np.array([-0.0, 0.0, 0.0], F32), x + np.array([np.nan, 0.0, 0.0], F32)])
+        return sg.stack(
+            [
+                x + np.zeros(3, F32),
+                x + np.zeros(3, F32),
+                x + np.array([-0.0, 0.0, 0.0], F32),
+                x + np.array([np.nan, 0.0, 0.0], F32),
+            ]
+        )
 
     assert Counter(types(rewritten(f, merge)))["Const"] == 3
 
 
 def test_gates_are_never_merged() -> None:
     def f(x: Any) -> Any:
-        gates = [sg.stop_gradient(x), sg.stop_gradient(x), sg.zero_gradient(x), sg.zero_gradient(x), sg.scale_gradient(x, 2.0), sg.scale_gradient(x, 2.0)]
+        gates = [
+            sg.stop_gradient(x),
+            sg.stop_gradient(x),
+            sg.zero_gradient(x),
+            sg.zero_gradient(x),
+            sg.scale_gradient(x, 2.0),
+            sg.scale_gradient(x, 2.0),
+        ]
         return sg.add_n([sg.exp(g) for g in gates])
 
     counted = Counter(types(rewritten(f, simplify, fold, merge)))
-    assert (counted["StopGradient"], counted["ZeroGradient"], counted["ScaleGradient"], counted["Exp"]) == (2, 2, 2, 6)
+    assert (counted["StopGradient"], counted["ZeroGradient"], counted["ScaleGradient"], counted["Exp"]) == (
+        2,
+        2,
+        2,
+        6,
+    )
     erased = Counter(types(rewritten(f, erase_gates, merge)))
-    assert (erased["StopGradient"], erased["ZeroGradient"], erased["ScaleGradient"], erased["Exp"]) == (0, 0, 0, 1)
+    assert (erased["StopGradient"], erased["ZeroGradient"], erased["ScaleGradient"], erased["Exp"]) == (
+        0,
+        0,
+        0,
+        1,
+    )
 
 
 def test_parameters_with_equal_first_values_stay_two() -> None:
@@ -235,7 +272,9 @@ def test_inputs_may_be_anywhere_and_what_computed_them_is_left_out() -> None:
 def test_a_binding_makes_every_size_a_number() -> None:
     with sg.Graph().as_default():
         x = sg.placeholder(sg.float32, ["n", "m"], name="x")
-        y = sg.reshape(sg.reduce_sum(x, axis=0, keepdims=True) + sg.zeros(["n", "m"]), [sg.dim("n") * sg.dim("m")]) * sg.cast(sg.size(x), sg.float32)
+        y = sg.reshape(
+            sg.reduce_sum(x, axis=0, keepdims=True) + sg.zeros(["n", "m"]), [sg.dim("n") * sg.dim("m")]
+        ) * sg.cast(sg.size(x), sg.float32)
     done = prepare([y], [x], {"n": 2, "m": 3})
     assert all(not out.type.symbolic for op in done.graph.operations for out in op.outputs)
     np.testing.assert_array_equal(run(done, np.ones((2, 3), F32))[0], np.full(6, 12, F32))
@@ -305,7 +344,9 @@ ELEMENTS = st.sampled_from([0.0, -0.0, 1.0, -1.5, 3.0, np.inf, -np.inf, np.nan])
 
 @settings(max_examples=80, deadline=None)
 @given(STEPS, st.lists(ELEMENTS, min_size=6, max_size=6), st.lists(ELEMENTS, min_size=6, max_size=6))
-def test_a_prepared_graph_computes_what_was_written(steps: Any, first: list[float], second: list[float]) -> None:
+def test_a_prepared_graph_computes_what_was_written(
+    steps: Any, first: list[float], second: list[float]
+) -> None:
     values = [np.reshape(np.array(v, F32), (2, 3)) for v in (first, second)]
     with sg.Graph().as_default(), np.errstate(all="ignore"):
         inputs = [sg.placeholder(sg.float32, [2, 3], name=name) for name in "xy"]

@@ -186,14 +186,18 @@ def test_engines_agree_step_by_step() -> None:
     batches = [np.random.default_rng(i).normal(size=(3 + i % 2, 2)) for i in range(6)]
     with sg.Session(graph, engine="numpy") as one, sg.Session(graph, engine="xla") as two:
         for batch in batches:
-            np.testing.assert_allclose(one.run([loss, step], {x: batch})[0], two.run([loss, step], {x: batch})[0], rtol=1e-12)
+            np.testing.assert_allclose(
+                one.run([loss, step], {x: batch})[0], two.run([loss, step], {x: batch})[0], rtol=1e-12
+            )
         np.testing.assert_allclose(one.value(w), two.value(w), rtol=1e-12)
 
 
 def test_threads_share_a_session() -> None:
     s = Swap()
     with sg.Session(s.graph, engine="numpy") as session:
-        threads = [threading.Thread(target=lambda: [session.run(s.tick) for _ in range(50)]) for _ in range(4)]
+        threads = [
+            threading.Thread(target=lambda: [session.run(s.tick) for _ in range(50)]) for _ in range(4)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -208,7 +212,9 @@ def test_threads_share_a_session() -> None:
 def test_one_compilation_per_signature(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: Counter[str] = Counter()
     original = kind.compile
-    monkeypatch.setattr(kind, "compile", lambda self, *args: compiled.update([self.name]) or original(self, *args))
+    monkeypatch.setattr(
+        kind, "compile", lambda self, *args: compiled.update([self.name]) or original(self, *args)
+    )
     s = Swap()
     with sg.Session(s.graph, engine=kind.name) as session:
         for size in (2, 3, 2, 3, 2):
@@ -343,7 +349,12 @@ def test_close_is_final_and_may_be_repeated() -> None:
     session.run(s.tick)
     session.close()
     session.close()
-    for use in (lambda: session.run(s.count), lambda: session.value(s.count), lambda: session.save("x"), lambda: session.restore("x")):
+    for use in (
+        lambda: session.run(s.count),
+        lambda: session.value(s.count),
+        lambda: session.save("x"),
+        lambda: session.restore("x"),
+    ):
         with pytest.raises(sg.GraphError, match="closed"):
             use()
     with sg.Session(s.graph, engine="numpy") as another:

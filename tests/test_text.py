@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.op import REGISTRY, Literal, emit
+from stopgrad.build import emit
+from stopgrad.op import REGISTRY
+from stopgrad.operands import Literal
 from stopgrad.samples import Sample, Values
 from stopgrad.types import dim
 from stopgrad.verify import verify
@@ -46,7 +48,9 @@ def definitions_with_samples() -> list[tuple[str, Sample]]:
     return [(name, sample) for name, definition in REGISTRY.items() for sample in definition.samples]
 
 
-@pytest.mark.parametrize(("name", "sample"), definitions_with_samples(), ids=lambda p: p if isinstance(p, str) else repr(p))
+@pytest.mark.parametrize(
+    ("name", "sample"), definitions_with_samples(), ids=lambda p: p if isinstance(p, str) else repr(p)
+)
 def test_every_operation_reads_back(name: str, sample: Sample) -> None:
     definition = REGISTRY[name]
     graph = sg.Graph()
@@ -59,7 +63,14 @@ def test_every_operation_reads_back(name: str, sample: Sample) -> None:
         values = tuple(sample.attributes[a] for a in definition.attributes)
         emit(definition, tuple(inputs), values, "made")
     text = graph.to_text()
-    read = sg.Graph.from_text(text, {f"made.{a}": v.array for a, v in zip(definition.attributes, values, strict=True) if isinstance(v, Literal)})
+    read = sg.Graph.from_text(
+        text,
+        {
+            f"made.{a}": v.array
+            for a, v in zip(definition.attributes, values, strict=True)
+            if isinstance(v, Literal)
+        },
+    )
     assert read.to_text() == text
     verify(read)
     made, again = graph.operation_or_raise("made"), read.operation_or_raise("made")
@@ -77,7 +88,9 @@ def test_a_file_keeps_values_names_types_and_lines(tmp_path: Path) -> None:
         assert (old.origin and old.origin.name) == (new.origin and new.origin.name)
     batch = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
     with sg.Session(graph) as one, sg.Session(again) as other:
-        np.testing.assert_array_equal(one.run([loss, dw], {"x": batch})[1], other.run([loss.name, dw.name], {"x": batch})[1])
+        np.testing.assert_array_equal(
+            one.run([loss, dw], {"x": batch})[1], other.run([loss.name, dw.name], {"x": batch})[1]
+        )
 
 
 def test_large_constants_and_unusual_values_are_kept_bit_for_bit(tmp_path: Path) -> None:
@@ -102,7 +115,10 @@ def test_large_constants_and_unusual_values_are_kept_bit_for_bit(tmp_path: Path)
         ("x: float32[] = Nothing()", "no operation type 'Nothing'"),
         ("x: float32[] = Exp(y)", "no earlier operation is named 'y'"),
         ("x: float32[2] = Placeholder(dtype=float32, shape=(3,))", "its type follows as float32\\[3\\]"),
-        ("x: float32[] = Placeholder(dtype=float32, shape=())\nx: float32[] = Placeholder(dtype=float32, shape=())", "line 2.*stands twice"),
+        (
+            "x: float32[] = Placeholder(dtype=float32, shape=())\nx: float32[] = Placeholder(dtype=float32, shape=())",
+            "line 2.*stands twice",
+        ),
         ('x: float32[2] = Const(value=array("x.value"))', "not in the text"),
         ("x: float32[n.__class__] = Placeholder(dtype=float32, shape=(n,))", "spells no size"),
     ],

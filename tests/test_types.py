@@ -66,7 +66,11 @@ def _clamped(parts: tuple[Sized, int]) -> Sized:
 
 LEAVES = st.one_of(st.sampled_from(NAMES).map(_leaf), st.integers(-3, 5).map(_number))
 POLYNOMIALS = st.recursive(
-    LEAVES, lambda inner: st.tuples(st.sampled_from([operator.add, operator.sub, operator.mul]), inner, inner).map(_combine), max_leaves=6
+    LEAVES,
+    lambda inner: st.tuples(st.sampled_from([operator.add, operator.sub, operator.mul]), inner, inner).map(
+        _combine
+    ),
+    max_leaves=6,
 )
 SIZES = st.recursive(
     LEAVES,
@@ -114,7 +118,9 @@ def test_ring_laws_hold_as_identity_of_objects(x: Sized, y: Sized, z: Sized) -> 
 
 @quick
 @given(POLYNOMIALS, POLYNOMIALS, st.lists(VALUES, min_size=3, max_size=3))
-def test_equal_normal_forms_are_equal_everywhere_and_others_differ_somewhere(x: Sized, y: Sized, several: list[dict[str, int]]) -> None:
+def test_equal_normal_forms_are_equal_everywhere_and_others_differ_somewhere(
+    x: Sized, y: Sized, several: list[dict[str, int]]
+) -> None:
     (a, p), (b, q) = x, y
     if a == b:
         assert all(p(values) == q(values) for values in several)
@@ -154,7 +160,19 @@ def test_quotient_and_remainder_belong_together(x: Sized, divisor: int, values: 
 
 
 def test_normal_forms_read_well() -> None:
-    assert [repr(s) for s in [(N + 1) * (N + 1), N - M, 2 * N - 1, -N, N * M * 3, (N + 1) // 2, at_least(N - 2, 0), 5 // N]] == [
+    assert [
+        repr(s)
+        for s in [
+            (N + 1) * (N + 1),
+            N - M,
+            2 * N - 1,
+            -N,
+            N * M * 3,
+            (N + 1) // 2,
+            at_least(N - 2, 0),
+            5 // N,
+        ]
+    ] == [
         "n**2 + 2*n + 1",
         "-1*m + n",
         "2*n - 1",
@@ -164,7 +182,9 @@ def test_normal_forms_read_well() -> None:
         "max(n - 2, 0)",
         "5//n",
     ]
-    assert [repr(s) for s in [M - N // 2, 3 * (N // 2), (N // 2) * (N // 2), (N // 2) * M, at_least(N - 1, 0) * 2]] == [
+    assert [
+        repr(s) for s in [M - N // 2, 3 * (N // 2), (N // 2) * (N // 2), (N // 2) * M, at_least(N - 1, 0) * 2]
+    ] == [
         "m - 1*(n//2)",
         "3*(n//2)",
         "(n//2)**2",
@@ -204,7 +224,22 @@ def test_python_numbers_of_all_kinds_of_integers_are_sizes() -> None:
     assert all(type(s) is int for s in shape_of([np.int64(3), True]))
 
 
-@pytest.mark.parametrize("text", ["", "n +", "n + m)", "f(n)", "n.real", "__import__('os')", "1.5", "'n'", "n if m else k", "max(n, m)", "[n]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "n +",
+        "n + m)",
+        "f(n)",
+        "n.real",
+        "__import__('os')",
+        "1.5",
+        "'n'",
+        "n if m else k",
+        "max(n, m)",
+        "[n]",
+    ],
+)
 def test_what_spells_no_size_is_refused(text: str) -> None:
     with pytest.raises(sg.ShapeError, match=r"spells no size|cannot name"):
         size_from_text(text)
@@ -259,7 +294,9 @@ def test_sizes_are_learnt_from_a_fed_shape() -> None:
 
 
 def test_sizes_inside_attributes_are_found() -> None:
-    assert map_sizes((1, N, (M + 1, "n"), slice(N, None, 2)), lambda size: size_value(size, {"n": 4, "m": 5})) == (1, 4, (6, "n"), slice(4, None, 2))
+    assert map_sizes(
+        (1, N, (M + 1, "n"), slice(N, None, 2)), lambda size: size_value(size, {"n": 4, "m": 5})
+    ) == (1, 4, (6, "n"), slice(4, None, 2))
 
 
 # --------------------------------------------------------------------------------------------- dtypes
@@ -295,7 +332,12 @@ def test_a_dtype_is_what_the_table_says(name: str) -> None:
     d = dtype_of(name)
     assert repr(d) == d.name == name
     assert d.itemsize == size
-    assert (d.is_floating, d.is_complex, d.is_integer, d.is_bool) == (kind == "f", kind == "c", kind in "iu", kind == "b")
+    assert (d.is_floating, d.is_complex, d.is_integer, d.is_bool) == (
+        kind == "f",
+        kind == "c",
+        kind in "iu",
+        kind == "b",
+    )
     assert d.is_differentiable == (kind in "fc")
     assert d.real is dtype_of(real)
     assert d.numpy == np.dtype(numpy)
@@ -316,7 +358,20 @@ def test_byte_order_is_no_part_of_a_dtype() -> None:
     assert dtype_of(">f4") is dtype_of("<f4") is sg.float32
 
 
-@pytest.mark.parametrize("x", ["float", "string", "float8", object, np.dtype("O"), np.dtype("U3"), 3, None.__class__, np.dtype("M8[s]")])
+@pytest.mark.parametrize(
+    "x",
+    [
+        "float",
+        "string",
+        "float8",
+        object,
+        np.dtype("O"),
+        np.dtype("U3"),
+        3,
+        None.__class__,
+        np.dtype("M8[s]"),
+    ],
+)
 def test_what_is_no_dtype_is_refused(x: Any) -> None:
     if x == "float":
         assert dtype_of(x) is sg.float64  # NumPy's own name for it

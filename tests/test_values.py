@@ -90,9 +90,15 @@ def test_cross_entropies(engine: str) -> None:
     log_p = scipy.special.log_softmax(logits, -1)
     close(by(engine, sg.softmax_cross_entropy_with_logits, labels, logits), -(labels * log_p).sum(-1))
     classes = np.array([0, 3, 1, 2, 3])
-    close(by(engine, sg.sparse_softmax_cross_entropy_with_logits, classes, logits), -log_p[np.arange(5), classes])
+    close(
+        by(engine, sg.sparse_softmax_cross_entropy_with_logits, classes, logits),
+        -log_p[np.arange(5), classes],
+    )
     p = scipy.special.expit(logits / 10)
-    close(by(engine, sg.sigmoid_cross_entropy_with_logits, labels, logits / 10), -labels * np.log(p) - (1 - labels) * np.log1p(-p))
+    close(
+        by(engine, sg.sigmoid_cross_entropy_with_logits, labels, logits / 10),
+        -labels * np.log(p) - (1 - labels) * np.log1p(-p),
+    )
     close(by(engine, sg.mean_squared_error, labels, logits), ((labels - logits) ** 2).mean(-1))
 
 
@@ -115,10 +121,14 @@ def test_relu_and_clip_at_their_kinks_as_tensorflow() -> None:
 def test_gather(engine: str) -> None:
     x, at = normal(4, 5, 6), np.array([[1, 0], [3, 2]])
     for axis in (0, 1, 2, -1):
-        np.testing.assert_array_equal(by(engine, lambda x, i, axis=axis: sg.gather(x, i, axis), x, at), np.take(x, at, axis))
+        np.testing.assert_array_equal(
+            by(engine, lambda x, i, axis=axis: sg.gather(x, i, axis), x, at), np.take(x, at, axis)
+        )
     batched = np.array([[1, 0, 4], [3, 2, 2], [0, 0, 0], [4, 4, 1]])
     expected = np.stack([x[i][batched[i]] for i in range(4)])
-    np.testing.assert_array_equal(by(engine, lambda x, i: sg.gather(x, i, batch_dims=1), x, batched), expected)
+    np.testing.assert_array_equal(
+        by(engine, lambda x, i: sg.gather(x, i, batch_dims=1), x, batched), expected
+    )
 
 
 @ENGINES
@@ -129,7 +139,9 @@ def test_indices_outside_choose_nothing(engine: str, dtype: str) -> None:
     np.testing.assert_array_equal(by(engine, sg.gather, x, at), [10, 0, 30, 0, 0])
     np.testing.assert_array_equal(by(engine, sg.scatter_add, x, at, np.ones(5)), [11, 20, 31])
     np.testing.assert_array_equal(by(engine, sg.take_along_axis, x, at), [10, 0, 30, 0, 0])
-    np.testing.assert_array_equal(by(engine, lambda i: sg.one_hot(i, 3), at), np.eye(3)[[0, 0, 2, 0, 0]] * [[1], [0], [1], [0], [0]])
+    np.testing.assert_array_equal(
+        by(engine, lambda i: sg.one_hot(i, 3), at), np.eye(3)[[0, 0, 2, 0, 0]] * [[1], [0], [1], [0], [0]]
+    )
 
 
 @ENGINES
@@ -140,14 +152,24 @@ def test_scatter_add_is_the_product_with_a_transposed_one_hot_matrix(engine: str
     expected = x.copy()
     for i, k in itertools.product(range(4), range(2)):
         expected[i, along[i, k]] += updates[i, k]
-    close(by(engine, lambda x, u: sg.ops.ScatterAddAlongAxis.function(x, along, u, 1), x, updates[:4, :2].copy()), expected)
+    close(
+        by(
+            engine,
+            lambda x, u: sg.ops.ScatterAddAlongAxis.function(x, along, u, 1),
+            x,
+            updates[:4, :2].copy(),
+        ),
+        expected,
+    )
 
 
 @ENGINES
 def test_one_hot_values_and_axis(engine: str) -> None:
     at = np.array([[2, 0], [1, 1]])
     expected = np.moveaxis(np.where(np.eye(3, dtype=bool)[at], 5.0, -1.0), -1, 1)
-    np.testing.assert_array_equal(by(engine, lambda i: sg.one_hot(i, 3, 5.0, -1.0, axis=1, dtype="float64"), at), expected)
+    np.testing.assert_array_equal(
+        by(engine, lambda i: sg.one_hot(i, 3, 5.0, -1.0, axis=1, dtype="float64"), at), expected
+    )
 
 
 @ENGINES
@@ -156,9 +178,13 @@ def test_sorting(engine: str) -> None:
     x[0, 3], x[1, 2] = np.nan, -np.inf
     for axis in (0, 1):
         np.testing.assert_array_equal(by(engine, lambda x, axis=axis: sg.sort(x, axis), x), np.sort(x, axis))
-        np.testing.assert_array_equal(by(engine, lambda x, axis=axis: sg.argsort(x, axis), x), np.argsort(x, axis, stable=True))
+        np.testing.assert_array_equal(
+            by(engine, lambda x, axis=axis: sg.argsort(x, axis), x), np.argsort(x, axis, stable=True)
+        )
     clean = np.nan_to_num(x, nan=9, neginf=-9)
-    np.testing.assert_array_equal(by(engine, lambda x: sg.argsort(x, direction="DESCENDING"), clean), np.argsort(-clean, stable=True))
+    np.testing.assert_array_equal(
+        by(engine, lambda x: sg.argsort(x, direction="DESCENDING"), clean), np.argsort(-clean, stable=True)
+    )
     values, at = by(engine, lambda x: sg.top_k(x, 7), clean)
     expected, positions = jax.lax.top_k(clean.astype(np.float32), 7)
     np.testing.assert_array_equal(values, expected)
@@ -167,7 +193,9 @@ def test_sorting(engine: str) -> None:
 
 def test_the_gradient_of_sort_goes_back_to_where_elements_came_from() -> None:
     x, weights = np.array([3.0, 1.0, 3.0, 2.0]), np.array([1.0, 10.0, 100.0, 1000.0])
-    np.testing.assert_array_equal(sg.grad(lambda x: sg.reduce_sum(sg.sort(x) * weights))(x), [100, 1, 1000, 10])
+    np.testing.assert_array_equal(
+        sg.grad(lambda x: sg.reduce_sum(sg.sort(x) * weights))(x), [100, 1, 1000, 10]
+    )
     np.testing.assert_array_equal(sg.grad(lambda x: sg.reduce_sum(sg.top_k(x, 1)[0]))(x), [1, 0, 0, 0])
 
 
@@ -183,7 +211,9 @@ def test_range_of_a_symbolic_size(n: int) -> None:
         size = x.shape[0]
         made = [sg.range(size), sg.range(1, size + 1, 2), sg.range(size, 0, -3)]
     with sg.Session(graph) as session:
-        for found, expected in zip(session.run(made, {x: np.zeros(n)}), (range(n), range(1, n + 1, 2), range(n, 0, -3)), strict=True):
+        for found, expected in zip(
+            session.run(made, {x: np.zeros(n)}), (range(n), range(1, n + 1, 2), range(n, 0, -3)), strict=True
+        ):
             np.testing.assert_array_equal(found, np.array(expected, np.int32))
 
 
@@ -242,7 +272,10 @@ WINDOWS = [
 def _slow_convolution(x: Any, f: Any, strides: Any, around: Any, dilations: Any, groups: int) -> Any:
     """Convolution by its definition, element by element."""
     x = np.pad(x, [(0, 0), *around, (0, 0)])
-    spatial = [(n - ((k - 1) * d + 1)) // s + 1 for n, k, s, d in zip(x.shape[1:-1], f.shape[:-2], strides, dilations, strict=True)]
+    spatial = [
+        (n - ((k - 1) * d + 1)) // s + 1
+        for n, k, s, d in zip(x.shape[1:-1], f.shape[:-2], strides, dilations, strict=True)
+    ]
     y = np.zeros((x.shape[0], *spatial, f.shape[-1]))
     each_in, each_out = f.shape[-2], f.shape[-1] // groups
     for o in np.ndindex(*y.shape):
@@ -260,7 +293,9 @@ def test_convolution(engine: str, rank: int, strides: Any, padding: Any, dilatio
     found = by(engine, lambda x, f: sg.conv(x, f, strides, padding, dilations), x, f)
     s, d = (np.broadcast_to(v, rank).tolist() for v in (strides, dilations))
     if isinstance(padding, str):
-        around = jax.lax.padtype_to_pads(x.shape[1:-1], [(k - 1) * e + 1 for k, e in zip(f.shape, d, strict=False)], s, padding)
+        around = jax.lax.padtype_to_pads(
+            x.shape[1:-1], [(k - 1) * e + 1 for k, e in zip(f.shape, d, strict=False)], s, padding
+        )
     else:
         around = padding
     close(found, _slow_convolution(x, f, s, around, d, groups))
@@ -298,13 +333,21 @@ def test_pooling(engine: str, rank: int, strides: Any, padding: Any, dilations: 
     x, ksize = normal(2, *(7, 6)[:rank], 3), (3, 2)[:rank]
     s, d = (np.broadcast_to(v, rank).tolist() for v in (strides, dilations))
     spans = [(k - 1) * e + 1 for k, e in zip(ksize, d, strict=True)]
-    around = jax.lax.padtype_to_pads(x.shape[1:-1], spans, s, padding) if isinstance(padding, str) else padding
+    around = (
+        jax.lax.padtype_to_pads(x.shape[1:-1], spans, s, padding) if isinstance(padding, str) else padding
+    )
     hidden = np.pad(x, [(0, 0), *around, (0, 0)], constant_values=np.nan)
     spatial = [(n - r) // t + 1 for n, r, t in zip(hidden.shape[1:-1], spans, s, strict=True)]
     shape = (2, *spatial, 3)
     largest, mean = np.zeros(shape), np.zeros(shape)
     for o in np.ndindex(*shape):
-        window = hidden[(o[0], *(slice(i * t, i * t + r, e) for i, t, r, e in zip(o[1:-1], s, spans, d, strict=True)), o[-1])]
+        window = hidden[
+            (
+                o[0],
+                *(slice(i * t, i * t + r, e) for i, t, r, e in zip(o[1:-1], s, spans, d, strict=True)),
+                o[-1],
+            )
+        ]
         largest[o], mean[o] = np.nanmax(window), np.nanmean(window)
     close(by(engine, lambda x: sg.max_pool(x, ksize, strides, padding, dilations), x), largest)
     close(by(engine, lambda x: sg.avg_pool(x, ksize, strides, padding, dilations), x), mean)
@@ -344,9 +387,16 @@ def test_keys_and_bits_are_those_of_jax(engine: str, seed: int) -> None:
         theirs = jax.random.key(np.uint32(seed), impl="threefry2x32")
         data = jax.random.key_data
         np.testing.assert_array_equal(ours, data(theirs))
-        np.testing.assert_array_equal(by(engine, lambda k: sg.random_split(k, 5), ours), data(jax.random.split(theirs, 5)))
-        np.testing.assert_array_equal(by(engine, lambda k: sg.random_fold_in(k, 9), ours), data(jax.random.fold_in(theirs, 9)))
-        np.testing.assert_array_equal(by(engine, lambda k: sg.random_bits(k, (3, 4, 5)), ours), jax.random.bits(theirs, (3, 4, 5), np.uint32))
+        np.testing.assert_array_equal(
+            by(engine, lambda k: sg.random_split(k, 5), ours), data(jax.random.split(theirs, 5))
+        )
+        np.testing.assert_array_equal(
+            by(engine, lambda k: sg.random_fold_in(k, 9), ours), data(jax.random.fold_in(theirs, 9))
+        )
+        np.testing.assert_array_equal(
+            by(engine, lambda k: sg.random_bits(k, (3, 4, 5)), ours),
+            jax.random.bits(theirs, (3, 4, 5), np.uint32),
+        )
         for dtype in ("float16", "bfloat16", "float32", "float64"):
             found = by(engine, lambda k, dtype=dtype: sg.random_uniform(k, (7, 9), dtype=dtype), ours)
             expected = np.asarray(jax.random.uniform(theirs, (7, 9), dtype))
@@ -359,8 +409,16 @@ def test_normal_gumbel_and_categorical_numbers_are_those_of_jax(engine: str, dty
     ours, logits, rtol = sg.random_key(3), normal(4, 6).astype(dtype), 2e-5 if dtype == "float32" else 1e-11
     with jax.enable_x64(True):
         theirs = jax.random.key(3)
-        close(by(engine, lambda k: sg.random_normal(k, (1000,), dtype=dtype), ours), jax.random.normal(theirs, (1000,), dtype), rtol)
-        close(by(engine, lambda k: sg.random_gumbel(k, (1000,), dtype), ours), jax.random.gumbel(theirs, (1000,), dtype), rtol)
+        close(
+            by(engine, lambda k: sg.random_normal(k, (1000,), dtype=dtype), ours),
+            jax.random.normal(theirs, (1000,), dtype),
+            rtol,
+        )
+        close(
+            by(engine, lambda k: sg.random_gumbel(k, (1000,), dtype), ours),
+            jax.random.gumbel(theirs, (1000,), dtype),
+            rtol,
+        )
         for axis in (0, -1):
             shape = (50, logits.shape[1 + axis])
             found = by(engine, lambda k, x, axis=axis: sg.random_categorical(k, x, axis, (50,)), ours, logits)
@@ -393,7 +451,9 @@ def test_gradients_flow_through_the_parameters_of_a_draw_only() -> None:
     mean, stddev = np.array(1.0), np.array(2.0)
     dm, ds = sg.grad(lambda m, s: sg.reduce_sum(sg.random_normal(key, [5], m, s)), (0, 1))(mean, stddev)
     close([dm, ds], [5, z.sum()])
-    dl, dh = sg.grad(lambda low, high: sg.reduce_sum(sg.random_uniform(key, [5], low, high)), (0, 1))(mean, stddev)
+    dl, dh = sg.grad(lambda low, high: sg.reduce_sum(sg.random_uniform(key, [5], low, high)), (0, 1))(
+        mean, stddev
+    )
     close([dl, dh], [(1 - u).sum(), u.sum()])
 
 

@@ -52,7 +52,17 @@ def be_made_for_oneself(graph: sg.Graph) -> None:
     graph.operations[-1].origin = graph.operations[-1]
 
 
-@pytest.mark.parametrize("damage", [misplace, use_what_comes_later, borrow_from_another_graph, mistype, lose_an_attribute, be_made_for_oneself])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        misplace,
+        use_what_comes_later,
+        borrow_from_another_graph,
+        mistype,
+        lose_an_attribute,
+        be_made_for_oneself,
+    ],
+)
 def test_damage_is_found(damage: Callable[[sg.Graph], None]) -> None:
     graph = graph_to_break()
     damage(graph)
@@ -79,7 +89,13 @@ def test_the_environment_switches_it_on_for_every_pass() -> None:
         "    except sg.StopgradError as error:\n"
         "        print('found', len(g))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], env={**os.environ, "STOPGRAD_VERIFY": "1"}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "STOPGRAD_VERIFY": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == "found 2"
 
 

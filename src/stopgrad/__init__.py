@@ -1,8 +1,9 @@
 """stopgrad: graphs of typed operations whose gradients you can cut, see, check, run and ship.
 
->>> import stopgrad as sg
->>> sg.grad(lambda x: x * sg.stop_gradient(x))(3.0)
-array(3., dtype=float32)
+Examples:
+    >>> import stopgrad as sg
+    >>> sg.grad(lambda x: x * sg.stop_gradient(x))(3.0)
+    array(3., dtype=float32)
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from stopgrad import (
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
     ops as ops,
 )
-from stopgrad.autodiff.reach import (
+from stopgrad.autodiff.reasons import (
     Cut as Cut,
     Reach as Reach,
 )
@@ -45,14 +46,8 @@ from stopgrad.flow import (
     assert_flows as assert_flows,
     explain as explain,
 )
-from stopgrad.graph import (
-    Graph as Graph,
-    Operand as Operand,
-    Operation as Operation,
-    Output as Output,
-    Scope as Scope,
-    name_scope as name_scope,
-)
+from stopgrad.graph import Graph as Graph, Operand as Operand, Operation as Operation, Output as Output
+from stopgrad.op import Status as Status
 from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
 from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
@@ -60,6 +55,7 @@ from stopgrad.ops.compare import *
 from stopgrad.ops.composite import *
 from stopgrad.ops.convert import *
 from stopgrad.ops.convolution import *
+from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
 from stopgrad.ops.elementwise import *
 from stopgrad.ops.gates import *
@@ -75,6 +71,10 @@ from stopgrad.ops.reduce import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.special import *
+from stopgrad.scope import (
+    Scope as Scope,
+    name_scope as name_scope,
+)
 from stopgrad.session import (
     Function as Function,
     Session as Session,

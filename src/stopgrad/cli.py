@@ -15,16 +15,23 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.engines import engine as find_engine
+from stopgrad.engines import ENGINES, engine as find_engine
 from stopgrad.errors import StopgradError
+from stopgrad.interpreter import lowering
 from stopgrad.namespaces import require
-from stopgrad.op import ENGINE_FIELDS, REGISTRY, NoGradient, Op, Undefined, Unsupported
+from stopgrad.op import REGISTRY, NoGradient, Op, Undefined, Unsupported
 from stopgrad.recipes import adversarial, boltzmann, em, softmax, targets
 from stopgrad.recipes.result import Result
 from stopgrad.tour.graphs import to_text
 from stopgrad.tour.page import page
 
-WORKLOADS: dict[str, ModuleType] = {"softmax": softmax, "em": em, "boltzmann": boltzmann, "adversarial": adversarial, "targets": targets}
+WORKLOADS: dict[str, ModuleType] = {
+    "softmax": softmax,
+    "em": em,
+    "boltzmann": boltzmann,
+    "adversarial": adversarial,
+    "targets": targets,
+}
 OK, FAILED, ERROR = 0, 1, 2
 
 
@@ -43,17 +50,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="stopgrad", description="Operation graphs whose gradients you can cut, see, check, run and ship.")
+    parser = argparse.ArgumentParser(
+        prog="stopgrad", description="Operation graphs whose gradients you can cut, see, check, run and ship."
+    )
     parser.add_argument("--version", action="version", version=f"stopgrad {sg.__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
-    tour = commands.add_parser("tour", help="run the workloads and write a page about them", description="Run workloads and write one page about them.")
-    tour.add_argument("workloads", nargs="*", metavar="workload", help=f"any of {', '.join(WORKLOADS)}; without one: all")
-    tour.add_argument("--engine", choices=("auto", "xla", "numpy"), default="auto", help="what computes (auto: xla where JAX is installed)")
-    tour.add_argument("--out", type=Path, default=Path("tour.html"), metavar="PATH", help="the page to write (tour.html)")
+    tour = commands.add_parser(
+        "tour",
+        help="run the workloads and write a page about them",
+        description="Run workloads and write one page about them.",
+    )
+    tour.add_argument(
+        "workloads", nargs="*", metavar="workload", help=f"any of {', '.join(WORKLOADS)}; without one: all"
+    )
+    tour.add_argument(
+        "--engine",
+        choices=("auto", "xla", "numpy"),
+        default="auto",
+        help="what computes (auto: xla where JAX is installed)",
+    )
+    tour.add_argument(
+        "--out", type=Path, default=Path("tour.html"), metavar="PATH", help="the page to write (tour.html)"
+    )
     tour.add_argument("--seed", type=int, default=0, metavar="N", help="of all random numbers (0)")
-    tour.add_argument("--graphs", action="store_true", help="also print the gradient graphs, line by line of the program")
+    tour.add_argument(
+        "--graphs", action="store_true", help="also print the gradient graphs, line by line of the program"
+    )
     tour.set_defaults(run=run_tour, parser=tour)
-    ops = commands.add_parser("ops", help="list the operations", description="List the operations: functions, operands, attributes, gradients, engines.")
+    ops = commands.add_parser(
+        "ops",
+        help="list the operations",
+        description="List the operations: functions, operands, attributes, gradients, engines.",
+    )
     ops.add_argument("names", nargs="*", metavar="name", help="types or functions to show; without one: all")
     ops.set_defaults(run=list_ops, parser=ops)
     return parser
@@ -83,7 +111,11 @@ def run_tour(arguments: argparse.Namespace) -> int:
     versions = f"stopgrad {sg.__version__}, Python {platform.python_version()}, NumPy {np.__version__}"
     facts = f"{versions}, engine {engine}, seed {arguments.seed}, {os.cpu_count()} cores, "
     _write(arguments.out, page(results, seconds, facts + f"{sum(seconds):.0f} s in all."))
-    console.print(f"[bold]{sum(seconds):.0f} s[/bold] on {engine}. The pictures, graphs and code: {arguments.out}", highlight=False, soft_wrap=True)
+    console.print(
+        f"[bold]{sum(seconds):.0f} s[/bold] on {engine}. The pictures, graphs and code: {arguments.out}",
+        highlight=False,
+        soft_wrap=True,
+    )
     return _verdict(results)
 
 
@@ -113,9 +145,19 @@ def _run_all(names: Sequence[str], engine: str, seed: int, console: Any) -> tupl
 
 
 def _print_results(results: Sequence[Result], seconds: Sequence[float], console: Any) -> None:
-    table_kind, box = require("rich.table", "stopgrad tour", "tour").Table, require("rich.box", "stopgrad tour", "tour").SIMPLE_HEAD
+    table_kind, box = (
+        require("rich.table", "stopgrad tour", "tour").Table,
+        require("rich.box", "stopgrad tour", "tour").SIMPLE_HEAD,
+    )
     for result, took in zip(results, seconds, strict=True):
-        table = table_kind(title=f"{result.title} ({took:.1f} s)", title_justify="left", title_style="bold", box=box, padding=(0, 1), pad_edge=False)
+        table = table_kind(
+            title=f"{result.title} ({took:.1f} s)",
+            title_justify="left",
+            title_style="bold",
+            box=box,
+            padding=(0, 1),
+            pad_edge=False,
+        )
         table.add_column("", no_wrap=True)
         table.add_column("claim", overflow="fold")
         table.add_column("measured", justify="right", no_wrap=True)
@@ -130,7 +172,8 @@ def _print_results(results: Sequence[Result], seconds: Sequence[float], console:
 def _print_graphs(results: Sequence[Result], console: Any) -> None:
     for graph in (graph for result in results for graph in result.graphs):
         console.print(
-            f"\n[bold]{escape(graph.title)}[/bold]  {len(graph.forward)} forward operations, {len(graph.generated)} for the gradient", highlight=False
+            f"\n[bold]{escape(graph.title)}[/bold]  {len(graph.forward)} forward operations, {len(graph.generated)} for the gradient",
+            highlight=False,
         )
         console.print(to_text(graph), markup=False, highlight=False, soft_wrap=True)
 
@@ -159,21 +202,38 @@ def list_ops(arguments: argparse.Namespace) -> int:
     """Print what each operation supports."""
     functions = {id(f): name for name, f in reversed(vars(sg).items()) if callable(f)}
     wanted = {name.lower() for name in arguments.names}
-    known = {name.lower() for name in REGISTRY} | {functions[id(d.function)].lower() for d in REGISTRY.values() if id(d.function) in functions}
+    known = {name.lower() for name in REGISTRY} | {
+        functions[id(d.function)].lower() for d in REGISTRY.values() if id(d.function) in functions
+    }
     unknown = [name for name in arguments.names if name.lower() not in known]
     if unknown:
-        arguments.parser.error(f"there is no operation {', '.join(map(repr, unknown))}; 'stopgrad ops' lists all")
+        arguments.parser.error(
+            f"there is no operation {', '.join(map(repr, unknown))}; 'stopgrad ops' lists all"
+        )
     console = require("rich.console", "stopgrad ops", "tour").Console()
     if not console.is_terminal:
         console.width = max(console.width, 160)  # A file or a pipe has no width of its own.
-    table = require("rich.table", "stopgrad ops", "tour").Table(box=require("rich.box", "stopgrad ops", "tour").SIMPLE_HEAD, pad_edge=False)
+    table = require("rich.table", "stopgrad ops", "tour").Table(
+        box=require("rich.box", "stopgrad ops", "tour").SIMPLE_HEAD, pad_edge=False
+    )
     for heading in ("operation", "function", "operands; attributes", "gradient", "engines"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "operation")
     shown = 0
     for definition in REGISTRY.values():
         function = functions.get(id(definition.function), "") if hasattr(definition, "function") else ""
         if not wanted or {definition.type.lower(), function.lower()} & wanted:
-            table.add_row(*(escape(cell) for cell in (definition.type, function, _signature(definition), _gradients(definition), _engines(definition))))
+            table.add_row(
+                *(
+                    escape(cell)
+                    for cell in (
+                        definition.type,
+                        function,
+                        _signature(definition),
+                        _gradients(definition),
+                        _engines(definition),
+                    )
+                )
+            )
             shown += 1
     console.print(table)
     console.print(f"{shown} operations", highlight=False)
@@ -186,7 +246,9 @@ def escape(text: str) -> str:
 
 
 def _signature(definition: type[Op]) -> str:
-    operands = ", ".join([*definition.operands, *([f"*{definition.variadic}"] if definition.variadic else [])])
+    operands = ", ".join(
+        [*definition.operands, *([f"*{definition.variadic}"] if definition.variadic else [])]
+    )
     return "; ".join(part for part in (operands, ", ".join(definition.attributes)) if part)
 
 
@@ -209,7 +271,7 @@ def _gradients(definition: type[Op]) -> str:
 
 def _engines(definition: type[Op]) -> str:
     """The engines that compute it; for the others, why not."""
-    found = {name: getattr(definition, name) for name in ENGINE_FIELDS}
+    found = {name: lowering(definition, name) for name in ENGINES}
     lacking = [f"not {name}: {why.reason}" for name, why in found.items() if isinstance(why, Unsupported)]
     reasons = {text.partition(": ")[2] for text in lacking}
     if len(lacking) == len(found) and len(reasons) == 1:

@@ -35,7 +35,9 @@ def read_arrays(path: AnyPath) -> dict[str, np.ndarray[Any, Any]]:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
     except (ValueError, EOFError, AttributeError, zipfile.BadZipFile):
-        raise GraphError(f"{os.fspath(path)} is no file of arrays that Session.save or Graph.save wrote") from None
+        raise GraphError(
+            f"{os.fspath(path)} is no file of arrays that Session.save or Graph.save wrote"
+        ) from None
 
 
 def storage(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -11,10 +11,11 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from threading import RLock, get_ident
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from stopgrad.builder import Region, enter, leave
 from stopgrad.errors import ArgumentError, GraphError, ShapeError
 from stopgrad.source import Location, RawLocation, decode
 from stopgrad.types import Dim, DType, Shape, TensorType
@@ -105,10 +106,14 @@ class Output:
 
     def __len__(self) -> int:
         if self.ndim == 0:
-            raise ArgumentError(f"{describe(self)} is 0-dimensional: it has no length and nothing to iterate over")
+            raise ArgumentError(
+                f"{describe(self)} is 0-dimensional: it has no length and nothing to iterate over"
+            )
         size = self.shape[0]
         if isinstance(size, Dim):
-            raise ShapeError(f"{describe(self)} has no length yet: the size {size} of its first axis is known when a value is fed; sg.size gives it then")
+            raise ShapeError(
+                f"{describe(self)} has no length yet: the size {size} of its first axis is known when a value is fed; sg.size gives it then"
+            )
         return size
 
     def __contains__(self, _: object) -> bool:
@@ -161,7 +166,18 @@ class Operation:
     gives them (``op.x``, ``op.axis``, ``op.result``), which is how gradient rules are written.
     """
 
-    __slots__ = ("_instruction", "_label", "_place", "definition", "graph", "id", "inputs", "origin", "outputs", "values")
+    __slots__ = (
+        "_instruction",
+        "_label",
+        "_place",
+        "definition",
+        "graph",
+        "id",
+        "inputs",
+        "origin",
+        "outputs",
+        "values",
+    )
 
     definition: Any
     graph: Graph
@@ -183,9 +199,7 @@ class Operation:
         location: RawLocation | tuple[CodeType | Location | None, int] | None,
         origin: Operation | None,
     ) -> None:
-        operations = graph._operations
         self.graph = graph
-        self.id = len(operations)
         self.definition = definition
         self.inputs = inputs
         self.values = values
@@ -193,8 +207,17 @@ class Operation:
         # Two slots, not one tuple: the garbage collector, which dominates bulk building, then has less to visit.
         self._place, self._instruction = (None, 0) if location is None else location
         self.origin = origin
-        self.outputs = (Output(self, 0, types[0]),) if len(types) == 1 else tuple(Output(self, i, t) for i, t in enumerate(types))
-        operations.append(self)
+        self.outputs = (
+            (Output(self, 0, types[0]),)
+            if len(types) == 1
+            else tuple([Output(self, i, t) for i, t in enumerate(types)])
+        )
+        operations = graph._operations
+        with graph._lock:  # Other threads may build here too.
+            self.id = len(operations)
+            operations.append(self)
+            if graph._author != get_ident():
+                graph._author, graph._authored_from = get_ident(), self.id
 
     @property
     def type(self) -> str:
@@ -259,12 +282,13 @@ def describe(x: Operation | Output) -> str:
 class Graph:
     """An append-only list of operations.
 
-    >>> graph = Graph()
-    >>> with graph.as_default():
-    ...     x = sg.placeholder(sg.float32, [None], name="x")
-    ...     y = sg.exp(x)
-    >>> [op.name for op in graph.operations]
-    ['x', 'Exp']
+    Examples:
+        >>> graph = Graph()
+        >>> with graph.as_default():
+        ...     x = sg.placeholder(sg.float32, [None], name="x")
+        ...     y = sg.exp(x)
+        >>> [op.name for op in graph.operations]
+        ['x', 'Exp']
     """
 
     def __init__(self) -> None:
@@ -273,12 +297,11 @@ class Graph:
         self._taken: dict[str, Any] = {}
         self._counts: dict[str, int] = {}
         self._scalars: dict[Any, Output] = {}
-        self._merged: dict[Any, Operation] | None = None
-        self._prefix = ""
-        self._next_name: str | None = None
-        self._origin: Operation | None = None
-        self._closed: list[tuple[int, int]] = []
-        self._exits: dict[Output, Output] = {}
+        self._hidden: dict[int, Region] = {}
+        self._exits: dict[tuple[Output, Region | None], Output] = {}
+        self._lock = RLock()
+        self._author = 0
+        self._authored_from = 0
 
     # ------------------------------------------------------------------------------------- reading
 
@@ -297,7 +320,9 @@ class Graph:
         op = self.operation(name)
         if op is None:
             close = difflib.get_close_matches(str(name), self._names, 3)
-            hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"it has {self._some_names()}"
+            hint = (
+                f"did you mean {' or '.join(map(repr, close))}?" if close else f"it has {self._some_names()}"
+            )
             raise GraphError(f"the graph has no operation named {name!r}; {hint}")
         return op
 
@@ -322,7 +347,7 @@ class Graph:
             if not marks[op.id]:
                 marks[op.id] = 1
                 stack.extend(x.op for x in op.inputs)
-        return [op for op in self._operations if marks[op.id]]
+        return [op for op in self._operations[: len(marks)] if marks[op.id]]
 
     def subgraph_from(self, sources: Iterable[Operand]) -> list[Operation]:
         """The operations computed from the sources, themselves included, in order."""
@@ -331,10 +356,10 @@ class Graph:
             op = source.as_output().op
             self._check_member(op)
             marks[op.id] = 1
-        for op in self._operations:
+        for op in self._operations[: len(marks)]:
             if not marks[op.id] and any(marks[x.op.id] for x in op.inputs):
                 marks[op.id] = 1
-        return [op for op in self._operations if marks[op.id]]
+        return [op for op in self._operations[: len(marks)] if marks[op.id]]
 
     def _check_member(self, op: Operation) -> None:
         if op.graph is not self:
@@ -346,9 +371,13 @@ class Graph:
     def __repr__(self) -> str:
         return f"<Graph of {len(self)} operations>"
 
-    if TYPE_CHECKING:  # Installed by the layers above: autodiff (add_gradients) and interchange.text (the others).
+    if (
+        TYPE_CHECKING
+    ):  # Installed by the layers above: autodiff (add_gradients) and interchange.text (the others).
 
-        def add_gradients(self, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None) -> list[Output | None]: ...
+        def add_gradients(
+            self, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None
+        ) -> list[Output | None]: ...
         def to_text(self) -> str: ...
         @staticmethod
         def from_text(text: str) -> Graph: ...
@@ -363,18 +392,20 @@ class Graph:
         return _default(self)
 
     def truncate(self, length: int) -> None:
-        """Forget the operations from position *length* on, after a failed build."""
-        if length == len(self._operations):
-            return
-        self._taken = {name: id for name, id in self._taken.items() if id is None or id < length}
-        self._counts.clear()  # Only where a search for a free name begins.
-        del self._operations[length:]
-        del self._names[length:]
-        self._scalars = {k: v for k, v in self._scalars.items() if v.op.id < length}
-        self._exits = {k: v for k, v in self._exits.items() if v.op.id < length}
-        self._closed = [(start, min(end, length)) for start, end in self._closed if start < length]
-        if self._merged is not None:
-            self._merged = {k: v for k, v in self._merged.items() if v.id < length}
+        """Forget the operations from position *length* on, after a failed build.
+
+        Where another thread has built among them they stay, unused.
+        """
+        with self._lock:
+            if length == len(self._operations) or self._authored_from > length or self._author != get_ident():
+                return
+            self._taken = {name: id for name, id in self._taken.items() if id is None or id < length}
+            self._counts.clear()  # Only where a search for a free name begins.
+            del self._operations[length:]
+            del self._names[length:]
+            self._scalars = {k: v for k, v in self._scalars.items() if v.op.id < length}
+            self._hidden = {k: v for k, v in self._hidden.items() if k < length}
+            self._exits = {k: v for k, v in self._exits.items() if v.op.id < length}
 
     @contextmanager
     def atomic(self) -> Iterator[None]:
@@ -401,23 +432,24 @@ class Graph:
             if candidate not in self._taken:
                 return candidate
 
-    def _label_for(self, name: str | None) -> str:
-        """The label of the next operation: its whole name, or the scope's prefix where it has none of its own.
-
-        An empty *name* says that it has none even where the scope has a name ready for the next operation.
-        """
-        if name == "":
-            return self._prefix
-        if name is None:
-            name, self._next_name = self._next_name, None
-            if name is None:
-                return self._prefix
+    def _label_for(self, prefix: str, name: str) -> str:
+        """The label of the next operation: its whole name, made unique."""
         check_name(name)
-        if _looks_generated(name):
-            self._name_all()  # Names of earlier operations are settled first, whenever they are asked for.
-        label = self._unique(self._prefix + name)
-        self._taken[label] = len(self._operations)
+        with self._lock:
+            if _looks_generated(name):
+                self._name_all()  # Names of earlier operations are settled first, whenever they are asked for.
+            label = self._unique(prefix + name)
+            self._taken[label] = len(self._operations)
         return label
+
+    def _sub_scope(self, prefix: str) -> str:
+        """A prefix for names that no other scope has."""
+        with self._lock:
+            if _looks_generated(prefix):
+                self._name_all()
+            prefix = self._unique(prefix)
+            self._taken[prefix] = None
+        return prefix + "/"
 
     def _name(self, id: int) -> str:
         if id >= len(self._names):
@@ -425,13 +457,14 @@ class Graph:
         return self._names[id]
 
     def _name_all(self) -> None:
-        names, taken = self._names, self._taken
-        for op in self._operations[len(names) :]:
-            label = op._label
-            if not label or label[-1] == "/":
-                label = self._unique(label + op.definition.type)
-                taken[label] = op.id
-            names.append(label)
+        with self._lock:
+            names, taken = self._names, self._taken
+            for op in self._operations[len(names) :]:
+                label = op._label
+                if not label or label[-1] == "/":
+                    label = self._unique(label + op.definition.type)
+                    taken[label] = op.id
+                names.append(label)
 
     def _some_names(self) -> str:
         self._name_all()
@@ -450,86 +483,16 @@ def _looks_generated(name: str) -> bool:
 def check_name(name: str) -> None:
     """Names follow TensorFlow's rule."""
     if not isinstance(name, str) or not _NAME.match(name) or name.endswith("/"):
-        raise GraphError(f"{name!r} cannot name an operation or scope: start with a letter or digit, then letters, digits and _ . - /")
-
-
-# ----------------------------------------------------------------------------------- default graph, scopes
-
-_DEFAULT: ContextVar[Graph | None] = ContextVar("default graph", default=None)
-
-
-def default_graph() -> Graph | None:
-    """The graph in which operations without operands are built, or None outside of any."""
-    return _DEFAULT.get()
+        raise GraphError(
+            f"{name!r} cannot name an operation or scope: start with a letter or digit, then letters, digits and _ . - /"
+        )
 
 
 @contextmanager
 def _default(graph: Graph) -> Iterator[Graph]:
-    token = _DEFAULT.set(graph)
+    owner = object()
+    enter(owner, graph=graph)
     try:
         yield graph
     finally:
-        _DEFAULT.reset(token)
-
-
-Region = dict[Graph, int]
-"""An open ``no_gradient`` block: where, in each graph built in, it begins."""
-
-REGIONS: ContextVar[tuple[Region, ...]] = ContextVar("regions", default=())
-
-
-class Scope:
-    """A graph and a prefix of names, as TensorFlow's Scope. As a context manager it is the default.
-
-    >>> scope = Scope(Graph())
-    >>> with scope.with_sub_scope("layer"):
-    ...     sg.constant(1.0, name="one").name
-    'layer/one:0'
-    """
-
-    __slots__ = ("_entered", "_name", "graph", "prefix")
-
-    def __init__(self, graph: Graph, prefix: str = "", name: str | None = None) -> None:
-        self.graph = graph
-        self.prefix = prefix
-        self._name = name
-        self._entered: list[tuple[Any, ...]] = []
-
-    def with_sub_scope(self, name: str) -> Scope:
-        """A scope below this one; its name is made unique."""
-        check_name(name)
-        graph = self.graph
-        if _looks_generated(name):
-            graph._name_all()
-        prefix = graph._unique(self.prefix + name)
-        graph._taken[prefix] = None
-        return Scope(graph, prefix + "/")
-
-    def with_name(self, name: str) -> Scope:
-        """This scope, with a name for the next operation built in it."""
-        check_name(name)
-        return Scope(self.graph, self.prefix, name)
-
-    def __enter__(self) -> Scope:
-        graph = self.graph
-        self._entered.append((_DEFAULT.set(graph), graph._prefix, graph._next_name))
-        graph._prefix, graph._next_name = self.prefix, self._name
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        token, self.graph._prefix, self.graph._next_name = self._entered.pop()
-        _DEFAULT.reset(token)
-
-
-def require_graph(what: str) -> Graph:
-    """The default graph, or an error that says how to get one."""
-    graph = default_graph()
-    if graph is None:
-        raise GraphError(f"{what}: needs a graph; build it inside 'with graph.as_default():'")
-    return graph
-
-
-def name_scope(name: str) -> Scope:
-    """A scope below the default graph's current one."""
-    graph = require_graph(f"name_scope({name!r})")
-    return Scope(graph, graph._prefix).with_sub_scope(name)
+        leave(owner)

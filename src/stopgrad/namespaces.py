@@ -20,14 +20,17 @@ def require(module: str, purpose: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise EngineError(f"{purpose} needs {module.partition('.')[0]}, which is not installed ({error}); pip install 'stopgrad[{extra}]'") from None
+        raise EngineError(
+            f"{purpose} needs {module.partition('.')[0]}, which is not installed ({error}); pip install 'stopgrad[{extra}]'"
+        ) from None
 
 
 class Namespace:
     """An array library's functions, and as attributes the further modules of it that lowerings use.
 
-    >>> float(NUMPY.add(1.0, 2.0))
-    3.0
+    Examples:
+        >>> float(NUMPY.add(1.0, 2.0))
+        3.0
     """
 
     def __init__(self, base: ModuleType, purpose: str, extra: str, **modules: str) -> None:
@@ -44,10 +47,14 @@ class Namespace:
         return found
 
 
-NUMPY = Namespace(numpy, "the error-function and gamma families on the numpy engine", "special", special="scipy.special")
+NUMPY = Namespace(
+    numpy, "the error-function and gamma families on the numpy engine", "special", special="scipy.special"
+)
 
 
 def jax_namespace() -> Namespace:
     """JAX's NumPy, with ``lax``, ``special`` and ``nn``."""
     numpy_of_jax = require("jax.numpy", "the xla engine", "xla")
-    return Namespace(numpy_of_jax, "the xla engine", "xla", special="jax.scipy.special", lax="jax.lax", nn="jax.nn")
+    return Namespace(
+        numpy_of_jax, "the xla engine", "xla", special="jax.scipy.special", lax="jax.lax", nn="jax.nn"
+    )

@@ -7,8 +7,9 @@ import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from stopgrad.builder import default_graph
 from stopgrad.errors import ArgumentError, StopgradError
-from stopgrad.graph import Graph, Operation, Output, default_graph
+from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import Op
 from stopgrad.source import is_internal
 from stopgrad.structure import flatten

@@ -51,7 +51,9 @@ class Sample:
         return f"{shapes};{attributes}" if attributes else shapes
 
 
-def floats(*shape: int | str, low: float = -2.0, high: float = 2.0, dtype: DType = float64, distinct: bool = False) -> Values:
+def floats(
+    *shape: int | str, low: float = -2.0, high: float = 2.0, dtype: DType = float64, distinct: bool = False
+) -> Values:
     return Values(shape, dtype, low, high, distinct)
 
 
@@ -72,7 +74,11 @@ def sample(*operands: Values | Any, **attributes: Any) -> Sample:
 
 
 def unary(
-    low: float = -2.0, high: float = 2.0, *, dtypes: Sequence[Any] = (float64,), shapes: Sequence[tuple[int | str, ...]] = ((3,), ("n", 2), (0, 2))
+    low: float = -2.0,
+    high: float = 2.0,
+    *,
+    dtypes: Sequence[Any] = (float64,),
+    shapes: Sequence[tuple[int | str, ...]] = ((3,), ("n", 2), (0, 2)),
 ) -> list[Sample]:
     """Samples of an elementwise operation of one operand, its values in ``[low, high)``."""
     return [sample(Values(shape, dtype_of(dtype), low, high)) for dtype in dtypes for shape in shapes]
@@ -83,12 +89,30 @@ def binary(
     y: tuple[float, float] = (-2.0, 2.0),
     *,
     dtypes: Sequence[Any] = (float64,),
-    shapes: Sequence[tuple[tuple[int | str, ...], tuple[int | str, ...]]] = (((3,), (2, 3)), (("n",), ()), ((2, 1), (1, 3)), ((0, 2), (2,))),
+    shapes: Sequence[tuple[tuple[int | str, ...], tuple[int | str, ...]]] = (
+        ((3,), (2, 3)),
+        (("n",), ()),
+        ((2, 1), (1, 3)),
+        ((0, 2), (2,)),
+    ),
 ) -> list[Sample]:
     """Samples of an elementwise operation of two operands, with broadcasting."""
-    return [sample(Values(p, dtype_of(dtype), *x), Values(q, dtype_of(dtype), *y)) for dtype in dtypes for p, q in shapes]
+    return [
+        sample(Values(p, dtype_of(dtype), *x), Values(q, dtype_of(dtype), *y))
+        for dtype in dtypes
+        for p, q in shapes
+    ]
 
 
 def with_dtype(samples: Sequence[Sample], dtype: DType) -> list[Sample]:
     """The same samples with floating-point operands of another dtype."""
-    return [Sample(tuple(replace(o, dtype=dtype) if isinstance(o, Values) and o.dtype.is_floating else o for o in s.operands), s.attributes) for s in samples]
+    return [
+        Sample(
+            tuple(
+                replace(o, dtype=dtype) if isinstance(o, Values) and o.dtype.is_floating else o
+                for o in s.operands
+            ),
+            s.attributes,
+        )
+        for s in samples
+    ]

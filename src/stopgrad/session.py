@@ -11,14 +11,16 @@ from typing import Any, overload
 
 import numpy as np
 
-from stopgrad.autodiff.transforms import is_tensor
+from stopgrad.autodiff.tracing import is_tensor
+from stopgrad.build import as_output, emit
+from stopgrad.builder import default_graph
 from stopgrad.engines import Compiled, Engine, engine
 from stopgrad.errors import ArgumentError, FeedError, GraphError, StopgradError
 from stopgrad.files import as_dtype, read_arrays, storage, write_arrays
-from stopgrad.graph import Graph, Operation, Output, default_graph, describe
-from stopgrad.op import as_array, as_output, emit, show_shape
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.operands import as_array, show_shape
 from stopgrad.ops.data import Assign, Parameter, Placeholder
-from stopgrad.rewrite import prepare
+from stopgrad.rewrite import needed, prepare
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType, bind_sizes, dtype_of, float32, size_value
 
@@ -40,23 +42,26 @@ class _Plan:
 class Session:
     """Runs operations of a graph, and holds the values of its parameters.
 
-    Inputs
+    Args:
         graph: None for the default graph.
         engine: ``"auto"`` (the best that is installed), ``"xla"`` or ``"numpy"``; :attr:`engine` tells which it is.
 
-    >>> graph = sg.Graph()
-    >>> with graph.as_default():
-    ...     x = sg.placeholder(sg.float32, [None], name="x")
-    ...     y = sg.reduce_sum(x * x)
-    >>> with sg.Session(graph) as session:
-    ...     session.run(y, {x: [1.0, 2.0]})
-    array(5., dtype=float32)
+    Examples:
+        >>> graph = sg.Graph()
+        >>> with graph.as_default():
+        ...     x = sg.placeholder(sg.float32, [None], name="x")
+        ...     y = sg.reduce_sum(x * x)
+        >>> with sg.Session(graph) as session:
+        ...     session.run(y, {x: [1.0, 2.0]})
+        array(5., dtype=float32)
     """
 
     def __init__(self, graph: Graph | None = None, engine: str = "auto") -> None:
         found = default_graph() if graph is None else graph
         if found is not None and not isinstance(found, Graph):
-            raise GraphError(f"Session takes a graph, not {describe(found) if isinstance(found, (Output, Operation)) else repr(found)}")
+            raise GraphError(
+                f"Session takes a graph, not {describe(found) if isinstance(found, (Output, Operation)) else repr(found)}"
+            )
         if found is None:
             raise GraphError("Session needs a graph: pass one, or open it inside 'with graph.as_default():'")
         self.graph = found
@@ -74,29 +79,37 @@ class Session:
     def run(self, fetches: Any, feed_dict: Feeds | None = None) -> Any:
         """Compute what is fetched.
 
-        Inputs
+        Args:
             fetches: an output, an operation, a name, or a nested structure of these.
             feed_dict: from outputs (placeholders or any others), operations or names to their values.
-        Returns
+
+        Returns:
             NumPy arrays in the structure of fetches. Assignments among the computed operations take effect
             together, when all has been computed; every operation sees the values from before.
-        Raises
+
+        Raises:
             FeedError, ShapeError, DTypeError, GraphError, EngineError; the parameters are then as they were.
         """
         self._check_open()
         leaves, spec = flatten(fetches)
         feeds = {} if feed_dict is None else feed_dict
         if not isinstance(feeds, Mapping):
-            raise FeedError(f"Session.run: feed_dict is a dict from tensors to values, not {type(feeds).__name__}")
+            raise FeedError(
+                f"Session.run: feed_dict is a dict from tensors to values, not {type(feeds).__name__}"
+            )
         key = (tuple(leaves), tuple(feeds))
         try:
             plan = self._plans.get(key)
         except TypeError:
-            raise GraphError(f"Session.run: cannot fetch {fetches!r}; fetch outputs, operations or names") from None
+            raise GraphError(
+                f"Session.run: cannot fetch {fetches!r}; fetch outputs, operations or names"
+            ) from None
         if plan is None:
             plan = self._plan(leaves, list(feeds))
             self._plans[key] = plan
-        arrays = [feed_value(x, value, self._engine) for x, value in zip(plan.feeds, feeds.values(), strict=True)]
+        arrays = [
+            feed_value(x, value, self._engine) for x, value in zip(plan.feeds, feeds.values(), strict=True)
+        ]
         signature = tuple([a.shape for a in arrays])
         with self._lock:
             compiled = plan.compiled.get(signature)
@@ -129,9 +142,13 @@ class Session:
         for p in self._all_parameters():
             array = stored.get(p.op.name)
             if array is None:
-                raise GraphError(f"{os.fspath(path)} holds no value of {describe(p)}; it has {', '.join(stored) or 'none'}")
+                raise GraphError(
+                    f"{os.fspath(path)} holds no value of {describe(p)}; it has {', '.join(stored) or 'none'}"
+                )
             if array.shape != p.shape or array.dtype != storage(p.dtype.numpy):
-                raise GraphError(f"{os.fspath(path)} holds {array.dtype}{show_shape(array.shape)} for {describe(p)}")
+                raise GraphError(
+                    f"{os.fspath(path)} holds {array.dtype}{show_shape(array.shape)} for {describe(p)}"
+                )
             values[p] = self._engine.hold(as_dtype(array, p.dtype))
         self._values.update(values)
 
@@ -178,12 +195,14 @@ class Session:
         twice = next((x for i, x in enumerate(feeds) if x in feeds[:i]), None)
         if twice is not None:
             raise FeedError(f"{describe(twice)} is fed twice; give it one value")
-        needed = _needed(fetches, set(feeds))
-        for op in needed:
+        running = needed(fetches, set(feeds))
+        for op in running:
             if op.definition is Placeholder:
-                user = _consumer(op, needed)
-                raise FeedError(f"{describe(op)} must be fed, because {f'{describe(user)} needs it' if user else 'it is fetched'}; add it to feed_dict")
-        assigns = [op for op in needed if op.definition is Assign]
+                user = _consumer(op, running)
+                raise FeedError(
+                    f"{describe(op)} must be fed, because {f'{describe(user)} needs it' if user else 'it is fetched'}; add it to feed_dict"
+                )
+        assigns = [op for op in running if op.definition is Assign]
         assigned = [op.inputs[0] for op in assigns]
         for i, parameter in enumerate(assigned):
             if parameter in assigned[:i]:
@@ -193,7 +212,7 @@ class Session:
                 )
             if parameter in feeds:
                 raise FeedError(f"{describe(parameter)} is both fed and assigned in one run; do one of them")
-        parameters = [op.outputs[0] for op in needed if op.definition is Parameter]
+        parameters = [op.outputs[0] for op in running if op.definition is Parameter]
         return _Plan(fetches, feeds, parameters, assigned, [op.outputs[0] for op in assigns])
 
     def _compile(self, plan: _Plan, shapes: Sequence[tuple[int, ...]]) -> Compiled:
@@ -206,19 +225,8 @@ class Session:
 _engine = engine
 
 
-def _needed(outputs: Sequence[Output], given: set[Output]) -> list[Operation]:
-    marks: set[Operation] = set()
-    stack = [y.op for y in outputs if y not in given]
-    while stack:
-        op = stack.pop()
-        if op not in marks:
-            marks.add(op)
-            stack.extend(x.op for x in op.inputs if x not in given)
-    return sorted(marks, key=lambda op: op.id)
-
-
-def _consumer(op: Operation, needed: Sequence[Operation]) -> Operation | None:
-    return next((user for user in needed if any(x.op is op for x in user.inputs)), None)
+def _consumer(op: Operation, running: Sequence[Operation]) -> Operation | None:
+    return next((user for user in running if any(x.op is op for x in user.inputs)), None)
 
 
 def _to_numpy(x: Any) -> np.ndarray[Any, Any]:
@@ -230,22 +238,37 @@ def feed_value(x: Output, value: Any, engine: Engine) -> Any:
     wanted = x.type
     if not engine.is_native(value):
         if isinstance(value, np.ma.MaskedArray):
-            raise FeedError(f"{describe(x)} was fed a masked array; fill it first, with value.filled(0.0), and feed its mask by itself")
+            raise FeedError(
+                f"{describe(x)} was fed a masked array; fill it first, with value.filled(0.0), and feed its mask by itself"
+            )
         try:
             value = np.asarray(value)
         except (TypeError, ValueError) as error:
-            why = error.message if isinstance(error, StopgradError) else "its parts differ in length" if "inhomogeneous" in str(error) else error
+            why = (
+                error.message
+                if isinstance(error, StopgradError)
+                else "its parts differ in length"
+                if "inhomogeneous" in str(error)
+                else error
+            )
             raise FeedError(f"{describe(x)} was fed a value that is no array: {why}") from None
     if value.dtype != wanted.dtype.numpy:
         if value.dtype.kind in "OUSMm":
             raise FeedError(f"{describe(x)} was fed {value!r:.60}, which is no array of numbers")
         if not _may_become(value, wanted):
-            raise FeedError(f"{describe(x)} was fed {_kind(value)}, which is not converted to {wanted.dtype} silently; convert it first")
+            raise FeedError(
+                f"{describe(x)} was fed {_kind(value)}, which is not converted to {wanted.dtype} silently; convert it first"
+            )
         with np.errstate(all="ignore"):
             value = value.astype(wanted.dtype.numpy)
     shape = value.shape
-    if shape != wanted.shape and (len(shape) != wanted.ndim or any(isinstance(s, int) and s != n for s, n in zip(wanted.shape, shape, strict=True))):
-        raise FeedError(f"{describe(x)} was fed a value of shape {show_shape(shape)}; it takes {show_shape(wanted.shape)}")
+    if shape != wanted.shape and (
+        len(shape) != wanted.ndim
+        or any(isinstance(s, int) and s != n for s, n in zip(wanted.shape, shape, strict=True))
+    ):
+        raise FeedError(
+            f"{describe(x)} was fed a value of shape {show_shape(shape)}; it takes {show_shape(wanted.shape)}"
+        )
     return value
 
 
@@ -278,8 +301,13 @@ def sizes_of(feeds: Sequence[Output], shapes: Sequence[tuple[int, ...]]) -> dict
                 f"{describe(x)} was fed a value of shape {show_shape(shape)}; {f'other feeds say {known}' if known else 'a name stands for one size'}"
             )
     for x, shape in zip(feeds, shapes, strict=True):
-        if any(not isinstance(s, int) and size_value(s, binding) != n for s, n in zip(x.shape, shape, strict=True)):
-            raise FeedError(f"{describe(x)} was fed a value of shape {show_shape(shape)}, where {binding} is known")
+        if any(
+            not isinstance(s, int) and size_value(s, binding) != n
+            for s, n in zip(x.shape, shape, strict=True)
+        ):
+            raise FeedError(
+                f"{describe(x)} was fed a value of shape {show_shape(shape)}, where {binding} is known"
+            )
     return binding
 
 
@@ -316,7 +344,9 @@ class Function:
             made = self._made.get(key)
         except TypeError:
             odd = next(leaf for leaf in leaves if type(leaf).__hash__ is None and not is_tensor(leaf))
-            raise ArgumentError(f"function: {self.__name__} was given {odd!r:.60}, which has no hash to know it by; pass an array or a constant") from None
+            raise ArgumentError(
+                f"function: {self.__name__} was given {odd!r:.60}, which has no hash to know it by; pass an array or a constant"
+            ) from None
         if made is None:
             made = self._made[key] = self._trace(leaves, spec, arrays)
             if len(self._made) == _MANY:
@@ -327,7 +357,10 @@ class Function:
                 )
         compiled, result_spec, result_leaves = made
         results = iter(compiled(arrays))
-        values = [leaf if leaf is not _RESULT else next(results) if native else _to_numpy(next(results)) for leaf in result_leaves]
+        values = [
+            leaf if leaf is not _RESULT else next(results) if native else _to_numpy(next(results))
+            for leaf in result_leaves
+        ]
         return unflatten(result_spec, values)
 
     def _arguments(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Any], bool]:
@@ -364,12 +397,19 @@ class Function:
         kinds = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype"))
         return next((d for d in kinds if d.is_floating), float32).numpy
 
-    def _trace(self, leaves: Sequence[Any], spec: Any, arrays: Sequence[Any]) -> tuple[Compiled, Any, list[Any]]:
+    def _trace(
+        self, leaves: Sequence[Any], spec: Any, arrays: Sequence[Any]
+    ) -> tuple[Compiled, Any, list[Any]]:
         graph = Graph()
         with graph.as_default():
-            inputs = [emit(Placeholder, (), (dtype_of(a.dtype), tuple(a.shape)), "", graph).outputs[0] for a in arrays]
+            inputs = [
+                emit(Placeholder, (), (dtype_of(a.dtype), tuple(a.shape)), "", graph).outputs[0]
+                for a in arrays
+            ]
             stand_ins = iter(inputs)
-            args, kwargs = unflatten(spec, [next(stand_ins) if isinstance(x, float) or is_tensor(x) else x for x in leaves])
+            args, kwargs = unflatten(
+                spec, [next(stand_ins) if isinstance(x, float) or is_tensor(x) else x for x in leaves]
+            )
             result_leaves, result_spec = flatten(self._f(*args, **kwargs))
             tensors = [as_output(x, graph) for x in result_leaves if _is_result(x)]
         for y in tensors:
@@ -377,7 +417,9 @@ class Function:
                 raise GraphError(f"{self.__name__} returned {describe(y)}, which belongs to another graph")
         stray = next((op for op in graph.subgraph_to(tensors) if op.definition in (Parameter, Assign)), None)
         if stray is not None:
-            raise GraphError(f"{describe(stray)} inside sg.function: parameters live in a session; pass values in and return the new ones")
+            raise GraphError(
+                f"{describe(stray)} inside sg.function: parameters live in a session; pass values in and return the new ones"
+            )
         ready = prepare(tensors, inputs, {})
         assert self._engine is not None
         compiled = self._engine.compile(ready.inputs, ready.outputs, self._donated(spec, leaves))
@@ -390,7 +432,9 @@ class Function:
         args, _ = unflatten(spec, list(range(len(leaves))))
         missing = next((n for n in self._donate if not -len(args) <= n < len(args)), None)
         if missing is not None:
-            raise ArgumentError(f"function: donate_argnums holds {missing}, but {self.__name__} was given {len(args)} positional arguments")
+            raise ArgumentError(
+                f"function: donate_argnums holds {missing}, but {self.__name__} was given {len(args)} positional arguments"
+            )
         given = {i for n in self._donate for i in flatten(args[n])[0]}
         arrays = [i for i, x in enumerate(leaves) if isinstance(x, float) or is_tensor(x)]
         return [n for n, i in enumerate(arrays) if i in given]
@@ -406,27 +450,36 @@ def _is_result(x: Any) -> bool:
 
 
 @overload
-def function(f: Callable[..., Any], *, engine: str = "auto", donate_argnums: int | Sequence[int] = ()) -> Function: ...
+def function(
+    f: Callable[..., Any], *, engine: str = "auto", donate_argnums: int | Sequence[int] = ()
+) -> Function: ...
 @overload
-def function(*, engine: str = "auto", donate_argnums: int | Sequence[int] = ()) -> Callable[[Callable[..., Any]], Function]: ...
-def function(f: Callable[..., Any] | None = None, *, engine: str = "auto", donate_argnums: int | Sequence[int] = ()) -> Any:
+def function(
+    *, engine: str = "auto", donate_argnums: int | Sequence[int] = ()
+) -> Callable[[Callable[..., Any]], Function]: ...
+def function(
+    f: Callable[..., Any] | None = None, *, engine: str = "auto", donate_argnums: int | Sequence[int] = ()
+) -> Any:
     """Compile a function of nested structures of arrays: traced once per signature, kept, and called.
 
-    Inputs
+    Args:
         f: built of operations; its Python runs only when a new signature is traced. Arrays and Python floats
             are traced; everything else (integers, booleans, strings, None) is part of the signature.
         engine: as in :class:`Session`.
         donate_argnums: positional arguments whose arrays the call may overwrite.
-    Returns
+
+    Returns:
         a function with f's arguments. It returns NumPy arrays; or the engine's own, left where they are, when it
         was given any of these. Called on outputs, or inside a graph, it builds there instead.
+
     May also be used as a decorator, with or without arguments.
 
-    >>> @sg.function
-    ... def step(w, rate):
-    ...     return w - rate * sg.grad(lambda w: sg.reduce_sum(w * w))(w)
-    >>> step(np.array([1.0, 2.0]), 0.25)
-    array([0.5, 1. ])
+    Examples:
+        >>> @sg.function
+        ... def step(w, rate):
+        ...     return w - rate * sg.grad(lambda w: sg.reduce_sum(w * w))(w)
+        >>> step(np.array([1.0, 2.0]), 0.25)
+        array([0.5, 1. ])
     """
     if f is None:
         return lambda f: Function(f, engine, _tuple(donate_argnums))

@@ -51,7 +51,15 @@ class Location:
 
     __slots__ = ("column", "end_column", "end_line", "file", "function", "line")
 
-    def __init__(self, file: str, line: int, end_line: int | None = None, column: int | None = None, end_column: int | None = None, function: str = "") -> None:
+    def __init__(
+        self,
+        file: str,
+        line: int,
+        end_line: int | None = None,
+        column: int | None = None,
+        end_column: int | None = None,
+        function: str = "",
+    ) -> None:
         self.file = file
         self.line = line
         self.end_line = end_line
@@ -82,4 +90,11 @@ def decode(raw: RawLocation) -> Location:
     code, instruction = raw
     position = next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
     line, end_line, column, end_column = position
-    return Location(code.co_filename, line if line is not None else code.co_firstlineno, end_line, column, end_column, code.co_name)
+    return Location(
+        code.co_filename,
+        line if line is not None else code.co_firstlineno,
+        end_line,
+        column,
+        end_column,
+        code.co_name,
+    )

@@ -45,9 +45,10 @@ def _register(kind: type) -> None:
 def flatten(tree: Any) -> tuple[list[Any], Any]:
     """The leaves of *tree* and what :func:`unflatten` needs to put others in their places. None is no leaf.
 
-    >>> leaves, spec = flatten({"b": [1, 2], "a": (3,)})
-    >>> leaves, unflatten(spec, "xyz")
-    ([3, 1, 2], {'b': ['y', 'z'], 'a': ('x',)})
+    Examples:
+        >>> leaves, spec = flatten({"b": [1, 2], "a": (3,)})
+        >>> leaves, unflatten(spec, "xyz")
+        ([3, 1, 2], {'b': ['y', 'z'], 'a': ('x',)})
     """
     found: tuple[list[Any], Any] = _register_dataclasses(tree)
     return found

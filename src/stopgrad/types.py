@@ -13,6 +13,9 @@ import itertools
 import keyword
 import math
 import operator
+import os
+import re
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -27,11 +30,23 @@ from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 class DType:
     """The type of one element.
 
-    >>> float32.name, float32.itemsize, float32.is_floating
-    ('float32', 4, True)
+    Examples:
+        >>> float32.name, float32.itemsize, float32.is_floating
+        ('float32', 4, True)
     """
 
-    __slots__ = ("is_bool", "is_complex", "is_differentiable", "is_floating", "is_integer", "itemsize", "kind", "name", "numpy", "real")
+    __slots__ = (
+        "is_bool",
+        "is_complex",
+        "is_differentiable",
+        "is_floating",
+        "is_integer",
+        "itemsize",
+        "kind",
+        "name",
+        "numpy",
+        "real",
+    )
 
     name: str
     numpy: np.dtype[Any]
@@ -90,22 +105,26 @@ DTypeLike = DType | str | type | np.dtype
 def dtype_of(x: Any) -> DType:
     """The :class:`DType` meant by a name, a NumPy dtype or scalar type, or a Python number type.
 
-    >>> dtype_of("float32") is float32 is dtype_of(np.float32) is dtype_of(float)
-    True
+    Examples:
+        >>> dtype_of("float32") is float32 is dtype_of(np.float32) is dtype_of(float)
+        True
     """
     if type(x) is DType:
         return x
     if isinstance(x, str) and x in DTYPES:
         return DTYPES[x]
     try:
-        return _BY_PYTHON[x] if isinstance(x, type) and x in _BY_PYTHON else _BY_NUMPY[np.dtype(x).newbyteorder("=")]
+        return (
+            _BY_PYTHON[x]
+            if isinstance(x, type) and x in _BY_PYTHON
+            else _BY_NUMPY[np.dtype(x).newbyteorder("=")]
+        )
     except (KeyError, TypeError):
         raise DTypeError(f"{x!r} is no element type of stopgrad; it has {', '.join(DTYPES)}") from None
 
 
 # ---------------------------------------------------------------------------------------------- sizes
 
-Size = "int | Dim"
 Shape = tuple["int | Dim", ...]
 _Monomial = tuple[tuple[str, int], ...]
 
@@ -113,11 +132,12 @@ _Monomial = tuple[tuple[str, int], ...]
 class Dim:
     """A size not known until values are fed: a polynomial over named sizes. Made by :func:`dim`.
 
-    >>> n = dim("n")
-    >>> (n + 1) * (n + 1) is n * n + 2 * n + 1
-    True
-    >>> (n * 6) // 3, 2 * n - n - n, (n + 1) // 2
-    (2*n, 0, (n + 1)//2)
+    Examples:
+        >>> n = dim("n")
+        >>> (n + 1) * (n + 1) is n * n + 2 * n + 1
+        True
+        >>> (n * 6) // 3, 2 * n - n - n, (n + 1) // 2
+        (2*n, 0, (n + 1)//2)
     """
 
     __slots__ = ("terms",)
@@ -163,7 +183,9 @@ class Dim:
         return self - (self // other) * other
 
     def __int__(self) -> int:
-        raise ShapeError(f"the size {self!r} has no value yet: it is known when a value is fed; for its value in the graph use sg.size")
+        raise ShapeError(
+            f"the size {self!r} has no value yet: it is known when a value is fed; for its value in the graph use sg.size"
+        )
 
     __index__ = __int__
 
@@ -174,13 +196,18 @@ class Dim:
         parts = []
         for monomial, factor in self.terms:
             alone = factor == 1 and len(monomial) == 1 and monomial[0][1] == 1
-            names = [_text(name, alone) if power == 1 else f"{_text(name, alone)}**{power}" for name, power in monomial]
+            names = [
+                _text(name, alone) if power == 1 else f"{_text(name, alone)}**{power}"
+                for name, power in monomial
+            ]
             parts.append("*".join(names if factor == 1 and names else [str(factor), *names]))
         return " + ".join(parts).replace("+ -", "- ")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return size_from_text, (repr(self),)
+        return _unpickled, (repr(self), _process())
 
+
+Size = int | Dim
 
 # What the text form of a graph writes for something else.
 _RESERVED = {*DTYPES, "inf", "nan", "max", "array"}
@@ -196,7 +223,9 @@ def _terms(size: int | Dim) -> tuple[tuple[_Monomial, int], ...]:
     try:
         return (((), operator.index(size)),)
     except TypeError:
-        raise ArgumentError(f"{size!r} is no size: sizes are whole numbers, and what is computed from them and from other sizes") from None
+        raise ArgumentError(
+            f"{size!r} is no size: sizes are whole numbers, and what is computed from them and from other sizes"
+        ) from None
 
 
 def _text(name: str, alone: bool) -> str:
@@ -205,7 +234,9 @@ def _text(name: str, alone: bool) -> str:
 
 
 def _normal(total: Mapping[_Monomial, int]) -> int | Dim:
-    terms = tuple(sorted(((m, f) for m, f in total.items() if f), key=lambda t: (-sum(p for _, p in t[0]), t[0])))
+    terms = tuple(
+        sorted(((m, f) for m, f in total.items() if f), key=lambda t: (-sum(p for _, p in t[0]), t[0]))
+    )
     if not terms or terms[0][0] == ():
         return terms[0][1] if terms else 0
     found = _DIMS.get(terms)
@@ -225,22 +256,51 @@ def _derived(symbol: str, a: int | Dim, b: int | Dim) -> int | Dim:
     return _normal({((name, 1),): 1})
 
 
+FRESH = re.compile(r"\b_\d+\b")
+"""The names of unknown sizes. They mean something in one process only: texts, files and pickles rename them."""
+
+
 def dim(name: str | None = None) -> Dim:
     """The size called *name*; without a name, a fresh one equal to no other."""
     if name is None:
-        name = f"_{next(_FRESH)}"
-    elif not isinstance(name, str) or not name.isidentifier() or name in _RESERVED or keyword.iskeyword(name):
+        return _named(f"_{next(_FRESH)}")
+    if not isinstance(name, str) or not name.isidentifier() or name in _RESERVED or keyword.iskeyword(name):
         raise ShapeError(f"{name!r} cannot name a size; take an identifier, such as 'batch'")
+    if FRESH.fullmatch(name):
+        raise ShapeError(
+            f"{name!r} cannot name a size: such names are kept for unknown ones; take None for one"
+        )
+    return _named(name)
+
+
+def _named(name: str) -> Dim:
     found = _normal({((name, 1),): 1})
     assert isinstance(found, Dim)
     return found
 
 
+_TOKEN = uuid.uuid4().hex
+_ELSEWHERE: dict[tuple[str, str], str] = {}
+
+
+def _process() -> str:
+    """What tells this process from all others, forked ones too."""
+    return f"{_TOKEN}-{os.getpid()}"
+
+
+def _unpickled(text: str, process: str) -> int | Dim:
+    """A size from a pickle: unknown sizes of another process are fresh ones here, the same each time."""
+    if process != _process():
+        text = FRESH.sub(lambda m: _ELSEWHERE.setdefault((process, m[0]), repr(dim())), text)
+    return size_from_text(text, reserved=True)
+
+
 def at_least(size: int | Dim, low: int) -> int | Dim:
     """``max(size, low)``.
 
-    >>> at_least(dim("n") + 1, 0), at_least(dim("n") - 1, 0)
-    (n + 1, max(n - 1, 0))
+    Examples:
+        >>> at_least(dim("n") + 1, 0), at_least(dim("n") - 1, 0)
+        (n + 1, max(n - 1, 0))
     """
     if isinstance(size, int):
         return max(size, low)
@@ -249,7 +309,10 @@ def at_least(size: int | Dim, low: int) -> int | Dim:
 
 def _never_negative(size: int | Dim) -> bool:
     """Whether a size is at least 0 for all values of its names, as far as its form tells."""
-    return all(factor >= 0 and all(_never_negative_name(name) for name, _ in monomial) for monomial, factor in _terms(size))
+    return all(
+        factor >= 0 and all(_never_negative_name(name) for name, _ in monomial)
+        for monomial, factor in _terms(size)
+    )
 
 
 def _never_negative_name(name: str) -> bool:
@@ -262,8 +325,9 @@ def _never_negative_name(name: str) -> bool:
 def exact_quotient(a: int | Dim, b: int | Dim) -> int | Dim | None:
     """``a / b`` where that is a size for every value of the names, else None.
 
-    >>> exact_quotient(dim("n") * 6, 3), exact_quotient(dim("n"), 2)
-    (2*n, None)
+    Examples:
+        >>> exact_quotient(dim("n") * 6, 3), exact_quotient(dim("n"), 2)
+        (2*n, None)
     """
     divisor = _terms(b)
     if isinstance(a, int) and isinstance(b, int):
@@ -290,8 +354,9 @@ def product(sizes: Iterable[int | Dim]) -> int | Dim:
 def size_value(size: int | Dim, binding: Mapping[str, int]) -> int:
     """The number a size stands for once its names have values.
 
-    >>> size_value((dim("n") + 1) // 2, {"n": 4})
-    2
+    Examples:
+        >>> size_value((dim("n") + 1) // 2, {"n": 4})
+        2
     """
     if isinstance(size, int):
         return size
@@ -309,18 +374,21 @@ def _name_value(name: str, binding: Mapping[str, int]) -> int:
         p, q = size_value(a, binding), size_value(b, binding)
         return max(p, q) if symbol == "max" else p // q
     if name not in binding:
-        raise ShapeError(f"the size {name!r} is not determined by what was fed; feed a value whose shape names it")
+        raise ShapeError(
+            f"the size {name!r} is not determined by what was fed; feed a value whose shape names it"
+        )
     return binding[name]
 
 
-def size_from_text(text: str) -> int | Dim:
-    """The size that *text* spells, as ``repr`` writes it.
+def size_from_text(text: str, reserved: bool = False) -> int | Dim:
+    """The size that *text* spells, as ``repr`` writes it; *reserved* allows the names of unknown sizes, too.
 
-    >>> size_from_text("max(n - 1, 0)//2 + 3*m") is at_least(dim("n") - 1, 0) // 2 + 3 * dim("m")
-    True
+    Examples:
+        >>> size_from_text("max(n - 1, 0)//2 + 3*m") is at_least(dim("n") - 1, 0) // 2 + 3 * dim("m")
+        True
     """
     try:
-        return _spelled(ast.parse(text.strip(), mode="eval").body)
+        return _spelled(ast.parse(text.strip(), mode="eval").body, _named if reserved else dim)
     except (SyntaxError, KeyError):
         raise ShapeError(f"{text!r} spells no size") from None
 
@@ -333,20 +401,22 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 }
 
 
-def _spelled(node: ast.expr) -> int | Dim:
+def _spelled(node: ast.expr, named: Callable[[str], Dim]) -> int | Dim:
     match node:
         case ast.Constant(value=int() as number):
             return number
         case ast.Name(id=name):
-            return dim(name)
+            return named(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_spelled(operand)
+            return -_spelled(operand, named)
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
-            return product([_spelled(left)] * power)
+            return product([_spelled(left, named)] * power)
         case ast.BinOp(left=left, op=op, right=right):
-            return _ARITHMETIC[type(op)](_spelled(left), _spelled(right))
-        case ast.Call(func=ast.Name(id="max"), args=[a, bound]) if isinstance(low := _spelled(bound), int):
-            return at_least(_spelled(a), low)
+            return _ARITHMETIC[type(op)](_spelled(left, named), _spelled(right, named))
+        case ast.Call(func=ast.Name(id="max"), args=[a, bound]) if isinstance(
+            low := _spelled(bound, named), int
+        ):
+            return at_least(_spelled(a, named), low)
     raise ShapeError(f"{ast.unparse(node)!r} spells no size")
 
 
@@ -385,8 +455,9 @@ def same_size(a: int | Dim, b: int | Dim) -> bool:
 class TensorType:
     """Element type and shape. Interned: compare with ``is``. Made by :func:`tensor_type`.
 
-    >>> tensor_type(float32, (dim("n"), 3))
-    float32[n, 3]
+    Examples:
+        >>> tensor_type(float32, (dim("n"), 3))
+        float32[n, 3]
     """
 
     __slots__ = ("differentiable", "dtype", "ndim", "shape", "symbolic")
@@ -430,8 +501,9 @@ ShapeLike = int | str | Dim | None | Sequence["int | str | Dim | None"]
 def shape_of(shape: ShapeLike) -> Shape:
     """A shape from what a user writes: numbers, names of sizes, ``None`` for a fresh one.
 
-    >>> shape_of(["batch", 3])
-    (batch, 3)
+    Examples:
+        >>> shape_of(["batch", 3])
+        (batch, 3)
     """
     if shape is None or isinstance(shape, (int, np.integer, str, Dim)):
         shape = (shape,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from stopgrad.body import bodies_in
 from stopgrad.errors import GraphError, StopgradError
 from stopgrad.graph import Graph, Operation
 from stopgrad.op import REGISTRY, Op
@@ -14,7 +15,7 @@ ENABLED = os.environ.get("STOPGRAD_VERIFY") == "1"
 def verify(graph: Graph, start: int = 0) -> None:
     """Check the operations from position *start* on.
 
-    Raises
+    Raises:
         GraphError: the first operation whose id is not its position, whose operands are not earlier operations of
             the same graph, whose attributes are not those of its definition, or whose types do not follow.
     """
@@ -44,7 +45,9 @@ def _verify_operation(graph: Graph, position: int, op: Operation) -> None:
     if len(op.values) != len(definition.attributes):
         raise broken("attributes are those of the definition")
     if op.origin is not None and op.origin.graph is graph and op.origin.id >= position:
-        raise broken("a gradient operation comes after its forward operation, unless that was left in another graph")
+        raise broken(
+            "a gradient operation comes after its forward operation, unless that was left in another graph"
+        )
     try:
         inferred = definition.infer(*[x.type for x in op.inputs], **op.attributes)
     except StopgradError as error:
@@ -52,3 +55,7 @@ def _verify_operation(graph: Graph, position: int, op: Operation) -> None:
     types = inferred if isinstance(inferred, tuple) else (inferred,)
     if types != tuple(y.type for y in op.outputs):
         raise broken(f"types follow from the operands: {types}")
+    for body in bodies_in(op.values):
+        if any(x.op.graph is not body.graph for x in (*body.inputs, *body.results)):
+            raise broken("a body's parameters and results are in its graph")
+        verify(body.graph)

@@ -105,7 +105,9 @@ def test_undefined_with_its_reason_on_its_line(x, here):
         sg.gradients(y, [x])
 
 
-@pytest.mark.parametrize("zero", [sg.zero_gradient, sg.sign, lambda x: x * 0.0], ids=["zero_gradient", "sign", "times zero"])
+@pytest.mark.parametrize(
+    "zero", [sg.zero_gradient, sg.sign, lambda x: x * 0.0], ids=["zero_gradient", "sign", "times zero"]
+)
 def test_zero_is_a_value_not_an_absence(zero, x, run):
     y = zero(x)
     assert status(y, x) == "flows"
@@ -193,7 +195,12 @@ def test_each_x_has_its_own_reason(graph):
     a, b, c, d = (sg.placeholder(sg.float32, name=n) for n in "abcd")
     y = a * sg.stop_gradient(b) + sg.floor(c)
     flow = sg.explain(y, [a, b, c, d])
-    assert [flow[v].status for v in (a, b, c, d)] == ["flows", "stopped", "not differentiable", "disconnected"]
+    assert [flow[v].status for v in (a, b, c, d)] == [
+        "flows",
+        "stopped",
+        "not differentiable",
+        "disconnected",
+    ]
     assert [g is not None for g in sg.gradients(y, [a, b, c, d])] == [True, False, False, False]
 
 
@@ -246,7 +253,11 @@ def test_unconnected_takes_two_values(x):
         sg.gradients(x, [x], unconnected_gradients="nonsense")
 
 
-@pytest.mark.parametrize("f", [sg.stop_gradient, sg.floor, lambda x: sg.ones([2])], ids=["stopped", "not differentiable", "disconnected"])
+@pytest.mark.parametrize(
+    "f",
+    [sg.stop_gradient, sg.floor, lambda x: sg.ones([2])],
+    ids=["stopped", "not differentiable", "disconnected"],
+)
 def test_functions_return_zeros_or_none_on_request(f):
     loss = lambda x: sg.reduce_sum(f(x))
     at = np.array([1.0, 2.0])

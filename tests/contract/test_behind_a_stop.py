@@ -139,7 +139,11 @@ def test_a_rule_behind_a_stop_is_never_called(order, graph):
         sg.gradients(sg.exp(x) * hidden, [x])
 
 
-@pytest.mark.parametrize("gate", [lambda h, x: sg.stop_gradient(h, wrt=[x]), lambda h, x: sg.straight_through(h, x * 1.0)], ids=["towards", "hard side"])
+@pytest.mark.parametrize(
+    "gate",
+    [lambda h, x: sg.stop_gradient(h, wrt=[x]), lambda h, x: sg.straight_through(h, x * 1.0)],
+    ids=["towards", "hard side"],
+)
 def test_other_walls_hide_as_much(gate, graph):
     x = sg.placeholder(sg.float32)
     behind = hidden_chain(x, 5)

@@ -83,7 +83,9 @@ def test_a_small_step_along_the_gradient_raises_the_value_by_its_squared_length(
 W = np.array([[1.0 + 1j, 2.0, 0.5j], [0.3, -1j, 2.0 - 1j]])
 AGAINST_JAX = {
     "tanh": lambda m, total: lambda z: total(m.abs(m.tanh(z)) * m.real(z)),
-    "matmul": lambda m, total: lambda z: total(m.real(W @ m.reshape(z, (3, 1))) * m.imag(W @ m.reshape(z, (3, 1)))),
+    "matmul": lambda m, total: (
+        lambda z: total(m.real(W @ m.reshape(z, (3, 1))) * m.imag(W @ m.reshape(z, (3, 1))))
+    ),
     "product": lambda m, total: lambda z: total(m.real(z * m.conj(z) * m.exp(z))),
     "normalised": lambda m, total: lambda z: total(m.square(m.abs(z / total(z) - 0.25))),
 }
@@ -127,7 +129,9 @@ def test_parts_put_together(graph, run):
     """|x + iy|² from its real parts: 2x and 2y."""
     x, y = sg.placeholder(sg.float64), sg.placeholder(sg.float64)
     z = sg.complex(x, y)
-    assert np.allclose(run(sg.gradients(sg.real(z * sg.conj(z)), [x, y]), {x: 3.0, y: 5.0}), [6.0, 10.0], rtol=1e-15)
+    assert np.allclose(
+        run(sg.gradients(sg.real(z * sg.conj(z)), [x, y]), {x: 3.0, y: 5.0}), [6.0, 10.0], rtol=1e-15
+    )
 
 
 def test_broadcasting_of_complex_operands_is_undone(graph, run):

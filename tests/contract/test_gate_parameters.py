@@ -69,7 +69,12 @@ def test_clipping_by_norm_of_a_zero_cotangent_is_zero_also_at_second_order(graph
 
 def test_settings_given_as_tensors_take_part_but_have_no_gradient(graph, run):
     x, s = sg.placeholder(sg.float32), sg.placeholder(sg.float32)
-    for gate in (sg.scale_gradient(x, s), sg.reverse_gradient(x, s), sg.clip_gradient(x, -s, s), sg.clip_gradient_norm(x, s)):
+    for gate in (
+        sg.scale_gradient(x, s),
+        sg.reverse_gradient(x, s),
+        sg.clip_gradient(x, -s, s),
+        sg.clip_gradient_norm(x, s),
+    ):
         (ds,) = sg.gradients(gate, [s])
         assert ds is None
         assert sg.explain(gate, [s])[s].status != "flows"
@@ -89,17 +94,31 @@ def test_a_reversed_gradient_descends_one_way_and_ascends_the_other(graph, run):
 # --------------------------------------------------------------------------- two gates stay two gates
 
 PAIRS = {
-    "clip": (lambda x: sg.clip_gradient(x, -1.0, 1.0), lambda x: sg.clip_gradient(x, -10.0, 10.0), 1.0 + 10.0),
-    "scale": (lambda x: sg.scale_gradient(x, 2.0), lambda x: sg.scale_gradient(x, 3.0), 100.0 * 2 + 100.0 * 3),
+    "clip": (
+        lambda x: sg.clip_gradient(x, -1.0, 1.0),
+        lambda x: sg.clip_gradient(x, -10.0, 10.0),
+        1.0 + 10.0,
+    ),
+    "scale": (
+        lambda x: sg.scale_gradient(x, 2.0),
+        lambda x: sg.scale_gradient(x, 3.0),
+        100.0 * 2 + 100.0 * 3,
+    ),
     "norm": (lambda x: sg.clip_gradient_norm(x, 1.0), lambda x: sg.clip_gradient_norm(x, 7.0), 1.0 + 7.0),
     "stop and none": (sg.stop_gradient, lambda x: x, 100.0),
     "zero and reverse": (sg.zero_gradient, sg.reverse_gradient, -100.0),
-    "two of one kind": (lambda x: sg.clip_gradient(x, -1.0, 1.0), lambda x: sg.clip_gradient(x, -1.0, 1.0), 2.0),
+    "two of one kind": (
+        lambda x: sg.clip_gradient(x, -1.0, 1.0),
+        lambda x: sg.clip_gradient(x, -1.0, 1.0),
+        2.0,
+    ),
     "straight": (lambda x: sg.straight_through(x, 2.0 * x), lambda x: sg.straight_through(x, 3.0 * x), 500.0),
 }
 
 
-@pytest.mark.parametrize("rules", [(), (merge,), (simplify, fold, merge)], ids=["copied", "merged", "simplified"])
+@pytest.mark.parametrize(
+    "rules", [(), (merge,), (simplify, fold, merge)], ids=["copied", "merged", "simplified"]
+)
 @pytest.mark.parametrize("pair", PAIRS)
 def test_rewriting_before_differentiating_keeps_every_gate(pair, rules, graph, run):
     """PyTensor merges gates with different bounds, and erases them, when rewriting runs first."""
@@ -108,7 +127,9 @@ def test_rewriting_before_differentiating_keeps_every_gate(pair, rules, graph, r
     y = one(x) * 100.0 + other(x) * 100.0
     made = rewrite([y], [x], rules)
     gates = [op.type for op in graph.operations if op.definition.passes is not None]
-    assert sorted(op.type for op in made.graph.operations if op.definition.passes is not None) == sorted(gates)
+    assert sorted(op.type for op in made.graph.operations if op.definition.passes is not None) == sorted(
+        gates
+    )
     with made.graph.as_default():
         (after,) = sg.gradients(made.outputs, made.inputs)
     (before,) = sg.gradients(y, [x])
@@ -161,7 +182,11 @@ def test_a_clipped_and_a_free_gradient_of_one_function_are_not_confused(graph, r
 
 def test_running_before_differentiating_changes_nothing(graph, engine):
     x = sg.placeholder(sg.float64)
-    y = sg.clip_gradient(x, -1.0, 1.0) * 100.0 + sg.clip_gradient(x, -10.0, 10.0) * 100.0 + x * sg.stop_gradient(x)
+    y = (
+        sg.clip_gradient(x, -1.0, 1.0) * 100.0
+        + sg.clip_gradient(x, -10.0, 10.0) * 100.0
+        + x * sg.stop_gradient(x)
+    )
     with sg.Session(graph, engine=engine) as session:
         assert session.run(y, {x: 5.0}) == 1025.0
         before = len(graph)
@@ -182,7 +207,10 @@ def test_a_switched_stop_keeps_its_switch(graph, run):
     made = rewrite([y], [x, p, q], (simplify, fold, merge))
     with made.graph.as_default():
         (dx,) = sg.gradients(made.outputs, [made.inputs[0]])
-    found = [float(run(dx, dict(zip(made.inputs, (1.0, *v), strict=True)))) for v in ((False, False), (True, False), (False, True), (True, True))]
+    found = [
+        float(run(dx, dict(zip(made.inputs, (1.0, *v), strict=True))))
+        for v in ((False, False), (True, False), (False, True), (True, True))
+    ]
     assert found == [7.0, 5.0, 2.0, 0.0]
 
 

@@ -15,8 +15,24 @@ from stopgrad.rewrite import prepare
 BITS = {
     "float16": (np.uint16, [0x7E01, 0xFE55, 0x7C01, 0x0000, 0x8000, 0x7C00, 0xFC00, 0x0001, 0x3C00]),
     "bfloat16": (np.uint16, [0x7FC1, 0xFFD5, 0x7F81, 0x0000, 0x8000, 0x7F80, 0xFF80, 0x0001, 0x3F80]),
-    "float32": (np.uint32, [0x7FC00001, 0xFFC12345, 0x7F800001, 0, 0x80000000, 0x7F800000, 0xFF800000, 1, 0x3F800000]),
-    "float64": (np.uint64, [0x7FF8000000000001, 0xFFF8123456789ABC, 0x7FF0000000000001, 0, 1 << 63, 0x7FF0 << 48, 0xFFF0 << 48, 1, 0x3FF0 << 48]),
+    "float32": (
+        np.uint32,
+        [0x7FC00001, 0xFFC12345, 0x7F800001, 0, 0x80000000, 0x7F800000, 0xFF800000, 1, 0x3F800000],
+    ),
+    "float64": (
+        np.uint64,
+        [
+            0x7FF8000000000001,
+            0xFFF8123456789ABC,
+            0x7FF0000000000001,
+            0,
+            1 << 63,
+            0x7FF0 << 48,
+            0xFFF0 << 48,
+            1,
+            0x3FF0 << 48,
+        ],
+    ),
 }
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 
@@ -101,7 +117,10 @@ def body(x, gate):
 
 def shape_of_graph(graph):
     """What a prepared graph computes, without its names."""
-    return [(op.type, [(x.op.id, x.index) for x in op.inputs], dict(op.attributes), [y.type for y in op.outputs]) for op in graph.operations]
+    return [
+        (op.type, [(x.op.id, x.index) for x in op.inputs], dict(op.attributes), [y.type for y in op.outputs])
+        for op in graph.operations
+    ]
 
 
 def prepared(gate):
@@ -141,7 +160,10 @@ def test_compiled_code_is_the_same_with_and_without_stops():
 
 def test_gradients_are_prepared_without_gates_too(graph):
     x = sg.placeholder(sg.float32, [5])
-    y = sg.reduce_sum(sg.probe(sg.clip_gradient(sg.scale_gradient(x * x, 2.0), -1.0, 1.0), "p") * sg.stop_gradient(sg.exp(x)))
+    y = sg.reduce_sum(
+        sg.probe(sg.clip_gradient(sg.scale_gradient(x * x, 2.0), -1.0, 1.0), "p")
+        * sg.stop_gradient(sg.exp(x))
+    )
     (dx,) = sg.gradients(y, [x])
     (ddx,) = sg.gradients(dx, [x])
     assert any(op.definition.gate for op in graph.subgraph_to([ddx]))

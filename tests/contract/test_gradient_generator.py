@@ -28,7 +28,11 @@ def test_a_stopped_y_has_no_gradient(graph):
 
 
 def test_the_gradient_of_a_product_towards_one_factor_is_one_product(graph):
-    x, w, b = sg.placeholder(sg.float32, [32, 100]), sg.placeholder(sg.float32, [100, 10]), sg.placeholder(sg.float32, [10])
+    x, w, b = (
+        sg.placeholder(sg.float32, [32, 100]),
+        sg.placeholder(sg.float32, [100, 10]),
+        sg.placeholder(sg.float32, [10]),
+    )
     xw = x @ w
     (dw,) = sg.gradients(xw + b, w)
     assert dw.op.type == "MatMul"
@@ -203,7 +207,9 @@ def test_stack_and_unstack_hand_cotangents_through(graph, run):
     parts = [sg.placeholder(sg.float64, [4, 2]) for _ in range(3)]
     seeds = [np.full((4, 2), v) for v in (4.0, 5.0, 6.0)]
     found = sg.gradients(sg.unstack(sg.stack(parts)), parts, seeds)
-    assert [g.tolist() for g in run(found, dict(zip(parts, seeds, strict=True)))] == [s.tolist() for s in seeds]
+    assert [g.tolist() for g in run(found, dict(zip(parts, seeds, strict=True)))] == [
+        s.tolist() for s in seeds
+    ]
 
 
 def test_backpropagation_ends_at_an_intermediate_x(graph):
@@ -215,7 +221,11 @@ def test_backpropagation_ends_at_an_intermediate_x(graph):
     sg.gradients(ys, [stacked])
     # What arrives at the stack is added up there; nothing else is made for it.
     assert {op.type for op in graph.operations[start:] if op.origin is stacked.op} <= {"AddN", "AddV2"}
-    assert not [op for op in graph.operations[start:] if op.outputs[0].type is parts[0].type and op.type not in ("Fill", "Const")]
+    assert not [
+        op
+        for op in graph.operations[start:]
+        if op.outputs[0].type is parts[0].type and op.type not in ("Fill", "Const")
+    ]
 
 
 def test_some_of_the_outputs_of_one_operation_as_xs(graph, run):
@@ -290,7 +300,9 @@ def test_names_lie_below_scope_and_name(graph):
     with scope:
         x = scalar()
         y = sg.square(x)
-    names = [sg.Gradients.create(s, y, [x]).dy(0).op.name for s in (scope, scope, scope.with_name("MyGradients"))]
+    names = [
+        sg.Gradients.create(s, y, [x]).dy(0).op.name for s in (scope, scope, scope.with_name("MyGradients"))
+    ]
     assert [n.rpartition("/")[0] for n in names] == ["sub/gradients", "sub/gradients_1", "sub/MyGradients"]
 
 

@@ -38,7 +38,11 @@ def test_wrt_is_told_as_one_cut_and_naming_is_no_way(ab):
     assert sg.explain(only_named * 2.0, [a])[a] == sg.Reach("disconnected", ())
 
 
-@pytest.mark.parametrize("named", [lambda a, b: a, lambda a, b: [a], lambda a, b: {"p": a}, lambda a, b: a.op], ids=["one", "list", "dict", "operation"])
+@pytest.mark.parametrize(
+    "named",
+    [lambda a, b: a, lambda a, b: [a], lambda a, b: {"p": a}, lambda a, b: a.op],
+    ids=["one", "list", "dict", "operation"],
+)
 def test_wrt_takes_structures(named, ab):
     a, b = ab
     da, db = sg.gradients(sg.stop_gradient(a * b, wrt=named(a, b)), [a, b])
@@ -176,7 +180,9 @@ def test_when_is_connected_and_flows(graph):
     assert sg.gradients(y, [x])[0] is not None
 
 
-@pytest.mark.parametrize(("when", "expected"), [(True, None), (np.True_, None), (False, 6.0), (np.False_, 6.0)])
+@pytest.mark.parametrize(
+    ("when", "expected"), [(True, None), (np.True_, None), (False, 6.0), (np.False_, 6.0)]
+)
 def test_when_a_python_bool_is_decided_while_building(when, expected, graph, run):
     x = sg.placeholder(sg.float32)
     (dx,) = sg.gradients(sg.stop_gradient(x * x, when=when), [x])
@@ -208,7 +214,9 @@ def test_when_a_computed_condition(graph, run):
     assert [run(dx, {x: v}) for v in (0.5, 2.0)] == [1.0, 0.0]
 
 
-@pytest.mark.parametrize("bad", [lambda: sg.placeholder(sg.bool, [2]), lambda: sg.placeholder(sg.float32)], ids=["vector", "float"])
+@pytest.mark.parametrize(
+    "bad", [lambda: sg.placeholder(sg.bool, [2]), lambda: sg.placeholder(sg.float32)], ids=["vector", "float"]
+)
 def test_when_takes_a_scalar_boolean(bad, graph):
     with pytest.raises(sg.StopgradError, match="when"):
         sg.stop_gradient(sg.placeholder(sg.float32), when=bad())
@@ -383,7 +391,15 @@ class Layer:
 )
 def test_gates_take_nested_structures(gate, graph):
     x, n = sg.placeholder(sg.float32, [2]), sg.placeholder(sg.int32)
-    tree = {"a": [x, (x, None)], "b": Pair(x, 3), "c": Layer(x, "dense"), "n": n, "s": "text", "t": True, "f": len}
+    tree = {
+        "a": [x, (x, None)],
+        "b": Pair(x, 3),
+        "c": Layer(x, "dense"),
+        "n": n,
+        "s": "text",
+        "t": True,
+        "f": len,
+    }
     found = gate(tree)
     assert found.keys() == tree.keys()
     assert type(found["a"]) is list

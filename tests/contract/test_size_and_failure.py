@@ -152,7 +152,9 @@ def failure(request, graph):
     other = sg.Graph()
     with other.as_default():
         foreign = sg.placeholder(sg.float64, [3])
-    y = {"rule raises": failing, "rule refuses": lambda x: sg.prevent_gradient(x, "no")}.get(request.param, sg.identity)(x * x)
+    y = {"rule raises": failing, "rule refuses": lambda x: sg.prevent_gradient(x, "no")}.get(
+        request.param, sg.identity
+    )(x * x)
     z = sg.exp(sg.sin(y)) * sg.probe(x, "p")
     seeds = {"wrong cotangent": [np.ones(7)], "another graph": [foreign]}.get(request.param)
     return graph, lambda: sg.gradients(z, [x], seeds), (MineError, sg.StopgradError), z, x

@@ -59,7 +59,9 @@ def close(found, expected):
 
 
 def values(run, outputs, feed):
-    fetched = iter(run([g for g in outputs if g is not None], {feed: A}) if any(g is not None for g in outputs) else [])
+    fetched = iter(
+        run([g for g in outputs if g is not None], {feed: A}) if any(g is not None for g in outputs) else []
+    )
     return [None if g is None else next(fetched) for g in outputs]
 
 
@@ -69,7 +71,11 @@ def test_every_set_of_stops_for_every_set_of_ys(stopped, graph, run):
     plain, rebuilt = build(), build(stopped)
     inner = rebuilt["a"].op.inputs[0] if "a" in stopped else rebuilt["a"]
     for ys in SUBSETS[1:]:
-        found = sg.gradients([plain[n] for n in sorted(ys)], [plain[n] for n in NAMES], stop_gradients=[plain[n] for n in sorted(stopped)])
+        found = sg.gradients(
+            [plain[n] for n in sorted(ys)],
+            [plain[n] for n in NAMES],
+            stop_gradients=[plain[n] for n in sorted(stopped)],
+        )
         again = sg.gradients([rebuilt[n] for n in sorted(ys)], [rebuilt[n] for n in NAMES])
         expected = by_hand(ys, stopped)
         for n, p, q in zip(NAMES, values(run, found, plain["a"]), values(run, again, inner), strict=True):
@@ -81,12 +87,19 @@ def test_every_set_of_stops_for_every_set_of_ys(stopped, graph, run):
 def test_what_is_asked_for_beside_does_not_matter(xs, graph, run):
     plain = build()
     for stopped in SUBSETS:
-        found = sg.gradients(plain["d"], [plain[n] for n in sorted(xs)], stop_gradients=[plain[n] for n in sorted(stopped)])
+        found = sg.gradients(
+            plain["d"], [plain[n] for n in sorted(xs)], stop_gradients=[plain[n] for n in sorted(stopped)]
+        )
         expected = by_hand("d", stopped)
-        assert all(close(p, expected[n]) for n, p in zip(sorted(xs), values(run, found, plain["a"]), strict=True))
+        assert all(
+            close(p, expected[n]) for n, p in zip(sorted(xs), values(run, found, plain["a"]), strict=True)
+        )
 
 
-@pytest.mark.parametrize(("stops", "expected"), [((), [3.0, 1.0]), (("a",), [3.0, 1.0]), (("b",), [1.0, 1.0]), (("a", "b"), [1.0, 1.0])])
+@pytest.mark.parametrize(
+    ("stops", "expected"),
+    [((), [3.0, 1.0]), (("a",), [3.0, 1.0]), (("b",), [1.0, 1.0]), (("a", "b"), [1.0, 1.0])],
+)
 def test_partial_and_total_derivatives(stops, expected, graph, run):
     """TensorFlow's documented case: a + 2a towards a and 2a."""
     a = sg.placeholder(sg.float32)

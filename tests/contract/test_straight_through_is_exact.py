@@ -31,7 +31,9 @@ def test_outside_of_a_graph(same_bits):
 def test_every_dtype(dtype, graph, run, same_bits):
     hard, soft = sg.placeholder(dtype, [3]), sg.placeholder(dtype, [3])
     fed = np.array([0.1, 1e4, -0.0]).astype(hard.dtype.numpy)
-    assert same_bits(run(sg.straight_through(hard, soft), {hard: fed, soft: np.ones(3, hard.dtype.numpy)}), fed)
+    assert same_bits(
+        run(sg.straight_through(hard, soft), {hard: fed, soft: np.ones(3, hard.dtype.numpy)}), fed
+    )
 
 
 def test_the_gradient_goes_to_soft_as_it_is(graph, run_everywhere):
@@ -63,7 +65,9 @@ def test_one_hot_of_argmax_with_the_gradient_of_softmax():
     """A straight-through categorical: the value exactly one-hot, the gradient that of softmax."""
     x = np.array([1.0, 3.0, 2.0])
     c = np.array([10.0, 20.0, 30.0])
-    f = lambda x: sg.reduce_sum(sg.straight_through(sg.one_hot(sg.argmax(x), 3, dtype=sg.float64), sg.softmax(x)) * c)
+    f = lambda x: sg.reduce_sum(
+        sg.straight_through(sg.one_hot(sg.argmax(x), 3, dtype=sg.float64), sg.softmax(x)) * c
+    )
     value, gradient = sg.value_and_grad(f)(x)
     p = np.exp(x) / np.exp(x).sum()
     assert value == 20.0
@@ -85,7 +89,11 @@ def test_compiled_functions_keep_it(engine_name, same_bits):
     assert same_bits(np.asarray(f(expected, np.ones(3, np.float32))), expected)
 
 
-@pytest.mark.parametrize("soft", [np.ones(3, np.float64), np.ones(2, np.float32), np.ones((1, 3), np.float32)], ids=["dtype", "size", "rank"])
+@pytest.mark.parametrize(
+    "soft",
+    [np.ones(3, np.float64), np.ones(2, np.float32), np.ones((1, 3), np.float32)],
+    ids=["dtype", "size", "rank"],
+)
 def test_both_must_have_one_type(soft):
     with pytest.raises(sg.StopgradError):
         sg.straight_through(np.ones(3, np.float32), soft)

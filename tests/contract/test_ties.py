@@ -13,7 +13,10 @@ INF = np.inf
 def gradient(f, *at, cotangent=None):
     _, pullback = sg.vjp(f, *(np.asarray(v, np.float64) for v in at))
     value = f(*(np.asarray(v, np.float64) for v in at))
-    return [g.tolist() for g in pullback(np.ones_like(value) if cotangent is None else np.asarray(cotangent, np.float64))]
+    return [
+        g.tolist()
+        for g in pullback(np.ones_like(value) if cotangent is None else np.asarray(cotangent, np.float64))
+    ]
 
 
 @pytest.mark.parametrize(
@@ -34,19 +37,38 @@ def test_reductions_share_evenly(x, expected):
 
 
 @pytest.mark.parametrize("keepdims", [False, True])
-@pytest.mark.parametrize("reduction", [sg.reduce_max, lambda x, **k: -sg.reduce_min(-x, **k)], ids=["max", "min"])
+@pytest.mark.parametrize(
+    "reduction", [sg.reduce_max, lambda x, **k: -sg.reduce_min(-x, **k)], ids=["max", "min"]
+)
 def test_reductions_over_axes_share_within_each(reduction, keepdims):
     x = [[1.0, 2.0, 2.0], [3.0, 3.0, 3.0], [0.0, 5.0, 1.0]]
-    rows = gradient(lambda x: reduction(x, axis=1, keepdims=keepdims), x, cotangent=np.reshape([4.0, 6.0, 8.0], (3, 1) if keepdims else 3))
+    rows = gradient(
+        lambda x: reduction(x, axis=1, keepdims=keepdims),
+        x,
+        cotangent=np.reshape([4.0, 6.0, 8.0], (3, 1) if keepdims else 3),
+    )
     assert rows == [[[0.0, 2.0, 2.0], [2.0, 2.0, 2.0], [0.0, 8.0, 0.0]]]
-    assert gradient(lambda x: reduction(x, axis=(0, 1)), [[7.0, 1.0], [7.0, 7.0]]) == [[[1 / 3, 0.0], [1 / 3, 1 / 3]]]
-    columns = gradient(lambda x: reduction(x, axis=0, keepdims=keepdims), [[1.0, 2.0], [1.0, 0.0]], cotangent=np.reshape([2.0, 3.0], (1, 2) if keepdims else 2))
+    assert gradient(lambda x: reduction(x, axis=(0, 1)), [[7.0, 1.0], [7.0, 7.0]]) == [
+        [[1 / 3, 0.0], [1 / 3, 1 / 3]]
+    ]
+    columns = gradient(
+        lambda x: reduction(x, axis=0, keepdims=keepdims),
+        [[1.0, 2.0], [1.0, 0.0]],
+        cotangent=np.reshape([2.0, 3.0], (1, 2) if keepdims else 2),
+    )
     assert columns == [[[1.0, 3.0], [1.0, 0.0]]]
 
 
 @pytest.mark.parametrize(
     ("x", "y", "dx", "dy"),
-    [(2.0, 2.0, 1.0, 0.0), (3.0, 2.0, 1.0, 0.0), (1.0, 2.0, 0.0, 1.0), (-0.0, 0.0, 1.0, 0.0), (0.0, -0.0, 1.0, 0.0), (INF, INF, 1.0, 0.0)],
+    [
+        (2.0, 2.0, 1.0, 0.0),
+        (3.0, 2.0, 1.0, 0.0),
+        (1.0, 2.0, 0.0, 1.0),
+        (-0.0, 0.0, 1.0, 0.0),
+        (0.0, -0.0, 1.0, 0.0),
+        (INF, INF, 1.0, 0.0),
+    ],
 )
 def test_elementwise_extrema_give_all_to_the_first(x, y, dx, dy):
     assert gradient(sg.maximum, x, y) == [dx, dy]
@@ -64,11 +86,15 @@ def test_elementwise_extrema_with_broadcasting():
     [("ASCENDING", [30.0, 10.0, 40.0, 20.0]), ("DESCENDING", [10.0, 40.0, 20.0, 30.0])],
 )
 def test_sorting_counts_equal_elements_in_their_order(direction, expected):
-    assert gradient(lambda x: sg.sort(x, direction=direction), [3.0, 1.0, 3.0, 2.0], cotangent=[10.0, 20.0, 30.0, 40.0]) == [expected]
+    assert gradient(
+        lambda x: sg.sort(x, direction=direction), [3.0, 1.0, 3.0, 2.0], cotangent=[10.0, 20.0, 30.0, 40.0]
+    ) == [expected]
 
 
 def test_top_k_takes_the_first_of_equal_elements():
-    assert gradient(lambda x: sg.top_k(x, 2)[0], [3.0, 4.0, 3.0, 1.0], cotangent=[10.0, 20.0]) == [[20.0, 10.0, 0.0, 0.0]]
+    assert gradient(lambda x: sg.top_k(x, 2)[0], [3.0, 4.0, 3.0, 1.0], cotangent=[10.0, 20.0]) == [
+        [20.0, 10.0, 0.0, 0.0]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +130,9 @@ def test_the_stop_in_stable_softmax_is_for_ties():
     p /= p.sum()
     expected = p * (np.array(g) - (p * g).sum())
     for gate in (sg.stop_gradient, sg.identity):
-        assert np.allclose(gradient(lambda x, gate=gate: softmax(x, gate), x, cotangent=g), [expected], rtol=1e-12)
+        assert np.allclose(
+            gradient(lambda x, gate=gate: softmax(x, gate), x, cotangent=g), [expected], rtol=1e-12
+        )
 
 
 @pytest.mark.parametrize("compiled", [False, True])

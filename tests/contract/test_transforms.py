@@ -102,7 +102,12 @@ class Layer:
 
 
 def test_structures_of_arguments_give_structures_of_gradients():
-    params = {"layer": Layer(np.array([1.0, 2.0]), 3.0), "pair": Pair((np.float64(4.0),), [np.array(5.0)]), "n": 7, "none": None}
+    params = {
+        "layer": Layer(np.array([1.0, 2.0]), 3.0),
+        "pair": Pair((np.float64(4.0),), [np.array(5.0)]),
+        "n": 7,
+        "none": None,
+    }
 
     def loss(p):
         return sg.reduce_sum(p["layer"].w * p["layer"].b) + p["pair"].left[0] * p["pair"].right[0] * p["n"]
@@ -141,7 +146,9 @@ def test_gradients_keep_the_dtype_of_their_argument(dtype):
     assert found.dtype == dtype
 
 
-@pytest.mark.parametrize(("f", "match"), [(lambda x: x, "scalar"), (lambda x: (x, x), "scalar"), (lambda x: sg.argmax(x), "real")])
+@pytest.mark.parametrize(
+    ("f", "match"), [(lambda x: x, "scalar"), (lambda x: (x, x), "scalar"), (lambda x: sg.argmax(x), "real")]
+)
 def test_only_a_real_scalar_has_a_gradient(f, match):
     with pytest.raises(sg.StopgradError, match=match):
         sg.grad(f)(np.ones(3))
@@ -171,25 +178,53 @@ def loss_function(m):
 def library(m):
     """The transforms of either library, under the same names."""
     if m is sg:
-        return {"grad": sg.grad, "jvp": sg.jvp, "vjp": sg.vjp, "jacobian": sg.jacobian, "hessian": sg.hessian, "sum": sg.reduce_sum}
-    return {"grad": jax.grad, "jvp": jax.jvp, "vjp": jax.vjp, "jacobian": jax.jacrev, "hessian": jax.hessian, "sum": jnp.sum}
+        return {
+            "grad": sg.grad,
+            "jvp": sg.jvp,
+            "vjp": sg.vjp,
+            "jacobian": sg.jacobian,
+            "hessian": sg.hessian,
+            "sum": sg.reduce_sum,
+        }
+    return {
+        "grad": jax.grad,
+        "jvp": jax.jvp,
+        "vjp": jax.vjp,
+        "jacobian": jax.jacrev,
+        "hessian": jax.hessian,
+        "sum": jnp.sum,
+    }
 
 
 COMPOSED = {
     "jvp of grad": lambda l, m: lambda x: l["jvp"](l["grad"](loss_function(m)), (x,), (T,))[1],
     "grad of jvp": lambda l, m: lambda x: l["grad"](lambda x: l["jvp"](loss_function(m), (x,), (T,))[1])(x),
-    "jvp of jvp": lambda l, m: lambda x: l["jvp"](lambda x: l["jvp"](vector_function(m), (x,), (T,))[1], (x,), (T,))[1],
-    "vjp of jvp": lambda l, m: lambda x: l["vjp"](lambda x: l["jvp"](vector_function(m), (x,), (T,))[1], x)[1](T)[0],
-    "jvp of vjp": lambda l, m: lambda x: l["jvp"](lambda x: l["vjp"](vector_function(m), x)[1](T)[0], (x,), (T,))[1],
-    "vjp of vjp": lambda l, m: lambda x: l["vjp"](lambda x: l["vjp"](vector_function(m), x)[1](T)[0], x)[1](T)[0],
+    "jvp of jvp": lambda l, m: (
+        lambda x: l["jvp"](lambda x: l["jvp"](vector_function(m), (x,), (T,))[1], (x,), (T,))[1]
+    ),
+    "vjp of jvp": lambda l, m: (
+        lambda x: l["vjp"](lambda x: l["jvp"](vector_function(m), (x,), (T,))[1], x)[1](T)[0]
+    ),
+    "jvp of vjp": lambda l, m: (
+        lambda x: l["jvp"](lambda x: l["vjp"](vector_function(m), x)[1](T)[0], (x,), (T,))[1]
+    ),
+    "vjp of vjp": lambda l, m: (
+        lambda x: l["vjp"](lambda x: l["vjp"](vector_function(m), x)[1](T)[0], x)[1](T)[0]
+    ),
     "jacobian": lambda l, m: l["jacobian"](vector_function(m)),
     "jacobian of jacobian": lambda l, m: l["jacobian"](l["jacobian"](vector_function(m))),
     "jacobian of grad": lambda l, m: l["jacobian"](l["grad"](loss_function(m))),
     "jacobian of jvp": lambda l, m: l["jacobian"](lambda x: l["jvp"](vector_function(m), (x,), (T,))[1]),
     "hessian": lambda l, m: l["hessian"](loss_function(m)),
-    "grad of a norm of grad": lambda l, m: l["grad"](lambda x: l["sum"](l["grad"](loss_function(m))(x) ** 2.0)),
-    "grad of grad of grad": lambda l, m: l["grad"](lambda x: l["sum"](l["grad"](lambda x: l["sum"](l["grad"](loss_function(m))(x) * T))(x) * T)),
-    "a step of gradient descent, differentiated": lambda l, m: l["grad"](lambda x: loss_function(m)(x - 0.1 * l["grad"](loss_function(m))(x))),
+    "grad of a norm of grad": lambda l, m: l["grad"](
+        lambda x: l["sum"](l["grad"](loss_function(m))(x) ** 2.0)
+    ),
+    "grad of grad of grad": lambda l, m: l["grad"](
+        lambda x: l["sum"](l["grad"](lambda x: l["sum"](l["grad"](loss_function(m))(x) * T))(x) * T)
+    ),
+    "a step of gradient descent, differentiated": lambda l, m: l["grad"](
+        lambda x: loss_function(m)(x - 0.1 * l["grad"](loss_function(m))(x))
+    ),
 }
 
 
@@ -313,7 +348,13 @@ def test_jvp_of_values_that_do_not_move():
 
 
 @pytest.mark.parametrize(
-    ("primals", "tangents"), [((1.0,), (1.0, 2.0)), ((np.ones(2),), (np.ones(3),)), ((np.ones(2, np.float32),), (np.ones(2),)), (1.0, 1.0)]
+    ("primals", "tangents"),
+    [
+        ((1.0,), (1.0, 2.0)),
+        ((np.ones(2),), (np.ones(3),)),
+        ((np.ones(2, np.float32),), (np.ones(2),)),
+        (1.0, 1.0),
+    ],
 )
 def test_jvp_wants_tangents_like_the_primals(primals, tangents):
     with pytest.raises(sg.StopgradError):
@@ -334,7 +375,9 @@ def test_jacobians_of_structures():
 def test_jacobians_of_several_arguments_and_matrices():
     f = lambda a, b: a @ b
     a, b = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
-    for found, expected in zip(sg.jacobian(f, (0, 1))(a, b), jax.jacrev(lambda a, b: a @ b, (0, 1))(a, b), strict=True):
+    for found, expected in zip(
+        sg.jacobian(f, (0, 1))(a, b), jax.jacrev(lambda a, b: a @ b, (0, 1))(a, b), strict=True
+    ):
         assert found.shape == expected.shape
         assert np.allclose(found, expected)
     assert sg.jacobian(f, 1)(a, b).shape == (2, 4, 3, 4)
@@ -404,7 +447,12 @@ def test_an_error_inside_leaves_the_callers_graph_as_it_was(graph):
         sg.exp(y)
         raise KeyError("mine")
 
-    for transform in (sg.grad(failing), sg.jacobian(failing), lambda x: sg.jvp(failing, (x,), (x,)), lambda x: sg.vjp(failing, x)):
+    for transform in (
+        sg.grad(failing),
+        sg.jacobian(failing),
+        lambda x: sg.jvp(failing, (x,), (x,)),
+        lambda x: sg.vjp(failing, x),
+    ):
         with pytest.raises(KeyError, match="mine"):
             transform(x)
         assert len(graph) == size

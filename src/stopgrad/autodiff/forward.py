@@ -13,7 +13,9 @@ from stopgrad.graph import Output
 from stopgrad.ops.data import identity, zeros_like
 
 
-def push_forward(ys: Sequence[Output], xs: Sequence[Output], tangents: Sequence[Output]) -> list[Output | None]:
+def push_forward(
+    ys: Sequence[Output], xs: Sequence[Output], tangents: Sequence[Output]
+) -> list[Output | None]:
     """The tangents of ys when xs move along *tangents*; None where no x moves y."""
     moving = [y for y in ys if y.type.differentiable]
     # Where a pull is not linear (clip_gradient), this takes its derivative at zero; elsewhere no value is asked for.

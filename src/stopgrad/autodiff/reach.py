@@ -1,31 +1,34 @@
-"""Which operations lie between xs and ys, as far as gradients pass; and, where none pass, why not.
+"""Which operations lie between xs and ys, as far as gradients pass.
 
 The first sweep walks from ys towards the inputs and never enters what a gate hides; the second walks what was
-found, in order, and keeps what depends on xs. Work is proportional to the live part alone.
+found, in order, and keeps what depends on xs. Work is proportional to the live part alone. Operations with
+bodies answer for each of their outputs apart, by what their bodies do. Why nothing passes is told by
+:mod:`stopgrad.autodiff.reasons`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.op import NoGradient, Undefined
+from stopgrad.body import Body
+from stopgrad.graph import Operation, Output
+from stopgrad.op import Wire
 from stopgrad.ops.data import Identity
 
 Acting = frozenset[Operation]
-"""The selective gates that act towards the tensors whose gradient is wanted; the others are open."""
+"""The selective gates that act with respect to the tensors whose gradient is wanted; the others are open."""
 
 Step = tuple[Operation, Sequence[int]]
-"""An operation on the way, and the positions of its inputs that lead to xs."""
+"""An operation on the path, and the positions of its inputs that lead to xs."""
 
 NOBODY: Acting = frozenset()
 _OPEN = (0,)
+_WHOLE, _IN_PART = 1, 2
 
 
 def open_inputs(op: Operation, acting: Acting) -> Sequence[int]:
-    """The positions of the inputs towards which a gradient passes through the operation."""
+    """The positions of the inputs to which a gradient passes through the operation."""
     definition = op.definition
     if definition.selective and op not in acting:
         return _OPEN
@@ -35,48 +38,106 @@ def open_inputs(op: Operation, acting: Acting) -> Sequence[int]:
     return list(definition.open_inputs(op))
 
 
-def between(ys: Iterable[Output], xs: Collection[Output], stops: Collection[Output] = (), acting: Acting = NOBODY) -> list[Step]:
+def between(
+    ys: Iterable[Output], xs: Collection[Output], stops: Collection[Output] = (), acting: Acting = NOBODY
+) -> list[Step]:
     """The operations that a gradient passes on its way from ys to xs, in order of their ids.
 
     Gradients arrive at the tensors in *stops* and go no further.
     """
     if not xs:
         return []
-    graph = next(iter(xs)).op.graph
+    size = max([y.op.id for y in ys], default=0) + 1
     lowest = min(x.op.id for x in xs)
-    seen = bytearray(len(graph))
-    holds_x = bytearray(len(graph))
-    for x in xs:
-        holds_x[x.op.id] = 1
-    stack = []
+    seen = bytearray(size)
+    reached: dict[Operation, set[int]] = {}  # The outputs, of operations whose outputs differ.
+    found: list[Operation] = []
+    stack: list[Output] = []
+
+    def visit(y: Output) -> None:
+        op = y.op
+        if op.definition.has_bodies:
+            outputs = reached.setdefault(op, set())
+            if y.index in outputs:
+                return
+            outputs.add(y.index)
+        if not seen[op.id]:
+            found.append(op)
+            seen[op.id] = _IN_PART if op.definition.has_bodies else _WHOLE
+        stack.append(y)
+
     for y in ys:
-        if y.type.differentiable and y not in stops and not seen[y.op.id]:
-            seen[y.op.id] = 1
-            stack.append(y.op)
-    found = list(stack)
+        if y.type.differentiable and y not in stops and seen[y.op.id] != _WHOLE:
+            visit(y)
     while stack:
-        op = stack.pop()
+        y = stack.pop()
+        op = y.op
         inputs = op.inputs
-        for i in open_inputs(op, acting):
+        for i in open_inputs(op, acting) if seen[op.id] == _WHOLE else pairs(op, acting)[y.index]:
             x = inputs[i]
             source = x.op
-            if not seen[source.id] and source.id >= lowest and x.type.differentiable and x not in stops:
-                seen[source.id] = 1
-                found.append(source)
-                stack.append(source)
+            if source.id >= lowest and seen[source.id] != _WHOLE and x.type.differentiable and x not in stops:
+                if source.definition.has_bodies:
+                    visit(x)
+                else:
+                    seen[source.id] = _WHOLE
+                    found.append(source)
+                    stack.append(x)
     found.sort(key=_id)
-    carries = bytearray(len(graph))
+    return _carrying(found, xs, stops, acting, reached, size)
+
+
+def _carrying(
+    found: Sequence[Operation],
+    xs: Collection[Output],
+    stops: Collection[Output],
+    acting: Acting,
+    reached: Mapping[Operation, Collection[int]],
+    size: int,
+) -> list[Step]:
+    """The operations among those found that depend on xs, with the inputs through which they do."""
+    holds_x = bytearray(size)
+    for x in xs:
+        if x.op.id < size:
+            holds_x[x.op.id] = 1
+    carries = bytearray(size)
+    carrying: set[Output] = set()  # Of operations whose outputs differ.
     path: list[Step] = []
-    for op in found:
+
+    def leading(op: Operation, positions: Iterable[int]) -> list[int]:
+        """The inputs among those at *positions* that lead to xs."""
         inputs = op.inputs
-        live = [
+        return [
             i
-            for i in open_inputs(op, acting)
-            if ((carries[(x := inputs[i]).op.id] and x not in stops) or (holds_x[x.op.id] and x in xs)) and x.type.differentiable
+            for i in positions
+            if (
+                (
+                    (c := carries[(id := (x := inputs[i]).op.id)])
+                    and x not in stops
+                    and (c == _WHOLE or x in carrying)
+                )
+                or (holds_x[id] and x in xs)
+            )
+            and x.type.differentiable
         ]
-        if live:
-            carries[op.id] = 1
-            path.append((op, live))
+
+    for op in found:
+        if op not in reached:
+            live = leading(op, open_inputs(op, acting))
+            if live:
+                carries[op.id] = _WHOLE
+                path.append((op, live))
+            continue
+        by_output = pairs(op, acting)
+        alive: set[int] = set()
+        for index in reached[op]:
+            through = leading(op, by_output[index])
+            if through:
+                carrying.add(op.outputs[index])
+                alive.update(through)
+        if alive:
+            carries[op.id] = _IN_PART
+            path.append((op, sorted(alive)))
     return path
 
 
@@ -84,165 +145,151 @@ def _id(op: Operation) -> int:
     return op.id
 
 
-def routes(ys: Sequence[Output], xs: Sequence[Output], stops: Collection[Output]) -> list[tuple[Acting, list[Output], list[Step]]]:
-    """The ways from ys to xs: one route for the xs towards which the same selective gates act, with those gates.
+# --------------------------------------------------------------------------------------------- bodies
 
-    Where there are no selective gates, that is one route for all.
+
+def pairs(op: Operation, acting: Acting = NOBODY) -> Sequence[Collection[int]]:
+    """For each output of an operation with bodies, the inputs to which gradients of it pass."""
+    found = op.definition.dependence(op)
+    if found is not None:
+        return [[i for i in inputs if i in set(open_inputs(op, acting))] for inputs in found]
+    reached: list[set[int]] = [set() for _ in op.outputs]
+    wired: set[int] = set()
+    for wire in op.definition.wires(op):
+        wired.update(wire.operands)
+        masks = closed(wire, body_masks(wire.body, acting), int.__or__, lambda mask, k: bool(mask >> k & 1))
+        for mask, output in zip(masks, wire.outputs, strict=True):
+            if output is not None and op.outputs[output].type.differentiable:
+                reached[output].update(i for k, i in enumerate(wire.operands) if mask >> k & 1)
+    others = [i for i in open_inputs(op, acting) if i not in wired]
+    return [sorted(inputs.union(others)) for inputs in reached]
+
+
+def closed(
+    wire: Wire, masks: Sequence[Any], join: Callable[[Any, Any], Any], has: Callable[[Any, int], bool]
+) -> list[int]:
+    """For each result, the parameters it depends on in any number of runs of the body."""
+    found = list(masks)
+    if wire.skipped:
+        for m, k in wire.feedback.items():
+            found[m] = join(found[m], 1 << k)
+    changed = bool(wire.feedback)
+    while changed:
+        changed = False
+        for m, mask in enumerate(found):
+            wider = mask
+            for source, k in wire.feedback.items():
+                if has(mask, k):
+                    wider = join(wider, found[source])
+            if wider != mask:
+                found[m], changed = wider, True
+    return found
+
+
+def body_masks(body: Body, acting: Acting = NOBODY) -> list[int]:
+    """For each result of a body, the parameters to which gradients of it pass, as the bits of a number."""
+    plain = acting.isdisjoint(selective_in(body))
+    found: list[int] | None = body.memo.get("masks") if plain else None
+    if found is None:
+        masks = {x: 1 << k if x.type.differentiable else 0 for k, x in enumerate(body.inputs)}
+        for op in body.operations():
+            if op.definition.has_bodies:
+                by_output: Sequence[Iterable[int]] = pairs(op, acting)
+            else:
+                by_output = [open_inputs(op, acting)] * len(op.outputs)
+            for y, inputs in zip(op.outputs, by_output, strict=True):
+                mask = 0
+                if y.type.differentiable:
+                    for i in inputs:
+                        mask |= masks[op.inputs[i]]
+                masks[y] = mask
+        found = [0 if y is None else masks[y] for y in body.outputs]
+        if plain:
+            body.memo["masks"] = found
+    return found
+
+
+def selective_in(body: Body) -> frozenset[Operation]:
+    """The selective gates in a body and in the bodies inside it."""
+    found: frozenset[Operation] | None = body.memo.get("selective")
+    if found is None:
+        gates: set[Operation] = set()
+        for op in body.operations():
+            if op.definition.selective:
+                gates.add(op)
+            for wire in op.definition.wires(op) if op.definition.has_bodies else ():
+                gates |= selective_in(wire.body)
+        found = body.memo["selective"] = frozenset(gates)
+    return found
+
+
+# ------------------------------------------------------------------------------------ selective gates
+
+
+def routes(
+    ys: Sequence[Output], xs: Sequence[Output], stops: Collection[Output]
+) -> list[tuple[Acting, list[Output], list[Step]]]:
+    """The paths from ys to xs: one for the xs with respect to which the same selective gates act, with those gates.
+
+    Where there are no selective gates, that is one path for all.
     """
     path = between(ys, set(xs), stops)
-    selective = [op for op, _ in path if op.definition.selective]
-    if not selective:
+    gates = list(selective_gates(op for op, _ in path))
+    if not gates:
         return [(NOBODY, list(xs), path)]
+    return [
+        (acting, group, between(ys, set(group), stops, acting))
+        for acting, group in by_gates(gates, xs).items()
+    ]
+
+
+Names = Mapping[Output, Output]
+"""From parameters of bodies to the tensors outside that they stand for."""
+
+
+def by_gates(gates: Sequence[tuple[Operation, Names]], xs: Sequence[Output]) -> dict[Acting, list[Output]]:
+    """The xs, grouped by the gates that act with respect to them."""
     groups: dict[Acting, list[Output]] = {}
     for x in xs:
-        groups.setdefault(frozenset(op for op in selective if acts_towards(op, x)), []).append(x)
-    return [(acting, group, between(ys, set(group), stops, acting)) for acting, group in groups.items()]
+        acting = frozenset(gate for gate, names in gates if acts(gate, x, names))
+        groups.setdefault(acting, []).append(x)
+    return groups
 
 
-def acts_towards(gate: Operation, x: Output) -> bool:
-    """Whether a selective gate acts when the gradient of *x* is wanted. One that names nothing acts always.
+def selective_gates(
+    operations: Iterable[Operation], names: Names | None = None
+) -> Iterator[tuple[Operation, Names]]:
+    """The selective gates among operations and in their bodies, each with what the parameters there stand for."""
+    names = {} if names is None else names
+    for op in operations:
+        if op.definition.selective:
+            yield op, names
+        if op.definition.has_bodies:
+            for wire in op.definition.wires(op):
+                if selective_in(wire.body):
+                    inner = dict(names)
+                    inner.update(zip(wire.body.inputs, [op.inputs[i] for i in wire.operands], strict=True))
+                    yield from selective_gates(wire.body.operations(), inner)
 
-    To name an identity of *x*, such as a transform makes of each argument, is to name *x*.
+
+def acts(gate: Operation, x: Output, names: Names) -> bool:
+    """Whether a selective gate acts when the gradient with respect to *x* is wanted. One that names nothing does.
+
+    To name an identity of *x*, such as a transform makes of each argument, or a body's parameter that stands for
+    it, is to name *x*.
     """
     named = gate.inputs[len(gate.definition.operands) :]
-    return not named or any(x in _identities(n) for n in named)
+    return not named or any(x in _aliases(n, names) for n in named)
 
 
-def _identities(x: Output) -> Iterator[Output]:
+def _aliases(x: Output, names: Names) -> Iterator[Output]:
     """The tensor, and those whose value it hands on."""
     yield x
-    while x.op.definition is Identity:
-        x = x.op.inputs[0]
+    while True:
+        if x.op.definition is Identity:
+            x = x.op.inputs[0]
+        elif x in names:
+            x = names[x]
+        else:
+            return
         yield x
-
-
-# --------------------------------------------------------------------------------------------- reasons
-
-
-@dataclass(frozen=True)
-class Cut:
-    """An operation that keeps gradients from passing to one of its inputs, on a way from x to y."""
-
-    operation: Operation
-    status: str
-    reason: str
-
-    @property
-    def location(self) -> Any:
-        """Where the operation was built: ``file`` and ``line``; None where that is not known."""
-        return self.operation.location
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {describe(self.operation)}"
-
-
-@dataclass(frozen=True)
-class Reach:
-    """Whether the gradient of ys reaches x: the status, and what cuts the ways that do not."""
-
-    status: str
-    cuts: tuple[Cut, ...]
-
-
-_INTEGER = NoGradient("integers and booleans carry no gradient")
-
-
-def wall(op: Operation, i: int, acting: Acting, stops: Collection[Output]) -> NoGradient | Undefined | None:
-    """What keeps a gradient from passing through the operation to its i-th input; None where it passes."""
-    x = op.inputs[i]
-    if x in stops:
-        return NoGradient("named in stop_gradients", "stopped")
-    if op.definition.selective and op not in acting:
-        return None if i == 0 else NoGradient("names a tensor; takes no value from it", "no way")
-    rule = op.definition.rule(op, i)
-    if isinstance(rule, (NoGradient, Undefined)):
-        return rule
-    return None if x.type.differentiable else _INTEGER
-
-
-def reach(ys: Sequence[Output], x: Output, stops: Collection[Output] = ()) -> Reach:
-    """Whether, and if not why not, the gradient of ys arrives at x. Looks at every way, open or cut."""
-    graph = x.op.graph
-    stops = set(stops) - {x}
-    below = _depends_on(graph, x)
-    above = _leads_to(graph, ys)
-    ways = [op for op in graph._operations if below[op.id] and above[op.id]]
-    acting = frozenset(op for op in ways if op.definition.selective and acts_towards(op, x))
-    cuts: list[Cut] = []
-    # A tensor's state is the best of its ways: how far a gradient from ys could come back to it.
-    edges: list[tuple[Operation, int, NoGradient | Undefined | None]] = []
-    for op in ways:
-        for i, source in enumerate(op.inputs):
-            if source is x or (below[source.op.id] and source.op is not x.op):
-                barrier = wall(op, i, acting, stops)
-                if isinstance(barrier, NoGradient) and barrier.status == "no way":
-                    continue
-                edges.append((op, i, barrier))
-                if barrier is not None:
-                    cuts.append(_cut(op, barrier))
-    roots = [y for y in ys if y is x or below[y.op.id]]
-    for y in roots:
-        if not y.type.differentiable:
-            cuts.append(Cut(y.op, _INTEGER.status, _INTEGER.reason))
-    if not roots or (not edges and x not in ys):
-        return Reach("disconnected", ())
-    openness = {
-        "flows": lambda barrier: barrier is None,
-        "undefined": lambda barrier: barrier is None or isinstance(barrier, Undefined),
-        "stopped": lambda barrier: barrier is None or isinstance(barrier, Undefined) or barrier.status == "stopped",
-    }
-    for status, passes in openness.items():
-        if _arrives(x, roots, edges, passes, stops if status == "flows" else ()):
-            if status == "flows" and cuts:
-                status = "partly stopped"
-            return Reach(status, tuple(dict.fromkeys(cuts)))
-    return Reach("not differentiable", tuple(dict.fromkeys(cuts)))
-
-
-def _cut(op: Operation, barrier: NoGradient | Undefined) -> Cut:
-    if isinstance(barrier, Undefined):
-        return Cut(op, "undefined", barrier.reason(op))
-    return Cut(op, barrier.status, barrier.reason)
-
-
-def _arrives(x: Output, roots: Sequence[Output], edges: Sequence[tuple[Operation, int, Any]], passes: Any, stops: Collection[Output]) -> bool:
-    reached = {y.op for y in roots if y.type.differentiable and y is not x and y not in stops}
-    if any(y is x and y.type.differentiable for y in roots):
-        return True
-    for op, i, barrier in reversed(edges):
-        if op in reached and passes(barrier):
-            if op.inputs[i] is x:
-                return True
-            reached.add(op.inputs[i].op)
-    return False
-
-
-def _depends_on(graph: Graph, x: Output) -> bytearray:
-    marks = bytearray(len(graph))
-    marks[x.op.id] = 1
-    for op in graph._operations[x.op.id + 1 :]:
-        for i in _on_ways(op):
-            source = op.inputs[i]
-            if source is x or (marks[source.op.id] and source.op is not x.op):
-                marks[op.id] = 1
-                break
-    return marks
-
-
-def _leads_to(graph: Graph, ys: Sequence[Output]) -> bytearray:
-    marks = bytearray(len(graph))
-    stack = [y.op for y in ys]
-    while stack:
-        op = stack.pop()
-        if not marks[op.id]:
-            marks[op.id] = 1
-            stack.extend([op.inputs[i].op for i in _on_ways(op)])
-    return marks
-
-
-def _on_ways(op: Operation) -> Sequence[int]:
-    """The positions of the inputs through which a way can lead: not of those that are only named, or replaced."""
-    definition = op.definition
-    if definition.variadic is None:
-        return range(len(op.inputs))
-    return [i for i in range(len(op.inputs)) if getattr(definition.rule(op, i), "status", None) != "no way"]

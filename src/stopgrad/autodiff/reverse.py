@@ -12,36 +12,55 @@ from contextlib import contextmanager
 from typing import Any
 
 from stopgrad.autodiff.reach import Acting, Step, routes
+from stopgrad.build import as_output, local, visible
+from stopgrad.builder import Builder, current, enter, leave
 from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
-from stopgrad.graph import Graph, Operation, Output, Scope, describe
-from stopgrad.op import as_array, as_output, leave
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.operands import as_array
 from stopgrad.ops.arithmetic import add, add_n
 from stopgrad.ops.convert import cast, real
 from stopgrad.ops.data import ones_like, zeros_like
-from stopgrad.ops.shape import fit
+from stopgrad.ops.shape import sum_to
 from stopgrad.public import guarded
+from stopgrad.scope import Scope
 from stopgrad.structure import flatten
 from stopgrad.types import TensorType, same_size
 from stopgrad.verify import verify_if_enabled
 
 
 def backpropagate(
-    ys: Sequence[Output], xs: Sequence[Output], seeds: Sequence[Output], path: Sequence[Step], acting: Acting, stops: Collection[Output] = ()
+    ys: Sequence[Output],
+    xs: Sequence[Output],
+    seeds: Sequence[Output],
+    path: Sequence[Step],
+    acting: Acting,
+    stops: Collection[Output] = (),
 ) -> list[Output | None]:
-    """The cotangents that arrive at xs when seeds leave ys, along a path on which gates are walls; None where none arrives."""
-    cotangents = Cotangents(ys, seeds, stops)
+    """The cotangents that arrive at xs when seeds leave ys, along a path on which gates are walls.
+
+    None where none arrives.
+    """
+    builder = current()
+    cotangents = Cotangents(ys, seeds, stops, builder)
     for op, live in reversed(path):  # ids are a topological order: no recursion, no sort
         g = cotangents.take(op)
         if g is not None:
-            op.graph._origin = op  # each gradient operation remembers its forward operation
+            builder.origin = op  # each gradient operation remembers its forward operation
             for x, dx in pull_back(op, g, live, acting):
                 cotangents.add(x, dx)  # many uses: collected, then one AddN
-    return [cotangents.at(x) for x in xs]
+    return [cotangents.arrived_at(x) for x in xs]
 
 
 def pull_back(op: Operation, g: Any, live: Sequence[int], acting: Acting) -> Iterator[tuple[Output, Output]]:
     """The cotangents of an operation's live inputs, from that of its output (a tuple, for several outputs)."""
     definition = op.definition
+    if definition.joint is not None:
+        pulled = definition.joint.pull(g, op, live, acting)
+        for i, dx in zip(live, pulled, strict=True):
+            if dx is not None:
+                x = op.inputs[i]
+                yield x, dx if dx.type is x.type else fit_to(dx, x.type)
+        return
     fixed = len(definition.operands)
     for i in live:
         x = op.inputs[i]
@@ -56,7 +75,7 @@ def pull_back(op: Operation, g: Any, live: Sequence[int], acting: Acting) -> Ite
 def fit_to(dx: Output, x: TensorType) -> Output:
     """A cotangent in its operand's shape and dtype: broadcasting is undone, here and nowhere else."""
     if dx.type.shape != x.shape:
-        dx = fit(dx, x)
+        dx = sum_to(dx, x)
     if dx.type.dtype is not x.dtype:
         dx = cast(real(dx) if dx.type.dtype.is_complex and not x.dtype.is_complex else dx, x.dtype)
     return dx
@@ -65,11 +84,14 @@ def fit_to(dx: Output, x: TensorType) -> Output:
 class Cotangents:
     """What has arrived so far at each tensor, added up only when it is read."""
 
-    __slots__ = ("_arrived", "_stops")
+    __slots__ = ("_arrived", "_builder", "_stops")
 
-    def __init__(self, ys: Sequence[Output], seeds: Sequence[Output], stops: Collection[Output]) -> None:
+    def __init__(
+        self, ys: Sequence[Output], seeds: Sequence[Output], stops: Collection[Output], builder: Builder
+    ) -> None:
         self._arrived: dict[Output, list[Output]] = {}
         self._stops = stops
+        self._builder = builder
         for y, seed in zip(ys, seeds, strict=True):
             if y.type.differentiable:
                 self.add(y, seed)
@@ -81,27 +103,32 @@ class Cotangents:
         else:
             known.append(dx)
 
-    def at(self, x: Output) -> Output | None:
+    def arrived_at(self, x: Output) -> Output | None:
+        """The sum of what has arrived at a tensor; None where nothing has."""
         known = self._arrived.get(x)
         if known is None:
             return None
         if len(known) > 1:
-            x.op.graph._origin = x.op
+            self._builder.origin = x.op
             known[:] = [add(*known) if len(known) == 2 else add_n(known)]
         return known[0]
 
     def take(self, op: Operation) -> Any:
-        """The cotangent of an operation's output; of several outputs, a tuple with zeros for those without.
+        """The cotangent of an operation's output; of several outputs, a tuple.
 
-        What arrived at a tensor in *stops* stays there.
+        Rules find zeros in it for outputs at which nothing has arrived, joint pullbacks None. What arrived at a
+        tensor in *stops* stays there.
         """
         outputs = op.outputs
-        if len(outputs) == 1:
-            return self.at(outputs[0])
-        arrived = [None if y in self._stops else self.at(y) for y in outputs]
+        joint = op.definition.joint is not None
+        if len(outputs) == 1 and not joint:
+            return self.arrived_at(outputs[0])
+        arrived = [None if y in self._stops else self.arrived_at(y) for y in outputs]
         if all(g is None for g in arrived):
             return None
-        op.graph._origin = op
+        if joint:
+            return tuple(arrived)
+        self._builder.origin = op
         return tuple(zeros_like(y) if g is None else g for y, g in zip(outputs, arrived, strict=True))
 
 
@@ -121,22 +148,32 @@ def quiet_gc() -> Iterator[None]:
 
 
 @contextmanager
-def generating(graph: Graph, name: str, known: Iterable[Operation]) -> Iterator[None]:
+def generating(graph: Graph, name: str, known: Iterable[Operation]) -> Iterator[Builder]:
     """Inside, operations belong to the gradient: named below *name*, equal ones built once, none left after an error.
 
-    *known* are operations generated earlier, which are used again instead of being built once more.
+    *known* are operations generated earlier, which are used again instead of being built once more. Yields the
+    builder, whose ``origin`` says for which forward operation is being built.
     """
-    outer = graph._origin, graph._merged
-    graph._merged = {(op.definition, op.inputs, op.values): op for op in known if op.origin is not None and not op.definition.gate}
-    try:
-        with quiet_gc(), graph.atomic(), Scope(graph, graph._prefix).with_sub_scope(name):
+    region, hidden = current().region, graph._hidden
+    shared = {
+        (op.definition, op.inputs, op.values): op
+        for op in known
+        if op.origin is not None
+        and op.definition.merged
+        and (not hidden or (inside := hidden.get(op.id)) is None or inside.holds(region))
+    }
+    owner, trace = object(), current().tracing
+    while trace is not None and trace.graph is not graph:
+        trace = trace.outer  # Of tensors that enclose a body it is generated outside of it.
+    with quiet_gc(), graph.atomic():
+        scope = Scope(graph, current().prefix_in(graph)).with_sub_scope(name)
+        enter(owner, graph=graph, prefix=scope.prefix, pending=None, shared=shared, tracing=trace)
+        try:
             start = len(graph)
-            yield
+            yield current()
             verify_if_enabled(graph, start)
-    finally:
-        if graph._merged is not None:
-            graph._merged.clear()  # Gradient functions hold on to it, to tell this call from others.
-        graph._origin, graph._merged = outer
+        finally:
+            leave(owner)
 
 
 @guarded("gradients")
@@ -150,44 +187,52 @@ def gradients(
 ) -> list[Output | None]:
     """Add operations that compute the derivatives of the sum of ys towards each x.
 
-    Inputs
+    Args:
         ys, xs: an output or a nested structure of outputs, all of one graph. A y that is no scalar counts with
             the sum of its elements.
         grad_ys: cotangents of ys, of their shapes and dtypes; None for ones. Complex ys need them.
         stop_gradients: outputs treated as constants at every use; gradients still arrive at them.
         unconnected_gradients: ``"none"`` or ``"zero"``: what to return where no gradient arrives.
         name: the scope of the added operations.
-    Returns
+
+    Returns:
         a list with one output, of x's type, or None for each x; :func:`explain` says why it is None. For
         complex tensors it is the conjugate of the mathematical derivative, as in TensorFlow.
-    Raises
+
+    Raises:
         GraphError, DTypeError, ShapeError for what does not fit together; GradientError where a gradient is
         undefined. The graph is then as it was.
-    Source
+
+    References:
         reverse accumulation (Linnainmaa 1970), with the interface of TensorFlow's ``tf.gradients``.
 
-    >>> with sg.Graph().as_default() as graph:
-    ...     x = sg.placeholder(sg.float64, name="x")
-    ...     (dx,) = sg.gradients(x * sg.stop_gradient(x), [x])
-    >>> with sg.Session(graph) as session:
-    ...     float(session.run(dx, {x: 3.0}))
-    3.0
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     x = sg.placeholder(sg.float64, name="x")
+        ...     (dx,) = sg.gradients(x * sg.stop_gradient(x), [x])
+        >>> with sg.Session(graph) as session:
+        ...     float(session.run(dx, {x: 3.0}))
+        3.0
     """
     if unconnected_gradients not in ("none", "zero"):
-        raise GradientError(f"gradients: unconnected_gradients is 'none' or 'zero', not {unconnected_gradients!r}")
+        raise GradientError(
+            f"gradients: unconnected_gradients is 'none' or 'zero', not {unconnected_gradients!r}"
+        )
     roots, targets, walls = _outputs(ys, "ys"), _outputs(xs, "xs"), _outputs(stop_gradients, "stop_gradients")
     if not roots:
         raise GradientError("gradients: ys is empty; give at least one output to differentiate")
+    if len({x.op.graph for x in (*roots, *targets, *walls)}) > 1:
+        roots, targets, walls = ([local(x) for x in some] for some in (roots, targets, walls))
     graph = _one_graph([*roots, *targets, *walls])
-    roots = [leave(graph, y) for y in roots]
+    roots = [visible(y) for y in roots]
     arrived: dict[Output, Output | None] = {}
     stops = set(walls)
-    ways = routes(roots, targets, stops)
-    with generating(graph, name, (op for _, _, path in ways for op, _ in path)):
-        seeds = _seeds(roots, grad_ys, graph)
-        for acting, group, path in ways:
+    found = routes(roots, targets, stops)
+    with generating(graph, name, (op for _, _, path in found for op, _ in path)) as builder:
+        seeds = _seeds(roots, grad_ys, graph, builder)
+        for acting, group, path in found:
             arrived.update(zip(group, backpropagate(roots, group, seeds, path, acting, stops), strict=True))
-        graph._origin = roots[0].op
+        builder.origin = roots[0].op
         if unconnected_gradients == "zero":
             arrived = {x: zeros_like(x) if g is None else g for x, g in arrived.items()}
     return [arrived[x] for x in targets]
@@ -199,7 +244,9 @@ def _outputs(tree: Any, what: str) -> list[Output]:
     leaves = flatten(tree)[0]
     for leaf in leaves:
         if not isinstance(leaf, (Output, Operation)):
-            raise GraphError(f"gradients: {what} takes outputs of a graph, not {leaf!r}; for functions of arrays there is sg.grad")
+            raise GraphError(
+                f"gradients: {what} takes outputs of a graph, not {leaf!r}; for functions of arrays there is sg.grad"
+            )
     return [leaf.as_output() for leaf in leaves]
 
 
@@ -211,30 +258,46 @@ def _one_graph(outputs: Sequence[Output]) -> Graph:
     return graph
 
 
-def _seeds(ys: Sequence[Output], grad_ys: Any, graph: Graph) -> list[Output]:
+def _seeds(ys: Sequence[Output], grad_ys: Any, graph: Graph, builder: Builder) -> list[Output]:
     """The cotangents with which to begin, checked against their ys."""
-    given = [None] * len(ys) if grad_ys is None else list(grad_ys) if isinstance(grad_ys, (list, tuple)) else flatten(grad_ys)[0]
+    given = (
+        [None] * len(ys)
+        if grad_ys is None
+        else list(grad_ys)
+        if isinstance(grad_ys, (list, tuple))
+        else flatten(grad_ys)[0]
+    )
     if len(given) != len(ys):
         raise GradientError(f"gradients: {len(given)} grad_ys for {len(ys)} ys; give one each")
-    graph._origin = ys[0].op
-    return [_seed(y, g, graph) for y, g in zip(ys, given, strict=True)]
+    builder.origin = ys[0].op
+    return [_seed(y, g, graph, builder) for y, g in zip(ys, given, strict=True)]
 
 
-def _seed(y: Output, given: Any, graph: Graph) -> Output:
+def _seed(y: Output, given: Any, graph: Graph, builder: Builder) -> Output:
     if given is None:
         if y.dtype.is_complex:
-            raise DTypeError(f"gradients: {describe(y)} is complex; give its cotangent in grad_ys, or take sg.real or sg.abs of it first")
-        graph._origin = y.op
+            raise DTypeError(
+                f"gradients: {describe(y)} is complex; give its cotangent in grad_ys, or take sg.real or sg.abs of it first"
+            )
+        builder.origin = y.op
         seed: Output = ones_like(y)
         return seed
     try:
-        g = as_output(as_array(given, y.dtype) if isinstance(given, (int, float, complex, list)) else given, graph)
+        g = as_output(
+            as_array(given, y.dtype) if isinstance(given, (int, float, complex, list)) else given, graph
+        )
     except DTypeError as error:
         raise DTypeError(f"gradients: no cotangent of {describe(y)}: {error.message}") from None
     if g.op.graph is not graph:
-        raise GraphError(f"gradients: the cotangent {describe(g)} belongs to another graph than {describe(y)}")
+        g = local(g)
+    if g.op.graph is not graph:
+        raise GraphError(
+            f"gradients: the cotangent {describe(g)} belongs to another graph than {describe(y)}"
+        )
     if g.dtype is not y.dtype:
-        raise DTypeError(f"gradients: the cotangent of {describe(y)} must be {y.dtype}, not {g.dtype}; convert with sg.cast")
+        raise DTypeError(
+            f"gradients: the cotangent of {describe(y)} must be {y.dtype}, not {g.dtype}; convert with sg.cast"
+        )
     if g.ndim != y.ndim or not all(same_size(a, b) for a, b in zip(g.shape, y.shape, strict=True)):
         raise ShapeError(f"gradients: the cotangent of {describe(y)} must have its shape, not {g.type!r}")
     return g
@@ -243,11 +306,12 @@ def _seed(y: Output, given: Any, graph: Graph) -> Output:
 class Gradients:
     """The result of generating gradients, in the style of TensorFlow's Java and C++ interfaces.
 
-    >>> graph = sg.Graph()
-    >>> with graph.as_default():
-    ...     x = sg.placeholder(sg.float32)
-    >>> sg.Gradients.create(sg.Scope(graph), x * x, [x]).dy(0).dtype
-    float32
+    Examples:
+        >>> graph = sg.Graph()
+        >>> with graph.as_default():
+        ...     x = sg.placeholder(sg.float32)
+        >>> sg.Gradients.create(sg.Scope(graph), x * x, [x]).dy(0).dtype
+        float32
     """
 
     __slots__ = ("_cotangents",)
@@ -256,14 +320,16 @@ class Gradients:
         self._cotangents = tuple(cotangents)
 
     @classmethod
-    def create(cls, scope: Scope, ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients") -> Gradients:
+    def create(
+        cls, scope: Scope, ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients"
+    ) -> Gradients:
         """Generate in a scope; the same arguments as :func:`gradients`."""
         if isinstance(scope, Graph):
             scope = Scope(scope)
         if not isinstance(scope, Scope):
             raise GraphError(f"Gradients.create takes a Scope first, not {scope!r}")
         with scope:
-            return cls(gradients(ys, xs, grad_ys, name=scope._name or name))
+            return cls(gradients(ys, xs, grad_ys, name=scope.name or name))
 
     def dy(self, index: int = 0) -> Output | None:
         """The derivative towards the x at this position; None where none arrives."""
@@ -276,7 +342,9 @@ class Gradients:
         return len(self._cotangents)
 
 
-def _add_gradients(self: Graph, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None) -> list[Output | None]:
+def _add_gradients(
+    self: Graph, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None
+) -> list[Output | None]:
     """:func:`gradients` in this graph; *prefix* names the scope."""
     with self.as_default():
         return gradients(ys, xs, grad_ys, name=prefix or "gradients")

@@ -7,88 +7,38 @@ compute it at once with NumPy. ``sg.function`` around them compiles.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.autodiff.forward import push_forward
 from stopgrad.autodiff.reverse import gradients
+from stopgrad.autodiff.tracing import Tracing, is_tensor
+from stopgrad.build import as_output
 from stopgrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from stopgrad.graph import Graph, Operation, Output, default_graph
-from stopgrad.op import Array, as_array, as_output, emit, interpret, type_of
-from stopgrad.ops.data import Placeholder, identity, zeros_like
+from stopgrad.graph import Graph, Output
+from stopgrad.operands import as_array, type_of
+from stopgrad.ops.data import zeros_like
 from stopgrad.ops.join import stack
 from stopgrad.ops.shape import reshape
 from stopgrad.structure import flatten, unflatten
-from stopgrad.types import dtype_of, float32, product
+from stopgrad.types import product
 
 Function = Callable[..., Any]
-
-
-class Tracing:
-    """A graph in which functions are called on stand-ins for their arguments.
-
-    Where an argument is an output already, or a graph is the default, that is the graph; otherwise it is a new
-    one, arrays become placeholders, and :meth:`results` computes.
-    """
-
-    def __init__(self, *trees: Any) -> None:
-        leaves = [leaf for tree in trees for leaf in flatten(tree)[0]]
-        symbolic = next((x.as_output() for x in leaves if isinstance(x, (Output, Operation))), None)
-        outer = symbolic.op.graph if symbolic is not None else default_graph()
-        self.graph = Graph() if outer is None else outer
-        self.computes = outer is None
-        self.feeds: dict[Output, Array] = {}
-        arrays = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype") and not isinstance(x, Output))
-        self._company = next((d for d in arrays if d.is_floating), float32)
-
-    @contextmanager
-    def building(self) -> Iterator[None]:
-        with self.graph.as_default(), self.graph.atomic():
-            yield
-
-    def stand_in(self, x: Any) -> Any:
-        """A fresh output with this value: an identity, so that the function's own other uses of x stay apart."""
-        if isinstance(x, Operation):
-            x = x.as_output()
-        if isinstance(x, Output):
-            return identity(x)
-        array = as_array(x, self._company if isinstance(x, float) else None)
-        if not self.computes:
-            return identity(as_output(array, self.graph))
-        made = emit(Placeholder, (), (dtype_of(array.dtype), array.shape), "", self.graph).outputs[0]
-        self.feeds[made] = array
-        return made
-
-    def enter(self, tree: Any) -> Any:
-        """*tree* with stand-ins for its tensors; numbers and everything else stay what they are."""
-        leaves, spec = flatten(tree)
-        return unflatten(spec, [self.stand_in(x) if is_tensor(x) else x for x in leaves])
-
-    def results(self, tree: Any) -> Any:
-        """Outputs as they are, or their values where this tracing computes."""
-        if not self.computes:
-            return tree
-        leaves, spec = flatten(tree)
-        outputs = [x for x in leaves if isinstance(x, Output)]
-        values = iter(interpret(outputs, self.feeds))
-        return unflatten(spec, [next(values) if isinstance(x, Output) else x for x in leaves])
-
-
-def is_tensor(x: Any) -> bool:
-    """Whether a leaf is an output or an array; numbers, strings and functions are not."""
-    return isinstance(x, (Output, Operation, np.ndarray, np.generic)) or (hasattr(x, "dtype") and hasattr(x, "__array__"))
 
 
 def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not all(isinstance(i, int) for i in positions):
-        raise ArgumentError(f"{what}: argnums={argnums!r} is no position, nor several; take 0 for the first argument")
+        raise ArgumentError(
+            f"{what}: argnums={argnums!r} is no position, nor several; take 0 for the first argument"
+        )
     for i in positions:
         if not -len(args) <= i < len(args):
-            raise GradientError(f"{what}: argnums={argnums!r}, but the function was given {len(args)} positional arguments")
+            raise GradientError(
+                f"{what}: argnums={argnums!r}, but the function was given {len(args)} positional arguments"
+            )
     return tuple(i % len(args) for i in positions)
 
 
@@ -102,7 +52,9 @@ def _differentiated(tracing: Tracing, tree: Any, what: str) -> tuple[Any, list[O
             targets.append(leaf)
         elif len(leaves) == 1:
             shown = repr(type_of(leaf)) if is_tensor(leaf) or isinstance(leaf, (int, bool)) else repr(leaf)
-            raise DTypeError(f"{what}: differentiates towards floating-point or complex arguments, not {shown}; pass a float, or convert with sg.cast")
+            raise DTypeError(
+                f"{what}: differentiates towards floating-point or complex arguments, not {shown}; pass a float, or convert with sg.cast"
+            )
         elif is_tensor(leaf):
             leaf = tracing.stand_in(leaf)
         entered.append(leaf)
@@ -120,22 +72,27 @@ def _zero_or_none(g: Output | None, x: Output, unconnected: str) -> Output | Non
     return zeros_like(x) if g is None and unconnected == "zero" else g
 
 
-def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, unconnected: str = "zero") -> Function:
+def value_and_grad(
+    f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, unconnected: str = "zero"
+) -> Function:
     """A function that returns f's value and its gradient.
 
-    Inputs
+    Args:
         f: returns a real scalar; or, with has_aux, a pair of that and anything else.
         argnums: towards which positional arguments: nested structures of floating-point arrays. Leaves of other
             kinds get None.
         unconnected: ``"zero"`` or ``"none"``: what stands for a gradient that does not arrive.
-    Returns
+
+    Returns:
         a function with f's arguments that returns (value, gradient), or ((value, aux), gradient). The gradient
         has the structure of the argument, or is a tuple for several.
-    Raises
+
+    Raises:
         GradientError where the value is no scalar or argnums do not exist; DTypeError where an argument is no float.
 
-    >>> sg.value_and_grad(lambda x: sg.reduce_sum(x * x))(np.array([1.0, 2.0]))
-    (array(5.), array([2., 4.]))
+    Examples:
+        >>> sg.value_and_grad(lambda x: sg.reduce_sum(x * x))(np.array([1.0, 2.0]))
+        (array(5.), array([2., 4.]))
     """
     _function(f, "grad")
     if unconnected not in ("zero", "none"):
@@ -149,7 +106,9 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bo
             entered, targets = _enter_arguments(tracing, args, positions, "grad")
             value, aux = _with_aux(f(*entered, **tracing.enter(kwargs)), has_aux, "grad")
             y = _scalar(value, tracing.graph)
-            found = [_zero_or_none(g, x, unconnected) for g, x in zip(gradients(y, targets), targets, strict=True)]
+            found = [
+                _zero_or_none(g, x, unconnected) for g, x in zip(gradients(y, targets), targets, strict=True)
+            ]
             parts = tuple(_like_targets(entered[i], targets, found) for i in positions)
             gradient = parts[0] if isinstance(argnums, int) else parts
             return tracing.results((((y, aux) if has_aux else y), gradient))
@@ -157,7 +116,9 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bo
     return with_gradient
 
 
-def _enter_arguments(tracing: Tracing, args: Sequence[Any], positions: Sequence[int], what: str) -> tuple[list[Any], list[Output]]:
+def _enter_arguments(
+    tracing: Tracing, args: Sequence[Any], positions: Sequence[int], what: str
+) -> tuple[list[Any], list[Output]]:
     entered: list[Any] = []
     targets: list[Output] = []
     for i, arg in enumerate(args):
@@ -179,7 +140,9 @@ def _with_aux(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
     if not has_aux:
         return result, None
     if not isinstance(result, (tuple, list)) or len(result) != 2:
-        raise GradientError(f"{what}: with has_aux=True the function must return a pair (value, aux), not {type(result).__name__}")
+        raise GradientError(
+            f"{what}: with has_aux=True the function must return a pair (value, aux), not {type(result).__name__}"
+        )
     return result[0], result[1]
 
 
@@ -187,23 +150,32 @@ def _scalar(value: Any, graph: Graph) -> Output:
     try:
         y = as_output(value, graph)
     except DTypeError:
-        raise GradientError(f"grad: the function must return a scalar, not {type(value).__name__}; with a second result, pass has_aux=True") from None
+        raise GradientError(
+            f"grad: the function must return a scalar, not {type(value).__name__}; with a second result, pass has_aux=True"
+        ) from None
     if y.ndim:
-        raise GradientError(f"grad: the function must return a scalar, not {y.type!r}; sum it, or take sg.vjp or sg.jacobian")
+        raise GradientError(
+            f"grad: the function must return a scalar, not {y.type!r}; sum it, or take sg.vjp or sg.jacobian"
+        )
     if not y.dtype.is_floating:
-        raise GradientError(f"grad: the function must return a real floating-point number, not {y.dtype}; of a complex number take sg.real or sg.abs")
+        raise GradientError(
+            f"grad: the function must return a real floating-point number, not {y.dtype}; of a complex number take sg.real or sg.abs"
+        )
     return y
 
 
-def grad(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, unconnected: str = "zero") -> Function:
+def grad(
+    f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False, unconnected: str = "zero"
+) -> Function:
     """A function that returns the gradient of f, a function with a scalar value.
 
     The arguments are those of :func:`value_and_grad`; with has_aux it returns (gradient, aux).
 
-    >>> sg.grad(lambda x: x ** 3.0)(2.0)
-    array(12., dtype=float32)
-    >>> float(sg.grad(sg.grad(lambda x: x ** 3.0))(2.0))
-    12.0
+    Examples:
+        >>> sg.grad(lambda x: x ** 3.0)(2.0)
+        array(12., dtype=float32)
+        >>> float(sg.grad(sg.grad(lambda x: x ** 3.0))(2.0))
+        12.0
     """
     both = value_and_grad(f, argnums, has_aux=has_aux, unconnected=unconnected)
 
@@ -218,16 +190,18 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False
 def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of f, and its pullback.
 
-    Inputs
+    Args:
         f: returns a nested structure of tensors; with has_aux, a pair of that and anything else.
         primals: its arguments.
-    Returns
+
+    Returns:
         (value, pullback), with has_aux (value, pullback, aux). The pullback takes cotangents in the structure of
         the value and returns a tuple with the cotangents of the primals, zero where none arrives.
 
-    >>> value, pullback = sg.vjp(lambda x: x * x, np.array([1.0, 2.0]))
-    >>> pullback(np.array([1.0, 10.0]))
-    (array([ 2., 40.]),)
+    Examples:
+        >>> value, pullback = sg.vjp(lambda x: x * x, np.array([1.0, 2.0]))
+        >>> pullback(np.array([1.0, 10.0]))
+        (array([ 2., 40.]),)
     """
     _function(f, "vjp")
     tracing = Tracing(primals)
@@ -240,16 +214,26 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         given = flatten(cotangents)[0]
         if len(given) != len(ys):
-            raise GradientError(f"vjp: {len(given)} cotangents for {len(ys)} results; give them in the structure of the value")
+            raise GradientError(
+                f"vjp: {len(given)} cotangents for {len(ys)} results; give them in the structure of the value"
+            )
         symbolic = next((g.graph for g in given if isinstance(g, Output)), tracing.graph)
         if tracing.computes and symbolic is not tracing.graph:
-            with symbolic.as_default():  # Values so far, cotangents of a graph: built there, with the values as constants.
+            with (
+                symbolic.as_default()
+            ):  # Values so far, cotangents of a graph: built there, with the values as constants.
                 return vjp(f, *primals, has_aux=has_aux)[1](cotangents)
         call = Tracing() if tracing.computes else tracing
         call.graph, call.computes, call.feeds = tracing.graph, tracing.computes, dict(tracing.feeds)
         with call.building():
-            seeds = [call.stand_in(as_array(g, y.dtype) if isinstance(g, (int, float, complex)) else g) for g, y in zip(given, ys, strict=True)]
-            found = [_zero_or_none(g, x, "zero") for g, x in zip(gradients(ys, targets, seeds), targets, strict=True)]
+            seeds = [
+                call.stand_in(as_array(g, y.dtype) if isinstance(g, (int, float, complex)) else g)
+                for g, y in zip(given, ys, strict=True)
+            ]
+            found = [
+                _zero_or_none(g, x, "zero")
+                for g, x in zip(gradients(ys, targets, seeds), targets, strict=True)
+            ]
             return call.results(tuple(_like_targets(arg, targets, found) for arg in entered))
 
     values = tracing.results(unflatten(spec, ys))
@@ -259,35 +243,53 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
 def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of f, and its derivative along tangents.
 
-    Inputs
+    Args:
         f: returns a nested structure of tensors.
         primals: its arguments; tangents: directions in the same structure.
-    Returns
+
+    Returns:
         (value, tangent), both in the structure of the value; zero where no primal moves it.
 
-    >>> sg.jvp(lambda x: x * x, (np.array([1.0, 2.0]),), (np.array([1.0, 10.0]),))
-    (array([1., 4.]), array([ 2., 40.]))
+    Examples:
+        >>> sg.jvp(lambda x: x * x, (np.array([1.0, 2.0]),), (np.array([1.0, 10.0]),))
+        (array([1., 4.]), array([ 2., 40.]))
     """
     _function(f, "jvp")
-    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)) or len(primals) != len(tangents):
-        raise GradientError("jvp: primals and tangents are tuples of one length, with a tangent for each argument")
+    if (
+        not isinstance(primals, (tuple, list))
+        or not isinstance(tangents, (tuple, list))
+        or len(primals) != len(tangents)
+    ):
+        raise GradientError(
+            "jvp: primals and tangents are tuples of one length, with a tangent for each argument"
+        )
     tracing = Tracing(primals, tangents)
     with tracing.building():
         entered, targets = _enter_arguments(tracing, primals, range(len(primals)), "jvp")
-        directions = [t for t in flatten(list(tangents))[0] if not (is_tensor(t) and not type_of(t).differentiable)]
+        directions = [
+            t for t in flatten(list(tangents))[0] if not (is_tensor(t) and not type_of(t).differentiable)
+        ]
         if len(directions) != len(targets):
-            raise GradientError(f"jvp: {len(directions)} tangents for {len(targets)} arguments; give them in one structure")
+            raise GradientError(
+                f"jvp: {len(directions)} tangents for {len(targets)} arguments; give them in one structure"
+            )
         moved = [_direction(tracing, t, x) for t, x in zip(directions, targets, strict=True)]
         leaves, spec = flatten(f(*entered))
         ys = [as_output(y, tracing.graph) for y in leaves]
-        pushed = [_zero_or_none(t, y, "zero") for t, y in zip(push_forward(ys, targets, moved), ys, strict=True)]
+        pushed = [
+            _zero_or_none(t, y, "zero") for t, y in zip(push_forward(ys, targets, moved), ys, strict=True)
+        ]
         return tracing.results((unflatten(spec, ys), unflatten(spec, pushed)))
 
 
 def _direction(tracing: Tracing, tangent: Any, x: Output) -> Output:
-    t: Output = tracing.stand_in(as_array(tangent, x.dtype) if isinstance(tangent, (int, float, complex)) else tangent)
+    t: Output = tracing.stand_in(
+        as_array(tangent, x.dtype) if isinstance(tangent, (int, float, complex)) else tangent
+    )
     if t.dtype is not x.dtype:
-        raise DTypeError(f"jvp: the tangent of {x.type!r} must be {x.dtype}, not {t.dtype}; convert with sg.cast")
+        raise DTypeError(
+            f"jvp: the tangent of {x.type!r} must be {x.dtype}, not {t.dtype}; convert with sg.cast"
+        )
     if t.shape != x.shape:
         raise ShapeError(f"jvp: the tangent of {x.type!r} must have its shape, not {t.type!r}")
     return t
@@ -296,17 +298,19 @@ def _direction(tracing: Tracing, tangent: Any, x: Output) -> Output:
 def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Function:
     """A function that returns all partial derivatives of f.
 
-    Inputs
+    Args:
         f: returns a nested structure of tensors of fixed shape; with has_aux, a pair of that and anything else.
         argnums: towards which positional arguments.
-    Returns
+
+    Returns:
         a function that returns, in the structure of the value, for each of its tensors the structure of the
         argument with tensors of shape ``value.shape + argument.shape``. One pullback is built for each
         element of the value.
 
-    >>> sg.jacobian(lambda x: x * x)(np.array([1.0, 2.0]))
-    array([[2., 0.],
-           [0., 4.]])
+    Examples:
+        >>> sg.jacobian(lambda x: x * x)(np.array([1.0, 2.0]))
+        array([[2., 0.],
+               [0., 4.]])
     """
     _function(f, "jacobian")
 
@@ -333,20 +337,32 @@ def _rows(y: Output, targets: Sequence[Output]) -> list[Output]:
     """For each target the derivatives of every element of y, stacked in y's shape."""
     count = product(y.shape)
     if not isinstance(count, int):
-        raise ShapeError(f"jacobian: the value {y.type!r} has a symbolic size; its elements must be known when it is built")
+        raise ShapeError(
+            f"jacobian: the value {y.type!r} has a symbolic size; its elements must be known when it is built"
+        )
     basis = np.eye(count, dtype=y.dtype.numpy).reshape(count, *y.shape)
-    rows = [[_zero_or_none(g, x, "zero") for g, x in zip(gradients(y, targets, [row]), targets, strict=True)] for row in basis]
+    rows = [
+        [_zero_or_none(g, x, "zero") for g, x in zip(gradients(y, targets, [row]), targets, strict=True)]
+        for row in basis
+    ]
     if not rows:
-        return [as_output(np.zeros((*y.shape, *(int(s) for s in x.shape)), x.dtype.numpy), y.op.graph) for x in targets]
-    return [reshape(stack(column), (*y.shape, *x.shape)) for column, x in zip(zip(*rows, strict=True), targets, strict=True)]
+        return [
+            as_output(np.zeros((*y.shape, *(int(s) for s in x.shape)), x.dtype.numpy), y.op.graph)
+            for x in targets
+        ]
+    return [
+        reshape(stack(column), (*y.shape, *x.shape))
+        for column, x in zip(zip(*rows, strict=True), targets, strict=True)
+    ]
 
 
 def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     """A function that returns all second partial derivatives of f, a function with a scalar value.
 
-    >>> sg.hessian(lambda x: sg.reduce_sum(x * x * x))(np.array([1.0, 2.0]))
-    array([[ 6.,  0.],
-           [ 0., 12.]])
+    Examples:
+        >>> sg.hessian(lambda x: sg.reduce_sum(x * x * x))(np.array([1.0, 2.0]))
+        array([[ 6.,  0.],
+               [ 0., 12.]])
     """
     return jacobian(grad(f, argnums), argnums)
 
@@ -354,19 +370,24 @@ def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of f, a function with a scalar value, times a direction, without building the Hessian.
 
-    Inputs
+    Args:
         f: returns a real scalar.
         primals: its arguments; tangents: directions in the same structure.
-    Returns
+
+    Returns:
         the product, in the structure of the first argument, or a tuple for several.
-    Source
+
+    References:
         Pearlmutter 1994, "Fast exact multiplication by the Hessian".
 
-    >>> sg.hvp(lambda x: sg.reduce_sum(x * x * x), (np.array([1.0, 2.0]),), (np.array([1.0, 1.0]),))
-    array([ 6., 12.])
+    Examples:
+        >>> sg.hvp(lambda x: sg.reduce_sum(x * x * x), (np.array([1.0, 2.0]),), (np.array([1.0, 1.0]),))
+        array([ 6., 12.])
     """
     if not isinstance(primals, (tuple, list)):
-        raise GradientError("hvp: primals and tangents are tuples of one length, with a tangent for each argument")
+        raise GradientError(
+            "hvp: primals and tangents are tuples of one length, with a tangent for each argument"
+        )
     argnums = tuple(range(len(primals)))
     product_of = jvp(grad(f, argnums), primals, tangents)[1]
     return product_of[0] if len(primals) == 1 else product_of

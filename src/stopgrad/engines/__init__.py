@@ -9,22 +9,23 @@ from stopgrad.engines.protocol import Compiled, Engine
 from stopgrad.engines.xla import XlaEngine
 from stopgrad.errors import EngineError
 
-__all__ = ["Compiled", "Engine", "NumPyEngine", "XlaEngine", "engine"]
+__all__ = ["ENGINES", "Compiled", "Engine", "NumPyEngine", "XlaEngine", "engine"]
 
 _MADE: dict[str, Engine] = {}
-_KINDS: dict[str, type[Engine]] = {"xla": XlaEngine, "numpy": NumPyEngine}
+ENGINES: dict[str, type[Engine]] = {"xla": XlaEngine, "numpy": NumPyEngine}
 
 
 def engine(name: str = "auto") -> Engine:
     """The engine of this name; ``"auto"`` is xla where JAX is installed, else numpy.
 
-    >>> engine("numpy").name
-    'numpy'
+    Examples:
+        >>> engine("numpy").name
+        'numpy'
     """
     if name == "auto":
         name = "xla" if importlib.util.find_spec("jax") is not None else "numpy"
-    if not isinstance(name, str) or name not in _KINDS:
-        raise EngineError(f"there is no engine {name!r}; take {', '.join(map(repr, ('auto', *_KINDS)))}")
+    if not isinstance(name, str) or name not in ENGINES:
+        raise EngineError(f"there is no engine {name!r}; take {', '.join(map(repr, ('auto', *ENGINES)))}")
     if name not in _MADE:
-        _MADE[name] = _KINDS[name]()
+        _MADE[name] = ENGINES[name]()
     return _MADE[name]

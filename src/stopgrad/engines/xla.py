@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.engines.protocol import Compiled, failed, lowering, program
-from stopgrad.graph import Output
+from stopgrad.body import Body, bodies_in
+from stopgrad.engines.protocol import Compiled
+from stopgrad.graph import Operation, Output
+from stopgrad.interpreter import program
 from stopgrad.namespaces import jax_namespace, require
 from stopgrad.types import complex128, float64, int64, uint64
 
@@ -16,7 +18,7 @@ _WIDE = (float64, int64, uint64, complex128)
 
 
 class XlaEngine:
-    """Compiles each operation's ``xla`` definition.
+    """Compiles with XLA.
 
     64-bit types are enabled around the calls that compute with them, and only there: the process's own JAX settings
     stay as they are.
@@ -26,26 +28,22 @@ class XlaEngine:
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
-        self._namespace = jax_namespace()
+        self.namespace = jax_namespace()
         self._array = self._jax.Array
 
-    def compile(self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()) -> Compiled:
-        operations = program(inputs, outputs)
-        steps = [(op, lowering(op, "xla"), dict(op.attributes), op.inputs, op.outputs) for op in operations]
-        namespace, enable_x64 = self._namespace, self._jax.enable_x64
+    def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
+        """What a lowering returned, as an array of the inferred dtype."""
+        return self.namespace.asarray(value, dtype)
 
-        def trace(*arrays: Any) -> list[Any]:
-            values: dict[Output, Any] = dict(zip(inputs, arrays, strict=True))
-            for op, function, attributes, reads, writes in steps:
-                try:
-                    made = function(namespace, *[values[x] for x in reads], **attributes)
-                except Exception as error:
-                    raise failed(op, "xla", error) from error
-                for y, value in zip(writes, made if len(writes) > 1 else (made,), strict=True):
-                    values[y] = namespace.asarray(value, y.dtype.numpy)
-            return [values[y] for y in outputs]
+    def unsupported(self, operations: Sequence[Operation]) -> str | None:
+        return None
 
-        compiled = self._jax.jit(trace, donate_argnums=tuple(donate))
+    def compile(
+        self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()
+    ) -> Compiled:
+        interpret = program(inputs, outputs, self)
+        compiled = self._jax.jit(lambda *arrays: interpret(arrays), donate_argnums=tuple(donate))
+        enable_x64 = self._jax.enable_x64
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
             return compiled(*arrays)
@@ -54,13 +52,27 @@ class XlaEngine:
             with enable_x64(True):
                 return compiled(*arrays)
 
-        wide = any(y.dtype in _WIDE for op in operations for y in op.outputs) or any(x.dtype in _WIDE for x in inputs)
-        return run_with_64_bits if wide else run
+        return (
+            run_with_64_bits
+            if _is_wide(Body(outputs[0].op.graph, inputs, outputs) if outputs else None)
+            else run
+        )
 
     def hold(self, array: Any) -> Any:
         with self._jax.enable_x64(True):
             # A copy: on a CPU, JAX would otherwise share the caller's memory, which donation then overwrites.
-            return self._namespace.array(np.asarray(array), copy=True)
+            return self.namespace.array(np.asarray(array), copy=True)
 
     def is_native(self, x: Any) -> bool:
         return isinstance(x, self._array)
+
+
+def _is_wide(body: Body | None) -> bool:
+    """Whether anything in a computation has a 64-bit type."""
+    if body is None:
+        return False
+    operations = body.operations()
+    outputs = [y for op in operations for y in op.outputs]
+    return any(x.dtype in _WIDE for x in (*body.inputs, *outputs)) or any(
+        _is_wide(inner) for op in operations if op.definition.has_bodies for inner in bodies_in(op.values)
+    )

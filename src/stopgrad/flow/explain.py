@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stopgrad.autodiff.reach import Reach, reach
-from stopgrad.autodiff.transforms import Tracing, argument_positions, is_tensor
+from stopgrad.autodiff.reasons import Reach, reach
+from stopgrad.autodiff.tracing import Tracing, is_tensor
+from stopgrad.autodiff.transforms import argument_positions
+from stopgrad.build import as_output, visible
 from stopgrad.errors import GradientError, GraphError
 from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.op import as_output, leave
 from stopgrad.structure import flatten, paths, unflatten
 
 
@@ -58,15 +59,26 @@ class Flow(Mapping[Any, Reach]):
     def gates(self) -> tuple[GateUse, ...]:
         """The gates that ys are computed through, with the tensors (by name) that each cuts off in part or whole."""
         gates = [op for op in self._graph.subgraph_to(self._ys) if op.definition.passes is not None]
-        return tuple(GateUse(op, tuple(_label(key) for key, found in self._found.items() if any(cut.operation is op for cut in found.cuts))) for op in gates)
+        return tuple(
+            GateUse(
+                op,
+                tuple(
+                    _label(key)
+                    for key, found in self._found.items()
+                    if any(cut.operation is op for cut in found.cuts)
+                ),
+            )
+            for op in gates
+        )
 
     def to_text(self) -> str:
         """A line per tensor, and below it one for each operation that cuts a way, with the user's line.
 
-        >>> with sg.Graph().as_default():
-        ...     x = sg.placeholder(sg.float32, name="x")
-        ...     print(sg.explain(sg.exp(x), [x]).to_text())
-        x:0  flows
+        Examples:
+            >>> with sg.Graph().as_default():
+            ...     x = sg.placeholder(sg.float32, name="x")
+            ...     print(sg.explain(sg.exp(x), [x]).to_text())
+            x:0  flows
         """
         width = max((len(_label(key)) for key in self._found), default=0)
         lines = []
@@ -85,21 +97,25 @@ def _label(key: Any) -> str:
     return key.name if isinstance(key, Output) else str(key)
 
 
-def explain(ys: Any, *args: Any, argnums: int | Sequence[int] | None = None, stop_gradients: Any = None, **kwargs: Any) -> Flow:
+def explain(
+    ys: Any, *args: Any, argnums: int | Sequence[int] | None = None, stop_gradients: Any = None, **kwargs: Any
+) -> Flow:
     """Whether gradients of ys arrive at each x; and if not, why not.
 
-    Inputs
+    Args:
         ys, xs: outputs or nested structures of outputs, as for :func:`gradients`; or a function and its
             arguments, of which argnums (default: all) are asked about.
         stop_gradients: as for :func:`gradients`.
-    Returns
+
+    Returns:
         a :class:`Flow`: for each x a ``status`` and ``cuts``. The statuses: ``"flows"``; ``"partly stopped"`` (some
         ways are cut); ``"stopped"`` (every way is cut, and without the gates one would be open); ``"not
         differentiable"`` (every way passes an integer, a comparison, a rounding, ...); ``"undefined"`` (every
         way passes an operation whose gradient is an error); ``"disconnected"`` (there is no way).
 
-    >>> sg.explain(lambda a, b: a * sg.stop_gradient(b), 1.0, 2.0)["b"].status
-    'stopped'
+    Examples:
+        >>> sg.explain(lambda a, b: a * sg.stop_gradient(b), 1.0, 2.0)["b"].status
+        'stopped'
     """
     if callable(ys) and not isinstance(ys, (Output, Operation)):
         return _explain_function(ys, args, kwargs, argnums)
@@ -112,8 +128,8 @@ def explain(ys: Any, *args: Any, argnums: int | Sequence[int] | None = None, sto
         if x.op.graph is not roots[0].op.graph:
             raise GraphError(f"explain: {describe(x)} and {describe(roots[0])} belong to two graphs")
     graph = roots[0].op.graph
-    roots = [leave(graph, y) for y in roots]
-    return Flow({x: reach(roots, x, stops) for x in targets}, graph, roots)
+    roots = [visible(y) for y in roots]
+    return Flow(dict(reach(roots, targets, stops)), graph, roots)
 
 
 def _outputs(tree: Any) -> list[Output]:
@@ -124,25 +140,29 @@ def _outputs(tree: Any) -> list[Output]:
     return [leaf.as_output() for leaf in leaves]
 
 
-def _explain_function(f: Callable[..., Any], args: Sequence[Any], kwargs: Any, argnums: int | Sequence[int] | None) -> Flow:
+def _explain_function(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: Any, argnums: int | Sequence[int] | None
+) -> Flow:
     positions = range(len(args)) if argnums is None else argument_positions(argnums, args, "explain")
     tracing = Tracing(args, kwargs)
     with tracing.building():
         entered = [_enter(tracing, arg) for arg in args]
-        ys = [leave(tracing.graph, as_output(y, tracing.graph)) for y in flatten(f(*entered, **tracing.enter(kwargs)))[0]]
-    found = {}
+        ys = [visible(as_output(y, tracing.graph)) for y in flatten(f(*entered, **tracing.enter(kwargs)))[0]]
     names = _argument_names(f, len(args))
+    keys: dict[str, Output] = {}
     for i in positions:
         for path, leaf in zip(paths(entered[i]), flatten(entered[i])[0], strict=True):
             if isinstance(leaf, Output):
-                key = ".".join(part for part in (names[i], path) if part)
-                found[key] = reach(ys, leaf)
-    return Flow(found, tracing.graph, ys)
+                keys[".".join(part for part in (names[i], path) if part)] = leaf
+    found = reach(ys, list(keys.values()))
+    return Flow({key: found[leaf] for key, leaf in keys.items()}, tracing.graph, ys)
 
 
 def _enter(tracing: Tracing, tree: Any) -> Any:
     leaves, spec = flatten(tree)
-    return unflatten(spec, [tracing.stand_in(x) if is_tensor(x) or isinstance(x, (float, complex)) else x for x in leaves])
+    return unflatten(
+        spec, [tracing.stand_in(x) if is_tensor(x) or isinstance(x, (float, complex)) else x for x in leaves]
+    )
 
 
 def _argument_names(f: Callable[..., Any], count: int) -> list[str]:
@@ -157,7 +177,7 @@ def _argument_names(f: Callable[..., Any], count: int) -> list[str]:
 def assert_flows(ys: Any, xs: Any) -> None:
     """Raise unless gradients of ys arrive at every x.
 
-    Raises
+    Raises:
         GradientError: with what cuts the ways, and on which lines.
     """
     flow = explain(_outputs(ys), _outputs(xs))
@@ -168,10 +188,11 @@ def assert_flows(ys: Any, xs: Any) -> None:
 def assert_blocked(ys: Any, xs: Any, by: Any = None) -> None:
     """Raise if gradients of ys arrive at any x.
 
-    Inputs
+    Args:
         ys, xs: as for :func:`explain`.
         by: an operation or output of one that must be among those that cut the ways; None for any.
-    Raises
+
+    Raises:
         GradientError: which gradients arrive, or what cuts them instead.
     """
     flow = explain(_outputs(ys), _outputs(xs))

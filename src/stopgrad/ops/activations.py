@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from stopgrad.op import Op, Tensor, apply, not_differentiable
+from stopgrad.build import apply
+from stopgrad.op import Op, not_differentiable
+from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.compare import greater, less
 from stopgrad.ops.convert import where
@@ -49,79 +51,106 @@ class GradientOfActivation(Op, abstract=True):
 class Relu(RealElementwise):
     """Elementwise max(x, 0); NaN for NaN.
 
-    Inputs
+    Args:
         x: real numbers (C1).
-    Returns
+
+    Returns:
         max(x, 0). The gradient at 0 is 0, as in TensorFlow.
-    >>> sg.relu(np.array([-1.0, 2.0]))
-    array([0., 2.])
+
+    Examples:
+        >>> sg.relu(np.array([-1.0, 2.0]))
+        array([0., 2.])
     """
 
     infer = same(is_real)
     gradient = {"x": lambda g, op: relu_grad(op.result, g)}
-    numpy = xla = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype))
+    lower = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype))
     samples = _KINKS
     extremes = _SMALL
+
+
+relu = unary(Relu, "relu")
 
 
 class ReluGrad(GradientOfActivation):
     """The gradient of relu: g where y > 0, else 0, where y = relu x.
 
-    Inputs
+    Args:
         y, g: floating-point, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         the cotangent of x.
-    >>> sg.ops.ReluGrad.function(np.array([0.0, 2.0]), np.array([5.0, 5.0]))
-    array([0., 5.])
+
+    Examples:
+        >>> sg.ops.ReluGrad.function(np.array([0.0, 2.0]), np.array([5.0, 5.0]))
+        array([0., 5.])
     """
 
     gradient = {"y": _STEP, "g": lambda g, op: relu_grad(op.y, g)}
-    numpy = xla = lambda xp, y, g: xp.where(y > 0, g, xp.zeros((), g.dtype))
+    lower = lambda xp, y, g: xp.where(y > 0, g, xp.zeros((), g.dtype))
+
+
+relu_grad = binary(ReluGrad, "relu_grad")
 
 
 class Relu6(RealElementwise):
     """Elementwise min(max(x, 0), 6); NaN for NaN.
 
-    Inputs
+    Args:
         x: real numbers (C1).
-    Returns
+
+    Returns:
         x clipped to [0, 6]. The gradient at 0 and 6 is 0, as in TensorFlow.
-    >>> sg.relu6(np.array([-1.0, 2.0, 7.0]))
-    array([0., 2., 6.])
+
+    Examples:
+        >>> sg.relu6(np.array([-1.0, 2.0, 7.0]))
+        array([0., 2., 6.])
     """
 
     infer = same(is_real)
     gradient = {"x": lambda g, op: relu6_grad(op.result, g)}
-    numpy = xla = lambda xp, x: xp.minimum(xp.maximum(x, xp.zeros((), x.dtype)), xp.full((), 6, x.dtype))
+    lower = lambda xp, x: xp.minimum(xp.maximum(x, xp.zeros((), x.dtype)), xp.full((), 6, x.dtype))
     samples = _KINKS
     extremes = _SMALL
+
+
+relu6 = unary(Relu6, "relu6")
 
 
 class Relu6Grad(GradientOfActivation):
     """The gradient of relu6: g where 0 < y < 6, else 0, where y = relu6 x.
 
-    Inputs
+    Args:
         y, g: floating-point, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         the cotangent of x.
-    >>> sg.ops.Relu6Grad.function(np.array([0.0, 2.0, 6.0]), np.array([5.0, 5.0, 5.0]))
-    array([0., 5., 0.])
+
+    Examples:
+        >>> sg.ops.Relu6Grad.function(np.array([0.0, 2.0, 6.0]), np.array([5.0, 5.0, 5.0]))
+        array([0., 5., 0.])
     """
 
     gradient = {"y": _STEP, "g": lambda g, op: relu6_grad(op.y, g)}
-    numpy = xla = lambda xp, y, g: xp.where((y > 0) & (y < 6), g, xp.zeros((), g.dtype))
+    lower = lambda xp, y, g: xp.where((y > 0) & (y < 6), g, xp.zeros((), g.dtype))
+
+
+relu6_grad = binary(Relu6Grad, "relu6_grad")
 
 
 class LeakyRelu(RealElementwise):
     """Elementwise x where x > 0, else alpha · x.
 
-    Inputs
+    Args:
         x: floating-point (C1).
         alpha: a Python number, by default 0.2; to learn it, take ``sg.where(x > 0, x, alpha * x)``.
-    Returns
+
+    Returns:
         the values; the gradient at 0 is alpha, as in TensorFlow.
-    >>> sg.leaky_relu(np.array([-1.0, 2.0]))
-    array([-0.2,  2. ])
+
+    Examples:
+        >>> sg.leaky_relu(np.array([-1.0, 2.0]))
+        array([-0.2,  2. ])
     """
 
     @staticmethod
@@ -129,7 +158,7 @@ class LeakyRelu(RealElementwise):
         return same(is_floating)(x)
 
     gradient = {"x": lambda g, op: where(greater(op.x, 0), g, g * op.alpha)}
-    numpy = xla = lambda xp, x, alpha: xp.where(x > 0, x, x * xp.asarray(alpha, x.dtype))
+    lower = lambda xp, x, alpha: xp.where(x > 0, x, x * xp.asarray(alpha, x.dtype))
     samples = [sample(floats(4, distinct=True), alpha=0.2), sample(floats("n", 2, distinct=True), alpha=-0.5)]
     extremes = _SMALL
 
@@ -142,35 +171,48 @@ def leaky_relu(x: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
 class Elu(RealElementwise):
     """Elementwise exponential linear unit: x where x > 0, else eˣ - 1.
 
-    Inputs
+    Args:
         x: floating-point (C1).
-    Returns
+
+    Returns:
         the values.
-    Source
+
+    References:
         Clevert, Unterthiner and Hochreiter 2015, arXiv:1511.07289.
-    >>> sg.elu(np.array([-1.0, 2.0]))
-    array([-0.63212056,  2.        ])
+
+    Examples:
+        >>> sg.elu(np.array([-1.0, 2.0]))
+        array([-0.63212056,  2.        ])
     """
 
     gradient = {"x": lambda g, op: elu_grad(op.result, g)}
-    numpy = xla = lambda xp, x: xp.where(x > 0, x, xp.expm1(xp.minimum(x, xp.zeros((), x.dtype))))
+    lower = lambda xp, x: xp.where(x > 0, x, xp.expm1(xp.minimum(x, xp.zeros((), x.dtype))))
     samples = singles()
     extremes = _SMALL
+
+
+elu = unary(Elu, "elu")
 
 
 class EluGrad(GradientOfActivation):
     """The gradient of elu: g where y > 0, else g · (y + 1), where y = elu x.
 
-    Inputs
+    Args:
         y, g: floating-point, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         the cotangent of x.
-    >>> sg.ops.EluGrad.function(np.array([-0.5, 2.0]), np.array([1.0, 1.0]))
-    array([0.5, 1. ])
+
+    Examples:
+        >>> sg.ops.EluGrad.function(np.array([-0.5, 2.0]), np.array([1.0, 1.0]))
+        array([0.5, 1. ])
     """
 
     gradient = {"y": lambda g, op: where(less(op.y, 0), g * op.g, 0), "g": lambda g, op: elu_grad(op.y, g)}
-    numpy = xla = lambda xp, y, g: xp.where(y > 0, g, g * (y + xp.ones((), y.dtype)))
+    lower = lambda xp, y, g: xp.where(y > 0, g, g * (y + xp.ones((), y.dtype)))
+
+
+elu_grad = binary(EluGrad, "elu_grad")
 
 
 # ---------------------------------------------------------------------------------------- soft steps
@@ -184,88 +226,119 @@ def _logistic(xp: Any, x: Any) -> Any:
 class Sigmoid(RealElementwise):
     """Elementwise logistic function 1 / (1 + e⁻ˣ), without overflow.
 
-    Inputs
+    Args:
         x: floating-point (C1).
-    Returns
+
+    Returns:
         values in [0, 1].
-    >>> sg.sigmoid(np.array([0.0, 1000.0]))
-    array([0.5, 1. ])
+
+    Examples:
+        >>> sg.sigmoid(np.array([0.0, 1000.0]))
+        array([0.5, 1. ])
     """
 
     gradient = {"x": lambda g, op: sigmoid_grad(op.result, g)}
-    numpy = _logistic
+    lower = _logistic
     xla = lambda xp, x: xp.lax.logistic(x)
     samples = singles()
     extremes = _SMALL
 
 
+sigmoid = unary(Sigmoid, "sigmoid")
+
+
 class SigmoidGrad(GradientOfActivation):
     """The gradient of sigmoid: g · y · (1 - y), where y = sigmoid x.
 
-    Inputs
+    Args:
         y, g: floating-point, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         the cotangent of x.
-    >>> sg.ops.SigmoidGrad.function(np.array([0.5]), np.array([1.0]))
-    array([0.25])
+
+    Examples:
+        >>> sg.ops.SigmoidGrad.function(np.array([0.5]), np.array([1.0]))
+        array([0.25])
     """
 
     gradient = {"y": lambda g, op: g * (op.g * (1 - 2 * op.y)), "g": lambda g, op: sigmoid_grad(op.y, g)}
-    numpy = xla = lambda xp, y, g: g * (y * (1 - y))
+    lower = lambda xp, y, g: g * (y * (1 - y))
+
+
+sigmoid_grad = binary(SigmoidGrad, "sigmoid_grad")
 
 
 class LogSigmoid(RealElementwise):
     """Elementwise log(sigmoid(x)), without overflow.
 
-    Inputs
+    Args:
         x: floating-point (C1).
-    Returns
+
+    Returns:
         values below 0.
-    >>> sg.log_sigmoid(np.array([0.0, -1000.0]))
-    array([-6.93147181e-01, -1.00000000e+03])
+
+    Examples:
+        >>> sg.log_sigmoid(np.array([0.0, -1000.0]))
+        array([-6.93147181e-01, -1.00000000e+03])
     """
 
     gradient = {"x": lambda g, op: g * sigmoid(-op.x)}
-    numpy = xla = lambda xp, x: xp.minimum(x, xp.zeros((), x.dtype)) - xp.log1p(xp.exp(-xp.abs(x)))
+    lower = lambda xp, x: xp.minimum(x, xp.zeros((), x.dtype)) - xp.log1p(xp.exp(-xp.abs(x)))
     samples = singles()
     extremes = _SMALL
+
+
+log_sigmoid = unary(LogSigmoid, "log_sigmoid")
 
 
 class Softplus(RealElementwise):
     """Elementwise log(1 + eˣ), without overflow.
 
-    Inputs
+    Args:
         x: floating-point (C1).
-    Returns
+
+    Returns:
         values above 0.
-    >>> sg.softplus(np.array([0.0, 1000.0]))
-    array([6.93147181e-01, 1.00000000e+03])
+
+    Examples:
+        >>> sg.softplus(np.array([0.0, 1000.0]))
+        array([6.93147181e-01, 1.00000000e+03])
     """
 
     gradient = {"x": lambda g, op: g * sigmoid(op.x)}
-    numpy = xla = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype)) + xp.log1p(xp.exp(-xp.abs(x)))
+    lower = lambda xp, x: xp.maximum(x, xp.zeros((), x.dtype)) + xp.log1p(xp.exp(-xp.abs(x)))
     samples = singles()
     extremes = _SMALL
+
+
+softplus = unary(Softplus, "softplus")
 
 
 class Silu(RealElementwise):
     """Elementwise x · sigmoid(x), also called swish.
 
-    Inputs
+    Args:
         x: floating-point (C1).
-    Returns
+
+    Returns:
         the values; NaN at -∞.
-    Source
+
+    References:
         Elfwing, Uchibe and Doya 2017, arXiv:1702.03118.
-    >>> sg.silu(np.array([0.0, 1.0]))
-    array([0.        , 0.73105858])
+
+    Examples:
+        >>> sg.silu(np.array([0.0, 1.0]))
+        array([0.        , 0.73105858])
     """
 
     gradient = {"x": lambda g, op: _silu_gradient(g, op)}
-    numpy = lambda xp, x: x * _logistic(xp, x)
+    lower = lambda xp, x: x * _logistic(xp, x)
     xla = lambda xp, x: x * xp.lax.logistic(x)
     samples = singles()
     extremes = _SMALL
+
+
+silu = unary(Silu, "silu")
 
 
 def _silu_gradient(g: Any, op: Any) -> Tensor:
@@ -279,15 +352,19 @@ _TANH_SCALE, _TANH_CUBE = math.sqrt(2 / math.pi), 0.044715
 class Gelu(RealElementwise):
     """Elementwise x · Φ(x), where Φ is the normal distribution function.
 
-    Inputs
+    Args:
         x: floating-point (C1).
         approximate: whether Φ is replaced by (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2. Unlike JAX's, it is not by default.
-    Returns
+
+    Returns:
         the values; NaN at -∞.
-    Source
+
+    References:
         Hendrycks and Gimpel 2016, arXiv:1606.08415.
-    >>> sg.gelu(np.array([0.0, 1.0]))
-    array([0.        , 0.84134475])
+
+    Examples:
+        >>> sg.gelu(np.array([0.0, 1.0]))
+        array([0.        , 0.84134475])
     """
 
     @staticmethod
@@ -297,12 +374,11 @@ class Gelu(RealElementwise):
     gradient = {"x": lambda g, op: g * (_approximate_slope(op.x) if op.approximate else _exact_slope(op.x))}
 
     @staticmethod
-    def numpy(xp: Any, x: Any, approximate: bool) -> Any:
+    def lower(xp: Any, x: Any, approximate: bool) -> Any:
         if approximate:
             return x * (0.5 * (1 + xp.tanh(_TANH_SCALE * (x + _TANH_CUBE * (x * x * x)))))
         return x * (0.5 * xp.special.erfc(x * -math.sqrt(0.5)))
 
-    xla = numpy
     samples = [sample(floats(3), approximate=False), sample(floats("n", 2), approximate=True)]
     extremes = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,), (100.0,), (-100.0,))
 
@@ -314,22 +390,11 @@ def _exact_slope(x: Any) -> Tensor:
 def _approximate_slope(x: Any) -> Tensor:
     squared = square(x)
     t = tanh(x * (_TANH_SCALE + _TANH_SCALE * _TANH_CUBE * squared))
-    return 0.5 * (1 + t) + (0.5 * x) * ((1 - square(t)) * (_TANH_SCALE + 3 * _TANH_SCALE * _TANH_CUBE * squared))
+    return 0.5 * (1 + t) + (0.5 * x) * (
+        (1 - square(t)) * (_TANH_SCALE + 3 * _TANH_SCALE * _TANH_CUBE * squared)
+    )
 
 
 @builds(Gelu)
 def gelu(x: Any, approximate: bool = False, name: str | None = None) -> Tensor:
     return apply(Gelu, (x,), (bool(approximate),), name)
-
-
-relu = unary(Relu, "relu")
-relu_grad = binary(ReluGrad, "relu_grad")
-relu6 = unary(Relu6, "relu6")
-relu6_grad = binary(Relu6Grad, "relu6_grad")
-elu = unary(Elu, "elu")
-elu_grad = binary(EluGrad, "elu_grad")
-sigmoid = unary(Sigmoid, "sigmoid")
-sigmoid_grad = binary(SigmoidGrad, "sigmoid_grad")
-log_sigmoid = unary(LogSigmoid, "log_sigmoid")
-softplus = unary(Softplus, "softplus")
-silu = unary(Silu, "silu")

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from stopgrad.op import Op, not_differentiable
 from stopgrad.ops.families import EXTREMES, PAIRS, binary, unary
-from stopgrad.ops.inference import broadcast, broadcast_to_bool, is_any, is_boolean, is_inexact, is_integer, is_integral, is_real, same, to_bool
+from stopgrad.ops.inference import (
+    broadcast,
+    broadcast_to_bool,
+    is_any,
+    is_boolean,
+    is_inexact,
+    is_integer,
+    is_integral,
+    is_real,
+    same,
+    to_bool,
+)
 from stopgrad.samples import binary as pairs, bools, ints, sample, unary as singles
 from stopgrad.types import bool_, int32
 
@@ -48,87 +59,123 @@ class Comparison(Op, abstract=True):
 class Equal(Comparison):
     """Elementwise x = y, with broadcasting. NaN equals nothing.
 
-    Inputs
+    Args:
         x, y: one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         booleans, of the broadcast shape.
-    >>> sg.equal(np.array([1, 2]), 2)
-    array([False,  True])
+
+    Examples:
+        >>> sg.equal(np.array([1, 2]), 2)
+        array([False,  True])
     """
 
     infer = broadcast_to_bool(is_any)
-    numpy = xla = lambda xp, x, y: xp.equal(x, y)
+    lower = lambda xp, x, y: xp.equal(x, y)
+
+
+equal = binary(Equal, "equal")
 
 
 class NotEqual(Comparison):
     """Elementwise x ≠ y, with broadcasting. NaN differs from everything.
 
-    Inputs
+    Args:
         x, y: one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         booleans, of the broadcast shape.
-    >>> sg.not_equal(np.array([1, 2]), 2)
-    array([ True, False])
+
+    Examples:
+        >>> sg.not_equal(np.array([1, 2]), 2)
+        array([ True, False])
     """
 
     infer = broadcast_to_bool(is_any)
-    numpy = xla = lambda xp, x, y: xp.not_equal(x, y)
+    lower = lambda xp, x, y: xp.not_equal(x, y)
+
+
+not_equal = binary(NotEqual, "not_equal")
 
 
 class Less(Comparison):
     """Elementwise x < y, with broadcasting.
 
-    Inputs
+    Args:
         x, y: real, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         booleans, of the broadcast shape.
-    >>> sg.less(np.array([1, 2]), 2)
-    array([ True, False])
+
+    Examples:
+        >>> sg.less(np.array([1, 2]), 2)
+        array([ True, False])
     """
 
-    numpy = xla = lambda xp, x, y: xp.less(x, y)
+    lower = lambda xp, x, y: xp.less(x, y)
+
+
+less = binary(Less, "less")
 
 
 class LessEqual(Comparison):
     """Elementwise x ≤ y, with broadcasting.
 
-    Inputs
+    Args:
         x, y: real, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         booleans, of the broadcast shape.
-    >>> sg.less_equal(np.array([1, 3]), 2)
-    array([ True, False])
+
+    Examples:
+        >>> sg.less_equal(np.array([1, 3]), 2)
+        array([ True, False])
     """
 
-    numpy = xla = lambda xp, x, y: xp.less_equal(x, y)
+    lower = lambda xp, x, y: xp.less_equal(x, y)
+
+
+less_equal = binary(LessEqual, "less_equal")
 
 
 class Greater(Comparison):
     """Elementwise x > y, with broadcasting.
 
-    Inputs
+    Args:
         x, y: real, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         booleans, of the broadcast shape.
-    >>> sg.greater(np.array([1, 3]), 2)
-    array([False,  True])
+
+    Examples:
+        >>> sg.greater(np.array([1, 3]), 2)
+        array([False,  True])
     """
 
-    numpy = xla = lambda xp, x, y: xp.greater(x, y)
+    lower = lambda xp, x, y: xp.greater(x, y)
+
+
+greater = binary(Greater, "greater")
 
 
 class GreaterEqual(Comparison):
     """Elementwise x ≥ y, with broadcasting.
 
-    Inputs
+    Args:
         x, y: real, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         booleans, of the broadcast shape.
-    >>> sg.greater_equal(np.array([1, 2]), 2)
-    array([False,  True])
+
+    Examples:
+        >>> sg.greater_equal(np.array([1, 2]), 2)
+        array([False,  True])
     """
 
-    numpy = xla = lambda xp, x, y: xp.greater_equal(x, y)
+    lower = lambda xp, x, y: xp.greater_equal(x, y)
+
+
+greater_equal = binary(GreaterEqual, "greater_equal")
 
 
 class Test(Op, abstract=True):
@@ -143,43 +190,61 @@ class Test(Op, abstract=True):
 class IsNan(Test):
     """Elementwise test for NaN.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         booleans.
-    >>> sg.is_nan(np.array([np.nan, 1.0]))
-    array([ True, False])
+
+    Examples:
+        >>> sg.is_nan(np.array([np.nan, 1.0]))
+        array([ True, False])
     """
 
-    numpy = xla = lambda xp, x: xp.isnan(x)
+    lower = lambda xp, x: xp.isnan(x)
+
+
+is_nan = unary(IsNan, "is_nan")
 
 
 class IsInf(Test):
     """Elementwise test for infinity of either sign.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         booleans.
-    >>> sg.is_inf(np.array([-np.inf, 1.0]))
-    array([ True, False])
+
+    Examples:
+        >>> sg.is_inf(np.array([-np.inf, 1.0]))
+        array([ True, False])
     """
 
-    numpy = xla = lambda xp, x: xp.isinf(x)
+    lower = lambda xp, x: xp.isinf(x)
+
+
+is_inf = unary(IsInf, "is_inf")
 
 
 class IsFinite(Test):
     """Elementwise test for being neither infinite nor NaN.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         booleans.
-    >>> sg.is_finite(np.array([np.nan, 1.0]))
-    array([False,  True])
+
+    Examples:
+        >>> sg.is_finite(np.array([np.nan, 1.0]))
+        array([False,  True])
     """
 
-    numpy = xla = lambda xp, x: xp.isfinite(x)
+    lower = lambda xp, x: xp.isfinite(x)
+
+
+is_finite = unary(IsFinite, "is_finite")
 
 
 class Logical(Op, abstract=True):
@@ -193,60 +258,84 @@ class Logical(Op, abstract=True):
 class LogicalAnd(Logical):
     """Elementwise conjunction, with broadcasting.
 
-    Inputs
+    Args:
         x, y: booleans (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         whether both hold.
-    >>> sg.logical_and(np.array([True, False]), True)
-    array([ True, False])
+
+    Examples:
+        >>> sg.logical_and(np.array([True, False]), True)
+        array([ True, False])
     """
 
-    numpy = xla = lambda xp, x, y: xp.logical_and(x, y)
+    lower = lambda xp, x, y: xp.logical_and(x, y)
+
+
+logical_and = binary(LogicalAnd, "logical_and")
 
 
 class LogicalOr(Logical):
     """Elementwise disjunction, with broadcasting.
 
-    Inputs
+    Args:
         x, y: booleans (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         whether either holds.
-    >>> sg.logical_or(np.array([True, False]), False)
-    array([ True, False])
+
+    Examples:
+        >>> sg.logical_or(np.array([True, False]), False)
+        array([ True, False])
     """
 
-    numpy = xla = lambda xp, x, y: xp.logical_or(x, y)
+    lower = lambda xp, x, y: xp.logical_or(x, y)
+
+
+logical_or = binary(LogicalOr, "logical_or")
 
 
 class LogicalXor(Logical):
     """Elementwise exclusive or, with broadcasting.
 
-    Inputs
+    Args:
         x, y: booleans (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         whether just one holds.
-    >>> sg.logical_xor(np.array([True, False]), True)
-    array([False,  True])
+
+    Examples:
+        >>> sg.logical_xor(np.array([True, False]), True)
+        array([False,  True])
     """
 
-    numpy = xla = lambda xp, x, y: xp.logical_xor(x, y)
+    lower = lambda xp, x, y: xp.logical_xor(x, y)
+
+
+logical_xor = binary(LogicalXor, "logical_xor")
 
 
 class LogicalNot(Op):
     """Elementwise negation.
 
-    Inputs
+    Args:
         x: booleans (C1).
-    Returns
+
+    Returns:
         whether x does not hold.
-    >>> sg.logical_not(np.array([True, False]))
-    array([False,  True])
+
+    Examples:
+        >>> sg.logical_not(np.array([True, False]))
+        array([False,  True])
     """
 
     infer = same(is_boolean)
     gradient = _BITS
-    numpy = xla = lambda xp, x: xp.logical_not(x)
+    lower = lambda xp, x: xp.logical_not(x)
     samples = singles(dtypes=(bool_,))
+
+
+logical_not = unary(LogicalNot, "logical_not")
 
 
 class Bitwise(Op, abstract=True):
@@ -260,60 +349,84 @@ class Bitwise(Op, abstract=True):
 class BitwiseAnd(Bitwise):
     """Elementwise and of bits, with broadcasting.
 
-    Inputs
+    Args:
         x, y: integers or booleans of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         x & y.
-    >>> sg.bitwise_and(np.array([6]), 3)
-    array([2])
+
+    Examples:
+        >>> sg.bitwise_and(np.array([6]), 3)
+        array([2])
     """
 
-    numpy = xla = lambda xp, x, y: xp.bitwise_and(x, y)
+    lower = lambda xp, x, y: xp.bitwise_and(x, y)
+
+
+bitwise_and = binary(BitwiseAnd, "bitwise_and")
 
 
 class BitwiseOr(Bitwise):
     """Elementwise or of bits, with broadcasting.
 
-    Inputs
+    Args:
         x, y: integers or booleans of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         x | y.
-    >>> sg.bitwise_or(np.array([6]), 3)
-    array([7])
+
+    Examples:
+        >>> sg.bitwise_or(np.array([6]), 3)
+        array([7])
     """
 
-    numpy = xla = lambda xp, x, y: xp.bitwise_or(x, y)
+    lower = lambda xp, x, y: xp.bitwise_or(x, y)
+
+
+bitwise_or = binary(BitwiseOr, "bitwise_or")
 
 
 class BitwiseXor(Bitwise):
     """Elementwise exclusive or of bits, with broadcasting.
 
-    Inputs
+    Args:
         x, y: integers or booleans of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         x ^ y.
-    >>> sg.bitwise_xor(np.array([6]), 3)
-    array([5])
+
+    Examples:
+        >>> sg.bitwise_xor(np.array([6]), 3)
+        array([5])
     """
 
-    numpy = xla = lambda xp, x, y: xp.bitwise_xor(x, y)
+    lower = lambda xp, x, y: xp.bitwise_xor(x, y)
+
+
+bitwise_xor = binary(BitwiseXor, "bitwise_xor")
 
 
 class Invert(Op):
     """Elementwise complement of bits; of booleans, negation.
 
-    Inputs
+    Args:
         x: integers or booleans (C1).
-    Returns
+
+    Returns:
         ~x.
-    >>> sg.invert(np.array([0, 5]))
-    array([-1, -6])
+
+    Examples:
+        >>> sg.invert(np.array([0, 5]))
+        array([-1, -6])
     """
 
     infer = same(is_integral)
     gradient = _BITS
-    numpy = xla = lambda xp, x: xp.invert(x)
+    lower = lambda xp, x: xp.invert(x)
     samples = singles(-5, 6, dtypes=(int32, bool_))
+
+
+invert = unary(Invert, "invert")
 
 
 class Shift(Op, abstract=True):
@@ -327,47 +440,38 @@ class Shift(Op, abstract=True):
 class LeftShift(Shift):
     """Elementwise shift of bits to the left, with broadcasting.
 
-    Inputs
+    Args:
         x, y: integers of one dtype (C1), y from 0 to the number of bits less one; shapes broadcast (C2).
-    Returns
+
+    Returns:
         x · 2ʸ, without the bits that fall off.
-    >>> sg.left_shift(np.array([1, 3]), 2)
-    array([ 4, 12])
+
+    Examples:
+        >>> sg.left_shift(np.array([1, 3]), 2)
+        array([ 4, 12])
     """
 
-    numpy = xla = lambda xp, x, y: xp.left_shift(x, y)
+    lower = lambda xp, x, y: xp.left_shift(x, y)
+
+
+left_shift = binary(LeftShift, "left_shift")
 
 
 class RightShift(Shift):
     """Elementwise shift of bits to the right, with broadcasting; signed integers keep their sign.
 
-    Inputs
+    Args:
         x, y: integers of one dtype (C1), y from 0 to the number of bits less one; shapes broadcast (C2).
-    Returns
+
+    Returns:
         ⌊x / 2ʸ⌋.
-    >>> sg.right_shift(np.array([4, 12]), 2)
-    array([1, 3])
+
+    Examples:
+        >>> sg.right_shift(np.array([4, 12]), 2)
+        array([1, 3])
     """
 
-    numpy = xla = lambda xp, x, y: xp.right_shift(x, y)
+    lower = lambda xp, x, y: xp.right_shift(x, y)
 
 
-equal = binary(Equal, "equal")
-not_equal = binary(NotEqual, "not_equal")
-less = binary(Less, "less")
-less_equal = binary(LessEqual, "less_equal")
-greater = binary(Greater, "greater")
-greater_equal = binary(GreaterEqual, "greater_equal")
-is_nan = unary(IsNan, "is_nan")
-is_inf = unary(IsInf, "is_inf")
-is_finite = unary(IsFinite, "is_finite")
-logical_and = binary(LogicalAnd, "logical_and")
-logical_or = binary(LogicalOr, "logical_or")
-logical_xor = binary(LogicalXor, "logical_xor")
-logical_not = unary(LogicalNot, "logical_not")
-bitwise_and = binary(BitwiseAnd, "bitwise_and")
-bitwise_or = binary(BitwiseOr, "bitwise_or")
-bitwise_xor = binary(BitwiseXor, "bitwise_xor")
-invert = unary(Invert, "invert")
-left_shift = binary(LeftShift, "left_shift")
 right_shift = binary(RightShift, "right_shift")

@@ -6,13 +6,23 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from stopgrad.build import apply, raise_for
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, refuse, type_of
+from stopgrad.op import Axes, Op
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.compare import equal, greater, less
 from stopgrad.ops.convert import where
 from stopgrad.ops.elementwise import exp, log, rsqrt
 from stopgrad.ops.families import INF, NAN, PAIRS, Arithmetic, binary
-from stopgrad.ops.inference import broadcast, broadcast_c2, check_dtype, check_same_dtype, is_floating, is_real, normal_axes
+from stopgrad.ops.inference import (
+    broadcast,
+    broadcast_c2,
+    check_dtype,
+    check_same_dtype,
+    is_floating,
+    is_real,
+    normal_axes,
+)
 from stopgrad.ops.reduce import reduce_mean, reduce_variance
 from stopgrad.ops.shape import reduce_sum
 from stopgrad.public import builds, guarded
@@ -36,12 +46,15 @@ __all__ = [
 class LogAddExp(Arithmetic):
     """Elementwise log(eˣ + eʸ), without overflow, with broadcasting.
 
-    Inputs
+    Args:
         x, y: floating-point, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         the logarithm of the sum; -∞ where both are -∞, with a gradient of 0 there.
-    >>> sg.logaddexp(np.array([0.0, 1000.0]), np.array([0.0, 1000.0]))
-    array([6.93147181e-01, 1.00069315e+03])
+
+    Examples:
+        >>> sg.logaddexp(np.array([0.0, 1000.0]), np.array([0.0, 1000.0]))
+        array([6.93147181e-01, 1.00069315e+03])
     """
 
     infer = broadcast(is_floating)
@@ -49,57 +62,76 @@ class LogAddExp(Arithmetic):
         "x": lambda g, op: g * exp(op.x - where(greater(op.result, -INF), op.result, 0)),
         "y": lambda g, op: g * exp(op.y - where(greater(op.result, -INF), op.result, 0)),
     }
-    numpy = xla = lambda xp, x, y: xp.logaddexp(x, y)
+    lower = lambda xp, x, y: xp.logaddexp(x, y)
     samples = pairs()
     extremes = (*PAIRS, (-INF, -INF), (INF, INF), (1e4, -1e4))
+
+
+logaddexp = binary(LogAddExp, "logaddexp")
 
 
 class Xlogy(Arithmetic):
     """Elementwise x · log y, with broadcasting; 0 where x is 0, even if y is 0.
 
-    Inputs
+    Args:
         x, y: floating-point, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         the product. Where x is 0 both gradients are 0, as in TensorFlow.
-    >>> sg.xlogy(np.array([0.0, 2.0]), np.array([0.0, 1.0]))
-    array([0., 0.])
+
+    Examples:
+        >>> sg.xlogy(np.array([0.0, 2.0]), np.array([0.0, 1.0]))
+        array([0., 0.])
     """
 
     infer = broadcast(is_floating)
-    gradient = {"x": lambda g, op: where(_is_zero(op.x), 0, g * log(where(_is_zero(op.x), 1, op.y))), "y": lambda g, op: g * xdivy(op.x, op.y)}
+    gradient = {
+        "x": lambda g, op: where(_is_zero(op.x), 0, g * log(where(_is_zero(op.x), 1, op.y))),
+        "y": lambda g, op: g * xdivy(op.x, op.y),
+    }
 
     @staticmethod
-    def numpy(xp: Any, x: Any, y: Any) -> Any:
+    def lower(xp: Any, x: Any, y: Any) -> Any:
         zero = x == 0
         return xp.where(zero, xp.zeros((), x.dtype), x * xp.log(xp.where(zero, xp.ones((), y.dtype), y)))
 
-    xla = numpy
     samples = pairs((0.5, 2.0), (0.5, 2.0))
     extremes = ((0.0, 0.0), (0.0, -1.0), (0.0, NAN), (1.0, 0.0), (INF, 2.0), (NAN, 1.0), (2.0, INF))
+
+
+xlogy = binary(Xlogy, "xlogy")
 
 
 class Xdivy(Arithmetic):
     """Elementwise x / y, with broadcasting; 0 where x is 0, even if y is 0.
 
-    Inputs
+    Args:
         x, y: floating-point, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         the quotient. Where x is 0 both gradients are 0, as in TensorFlow.
-    >>> sg.xdivy(np.array([0.0, 2.0]), np.array([0.0, 4.0]))
-    array([0. , 0.5])
+
+    Examples:
+        >>> sg.xdivy(np.array([0.0, 2.0]), np.array([0.0, 4.0]))
+        array([0. , 0.5])
     """
 
     infer = broadcast(is_floating)
-    gradient = {"x": lambda g, op: where(_is_zero(op.x), 0, g / where(_is_zero(op.x), 1, op.y)), "y": lambda g, op: -g * xdivy(op.result, op.y)}
+    gradient = {
+        "x": lambda g, op: where(_is_zero(op.x), 0, g / where(_is_zero(op.x), 1, op.y)),
+        "y": lambda g, op: -g * xdivy(op.result, op.y),
+    }
 
     @staticmethod
-    def numpy(xp: Any, x: Any, y: Any) -> Any:
+    def lower(xp: Any, x: Any, y: Any) -> Any:
         zero = x == 0
         return xp.where(zero, xp.zeros((), x.dtype), x / xp.where(zero, xp.ones((), y.dtype), y))
 
-    xla = numpy
     samples = pairs((0.5, 2.0), (0.5, 2.0))
     extremes = ((0.0, 0.0), (0.0, NAN), (1.0, 0.0), (INF, 2.0), (NAN, 1.0), (2.0, INF))
+
+
+xdivy = binary(Xdivy, "xdivy")
 
 
 def _is_zero(x: Any) -> Tensor:
@@ -109,14 +141,17 @@ def _is_zero(x: Any) -> Tensor:
 class ClipByValue(Op):
     """The operand with values below *low* raised to it and values above *high* lowered to it, with broadcasting.
 
-    Inputs
+    Args:
         x, low, high: real numbers of one dtype (C1); shapes broadcast (C2). low should not exceed high; where it
             does, the result is high.
-    Returns
+
+    Returns:
         min(max(x, low), high); NaN for NaN. The gradient goes to x where low ≤ x ≤ high, ends included, to low
         where x is below it and to high where x is above it, as in TensorFlow.
-    >>> sg.clip_by_value(np.array([-1.0, 0.5, 2.0]), 0.0, 1.0)
-    array([0. , 0.5, 1. ])
+
+    Examples:
+        >>> sg.clip_by_value(np.array([-1.0, 0.5, 2.0]), 0.0, 1.0)
+        array([0. , 0.5, 1. ])
     """
 
     @staticmethod
@@ -129,7 +164,7 @@ class ClipByValue(Op):
         "low": lambda g, op: where(less(op.x, op.low), g, 0),
         "high": lambda g, op: where(less(op.x, op.low), 0, where(greater(op.x, op.high), g, 0)),
     }
-    numpy = xla = lambda xp, x, low, high: xp.minimum(xp.maximum(x, low), high)
+    lower = lambda xp, x, low, high: xp.minimum(xp.maximum(x, low), high)
     samples = [
         sample(floats(9, distinct=True), floats(low=-1.0, high=-0.5), floats(low=0.5, high=1.0)),
         sample(floats("n", 2), floats(2, low=-1.0, high=-0.5), floats("n", 1, low=0.5, high=1.0)),
@@ -146,8 +181,9 @@ def clip_by_value(x: Any, low: Any, high: Any, name: str | None = None) -> Tenso
 def clip(x: Any, low: Any = None, high: Any = None, name: str | None = None) -> Tensor:
     """:func:`clip_by_value`, as the Python array API calls it; None for no bound.
 
-    >>> sg.clip(np.array([-1.0, 0.5, 2.0]), 0.0)
-    array([0. , 0.5, 2. ])
+    Examples:
+        >>> sg.clip(np.array([-1.0, 0.5, 2.0]), 0.0)
+        array([0. , 0.5, 2. ])
     """
     return clip_by_value(x, -INF if low is None else low, INF if high is None else high, name)
 
@@ -155,7 +191,7 @@ def clip(x: Any, low: Any = None, high: Any = None, name: str | None = None) -> 
 # -------------------------------------------------------------------------------------------- softmax
 
 
-def _along(x: TensorType, *, axis: tuple[int, ...]) -> TensorType:
+def _along(x: TensorType, *, axis: Axes) -> TensorType:
     check_dtype(x, is_floating, "floating-point numbers")
     return x
 
@@ -164,7 +200,12 @@ class AlongAxes(Op, abstract=True):
     """One floating-point operand (C1), normalised along axes (C2)."""
 
     infer = staticmethod(_along)
-    samples = [sample(floats(2, 3), axis=(1,)), sample(floats("n", 2, 3), axis=(0, 2)), sample(floats(0, 2), axis=(1,)), sample(floats(2, 0), axis=(1,))]
+    samples = [
+        sample(floats(2, 3), axis=(1,)),
+        sample(floats("n", 2, 3), axis=(0, 2)),
+        sample(floats(0, 2), axis=(1,)),
+        sample(floats(2, 0), axis=(1,)),
+    ]
     extremes = (([[1e4, -1e4]],), ([[INF, 0.0]],), ([[-INF, 0.0]],), ([[-INF, -INF]],), ([[NAN, 0.0]],))
 
 
@@ -175,52 +216,54 @@ def _centred(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:
 class Softmax(AlongAxes):
     """eˣ / Σ eˣ, the sum over axes, without overflow.
 
-    Inputs
+    Args:
         x: floating-point (C1).
         axis: one or several axes (C2), by default the last.
-    Returns
+
+    Returns:
         values in [0, 1] that sum to 1; NaN where all are -∞, or one is ∞ or NaN.
-    >>> sg.softmax(np.array([1000.0, 1000.0]))
-    array([0.5, 0.5])
+
+    Examples:
+        >>> sg.softmax(np.array([1000.0, 1000.0]))
+        array([0.5, 0.5])
     """
 
     gradient = {"x": lambda g, op: op.result * (g - reduce_sum(g * op.result, op.axis, True))}
 
     @staticmethod
-    def numpy(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:
+    def lower(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:
         e = xp.exp(_centred(xp, x, axis))
         return e / xp.sum(e, axis=axis, keepdims=True, dtype=x.dtype)
-
-    xla = numpy
 
 
 class LogSoftmax(AlongAxes):
     """x - log Σ eˣ, the sum over axes, without overflow.
 
-    Inputs
+    Args:
         x: floating-point (C1).
         axis: one or several axes (C2), by default the last.
-    Returns
+
+    Returns:
         the logarithm of :func:`softmax`, precise also where that is 0.
-    >>> sg.log_softmax(np.array([0.0, 1000.0]))
-    array([-1000.,     0.])
+
+    Examples:
+        >>> sg.log_softmax(np.array([0.0, 1000.0]))
+        array([-1000.,     0.])
     """
 
     gradient = {"x": lambda g, op: g - exp(op.result) * reduce_sum(g, op.axis, True)}
 
     @staticmethod
-    def numpy(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:
+    def lower(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:
         centred = _centred(xp, x, axis)
         return centred - xp.log(xp.sum(xp.exp(centred), axis=axis, keepdims=True, dtype=x.dtype))
-
-    xla = numpy
 
 
 def _axes(definition: type[Op], axis: Any, x: Any) -> tuple[int, ...]:
     try:
         return normal_axes(axis, type_of(x).ndim)
     except ShapeError as error:
-        refuse(definition, error, (x,))
+        raise_for(definition, error, (x,))
 
 
 @builds(Softmax)
@@ -239,32 +282,35 @@ def log_softmax(x: Any, axis: int | Sequence[int] = -1, name: str | None = None)
 class LayerNorm(Op):
     """(x - mean) / √(variance + ε), both over axes.
 
-    Inputs
+    Args:
         x: floating-point (C1).
         scale, offset: of the function only: tensors to multiply by and add after, None for none.
         axis: one or several axes (C2), by default the last; epsilon: a Python number.
-    Returns
+
+    Returns:
         the normalised values, of x's shape; NaN over no elements.
-    Source
+
+    References:
         Ba, Kiros and Hinton 2016, arXiv:1607.06450.
-    >>> sg.layer_norm(np.array([1.0, 3.0]), epsilon=0.0)
-    array([-1.,  1.])
+
+    Examples:
+        >>> sg.layer_norm(np.array([1.0, 3.0]), epsilon=0.0)
+        array([-1.,  1.])
     """
 
     @staticmethod
-    def infer(x: TensorType, *, axis: tuple[int, ...], epsilon: float) -> TensorType:
+    def infer(x: TensorType, *, axis: Axes, epsilon: float) -> TensorType:
         return _along(x, axis=axis)
 
     gradient = {"x": lambda g, op: _layer_norm_gradient(g, op)}
 
     @staticmethod
-    def numpy(xp: Any, x: Any, axis: tuple[int, ...], epsilon: float) -> Any:
+    def lower(xp: Any, x: Any, axis: tuple[int, ...], epsilon: float) -> Any:
         count = xp.asarray(math.prod(x.shape[a] for a in axis), x.dtype)
         centred = x - xp.sum(x, axis=axis, keepdims=True, dtype=x.dtype) / count
         variance = xp.sum(xp.square(centred), axis=axis, keepdims=True, dtype=x.dtype) / count
         return centred / xp.sqrt(variance + xp.asarray(epsilon, x.dtype))
 
-    xla = numpy
     samples = [
         sample(floats(2, 3), axis=(1,), epsilon=1e-3),
         sample(floats("n", 2, 3), axis=(0, 2), epsilon=0.1),
@@ -280,12 +326,14 @@ def _layer_norm_gradient(g: Any, op: Any) -> Tensor:
 
 
 @builds(LayerNorm)
-def layer_norm(x: Any, scale: Any = None, offset: Any = None, axis: int | Sequence[int] = -1, epsilon: float = 1e-5, name: str | None = None) -> Tensor:
+def layer_norm(
+    x: Any,
+    scale: Any = None,
+    offset: Any = None,
+    axis: int | Sequence[int] = -1,
+    epsilon: float = 1e-5,
+    name: str | None = None,
+) -> Tensor:
     y = apply(LayerNorm, (x,), (_axes(LayerNorm, axis, x), float(epsilon)), name)
     y = y if scale is None else y * scale
     return y if offset is None else y + offset
-
-
-logaddexp = binary(LogAddExp, "logaddexp")
-xlogy = binary(Xlogy, "xlogy")
-xdivy = binary(Xdivy, "xdivy")

@@ -6,14 +6,27 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.build import apply
 from stopgrad.errors import DTypeError
 from stopgrad.graph import Output
-from stopgrad.op import Op, Tensor, apply, not_differentiable, type_of
+from stopgrad.op import Op, not_differentiable
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.families import binary, unary
 from stopgrad.ops.inference import broadcast, broadcast_c2, check_same_dtype, is_floating, is_inexact, same
 from stopgrad.public import builds, publish
 from stopgrad.samples import bools, complexes, floats, sample
-from stopgrad.types import DTypeLike, TensorType, complex64, complex128, dtype_of, float32, float64, int32, tensor_type
+from stopgrad.types import (
+    DType,
+    DTypeLike,
+    TensorType,
+    complex64,
+    complex128,
+    dtype_of,
+    float32,
+    float64,
+    int32,
+    tensor_type,
+)
 
 __all__ = [
     "cast",
@@ -28,56 +41,72 @@ __all__ = [
 class Cast(Op):
     """Conversion to another dtype.
 
-    Inputs
+    Args:
         x: any dtype.
         dtype: the dtype to convert to.
-    Returns
+
+    Returns:
         the values of x in that dtype: floats to integers towards zero, complex to real by dropping the
         imaginary part. The gradient is converted back; it ends where either side is no float or complex.
-    >>> sg.cast(np.array([1.7, -1.7]), sg.int32)
-    array([ 1, -1], dtype=int32)
+
+    Examples:
+        >>> sg.cast(np.array([1.7, -1.7]), sg.int32)
+        array([ 1, -1], dtype=int32)
     """
 
     @staticmethod
-    def infer(x: TensorType, *, dtype: Any) -> TensorType:
+    def infer(x: TensorType, *, dtype: DType) -> TensorType:
         return tensor_type(dtype, x.shape)
 
     gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
 
     @staticmethod
-    def numpy(xp: Any, x: Any, dtype: Any) -> Any:
+    def lower(xp: Any, x: Any, dtype: Any) -> Any:
         if x.dtype.kind == "c" and not dtype.is_complex:
             x = xp.real(x)
         return x.astype(dtype.numpy)
 
-    xla = numpy
-    samples = [sample(floats(3), dtype=float32), sample(complexes(3), dtype=float64), sample(floats("n"), dtype=int32), sample(bools(3), dtype=float32)]
+    samples = [
+        sample(floats(3), dtype=float32),
+        sample(complexes(3), dtype=float64),
+        sample(floats("n"), dtype=int32),
+        sample(bools(3), dtype=float32),
+    ]
 
 
 @builds(Cast)
 def cast(x: Any, dtype: DTypeLike, name: str | None = None) -> Tensor:
     wanted = dtype_of(dtype)
-    return x if hasattr(x, "dtype") and type_of(x).dtype is wanted and name is None else apply(Cast, (x,), (wanted,), name)
+    return (
+        x
+        if hasattr(x, "dtype") and type_of(x).dtype is wanted and name is None
+        else apply(Cast, (x,), (wanted,), name)
+    )
 
 
 class SelectV2(Op):
     """Elementwise choice, with broadcasting.
 
-    Inputs
+    Args:
         condition: booleans (C1).
         x, y: one dtype (C1); the three shapes broadcast (C2).
-    Returns
+
+    Returns:
         x where the condition holds, else y. The operand that is not chosen gets a gradient of exactly zero;
         a NaN in it still becomes NaN where its own derivative is infinite, so guard its argument as well.
-    >>> sg.where(np.array([True, False]), np.array([1.0, 2.0]), 0.0)
-    array([1., 0.])
+
+    Examples:
+        >>> sg.where(np.array([True, False]), np.array([1.0, 2.0]), 0.0)
+        array([1., 0.])
     """
 
     @staticmethod
     def infer(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
         dtype = check_same_dtype(x, y)
         if not condition.dtype.is_bool:
-            raise DTypeError(f"(C1) the condition must be bool, not {condition!r}; compare it, as in x != 0, or convert with sg.cast")
+            raise DTypeError(
+                f"(C1) the condition must be bool, not {condition!r}; compare it, as in x != 0, or convert with sg.cast"
+            )
         return tensor_type(dtype, broadcast_c2(condition.shape, x.shape, y.shape))
 
     gradient = {
@@ -85,7 +114,7 @@ class SelectV2(Op):
         "x": lambda g, op: where(op.condition, g, 0),
         "y": lambda g, op: where(op.condition, 0, g),
     }
-    numpy = xla = lambda xp, condition, x, y: xp.where(condition, x, y)
+    lower = lambda xp, condition, x, y: xp.where(condition, x, y)
     samples = [sample(bools(3), floats(2, 3), floats()), sample(bools("n"), floats("n"), floats("n"))]
 
 
@@ -94,7 +123,10 @@ def where(condition: Any, x: Any, y: Any, name: str | None = None) -> Tensor:
     numbers = [v for v in (x, y) if hasattr(v, "dtype") or hasattr(v, "as_output")]
     if numbers and len(numbers) < 2:
         dtype = type_of(numbers[0]).dtype
-        x, y = (v if v is numbers[0] else np.asarray(v, dtype.numpy) if _is_number(v, dtype) else v for v in (x, y))
+        x, y = (
+            v if v is numbers[0] else np.asarray(v, dtype.numpy) if _is_number(v, dtype) else v
+            for v in (x, y)
+        )
     return apply(SelectV2, (condition, x, y), (), name)
 
 
@@ -105,12 +137,15 @@ def _is_number(x: Any, dtype: Any) -> bool:
 class Conj(Op):
     """Elementwise complex conjugate.
 
-    Inputs
+    Args:
         x: complex (C1); a real tensor is returned as it is.
-    Returns
+
+    Returns:
         the conjugate.
-    >>> sg.conj(np.array([1 + 2j]))
-    array([1.-2.j])
+
+    Examples:
+        >>> sg.conj(np.array([1 + 2j]))
+        array([1.-2.j])
     """
 
     @staticmethod
@@ -118,7 +153,7 @@ class Conj(Op):
         return same(is_inexact)(x)
 
     gradient = {"x": lambda g, op: conj(g)}
-    numpy = xla = lambda xp, x: xp.conj(x)
+    lower = lambda xp, x: xp.conj(x)
     samples = [sample(complexes(3)), sample(complexes("n", 2))]
 
 
@@ -134,12 +169,15 @@ publish(Conj, conj)
 class Real(Op):
     """Elementwise real part.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         Re x.
-    >>> sg.real(np.array([1 + 2j]))
-    array([1.])
+
+    Examples:
+        >>> sg.real(np.array([1 + 2j]))
+        array([1.])
     """
 
     @staticmethod
@@ -147,19 +185,25 @@ class Real(Op):
         return tensor_type(same(is_inexact)(x).dtype.real, x.shape)
 
     gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
-    numpy = xla = lambda xp, x: xp.real(x)
+    lower = lambda xp, x: xp.real(x)
     samples = [sample(complexes(3)), sample(floats(3))]
+
+
+real = unary(Real, "real")
 
 
 class Imag(Op):
     """Elementwise imaginary part.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         Im x.
-    >>> sg.imag(np.array([1 + 2j]))
-    array([2.])
+
+    Examples:
+        >>> sg.imag(np.array([1 + 2j]))
+        array([2.])
     """
 
     @staticmethod
@@ -167,19 +211,25 @@ class Imag(Op):
         return tensor_type(same(is_inexact)(x).dtype.real, x.shape)
 
     gradient = {"x": lambda g, op: complex(g * 0, g) if op.x.dtype.is_complex else g * 0}
-    numpy = xla = lambda xp, x: xp.imag(x)
+    lower = lambda xp, x: xp.imag(x)
     samples = [sample(complexes(3)), sample(floats(3))]
+
+
+imag = unary(Imag, "imag")
 
 
 class Complex(Op):
     """Complex numbers from real and imaginary parts.
 
-    Inputs
+    Args:
         real, imag: float32 or float64, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         real + i · imag: complex64 or complex128.
-    >>> sg.complex(np.array([1.0]), np.array([2.0]))
-    array([1.+2.j])
+
+    Examples:
+        >>> sg.complex(np.array([1.0]), np.array([2.0]))
+        array([1.+2.j])
     """
 
     @staticmethod
@@ -190,10 +240,8 @@ class Complex(Op):
         return tensor_type(complex64 if both.dtype is float32 else complex128, both.shape)
 
     gradient = {"real": lambda g, op: real(g), "imag": lambda g, op: imag(g)}
-    numpy = xla = lambda xp, real, imag: real + 1j * imag
+    lower = lambda xp, real, imag: real + 1j * imag
     samples = [sample(floats(3), floats(2, 3))]
 
 
-real = unary(Real, "real")
-imag = unary(Imag, "imag")
 complex = binary(Complex, "complex")

@@ -6,13 +6,30 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.build import apply, constant_in, emit, evaluate, graph_for, naming
+from stopgrad.builder import current, default_graph
 from stopgrad.errors import GraphError, ShapeError
-from stopgrad.graph import Operation, Output, default_graph, describe, require_graph
-from stopgrad.op import Array, Literal, Op, Tensor, apply, as_array, constant_in, emit, evaluate, naming, not_differentiable, show_shape, unsupported
+from stopgrad.graph import Operation, Output, describe
+from stopgrad.op import Kind, Op, not_differentiable, unsupported
+from stopgrad.operands import Array, Literal, Tensor, as_array, show_shape
 from stopgrad.ops.inference import check_same_dtype, normal_axes
 from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, floats, sample
-from stopgrad.types import Dim, DType, DTypeLike, ShapeLike, TensorType, dtype_of, float64, product, same_size, shape_of, tensor_type
+from stopgrad.scope import require_graph
+from stopgrad.types import (
+    Dim,
+    DType,
+    DTypeLike,
+    Shape,
+    ShapeLike,
+    TensorType,
+    dtype_of,
+    float64,
+    product,
+    same_size,
+    shape_of,
+    tensor_type,
+)
 
 __all__ = [
     "assign",
@@ -33,42 +50,57 @@ __all__ = [
 class Placeholder(Op):
     """A value given when the graph runs.
 
-    Inputs
+    Args:
         dtype: the element type.
         shape: sizes; a name or None for a size that is known only when a value is fed.
-    Returns
+
+    Returns:
         the value fed. Running without it is an error.
-    >>> with sg.Graph().as_default():
-    ...     sg.placeholder(sg.float32, ["batch", 10], name="x")
-    <x:0 float32[batch, 10]>
+
+    Examples:
+        >>> with sg.Graph().as_default():
+        ...     sg.placeholder(sg.float32, ["batch", 10], name="x")
+        <x:0 float32[batch, 10]>
     """
 
     @staticmethod
-    def infer(*, dtype: DType, shape: Any) -> TensorType:
+    def infer(*, dtype: DType, shape: Shape) -> TensorType:
         return tensor_type(dtype, shape)
 
     gradient = {}
-    numpy = xla = unsupported("a placeholder has no value of its own; it is fed")
+    lower = unsupported("a placeholder has no value of its own; it is fed")
     samples = [sample(dtype=float64, shape=(2, 3))]
+    merged = False
 
 
 @builds(Placeholder)
 def placeholder(dtype: DTypeLike, shape: ShapeLike = (), name: str | None = None) -> Output:
     graph = require_graph("placeholder")
+    _outside_of_bodies("a placeholder", "give the function an argument for it, or make it outside")
     return emit(Placeholder, (), (dtype_of(dtype), shape_of(shape)), name, graph).outputs[0]
+
+
+def _outside_of_bodies(what: str, cure: str) -> None:
+    """Refuse what belongs to the session inside a body, which may run any number of times."""
+    trace = current().tracing
+    if trace is not None:
+        raise GraphError(f"{what} cannot be made inside {trace.what}; {cure}")
 
 
 class Const(Op):
     """A value fixed when the graph is built.
 
-    Inputs
+    Args:
         value: a number, nested list or array. Python numbers are int32, float32 or complex64.
         dtype: the element type to convert to.
         shape: a shape to which a single number is repeated.
-    Returns
+
+    Returns:
         the value.
-    >>> sg.constant([1.0, 2.0])
-    array([1., 2.], dtype=float32)
+
+    Examples:
+        >>> sg.constant([1.0, 2.0])
+        array([1., 2.], dtype=float32)
     """
 
     cached = False
@@ -78,12 +110,14 @@ class Const(Op):
         return tensor_type(dtype_of(value.array.dtype), value.array.shape)
 
     gradient = {}
-    numpy = xla = lambda xp, value: xp.asarray(value.array)
+    lower = lambda xp, value: xp.asarray(value.array)
     samples = [sample(value=Literal(np.array([1.0, -2.0])))]
 
 
 @builds(Const)
-def constant(value: Any, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, name: str | None = None) -> Tensor:
+def constant(
+    value: Any, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, name: str | None = None
+) -> Tensor:
     if isinstance(value, Output):
         raise GraphError(f"Const: {describe(value)} is no constant; use it as it is")
     array = as_array(value, dtype_of(dtype) if dtype is not None else None)
@@ -92,7 +126,9 @@ def constant(value: Any, dtype: DTypeLike | None = None, shape: ShapeLike | None
         if any(isinstance(s, Dim) for s in sizes):
             raise ShapeError(f"a constant of the symbolic shape {show_shape(sizes)} is made by sg.full")
         if array.ndim and array.shape != sizes:
-            raise ShapeError(f"a value of shape {show_shape(array.shape)} is not repeated to {show_shape(sizes)}; only a single number is")
+            raise ShapeError(
+                f"a value of shape {show_shape(array.shape)} is not repeated to {show_shape(sizes)}; only a single number is"
+            )
         array = np.broadcast_to(array, sizes)  # type: ignore[arg-type] # no Dim is left
     graph = default_graph()
     return np.array(array) if graph is None else constant_in(graph, array, name)
@@ -101,14 +137,17 @@ def constant(value: Any, dtype: DTypeLike | None = None, shape: ShapeLike | None
 class Parameter(Op):
     """A named input with a stored value, kept by each :class:`Session` and changed by :func:`assign`.
 
-    Inputs
+    Args:
         value: the first value: a number, nested list or array.
         dtype: the element type to convert to.
-    Returns
+
+    Returns:
         the value that the session holds when a run begins.
-    >>> with sg.Graph().as_default():
-    ...     sg.parameter(np.zeros((10, 3), np.float32), name="w")
-    <w:0 float32[10, 3]>
+
+    Examples:
+        >>> with sg.Graph().as_default():
+        ...     sg.parameter(np.zeros((10, 3), np.float32), name="w")
+        <w:0 float32[10, 3]>
     """
 
     cached = False
@@ -118,16 +157,20 @@ class Parameter(Op):
         return tensor_type(dtype_of(value.array.dtype), value.array.shape)
 
     gradient = {}
-    numpy = xla = unsupported("a parameter's value is held by a session")
+    lower = unsupported("a parameter's value is held by a session")
     samples = [sample(value=Literal(np.array([1.0, -2.0])))]
-    gate = True  # Two parameters with equal first values are still two.
+    merged = False  # Two parameters with equal first values are still two.
+    stateful = True
 
 
 @builds(Parameter)
 def parameter(value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Output:
     graph = require_graph("parameter")
+    _outside_of_bodies("a parameter", "make it outside and use it inside")
     if isinstance(value, (Output, Operation)):
-        raise GraphError(f"Parameter: {describe(value)} has no value yet; give the first value as an array, and change it with sg.assign")
+        raise GraphError(
+            f"Parameter: {describe(value)} has no value yet; give the first value as an array, and change it with sg.assign"
+        )
     array = as_array(value, dtype_of(dtype) if dtype is not None else None)
     return emit(Parameter, (), (Literal(np.array(array)),), name, graph).outputs[0]
 
@@ -138,34 +181,43 @@ class Assign(Op):
     All operations of the run see the values from before it; two assignments of one parameter in one run are
     an error.
 
-    Inputs
+    Args:
         parameter: an output of :func:`parameter` (C1).
         value: a tensor of its dtype (C2) and shape (C3).
-    Returns
+
+    Returns:
         the value.
-    >>> with sg.Graph().as_default() as graph:
-    ...     w = sg.parameter(1.0)
-    ...     step = sg.assign(w, w + 1.0)
-    >>> with sg.Session(graph) as session:
-    ...     float(session.run(step)), float(session.run(w))
-    (2.0, 2.0)
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     w = sg.parameter(1.0)
+        ...     step = sg.assign(w, w + 1.0)
+        >>> with sg.Session(graph) as session:
+        ...     float(session.run(step)), float(session.run(w))
+        (2.0, 2.0)
     """
 
     @staticmethod
     def infer(parameter: TensorType, value: TensorType) -> TensorType:
         check_same_dtype(parameter, value, constraint="C2")
-        if parameter.ndim != value.ndim or not all(same_size(a, b) for a, b in zip(parameter.shape, value.shape, strict=True)):
-            raise ShapeError(f"(C3) a parameter of shape {show_shape(parameter.shape)} cannot take a value of shape {show_shape(value.shape)}")
+        if parameter.ndim != value.ndim or not all(
+            same_size(a, b) for a, b in zip(parameter.shape, value.shape, strict=True)
+        ):
+            raise ShapeError(
+                f"(C3) a parameter of shape {show_shape(parameter.shape)} cannot take a value of shape {show_shape(value.shape)}"
+            )
         return parameter
 
     gradient = {"parameter": not_differentiable("the old value is replaced"), "value": lambda g, op: g}
-    numpy = xla = lambda xp, parameter, value: value
+    lower = lambda xp, parameter, value: value
     samples = [sample(floats(3), floats(3))]
-    gate = True
+    merged = False
+    stateful = True
 
 
 @builds(Assign)
 def assign(parameter: Any, value: Any, name: str | None = None) -> Output:
+    _outside_of_bodies("an assignment", "return the new value, and assign it outside")
     if not isinstance(parameter, Output) or parameter.op.definition is not Parameter:
         shown = describe(parameter) if isinstance(parameter, Output) else repr(parameter)
         raise GraphError(f"Assign: (C1) only a parameter, made by sg.parameter, can be assigned; got {shown}")
@@ -175,12 +227,15 @@ def assign(parameter: Any, value: Any, name: str | None = None) -> Output:
 class Identity(Op):
     """The operand itself, as an operation of its own.
 
-    Inputs
+    Args:
         x: any tensor.
-    Returns
+
+    Returns:
         x.
-    >>> sg.identity(np.array([1.0]))
-    array([1.])
+
+    Examples:
+        >>> sg.identity(np.array([1.0]))
+        array([1.])
     """
 
     @staticmethod
@@ -188,8 +243,12 @@ class Identity(Op):
         return x
 
     gradient = {"x": lambda g, op: g}
-    numpy = xla = lambda xp, x: x
+    lower = lambda xp, x: x
     samples = [sample(floats("n", 2)), sample(bools(3))]
+
+    @classmethod
+    def handed_on(cls, op: Operation) -> tuple[int, ...]:
+        return (0,)
 
 
 @builds(Identity)
@@ -200,22 +259,27 @@ def identity(x: Any, name: str | None = None) -> Tensor:
 class Size(Op):
     """The value of a size, or of a product of sizes, as a number.
 
-    Inputs
+    Args:
         x: any tensor.
         axis: which axes to count; None for all.
         dtype: of the result.
-    Returns
+
+    Returns:
         the number of elements along the axes: a scalar, known at the latest when values are fed.
-    >>> sg.size(np.zeros((2, 3)))
-    array(6, dtype=int32)
+
+    Examples:
+        >>> sg.size(np.zeros((2, 3)))
+        array(6, dtype=int32)
     """
+
+    kinds = {"size": Kind.SIZE}
 
     @staticmethod
     def infer(*, size: Any, dtype: DType) -> TensorType:
         return tensor_type(dtype, ())
 
     gradient = {}
-    numpy = xla = lambda xp, size, dtype: xp.asarray(size, dtype.numpy)
+    lower = lambda xp, size, dtype: xp.asarray(size, dtype.numpy)
     samples = [sample(size=6, dtype=float64)]
 
 
@@ -223,8 +287,8 @@ def size_as(size: Any, dtype: DType, like: Any) -> Tensor:
     """A size as a scalar of *dtype*, in the graph of *like*."""
     if isinstance(size, int):
         array: Array = np.asarray(size, dtype.numpy)
-        return constant_in(like.op.graph, array) if isinstance(like, Output) else array
-    return emit(Size, (), (size, dtype), "", like.op.graph).outputs[0]
+        return constant_in(graph_for(like), array) if isinstance(like, Output) else array
+    return emit(Size, (), (size, dtype), "", graph_for(like)).outputs[0]
 
 
 @builds(Size)
@@ -233,15 +297,16 @@ def size(x: Any, axis: Any = None, dtype: DTypeLike = "int32", name: str | None 
     axes = normal_axes(axis, len(shape), "C1")
     count = product(shape[a] for a in axes)
     if isinstance(x, Output):
-        return emit(Size, (), (count, dtype_of(dtype)), name, x.op.graph).outputs[0]
+        return emit(Size, (), (count, dtype_of(dtype)), name, graph_for(x)).outputs[0]
     return evaluate(Size, (), (count, dtype_of(dtype)))
 
 
 def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
     """A constant of zeros.
 
-    >>> sg.zeros([2])
-    array([0., 0.], dtype=float32)
+    Examples:
+        >>> sg.zeros([2])
+        array([0., 0.], dtype=float32)
     """
     return full(shape, 0, dtype, name)
 
@@ -249,8 +314,9 @@ def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = Non
 def ones(shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
     """A constant of ones.
 
-    >>> sg.ones([2])
-    array([1., 1.], dtype=float32)
+    Examples:
+        >>> sg.ones([2])
+        array([1., 1.], dtype=float32)
     """
     return full(shape, 1, dtype, name)
 
@@ -258,23 +324,26 @@ def ones(shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None
 class Fill(Op):
     """One value, repeated to a shape.
 
-    Inputs
+    Args:
         value: a scalar (C1).
         shape: sizes, which may be symbolic.
-    Returns
+
+    Returns:
         a tensor of that shape.
-    >>> sg.fill([2], 7.0)
-    array([7., 7.], dtype=float32)
+
+    Examples:
+        >>> sg.fill([2], 7.0)
+        array([7., 7.], dtype=float32)
     """
 
     @staticmethod
-    def infer(value: TensorType, *, shape: Any) -> TensorType:
+    def infer(value: TensorType, *, shape: Shape) -> TensorType:
         if value.ndim:
             raise ShapeError(f"(C1) the value must be a scalar, not {value!r}")
         return tensor_type(value.dtype, shape)
 
     gradient = {"value": lambda g, op: g}
-    numpy = xla = lambda xp, value, shape: xp.broadcast_to(value, shape)
+    lower = lambda xp, value, shape: xp.broadcast_to(value, shape)
     samples = [sample(floats(), shape=(2, 3))]
 
 
@@ -287,8 +356,9 @@ def fill(shape: ShapeLike, value: Any, name: str | None = None) -> Tensor:
 def full(shape: ShapeLike, value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
     """One number, repeated to a shape, as a constant.
 
-    >>> sg.full([2], 7, sg.float64)
-    array([7., 7.])
+    Examples:
+        >>> sg.full([2], 7, sg.float64)
+        array([7., 7.])
     """
     return fill(shape, as_array(value, dtype_of(dtype) if dtype is not None else None), name)
 
@@ -296,8 +366,9 @@ def full(shape: ShapeLike, value: Any, dtype: DTypeLike | None = None, name: str
 def zeros_like(x: Any, name: str | None = None) -> Tensor:
     """Zeros of the type of *x*.
 
-    >>> sg.zeros_like(np.ones(2))
-    array([0., 0.])
+    Examples:
+        >>> sg.zeros_like(np.ones(2))
+        array([0., 0.])
     """
     return _like(x, 0, name)
 
@@ -305,8 +376,9 @@ def zeros_like(x: Any, name: str | None = None) -> Tensor:
 def ones_like(x: Any, name: str | None = None) -> Tensor:
     """Ones of the type of *x*.
 
-    >>> sg.ones_like(np.zeros(2))
-    array([1., 1.])
+    Examples:
+        >>> sg.ones_like(np.zeros(2))
+        array([1., 1.])
     """
     return _like(x, 1, name)
 
@@ -316,5 +388,5 @@ def _like(x: Any, value: int, name: str | None) -> Tensor:
         with naming(Fill):
             array = as_array(x)
         return constant(np.full(array.shape, value, array.dtype), name=name)
-    number = constant_in(x.op.graph, np.asarray(value, x.dtype.numpy))
+    number = constant_in(graph_for(x), np.asarray(value, x.dtype.numpy))
     return emit(Fill, (number,), (x.shape,), name).outputs[0] if x.ndim else number

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.op import Op, Tensor
+from stopgrad.op import Op
+from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.convert import conj, where
 from stopgrad.ops.families import PAIRS, Arithmetic, Elementwise, binary, unary
@@ -40,60 +41,81 @@ __all__ = [
 class Sqrt(Elementwise):
     """Elementwise square root.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         √x; NaN below 0. The gradient at 0 is infinite.
-    >>> sg.sqrt(np.array([4.0, 9.0]))
-    array([2., 3.])
+
+    Examples:
+        >>> sg.sqrt(np.array([4.0, 9.0]))
+        array([2., 3.])
     """
 
     gradient = {"x": lambda g, op: sqrt_grad(conj(op.result), g)}
-    numpy = xla = lambda xp, x: xp.sqrt(x)
+    lower = lambda xp, x: xp.sqrt(x)
     samples = singles(0.5, 2.0)
+
+
+sqrt = unary(Sqrt, "sqrt")
 
 
 class Rsqrt(Elementwise):
     """Elementwise 1 / √x.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         1 / √x.
-    >>> sg.rsqrt(np.array([4.0, 0.25]))
-    array([0.5, 2. ])
+
+    Examples:
+        >>> sg.rsqrt(np.array([4.0, 0.25]))
+        array([0.5, 2. ])
     """
 
     gradient = {"x": lambda g, op: rsqrt_grad(conj(op.result), g)}
-    numpy = xla = lambda xp, x: xp.reciprocal(xp.sqrt(x))
+    lower = lambda xp, x: xp.reciprocal(xp.sqrt(x))
     samples = singles(0.5, 2.0)
+
+
+rsqrt = unary(Rsqrt, "rsqrt")
 
 
 class Reciprocal(Elementwise):
     """Elementwise 1 / x.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         1 / x.
-    >>> sg.reciprocal(np.array([4.0, 0.25]))
-    array([0.25, 4.  ])
+
+    Examples:
+        >>> sg.reciprocal(np.array([4.0, 0.25]))
+        array([0.25, 4.  ])
     """
 
     gradient = {"x": lambda g, op: reciprocal_grad(conj(op.result), g)}
-    numpy = xla = lambda xp, x: xp.reciprocal(x)
+    lower = lambda xp, x: xp.reciprocal(x)
     samples = singles(0.5, 2.0)
+
+
+reciprocal = unary(Reciprocal, "reciprocal")
 
 
 class Pow(Arithmetic):
     """Elementwise power, with broadcasting.
 
-    Inputs
+    Args:
         x, y: floating-point or complex, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         x to the power y. The gradient towards y counts log x as 0 where x is not positive, as TensorFlow's does.
-    >>> sg.pow(np.array([2.0, 3.0]), 2.0)
-    array([4., 9.])
+
+    Examples:
+        >>> sg.pow(np.array([2.0, 3.0]), 2.0)
+        array([4., 9.])
     """
 
     infer = broadcast(is_inexact)
@@ -101,8 +123,11 @@ class Pow(Arithmetic):
         "x": lambda g, op: g * conj(op.y * pow(op.x, op.y - 1)),
         "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
     }
-    numpy = xla = lambda xp, x, y: xp.power(x, y)
+    lower = lambda xp, x, y: xp.power(x, y)
     samples = pairs((0.5, 2.0), (-2.0, 2.0))
+
+
+pow = binary(Pow, "pow")
 
 
 def _log_or_zero(x: Any) -> Tensor:
@@ -115,277 +140,382 @@ def _log_or_zero(x: Any) -> Tensor:
 class Exp(Elementwise):
     """Elementwise exponential.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         eˣ.
-    >>> sg.exp(np.array([0.0, 1.0]))
-    array([1.        , 2.71828183])
+
+    Examples:
+        >>> sg.exp(np.array([0.0, 1.0]))
+        array([1.        , 2.71828183])
     """
 
     gradient = {"x": lambda g, op: g * conj(op.result)}
-    numpy = xla = lambda xp, x: xp.exp(x)
+    lower = lambda xp, x: xp.exp(x)
     samples = [*singles(), sample(complexes(3))]
+
+
+exp = unary(Exp, "exp")
 
 
 class Expm1(Elementwise):
     """Elementwise eˣ - 1, precise near 0.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         eˣ - 1.
-    >>> sg.expm1(np.array([0.0, 1e-10]))
-    array([0.e+00, 1.e-10])
+
+    Examples:
+        >>> sg.expm1(np.array([0.0, 1e-10]))
+        array([0.e+00, 1.e-10])
     """
 
     gradient = {"x": lambda g, op: g * conj(exp(op.x))}
-    numpy = xla = lambda xp, x: xp.expm1(x)
+    lower = lambda xp, x: xp.expm1(x)
     samples = singles()
+
+
+expm1 = unary(Expm1, "expm1")
 
 
 class Log(Elementwise):
     """Elementwise natural logarithm.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         log x; -∞ at 0, NaN below.
-    >>> sg.log(np.array([1.0, 0.0]))
-    array([  0., -inf])
+
+    Examples:
+        >>> sg.log(np.array([1.0, 0.0]))
+        array([  0., -inf])
     """
 
     gradient = {"x": lambda g, op: g / conj(op.x)}
-    numpy = xla = lambda xp, x: xp.log(x)
+    lower = lambda xp, x: xp.log(x)
     samples = singles(0.5, 3.0)
+
+
+log = unary(Log, "log")
 
 
 class Log1p(Elementwise):
     """Elementwise log(1 + x), precise near 0.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         log(1 + x).
-    >>> sg.log1p(np.array([0.0, 1e-10]))
-    array([0.e+00, 1.e-10])
+
+    Examples:
+        >>> sg.log1p(np.array([0.0, 1e-10]))
+        array([0.e+00, 1.e-10])
     """
 
     gradient = {"x": lambda g, op: g / (1 + conj(op.x))}
-    numpy = xla = lambda xp, x: xp.log1p(x)
+    lower = lambda xp, x: xp.log1p(x)
     samples = singles(-0.5, 3.0)
+
+
+log1p = unary(Log1p, "log1p")
 
 
 class Sin(Elementwise):
     """Elementwise sine of radians.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         sin x.
-    >>> sg.sin(np.array([0.0, np.pi / 2]))
-    array([0., 1.])
+
+    Examples:
+        >>> sg.sin(np.array([0.0, np.pi / 2]))
+        array([0., 1.])
     """
 
     gradient = {"x": lambda g, op: g * conj(cos(op.x))}
-    numpy = xla = lambda xp, x: xp.sin(x)
+    lower = lambda xp, x: xp.sin(x)
     samples = singles()
+
+
+sin = unary(Sin, "sin")
 
 
 class Cos(Elementwise):
     """Elementwise cosine of radians.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         cos x.
-    >>> sg.cos(np.array([0.0, np.pi]))
-    array([ 1., -1.])
+
+    Examples:
+        >>> sg.cos(np.array([0.0, np.pi]))
+        array([ 1., -1.])
     """
 
     gradient = {"x": lambda g, op: -(g * conj(sin(op.x)))}
-    numpy = xla = lambda xp, x: xp.cos(x)
+    lower = lambda xp, x: xp.cos(x)
     samples = singles()
+
+
+cos = unary(Cos, "cos")
 
 
 class Tan(Elementwise):
     """Elementwise tangent of radians.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         tan x.
-    >>> sg.tan(np.array([0.0, 1.0]))
-    array([0.        , 1.55740772])
+
+    Examples:
+        >>> sg.tan(np.array([0.0, 1.0]))
+        array([0.        , 1.55740772])
     """
 
     gradient = {"x": lambda g, op: g * (1 + square(conj(op.result)))}
-    numpy = xla = lambda xp, x: xp.tan(x)
+    lower = lambda xp, x: xp.tan(x)
     samples = singles(-1.2, 1.2)
+
+
+tan = unary(Tan, "tan")
 
 
 class Asin(Elementwise):
     """Elementwise arc sine, in radians.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1), in [-1, 1].
-    Returns
+
+    Returns:
         the angle in [-π/2, π/2]; NaN outside the domain.
-    >>> sg.asin(np.array([0.0, 1.0]))
-    array([0.        , 1.57079633])
+
+    Examples:
+        >>> sg.asin(np.array([0.0, 1.0]))
+        array([0.        , 1.57079633])
     """
 
     gradient = {"x": lambda g, op: g * rsqrt(1 - square(conj(op.x)))}
-    numpy = xla = lambda xp, x: xp.arcsin(x)
+    lower = lambda xp, x: xp.arcsin(x)
     samples = singles(-0.8, 0.8)
+
+
+asin = unary(Asin, "asin")
 
 
 class Acos(Elementwise):
     """Elementwise arc cosine, in radians.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1), in [-1, 1].
-    Returns
+
+    Returns:
         the angle in [0, π]; NaN outside the domain.
-    >>> sg.acos(np.array([1.0, 0.0]))
-    array([0.        , 1.57079633])
+
+    Examples:
+        >>> sg.acos(np.array([1.0, 0.0]))
+        array([0.        , 1.57079633])
     """
 
     gradient = {"x": lambda g, op: -g * rsqrt(1 - square(conj(op.x)))}
-    numpy = xla = lambda xp, x: xp.arccos(x)
+    lower = lambda xp, x: xp.arccos(x)
     samples = singles(-0.8, 0.8)
+
+
+acos = unary(Acos, "acos")
 
 
 class Atan(Elementwise):
     """Elementwise arc tangent, in radians.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         the angle in [-π/2, π/2].
-    >>> sg.atan(np.array([0.0, 1.0]))
-    array([0.        , 0.78539816])
+
+    Examples:
+        >>> sg.atan(np.array([0.0, 1.0]))
+        array([0.        , 0.78539816])
     """
 
     gradient = {"x": lambda g, op: g / (1 + square(conj(op.x)))}
-    numpy = xla = lambda xp, x: xp.arctan(x)
+    lower = lambda xp, x: xp.arctan(x)
     samples = singles()
+
+
+atan = unary(Atan, "atan")
 
 
 class Atan2(Arithmetic):
     """Elementwise angle of the point (x, y), in radians, with broadcasting.
 
-    Inputs
+    Args:
         y, x: floating-point, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         the angle in [-π, π].
-    >>> sg.atan2(np.array([0.0, 1.0]), np.array([-1.0, 0.0]))
-    array([3.14159265, 1.57079633])
+
+    Examples:
+        >>> sg.atan2(np.array([0.0, 1.0]), np.array([-1.0, 0.0]))
+        array([3.14159265, 1.57079633])
     """
 
     @staticmethod
     def infer(y: TensorType, x: TensorType) -> TensorType:
         return broadcast(is_floating)(y, x)
 
-    gradient = {"y": lambda g, op: g * (op.x / (square(op.x) + square(op.y))), "x": lambda g, op: -g * (op.y / (square(op.x) + square(op.y)))}
-    numpy = xla = lambda xp, y, x: xp.arctan2(y, x)
+    gradient = {
+        "y": lambda g, op: g * (op.x / (square(op.x) + square(op.y))),
+        "x": lambda g, op: -g * (op.y / (square(op.x) + square(op.y))),
+    }
+    lower = lambda xp, y, x: xp.arctan2(y, x)
     samples = pairs((0.5, 2.0), (0.5, 2.0))
+
+
+atan2 = binary(Atan2, "atan2")
 
 
 class Sinh(Elementwise):
     """Elementwise hyperbolic sine.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         sinh x.
-    >>> sg.sinh(np.array([0.0, 1.0]))
-    array([0.        , 1.17520119])
+
+    Examples:
+        >>> sg.sinh(np.array([0.0, 1.0]))
+        array([0.        , 1.17520119])
     """
 
     gradient = {"x": lambda g, op: g * conj(cosh(op.x))}
-    numpy = xla = lambda xp, x: xp.sinh(x)
+    lower = lambda xp, x: xp.sinh(x)
     samples = singles()
+
+
+sinh = unary(Sinh, "sinh")
 
 
 class Cosh(Elementwise):
     """Elementwise hyperbolic cosine.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         cosh x.
-    >>> sg.cosh(np.array([0.0, 1.0]))
-    array([1.        , 1.54308063])
+
+    Examples:
+        >>> sg.cosh(np.array([0.0, 1.0]))
+        array([1.        , 1.54308063])
     """
 
     gradient = {"x": lambda g, op: g * conj(sinh(op.x))}
-    numpy = xla = lambda xp, x: xp.cosh(x)
+    lower = lambda xp, x: xp.cosh(x)
     samples = singles()
+
+
+cosh = unary(Cosh, "cosh")
 
 
 class Tanh(Elementwise):
     """Elementwise hyperbolic tangent.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         tanh x.
-    >>> sg.tanh(np.array([0.0, 1.0]))
-    array([0.        , 0.76159416])
+
+    Examples:
+        >>> sg.tanh(np.array([0.0, 1.0]))
+        array([0.        , 0.76159416])
     """
 
     gradient = {"x": lambda g, op: tanh_grad(conj(op.result), g)}
-    numpy = xla = lambda xp, x: xp.tanh(x)
+    lower = lambda xp, x: xp.tanh(x)
     samples = [*singles(), sample(complexes(3))]
+
+
+tanh = unary(Tanh, "tanh")
 
 
 class Asinh(Elementwise):
     """Elementwise inverse hyperbolic sine.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
-    Returns
+
+    Returns:
         asinh x.
-    >>> sg.asinh(np.array([0.0, 1.0]))
-    array([0.        , 0.88137359])
+
+    Examples:
+        >>> sg.asinh(np.array([0.0, 1.0]))
+        array([0.        , 0.88137359])
     """
 
     gradient = {"x": lambda g, op: g / conj(cosh(op.result))}
-    numpy = xla = lambda xp, x: xp.arcsinh(x)
+    lower = lambda xp, x: xp.arcsinh(x)
     samples = singles()
+
+
+asinh = unary(Asinh, "asinh")
 
 
 class Acosh(Elementwise):
     """Elementwise inverse hyperbolic cosine.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1), at least 1.
-    Returns
+
+    Returns:
         acosh x; NaN below 1.
-    >>> sg.acosh(np.array([1.0, 2.0]))
-    array([0.        , 1.3169579])
+
+    Examples:
+        >>> sg.acosh(np.array([1.0, 2.0]))
+        array([0.        , 1.3169579])
     """
 
     gradient = {"x": lambda g, op: g / conj(sinh(op.result))}
-    numpy = xla = lambda xp, x: xp.arccosh(x)
+    lower = lambda xp, x: xp.arccosh(x)
     samples = singles(1.5, 3.0)
+
+
+acosh = unary(Acosh, "acosh")
 
 
 class Atanh(Elementwise):
     """Elementwise inverse hyperbolic tangent.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1), in (-1, 1).
-    Returns
+
+    Returns:
         atanh x.
-    >>> sg.atanh(np.array([0.0, 0.5]))
-    array([0.        , 0.54930614])
+
+    Examples:
+        >>> sg.atanh(np.array([0.0, 0.5]))
+        array([0.        , 0.54930614])
     """
 
     gradient = {"x": lambda g, op: g / (1 - square(conj(op.x)))}
-    numpy = xla = lambda xp, x: xp.arctanh(x)
+    lower = lambda xp, x: xp.arctanh(x)
     samples = singles(-0.8, 0.8)
+
+
+atanh = unary(Atanh, "atanh")
 
 
 class GradientOfUnary(Op, abstract=True):
@@ -404,89 +534,92 @@ _ALIKE: Any = (((3,), (3,)), (("n",), ("n",)), ((0, 2), (0, 2)))
 class TanhGrad(GradientOfUnary):
     """The gradient of tanh: g · (1 - y²), where y = tanh x.
 
-    Inputs
+    Args:
         y, g: floating-point or complex, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         the cotangent of x.
-    >>> sg.ops.TanhGrad.function(np.array([0.5]), np.array([1.0]))
-    array([0.75])
+
+    Examples:
+        >>> sg.ops.TanhGrad.function(np.array([0.5]), np.array([1.0]))
+        array([0.75])
     """
 
     gradient = {"y": lambda g, op: g * conj(op.g * (-2 * op.y)), "g": lambda g, op: tanh_grad(conj(op.y), g)}
-    numpy = xla = lambda xp, y, g: g * (1 - xp.square(y))
+    lower = lambda xp, y, g: g * (1 - xp.square(y))
     samples = pairs(shapes=_ALIKE)
+
+
+tanh_grad = binary(TanhGrad, "tanh_grad")
 
 
 class SqrtGrad(GradientOfUnary):
     """The gradient of the square root: g / (2y), where y = √x.
 
-    Inputs
+    Args:
         y, g: floating-point or complex, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         the cotangent of x.
-    >>> sg.ops.SqrtGrad.function(np.array([2.0]), np.array([1.0]))
-    array([0.25])
+
+    Examples:
+        >>> sg.ops.SqrtGrad.function(np.array([2.0]), np.array([1.0]))
+        array([0.25])
     """
 
     gradient = {"y": lambda g, op: -g * conj(op.result / op.y), "g": lambda g, op: sqrt_grad(conj(op.y), g)}
-    numpy = xla = lambda xp, y, g: g * 0.5 / y
+    lower = lambda xp, y, g: g * 0.5 / y
     samples = pairs((0.5, 2.0), shapes=_ALIKE)
+
+
+sqrt_grad = binary(SqrtGrad, "sqrt_grad")
 
 
 class RsqrtGrad(GradientOfUnary):
     """The gradient of 1 / √x: -g · y³ / 2, where y = 1 / √x.
 
-    Inputs
+    Args:
         y, g: floating-point or complex, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         the cotangent of x.
-    >>> sg.ops.RsqrtGrad.function(np.array([2.0]), np.array([1.0]))
-    array([-4.])
+
+    Examples:
+        >>> sg.ops.RsqrtGrad.function(np.array([2.0]), np.array([1.0]))
+        array([-4.])
     """
 
-    gradient = {"y": lambda g, op: g * conj(op.g * (-1.5 * square(op.y))), "g": lambda g, op: rsqrt_grad(conj(op.y), g)}
-    numpy = xla = lambda xp, y, g: -0.5 * g * (y * y * y)
+    gradient = {
+        "y": lambda g, op: g * conj(op.g * (-1.5 * square(op.y))),
+        "g": lambda g, op: rsqrt_grad(conj(op.y), g),
+    }
+    lower = lambda xp, y, g: -0.5 * g * (y * y * y)
     samples = pairs((0.5, 2.0), shapes=_ALIKE)
+
+
+rsqrt_grad = binary(RsqrtGrad, "rsqrt_grad")
 
 
 class ReciprocalGrad(GradientOfUnary):
     """The gradient of 1 / x: -g · y², where y = 1 / x.
 
-    Inputs
+    Args:
         y, g: floating-point or complex, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         the cotangent of x.
-    >>> sg.ops.ReciprocalGrad.function(np.array([2.0]), np.array([1.0]))
-    array([-4.])
+
+    Examples:
+        >>> sg.ops.ReciprocalGrad.function(np.array([2.0]), np.array([1.0]))
+        array([-4.])
     """
 
-    gradient = {"y": lambda g, op: g * conj(op.g * (-2 * op.y)), "g": lambda g, op: reciprocal_grad(conj(op.y), g)}
-    numpy = xla = lambda xp, y, g: -g * (y * y)
+    gradient = {
+        "y": lambda g, op: g * conj(op.g * (-2 * op.y)),
+        "g": lambda g, op: reciprocal_grad(conj(op.y), g),
+    }
+    lower = lambda xp, y, g: -g * (y * y)
     samples = pairs((0.5, 2.0), shapes=_ALIKE)
 
 
-sqrt = unary(Sqrt, "sqrt")
-rsqrt = unary(Rsqrt, "rsqrt")
-reciprocal = unary(Reciprocal, "reciprocal")
-pow = binary(Pow, "pow")
-exp = unary(Exp, "exp")
-expm1 = unary(Expm1, "expm1")
-log = unary(Log, "log")
-log1p = unary(Log1p, "log1p")
-sin = unary(Sin, "sin")
-cos = unary(Cos, "cos")
-tan = unary(Tan, "tan")
-asin = unary(Asin, "asin")
-acos = unary(Acos, "acos")
-atan = unary(Atan, "atan")
-atan2 = binary(Atan2, "atan2")
-sinh = unary(Sinh, "sinh")
-cosh = unary(Cosh, "cosh")
-tanh = unary(Tanh, "tanh")
-asinh = unary(Asinh, "asinh")
-acosh = unary(Acosh, "acosh")
-atanh = unary(Atanh, "atanh")
-tanh_grad = binary(TanhGrad, "tanh_grad")
-sqrt_grad = binary(SqrtGrad, "sqrt_grad")
-rsqrt_grad = binary(RsqrtGrad, "rsqrt_grad")
 reciprocal_grad = binary(ReciprocalGrad, "reciprocal_grad")

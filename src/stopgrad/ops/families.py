@@ -6,7 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from stopgrad.op import Op, Tensor, apply
+from stopgrad.build import apply
+from stopgrad.op import Op
+from stopgrad.operands import Tensor
 from stopgrad.ops.inference import broadcast, is_floating, is_inexact, is_number, same
 from stopgrad.public import publish
 

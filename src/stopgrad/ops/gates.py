@@ -6,32 +6,34 @@ leaf and returns everything else untouched.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError, DTypeError, GradientError, GraphError, ShapeError
-from stopgrad.graph import REGIONS, Graph, Operation, Output, Region, Scope, default_graph, describe
-from stopgrad.op import NoGradient, Op, Rule, Tensor, Undefined, apply, as_array, as_output, emit, not_differentiable, stopped, type_of
+from stopgrad.build import apply, emit, graph_for
+from stopgrad.builder import NoGradientBlock, default_graph
+from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
+from stopgrad.graph import Operation, Output
+from stopgrad.op import Kind, Op, Undefined, not_differentiable, stopped, unconnected
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import maximum, minimum, square
 from stopgrad.ops.compare import greater
 from stopgrad.ops.convert import cast, conj as conjugate, real, where
-from stopgrad.ops.data import identity, zeros_like
+from stopgrad.ops.data import zeros_like
 from stopgrad.ops.elementwise import rsqrt
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_real
 from stopgrad.ops.shape import reduce_sum
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
+from stopgrad.scope import Scope
 from stopgrad.structure import flatten, map_leaves, paths, unflatten
 from stopgrad.types import TensorType, bool_, same_size
 
 __all__ = [
     "clip_gradient",
     "clip_gradient_norm",
-    "custom_gradient",
     "no_gradient",
     "prevent_gradient",
     "probe",
@@ -48,23 +50,27 @@ T = TypeVar("T")
 class Gate(Op, abstract=True):
     """Hands its first operand on unchanged, bit for bit, and is erased after the last differentiation."""
 
-    gate = True
     passes = 0
-    numpy = xla = staticmethod(lambda xp, x, *_, **__: x)
+    merged = False
+    lower = staticmethod(lambda xp, x, *_, **__: x)
 
 
-def _is_tensor(x: Any) -> bool:
+def carries_gradient(x: Any) -> bool:
     """Whether a leaf carries a gradient: a floating-point or complex output or array."""
     if isinstance(x, (Output, Operation)):
         return type_of(x).differentiable
-    return isinstance(x, (np.ndarray, np.generic)) and x.dtype.kind in "fcV" and type_of(np.asarray(x)).differentiable
+    return (
+        isinstance(x, (np.ndarray, np.generic))
+        and x.dtype.kind in "fcV"
+        and type_of(np.asarray(x)).differentiable
+    )
 
 
 def _gate(function: Callable[[Any], Any], x: Any) -> Any:
     """Apply a gate to every leaf that carries a gradient."""
     if isinstance(x, Output):
         return function(x) if x.type.differentiable else x
-    return map_leaves(lambda leaf: function(leaf) if _is_tensor(leaf) else leaf, x)
+    return map_leaves(lambda leaf: function(leaf) if carries_gradient(leaf) else leaf, x)
 
 
 # ---------------------------------------------------------------------------------------------- stops
@@ -76,18 +82,22 @@ class StopGradient(Gate):
     What lies behind counts as a constant, in reverse and forward mode and at every order. Compiled code holds
     no trace of it.
 
-    Inputs
+    Args:
         x: a tensor, or a nested structure of tensors.
         wrt: tensors; the way is stopped only towards these, which may be none. None: towards all.
         when: a Python bool or a scalar boolean output, asked anew at each run. Stopped only where it holds.
-    Returns
+
+    Returns:
         x.
-    Source
+
+    References:
         TensorFlow, ``tf.stop_gradient``.
-    >>> with sg.Graph().as_default():
-    ...     x = sg.placeholder(sg.float32, name="x")
-    ...     sg.gradients(x * sg.stop_gradient(x), [x]), sg.gradients(sg.stop_gradient(x * x), [x])
-    ([<gradients/Mul:0 float32[]>], [None])
+
+    Examples:
+        >>> with sg.Graph().as_default():
+        ...     x = sg.placeholder(sg.float32, name="x")
+        ...     sg.gradients(x * sg.stop_gradient(x), [x]), sg.gradients(sg.stop_gradient(x * x), [x])
+        ([<gradients/Mul:0 float32[]>], [None])
     """
 
     infer = staticmethod(lambda x: x)
@@ -96,22 +106,25 @@ class StopGradient(Gate):
     extremes = ((np.nan,), (-0.0,))
 
 
-_NAMES = NoGradient("names a tensor; takes no value from it", "no way")
+_NAMES = unconnected("names a tensor; takes no value from it")
 
 
 class StopGradientTowards(Gate):
     """A stop towards chosen tensors only; for all others it is open. Made by ``stop_gradient(x, wrt=[...])``.
 
-    Inputs
+    Args:
         x: any tensor.
         wrt: the tensors towards which no gradient passes.
-    Returns
+
+    Returns:
         x.
-    >>> with sg.Graph().as_default():
-    ...     a, b = sg.placeholder(sg.float32), sg.placeholder(sg.float32)
-    ...     da, db = sg.gradients(sg.stop_gradient(a * b, wrt=[a]), [a, b])
-    >>> da is None, db is None
-    (True, False)
+
+    Examples:
+        >>> with sg.Graph().as_default():
+        ...     a, b = sg.placeholder(sg.float32), sg.placeholder(sg.float32)
+        ...     da, db = sg.gradients(sg.stop_gradient(a * b, wrt=[a]), [a, b])
+        >>> da is None, db is None
+        (True, False)
     """
 
     infer = staticmethod(lambda x, *wrt: x)
@@ -123,18 +136,21 @@ class StopGradientTowards(Gate):
 class StopGradientWhen(Gate):
     """A stop that is switched when the graph runs. Made by ``stop_gradient(x, when=...)``.
 
-    Inputs
+    Args:
         x: any tensor.
         when: a scalar boolean (C1): whether the gradient is stopped, that is zero.
         wrt: tensors towards which alone it acts; none: towards all.
-    Returns
+
+    Returns:
         x.
-    >>> with sg.Graph().as_default() as graph:
-    ...     x, off = sg.placeholder(sg.float32), sg.placeholder(sg.bool)
-    ...     (dx,) = sg.gradients(sg.stop_gradient(x * x, when=off), [x])
-    >>> with sg.Session(graph) as session:
-    ...     [float(session.run(dx, {x: 3.0, off: value})) for value in (False, True)]
-    [6.0, 0.0]
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     x, off = sg.placeholder(sg.float32), sg.placeholder(sg.bool)
+        ...     (dx,) = sg.gradients(sg.stop_gradient(x * x, when=off), [x])
+        >>> with sg.Session(graph) as session:
+        ...     [float(session.run(dx, {x: 3.0, off: value})) for value in (False, True)]
+        [6.0, 0.0]
     """
 
     @staticmethod
@@ -186,35 +202,25 @@ def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any =
 def _tensors(tree: Any) -> tuple[Tensor, ...]:
     leaves = [leaf.as_output() if isinstance(leaf, Operation) else leaf for leaf in flatten(tree)[0]]
     for leaf in leaves:
-        if not isinstance(leaf, Output) and not (default_graph() is None and _is_tensor(leaf)):
+        if not isinstance(leaf, Output) and not (default_graph() is None and carries_gradient(leaf)):
             raise GraphError(f"StopGradient: wrt= takes tensors of the graph, not {leaf!r}")
     return tuple(leaves)
 
 
-@contextmanager
-def no_gradient() -> Iterator[None]:
+def no_gradient() -> AbstractContextManager[None]:
     """Inside, operations are built as ever; what is used of them outside is stopped on its way out.
 
     Gradients asked for inside are unaffected.
 
-    >>> with sg.Graph().as_default():
-    ...     x = sg.placeholder(sg.float32)
-    ...     with sg.no_gradient():
-    ...         target = sg.exp(x)
-    ...     sg.gradients(target * 2.0, [x])
-    [None]
+    Examples:
+        >>> with sg.Graph().as_default():
+        ...     x = sg.placeholder(sg.float32)
+        ...     with sg.no_gradient():
+        ...         target = sg.exp(x)
+        ...     sg.gradients(target * 2.0, [x])
+        [None]
     """
-    region: Region = {}
-    token = REGIONS.set((*REGIONS.get(), region))
-    try:
-        yield
-    finally:
-        REGIONS.reset(token)
-        for graph, start in region.items():
-            if len(graph) > start:
-                while graph._closed and graph._closed[-1][0] >= start:
-                    graph._closed.pop()  # A block inside of this one.
-                graph._closed.append((start, len(graph)))
+    return NoGradientBlock()
 
 
 # ------------------------------------------------------------------------------- gates that change it
@@ -223,12 +229,15 @@ def no_gradient() -> Iterator[None]:
 class ZeroGradient(Gate):
     """Identity whose gradient is zero: connected, but nothing comes back.
 
-    Inputs
+    Args:
         x: a tensor, or a nested structure of tensors.
-    Returns
+
+    Returns:
         x.
-    >>> sg.grad(lambda x: sg.zero_gradient(x) * x)(3.0)
-    array(3., dtype=float32)
+
+    Examples:
+        >>> sg.grad(lambda x: sg.zero_gradient(x) * x)(3.0)
+        array(3., dtype=float32)
     """
 
     infer = staticmethod(lambda x: x)
@@ -253,17 +262,23 @@ def _scalars(x: TensorType, *others: TensorType) -> TensorType:
 class ScaleGradient(Gate):
     """Identity whose gradient is multiplied by a number.
 
-    Inputs
+    Args:
         x: a tensor, or a nested structure of tensors.
         s: a number or scalar output of x's dtype (C1, C2), itself without gradient.
-    Returns
+
+    Returns:
         x.
-    >>> sg.grad(lambda x: sg.scale_gradient(x * x, 0.5))(3.0)
-    array(3., dtype=float32)
+
+    Examples:
+        >>> sg.grad(lambda x: sg.scale_gradient(x * x, 0.5))(3.0)
+        array(3., dtype=float32)
     """
 
     infer = staticmethod(lambda x, s: _scalars(x, s))
-    gradient = {"x": lambda g, op: g * op.s, "s": not_differentiable("a gate's setting takes no part in the value")}
+    gradient = {
+        "x": lambda g, op: g * op.s,
+        "s": not_differentiable("a gate's setting takes no part in the value"),
+    }
     samples = [sample(floats(3), floats())]
 
 
@@ -276,12 +291,15 @@ def scale_gradient(x: T, s: Any, name: str | None = None) -> T:
 def reverse_gradient(x: T, s: Any = 1.0, name: str | None = None) -> T:
     """Identity whose gradient is multiplied by -s (Ganin and Lempitsky 2015, arXiv:1409.7495).
 
-    Inputs
+    Args:
         x: a tensor, or a nested structure of tensors; s: a number or scalar output.
-    Returns
+
+    Returns:
         x.
-    >>> sg.grad(lambda x: sg.reverse_gradient(x * x))(3.0)
-    array(-6., dtype=float32)
+
+    Examples:
+        >>> sg.grad(lambda x: sg.reverse_gradient(x * x))(3.0)
+        array(-6., dtype=float32)
     """
     return scale_gradient(x, -s, name)
 
@@ -289,15 +307,18 @@ def reverse_gradient(x: T, s: Any = 1.0, name: str | None = None) -> T:
 class ClipGradient(Gate):
     """Identity whose gradient is clipped, element by element.
 
-    Inputs
+    Args:
         x: a tensor, or a nested structure of tensors, real.
         low, high: numbers or scalar outputs of x's dtype (C1, C2), themselves without gradient.
-    Returns
+
+    Returns:
         x.
-    >>> sg.grad(lambda x: sg.clip_gradient(x * x, -1.0, 1.0))(3.0)
-    array(6., dtype=float32)
-    >>> sg.grad(lambda x: sg.clip_gradient(x, -1.0, 1.0) * 5.0)(3.0)
-    array(1., dtype=float32)
+
+    Examples:
+        >>> sg.grad(lambda x: sg.clip_gradient(x * x, -1.0, 1.0))(3.0)
+        array(6., dtype=float32)
+        >>> sg.grad(lambda x: sg.clip_gradient(x, -1.0, 1.0) * 5.0)(3.0)
+        array(1., dtype=float32)
     """
 
     @staticmethod
@@ -322,19 +343,26 @@ def clip_gradient(x: T, low: Any, high: Any, name: str | None = None) -> T:
 class ClipGradientByNorm(Gate):
     """Identity whose gradient is shrunk to a Euclidean norm of at most max_norm, each tensor by itself.
 
-    Inputs
+    Args:
         x: a tensor, or a nested structure of tensors.
         max_norm: a positive number or scalar output of x's dtype (C1, C2), itself without gradient.
-    Returns
+
+    Returns:
         x.
-    Source
+
+    References:
         Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063.
-    >>> sg.grad(lambda x: sg.reduce_sum(sg.clip_gradient_norm(x, 1.0) * 5.0))(np.array([3.0, 4.0]))
-    array([0.70710678, 0.70710678])
+
+    Examples:
+        >>> sg.grad(lambda x: sg.reduce_sum(sg.clip_gradient_norm(x, 1.0) * 5.0))(np.array([3.0, 4.0]))
+        array([0.70710678, 0.70710678])
     """
 
     infer = staticmethod(lambda x, max_norm: _scalars(x, max_norm))
-    gradient = {"x": lambda g, op: _shrunk(g, op.max_norm), "max_norm": not_differentiable("a gate's setting takes no part in the value")}
+    gradient = {
+        "x": lambda g, op: _shrunk(g, op.max_norm),
+        "max_norm": not_differentiable("a gate's setting takes no part in the value"),
+    }
     samples = [sample(floats(3), np.array(100.0))]
 
 
@@ -356,24 +384,33 @@ def _shrunk(g: Any, max_norm: Any) -> Tensor:
 class StraightThrough(Gate):
     """The value of *hard*, exactly; the gradient goes to *soft* as if its value had been returned.
 
-    Inputs
+    Args:
         hard, soft: tensors of one dtype (C1) and shape (C2), or nested structures of such, alike.
-    Returns
+
+    Returns:
         hard.
-    Source
+
+    References:
         Bengio, Léonard and Courville 2013, arXiv:1308.3432.
-    >>> sg.grad(lambda x: sg.straight_through(sg.round(x), x) * 2.0)(1.7)
-    array(2., dtype=float32)
+
+    Examples:
+        >>> sg.grad(lambda x: sg.straight_through(sg.round(x), x) * 2.0)(1.7)
+        array(2., dtype=float32)
     """
 
     @staticmethod
     def infer(hard: TensorType, soft: TensorType) -> TensorType:
         check_same_dtype(hard, soft)
-        if hard.ndim != soft.ndim or not all(same_size(a, b) for a, b in zip(hard.shape, soft.shape, strict=True)):
+        if hard.ndim != soft.ndim or not all(
+            same_size(a, b) for a, b in zip(hard.shape, soft.shape, strict=True)
+        ):
             raise ShapeError(f"(C2) the hard value {hard!r} and the soft value {soft!r} must have one shape")
         return hard
 
-    gradient = {"hard": stopped("straight_through sends the gradient to the soft value"), "soft": lambda g, op: g}
+    gradient = {
+        "hard": stopped("straight_through sends the gradient to the soft value"),
+        "soft": lambda g, op: g,
+    }
     samples = [sample(floats(3), floats(3))]
 
 
@@ -383,7 +420,10 @@ def straight_through(hard: T, soft: Any, name: str | None = None) -> T:
     others, other_spec = flatten(soft)
     if spec != other_spec:
         raise ArgumentError("straight_through: the hard and the soft value must have one structure")
-    gated = (apply(StraightThrough, (h, s), (), name) if _is_tensor(h) or _is_tensor(s) else h for h, s in zip(leaves, others, strict=True))
+    gated = (
+        apply(StraightThrough, (h, s), (), name) if carries_gradient(h) or carries_gradient(s) else h
+        for h, s in zip(leaves, others, strict=True)
+    )
     found: T = unflatten(spec, list(gated))
     return found
 
@@ -391,18 +431,22 @@ def straight_through(hard: T, soft: Any, name: str | None = None) -> T:
 class PreventGradient(Gate):
     """Identity of which no gradient may be asked: an error that shows the message and both lines.
 
-    Inputs
+    Args:
         x: a tensor, or a nested structure of tensors.
         message: why not.
-    Returns
+
+    Returns:
         x.
-    >>> sg.grad(lambda x: sg.prevent_gradient(x, "use the other loss"))(3.0)
-    Traceback (most recent call last):
-    ...
-    stopgrad.errors.GradientError: ...
+
+    Examples:
+        >>> sg.grad(lambda x: sg.prevent_gradient(x, "use the other loss"))(3.0)
+        Traceback (most recent call last):
+        ...
+        stopgrad.errors.GradientError: ...
     """
 
     infer = staticmethod(lambda x, *, message: x)
+    kinds = {"message": Kind.PLAIN}
     gradient = {"x": Undefined(lambda op: op.values[0] or "prevent_gradient forbids it")}
     samples = [sample(floats(3), message="not here")]
 
@@ -416,21 +460,25 @@ def prevent_gradient(x: T, message: str = "", name: str | None = None) -> T:
 class Probe(Gate):
     """Identity that gives the gradient at this point a name, by which it can be fetched.
 
-    Inputs
+    Args:
         x: a tensor, or a nested structure of tensors.
         name: the gradient, once generated, is the operation ``"<name>/gradient"``; in a structure
             ``"<name>/<path>/gradient"``, the path being such as ``layers.0``.
-    Returns
+
+    Returns:
         x.
-    >>> with sg.Graph().as_default() as graph:
-    ...     x = sg.placeholder(sg.float32)
-    ...     dx = sg.gradients(sg.square(sg.probe(3.0 * x, "hidden")), [x])
-    >>> with sg.Session(graph) as session:
-    ...     float(session.run("hidden/gradient", {x: 1.0}))
-    6.0
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     x = sg.placeholder(sg.float32)
+        ...     dx = sg.gradients(sg.square(sg.probe(3.0 * x, "hidden")), [x])
+        >>> with sg.Session(graph) as session:
+        ...     float(session.run("hidden/gradient", {x: 1.0}))
+        6.0
     """
 
     infer = staticmethod(lambda x, *, label: x)
+    kinds = {"label": Kind.PLAIN}
     gradient = {"x": lambda g, op: _named(g, op)}
     samples = [sample(floats(3), label="here")]
 
@@ -439,25 +487,31 @@ class Probe(Gate):
 def probe(x: T, name: str) -> T:
     leaves, spec = flatten(x)
     labels = [f"{name}/{path}" if path else name for path in paths(x)]
-    gated = (apply(Probe, (leaf,), (label,), label) if _is_tensor(leaf) else leaf for leaf, label in zip(leaves, labels, strict=True))
+    gated = (
+        apply(Probe, (leaf,), (label,), label) if carries_gradient(leaf) else leaf
+        for leaf, label in zip(leaves, labels, strict=True)
+    )
     found: T = unflatten(spec, list(gated))
     return found
 
 
 def _named(g: Output, op: Operation) -> Tensor:
-    with Scope(op.graph):
+    with Scope(graph_for(g)):
         return emit(Named, (g,), (), f"{op.name}/gradient").outputs[0]
 
 
 class Named(Gate):
     """Identity that only carries a name; what a probe leaves in a gradient.
 
-    Inputs
+    Args:
         x: any tensor.
-    Returns
+
+    Returns:
         x.
-    >>> sg.ops.Named.function(np.array([1.0]))
-    array([1.])
+
+    Examples:
+        >>> sg.ops.Named.function(np.array([1.0]))
+        array([1.])
     """
 
     infer = staticmethod(lambda x: x)
@@ -468,124 +522,3 @@ class Named(Gate):
 @builds(Named)
 def named(x: Any, name: str | None = None) -> Tensor:
     return apply(Named, (x,), (), name)
-
-
-# ------------------------------------------------------------------------------------- custom gradient
-
-
-class _Pullback:
-    """A user's gradient function, called once per cotangent however many operands ask for their part."""
-
-    __slots__ = ("_last", "asked", "function", "kept")
-
-    def __init__(self, function: Callable[..., Any], asked: int, kept: Sequence[int]) -> None:
-        self.function = function
-        self.asked = asked
-        self.kept = kept
-        self._last: tuple[Any, Any, Sequence[Any]] | None = None
-
-    def __call__(self, g: Any, op: Operation, i: int) -> Output | None:
-        """The cotangent of the operation's i-th input."""
-        call = op.graph._merged  # Each call of gradients has its own; what an earlier one built may be gone.
-        if self._last is None or self._last[0] is not g or self._last[1] is not call:
-            self._last = (g, call, self._parts(g, op))
-        return self._last[2][i - op.count]
-
-    def _parts(self, g: Any, op: Operation) -> Sequence[Any]:
-        made = self.function(*(g if isinstance(g, tuple) else (g,)))
-        parts = list(made) if isinstance(made, (list, tuple)) else [made]
-        if len(parts) == self.asked:
-            parts = [parts[k] for k in self.kept]
-        if len(parts) != len(self.kept):
-            raise GradientError(f"{describe(op)}: the gradient function returned {len(parts)} gradients for {self.asked} arguments")
-        return [None if part is None else _cotangent(part, x, op) for part, x in zip(parts, op.inputs[op.count :], strict=True)]
-
-
-def _cotangent(part: Any, x: Output, op: Operation) -> Output:
-    """What a gradient function returned for x, as an output whose shape x's broadcasts to."""
-    found = part.as_output() if isinstance(part, (Output, Operation)) else as_output(as_array(part, x.dtype), op.graph)
-    extra = found.ndim - x.ndim
-    if extra < 0 or not all(want == 1 or same_size(have, want) for have, want in zip(found.shape[extra:], x.shape, strict=True)):
-        raise ShapeError(f"{describe(op)}: the gradient function returned {found.type!r} for an argument of type {x.type!r}")
-    return found
-
-
-class CustomGradient(Op):
-    """The results of a function whose gradient is given by another. Made by :func:`custom_gradient`.
-
-    Inputs
-        tensors: the function's results and then its arguments.
-        count: how many are results; pullback: the gradient function.
-    Returns
-        the results.
-    >>> sg.grad(sg.custom_gradient(lambda x: (x * x, lambda g: g * 10.0)))(3.0)
-    array(10., dtype=float32)
-    """
-
-    @staticmethod
-    def infer(*tensors: TensorType, count: int, pullback: Any) -> tuple[TensorType, ...]:
-        return tensors[:count]
-
-    gradient = {"tensors": lambda g, op, i: op.pullback(g, op, i)}
-    samples = ()
-    gate = True
-
-    @classmethod
-    def rule(cls, op: Operation, i: int) -> Rule | NoGradient:
-        return NoGradient("custom_gradient replaces what the function itself would pass back", "no way") if i < op.values[0] else cls.rules[0]
-
-    numpy = xla = staticmethod(lambda xp, *tensors, count, pullback: tensors[0] if count == 1 else tensors[:count])
-
-
-def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function its own gradient, as TensorFlow's decorator does.
-
-    Inputs
-        f: returns a pair: its results (a tensor or nested structure of tensors), and a function from their
-           cotangents, one positional argument each, to those of f's floating-point arguments (one, or a list; None
-           where there is none). Python floats among the positional ones may be counted or left out.
-    Returns
-        a function that returns f's results.
-
-    >>> @sg.custom_gradient
-    ... def log1pexp(x):
-    ...     e = sg.exp(x)
-    ...     return sg.log(1.0 + e), lambda g: g * (1.0 - 1.0 / (1.0 + e))
-    >>> float(sg.grad(log1pexp)(100.0))
-    1.0
-    """
-
-    if not callable(f):
-        raise ArgumentError(f"custom_gradient: takes a function, not {f!r}")
-
-    @functools.wraps(f)
-    def with_gradient(*args: Any, **kwargs: Any) -> Any:
-        leaves, spec = flatten((args, kwargs))
-        positional = len(flatten(args)[0])
-        symbolic = [leaf for leaf in leaves if isinstance(leaf, Output)]
-        if not symbolic and default_graph() is None:
-            return _pair(f(*args, **kwargs))[0]
-        graph = symbolic[0].op.graph if symbolic else default_graph()
-        assert isinstance(graph, Graph)
-        with graph.atomic():
-            inner = [identity(leaf) if _is_tensor(leaf) else leaf for leaf in leaves]
-            args, kwargs = unflatten(spec, inner)
-            results, pullback = _pair(f(*args, **kwargs))
-            ys, result_spec = flatten(results)
-            ys = [y if isinstance(y, Output) else identity(as_array(y)) for y in ys]
-            xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
-            asked = [leaf for i, leaf in enumerate(leaves) if _is_tensor(leaf) or (i < positional and isinstance(leaf, (float, complex)))]
-            kept = [k for k, leaf in enumerate(asked) if _is_tensor(leaf)]
-            op = emit(CustomGradient, (*ys, *xs), (len(ys), _Pullback(pullback, len(asked), kept)))
-            return unflatten(result_spec, op.outputs)
-
-    return with_gradient
-
-
-def _pair(made: Any) -> tuple[Any, Callable[..., Any]]:
-    if not isinstance(made, tuple) or len(made) != 2 or not callable(made[1]):
-        raise ArgumentError(f"custom_gradient: the function must return a pair (results, gradient function), not {type(made).__name__}")
-    return made
-
-
-CustomGradient.function = custom_gradient

@@ -14,16 +14,33 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.build import apply, emit, evaluate, raise_for
+from stopgrad.builder import default_graph
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.graph import Output, default_graph
-from stopgrad.op import Op, Tensor, apply, as_array, emit, evaluate, not_differentiable, refuse, show_shape, type_of
+from stopgrad.graph import Output
+from stopgrad.op import Axis, Op, Sizes, not_differentiable
+from stopgrad.operands import Tensor, as_array, show_shape, type_of
 from stopgrad.ops.convert import where
 from stopgrad.ops.data import zeros_like
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_integer, is_number, is_real, normal_axis
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.public import builds
 from stopgrad.samples import floats, ints, sample
-from stopgrad.types import Dim, DType, DTypeLike, Shape, TensorType, at_least, dtype_of, float64, int32, same_size, shape_of, tensor_type
+from stopgrad.types import (
+    Dim,
+    DType,
+    DTypeLike,
+    Shape,
+    Size,
+    TensorType,
+    at_least,
+    dtype_of,
+    float64,
+    int32,
+    same_size,
+    shape_of,
+    tensor_type,
+)
 
 __all__ = [
     "argsort",
@@ -56,7 +73,9 @@ def _take(xp: Any, x: Any, at: tuple[Any, ...], axis: int, inside: Any) -> Any:
     found = x[at]
     if inside.all():
         return found
-    return xp.where(inside.reshape(inside.shape + (1,) * (found.ndim - inside.ndim)), found, xp.zeros((), x.dtype))
+    return xp.where(
+        inside.reshape(inside.shape + (1,) * (found.ndim - inside.ndim)), found, xp.zeros((), x.dtype)
+    )
 
 
 def _get(xp: Any, x: Any, at: tuple[Any, ...], axis: int) -> Any:
@@ -77,15 +96,22 @@ def _gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_di
     check_dtype(indices, is_integer, "integers as indices")
     normal_axis(axis, params.ndim)
     if not 0 <= batch_dims <= min(axis, indices.ndim):
-        raise ShapeError(f"(C3) batch_dims={batch_dims} must lie between 0 and the axis {axis}, and indices have {indices.ndim} axes")
-    if not all(same_size(a, b) for a, b in zip(params.shape[:batch_dims], indices.shape[:batch_dims], strict=True)):
+        raise ShapeError(
+            f"(C3) batch_dims={batch_dims} must lie between 0 and the axis {axis}, and indices have {indices.ndim} axes"
+        )
+    if not all(
+        same_size(a, b) for a, b in zip(params.shape[:batch_dims], indices.shape[:batch_dims], strict=True)
+    ):
         raise ShapeError(f"(C3) the first {batch_dims} sizes of {params!r} and {indices!r} differ")
     return (*params.shape[:axis], *indices.shape[batch_dims:], *params.shape[axis + 1 :])
 
 
 def _batched(xp: Any, indices: Any, batch_dims: int) -> tuple[Any, ...]:
     """Positions along the batch axes that broadcast with the indices, and then the indices."""
-    grid = [xp.arange(n).reshape((1,) * i + (n,) + (1,) * (indices.ndim - i - 1)) for i, n in enumerate(indices.shape[:batch_dims])]
+    grid = [
+        xp.arange(n).reshape((1,) * i + (n,) + (1,) * (indices.ndim - i - 1))
+        for i, n in enumerate(indices.shape[:batch_dims])
+    ]
     return (*grid, indices)
 
 
@@ -99,24 +125,30 @@ def _gather_perm(ndim: int, count: int, axis: int, batch_dims: int) -> list[int]
 class GatherV2(Op):
     """Slices of a tensor along an axis, chosen by indices.
 
-    Inputs
+    Args:
         params: any tensor; indices: integers (C1).
         axis: along which to choose (C2); batch_dims: how many leading axes the two share (C3), at most axis.
-    Returns
+
+    Returns:
         a tensor of shape params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis + 1:]. Indices outside
         of the axis, negative ones too, give 0 and take no gradient.
-    >>> sg.gather(np.array([10.0, 20.0, 30.0]), np.array([2, 0, 3]))
-    array([30., 10.,  0.])
+
+    Examples:
+        >>> sg.gather(np.array([10.0, 20.0, 30.0]), np.array([2, 0, 3]))
+        array([30., 10.,  0.])
     """
 
     @staticmethod
-    def infer(params: TensorType, indices: TensorType, *, axis: int, batch_dims: int) -> TensorType:
+    def infer(params: TensorType, indices: TensorType, *, axis: Axis, batch_dims: int) -> TensorType:
         return tensor_type(params.dtype, _gathered_shape(params, indices, axis, batch_dims))
 
-    gradient = {"params": lambda g, op: scatter_add(zeros_like(op.params), op.indices, g, op.axis, op.batch_dims), "indices": _WHERE}
+    gradient = {
+        "params": lambda g, op: scatter_add(zeros_like(op.params), op.indices, g, op.axis, op.batch_dims),
+        "indices": _WHERE,
+    }
 
     @staticmethod
-    def numpy(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
+    def lower(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
         x, inside = xp.moveaxis(params, axis, batch_dims), _inside(xp, indices, params.shape[axis])
         found = _take(xp, x, _batched(xp, xp.where(inside, indices, 0), batch_dims), batch_dims, inside)
         return found.transpose(_gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
@@ -138,17 +170,24 @@ class GatherV2(Op):
 
 
 @builds(GatherV2)
-def gather(params: Any, indices: Any, axis: int | None = None, batch_dims: int = 0, name: str | None = None) -> Tensor:
+def gather(
+    params: Any, indices: Any, axis: int | None = None, batch_dims: int = 0, name: str | None = None
+) -> Tensor:
     ndim, indices = type_of(params).ndim, _as_indices(indices)
     batch = batch_dims + type_of(indices).ndim if batch_dims < 0 else batch_dims
-    return apply(GatherV2, (params, indices), (batch if axis is None else _axis(GatherV2, axis, ndim, (params, indices)), batch), name)
+    return apply(
+        GatherV2,
+        (params, indices),
+        (batch if axis is None else _axis(GatherV2, axis, ndim, (params, indices)), batch),
+        name,
+    )
 
 
 def _axis(definition: type[Op], axis: Any, ndim: int, operands: Sequence[Any]) -> int:
     try:
         return normal_axis(axis, ndim)
     except ShapeError as error:
-        refuse(definition, error, operands)
+        raise_for(definition, error, operands)
 
 
 def _as_indices(indices: Any) -> Any:
@@ -159,18 +198,23 @@ def _as_indices(indices: Any) -> Any:
 class TensorScatterAdd(Op):
     """A tensor with updates added to slices along an axis, chosen by indices: the transpose of :func:`gather`.
 
-    Inputs
+    Args:
         x: numbers; indices: integers (C1).
         updates: of x's dtype (C4), of the shape that gathering from x with these indices has (C5).
         axis: along which to choose (C2); batch_dims: how many leading axes x and the indices share (C3).
-    Returns
+
+    Returns:
         the sum. Indices that occur more than once add up; those outside of the axis, negative ones too, are dropped.
-    >>> sg.scatter_add(np.zeros(3), np.array([2, 0, 2, 3]), np.array([1.0, 2.0, 4.0, 8.0]))
-    array([2., 0., 5.])
+
+    Examples:
+        >>> sg.scatter_add(np.zeros(3), np.array([2, 0, 2, 3]), np.array([1.0, 2.0, 4.0, 8.0]))
+        array([2., 0., 5.])
     """
 
     @staticmethod
-    def infer(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, batch_dims: int) -> TensorType:
+    def infer(
+        x: TensorType, indices: TensorType, updates: TensorType, *, axis: Axis, batch_dims: int
+    ) -> TensorType:
         check_same_dtype(x, updates, constraint="C4")
         check_dtype(x, is_number, "numbers", "C4")
         expected = _gathered_shape(x, indices, axis, batch_dims)
@@ -178,10 +222,14 @@ class TensorScatterAdd(Op):
             raise ShapeError(f"(C5) the updates must have the shape {show_shape(expected)}, not {updates!r}")
         return x
 
-    gradient = {"x": lambda g, op: g, "indices": _WHERE, "updates": lambda g, op: gather(g, op.indices, op.axis, op.batch_dims)}
+    gradient = {
+        "x": lambda g, op: g,
+        "indices": _WHERE,
+        "updates": lambda g, op: gather(g, op.indices, op.axis, op.batch_dims),
+    }
 
     @staticmethod
-    def numpy(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
+    def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
         order = _gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(xp.array(x), axis, batch_dims)
         inside = _inside(xp, indices, x.shape[axis])
@@ -207,9 +255,16 @@ class TensorScatterAdd(Op):
 
 
 @builds(TensorScatterAdd)
-def scatter_add(x: Any, indices: Any, updates: Any, axis: int = 0, batch_dims: int = 0, name: str | None = None) -> Tensor:
+def scatter_add(
+    x: Any, indices: Any, updates: Any, axis: int = 0, batch_dims: int = 0, name: str | None = None
+) -> Tensor:
     indices = _as_indices(indices)
-    return apply(TensorScatterAdd, (x, indices, updates), (_axis(TensorScatterAdd, axis, type_of(x).ndim, (x, indices, updates)), batch_dims), name)
+    return apply(
+        TensorScatterAdd,
+        (x, indices, updates),
+        (_axis(TensorScatterAdd, axis, type_of(x).ndim, (x, indices, updates)), batch_dims),
+        name,
+    )
 
 
 # ------------------------------------------------------------------------------------ along one axis
@@ -218,38 +273,49 @@ def scatter_add(x: Any, indices: Any, updates: Any, axis: int = 0, batch_dims: i
 def _grid(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
     """For each axis the positions of the indices' elements, the indices themselves along *axis*."""
     ndim = indices.ndim
-    return tuple(indices if i == axis else xp.arange(n).reshape((1,) * i + (n,) + (1,) * (ndim - i - 1)) for i, n in enumerate(indices.shape))
+    return tuple(
+        indices if i == axis else xp.arange(n).reshape((1,) * i + (n,) + (1,) * (ndim - i - 1))
+        for i, n in enumerate(indices.shape)
+    )
 
 
 def _check_along(x: TensorType, indices: TensorType, axis: int) -> None:
     check_dtype(indices, is_integer, "integers as indices")
     normal_axis(axis, x.ndim)
-    if x.ndim != indices.ndim or not all(i == axis or same_size(a, b) for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True))):
+    if x.ndim != indices.ndim or not all(
+        i == axis or same_size(a, b) for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True))
+    ):
         raise ShapeError(f"(C3) the sizes of {x!r} and {indices!r} differ in more than axis {axis}")
 
 
 class TakeAlongAxis(Op):
     """One element per index, from the same row: ``result[i, j] = x[i, indices[i, j]]`` for axis 1.
 
-    Inputs
+    Args:
         x: any tensor; indices: integers (C1), with x's sizes except along the axis (C3).
         axis: along which to choose (C2). The function also repeats axes of size 1.
-    Returns
+
+    Returns:
         a tensor of the indices' shape. Indices outside of the axis, negative ones too, give 0 and take no gradient.
-    >>> sg.take_along_axis(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1], [0]]), axis=1)
-    array([[2.],
-           [3.]])
+
+    Examples:
+        >>> sg.take_along_axis(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1], [0]]), axis=1)
+        array([[2.],
+               [3.]])
     """
 
     @staticmethod
-    def infer(x: TensorType, indices: TensorType, *, axis: int) -> TensorType:
+    def infer(x: TensorType, indices: TensorType, *, axis: Axis) -> TensorType:
         _check_along(x, indices, axis)
         return tensor_type(x.dtype, indices.shape)
 
-    gradient = {"x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.indices, g, op.axis), "indices": _WHERE}
+    gradient = {
+        "x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.indices, g, op.axis),
+        "indices": _WHERE,
+    }
 
     @staticmethod
-    def numpy(xp: Any, x: Any, indices: Any, axis: int) -> Any:
+    def lower(xp: Any, x: Any, indices: Any, axis: int) -> Any:
         inside = _inside(xp, indices, x.shape[axis])
         return _take(xp, x, _grid(xp, xp.where(inside, indices, 0), axis), axis, inside)
 
@@ -285,31 +351,44 @@ def _repeated(x: Any, shape: Shape, other: Shape, axis: int) -> Any:
 class ScatterAddAlongAxis(Op):
     """A tensor with an update added per index, in the same row: the transpose of :func:`take_along_axis`.
 
-    Inputs
+    Args:
         x: numbers; indices: integers (C1), with x's sizes except along the axis (C3).
         updates: of x's dtype (C4) and the indices' shape (C5).
         axis: along which to choose (C2).
-    Returns
+
+    Returns:
         the sum. Indices that occur more than once add up; those outside of the axis, negative ones too, are dropped.
-    >>> sg.ops.ScatterAddAlongAxis.function(np.zeros((1, 3)), np.array([[2, 2]]), np.ones((1, 2)), axis=1)
-    array([[0., 0., 2.]])
+
+    Examples:
+        >>> sg.ops.ScatterAddAlongAxis.function(np.zeros((1, 3)), np.array([[2, 2]]), np.ones((1, 2)), axis=1)
+        array([[0., 0., 2.]])
     """
 
     @staticmethod
-    def infer(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int) -> TensorType:
+    def infer(x: TensorType, indices: TensorType, updates: TensorType, *, axis: Axis) -> TensorType:
         check_same_dtype(x, updates, constraint="C4")
         check_dtype(x, is_number, "numbers", "C4")
         _check_along(x, indices, axis)
         if updates.ndim != indices.ndim or not all(map(same_size, updates.shape, indices.shape)):
-            raise ShapeError(f"(C5) the updates must have the shape {show_shape(indices.shape)}, not {updates!r}")
+            raise ShapeError(
+                f"(C5) the updates must have the shape {show_shape(indices.shape)}, not {updates!r}"
+            )
         return x
 
-    gradient = {"x": lambda g, op: g, "indices": _WHERE, "updates": lambda g, op: take_along_axis(g, op.indices, op.axis)}
+    gradient = {
+        "x": lambda g, op: g,
+        "indices": _WHERE,
+        "updates": lambda g, op: take_along_axis(g, op.indices, op.axis),
+    }
 
     @staticmethod
-    def numpy(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:
+    def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:
         total, inside = xp.array(x), _inside(xp, indices, x.shape[axis])
-        xp.add.at(total, tuple(xp.broadcast_to(i, indices.shape)[inside] for i in _grid(xp, indices, axis)), updates[inside])
+        xp.add.at(
+            total,
+            tuple(xp.broadcast_to(i, indices.shape)[inside] for i in _grid(xp, indices, axis)),
+            updates[inside],
+        )
         return total
 
     @staticmethod
@@ -324,9 +403,16 @@ class ScatterAddAlongAxis(Op):
 
 
 @builds(ScatterAddAlongAxis)
-def scatter_add_along_axis(x: Any, indices: Any, updates: Any, axis: int = -1, name: str | None = None) -> Tensor:
+def scatter_add_along_axis(
+    x: Any, indices: Any, updates: Any, axis: int = -1, name: str | None = None
+) -> Tensor:
     indices = _as_indices(indices)
-    return apply(ScatterAddAlongAxis, (x, indices, updates), (_axis(ScatterAddAlongAxis, axis, type_of(x).ndim, (x, indices, updates)),), name)
+    return apply(
+        ScatterAddAlongAxis,
+        (x, indices, updates),
+        (_axis(ScatterAddAlongAxis, axis, type_of(x).ndim, (x, indices, updates)),),
+        name,
+    )
 
 
 # -------------------------------------------------------------------------------------------- one-hot
@@ -335,20 +421,25 @@ def scatter_add_along_axis(x: Any, indices: Any, updates: Any, axis: int = -1, n
 class OneHot(Op):
     """A new axis that holds one value where its position is the index, and another elsewhere.
 
-    Inputs
+    Args:
         indices: integers (C1).
         on_value, off_value: scalars of one dtype (C2); numbers, by default 1 and 0 of *dtype* (float32).
         depth: the size of the new axis, which may be symbolic; axis: its position in the result (C3), by default last.
-    Returns
+
+    Returns:
         the one-hot tensor; an index outside of [0, depth) has no hit.
-    >>> sg.one_hot(np.array([1, 0, 3]), 3)
-    array([[0., 1., 0.],
-           [1., 0., 0.],
-           [0., 0., 0.]], dtype=float32)
+
+    Examples:
+        >>> sg.one_hot(np.array([1, 0, 3]), 3)
+        array([[0., 1., 0.],
+               [1., 0., 0.],
+               [0., 0., 0.]], dtype=float32)
     """
 
     @staticmethod
-    def infer(indices: TensorType, on_value: TensorType, off_value: TensorType, *, depth: Any, axis: int) -> TensorType:
+    def infer(
+        indices: TensorType, on_value: TensorType, off_value: TensorType, *, depth: Size, axis: Axis
+    ) -> TensorType:
         check_dtype(indices, is_integer, "integers as indices")
         dtype = check_same_dtype(on_value, off_value, constraint="C2")
         if on_value.ndim or off_value.ndim:
@@ -363,11 +454,10 @@ class OneHot(Op):
     }
 
     @staticmethod
-    def numpy(xp: Any, indices: Any, on_value: Any, off_value: Any, depth: int, axis: int) -> Any:
+    def lower(xp: Any, indices: Any, on_value: Any, off_value: Any, depth: int, axis: int) -> Any:
         positions = xp.arange(depth, dtype=indices.dtype).reshape((depth,) + (1,) * (indices.ndim - axis))
         return xp.where(xp.expand_dims(indices, axis) == positions, on_value, off_value)
 
-    xla = numpy
     samples = [
         sample(ints(4, low=-1, high=4), floats(), floats(), depth=3, axis=1),
         sample(ints("n", 2, low=0, high=3), floats(), floats(), depth=3, axis=0),
@@ -380,13 +470,31 @@ def _hits(op: Any) -> Tensor:
 
 
 @builds(OneHot)
-def one_hot(indices: Any, depth: Any, on_value: Any = 1, off_value: Any = 0, axis: int = -1, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
+def one_hot(
+    indices: Any,
+    depth: Any,
+    on_value: Any = 1,
+    off_value: Any = 0,
+    axis: int = -1,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> Tensor:
     indices = _as_indices(indices)
-    typed = next((type_of(v).dtype for v in (on_value, off_value) if hasattr(v, "dtype") or hasattr(v, "as_output")), None)
+    typed = next(
+        (type_of(v).dtype for v in (on_value, off_value) if hasattr(v, "dtype") or hasattr(v, "as_output")),
+        None,
+    )
     wanted = dtype_of(dtype) if dtype is not None else typed or dtype_of("float32")
-    on_value, off_value = (v if hasattr(v, "dtype") or hasattr(v, "as_output") else as_array(v, wanted) for v in (on_value, off_value))
+    on_value, off_value = (
+        v if hasattr(v, "dtype") or hasattr(v, "as_output") else as_array(v, wanted)
+        for v in (on_value, off_value)
+    )
     if dtype is not None and typed is not None and typed is not wanted:
-        refuse(OneHot, DTypeError(f"(C2) the values are {typed}, but dtype={wanted} was asked"), (indices, on_value, off_value))
+        raise_for(
+            OneHot,
+            DTypeError(f"(C2) the values are {typed}, but dtype={wanted} was asked"),
+            (indices, on_value, off_value),
+        )
     operands = (indices, on_value, off_value)
     position = _axis(OneHot, axis, type_of(indices).ndim + 1, operands)
     return apply(OneHot, operands, (shape_of(depth)[0], position), name)
@@ -410,22 +518,25 @@ def _along(x: TensorType, axis: int) -> None:
 class Argsort(Op):
     """The positions of the elements in sorted order, along an axis. Equal elements keep their order.
 
-    Inputs
+    Args:
         x: real numbers (C1); NaN counts as larger than all others.
         axis: along which (C2); direction: "ASCENDING" or "DESCENDING".
-    Returns
+
+    Returns:
         int32 positions, of x's shape.
-    >>> sg.argsort(np.array([3.0, 1.0, 3.0, 2.0]), direction="DESCENDING")
-    array([0, 2, 3, 1], dtype=int32)
+
+    Examples:
+        >>> sg.argsort(np.array([3.0, 1.0, 3.0, 2.0]), direction="DESCENDING")
+        array([0, 2, 3, 1], dtype=int32)
     """
 
     @staticmethod
-    def infer(x: TensorType, *, axis: int, descending: bool) -> TensorType:
+    def infer(x: TensorType, *, axis: Axis, descending: bool) -> TensorType:
         _along(x, axis)
         return tensor_type(int32, x.shape)
 
     gradient = not_differentiable("a position has no derivative")
-    numpy = xla = lambda xp, x, axis, descending: _order(xp, x, axis, descending).astype(np.int32)
+    lower = lambda xp, x, axis, descending: _order(xp, x, axis, descending).astype(np.int32)
     samples = [
         sample(floats(2, 4), axis=1, descending=False),
         sample(ints("n", 3, low=0, high=3), axis=0, descending=True),
@@ -437,30 +548,36 @@ class Argsort(Op):
 class Sort(Op):
     """The elements in sorted order, along an axis.
 
-    Inputs
+    Args:
         x: real numbers (C1); NaN counts as larger than all others.
         axis: along which (C2); direction: "ASCENDING" or "DESCENDING".
-    Returns
+
+    Returns:
         x sorted. The gradient goes back to where each element came from; equal elements count as sorted in their
         order, so that each has its own part.
-    >>> sg.sort(np.array([3.0, 1.0, 2.0]))
-    array([1., 2., 3.])
+
+    Examples:
+        >>> sg.sort(np.array([3.0, 1.0, 2.0]))
+        array([1., 2., 3.])
     """
 
     @staticmethod
-    def infer(x: TensorType, *, axis: int, descending: bool) -> TensorType:
+    def infer(x: TensorType, *, axis: Axis, descending: bool) -> TensorType:
         _along(x, axis)
         return x
 
     # The inverse of a permutation is the order that sorts it: no scatter.
-    gradient = {"x": lambda g, op: take_along_axis(g, _argsort(_argsort(op.x, op.axis, op.descending), op.axis, False), op.axis)}
+    gradient = {
+        "x": lambda g, op: take_along_axis(
+            g, _argsort(_argsort(op.x, op.axis, op.descending), op.axis, False), op.axis
+        )
+    }
 
     @staticmethod
-    def numpy(xp: Any, x: Any, axis: int, descending: bool) -> Any:
+    def lower(xp: Any, x: Any, axis: int, descending: bool) -> Any:
         ordered = xp.sort(x, axis=axis)
         return xp.flip(ordered, axis) if descending else ordered
 
-    xla = numpy
     samples = [
         sample(floats(2, 4, distinct=True), axis=1, descending=False),
         sample(floats("n", 3, distinct=True), axis=0, descending=True),
@@ -492,18 +609,21 @@ def sort(x: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None 
 class TopKV2(Op):
     """The k largest elements along the last axis, largest first, and where they stand.
 
-    Inputs
+    Args:
         x: real numbers (C1), with at least one axis (C2) and k elements along the last (C3); NaN counts as larger
         than all others.
         k: how many.
-    Returns
+
+    Returns:
         the values and their int32 positions. Of equal elements the first come first; they alone take the gradient.
-    >>> sg.top_k(np.array([3.0, 1.0, 4.0, 1.0]), 2)
-    (array([4., 3.]), array([2, 0], dtype=int32))
+
+    Examples:
+        >>> sg.top_k(np.array([3.0, 1.0, 4.0, 1.0]), 2)
+        (array([4., 3.]), array([2, 0], dtype=int32))
     """
 
     @staticmethod
-    def infer(x: TensorType, *, k: Any) -> tuple[TensorType, TensorType]:
+    def infer(x: TensorType, *, k: Size) -> tuple[TensorType, TensorType]:
         _along(x, -1)
         if isinstance(k, int) and isinstance(x.shape[-1], int) and k > x.shape[-1]:
             raise ShapeError(f"(C3) the last axis of {x!r} has fewer than {k} elements")
@@ -513,12 +633,15 @@ class TopKV2(Op):
     gradient = {"x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.outputs[1], g[0], -1)}
 
     @staticmethod
-    def numpy(xp: Any, x: Any, k: int) -> Any:
+    def lower(xp: Any, x: Any, k: int) -> Any:
         order = _order(xp, x, x.ndim - 1, True)[..., :k]
         return xp.take_along_axis(x, order, -1), order.astype(np.int32)
 
-    xla = numpy
-    samples = [sample(floats(2, 4, distinct=True), k=2), sample(floats("n", 3, distinct=True), k=3), sample(floats(3), k=0)]
+    samples = [
+        sample(floats(2, 4, distinct=True), k=2),
+        sample(floats("n", 3, distinct=True), k=3),
+        sample(floats(3), k=0),
+    ]
     extremes = (([1.0, math.nan, -math.inf, math.inf],),)
 
 
@@ -534,28 +657,32 @@ def top_k(x: Any, k: Any = 1, name: str | None = None) -> tuple[Tensor, Tensor]:
 class Range(Op):
     """Numbers at equal distances.
 
-    Inputs
+    Args:
         start, limit, delta: numbers or sizes, which may be symbolic; with one argument it is the limit, and start is 0.
             delta is not 0 (C1) and not symbolic.
         dtype: of the result; by default int32, or float32 if one of them is a float.
-    Returns
+
+    Returns:
         start, start + delta, …, as far as it lies before limit.
-    >>> sg.range(2, 8, 3)
-    array([2, 5], dtype=int32)
+
+    Examples:
+        >>> sg.range(2, 8, 3)
+        array([2, 5], dtype=int32)
     """
 
     @staticmethod
-    def infer(*, start: Any, size: Any, delta: Any, dtype: DType) -> TensorType:
+    def infer(*, start: Sizes, size: Size, delta: Sizes, dtype: DType) -> TensorType:
         check_dtype(tensor_type(dtype, ()), is_number, "numbers")
         return tensor_type(dtype, (size,))
 
     gradient = {}
 
     @staticmethod
-    def numpy(xp: Any, start: Any, size: int, delta: Any, dtype: DType) -> Any:
-        return xp.arange(size).astype(dtype.numpy) * xp.asarray(delta, dtype.numpy) + xp.asarray(start, dtype.numpy)
+    def lower(xp: Any, start: Any, size: int, delta: Any, dtype: DType) -> Any:
+        return xp.arange(size).astype(dtype.numpy) * xp.asarray(delta, dtype.numpy) + xp.asarray(
+            start, dtype.numpy
+        )
 
-    xla = numpy
     samples = [
         sample(start=2, size=3, delta=-3, dtype=int32),
         sample(start=0.5, size=3, delta=0.25, dtype=float64),
@@ -564,13 +691,20 @@ class Range(Op):
 
 
 @builds(Range)
-def range(start: Any, limit: Any = None, delta: Any = 1, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
+def range(
+    start: Any, limit: Any = None, delta: Any = 1, dtype: DTypeLike | None = None, name: str | None = None
+) -> Tensor:
     if limit is None:
         start, limit = 0, start
-    numbers = [n if isinstance(n, (Dim, float)) else n.item() if isinstance(n, (np.generic, np.ndarray)) else n for n in (start, limit, delta)]
+    numbers = [
+        n if isinstance(n, (Dim, float)) else n.item() if isinstance(n, (np.generic, np.ndarray)) else n
+        for n in (start, limit, delta)
+    ]
     for number in numbers:
         if isinstance(number, Output) or not isinstance(number, (int, float, Dim)):
-            raise ShapeError(f"takes numbers and sizes, not {number!r}: the result's size must be known when the graph is built")
+            raise ShapeError(
+                f"takes numbers and sizes, not {number!r}: the result's size must be known when the graph is built"
+            )
     start, limit, delta = numbers
     if isinstance(delta, Dim) or delta == 0:
         raise ShapeError(f"(C1) delta must be a number other than 0, not {delta!r}")
@@ -581,7 +715,12 @@ def range(start: Any, limit: Any = None, delta: Any = 1, dtype: DTypeLike | None
         kind, size = "float32", max(math.ceil((limit - start) / delta), 0)
     elif symbolic:
         reach = (limit - start) if delta > 0 else (start - limit)
-        kind, size = "int32", limit if start == 0 and delta == 1 else at_least((reach + (builtins.abs(delta) - 1)) // builtins.abs(delta), 0)
+        kind, size = (
+            "int32",
+            limit
+            if start == 0 and delta == 1
+            else at_least((reach + (builtins.abs(delta) - 1)) // builtins.abs(delta), 0),
+        )
     else:
         kind, size = "int32", len(builtins.range(start, limit, delta))
     values = (start, size, delta, dtype_of(dtype if dtype is not None else kind))

@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stopgrad.errors import DTypeError, ShapeError
-from stopgrad.op import show_shape
+from stopgrad.operands import show_shape
 from stopgrad.types import DType, TensorType, bool_, same_size, tensor_type
 
 Infer = Callable[..., Any]
 
 
-def check_dtype(type: TensorType, allowed: Callable[[DType], bool], what: str, constraint: str = "C1") -> None:
+def check_dtype(
+    type: TensorType, allowed: Callable[[DType], bool], what: str, constraint: str = "C1"
+) -> None:
     """Refuse a dtype that is not *allowed*."""
     if not allowed(type.dtype):
         raise DTypeError(f"({constraint}) takes {what}, not {type!r}; convert with sg.cast")
@@ -92,7 +94,9 @@ def check_same_dtype(*types: TensorType, constraint: str = "C1") -> DType:
     dtype = types[0].dtype
     for other in types[1:]:
         if other.dtype is not dtype:
-            raise DTypeError(f"({constraint}) operands must have one dtype, not {dtype} and {other.dtype}; convert with sg.cast")
+            raise DTypeError(
+                f"({constraint}) operands must have one dtype, not {dtype} and {other.dtype}; convert with sg.cast"
+            )
     return dtype
 
 
@@ -130,7 +134,9 @@ def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
             if isinstance(have, int) and have == 1:
                 result[i] = size
             elif not same_size(have, size):
-                raise ShapeError(f"shapes {' and '.join(show_shape(s) for s in shapes)} do not broadcast: sizes {have} and {size} differ, and neither is 1")
+                raise ShapeError(
+                    f"shapes {' and '.join(show_shape(s) for s in shapes)} do not broadcast: sizes {have} and {size} differ, and neither is 1"
+                )
             elif isinstance(size, int):
                 result[i] = size
     return tuple(result)
@@ -150,7 +156,9 @@ def normal_axis(axis: Any, ndim: int, constraint: str = "C2") -> int:
     except TypeError:
         raise ShapeError(f"({constraint}) {axis!r} is no axis; take an integer") from None
     if not -ndim <= index < ndim:
-        raise ShapeError(f"({constraint}) axis {index} does not exist in {ndim} dimension{'s' if ndim != 1 else ''}")
+        raise ShapeError(
+            f"({constraint}) axis {index} does not exist in {ndim} dimension{'s' if ndim != 1 else ''}"
+        )
     return index % ndim
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.build import apply, raise_for
 from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.op import Op, Tensor, apply, listed, refuse, show_shape, type_of
+from stopgrad.op import Axes, Axis, Op, Sizes
+from stopgrad.operands import Tensor, as_list, show_shape, type_of
 from stopgrad.ops.inference import check_same_dtype, normal_axes, normal_axis
 from stopgrad.ops.shape import reduce_sum, reshape, squeeze, sum_axes
 from stopgrad.ops.slices import StridedSlice, part_of
@@ -30,35 +32,49 @@ __all__ = [
 class ConcatV2(Op):
     """Tensors one after the other along an axis that they have.
 
-    Inputs
+    Args:
         xs: one or more tensors of one dtype (C1) and rank, whose other sizes agree (C3).
         axis: along which (C2).
-    Returns
+
+    Returns:
         the tensors joined.
-    >>> sg.concat([np.array([1.0]), np.array([2.0, 3.0])], axis=0)
-    array([1., 2., 3.])
+
+    Examples:
+        >>> sg.concat([np.array([1.0]), np.array([2.0, 3.0])], axis=0)
+        array([1., 2., 3.])
     """
 
     @staticmethod
-    def infer(*xs: TensorType, axis: int) -> TensorType:
+    def infer(*xs: TensorType, axis: Axis) -> TensorType:
         dtype = check_same_dtype(*xs)
         normal_axis(axis, xs[0].ndim)
         for x in xs[1:]:
-            if x.ndim != xs[0].ndim or not all(i == axis or same_size(a, b) for i, (a, b) in enumerate(zip(x.shape, xs[0].shape, strict=False))):
+            if x.ndim != xs[0].ndim or not all(
+                i == axis or same_size(a, b)
+                for i, (a, b) in enumerate(zip(x.shape, xs[0].shape, strict=False))
+            ):
                 raise ShapeError(f"(C3) {xs[0]!r} and {x!r} differ in more than axis {axis}")
         total: Any = 0
         for x in xs:
             total = x.shape[axis] + total
         return tensor_type(dtype, (*xs[0].shape[:axis], total, *xs[0].shape[axis + 1 :]))
 
-    gradient = {"xs": lambda g, op, i: part_of(g, op.axis, sum((x.shape[op.axis] for x in op.inputs[:i]), 0), op.inputs[i].shape[op.axis])}
-    numpy = xla = lambda xp, *xs, axis: xp.concatenate(xs, axis)
-    samples = [sample(floats(2, 3), floats(1, 3), axis=0), sample(floats("n"), floats(2), floats("n"), axis=0), sample(floats(0, 3), floats(2, 3), axis=0)]
+    gradient = {
+        "xs": lambda g, op, i: part_of(
+            g, op.axis, sum((x.shape[op.axis] for x in op.inputs[:i]), 0), op.inputs[i].shape[op.axis]
+        )
+    }
+    lower = lambda xp, *xs, axis: xp.concatenate(xs, axis)
+    samples = [
+        sample(floats(2, 3), floats(1, 3), axis=0),
+        sample(floats("n"), floats(2), floats("n"), axis=0),
+        sample(floats(0, 3), floats(2, 3), axis=0),
+    ]
 
 
 @builds(ConcatV2)
 def concat(xs: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
-    xs = listed(xs)
+    xs = as_list(xs)
     if not xs:
         raise ShapeError("ConcatV2: (C1) needs at least one tensor")
     ndim = type_of(xs[0]).ndim
@@ -70,33 +86,42 @@ def concat(xs: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
 class Pack(Op):
     """Tensors side by side along a new axis.
 
-    Inputs
+    Args:
         xs: one or more tensors of one dtype (C1) and shape (C3).
         axis: the position of the new axis (C2).
-    Returns
+
+    Returns:
         the tensors stacked.
-    >>> sg.stack([np.array([1.0, 2.0]), np.array([3.0, 4.0])], axis=1)
-    array([[1., 3.],
-           [2., 4.]])
+
+    Examples:
+        >>> sg.stack([np.array([1.0, 2.0]), np.array([3.0, 4.0])], axis=1)
+        array([[1., 3.],
+               [2., 4.]])
     """
 
     @staticmethod
-    def infer(*xs: TensorType, axis: int) -> TensorType:
+    def infer(*xs: TensorType, axis: Axis) -> TensorType:
         dtype = check_same_dtype(*xs)
         normal_axis(axis, xs[0].ndim + 1)
         for x in xs[1:]:
-            if x.ndim != xs[0].ndim or not all(same_size(a, b) for a, b in zip(x.shape, xs[0].shape, strict=True)):
+            if x.ndim != xs[0].ndim or not all(
+                same_size(a, b) for a, b in zip(x.shape, xs[0].shape, strict=True)
+            ):
                 raise ShapeError(f"(C3) {xs[0]!r} and {x!r} cannot be stacked: their shapes differ")
         return tensor_type(dtype, (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]))
 
     gradient = {"xs": lambda g, op, i: squeeze(part_of(g, op.axis, i, 1), op.axis)}
-    numpy = xla = lambda xp, *xs, axis: xp.stack(xs, axis)
-    samples = [sample(floats(2, 3), floats(2, 3), axis=1), sample(floats("n"), floats("n"), axis=0), sample(floats(), floats(), axis=0)]
+    lower = lambda xp, *xs, axis: xp.stack(xs, axis)
+    samples = [
+        sample(floats(2, 3), floats(2, 3), axis=1),
+        sample(floats("n"), floats("n"), axis=0),
+        sample(floats(), floats(), axis=0),
+    ]
 
 
 @builds(Pack)
 def stack(xs: Sequence[Any], axis: int = 0, name: str | None = None) -> Tensor:
-    xs = listed(xs)
+    xs = as_list(xs)
     if not xs:
         raise ShapeError("Pack: (C1) needs at least one tensor")
     ndim = type_of(xs[0]).ndim + 1
@@ -109,8 +134,9 @@ def stack(xs: Sequence[Any], axis: int = 0, name: str | None = None) -> Tensor:
 def unstack(x: Any, axis: int = 0, name: str | None = None) -> list[Tensor]:
     """The parts of *x* along an axis, without that axis.
 
-    >>> sg.unstack(np.array([[1.0, 2.0], [3.0, 4.0]]))
-    [array([1., 2.]), array([3., 4.])]
+    Examples:
+        >>> sg.unstack(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        [array([1., 2.]), array([3., 4.])]
     """
     kind = type_of(x)
     axis = normal_axis(axis, kind.ndim)
@@ -120,43 +146,55 @@ def unstack(x: Any, axis: int = 0, name: str | None = None) -> list[Tensor]:
 class Split(Op):
     """A tensor cut into parts along an axis.
 
-    Inputs
+    Args:
         x: any tensor.
         axis: along which (C1).
         sizes: the sizes of the parts; they add up to x's size (C2).
-    Returns
+
+    Returns:
         as many tensors as sizes.
-    >>> sg.split(np.array([1.0, 2.0, 3.0]), [1, 2], axis=0)
-    (array([1.]), array([2., 3.]))
+
+    Examples:
+        >>> sg.split(np.array([1.0, 2.0, 3.0]), [1, 2], axis=0)
+        (array([1.]), array([2., 3.]))
     """
 
     @staticmethod
-    def infer(x: TensorType, *, sizes: tuple[Any, ...], axis: int) -> tuple[TensorType, ...]:
+    def infer(x: TensorType, *, sizes: Sizes, axis: Axis) -> tuple[TensorType, ...]:
         normal_axis(axis, x.ndim, "C1")
         total = sum(sizes)
         if not same_size(total, x.shape[axis]):
-            raise ShapeError(f"(C2) the sizes {show_shape(sizes)} add up to {total}, not to {x.shape[axis]}, the size of axis {axis}")
+            raise ShapeError(
+                f"(C2) the sizes {show_shape(sizes)} add up to {total}, not to {x.shape[axis]}, the size of axis {axis}"
+            )
         return tuple(tensor_type(x.dtype, (*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in sizes)
 
     gradient = {"x": lambda g, op: concat(g, op.axis) if isinstance(g, tuple) else g}
 
     @staticmethod
-    def numpy(xp: Any, x: Any, sizes: tuple[int, ...], axis: int) -> Any:
+    def lower(xp: Any, x: Any, sizes: tuple[int, ...], axis: int) -> Any:
         parts = tuple(xp.split(x, np.cumsum(sizes)[:-1].tolist(), axis))
         return parts if len(parts) > 1 else parts[0]
 
-    xla = numpy
     samples = [sample(floats(5, 2), sizes=(2, 3), axis=0), sample(floats("n", 4), sizes=(1, 0, 3), axis=1)]
 
 
 @builds(Split)
-def split(x: Any, num_or_size_splits: int | Sequence[Any], axis: int = 0, name: str | None = None) -> tuple[Tensor, ...]:
+def split(
+    x: Any, num_or_size_splits: int | Sequence[Any], axis: int = 0, name: str | None = None
+) -> tuple[Tensor, ...]:
     kind = type_of(x)
     axis = normal_axis(axis, kind.ndim, "C1")
     if isinstance(num_or_size_splits, int):
         each = exact_quotient(kind.shape[axis], num_or_size_splits) if num_or_size_splits > 0 else None
         if each is None:
-            refuse(Split, ShapeError(f"(C2) axis {axis}, of size {kind.shape[axis]}, does not split into {num_or_size_splits} equal parts"), (x,))
+            raise_for(
+                Split,
+                ShapeError(
+                    f"(C2) axis {axis}, of size {kind.shape[axis]}, does not split into {num_or_size_splits} equal parts"
+                ),
+                (x,),
+            )
         sizes: tuple[Any, ...] = (each,) * num_or_size_splits
     else:
         sizes = shape_of(num_or_size_splits)
@@ -167,40 +205,54 @@ def split(x: Any, num_or_size_splits: int | Sequence[Any], axis: int = 0, name: 
 class PadV2(Op):
     """The operand surrounded by a constant.
 
-    Inputs
+    Args:
         x: any tensor.
         value: a scalar of its dtype (C1), by default 0.
         paddings: per axis of x (C2) how many elements come before and after.
-    Returns
+
+    Returns:
         the padded tensor.
-    >>> sg.pad(np.array([1.0, 2.0]), [[1, 2]])
-    array([0., 1., 2., 0., 0.])
+
+    Examples:
+        >>> sg.pad(np.array([1.0, 2.0]), [[1, 2]])
+        array([0., 1., 2., 0., 0.])
     """
 
     @staticmethod
-    def infer(x: TensorType, value: TensorType, *, paddings: tuple[tuple[Any, Any], ...]) -> TensorType:
+    def infer(x: TensorType, value: TensorType, *, paddings: Sizes) -> TensorType:
         check_same_dtype(x, value)
         if value.ndim:
             raise ShapeError(f"(C1) the value must be a scalar, not {value!r}")
         if len(paddings) != x.ndim or any(isinstance(n, int) and n < 0 for pair in paddings for n in pair):
             raise ShapeError(f"(C2) paddings {paddings} for {x!r}: give two sizes, none negative, per axis")
-        return tensor_type(x.dtype, tuple(low + size + high for size, (low, high) in zip(x.shape, paddings, strict=True)))
+        return tensor_type(
+            x.dtype, tuple(low + size + high for size, (low, high) in zip(x.shape, paddings, strict=True))
+        )
 
     gradient = {
         "x": lambda g, op: _unpadded(g, op),
         "value": lambda g, op: reduce_sum(g) - reduce_sum(_unpadded(g, op)),
     }
-    numpy = xla = lambda xp, x, value, paddings: xp.pad(x, paddings, constant_values=value)
-    samples = [sample(floats(2, 3), floats(), paddings=((1, 0), (2, 1))), sample(floats(0), floats(), paddings=((1, 1),))]
+    lower = lambda xp, x, value, paddings: xp.pad(x, paddings, constant_values=value)
+    samples = [
+        sample(floats(2, 3), floats(), paddings=((1, 0), (2, 1))),
+        sample(floats(0), floats(), paddings=((1, 1),)),
+    ]
 
 
 def _unpadded(g: Any, op: Any) -> Tensor:
     """The part of a padded tensor that came from the operand."""
-    return apply(StridedSlice, (g,), (tuple((low, size, 1) for size, (low, _) in zip(op.x.shape, op.paddings, strict=True)),))
+    return apply(
+        StridedSlice,
+        (g,),
+        (tuple((low, size, 1) for size, (low, _) in zip(op.x.shape, op.paddings, strict=True)),),
+    )
 
 
 @builds(PadV2)
-def pad(x: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None) -> Tensor:
+def pad(
+    x: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
+) -> Tensor:
     pairs = tuple((shape_of([low])[0], shape_of([high])[0]) for low, high in paddings)
     if mode.upper() == "CONSTANT":
         return apply(PadV2, (x, constant_values), (pairs,), name)
@@ -208,11 +260,17 @@ def pad(x: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0,
     if skip is None:
         raise ArgumentError(f"PadV2: {mode!r} is no mode; take 'CONSTANT', 'REFLECT' or 'SYMMETRIC'")
     if len(pairs) != type_of(x).ndim:
-        refuse(PadV2, ShapeError(f"(C2) paddings {pairs}: give two sizes per axis"), (x,))
+        raise_for(PadV2, ShapeError(f"(C2) paddings {pairs}: give two sizes per axis"), (x,))
     for axis, (low, high) in enumerate(pairs):
         size = type_of(x).shape[axis]
         if any(isinstance(n, int) and isinstance(size, int) and n > size - skip for n in (low, high)):
-            refuse(PadV2, ShapeError(f"(C2) {mode} padding {(low, high)} is larger than axis {axis}, of size {size}, can mirror"), (x,))
+            raise_for(
+                PadV2,
+                ShapeError(
+                    f"(C2) {mode} padding {(low, high)} is larger than axis {axis}, of size {size}, can mirror"
+                ),
+                (x,),
+            )
         before = [reverse(part_of(x, axis, skip, low), [axis])] if low else []
         after = [reverse(part_of(x, axis, size - skip - high, high), [axis])] if high else []
         x = concat([*before, x, *after], axis) if before or after else x
@@ -222,24 +280,31 @@ def pad(x: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0,
 class Tile(Op):
     """The operand repeated along its axes.
 
-    Inputs
+    Args:
         x: any tensor.
         multiples: per axis of x (C1) how often.
-    Returns
+
+    Returns:
         the repeated tensor.
-    >>> sg.tile(np.array([1.0, 2.0]), [2])
-    array([1., 2., 1., 2.])
+
+    Examples:
+        >>> sg.tile(np.array([1.0, 2.0]), [2])
+        array([1., 2., 1., 2.])
     """
 
     @staticmethod
-    def infer(x: TensorType, *, multiples: tuple[Any, ...]) -> TensorType:
+    def infer(x: TensorType, *, multiples: Sizes) -> TensorType:
         if len(multiples) != x.ndim:
             raise ShapeError(f"(C1) {len(multiples)} multiples for {x.ndim} axes")
         return tensor_type(x.dtype, tuple(m * s for m, s in zip(multiples, x.shape, strict=True)))
 
     gradient = {"x": lambda g, op: _untile(g, op)}
-    numpy = xla = lambda xp, x, multiples: xp.tile(x, multiples)
-    samples = [sample(floats(2, 3), multiples=(2, 1)), sample(floats("n"), multiples=(3,)), sample(floats(2), multiples=(0,))]
+    lower = lambda xp, x, multiples: xp.tile(x, multiples)
+    samples = [
+        sample(floats(2, 3), multiples=(2, 1)),
+        sample(floats("n"), multiples=(3,)),
+        sample(floats(2), multiples=(0,)),
+    ]
 
 
 @builds(Tile)
@@ -255,21 +320,24 @@ def _untile(g: Any, op: Any) -> Tensor:
 class ReverseV2(Op):
     """The operand with the order of its elements turned round along some axes.
 
-    Inputs
+    Args:
         x: any tensor.
         axis: which axes (C1).
-    Returns
+
+    Returns:
         the reversed tensor.
-    >>> sg.reverse(np.array([1.0, 2.0]), [0])
-    array([2., 1.])
+
+    Examples:
+        >>> sg.reverse(np.array([1.0, 2.0]), [0])
+        array([2., 1.])
     """
 
     @staticmethod
-    def infer(x: TensorType, *, axis: tuple[int, ...]) -> TensorType:
+    def infer(x: TensorType, *, axis: Axes) -> TensorType:
         return x
 
     gradient = {"x": lambda g, op: reverse(g, op.axis)}
-    numpy = xla = lambda xp, x, axis: xp.flip(x, axis)
+    lower = lambda xp, x, axis: xp.flip(x, axis)
     samples = [sample(floats(2, 3), axis=(1,)), sample(floats("n"), axis=(0,))]
 
 

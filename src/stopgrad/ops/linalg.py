@@ -6,8 +6,10 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
+from stopgrad.build import apply, raise_for
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, refuse, type_of
+from stopgrad.op import Op
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.convert import conj
 from stopgrad.ops.index import one_hot, range as indices
 from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
@@ -26,14 +28,17 @@ __all__ = [
 class MatMul(Op):
     """Product of matrices, over broadcast batches.
 
-    Inputs
+    Args:
         a: [..., m, k], or [..., k, m] if transpose_a; b: [..., k, n], or [..., n, k] if transpose_b: numbers of
         one dtype (C1) with the same k (C2) and at least two axes (C3); the leading axes broadcast (C4). The
         function also takes vectors, as NumPy's matmul does.
-    Returns
+
+    Returns:
         [..., m, n].
-    >>> sg.matmul(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]))
-    array([[11.]])
+
+    Examples:
+        >>> sg.matmul(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]))
+        array([[11.]])
     """
 
     @staticmethod
@@ -55,12 +60,11 @@ class MatMul(Op):
     gradient = {"a": lambda g, op: _gradient_a(g, op), "b": lambda g, op: _gradient_b(g, op)}
 
     @staticmethod
-    def numpy(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
+    def lower(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
         a = xp.swapaxes(a, -1, -2) if transpose_a else a
         b = xp.swapaxes(b, -1, -2) if transpose_b else b
         return xp.matmul(a, b)
 
-    xla = numpy
     samples = [
         sample(floats(2, 3), floats(3, 4), transpose_a=False, transpose_b=False),
         sample(floats(3, 2), floats("n", 3), transpose_a=True, transpose_b=True),
@@ -72,7 +76,9 @@ class MatMul(Op):
 
 
 @builds(MatMul)
-def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None) -> Tensor:
+def matmul(
+    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None
+) -> Tensor:
     p, q = type_of(a).ndim, type_of(b).ndim
     if p == 1 and q >= 1:
         row = matmul(expand_dims(a, 0), expand_dims(b, 1) if q == 1 else b, False, transpose_b, name)
@@ -84,12 +90,16 @@ def matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False,
 
 def _gradient_a(g: Any, op: Any) -> Tensor:
     b = conj(op.b)
-    return _product(b, g, op.transpose_b, True) if op.transpose_a else _product(g, b, False, not op.transpose_b)
+    return (
+        _product(b, g, op.transpose_b, True) if op.transpose_a else _product(g, b, False, not op.transpose_b)
+    )
 
 
 def _gradient_b(g: Any, op: Any) -> Tensor:
     a = conj(op.a)
-    return _product(g, a, True, op.transpose_a) if op.transpose_b else _product(a, g, not op.transpose_a, False)
+    return (
+        _product(g, a, True, op.transpose_a) if op.transpose_b else _product(a, g, not op.transpose_a, False)
+    )
 
 
 def _product(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Tensor:
@@ -102,17 +112,20 @@ def _product(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Tensor:
 class Einsum(Op):
     """Sum of products over named axes, in Einstein's notation.
 
-    Inputs
+    Args:
         equation: a letter for each axis of each operand, ``->``, the letters of the result, as in ``"ij,jk->ik"``.
             Letters that the result lacks are summed over; a letter twice in one operand takes the diagonal. Without
             ``->``, the result has the letters that occur once, in alphabetical order. ``...`` stands for the axes
             that have no letter; they broadcast.
         xs: one or more tensors of one numeric dtype (C1), with an axis for each of their letters (C2), whose sizes
             agree or are 1 (C3); each letter of the result occurs once there and in some operand (C4).
-    Returns
+
+    Returns:
         the sum of products.
-    >>> sg.einsum("ij,j->i", np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 10.0]))
-    array([21., 43.])
+
+    Examples:
+        >>> sg.einsum("ij,j->i", np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 10.0]))
+        array([21., 43.])
     """
 
     @staticmethod
@@ -125,7 +138,7 @@ class Einsum(Op):
     gradient = {"xs": lambda g, op, i: _einsum_gradient(g, op, i)}
 
     @staticmethod
-    def numpy(xp: Any, *xs: Any, equation: str) -> Any:
+    def lower(xp: Any, *xs: Any, equation: str) -> Any:
         equation, xs = _without_repetition(equation, xs)
         if xs[0].dtype.kind == "V":  # bfloat16, of which NumPy's einsum knows nothing
             return xp.einsum(equation, *(x.astype(xp.float32) for x in xs), optimize=True).astype(xs[0].dtype)
@@ -155,7 +168,7 @@ def einsum(equation: str, *xs: Any, name: str | None = None) -> Tensor:
     try:
         explicit = _explicit(equation.replace(" ", ""), [type_of(x).ndim for x in xs])
     except ShapeError as error:
-        refuse(Einsum, error, xs)
+        raise_for(Einsum, error, xs)
     return apply(Einsum, xs, (explicit,), name)
 
 
@@ -171,7 +184,10 @@ def _explicit(equation: str, ranks: Sequence[int]) -> str:
         if not ((letters.isascii() and letters.isalpha()) or not letters):
             raise ShapeError(f"(C2) {equation!r} takes letters, ',', '->' and '...' only")
     free = [c for c in string.ascii_letters[::-1] if c not in equation]
-    rest = [rank - len(letters) if "..." in term else 0 for term, letters, rank in zip(terms, named, ranks, strict=True)]
+    rest = [
+        rank - len(letters) if "..." in term else 0
+        for term, letters, rank in zip(terms, named, ranks, strict=True)
+    ]
     if any(r < 0 for r in rest) or max(rest, default=0) > len(free):
         raise ShapeError(f"(C2) {equation!r} does not fit operands of {', '.join(map(str, ranks))} axes")
     dots = "".join(free[: max(rest, default=0)])
@@ -195,12 +211,16 @@ def _sizes(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
             if have == 1 or size == 1:
                 sizes[label] = size if have == 1 else have
             elif not same_size(have, size):
-                raise ShapeError(f"(C3) in {equation!r} the sizes {have} and {size} of {label!r} differ, and neither is 1")
+                raise ShapeError(
+                    f"(C3) in {equation!r} the sizes {have} and {size} of {label!r} differ, and neither is 1"
+                )
             elif isinstance(size, int):
                 sizes[label] = size
     for label in right:
         if label not in sizes or right.count(label) > 1:
-            raise ShapeError(f"(C4) in {equation!r} the result's {label!r} must occur once there and in some operand")
+            raise ShapeError(
+                f"(C4) in {equation!r} the result's {label!r} must occur once there and in some operand"
+            )
     return sizes
 
 
@@ -228,8 +248,12 @@ def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
     sizes = _sizes(op.equation, [v.shape for v in op.inputs])
     own = dict(zip(term, x.shape, strict=True))
     reached = set(right).union(*(t for t, _ in others))
-    wanted = "".join(label for label in own if label in reached and not (own[label] == 1 and sizes[label] != 1))
-    dx = apply(Einsum, (g, *(v for _, v in others)), (f"{','.join([right, *(t for t, _ in others)])}->{wanted}",))
+    wanted = "".join(
+        label for label in own if label in reached and not (own[label] == 1 and sizes[label] != 1)
+    )
+    dx = apply(
+        Einsum, (g, *(v for _, v in others)), (f"{','.join([right, *(t for t, _ in others)])}->{wanted}",)
+    )
     at = dict(zip(wanted, dx.shape, strict=True))
     dx = reshape(dx, tuple(at.get(label, 1) for label in own))
     dx = broadcast_to(dx, tuple(own.values()))
@@ -251,12 +275,15 @@ def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
 def tensordot(a: Any, b: Any, axes: Any = 2, name: str | None = None) -> Tensor:
     """Sum of products over pairs of axes.
 
-    Inputs
+    Args:
         a, b: numbers of one dtype; axes: how many of a's last axes meet b's first, or a pair of lists of axes.
-    Returns
+
+    Returns:
         a tensor with a's other axes and then b's.
-    >>> sg.tensordot(np.ones((2, 3)), np.ones((3, 4)), axes=1).shape
-    (2, 4)
+
+    Examples:
+        >>> sg.tensordot(np.ones((2, 3)), np.ones((3, 4)), axes=1).shape
+        (2, 4)
     """
     p, q = type_of(a).ndim, type_of(b).ndim
     if isinstance(axes, int):
@@ -265,11 +292,19 @@ def tensordot(a: Any, b: Any, axes: Any = 2, name: str | None = None) -> Tensor:
     try:
         met_a, met_b = [normal_axis(i, p) for i in met[0]], [normal_axis(i, q) for i in met[1]]
     except ShapeError as error:
-        refuse(Einsum, error, (a, b))
+        raise_for(Einsum, error, (a, b))
     if len(met_a) != len(met_b) or len(set(met_a)) < len(met_a) or len(set(met_b)) < len(met_b):
-        refuse(Einsum, ShapeError(f"(C2) axes={axes!r} does not pair different axes of the one with different axes of the other"), (a, b))
+        raise_for(
+            Einsum,
+            ShapeError(
+                f"(C2) axes={axes!r} does not pair different axes of the one with different axes of the other"
+            ),
+            (a, b),
+        )
     left, right = list(string.ascii_lowercase[:p]), list(string.ascii_uppercase[:q])
     for i, k in zip(met_a, met_b, strict=True):
         right[k] = left[i]
-    kept = [c for i, c in enumerate(left) if i not in met_a] + [c for k, c in enumerate(right) if k not in met_b]
+    kept = [c for i, c in enumerate(left) if i not in met_a] + [
+        c for k, c in enumerate(right) if k not in met_b
+    ]
     return apply(Einsum, (a, b), (f"{''.join(left)},{''.join(right)}->{''.join(kept)}",), name)

@@ -7,14 +7,23 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.build import apply, raise_for
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, as_array, not_differentiable, refuse, show_shape, type_of
+from stopgrad.op import Axis, Op, not_differentiable
+from stopgrad.operands import Tensor, as_array, show_shape, type_of
 from stopgrad.ops.activations import sigmoid
 from stopgrad.ops.arithmetic import squared_difference
 from stopgrad.ops.composite import log_softmax, softmax
 from stopgrad.ops.families import INF, NAN, Arithmetic
 from stopgrad.ops.index import one_hot
-from stopgrad.ops.inference import broadcast, check_dtype, check_same_dtype, is_floating, is_integer, normal_axis
+from stopgrad.ops.inference import (
+    broadcast,
+    check_dtype,
+    check_same_dtype,
+    is_floating,
+    is_integer,
+    normal_axis,
+)
 from stopgrad.ops.reduce import reduce_mean
 from stopgrad.ops.shape import expand_dims, reduce_sum
 from stopgrad.public import builds, guarded
@@ -37,67 +46,91 @@ def _log_softmax(xp: Any, x: Any, axis: int) -> Any:
 class SoftmaxCrossEntropyWithLogits(Op):
     """Cross entropy -Σ labels · log softmax(logits) along an axis.
 
-    Inputs
+    Args:
         labels: usually probabilities; logits: unnormalised logarithms: floating-point, of one dtype (C1) and
             shape (C2).
         axis: the axis of the classes (C3), by default the last.
-    Returns
+
+    Returns:
         the losses, without that axis. A label of 0 counts nothing, even where the logit is -∞. The gradient
         towards the logits is right also for labels that do not sum to 1.
-    >>> sg.softmax_cross_entropy_with_logits(np.array([0.0, 1.0]), np.array([0.0, 0.0]))
-    array(0.69314718)
+
+    Examples:
+        >>> sg.softmax_cross_entropy_with_logits(np.array([0.0, 1.0]), np.array([0.0, 0.0]))
+        array(0.69314718)
     """
 
     @staticmethod
-    def infer(labels: TensorType, logits: TensorType, *, axis: int) -> TensorType:
+    def infer(labels: TensorType, logits: TensorType, *, axis: Axis) -> TensorType:
         dtype = check_same_dtype(labels, logits)
         check_dtype(logits, is_floating, "floating-point numbers")
         if labels.ndim != logits.ndim or not all(map(same_size, labels.shape, logits.shape)):
-            raise ShapeError(f"(C2) labels and logits must have one shape, not {show_shape(labels.shape)} and {show_shape(logits.shape)}")
+            raise ShapeError(
+                f"(C2) labels and logits must have one shape, not {show_shape(labels.shape)} and {show_shape(logits.shape)}"
+            )
         normal_axis(axis, logits.ndim, "C3")
         return tensor_type(dtype, (*logits.shape[:axis], *logits.shape[axis + 1 :]))
 
     gradient = {
         "labels": lambda g, op: -expand_dims(g, op.axis) * log_softmax(op.logits, op.axis),
-        "logits": lambda g, op: expand_dims(g, op.axis) * (softmax(op.logits, op.axis) * reduce_sum(op.labels, op.axis, True) - op.labels),
+        "logits": lambda g, op: (
+            expand_dims(g, op.axis)
+            * (softmax(op.logits, op.axis) * reduce_sum(op.labels, op.axis, True) - op.labels)
+        ),
     }
 
     @staticmethod
-    def numpy(xp: Any, labels: Any, logits: Any, axis: int) -> Any:
+    def lower(xp: Any, labels: Any, logits: Any, axis: int) -> Any:
         terms = labels * _log_softmax(xp, logits, axis)
-        return -xp.sum(xp.where(labels == 0, xp.zeros((), labels.dtype), terms), axis=axis, dtype=labels.dtype)
+        return -xp.sum(
+            xp.where(labels == 0, xp.zeros((), labels.dtype), terms), axis=axis, dtype=labels.dtype
+        )
 
-    xla = numpy
     samples = [
         sample(floats(2, 3, low=0.1, high=1.0), floats(2, 3), axis=1),
         sample(floats("n", 2, low=0.1, high=1.0), floats("n", 2), axis=0),
         sample(floats(0, 2), floats(0, 2), axis=1),
     ]
-    extremes = (([[0.0, 1.0]], [[1e4, -1e4]]), ([[0.0, 1.0]], [[-INF, 0.0]]), ([[1.0, 0.0]], [[-INF, 0.0]]), ([[0.5, 0.5]], [[INF, NAN]]))
+    extremes = (
+        ([[0.0, 1.0]], [[1e4, -1e4]]),
+        ([[0.0, 1.0]], [[-INF, 0.0]]),
+        ([[1.0, 0.0]], [[-INF, 0.0]]),
+        ([[0.5, 0.5]], [[INF, NAN]]),
+    )
 
 
 def _class_axis(definition: type[Op], axis: int, labels: Any, logits: Any) -> int:
     try:
         return normal_axis(axis, type_of(logits).ndim, "C3")
     except ShapeError as error:
-        refuse(definition, error, (labels, logits))
+        raise_for(definition, error, (labels, logits))
 
 
 @builds(SoftmaxCrossEntropyWithLogits)
-def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, name: str | None = None) -> Tensor:
-    return apply(SoftmaxCrossEntropyWithLogits, (labels, logits), (_class_axis(SoftmaxCrossEntropyWithLogits, axis, labels, logits),), name)
+def softmax_cross_entropy_with_logits(
+    labels: Any, logits: Any, axis: int = -1, name: str | None = None
+) -> Tensor:
+    return apply(
+        SoftmaxCrossEntropyWithLogits,
+        (labels, logits),
+        (_class_axis(SoftmaxCrossEntropyWithLogits, axis, labels, logits),),
+        name,
+    )
 
 
 class SparseSoftmaxCrossEntropyWithLogits(Op):
     """Cross entropy -log softmax(logits)[label] along the last axis, for labels that are class numbers.
 
-    Inputs
+    Args:
         labels: integers (C1), of the logits' shape without the last axis (C2).
         logits: floating-point (C3), with at least one axis (C2).
-    Returns
+
+    Returns:
         the losses, of the labels' shape. A label outside of the classes gives NaN, as TensorFlow does on GPUs.
-    >>> sg.sparse_softmax_cross_entropy_with_logits(np.array([1, 2]), np.array([[0.0, 0.0], [0.0, 0.0]]))
-    array([0.69314718,        nan])
+
+    Examples:
+        >>> sg.sparse_softmax_cross_entropy_with_logits(np.array([1, 2]), np.array([[0.0, 0.0], [0.0, 0.0]]))
+        array([0.69314718,        nan])
     """
 
     @staticmethod
@@ -105,22 +138,30 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
         check_dtype(labels, is_integer, "integers as labels")
         check_dtype(logits, is_floating, "floating-point logits", "C3")
         if labels.ndim != logits.ndim - 1 or not all(map(same_size, labels.shape, logits.shape[:-1])):
-            raise ShapeError(f"(C2) the labels must have the shape of the logits {logits!r} without the last axis, not {labels!r}")
+            raise ShapeError(
+                f"(C2) the labels must have the shape of the logits {logits!r} without the last axis, not {labels!r}"
+            )
         return tensor_type(logits.dtype, labels.shape)
 
     gradient = {
         "labels": not_differentiable("a class number has no derivative"),
-        "logits": lambda g, op: expand_dims(g, -1) * (softmax(op.logits) - one_hot(op.labels, op.logits.shape[-1], dtype=op.logits.dtype)),
+        "logits": lambda g, op: (
+            expand_dims(g, -1)
+            * (softmax(op.logits) - one_hot(op.labels, op.logits.shape[-1], dtype=op.logits.dtype))
+        ),
     }
 
     @staticmethod
-    def numpy(xp: Any, labels: Any, logits: Any) -> Any:
+    def lower(xp: Any, labels: Any, logits: Any) -> Any:
         # A comparison instead of a gather: XLA fuses it into the sum.
         hit = xp.expand_dims(labels, -1) == xp.arange(logits.shape[-1], dtype=labels.dtype)
-        chosen = xp.sum(xp.where(hit, _log_softmax(xp, logits, -1), xp.zeros((), logits.dtype)), axis=-1, dtype=logits.dtype)
+        chosen = xp.sum(
+            xp.where(hit, _log_softmax(xp, logits, -1), xp.zeros((), logits.dtype)),
+            axis=-1,
+            dtype=logits.dtype,
+        )
         return xp.where(xp.any(hit, axis=-1), -chosen, xp.full((), math.nan, logits.dtype))
 
-    xla = numpy
     samples = [
         sample(ints(4, low=0, high=3), floats(4, 3)),
         sample(ints("n", 2, low=0, high=2), floats("n", 2, 2)),
@@ -139,18 +180,29 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
 class SigmoidCrossEntropyWithLogits(Arithmetic):
     """Elementwise cross entropy of independent yes-or-no questions, without overflow, with broadcasting.
 
-    Inputs
+    Args:
         labels: usually probabilities; logits: floating-point, of one dtype (C1); shapes broadcast (C2).
-    Returns
+
+    Returns:
         -labels · log sigmoid(logits) - (1 - labels) · log(1 - sigmoid(logits)), of the broadcast shape.
-    >>> sg.sigmoid_cross_entropy_with_logits(np.array([0.0, 1.0]), np.array([0.0, 1000.0]))
-    array([0.69314718, 0.        ])
+
+    Examples:
+        >>> sg.sigmoid_cross_entropy_with_logits(np.array([0.0, 1.0]), np.array([0.0, 1000.0]))
+        array([0.69314718, 0.        ])
     """
 
     infer = staticmethod(lambda labels, logits: broadcast(is_floating)(labels, logits))
-    gradient = {"labels": lambda g, op: -g * op.logits, "logits": lambda g, op: g * (sigmoid(op.logits) - op.labels)}
-    numpy = xla = lambda xp, labels, logits: xp.maximum(logits, xp.zeros((), logits.dtype)) - logits * labels + xp.log1p(xp.exp(-xp.abs(logits)))
-    samples = [sample(floats(3, low=0.0, high=1.0), floats(2, 3)), sample(floats("n", low=0.0, high=1.0), floats("n"))]
+    gradient = {
+        "labels": lambda g, op: -g * op.logits,
+        "logits": lambda g, op: g * (sigmoid(op.logits) - op.labels),
+    }
+    lower = lambda xp, labels, logits: (
+        xp.maximum(logits, xp.zeros((), logits.dtype)) - logits * labels + xp.log1p(xp.exp(-xp.abs(logits)))
+    )
+    samples = [
+        sample(floats(3, low=0.0, high=1.0), floats(2, 3)),
+        sample(floats("n", low=0.0, high=1.0), floats("n")),
+    ]
     extremes = ((1.0, 1e4), (0.0, -1e4), (0.5, INF), (0.5, NAN))
 
 
@@ -163,7 +215,8 @@ def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None
 def mean_squared_error(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Mean of the squared differences, over axes.
 
-    >>> sg.mean_squared_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
-    array(2.)
+    Examples:
+        >>> sg.mean_squared_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+        array(2.)
     """
     return reduce_mean(squared_difference(labels, predictions), axis, name=name)

@@ -42,7 +42,12 @@ for _name, _function in _BINARY.items():
     setattr(Output, f"__{_name}__", _function)
     setattr(Output, f"__r{_name}__", _reflected(_function))
 
-_COMPARISONS = {"lt": compare.less, "le": compare.less_equal, "gt": compare.greater, "ge": compare.greater_equal}
+_COMPARISONS = {
+    "lt": compare.less,
+    "le": compare.less_equal,
+    "gt": compare.greater,
+    "ge": compare.greater_equal,
+}
 for _name, _function in _COMPARISONS.items():
     setattr(Output, f"__{_name}__", _function)
 

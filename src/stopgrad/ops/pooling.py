@@ -8,10 +8,24 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.build import apply, raise_for
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, not_differentiable, refuse, show_shape, type_of
+from stopgrad.op import Op, Sizes, not_differentiable
+from stopgrad.operands import Tensor, show_shape, type_of
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_floating
-from stopgrad.ops.windows import Padding, at, back_pads, normal_padding, output_shape, padded, padded_shape, pads, per_axis, trimmed, view
+from stopgrad.ops.windows import (
+    Padding,
+    at,
+    back_pads,
+    normal_padding,
+    output_shape,
+    padded,
+    padded_shape,
+    pads,
+    per_axis,
+    trimmed,
+    view,
+)
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, TensorType, same_size, tensor_type
@@ -32,7 +46,9 @@ def _pooled(x: TensorType, ksize: Any, strides: Any, padding: Any, dilations: An
     check_dtype(x, is_floating, "floating-point numbers")
     if x.ndim != len(ksize) + 2 or x.ndim < 3:
         raise ShapeError(f"(C2) takes [batch, {len(ksize)} spatial axes, channels], not {x!r}")
-    return tensor_type(x.dtype, (x.shape[0], *output_shape(x.shape[1:-1], ksize, (strides, padding, dilations)), x.shape[-1]))
+    return tensor_type(
+        x.dtype, (x.shape[0], *output_shape(x.shape[1:-1], ksize, (strides, padding, dilations)), x.shape[-1])
+    )
 
 
 def _check_shape(found: TensorType, expected: TensorType, what: str) -> None:
@@ -41,55 +57,103 @@ def _check_shape(found: TensorType, expected: TensorType, what: str) -> None:
         raise ShapeError(f"(C6) the {what} must have the shape {show_shape(expected.shape)}, not {found!r}")
 
 
-def _reduced(xp: Any, x: Any, start: Any, function: Any, ksize: Any, strides: Any, around: Any, dilations: Any, base: Any = None) -> Any:
+def _reduced(
+    xp: Any,
+    x: Any,
+    start: Any,
+    function: Any,
+    ksize: Any,
+    strides: Any,
+    around: Any,
+    dilations: Any,
+    base: Any = None,
+) -> Any:
     """A reduction over windows. JAX."""
     pairs = [(0, 0), *around, (0, 0)]
     between = None if base is None else (1, *base, 1)
-    return xp.lax.reduce_window(x, np.asarray(start, x.dtype), function, (1, *ksize, 1), (1, *strides, 1), pairs, between, (1, *dilations, 1))
+    return xp.lax.reduce_window(
+        x,
+        np.asarray(start, x.dtype),
+        function,
+        (1, *ksize, 1),
+        (1, *strides, 1),
+        pairs,
+        between,
+        (1, *dilations, 1),
+    )
 
 
 class Pool(Op, abstract=True):
     """One floating-point operand [batch, spatial..., channels], pooled over windows."""
 
     @staticmethod
-    def infer(x: TensorType, *, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> TensorType:
+    def infer(x: TensorType, *, ksize: Sizes, strides: Sizes, padding: Sizes, dilations: Sizes) -> TensorType:
         return _pooled(x, ksize, strides, padding, dilations)
 
     samples = [
         sample(floats(2, 5, 3, distinct=True), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)),
-        sample(floats("n", 5, 4, 2, distinct=True), ksize=(3, 2), strides=(2, 1), padding="SAME", dilations=(1, 2)),
-        sample(floats(1, 4, 5, 1, distinct=True), ksize=(2, 3), strides=(1, 3), padding=((1, 0), (1, 1)), dilations=(1, 1)),
+        sample(
+            floats("n", 5, 4, 2, distinct=True),
+            ksize=(3, 2),
+            strides=(2, 1),
+            padding="SAME",
+            dilations=(1, 2),
+        ),
+        sample(
+            floats(1, 4, 5, 1, distinct=True),
+            ksize=(2, 3),
+            strides=(1, 3),
+            padding=((1, 0), (1, 1)),
+            dilations=(1, 1),
+        ),
         sample(floats(1, "n", 2, distinct=True), ksize=(2,), strides=(2,), padding="SAME", dilations=(1,)),
         sample(floats(0, 4, 2), ksize=(2,), strides=(1,), padding="VALID", dilations=(1,)),
     ]
 
 
 _WITH_COTANGENT = [
-    sample(floats(2, 5, 3, distinct=True), floats(2, 2, 3), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)),
-    sample(floats("n", 5, 4, 2, distinct=True), floats("n", 3, 4, 2), ksize=(3, 2), strides=(2, 1), padding="SAME", dilations=(1, 2)),
+    sample(
+        floats(2, 5, 3, distinct=True),
+        floats(2, 2, 3),
+        ksize=(2,),
+        strides=(2,),
+        padding="VALID",
+        dilations=(1,),
+    ),
+    sample(
+        floats("n", 5, 4, 2, distinct=True),
+        floats("n", 3, 4, 2),
+        ksize=(3, 2),
+        strides=(2, 1),
+        padding="SAME",
+        dilations=(1, 2),
+    ),
 ]
 
 
 class MaxPool(Pool):
     """The largest element of each window; NaN where there is one.
 
-    Inputs
+    Args:
         x: [batch, spatial..., channels] (C2), floating-point (C1).
         ksize: the size of the window; strides: by default ksize; dilations: a positive number, or one for each
             spatial axis (C4).
         padding: "VALID", "SAME" or pairs of numbers (C4), as for :func:`conv`; padding is never the largest.
             The window fits into what is padded (C5).
-    Returns
+
+    Returns:
         [batch, spatial..., channels]. Of elements that tie in a window, the first, in row-major order, takes the
         gradient, as in TensorFlow.
-    >>> sg.max_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
-    array([3., 2.])
+
+    Examples:
+        >>> sg.max_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
+        array([3., 2.])
     """
 
     gradient = {"x": lambda g, op: apply(MaxPoolGrad, (op.x, g), _attributes(op))}
 
     @staticmethod
-    def numpy(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def lower(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
         geometry = (strides, padding, dilations)
         counts = output_shape(x.shape[1:-1], ksize, geometry)
         windows = view(xp, padded(xp, x, ksize, geometry, -math.inf), ksize, counts, geometry)
@@ -121,23 +185,28 @@ def _choices(xp: Any, x: Any, ksize: Any, geometry: Any) -> list[tuple[Any, Any]
 class MaxPoolGrad(Op):
     """The gradient of :func:`max_pool`: each window's cotangent, at the first of its largest elements.
 
-    Inputs
+    Args:
         x: what was pooled; g: the cotangent, of the result's type (C6); ksize, strides, padding, dilations: as there.
-    Returns
+
+    Returns:
         the cotangent of x. A window that holds a NaN passes nothing back.
-    >>> sg.ops.MaxPoolGrad.function(np.array([1.0, 3.0, 2.0, 2.0]).reshape(1, 4, 1), np.ones((1, 2, 1)), 2)[0, :, 0]
-    array([0., 1., 1., 0.])
+
+    Examples:
+        >>> sg.ops.MaxPoolGrad.function(np.array([1.0, 3.0, 2.0, 2.0]).reshape(1, 4, 1), np.ones((1, 2, 1)), 2)[0, :, 0]
+        array([0., 1., 1., 0.])
     """
 
     @staticmethod
-    def infer(x: TensorType, g: TensorType, *, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> TensorType:
+    def infer(
+        x: TensorType, g: TensorType, *, ksize: Sizes, strides: Sizes, padding: Sizes, dilations: Sizes
+    ) -> TensorType:
         _check_shape(g, _pooled(x, ksize, strides, padding, dilations), "cotangent")
         return x
 
     gradient = {"x": _CHOICE, "g": lambda g, op: apply(MaxPoolGradGrad, (op.x, g), _attributes(op))}
 
     @staticmethod
-    def numpy(xp: Any, x: Any, g: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def lower(xp: Any, x: Any, g: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
         geometry = (strides, padding, dilations)
         total = xp.zeros(padded_shape(x.shape, ksize, geometry), g.dtype)
         for place, hit in _choices(xp, x, ksize, geometry):
@@ -153,7 +222,14 @@ class MaxPoolGrad(Op):
             return xp.zeros(x.shape, g.dtype)
         for place, hit in _choices(xp, x, ksize, geometry):
             # Put back by padding between the elements: XLA fuses it, where a scatter would be a loop.
-            gaps = [(0, 0, 0), *((p.start, n - p.stop, s - 1) for p, n, s in zip(place[1:-1], shape[1:-1], strides, strict=True)), (0, 0, 0)]
+            gaps = [
+                (0, 0, 0),
+                *(
+                    (p.start, n - p.stop, s - 1)
+                    for p, n, s in zip(place[1:-1], shape[1:-1], strides, strict=True)
+                ),
+                (0, 0, 0),
+            ]
             total = total + xp.lax.pad(xp.where(hit, g, zero), zero, gaps)
         return trimmed(total, x.shape[1:-1], ksize, geometry)
 
@@ -163,32 +239,56 @@ class MaxPoolGrad(Op):
 class MaxPoolGradGrad(Op):
     """From each window of a tensor the element at which another tensor has its first largest one.
 
-    Inputs
+    Args:
         x: the tensor that chooses; h: the one that is chosen from, of its type (C6); ksize, strides, padding,
         dilations: as for :func:`max_pool`.
-    Returns
+
+    Returns:
         one element per window; 0 where x holds a NaN.
-    >>> x, h = np.array([1.0, 3.0, 2.0, 2.0]).reshape(1, 4, 1), np.array([5.0, 6.0, 7.0, 8.0]).reshape(1, 4, 1)
-    >>> sg.ops.MaxPoolGradGrad.function(x, h, 2)[0, :, 0]
-    array([6., 7.])
+
+    Examples:
+        >>> x, h = np.array([1.0, 3.0, 2.0, 2.0]).reshape(1, 4, 1), np.array([5.0, 6.0, 7.0, 8.0]).reshape(1, 4, 1)
+        >>> sg.ops.MaxPoolGradGrad.function(x, h, 2)[0, :, 0]
+        array([6., 7.])
     """
 
     @staticmethod
-    def infer(x: TensorType, h: TensorType, *, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> TensorType:
+    def infer(
+        x: TensorType, h: TensorType, *, ksize: Sizes, strides: Sizes, padding: Sizes, dilations: Sizes
+    ) -> TensorType:
         _check_shape(h, x, "tensor to choose from")
         return _pooled(x, ksize, strides, padding, dilations)
 
     gradient = {"x": _CHOICE, "h": lambda g, op: apply(MaxPoolGrad, (op.x, g), _attributes(op))}
 
     @staticmethod
-    def numpy(xp: Any, x: Any, h: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def lower(xp: Any, x: Any, h: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
         around, zero = padded(xp, h, ksize, (strides, padding, dilations)), xp.zeros((), h.dtype)
-        return sum((xp.where(hit, around[place], zero) for place, hit in _choices(xp, x, ksize, (strides, padding, dilations))), zero)
+        return sum(
+            (
+                xp.where(hit, around[place], zero)
+                for place, hit in _choices(xp, x, ksize, (strides, padding, dilations))
+            ),
+            zero,
+        )
 
-    xla = numpy
     samples = [
-        sample(floats(2, 5, 3, distinct=True), floats(2, 5, 3), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)),
-        sample(floats("n", 5, 4, 2, distinct=True), floats("n", 5, 4, 2), ksize=(3, 2), strides=(2, 1), padding="SAME", dilations=(1, 2)),
+        sample(
+            floats(2, 5, 3, distinct=True),
+            floats(2, 5, 3),
+            ksize=(2,),
+            strides=(2,),
+            padding="VALID",
+            dilations=(1,),
+        ),
+        sample(
+            floats("n", 5, 4, 2, distinct=True),
+            floats("n", 5, 4, 2),
+            ksize=(3, 2),
+            strides=(2, 1),
+            padding="SAME",
+            dilations=(1, 2),
+        ),
     ]
 
 
@@ -196,28 +296,33 @@ def _numbers(shape: Any, ksize: Any, geometry: Any) -> Any:
     """How many elements of each window are no padding: [1, counts..., 1]. Always by NumPy: it depends on sizes only."""
     counts = output_shape(shape[1:-1], ksize, geometry)
     inside = padded(np, np.ones((1, *shape[1:-1], 1)), ksize, geometry)
-    return np.sum(view(np, inside, ksize, counts, geometry), axis=tuple(range(1 + len(counts), 1 + 2 * len(counts))))
+    return np.sum(
+        view(np, inside, ksize, counts, geometry), axis=tuple(range(1 + len(counts), 1 + 2 * len(counts)))
+    )
 
 
 class AvgPool(Pool):
     """The mean of each window; padding does not count.
 
-    Inputs
+    Args:
         x: [batch, spatial..., channels] (C2), floating-point (C1).
         ksize: the size of the window; strides: by default ksize; dilations: a positive number, or one for each
             spatial axis (C4).
         padding: "VALID", "SAME" or pairs of numbers (C4), as for :func:`conv`. The window fits into what is
             padded (C5).
-    Returns
+
+    Returns:
         [batch, spatial..., channels]; NaN for a window that holds padding only.
-    >>> sg.avg_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
-    array([2., 1.])
+
+    Examples:
+        >>> sg.avg_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
+        array([2., 1.])
     """
 
     gradient = {"x": lambda g, op: apply(AvgPoolGrad, (g,), (op.x.shape, *_attributes(op)))}
 
     @staticmethod
-    def numpy(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def lower(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
         geometry = (strides, padding, dilations)
         counts = output_shape(x.shape[1:-1], ksize, geometry)
         windows = view(xp, padded(xp, x, ksize, geometry), ksize, counts, geometry)
@@ -227,23 +332,30 @@ class AvgPool(Pool):
     @staticmethod
     def xla(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
         geometry = (strides, padding, dilations)
-        total = _reduced(xp, x, 0, xp.lax.add, ksize, strides, pads(x.shape[1:-1], ksize, geometry), dilations)
+        total = _reduced(
+            xp, x, 0, xp.lax.add, ksize, strides, pads(x.shape[1:-1], ksize, geometry), dilations
+        )
         return total / _numbers(x.shape, ksize, geometry).astype(x.dtype)
 
 
 class AvgPoolGrad(Op):
     """The gradient of :func:`avg_pool`: each window's cotangent, in equal parts to its elements.
 
-    Inputs
+    Args:
         g: the cotangent, of the result's type (C6); shape: of what was pooled; ksize, strides, padding, dilations: as there.
-    Returns
+
+    Returns:
         a tensor of that shape.
-    >>> sg.ops.AvgPoolGrad.function(np.ones((1, 2, 1)), (1, 4, 1), 2)[0, :, 0]
-    array([0.5, 0.5, 0.5, 0.5])
+
+    Examples:
+        >>> sg.ops.AvgPoolGrad.function(np.ones((1, 2, 1)), (1, 4, 1), 2)[0, :, 0]
+        array([0.5, 0.5, 0.5, 0.5])
     """
 
     @staticmethod
-    def infer(g: TensorType, *, shape: Shape, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> TensorType:
+    def infer(
+        g: TensorType, *, shape: Shape, ksize: Sizes, strides: Sizes, padding: Sizes, dilations: Sizes
+    ) -> TensorType:
         x = tensor_type(g.dtype, shape)
         _check_shape(g, _pooled(x, ksize, strides, padding, dilations), "cotangent")
         return x
@@ -251,7 +363,7 @@ class AvgPoolGrad(Op):
     gradient = {"g": lambda g, op: apply(AvgPool, (g,), _attributes(op))}
 
     @staticmethod
-    def numpy(xp: Any, g: Any, shape: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
+    def lower(xp: Any, g: Any, shape: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
         geometry = (strides, padding, dilations)
         share = g / _numbers(shape, ksize, geometry).astype(g.dtype)
         total = xp.zeros(padded_shape(shape, ksize, geometry), g.dtype)
@@ -270,8 +382,22 @@ class AvgPoolGrad(Op):
 
     samples = [
         sample(floats(2, 2, 3), shape=(2, 5, 3), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)),
-        sample(floats(2, 3, 4, 2), shape=(2, 5, 4, 2), ksize=(3, 2), strides=(2, 1), padding="SAME", dilations=(1, 2)),
-        sample(floats(1, 4, 2, 1), shape=(1, 4, 5, 1), ksize=(2, 3), strides=(1, 3), padding=((1, 0), (1, 1)), dilations=(1, 1)),
+        sample(
+            floats(2, 3, 4, 2),
+            shape=(2, 5, 4, 2),
+            ksize=(3, 2),
+            strides=(2, 1),
+            padding="SAME",
+            dilations=(1, 2),
+        ),
+        sample(
+            floats(1, 4, 2, 1),
+            shape=(1, 4, 5, 1),
+            ksize=(2, 3),
+            strides=(1, 3),
+            padding=((1, 0), (1, 1)),
+            dilations=(1, 1),
+        ),
     ]
 
 
@@ -282,45 +408,123 @@ def _attributes(op: Any) -> tuple[Any, ...]:
 # ------------------------------------------------------------------------------------ public functions
 
 
-def _read(definition: type[Op], operands: tuple[Any, ...], ndim: int, ksize: Any, strides: Any, padding: Any, dilations: Any) -> tuple[Any, ...]:
+def _read(
+    definition: type[Op],
+    operands: tuple[Any, ...],
+    ndim: int,
+    ksize: Any,
+    strides: Any,
+    padding: Any,
+    dilations: Any,
+) -> tuple[Any, ...]:
     rank = max(ndim - 2, 0)
     try:
         window = per_axis(ksize, rank, "ksize")
         steps = window if strides is None else per_axis(strides, rank, "strides")
         return window, steps, normal_padding(padding, rank), per_axis(dilations, rank, "dilations")
     except ShapeError as error:
-        refuse(definition, error, operands)
+        raise_for(definition, error, operands)
 
 
 @builds(MaxPool)
-def max_pool(x: Any, ksize: Any, strides: Any = None, padding: Any = "VALID", dilations: Any = 1, name: str | None = None) -> Tensor:
-    return apply(MaxPool, (x,), _read(MaxPool, (x,), type_of(x).ndim, ksize, strides, padding, dilations), name)
+def max_pool(
+    x: Any,
+    ksize: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    return apply(
+        MaxPool, (x,), _read(MaxPool, (x,), type_of(x).ndim, ksize, strides, padding, dilations), name
+    )
 
 
 @builds(AvgPool)
-def avg_pool(x: Any, ksize: Any, strides: Any = None, padding: Any = "VALID", dilations: Any = 1, name: str | None = None) -> Tensor:
-    return apply(AvgPool, (x,), _read(AvgPool, (x,), type_of(x).ndim, ksize, strides, padding, dilations), name)
+def avg_pool(
+    x: Any,
+    ksize: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    return apply(
+        AvgPool, (x,), _read(AvgPool, (x,), type_of(x).ndim, ksize, strides, padding, dilations), name
+    )
 
 
 @builds(MaxPoolGrad)
-def max_pool_grad(x: Any, g: Any, ksize: Any, strides: Any = None, padding: Any = "VALID", dilations: Any = 1, name: str | None = None) -> Tensor:
-    return apply(MaxPoolGrad, (x, g), _read(MaxPoolGrad, (x, g), type_of(x).ndim, ksize, strides, padding, dilations), name)
+def max_pool_grad(
+    x: Any,
+    g: Any,
+    ksize: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    return apply(
+        MaxPoolGrad,
+        (x, g),
+        _read(MaxPoolGrad, (x, g), type_of(x).ndim, ksize, strides, padding, dilations),
+        name,
+    )
 
 
 @builds(MaxPoolGradGrad)
-def max_pool_grad_grad(x: Any, h: Any, ksize: Any, strides: Any = None, padding: Any = "VALID", dilations: Any = 1, name: str | None = None) -> Tensor:
-    return apply(MaxPoolGradGrad, (x, h), _read(MaxPoolGradGrad, (x, h), type_of(x).ndim, ksize, strides, padding, dilations), name)
+def max_pool_grad_grad(
+    x: Any,
+    h: Any,
+    ksize: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    return apply(
+        MaxPoolGradGrad,
+        (x, h),
+        _read(MaxPoolGradGrad, (x, h), type_of(x).ndim, ksize, strides, padding, dilations),
+        name,
+    )
 
 
 @builds(AvgPoolGrad)
-def avg_pool_grad(g: Any, shape: Any, ksize: Any, strides: Any = None, padding: Any = "VALID", dilations: Any = 1, name: str | None = None) -> Tensor:
-    return apply(AvgPoolGrad, (g,), (tuple(shape), *_read(AvgPoolGrad, (g,), type_of(g).ndim, ksize, strides, padding, dilations)), name)
+def avg_pool_grad(
+    g: Any,
+    shape: Any,
+    ksize: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    return apply(
+        AvgPoolGrad,
+        (g,),
+        (tuple(shape), *_read(AvgPoolGrad, (g,), type_of(g).ndim, ksize, strides, padding, dilations)),
+        name,
+    )
 
 
-def _of_rank(function: Callable[..., Tensor], definition: type[Op], rank: int, function_name: str) -> Callable[..., Tensor]:
-    def pool(x: Any, ksize: Any, strides: Any = None, padding: Any = "VALID", dilations: Any = 1, name: str | None = None) -> Tensor:
+def _of_rank(
+    function: Callable[..., Tensor], definition: type[Op], rank: int, function_name: str
+) -> Callable[..., Tensor]:
+    def pool(
+        x: Any,
+        ksize: Any,
+        strides: Any = None,
+        padding: Any = "VALID",
+        dilations: Any = 1,
+        name: str | None = None,
+    ) -> Tensor:
         if type_of(x).ndim != rank + 2:
-            refuse(definition, ShapeError(f"(C2) {function_name} takes {rank + 2} axes, not {type_of(x)!r}"), (x,))
+            raise_for(
+                definition,
+                ShapeError(f"(C2) {function_name} takes {rank + 2} axes, not {type_of(x)!r}"),
+                (x,),
+            )
         return function(x, ksize, strides, padding, dilations, name)
 
     pool.__name__ = pool.__qualname__ = function_name

@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.build import apply
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.op import Op, Tensor, apply, as_array, not_differentiable, type_of
+from stopgrad.op import Op, not_differentiable
+from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.arithmetic import add, floormod, maximum, multiply, negative, subtract
 from stopgrad.ops.compare import less
 from stopgrad.ops.convert import cast, where
@@ -31,6 +33,7 @@ from stopgrad.types import (
     DTypeLike,
     Shape,
     ShapeLike,
+    Size,
     TensorType,
     dtype_of,
     float16,
@@ -86,7 +89,9 @@ def _words(xp: Any, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
         along = xp.arange(shape[axis], dtype=np.uint32) * np.uint32(stride % 2**32)
         counter = counter + along.reshape((-1,) + (1,) * (len(shape) - axis - 1))
         stride *= shape[axis]
-    return threefry(xp, key[..., :1].reshape(()), key[..., 1:].reshape(()), xp.zeros(shape, np.uint32), counter)
+    return threefry(
+        xp, key[..., :1].reshape(()), key[..., 1:].reshape(()), xp.zeros(shape, np.uint32), counter
+    )
 
 
 def _mantissa(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
@@ -98,7 +103,9 @@ def _mantissa(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     if dtype is float32:
         return (mixed >> np.uint32(9)).astype(np.float32) * np.float32(2.0**-23)
     mask, shift, digits = (0xFFFF, 6, 10) if dtype is float16 else (0xFF, 1, 7)
-    return ((mixed & np.uint32(mask)) >> np.uint32(shift)).astype(dtype.numpy) * np.asarray(2.0**-digits, dtype.numpy)
+    return ((mixed & np.uint32(mask)) >> np.uint32(shift)).astype(dtype.numpy) * np.asarray(
+        2.0**-digits, dtype.numpy
+    )
 
 
 # ----------------------------------------------------------------------------------------------- keys
@@ -109,48 +116,58 @@ def check_key(key: TensorType) -> None:
     if key.dtype is not uint32:
         raise DTypeError(f"(C1) a key is two uint32 numbers, made by sg.random_key, not {key!r}")
     if key.ndim != 1 or not same_size(key.shape[0], 2):
-        raise ShapeError(f"(C1) a key is two uint32 numbers, not {key!r}; of several keys take one, as in keys[0]")
+        raise ShapeError(
+            f"(C1) a key is two uint32 numbers, not {key!r}; of several keys take one, as in keys[0]"
+        )
 
 
 @guarded("random_key")
 def random_key(seed: Any, name: str | None = None) -> Tensor:
     """A key from a seed.
 
-    Inputs
+    Args:
         seed: a Python integer, taken modulo 2⁶⁴, or a scalar integer tensor of at most 32 bits.
-    Returns
+
+    Returns:
         two uint32 numbers.
-    >>> sg.random_key(7)
-    array([0, 7], dtype=uint32)
+
+    Examples:
+        >>> sg.random_key(7)
+        array([0, 7], dtype=uint32)
     """
     if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
         number = int(seed) % 2**64
         return constant(np.array([number >> 32, number % 2**32], np.uint32), name=name)
     kind = type_of(seed)
     if not kind.dtype.is_integer or kind.ndim or kind.dtype.itemsize > 4:
-        raise DTypeError(f"a seed is a Python integer or a scalar integer tensor of at most 32 bits, not {kind!r}")
+        raise DTypeError(
+            f"a seed is a Python integer or a scalar integer tensor of at most 32 bits, not {kind!r}"
+        )
     return stack([as_array(0, uint32), cast(seed, uint32)], name=name)
 
 
 class RandomSplit(Op):
     """Several new keys from one.
 
-    Inputs
+    Args:
         key: two uint32 numbers (C1); do not use it again.
         n: how many keys.
-    Returns
+
+    Returns:
         uint32[n, 2]: a key in each row.
-    >>> sg.random_split(sg.random_key(0)).shape
-    (2, 2)
+
+    Examples:
+        >>> sg.random_split(sg.random_key(0)).shape
+        (2, 2)
     """
 
     @staticmethod
-    def infer(key: TensorType, *, n: Any) -> TensorType:
+    def infer(key: TensorType, *, n: Size) -> TensorType:
         check_key(key)
         return tensor_type(uint32, (n, 2))
 
     gradient = _NO_GRADIENT
-    numpy = xla = lambda xp, key, n: xp.stack(_words(xp, key, (n,)), -1)
+    lower = lambda xp, key, n: xp.stack(_words(xp, key, (n,)), -1)
     samples = [sample(_KEY, n=2), sample(_KEY, n=0)]
 
 
@@ -162,13 +179,16 @@ def random_split(key: Any, n: Any = 2, name: str | None = None) -> Tensor:
 class RandomFoldIn(Op):
     """A new key from a key and a number, such as the number of a step.
 
-    Inputs
+    Args:
         key: two uint32 numbers (C1).
         data: a scalar integer (C2), taken modulo 2³².
-    Returns
+
+    Returns:
         a key.
-    >>> sg.random_fold_in(sg.random_key(0), 1).shape
-    (2,)
+
+    Examples:
+        >>> sg.random_fold_in(sg.random_key(0), 1).shape
+        (2,)
     """
 
     @staticmethod
@@ -182,11 +202,10 @@ class RandomFoldIn(Op):
     gradient = _NO_GRADIENT
 
     @staticmethod
-    def numpy(xp: Any, key: Any, data: Any) -> Any:
+    def lower(xp: Any, key: Any, data: Any) -> Any:
         low = xp.asarray(data).astype(np.uint32).reshape((1,))
         return xp.concatenate(threefry(xp, key[:1], key[1:], xp.zeros((1,), np.uint32), low))
 
-    xla = numpy
     samples = [sample(_KEY, np.array(3, np.int32)), sample(_KEY, np.array(-1, np.int64))]
 
 
@@ -210,13 +229,16 @@ def _draw(key: TensorType, shape: Shape, dtype: DType) -> TensorType:
 class RandomBits(Op):
     """Random bits.
 
-    Inputs
+    Args:
         key: two uint32 numbers (C1).
         shape: of the result (C3: at most 2³² elements); sizes may be symbolic.
-    Returns
+
+    Returns:
         uint32 numbers, all equally likely.
-    >>> sg.random_bits(sg.random_key(0), [2])
-    array([4070199207, 4202968722], dtype=uint32)
+
+    Examples:
+        >>> sg.random_bits(sg.random_key(0), [2])
+        array([4070199207, 4202968722], dtype=uint32)
     """
 
     @staticmethod
@@ -226,11 +248,10 @@ class RandomBits(Op):
     gradient = _NO_GRADIENT
 
     @staticmethod
-    def numpy(xp: Any, key: Any, shape: tuple[int, ...]) -> Any:
+    def lower(xp: Any, key: Any, shape: tuple[int, ...]) -> Any:
         high, low = _words(xp, key, shape)
         return high ^ low
 
-    xla = numpy
     samples = [sample(_KEY, shape=(2, 3)), sample(_KEY, shape=()), sample(_KEY, shape=(0, 2))]
 
 
@@ -249,7 +270,10 @@ class Drawn(Op, abstract=True):
 
     gradient = _NO_GRADIENT
     samples = [
-        *(sample(_KEY, shape=(2, 3), dtype=dtype_of(d)) for d in ("float64", "float32", "float16", "bfloat16")),
+        *(
+            sample(_KEY, shape=(2, 3), dtype=dtype_of(d))
+            for d in ("float64", "float32", "float16", "bfloat16")
+        ),
         sample(_KEY, shape=(), dtype=float64),
         sample(_KEY, shape=(0, 2), dtype=float32),
     ]
@@ -258,44 +282,49 @@ class Drawn(Op, abstract=True):
 class RandomUniform(Drawn):
     """Random numbers of which all in an interval are equally likely.
 
-    Inputs
+    Args:
         key: two uint32 numbers (C1).
         shape: of the result (C3: at most 2³² elements); sizes may be symbolic.
         low, high: the interval: numbers or floating-point tensors, through which gradients flow.
         dtype: floating-point (C2), by default that of low or high, or float32.
-    Returns
+
+    Returns:
         numbers in [low, high); before they are moved into it, multiples of 2⁻²³ for float32 and of 2⁻⁵² for float64.
-    >>> sg.random_uniform(sg.random_key(0), [2])
-    array([0.947667 , 0.9785799], dtype=float32)
+
+    Examples:
+        >>> sg.random_uniform(sg.random_key(0), [2])
+        array([0.947667 , 0.9785799], dtype=float32)
     """
 
-    numpy = xla = lambda xp, key, shape, dtype: _mantissa(xp, key, shape, dtype)
+    lower = lambda xp, key, shape, dtype: _mantissa(xp, key, shape, dtype)
 
 
 class RandomNormal(Drawn):
     """Random numbers with a normal distribution.
 
-    Inputs
+    Args:
         key: two uint32 numbers (C1).
         shape: of the result (C3: at most 2³² elements); sizes may be symbolic.
         mean, stddev: numbers or floating-point tensors, through which gradients flow.
         dtype: floating-point (C2), by default that of mean or stddev, or float32. Half-size types are drawn as
             float32 and rounded.
-    Returns
+
+    Returns:
         mean + stddev · z, where z is the normal quantile of a uniform number, as ``jax.random.normal`` draws it.
-    Source
+
+    References:
         the quantile: M. Wichura 1988, "Algorithm AS 241: the percentage points of the normal distribution".
-    >>> sg.random_normal(sg.random_key(0), [2], dtype=sg.float64).shape
-    (2,)
+
+    Examples:
+        >>> sg.random_normal(sg.random_key(0), [2], dtype=sg.float64).shape
+        (2,)
     """
 
     @staticmethod
-    def numpy(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    def lower(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
         wide = float64 if dtype is float64 else float32
         lowest = np.nextafter(np.asarray(-1, wide.numpy), np.asarray(0, wide.numpy))
         return _quantile(xp, _mantissa(xp, key, shape, wide) * 2 + lowest).astype(dtype.numpy)
-
-    xla = numpy
 
 
 _CENTRE = (
@@ -336,7 +365,9 @@ def _quantile(xp: Any, v: Any) -> Any:
 def _dtype(dtype: DTypeLike | None, *operands: Any) -> DType:
     if dtype is not None:
         return dtype_of(dtype)
-    found = next((type_of(x).dtype for x in operands if hasattr(x, "dtype") or hasattr(x, "as_output")), float32)
+    found = next(
+        (type_of(x).dtype for x in operands if hasattr(x, "dtype") or hasattr(x, "as_output")), float32
+    )
     return found if found.is_floating else float32
 
 
@@ -345,7 +376,14 @@ def _is_number(x: Any, value: float) -> bool:
 
 
 @builds(RandomUniform)
-def random_uniform(key: Any, shape: ShapeLike, low: Any = 0.0, high: Any = 1.0, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
+def random_uniform(
+    key: Any,
+    shape: ShapeLike,
+    low: Any = 0.0,
+    high: Any = 1.0,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> Tensor:
     u = apply(RandomUniform, (key,), (shape_of(shape), _dtype(dtype, low, high)), name)
     if _is_number(low, 0):
         return u if _is_number(high, 1) else multiply(u, high)
@@ -353,7 +391,14 @@ def random_uniform(key: Any, shape: ShapeLike, low: Any = 0.0, high: Any = 1.0, 
 
 
 @builds(RandomNormal)
-def random_normal(key: Any, shape: ShapeLike, mean: Any = 0.0, stddev: Any = 1.0, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
+def random_normal(
+    key: Any,
+    shape: ShapeLike,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> Tensor:
     z = apply(RandomNormal, (key,), (shape_of(shape), _dtype(dtype, mean, stddev)), name)
     z = z if _is_number(stddev, 1) else multiply(z, stddev)
     return z if _is_number(mean, 0) else add(z, mean)
@@ -366,43 +411,64 @@ def random_normal(key: Any, shape: ShapeLike, mean: Any = 0.0, stddev: Any = 1.0
 def random_bernoulli(key: Any, p: Any = 0.5, shape: ShapeLike = None, name: str | None = None) -> Tensor:
     """Booleans that hold with probability p.
 
-    Inputs
+    Args:
         key: a key; p: a number or floating-point tensor; shape: of the result, by default p's.
-    Returns
+
+    Returns:
         booleans; no gradient passes to p. For one that estimates it, see :func:`straight_through`.
-    >>> sg.random_bernoulli(sg.random_key(0), 0.5, [4])
-    array([False, False,  True,  True])
+
+    Examples:
+        >>> sg.random_bernoulli(sg.random_key(0), 0.5, [4])
+        array([False, False,  True,  True])
     """
     sizes = type_of(p).shape if shape is None else shape_of(shape)
     return less(random_uniform(key, sizes, dtype=_dtype(None, p)), p, name)
 
 
 @guarded("random_gumbel")
-def random_gumbel(key: Any, shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
+def random_gumbel(
+    key: Any, shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None
+) -> Tensor:
     """Random numbers with a standard Gumbel distribution, -log(-log u) for uniform u.
 
-    >>> sg.random_gumbel(sg.random_key(0), [2]).shape
-    (2,)
+    Examples:
+        >>> sg.random_gumbel(sg.random_key(0), [2]).shape
+        (2,)
     """
-    smallest = np.finfo(np.float32).tiny if dtype_of(dtype) is not float64 and dtype_of(dtype) is not float16 else np.finfo(dtype_of(dtype).numpy).tiny
+    smallest = (
+        np.finfo(np.float32).tiny
+        if dtype_of(dtype) is not float64 and dtype_of(dtype) is not float16
+        else np.finfo(dtype_of(dtype).numpy).tiny
+    )
     u = maximum(random_uniform(key, shape, dtype=dtype), float(smallest))
     return negative(log(negative(log(u))), name)
 
 
 @guarded("random_categorical")
-def random_categorical(key: Any, logits: Any, axis: int = -1, shape: ShapeLike | tuple[()] = (), dtype: DTypeLike = int32, name: str | None = None) -> Tensor:
+def random_categorical(
+    key: Any,
+    logits: Any,
+    axis: int = -1,
+    shape: ShapeLike | tuple[()] = (),
+    dtype: DTypeLike = int32,
+    name: str | None = None,
+) -> Tensor:
     """Class numbers, drawn with probabilities softmax(logits).
 
-    Inputs
+    Args:
         key: a key; logits: floating-point; axis: that of the classes.
         shape: sizes to put in front, to draw several times; dtype: int32 or int64.
-    Returns
+
+    Returns:
         integers of shape ``shape`` + the logits' shape without the axis. No gradient passes to the logits; for a
         differentiable relaxation add :func:`random_gumbel` and take :func:`softmax`.
-    Source
+
+    References:
         the Gumbel-max trick.
-    >>> sg.random_categorical(sg.random_key(0), np.array([0.0, -np.inf]), shape=[3])
-    array([0, 0, 0], dtype=int32)
+
+    Examples:
+        >>> sg.random_categorical(sg.random_key(0), np.array([0.0, -np.inf]), shape=[3])
+        array([0, 0, 0], dtype=int32)
     """
     kind = type_of(logits)
     behind = normal_axis(axis, kind.ndim) - kind.ndim
@@ -411,11 +477,14 @@ def random_categorical(key: Any, logits: Any, axis: int = -1, shape: ShapeLike |
 
 
 @guarded("random_integers")
-def random_integers(key: Any, shape: ShapeLike, low: int, high: int, dtype: DTypeLike = int32, name: str | None = None) -> Tensor:
+def random_integers(
+    key: Any, shape: ShapeLike, low: int, high: int, dtype: DTypeLike = int32, name: str | None = None
+) -> Tensor:
     """Integers from low to high - 1. They are all equally likely but for a part in 2³² / (high - low).
 
-    >>> sg.random_integers(sg.random_key(0), [3], 0, 10)
-    array([7, 2, 6], dtype=int32)
+    Examples:
+        >>> sg.random_integers(sg.random_key(0), [3], 0, 10)
+        array([7, 2, 6], dtype=int32)
     """
     if not low < high <= low + 2**32 - 1:
         raise ArgumentError(f"low={low} must be less than high={high}, by less than 2³²")
@@ -428,8 +497,9 @@ def random_permutation(key: Any, x: Any, name: str | None = None) -> Tensor:
 
     Two orders of n are equally likely but for a part in 2³² / n².
 
-    >>> np.sort(sg.random_permutation(sg.random_key(0), 4))
-    array([0, 1, 2, 3], dtype=int32)
+    Examples:
+        >>> np.sort(sg.random_permutation(sg.random_key(0), 4))
+        array([0, 1, 2, 3], dtype=int32)
     """
     count = shape_of(x)[0] if not hasattr(x, "dtype") else type_of(x).shape[0]
     order = argsort(random_bits(key, (count,)), name=None if hasattr(x, "dtype") else name)
@@ -440,10 +510,12 @@ def random_permutation(key: Any, x: Any, name: str | None = None) -> Tensor:
 def dropout(x: Any, rate: float, key: Any, name: str | None = None) -> Tensor:
     """The operand with each element set to 0 with probability *rate*, and the others divided by 1 - rate.
 
-    Source
+    References:
         Srivastava et al. 2014, "Dropout: a simple way to prevent neural networks from overfitting".
-    >>> sg.dropout(np.ones(4), 0.5, sg.random_key(0))
-    array([0., 0., 2., 2.])
+
+    Examples:
+        >>> sg.dropout(np.ones(4), 0.5, sg.random_key(0))
+        array([0., 0., 2., 2.])
     """
     if not 0 <= rate < 1:
         raise ArgumentError(f"the rate must lie in [0, 1), not {rate!r}")

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.build import apply, coerce, raise_for
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, coerce, refuse, type_of
+from stopgrad.op import Axis, Op
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.convert import conj
 from stopgrad.ops.inference import broadcast_shapes, check_dtype, check_same_dtype, is_inexact, normal_axis
 from stopgrad.ops.join import pad
@@ -28,17 +30,20 @@ class LinearRecurrence(Op):
     Discounted sums, exponential averages and running products are of this form. XLA computes it in logarithmic
     depth; the gradients are recurrences that run the other way, and multiply only.
 
-    Inputs
+    Args:
         a, b: floating-point or complex, of one dtype (C1) and shape (C3). The function also broadcasts them.
         axis: along which (C2); reverse: whether it runs from the end, so that yᵢ = aᵢ · yᵢ₊₁ + bᵢ.
-    Returns
+
+    Returns:
         y, of their shape.
-    >>> sg.linear_recurrence(0.5, np.array([8.0, 0.0, 1.0]))
-    array([8., 4., 3.])
+
+    Examples:
+        >>> sg.linear_recurrence(0.5, np.array([8.0, 0.0, 1.0]))
+        array([8., 4., 3.])
     """
 
     @staticmethod
-    def infer(a: TensorType, b: TensorType, *, axis: int, reverse: bool) -> TensorType:
+    def infer(a: TensorType, b: TensorType, *, axis: Axis, reverse: bool) -> TensorType:
         check_same_dtype(a, b)
         check_dtype(b, is_inexact, "floating-point or complex numbers")
         normal_axis(axis, b.ndim)
@@ -52,7 +57,7 @@ class LinearRecurrence(Op):
     }
 
     @staticmethod
-    def numpy(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
+    def lower(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
         factors, terms = xp.moveaxis(a, axis, 0), xp.moveaxis(b, axis, 0)
         y = xp.empty_like(terms)
         last = xp.zeros(terms.shape[1:], b.dtype)
@@ -64,7 +69,9 @@ class LinearRecurrence(Op):
     def xla(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
         if 0 in b.shape:
             return b
-        return xp.lax.associative_scan(lambda p, q: (q[0] * p[0], q[0] * p[1] + q[1]), (a, b), reverse=reverse, axis=axis)[1]
+        return xp.lax.associative_scan(
+            lambda p, q: (q[0] * p[0], q[0] * p[1] + q[1]), (a, b), reverse=reverse, axis=axis
+        )[1]
 
     samples = [
         sample(floats(4, 2), floats(4, 2), axis=0, reverse=False),
@@ -78,7 +85,9 @@ class LinearRecurrence(Op):
 
 def _backwards(g: Any, op: Any) -> Tensor:
     """The cotangent of the terms: the recurrence the other way, each factor one step on."""
-    return apply(LinearRecurrence, (conj(shifted(op.a, op.axis, not op.reverse)), g), (op.axis, not op.reverse))
+    return apply(
+        LinearRecurrence, (conj(shifted(op.a, op.axis, not op.reverse)), g), (op.axis, not op.reverse)
+    )
 
 
 def shifted(x: Any, axis: int, reverse: bool = False) -> Tensor:
@@ -89,12 +98,14 @@ def shifted(x: Any, axis: int, reverse: bool = False) -> Tensor:
 
 
 @builds(LinearRecurrence)
-def linear_recurrence(a: Any, b: Any, axis: int = 0, reverse: bool = False, name: str | None = None) -> Tensor:
+def linear_recurrence(
+    a: Any, b: Any, axis: int = 0, reverse: bool = False, name: str | None = None
+) -> Tensor:
     a, b = coerce(LinearRecurrence, (a, b))
     try:
         shape = broadcast_shapes(type_of(a).shape, type_of(b).shape)
         position = normal_axis(axis, len(shape))
     except ShapeError as error:
-        refuse(LinearRecurrence, error, (a, b))
+        raise_for(LinearRecurrence, error, (a, b))
     a, b = (x if type_of(x).shape == shape else broadcast_to(x, shape) for x in (a, b))
     return apply(LinearRecurrence, (a, b), (position, bool(reverse)), name)

@@ -9,13 +9,24 @@ from typing import Any as Whatever
 
 import numpy as np
 
+from stopgrad.build import apply
 from stopgrad.errors import ShapeError
-from stopgrad.op import Op, Tensor, apply, not_differentiable, type_of
+from stopgrad.op import Axes, Axis, Op, not_differentiable
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import cast, conj, where
 from stopgrad.ops.data import size_as
 from stopgrad.ops.elementwise import exp, sqrt
-from stopgrad.ops.inference import check_dtype, is_boolean, is_floating, is_inexact, is_number, is_real, normal_axes, normal_axis
+from stopgrad.ops.inference import (
+    check_dtype,
+    is_boolean,
+    is_floating,
+    is_inexact,
+    is_number,
+    is_real,
+    normal_axes,
+    normal_axis,
+)
 from stopgrad.ops.recurrence import linear_recurrence, shifted
 from stopgrad.ops.shape import Sum, reduced, reshape, spread, transpose, unreduced
 from stopgrad.public import builds
@@ -40,7 +51,7 @@ __all__ = [
 
 
 def _reduction(allowed: Callable[[DType], bool], what: str) -> Whatever:
-    def infer(x: TensorType, *, axis: tuple[int, ...], keepdims: bool) -> TensorType:
+    def infer(x: TensorType, *, axis: Axes, keepdims: bool) -> TensorType:
         check_dtype(x, allowed, what)
         return reduced(x, axis, keepdims)
 
@@ -48,7 +59,9 @@ def _reduction(allowed: Callable[[DType], bool], what: str) -> Whatever:
 
 
 def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
-    def function(x: Whatever, axis: Whatever = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    def function(
+        x: Whatever, axis: Whatever = None, keepdims: bool = False, name: str | None = None
+    ) -> Tensor:
         return apply(definition, (x,), (normal_axes(axis, type_of(x).ndim), bool(keepdims)), name)
 
     function.__name__ = function.__qualname__ = function_name
@@ -65,7 +78,12 @@ class Reduction(Op, abstract=True):
         sample(floats(4, distinct=True), axis=(), keepdims=False),
         sample(floats(2, 0), axis=(0,), keepdims=False),
     ]
-    extremes: typing.ClassVar[Sequence[tuple[Whatever, ...]]] = (([[1.0, math.inf]],), ([[math.nan, 1.0]],), ([[-math.inf, -math.inf]],), ([[0.0, -0.0]],))
+    extremes: typing.ClassVar[Sequence[tuple[Whatever, ...]]] = (
+        ([[1.0, math.inf]],),
+        ([[math.nan, 1.0]],),
+        ([[-math.inf, -math.inf]],),
+        ([[0.0, -0.0]],),
+    )
 
 
 def _count(op: Whatever) -> Whatever:
@@ -75,24 +93,28 @@ def _count(op: Whatever) -> Whatever:
 class Mean(Reduction):
     """Arithmetic mean over axes.
 
-    Inputs
+    Args:
         x: floating-point or complex (C1).
         axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
-    Returns
+
+    Returns:
         the mean; NaN over no elements.
-    >>> sg.reduce_mean(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
-    array([2., 3.])
+
+    Examples:
+        >>> sg.reduce_mean(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+        array([2., 3.])
     """
 
     infer = _reduction(is_inexact, "floating-point or complex numbers")
     gradient = {"x": lambda g, op: spread(g / size_as(_count(op), op.x.dtype, g), op)}
 
     @staticmethod
-    def numpy(xp: Whatever, x: Whatever, axis: tuple[int, ...], keepdims: bool) -> Whatever:
+    def lower(xp: Whatever, x: Whatever, axis: tuple[int, ...], keepdims: bool) -> Whatever:
         count = math.prod(x.shape[a] for a in axis)
         return xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype) / xp.asarray(count, x.dtype)
 
-    xla = numpy
+
+reduce_mean = _public(Mean, "reduce_mean")
 
 
 class _Extremum(Reduction, abstract=True):
@@ -113,33 +135,45 @@ def _to_extreme(g: Whatever, op: Whatever) -> Tensor:
 class Max(_Extremum):
     """Largest element over axes; NaN where there is one.
 
-    Inputs
+    Args:
         x: real numbers (C1).
         axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
-    Returns
+
+    Returns:
         the maximum; the dtype's lowest value (-∞ for floats) over no elements. Elements that tie share the
         gradient evenly, and a NaN makes that of all elements NaN, as in TensorFlow.
-    >>> sg.reduce_max(np.array([1.0, 3.0, 3.0]))
-    array(3.)
+
+    Examples:
+        >>> sg.reduce_max(np.array([1.0, 3.0, 3.0]))
+        array(3.)
     """
 
-    numpy = xla = lambda xp, x, axis, keepdims: xp.max(x, axis=axis, keepdims=keepdims, initial=lowest(x.dtype))
+    lower = lambda xp, x, axis, keepdims: xp.max(x, axis=axis, keepdims=keepdims, initial=lowest(x.dtype))
+
+
+reduce_max = _public(Max, "reduce_max")
 
 
 class Min(_Extremum):
     """Smallest element over axes; NaN where there is one.
 
-    Inputs
+    Args:
         x: real numbers (C1).
         axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
-    Returns
+
+    Returns:
         the minimum; the dtype's highest value (∞ for floats) over no elements. Elements that tie share the
         gradient evenly, and a NaN makes that of all elements NaN, as in TensorFlow.
-    >>> sg.reduce_min(np.array([1.0, 3.0, 1.0]))
-    array(1.)
+
+    Examples:
+        >>> sg.reduce_min(np.array([1.0, 3.0, 1.0]))
+        array(1.)
     """
 
-    numpy = xla = lambda xp, x, axis, keepdims: xp.min(x, axis=axis, keepdims=keepdims, initial=highest(x.dtype))
+    lower = lambda xp, x, axis, keepdims: xp.min(x, axis=axis, keepdims=keepdims, initial=highest(x.dtype))
+
+
+reduce_min = _public(Min, "reduce_min")
 
 
 def lowest(dtype: Whatever) -> Whatever:
@@ -157,24 +191,30 @@ def highest(dtype: Whatever) -> Whatever:
 class Prod(Reduction):
     """Product over axes.
 
-    Inputs
+    Args:
         x: numbers (C1).
         axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
-    Returns
+
+    Returns:
         the product; 1 over no elements. The gradient is right where elements are 0: it multiplies the others
         instead of dividing.
-    >>> sg.reduce_prod(np.array([2.0, 3.0]))
-    array(6.)
+
+    Examples:
+        >>> sg.reduce_prod(np.array([2.0, 3.0]))
+        array(6.)
     """
 
     infer = _reduction(is_number, "numbers")
     gradient = {"x": lambda g, op: spread(g, op) * conj(_product_of_others(op))}
-    numpy = xla = lambda xp, x, axis, keepdims: xp.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    lower = lambda xp, x, axis, keepdims: xp.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples = [
         *Reduction.samples,
         sample(np.array([[0.0, 2.0, 0.0], [3.0, 0.0, 1.0]]), axis=(1,), keepdims=False),
         sample(complexes(3), axis=(0,), keepdims=True),
     ]
+
+
+reduce_prod = _public(Prod, "reduce_prod")
 
 
 def _product_of_others(op: Whatever) -> Tensor:
@@ -190,86 +230,117 @@ def _product_of_others(op: Whatever) -> Tensor:
 class BooleanReduction(Reduction, abstract=True):
     infer = _reduction(is_boolean, "booleans")
     gradient = not_differentiable("booleans have no derivative")
-    samples = [sample(bools(2, 3), axis=(1,), keepdims=False), sample(bools("n", 2), axis=(0, 1), keepdims=True), sample(bools(0), axis=(0,), keepdims=False)]
+    samples = [
+        sample(bools(2, 3), axis=(1,), keepdims=False),
+        sample(bools("n", 2), axis=(0, 1), keepdims=True),
+        sample(bools(0), axis=(0,), keepdims=False),
+    ]
     extremes = ()
 
 
 class Any(BooleanReduction):
     """Whether any element holds, over axes.
 
-    Inputs
+    Args:
         x: booleans (C1).
         axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
-    Returns
+
+    Returns:
         booleans; False over no elements.
-    >>> sg.reduce_any(np.array([False, True]))
-    array(True)
+
+    Examples:
+        >>> sg.reduce_any(np.array([False, True]))
+        array(True)
     """
 
-    numpy = xla = lambda xp, x, axis, keepdims: xp.any(x, axis=axis, keepdims=keepdims)
+    lower = lambda xp, x, axis, keepdims: xp.any(x, axis=axis, keepdims=keepdims)
+
+
+reduce_any = _public(Any, "reduce_any")
 
 
 class All(BooleanReduction):
     """Whether all elements hold, over axes.
 
-    Inputs
+    Args:
         x: booleans (C1).
         axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
-    Returns
+
+    Returns:
         booleans; True over no elements.
-    >>> sg.reduce_all(np.array([False, True]))
-    array(False)
+
+    Examples:
+        >>> sg.reduce_all(np.array([False, True]))
+        array(False)
     """
 
-    numpy = xla = lambda xp, x, axis, keepdims: xp.all(x, axis=axis, keepdims=keepdims)
+    lower = lambda xp, x, axis, keepdims: xp.all(x, axis=axis, keepdims=keepdims)
+
+
+reduce_all = _public(All, "reduce_all")
 
 
 class LogSumExp(Reduction):
     """log Σ eˣ over axes, without overflow.
 
-    Inputs
+    Args:
         x: floating-point (C1).
         axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
-    Returns
+
+    Returns:
         the logarithm of the sum of exponentials; -∞ over no elements or only -∞, with a gradient of 0 there.
-    >>> sg.reduce_logsumexp(np.array([1000.0, 1000.0]))
-    array(1000.69314718)
+
+    Examples:
+        >>> sg.reduce_logsumexp(np.array([1000.0, 1000.0]))
+        array(1000.69314718)
     """
 
     infer = _reduction(is_floating, "floating-point numbers")
-    gradient = {"x": lambda g, op: spread(g, op) * exp(op.x - spread(where(op.result > -math.inf, op.result, 0), op))}
+    gradient = {
+        "x": lambda g, op: spread(g, op) * exp(op.x - spread(where(op.result > -math.inf, op.result, 0), op))
+    }
 
     @staticmethod
-    def numpy(xp: Whatever, x: Whatever, axis: tuple[int, ...], keepdims: bool) -> Whatever:
+    def lower(xp: Whatever, x: Whatever, axis: tuple[int, ...], keepdims: bool) -> Whatever:
         top = xp.max(x, axis=axis, keepdims=True, initial=lowest(x.dtype))
         top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
         total = xp.log(xp.sum(xp.exp(x - top), axis=axis, keepdims=True, dtype=x.dtype)) + top
         return total if keepdims else xp.squeeze(total, axis)
 
-    xla = numpy
+
+reduce_logsumexp = _public(LogSumExp, "reduce_logsumexp")
 
 
 class Variance(Reduction):
     """Mean squared distance from the mean, over axes; divided by the number of elements, not by one less.
 
-    Inputs
+    Args:
         x: floating-point (C1).
         axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
-    Returns
+
+    Returns:
         the variance; NaN over no elements.
-    >>> sg.reduce_variance(np.array([1.0, 3.0]))
-    array(1.)
+
+    Examples:
+        >>> sg.reduce_variance(np.array([1.0, 3.0]))
+        array(1.)
     """
 
     infer = _reduction(is_floating, "floating-point numbers")
-    gradient = {"x": lambda g, op: spread(g * (2 / size_as(_count(op), op.x.dtype, g)), op) * (op.x - reduce_mean(op.x, op.axis, True))}
+    gradient = {
+        "x": lambda g, op: (
+            spread(g * (2 / size_as(_count(op), op.x.dtype, g)), op)
+            * (op.x - reduce_mean(op.x, op.axis, True))
+        )
+    }
 
     @staticmethod
-    def numpy(xp: Whatever, x: Whatever, axis: tuple[int, ...], keepdims: bool) -> Whatever:
+    def lower(xp: Whatever, x: Whatever, axis: tuple[int, ...], keepdims: bool) -> Whatever:
         centred = x - Mean.numpy(xp, x, axis, True)
         return Mean.numpy(xp, xp.square(centred), axis, keepdims)
 
-    xla = numpy
+
+reduce_variance = _public(Variance, "reduce_variance")
 
 
 # ---------------------------------------------------------------------------------------- arg-reductions
@@ -279,7 +350,7 @@ class ArgReduction(Op, abstract=True):
     """The position of an extreme element along one axis (C2), which has elements (C3)."""
 
     @staticmethod
-    def infer(x: TensorType, *, axis: int, dtype: DType) -> TensorType:
+    def infer(x: TensorType, *, axis: Axis, dtype: DType) -> TensorType:
         check_dtype(x, is_real, "real numbers")
         normal_axis(axis, x.ndim)
         if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
@@ -287,37 +358,47 @@ class ArgReduction(Op, abstract=True):
         return tensor_type(dtype, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
     gradient = not_differentiable("a position has no derivative")
-    samples = [sample(floats(2, 3), axis=1, dtype=int64), sample(floats("n", 2), axis=0, dtype=int32), sample(ints(4), axis=0, dtype=int32)]
+    samples = [
+        sample(floats(2, 3), axis=1, dtype=int64),
+        sample(floats("n", 2), axis=0, dtype=int32),
+        sample(ints(4), axis=0, dtype=int32),
+    ]
 
 
 class ArgMax(ArgReduction):
     """The position of the largest element along an axis; of the first, at ties.
 
-    Inputs
+    Args:
         x: real numbers (C1).
         axis: along which (C2), not of size 0 (C3); dtype: int32 or int64, of the result.
-    Returns
+
+    Returns:
         positions, without that axis.
-    >>> sg.argmax(np.array([1.0, 3.0, 3.0]))
-    array(1)
+
+    Examples:
+        >>> sg.argmax(np.array([1.0, 3.0, 3.0]))
+        array(1)
     """
 
-    numpy = xla = lambda xp, x, axis, dtype: xp.argmax(x, axis).astype(dtype.numpy)
+    lower = lambda xp, x, axis, dtype: xp.argmax(x, axis).astype(dtype.numpy)
 
 
 class ArgMin(ArgReduction):
     """The position of the smallest element along an axis; of the first, at ties.
 
-    Inputs
+    Args:
         x: real numbers (C1).
         axis: along which (C2), not of size 0 (C3); dtype: int32 or int64, of the result.
-    Returns
+
+    Returns:
         positions, without that axis.
-    >>> sg.argmin(np.array([1.0, 3.0, 1.0]))
-    array(0)
+
+    Examples:
+        >>> sg.argmin(np.array([1.0, 3.0, 1.0]))
+        array(0)
     """
 
-    numpy = xla = lambda xp, x, axis, dtype: xp.argmin(x, axis).astype(dtype.numpy)
+    lower = lambda xp, x, axis, dtype: xp.argmin(x, axis).astype(dtype.numpy)
 
 
 @builds(ArgMax)
@@ -337,7 +418,7 @@ class Running(Op, abstract=True):
     """One operand, accumulated along an axis (C2)."""
 
     @staticmethod
-    def infer(x: TensorType, *, axis: int, exclusive: bool, reverse: bool) -> TensorType:
+    def infer(x: TensorType, *, axis: Axis, exclusive: bool, reverse: bool) -> TensorType:
         check_dtype(x, is_number, "numbers")
         normal_axis(axis, x.ndim)
         return x
@@ -352,7 +433,9 @@ class Running(Op, abstract=True):
     ]
 
 
-def _accumulate(xp: Whatever, x: Whatever, axis: int, exclusive: bool, reverse: bool, function: Whatever, neutral: int) -> Whatever:
+def _accumulate(
+    xp: Whatever, x: Whatever, axis: int, exclusive: bool, reverse: bool, function: Whatever, neutral: int
+) -> Whatever:
     if reverse:
         x = xp.flip(x, axis)
     if exclusive:
@@ -365,33 +448,41 @@ def _accumulate(xp: Whatever, x: Whatever, axis: int, exclusive: bool, reverse: 
 class Cumsum(Running):
     """Running sum along an axis.
 
-    Inputs
+    Args:
         x: numbers (C1).
         axis: along which (C2); exclusive: whether each element counts only those before it; reverse: from the end.
-    Returns
+
+    Returns:
         the sums, of x's shape.
-    >>> sg.cumsum(np.array([1.0, 2.0, 3.0]))
-    array([1., 3., 6.])
+
+    Examples:
+        >>> sg.cumsum(np.array([1.0, 2.0, 3.0]))
+        array([1., 3., 6.])
     """
 
     gradient = {"x": lambda g, op: cumsum(g, op.axis, op.exclusive, not op.reverse)}
-    numpy = xla = lambda xp, x, axis, exclusive, reverse: _accumulate(xp, x, axis, exclusive, reverse, xp.cumsum, 0)
+    lower = lambda xp, x, axis, exclusive, reverse: _accumulate(xp, x, axis, exclusive, reverse, xp.cumsum, 0)
 
 
 class Cumprod(Running):
     """Running product along an axis.
 
-    Inputs
+    Args:
         x: numbers (C1).
         axis: along which (C2); exclusive: whether each element counts only those before it; reverse: from the end.
-    Returns
+
+    Returns:
         the products, of x's shape. The gradient is right where elements are 0: it multiplies, and never divides.
-    >>> sg.cumprod(np.array([1.0, 2.0, 3.0]))
-    array([1., 2., 6.])
+
+    Examples:
+        >>> sg.cumprod(np.array([1.0, 2.0, 3.0]))
+        array([1., 2., 6.])
     """
 
     gradient = {"x": lambda g, op: _cumprod_gradient(g, op)}
-    numpy = xla = lambda xp, x, axis, exclusive, reverse: _accumulate(xp, x, axis, exclusive, reverse, xp.cumprod, 1)
+    lower = lambda xp, x, axis, exclusive, reverse: _accumulate(
+        xp, x, axis, exclusive, reverse, xp.cumprod, 1
+    )
 
 
 def _cumprod_gradient(g: Whatever, op: Whatever) -> Tensor:
@@ -405,29 +496,24 @@ def _cumprod_gradient(g: Whatever, op: Whatever) -> Tensor:
 
 
 @builds(Cumsum)
-def cumsum(x: Whatever, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
+def cumsum(
+    x: Whatever, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
     return apply(Cumsum, (x,), (normal_axis(axis, type_of(x).ndim), bool(exclusive), bool(reverse)), name)
 
 
 @builds(Cumprod)
-def cumprod(x: Whatever, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
+def cumprod(
+    x: Whatever, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
     return apply(Cumprod, (x,), (normal_axis(axis, type_of(x).ndim), bool(exclusive), bool(reverse)), name)
-
-
-reduce_mean = _public(Mean, "reduce_mean")
-reduce_max = _public(Max, "reduce_max")
-reduce_min = _public(Min, "reduce_min")
-reduce_prod = _public(Prod, "reduce_prod")
-reduce_any = _public(Any, "reduce_any")
-reduce_all = _public(All, "reduce_all")
-reduce_logsumexp = _public(LogSumExp, "reduce_logsumexp")
-reduce_variance = _public(Variance, "reduce_variance")
 
 
 def reduce_std(x: Tensor, axis: Tensor = None, keepdims: bool = False, name: str | None = None) -> Tensor:
     """Standard deviation over axes: the square root of :func:`reduce_variance`.
 
-    >>> sg.reduce_std(np.array([1.0, 3.0]))
-    array(1.)
+    Examples:
+        >>> sg.reduce_std(np.array([1.0, 3.0]))
+        array(1.)
     """
     return sqrt(reduce_variance(x, axis, keepdims, name))

@@ -8,13 +8,25 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.build import apply, raise_for
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
-from stopgrad.op import Op, Tensor, apply, refuse, show_shape, type_of
+from stopgrad.op import Axes, Op, Permutation
+from stopgrad.operands import Tensor, show_shape, type_of
 from stopgrad.ops.inference import normal_axes
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, ints, sample
-from stopgrad.types import Dim, Shape, ShapeLike, TensorType, exact_quotient, product, same_size, shape_of, tensor_type
+from stopgrad.types import (
+    Dim,
+    Shape,
+    ShapeLike,
+    TensorType,
+    exact_quotient,
+    product,
+    same_size,
+    shape_of,
+    tensor_type,
+)
 
 __all__ = [
     "broadcast_to",
@@ -29,38 +41,53 @@ __all__ = [
 class Reshape(Op):
     """The same elements, in row-major order, in another shape.
 
-    Inputs
+    Args:
         x: any tensor.
         shape: sizes whose product is x's number of elements (C1); one may be -1 and is worked out.
-    Returns
+
+    Returns:
         x in that shape.
-    >>> sg.reshape(np.arange(4.0), [2, -1])
-    array([[0., 1.],
-           [2., 3.]])
+
+    Examples:
+        >>> sg.reshape(np.arange(4.0), [2, -1])
+        array([[0., 1.],
+               [2., 3.]])
     """
 
     @staticmethod
     def infer(x: TensorType, *, shape: Shape) -> TensorType:
         if not same_size(product(x.shape), product(shape)):
-            raise ShapeError(f"(C1) {x!r} has {x.size} elements, the shape {show_shape(shape)} has {product(shape)}")
+            raise ShapeError(
+                f"(C1) {x!r} has {x.size} elements, the shape {show_shape(shape)} has {product(shape)}"
+            )
         return tensor_type(x.dtype, shape)
 
     gradient = {"x": lambda g, op: reshape(g, op.x.shape)}
-    numpy = xla = lambda xp, x, shape: xp.reshape(x, shape)
-    samples = [sample(floats(2, 3), shape=(3, 2)), sample(floats(1, 1), shape=()), sample(floats(0, 2), shape=(4, 0))]
+    lower = lambda xp, x, shape: xp.reshape(x, shape)
+    samples = [
+        sample(floats(2, 3), shape=(3, 2)),
+        sample(floats(1, 1), shape=()),
+        sample(floats(0, 2), shape=(4, 0)),
+    ]
 
 
 @builds(Reshape)
 def reshape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     wanted = [shape] if isinstance(shape, (int, str, Dim)) else list(shape)
     if any(isinstance(s, (int, np.integer)) and s < -1 for s in wanted) or wanted.count(-1) > 1:
-        refuse(Reshape, ShapeError(f"(C1) the shape {show_shape(wanted)} may hold -1 once and no other negative size"), (x,))
+        raise_for(
+            Reshape,
+            ShapeError(f"(C1) the shape {show_shape(wanted)} may hold -1 once and no other negative size"),
+            (x,),
+        )
     if -1 in wanted:
         at = wanted.index(-1)
         total, rest = product(type_of(x).shape), product(shape_of([s for s in wanted if s != -1]))
         missing = exact_quotient(total, rest)
         if missing is None and isinstance(total, int) and isinstance(rest, int):
-            refuse(Reshape, ShapeError(f"(C1) {total} elements do not fit the shape {show_shape(wanted)}"), (x,))
+            raise_for(
+                Reshape, ShapeError(f"(C1) {total} elements do not fit the shape {show_shape(wanted)}"), (x,)
+            )
         wanted[at] = missing if missing is not None else total // rest
     return apply(Reshape, (x,), (shape_of(wanted),), name)
 
@@ -68,55 +95,73 @@ def reshape(x: Any, shape: Any, name: str | None = None) -> Tensor:
 class Transpose(Op):
     """The axes in another order.
 
-    Inputs
+    Args:
         x: any tensor.
         perm: which axis of x comes at each position (C1); None reverses their order.
-    Returns
+
+    Returns:
         x with its axes permuted.
-    >>> sg.transpose(np.array([[1.0, 2.0, 3.0]])).shape
-    (3, 1)
+
+    Examples:
+        >>> sg.transpose(np.array([[1.0, 2.0, 3.0]])).shape
+        (3, 1)
     """
 
     @staticmethod
-    def infer(x: TensorType, *, perm: tuple[int, ...]) -> TensorType:
+    def infer(x: TensorType, *, perm: Permutation) -> TensorType:
         if sorted(perm) != list(range(x.ndim)):
             raise ShapeError(f"(C1) {perm} is no order of the {x.ndim} axes of {x!r}")
         return tensor_type(x.dtype, tuple(x.shape[p] for p in perm))
 
     gradient = {"x": lambda g, op: transpose(g, tuple(np.argsort(op.perm).tolist()))}
-    numpy = xla = lambda xp, x, perm: xp.transpose(x, perm)
+    lower = lambda xp, x, perm: xp.transpose(x, perm)
     samples = [sample(floats(2, 3, 4), perm=(2, 0, 1)), sample(floats("n", 2), perm=(1, 0))]
 
 
 @builds(Transpose)
 def transpose(x: Any, perm: Sequence[int] | None = None, name: str | None = None) -> Tensor:
     ndim = type_of(x).ndim
-    order = tuple(range(ndim))[::-1] if perm is None else tuple(p + ndim if -ndim <= p < 0 else p for p in map(operator.index, perm))
+    order = (
+        tuple(range(ndim))[::-1]
+        if perm is None
+        else tuple(p + ndim if -ndim <= p < 0 else p for p in map(operator.index, perm))
+    )
     return apply(Transpose, (x,), (order,), name)
 
 
 class BroadcastTo(Op):
     """The operand repeated along new axes and along axes of size 1.
 
-    Inputs
+    Args:
         x: any tensor.
         shape: a shape to which x's shape broadcasts (C1).
-    Returns
+
+    Returns:
         x in that shape.
-    >>> sg.broadcast_to(np.array([1.0, 2.0]), [2, 2])
-    array([[1., 2.],
-           [1., 2.]])
+
+    Examples:
+        >>> sg.broadcast_to(np.array([1.0, 2.0]), [2, 2])
+        array([[1., 2.],
+               [1., 2.]])
     """
 
     @staticmethod
     def infer(x: TensorType, *, shape: Shape) -> TensorType:
-        if x.ndim > len(shape) or not all((isinstance(a, int) and a == 1) or same_size(a, b) for a, b in zip(x.shape[::-1], shape[::-1], strict=False)):
+        if x.ndim > len(shape) or not all(
+            (isinstance(a, int) and a == 1) or same_size(a, b)
+            for a, b in zip(x.shape[::-1], shape[::-1], strict=False)
+        ):
             raise ShapeError(f"(C1) {x!r} does not broadcast to {show_shape(shape)}")
         return tensor_type(x.dtype, shape)
 
     gradient = {"x": lambda g, op: g}
-    numpy = xla = lambda xp, x, shape: xp.broadcast_to(x, shape)
-    samples = [sample(floats(3), shape=(2, 3)), sample(floats(2, 1), shape=(2, 3)), sample(floats(), shape=(2,)), sample(floats(1), shape=(0,))]
+    lower = lambda xp, x, shape: xp.broadcast_to(x, shape)
+    samples = [
+        sample(floats(3), shape=(2, 3)),
+        sample(floats(2, 1), shape=(2, 3)),
+        sample(floats(), shape=(2,)),
+        sample(floats(1), shape=(0,)),
+    ]
 
 
 @builds(BroadcastTo)
@@ -128,8 +173,9 @@ def broadcast_to(x: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
 def expand_dims(x: Any, axis: int | Sequence[int], name: str | None = None) -> Tensor:
     """*x* with axes of size 1 inserted, at these positions of the result.
 
-    >>> sg.expand_dims(np.array([1.0, 2.0]), 0).shape
-    (1, 2)
+    Examples:
+        >>> sg.expand_dims(np.array([1.0, 2.0]), 0).shape
+        (1, 2)
     """
     shape = type_of(x).shape
     count = len(axis) if isinstance(axis, Sequence) else 1
@@ -142,36 +188,48 @@ def expand_dims(x: Any, axis: int | Sequence[int], name: str | None = None) -> T
 def squeeze(x: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
     """*x* without these axes of size 1; by default without all that are literally of size 1.
 
-    >>> sg.squeeze(np.ones((1, 2, 1))).shape
-    (2,)
+    Examples:
+        >>> sg.squeeze(np.ones((1, 2, 1))).shape
+        (2,)
     """
     kind = type_of(x)
-    axes = tuple(i for i, s in enumerate(kind.shape) if s == 1) if axis is None else normal_axes(axis, kind.ndim)
+    axes = (
+        tuple(i for i, s in enumerate(kind.shape) if s == 1) if axis is None else normal_axes(axis, kind.ndim)
+    )
     if any(not same_size(kind.shape[a], 1) for a in axes):
-        refuse(Reshape, ShapeError(f"(C1) only axes of size 1 can be squeezed away, and of {kind!r} axes {show_shape(axes)} were asked"), (x,))
+        raise_for(
+            Reshape,
+            ShapeError(
+                f"(C1) only axes of size 1 can be squeezed away, and of {kind!r} axes {show_shape(axes)} were asked"
+            ),
+            (x,),
+        )
     return reshape(x, tuple(s for i, s in enumerate(kind.shape) if i not in axes), name)
 
 
 class Sum(Op):
     """Sum over axes.
 
-    Inputs
+    Args:
         x: numbers (C1).
         axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
-    Returns
+
+    Returns:
         the sum; 0 over no elements. float16 and bfloat16 are summed as the engine does.
-    >>> sg.reduce_sum(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
-    array([4., 6.])
+
+    Examples:
+        >>> sg.reduce_sum(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+        array([4., 6.])
     """
 
     @staticmethod
-    def infer(x: TensorType, *, axis: tuple[int, ...], keepdims: bool) -> TensorType:
+    def infer(x: TensorType, *, axis: Axes, keepdims: bool) -> TensorType:
         if x.dtype.is_bool:
             raise DTypeError(f"(C1) takes numbers, not {x!r}; convert with sg.cast")
         return reduced(x, axis, keepdims)
 
     gradient = {"x": lambda g, op: spread(g, op)}
-    numpy = xla = lambda xp, x, axis, keepdims: xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    lower = lambda xp, x, axis, keepdims: xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples = [
         sample(floats(2, 3), axis=(0,), keepdims=False),
         sample(floats("n", 2, 3), axis=(0, 2), keepdims=True),
@@ -187,7 +245,9 @@ def reduce_sum(x: Any, axis: Any = None, keepdims: bool = False, name: str | Non
 
 def reduced(x: TensorType, axis: tuple[int, ...], keepdims: bool) -> TensorType:
     """The type of *x* reduced over axes."""
-    return tensor_type(x.dtype, tuple(1 if i in axis else s for i, s in enumerate(x.shape) if keepdims or i not in axis))
+    return tensor_type(
+        x.dtype, tuple(1 if i in axis else s for i, s in enumerate(x.shape) if keepdims or i not in axis)
+    )
 
 
 def spread(g: Any, op: Any) -> Tensor:
@@ -207,11 +267,15 @@ def sum_axes(x: Any, axis: tuple[int, ...]) -> Tensor:
     return apply(Sum, (x,), (axis, False))
 
 
-def fit(dx: Output, x: TensorType) -> Output:
+def sum_to(dx: Output, x: TensorType) -> Output:
     """A cotangent in the shape of its operand: summed over the axes along which the operand was broadcast."""
     extra = dx.type.ndim - x.ndim
     padded = (1,) * extra + x.shape
-    axes = tuple(i for i, (have, want) in enumerate(zip(dx.type.shape, padded, strict=True)) if i < extra or (want == 1 and have != 1))
+    axes = tuple(
+        i
+        for i, (have, want) in enumerate(zip(dx.type.shape, padded, strict=True))
+        if i < extra or (want == 1 and have != 1)
+    )
     fitted: Output = apply(Sum, (dx,), (axes, extra == 0)) if axes else dx
     if extra not in (0, len(axes)):
         fitted = reshape(fitted, x.shape)

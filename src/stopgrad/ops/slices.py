@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.build import apply, raise_for
 from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
-from stopgrad.op import Op, Tensor, apply, refuse, type_of
+from stopgrad.op import Op, Sizes
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.shape import reshape
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
@@ -40,54 +42,64 @@ def _slice(start: int, size: int, step: int) -> slice:
 class StridedSlice(Op):
     """Elements at regular distances along each axis; the operation behind ``x[a:b:c]``.
 
-    Inputs
+    Args:
         x: any tensor.
         spans: per axis of x (C1) the first element, the number of elements, the step (not 0);
         all of them lie in x (C2).
-    Returns
+
+    Returns:
         these elements.
-    >>> sg.strided_slice(np.arange(6.0), [1], [6], [2])
-    array([1., 3., 5.])
+
+    Examples:
+        >>> sg.strided_slice(np.arange(6.0), [1], [6], [2])
+        array([1., 3., 5.])
     """
 
     @staticmethod
-    def infer(x: TensorType, *, spans: tuple[Span, ...]) -> TensorType:
+    def infer(x: TensorType, *, spans: Sizes) -> TensorType:
         if len(spans) != x.ndim:
             raise ShapeError(f"(C1) {len(spans)} slices for {x.ndim} axes")
         for axis, ((start, count, step), size) in enumerate(zip(spans, x.shape, strict=True)):
             if all(isinstance(n, int) for n in (start, count, size)) and count:
                 last = start + (count - 1) * step
                 if not (0 <= start < size and 0 <= last < size):
-                    raise ShapeError(f"(C2) elements {start} to {last} do not all lie in axis {axis}, of size {size}")
+                    raise ShapeError(
+                        f"(C2) elements {start} to {last} do not all lie in axis {axis}, of size {size}"
+                    )
         return tensor_type(x.dtype, tuple(size for _, size, _ in spans))
 
     gradient = {"x": lambda g, op: apply(StridedSliceGrad, (g,), (op.x.shape, op.spans))}
-    numpy = xla = lambda xp, x, spans: x[_slices(spans)]
+    lower = lambda xp, x, spans: x[_slices(spans)]
     samples = [sample(floats(5, 3), spans=((1, 2, 2), (2, 3, -1))), sample(floats(4), spans=((0, 0, 1),))]
 
 
 class StridedSliceGrad(Op):
     """The gradient of a slice: zeros, with the cotangent where the elements were taken.
 
-    Inputs
+    Args:
         g: the cotangent, of the slice's shape (C1).
         shape, spans: of the tensor that was sliced, and the slices.
-    Returns
+
+    Returns:
         a tensor of that shape.
-    >>> sg.ops.StridedSliceGrad.function(np.ones(2), (4,), ((1, 2, 2),))
-    array([0., 1., 0., 1.])
+
+    Examples:
+        >>> sg.ops.StridedSliceGrad.function(np.ones(2), (4,), ((1, 2, 2),))
+        array([0., 1., 0., 1.])
     """
 
     @staticmethod
-    def infer(g: TensorType, *, shape: Shape, spans: tuple[Span, ...]) -> TensorType:
-        if g.ndim != len(spans) or not all(same_size(a, size) for a, (_, size, _) in zip(g.shape, spans, strict=True)):
+    def infer(g: TensorType, *, shape: Shape, spans: Sizes) -> TensorType:
+        if g.ndim != len(spans) or not all(
+            same_size(a, size) for a, (_, size, _) in zip(g.shape, spans, strict=True)
+        ):
             raise ShapeError(f"(C1) the cotangent {g!r} has not the slice's shape")
         return tensor_type(g.dtype, shape)
 
     gradient = {"g": lambda g, op: apply(StridedSlice, (g,), (op.spans,))}
 
     @staticmethod
-    def numpy(xp: Any, g: Any, shape: tuple[int, ...], spans: tuple[Span, ...]) -> Any:
+    def lower(xp: Any, g: Any, shape: tuple[int, ...], spans: tuple[Span, ...]) -> Any:
         full = xp.zeros(shape, g.dtype)
         full[_slices(spans)] = g
         return full
@@ -104,7 +116,10 @@ class StridedSliceGrad(Op):
             padding.append((low, total - low - reach, abs(step) - 1) if size else (0, total, 0))
         return xp.lax.pad(g, xp.zeros((), g.dtype), padding)
 
-    samples = [sample(floats(2, 3), shape=(5, 3), spans=((1, 2, 2), (2, 3, -1))), sample(floats(0), shape=(4,), spans=((0, 0, 1),))]
+    samples = [
+        sample(floats(2, 3), shape=(5, 3), spans=((1, 2, 2), (2, 3, -1))),
+        sample(floats(0), shape=(4,), spans=((0, 0, 1),)),
+    ]
 
 
 @builds(StridedSliceGrad)
@@ -113,7 +128,13 @@ def strided_slice_grad(g: Any, shape: ShapeLike, spans: tuple[Span, ...], name: 
 
 
 @builds(StridedSlice)
-def strided_slice(x: Any, begin: Sequence[Any], end: Sequence[Any], strides: Sequence[int] | None = None, name: str | None = None) -> Tensor:
+def strided_slice(
+    x: Any,
+    begin: Sequence[Any],
+    end: Sequence[Any],
+    strides: Sequence[int] | None = None,
+    name: str | None = None,
+) -> Tensor:
     steps = strides if strides is not None else [1] * len(begin)
     return take_index(x, tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True)), name)
 
@@ -127,8 +148,14 @@ def part_of(x: Any, axis: int, start: Any, size: Any) -> Tensor:
 def _span(index: slice, size: Any) -> Span:
     """The span of a Python slice along an axis of this size, which may be symbolic."""
     for bound in (index.start, index.stop, index.step):
-        if not (bound is None or isinstance(bound, (int, np.integer)) or (isinstance(bound, Dim) and bound is not index.step)):
-            raise ShapeError(f"{bound!r} bounds no slice; take whole numbers and sizes, and for the step a number")
+        if not (
+            bound is None
+            or isinstance(bound, (int, np.integer))
+            or (isinstance(bound, Dim) and bound is not index.step)
+        ):
+            raise ShapeError(
+                f"{bound!r} bounds no slice; take whole numbers and sizes, and for the step a number"
+            )
     step = 1 if index.step is None else int(index.step)
     if step == 0:
         raise ShapeError("a slice's step cannot be 0")
@@ -138,7 +165,13 @@ def _span(index: slice, size: Any) -> Span:
     stop = _bound(index.stop, size, step)
     if step > 0:
         # A start beyond the end leaves no elements, so it need not be brought back.
-        start = 0 if index.start is None else index.start if not isinstance(index.start, int) or index.start >= 0 else _bound(index.start, size, step)
+        start = (
+            0
+            if index.start is None
+            else index.start
+            if not isinstance(index.start, int) or index.start >= 0
+            else _bound(index.start, size, step)
+        )
         reach = (size if stop is None else stop) - start
     else:
         start = size - 1 if index.start is None else _bound(index.start, size, step)
@@ -162,9 +195,11 @@ def take_index(x: Any, index: Any, name: str | None = None) -> Tensor:
     parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
     used = sum(1 for p in parts if p is not None and not isinstance(p, EllipsisType))
     if sum(isinstance(p, EllipsisType) for p in parts) > 1:
-        refuse(StridedSlice, ShapeError("(C1) only one Ellipsis can stand for the axes that are not named"), (x,))
+        raise_for(
+            StridedSlice, ShapeError("(C1) only one Ellipsis can stand for the axes that are not named"), (x,)
+        )
     if used > kind.ndim:
-        refuse(StridedSlice, ShapeError(f"(C1) {len(parts)} indices for {kind.ndim} axes"), (x,))
+        raise_for(StridedSlice, ShapeError(f"(C1) {len(parts)} indices for {kind.ndim} axes"), (x,))
     if not any(isinstance(p, EllipsisType) for p in parts):
         parts.append(Ellipsis)
     at = next(i for i, p in enumerate(parts) if isinstance(p, EllipsisType))
@@ -179,10 +214,14 @@ def take_index(x: Any, index: Any, name: str | None = None) -> Tensor:
         try:
             spans.append(_span(part, size) if isinstance(part, slice) else (_position(part, size), 1, 1))
         except ShapeError as error:
-            refuse(StridedSlice, error, (x,))
+            raise_for(StridedSlice, error, (x,))
         if isinstance(part, slice):
             shape.append(spans[-1][1])
-    taken = x if all(_is_whole(s, n) for s, n in zip(spans, kind.shape, strict=True)) else apply(StridedSlice, (x,), (tuple(spans),), name)
+    taken = (
+        x
+        if all(_is_whole(s, n) for s, n in zip(spans, kind.shape, strict=True))
+        else apply(StridedSlice, (x,), (tuple(spans),), name)
+    )
     return taken if tuple(shape) == type_of(taken).shape else reshape(taken, tuple(shape), name)
 
 
@@ -192,11 +231,15 @@ def _is_whole(span: Span, size: Any) -> bool:
 
 def _position(part: Any, size: Any) -> Any:
     if isinstance(part, (bool, np.bool_, float, str, Output)):
-        raise ShapeError(f"{part!r} is no index; take integers, slices, None or Ellipsis, or sg.gather and sg.where")
+        raise ShapeError(
+            f"{part!r} is no index; take integers, slices, None or Ellipsis, or sg.gather and sg.where"
+        )
     try:
         position = part if isinstance(part, Dim) else operator.index(part)
     except TypeError:
-        raise ShapeError(f"{part!r} is no index; take integers, slices, None or Ellipsis, or sg.gather and sg.where") from None
+        raise ShapeError(
+            f"{part!r} is no index; take integers, slices, None or Ellipsis, or sg.gather and sg.where"
+        ) from None
     if isinstance(position, int) and position < 0:
         position = size + position
     if isinstance(position, int) and isinstance(size, int) and not 0 <= position < size:

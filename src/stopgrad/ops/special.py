@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from stopgrad.build import apply
 from stopgrad.errors import ArgumentError
-from stopgrad.op import Op, Tensor, apply
+from stopgrad.op import Op
+from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.elementwise import exp
 from stopgrad.ops.families import INF, NAN, RealElementwise, unary
@@ -28,98 +30,131 @@ __all__ = [
 class Erf(RealElementwise):
     """Elementwise error function (DLMF 7.2.1).
 
-    Inputs
+    Args:
         x: floating-point (C1).
-    Returns
+
+    Returns:
         2/√π ∫₀ˣ exp(-t²) dt.
-    >>> sg.erf(np.array([0.0, 1.0]))
-    array([0.        , 0.84270079])
+
+    Examples:
+        >>> sg.erf(np.array([0.0, 1.0]))
+        array([0.        , 0.84270079])
     """
 
     gradient = {"x": lambda g, op: g * (2 / math.sqrt(math.pi) * exp(-square(op.x)))}
-    numpy = xla = lambda xp, x: xp.special.erf(x)
+    lower = lambda xp, x: xp.special.erf(x)
     samples = singles()
+
+
+erf = unary(Erf, "erf")
 
 
 class Erfc(RealElementwise):
     """Elementwise complementary error function, 1 - erf x, precise for large x (DLMF 7.2.2).
 
-    Inputs
+    Args:
         x: floating-point (C1).
-    Returns
+
+    Returns:
         1 - erf x.
-    >>> sg.erfc(np.array([0.0, 1.0]))
-    array([1.        , 0.15729921])
+
+    Examples:
+        >>> sg.erfc(np.array([0.0, 1.0]))
+        array([1.        , 0.15729921])
     """
 
     gradient = {"x": lambda g, op: -g * (2 / math.sqrt(math.pi) * exp(-square(op.x)))}
-    numpy = xla = lambda xp, x: xp.special.erfc(x)
+    lower = lambda xp, x: xp.special.erfc(x)
     samples = singles()
+
+
+erfc = unary(Erfc, "erfc")
 
 
 class Erfinv(RealElementwise):
     """Elementwise inverse of the error function.
 
-    Inputs
+    Args:
         x: floating-point (C1), in (-1, 1).
-    Returns
+
+    Returns:
         the y of which erf y = x.
-    >>> sg.erfinv(np.array([0.0, 0.5]))
-    array([0.        , 0.47693628])
+
+    Examples:
+        >>> sg.erfinv(np.array([0.0, 0.5]))
+        array([0.        , 0.47693628])
     """
 
     gradient = {"x": lambda g, op: g * (math.sqrt(math.pi) / 2 * exp(square(op.result)))}
     # erf's inverse is named alike in both libraries, but JAX spells it erf_inv only in lax.
-    numpy = xla = lambda xp, x: xp.special.erfinv(x)
+    lower = lambda xp, x: xp.special.erfinv(x)
     samples = singles(-0.8, 0.8)
+
+
+erfinv = unary(Erfinv, "erfinv")
 
 
 class Lgamma(RealElementwise):
     """Elementwise logarithm of |Γ(x)| (DLMF 5.2.1).
 
-    Inputs
+    Args:
         x: floating-point (C1).
-    Returns
+
+    Returns:
         log |Γ(x)|; infinite at 0, -1, -2, …
-    >>> sg.lgamma(np.array([1.0, 4.0]))
-    array([0.        , 1.79175947])
+
+    Examples:
+        >>> sg.lgamma(np.array([1.0, 4.0]))
+        array([0.        , 1.79175947])
     """
 
     gradient = {"x": lambda g, op: g * digamma(op.x)}
-    numpy = xla = lambda xp, x: xp.special.gammaln(x)
+    lower = lambda xp, x: xp.special.gammaln(x)
     samples = singles(0.5, 4.0)
     extremes = ((0.0,), (INF,), (NAN,))
+
+
+lgamma = unary(Lgamma, "lgamma")
 
 
 class Digamma(RealElementwise):
     """Elementwise derivative of log Γ(x) (DLMF 5.2.2).
 
-    Inputs
+    Args:
         x: floating-point (C1).
-    Returns
+
+    Returns:
         Γ′(x) / Γ(x).
-    >>> sg.digamma(np.array([1.0, 4.0]))
-    array([-0.57721566,  1.25611767])
+
+    Examples:
+        >>> sg.digamma(np.array([1.0, 4.0]))
+        array([-0.57721566,  1.25611767])
     """
 
     gradient = {"x": lambda g, op: g * polygamma(1, op.x)}
-    numpy = lambda xp, x: xp.special.digamma(x)
+    lower = lambda xp, x: xp.special.digamma(x)
     # JAX gives NaN at both zeros, where there is a pole.
     xla = lambda xp, x: xp.where(x == 0, -xp.copysign(xp.full((), INF, x.dtype), x), xp.special.digamma(x))
     samples = singles(0.5, 4.0)
     extremes = ((0.0,), (-0.0,), (INF,), (NAN,))
 
 
+digamma = unary(Digamma, "digamma")
+
+
 class Polygamma(Op):
     """Elementwise derivative of order n ≥ 1 of the digamma function (DLMF 5.15).
 
-    Inputs
+    Args:
         x: floating-point (C1).
         n: the order, a Python integer of at least 1 (C2).
-    Returns
+
+    Returns:
         ψ⁽ⁿ⁾(x).
-    >>> sg.polygamma(1, np.array([1.0]))
-    array([1.64493407])
+
+    Examples:
+        >>> sg.polygamma(1, np.array([1.0]))
+        array([1.64493407])
     """
 
     @staticmethod
@@ -127,7 +162,7 @@ class Polygamma(Op):
         return same(is_floating)(x)
 
     gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
-    numpy = lambda xp, x, n: xp.special.polygamma(n, x)
+    lower = lambda xp, x, n: xp.special.polygamma(n, x)
     # JAX gives NaN at infinity, where all of them vanish.
     xla = lambda xp, x, n: xp.where(x == INF, xp.zeros((), x.dtype), xp.special.polygamma(n, x))
     samples = [sample(floats(3, low=0.5, high=4.0), n=1), sample(floats("n", low=0.5, high=4.0), n=2)]
@@ -139,10 +174,3 @@ def polygamma(n: int, x: Any, name: str | None = None) -> Tensor:
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ArgumentError(f"Polygamma: (C2) the order must be a Python integer of at least 1, not {n!r}")
     return apply(Polygamma, (x,), (n,), name)
-
-
-erf = unary(Erf, "erf")
-erfc = unary(Erfc, "erfc")
-erfinv = unary(Erfinv, "erfinv")
-lgamma = unary(Lgamma, "lgamma")
-digamma = unary(Digamma, "digamma")

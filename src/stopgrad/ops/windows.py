@@ -27,7 +27,9 @@ def per_axis(given: Any, rank: int, what: str) -> tuple[int, ...]:
     else:
         numbers = [operator.index(given)] * rank
     if len(numbers) != rank or any(n < 1 for n in numbers):
-        raise ShapeError(f"(C4) {what}={given!r} must be positive, one number or one for each of {rank} spatial axes")
+        raise ShapeError(
+            f"(C4) {what}={given!r} must be positive, one number or one for each of {rank} spatial axes"
+        )
     return tuple(numbers)
 
 
@@ -41,7 +43,9 @@ def normal_padding(given: Any, rank: int) -> Padding:
     if len(pairs) == rank + 2 and pairs[0] == pairs[-1] == (0, 0):
         pairs = pairs[1:-1]
     if len(pairs) != rank or any(len(pair) != 2 or any(isinstance(n, Dim) for n in pair) for pair in pairs):
-        raise ShapeError(f"(C4) padding={given!r} must have a pair of numbers for each of {rank} spatial axes")
+        raise ShapeError(
+            f"(C4) padding={given!r} must have a pair of numbers for each of {rank} spatial axes"
+        )
     return tuple(pairs)
 
 
@@ -61,7 +65,9 @@ def output_shape(spatial: Shape, ksize: Shape, geometry: Geometry) -> Shape:
         low, high = (0, 0) if padding == "VALID" else padding[i]
         count = (size + low + high - reach(k, dilation)) // stride + 1
         if isinstance(count, int) and count < 0:
-            raise ShapeError(f"(C5) a window that spans {reach(k, dilation)} elements is larger than axis {i + 1} of size {size}, padded by {low} and {high}")
+            raise ShapeError(
+                f"(C5) a window that spans {reach(k, dilation)} elements is larger than axis {i + 1} of size {size}, padded by {low} and {high}"
+            )
         counts.append(count)
     return tuple(counts)
 
@@ -74,15 +80,22 @@ def pads(spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> li
     if padding != "SAME":
         return list(padding)
     counts = output_shape(tuple(spatial), tuple(ksize), geometry)
-    totals = [max((o - 1) * s + reach(k, d) - n, 0) for n, k, s, d, o in zip(spatial, ksize, strides, dilations, counts, strict=True)]
+    totals = [
+        max((o - 1) * s + reach(k, d) - n, 0)
+        for n, k, s, d, o in zip(spatial, ksize, strides, dilations, counts, strict=True)
+    ]
     return [(total // 2, total - total // 2) for total in totals]
 
 
-def back_pads(spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry, counts: Sequence[Any]) -> list[tuple[int, int]]:
+def back_pads(
+    spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry, counts: Sequence[Any]
+) -> list[tuple[int, int]]:
     """The padding with which windows over a cotangent, its elements *strides* apart, give back the spatial shape."""
     strides, _, dilations = geometry
     found = []
-    for n, k, s, d, o, (low, _) in zip(spatial, ksize, strides, dilations, counts, pads(spatial, ksize, geometry), strict=True):
+    for n, k, s, d, o, (low, _) in zip(
+        spatial, ksize, strides, dilations, counts, pads(spatial, ksize, geometry), strict=True
+    ):
         before = reach(k, d) - 1 - low
         found.append((before, n + reach(k, d) - 1 - reach(o, s) - before))
     return found
@@ -99,7 +112,12 @@ def view(xp: Any, x: Any, ksize: Sequence[int], counts: Sequence[Any], geometry:
     strides, _, dilations = geometry
     steps = x.strides[1:-1]
     shape = (x.shape[0], *counts, *ksize, x.shape[-1])
-    jumps = (x.strides[0], *(t * s for t, s in zip(steps, strides, strict=True)), *(t * d for t, d in zip(steps, dilations, strict=True)), x.strides[-1])
+    jumps = (
+        x.strides[0],
+        *(t * s for t, s in zip(steps, strides, strict=True)),
+        *(t * d for t, d in zip(steps, dilations, strict=True)),
+        x.strides[-1],
+    )
     return xp.lib.stride_tricks.as_strided(x, shape, jumps, writeable=False)
 
 
@@ -107,15 +125,31 @@ def at(position: Sequence[int], counts: Sequence[Any], geometry: Geometry) -> tu
     """Where one position of all windows stands in the padded array."""
     strides, _, dilations = geometry
     starts = [p * d for p, d in zip(position, dilations, strict=True)]
-    spans = (slice(b, b + reach(o, s), s) if o else slice(0, 0) for b, o, s in zip(starts, counts, strides, strict=True))
+    spans = (
+        slice(b, b + reach(o, s), s) if o else slice(0, 0)
+        for b, o, s in zip(starts, counts, strides, strict=True)
+    )
     return (slice(None), *spans, slice(None))
 
 
 def trimmed(x: Any, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
     """A padded array without its padding."""
-    return x[(slice(None), *(slice(low, low + n) for n, (low, _) in zip(spatial, pads(spatial, ksize, geometry), strict=True)), slice(None))]
+    return x[
+        (
+            slice(None),
+            *(
+                slice(low, low + n)
+                for n, (low, _) in zip(spatial, pads(spatial, ksize, geometry), strict=True)
+            ),
+            slice(None),
+        )
+    ]
 
 
 def padded_shape(shape: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> tuple[int, ...]:
     around = pads(shape[1:-1], ksize, geometry)
-    return (shape[0], *(low + n + high for n, (low, high) in zip(shape[1:-1], around, strict=True)), shape[-1])
+    return (
+        shape[0],
+        *(low + n + high for n, (low, high) in zip(shape[1:-1], around, strict=True)),
+        shape[-1],
+    )

@@ -24,7 +24,17 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.namespaces import require
 from stopgrad.recipes import plots
-from stopgrad.recipes.result import Check, LossGraph, Picture, Progress, Result, Table, differentiate, part, silent
+from stopgrad.recipes.result import (
+    Check,
+    LossGraph,
+    Picture,
+    Progress,
+    Result,
+    Table,
+    differentiate,
+    part,
+    silent,
+)
 from stopgrad.recipes.training import adam, initial_moments, weights
 
 Array = Any
@@ -76,7 +86,9 @@ def divergence(net: Network, p: Array, x: Array) -> Array:
     return sg.reduce_mean(sg.softmax_cross_entropy_with_logits(p, logits(net, x)))
 
 
-def virtual_perturbation(net: Network, x: Array, p: Array, key: Array, epsilon: float, xi: float = 0.1) -> Array:
+def virtual_perturbation(
+    net: Network, x: Array, p: Array, key: Array, epsilon: float, xi: float = 0.1
+) -> Array:
     """The direction, of length epsilon, in which the prediction changes most: one power iteration from a random one."""
     d = xi * unit(sg.random_normal(key, x.shape))
     return epsilon * unit(sg.grad(lambda d: divergence(net, p, x + d))(d))
@@ -135,7 +147,9 @@ def train(
         order = rng.permutation(len(x))
         for i in range(0, len(x) - BATCH + 1, BATCH):
             some = order[i : i + BATCH]
-            net, moments = step(net, moments, x[some], labels[some], rng.integers(0, 2**32, 2, dtype=np.uint32))
+            net, moments = step(
+                net, moments, x[some], labels[some], rng.integers(0, 2**32, 2, dtype=np.uint32)
+            )
         progress((epoch + 1) / epochs)
     return net
 
@@ -154,7 +168,11 @@ class Judge:
     def __init__(self, x: Numbers, labels: Numbers, seed: int, engine: str) -> None:
         self.x, self.labels = x, labels
         self._key = np.array([seed, 12345], np.uint32)
-        attacks: dict[str, Attack] = {"clean": no_attack, "FGSM": fgsm, "PGD, 10 steps": functools.partial(pgd, steps=10)}
+        attacks: dict[str, Attack] = {
+            "clean": no_attack,
+            "FGSM": fgsm,
+            "PGD, 10 steps": functools.partial(pgd, steps=10),
+        }
         self.attacks = {name: sg.function(attack, engine=engine) for name, attack in attacks.items()}
         self._at = sg.function(lambda net, x, y, e: fgsm(net, x, y, None, e), engine=engine)
         self._logits = sg.function(logits, engine=engine)
@@ -171,7 +189,10 @@ class Judge:
 
     def over_strength(self, net: Network, strengths: Numbers) -> list[float]:
         """Accuracy under FGSM of each strength."""
-        return [self.accuracy(net, np.asarray(self._at(net, self.x, self.labels, np.float32(e)))) for e in strengths]
+        return [
+            self.accuracy(net, np.asarray(self._at(net, self.x, self.labels, np.float32(e))))
+            for e in strengths
+        ]
 
 
 # ----------------------------------------------------------------------------------------- experiment
@@ -188,16 +209,41 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
         def loss(net: Network, x: Array, y: Array, key: Array, attack: Attack = attack) -> Array:
             return adversarial_loss(net, x, y, key, attack)
 
-        nets[name] = train(loss, x, labels, seed, engine, progress=part(progress, i / 5.5, (i + 1) / 5.5, f"training: {name}"))
-    semi = semi_supervised(x, labels, judge, seed, engine, part(progress, 3 / 5.5, 1.0, "training with 50 labels"))
-    robust = {name: {a: judge.accuracy(net, judge.attacked(net, a)) for a in judge.attacks} for name, net in nets.items()}
+        nets[name] = train(
+            loss,
+            x,
+            labels,
+            seed,
+            engine,
+            progress=part(progress, i / 5.5, (i + 1) / 5.5, f"training: {name}"),
+        )
+    semi = semi_supervised(
+        x, labels, judge, seed, engine, part(progress, 3 / 5.5, 1.0, "training with 50 labels")
+    )
+    robust = {
+        name: {a: judge.accuracy(net, judge.attacked(net, a)) for a in judge.attacks}
+        for name, net in nets.items()
+    }
     graphs = [graph("FGSM", True), graph("VAT", True), graph("VAT", False)]
     checks = [
-        *(Check(f"{kind}: gradient operations inside the example's construction", len(graph(kind, True).passing()), "=", 0) for kind in ("FGSM", "PGD", "VAT")),
+        *(
+            Check(
+                f"{kind}: gradient operations inside the example's construction",
+                len(graph(kind, True).passing()),
+                "=",
+                0,
+            )
+            for kind in ("FGSM", "PGD", "VAT")
+        ),
         Check("VAT without the stop: gradient operations inside it", len(graphs[2].passing()), "≥", 1),
         Check("plain training: clean accuracy", robust["plain"]["clean"], "≥", 0.95),
         Check("PGD training: clean accuracy", robust["PGD"]["clean"], "≥", 0.95),
-        Check("PGD training minus plain: accuracy under PGD", robust["PGD"]["PGD, 10 steps"] - robust["plain"]["PGD, 10 steps"], "≥", 0.2),
+        Check(
+            "PGD training minus plain: accuracy under PGD",
+            robust["PGD"]["PGD, 10 steps"] - robust["plain"]["PGD, 10 steps"],
+            "≥",
+            0.2,
+        ),
         Check("VAT minus plain, 50 labels: clean accuracy", semi["VAT"] - semi["plain"], "≥", 0.02),
     ]
     progress(1.0, "done")
@@ -214,7 +260,12 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
 
 
 def semi_supervised(
-    x: Numbers, labels: Numbers, judge: Judge, seed: int, engine: str, progress: Callable[[float], None] = lambda done: None
+    x: Numbers,
+    labels: Numbers,
+    judge: Judge,
+    seed: int,
+    engine: str,
+    progress: Callable[[float], None] = lambda done: None,
 ) -> dict[str, float]:
     """Test accuracy with 5 labels per digit: trained on these alone, and with VAT on all images."""
     known = np.concatenate([np.flatnonzero(labels[:, c])[:5] for c in range(10)])
@@ -253,9 +304,17 @@ def graph(kind: str, stopped: bool, pixels: int = 4) -> LossGraph:
         construction = list(x.graph.operations[before:])
         return cross_entropy(net, stop(attacked), labels), construction
 
-    example = {"x": np.zeros((2, pixels), np.float32), "labels": np.zeros((2, 10), np.float32), "key": np.zeros(2, np.uint32)}
+    example = {
+        "x": np.zeros((2, pixels), np.float32),
+        "labels": np.zeros((2, 10), np.float32),
+        "key": np.zeros(2, np.uint32),
+    }
     title = f"{kind}, " + ("with the stop" if stopped else "without it")
-    note = "Nothing is generated for the making of the example." if stopped else "The gradient goes through the making of the example, with second derivatives."
+    note = (
+        "Nothing is generated for the making of the example."
+        if stopped
+        else "The gradient goes through the making of the example, with second derivatives."
+    )
     return differentiate(title, note, loss, net, **example)
 
 
@@ -263,8 +322,14 @@ def _tables(robust: dict[str, dict[str, float]], semi: dict[str, float]) -> list
     attacks = list(next(iter(robust.values())))
     rows = [[name, *(f"{accuracy[a]:.1%}" for a in attacks)] for name, accuracy in robust.items()]
     return [
-        Table(f"Accuracy on 497 test digits, pixels moved by at most {EPSILON}", ["trained on", *attacks], rows),
-        Table("With 50 labels and 1,250 digits without one", ["training", "test accuracy"], [[name, f"{a:.1%}"] for name, a in semi.items()]),
+        Table(
+            f"Accuracy on 497 test digits, pixels moved by at most {EPSILON}", ["trained on", *attacks], rows
+        ),
+        Table(
+            "With 50 labels and 1,250 digits without one",
+            ["training", "test accuracy"],
+            [[name, f"{a:.1%}"] for name, a in semi.items()],
+        ),
     ]
 
 
@@ -272,7 +337,10 @@ def _examples(nets: dict[str, Network], judge: Judge, count: int = 12) -> Pictur
     """Digits that the plain network has right until they are attacked."""
     truth = judge.labels.argmax(axis=-1)
     attacked = {name: judge.attacked(nets[name], "PGD, 10 steps") for name in ("plain", "PGD")}
-    before, after = judge.predictions(nets["plain"], judge.x), judge.predictions(nets["plain"], attacked["plain"])
+    before, after = (
+        judge.predictions(nets["plain"], judge.x),
+        judge.predictions(nets["plain"], attacked["plain"]),
+    )
     chosen = np.flatnonzero((before == truth) & (after != truth))[:count]
     held = judge.predictions(nets["PGD"], attacked["PGD"])
     rows = {
@@ -293,4 +361,11 @@ def _examples(nets: dict[str, Network], judge: Judge, count: int = 12) -> Pictur
 def _strength_picture(nets: dict[str, Network], judge: Judge) -> Picture:
     strengths = np.linspace(0.0, 0.4, 17)
     lines = {name: judge.over_strength(net, strengths) for name, net in nets.items()}
-    return plots.curves("Accuracy under FGSM of growing strength.", lines, "ε", "test accuracy", xs=strengths, ylim=(0.0, 1.02))
+    return plots.curves(
+        "Accuracy under FGSM of growing strength.",
+        lines,
+        "ε",
+        "test accuracy",
+        xs=strengths,
+        ylim=(0.0, 1.02),
+    )

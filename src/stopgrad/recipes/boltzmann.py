@@ -32,7 +32,9 @@ Machine = dict[str, Any]
 
 def free_energy(v: Array, rbm: Machine) -> Array:
     """F of each row of v."""
-    return -sg.reduce_sum(v * rbm["a"], axis=-1) - sg.reduce_sum(sg.softplus(v @ rbm["W"] + rbm["b"]), axis=-1)
+    return -sg.reduce_sum(v * rbm["a"], axis=-1) - sg.reduce_sum(
+        sg.softplus(v @ rbm["W"] + rbm["b"]), axis=-1
+    )
 
 
 def hidden_given(v: Array, rbm: Machine) -> Array:
@@ -103,11 +105,17 @@ class Trainer:
             self.v = sg.placeholder(sg.float32, [BATCH, visible], name="v")
             self.key = sg.placeholder(sg.uint32, [2], name="key")
             self.rate = sg.placeholder(sg.float32, [], name="rate")
-            chains = sg.parameter(rng.integers(0, 2, (BATCH, visible)).astype(np.float32), name="chains") if persistent else self.v
+            chains = (
+                sg.parameter(rng.integers(0, 2, (BATCH, visible)).astype(np.float32), name="chains")
+                if persistent
+                else self.v
+            )
             sample = gibbs(chains, self.rbm, self.key, k)
             loss = contrastive_divergence_loss(self.v, sample, self.rbm)
             gradients = sg.gradients(loss, list(self.rbm.values()))
-            self.step = [sg.assign(p, p - self.rate * g) for p, g in zip(self.rbm.values(), gradients, strict=True)]
+            self.step = [
+                sg.assign(p, p - self.rate * g) for p, g in zip(self.rbm.values(), gradients, strict=True)
+            ]
             if persistent:
                 self.step.append(sg.assign(chains, sample))
         self.session = sg.Session(graph, engine)
@@ -118,7 +126,9 @@ class Trainer:
         order = rng.permutation(len(x))
         for i, key in enumerate(keys):
             batch = x[order[i * BATCH : (i + 1) * BATCH]]
-            self.session.run(self.step, {self.v: batch, self.key: key, self.rate: 2.0 * RATE * (1.0 - number / EPOCHS)})
+            self.session.run(
+                self.step, {self.v: batch, self.key: key, self.rate: 2.0 * RATE * (1.0 - number / EPOCHS)}
+            )
 
     def values(self) -> Machine:
         """The parameters as they are now."""
@@ -135,14 +145,22 @@ def load(seed: int) -> tuple[Numbers, Numbers]:
 def train_peer(x: Numbers, seed: int, epochs: int) -> list[Machine]:
     """scikit-learn's BernoulliRBM, which is trained by PCD at the constant rate RATE, its default: its parameters after each epoch."""
     library = require("sklearn.neural_network", "the boltzmann recipe", "tour")
-    peer = library.BernoulliRBM(HIDDEN, learning_rate=RATE, batch_size=BATCH, random_state=np.random.RandomState(seed))
+    peer = library.BernoulliRBM(
+        HIDDEN, learning_rate=RATE, batch_size=BATCH, random_state=np.random.RandomState(seed)
+    )
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(epochs):
         order = rng.permutation(len(x))
         for i in range(0, len(x), BATCH):
             peer.partial_fit(x[order[i : i + BATCH]])
-        found.append({"W": peer.components_.T.copy(), "a": peer.intercept_visible_.copy(), "b": peer.intercept_hidden_.copy()})
+        found.append(
+            {
+                "W": peer.components_.T.copy(),
+                "a": peer.intercept_visible_.copy(),
+                "b": peer.intercept_hidden_.copy(),
+            }
+        )
     return [{name: value.astype(np.float32) for name, value in m.items()} for m in found]
 
 
@@ -154,7 +172,10 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     progress(0.0, "loading digits")
     x, test = load(seed)
     score = sg.function(pseudo_likelihood, engine=engine)
-    trainers = {"CD-1": Trainer(x.shape[1], False, seed, engine), "PCD": Trainer(x.shape[1], True, seed, engine)}
+    trainers = {
+        "CD-1": Trainer(x.shape[1], False, seed, engine),
+        "PCD": Trainer(x.shape[1], True, seed, engine),
+    }
     curves: dict[str, list[float]] = {}
     machines: dict[str, Machine] = {}
     for i, (name, trainer) in enumerate(trainers.items()):
@@ -173,15 +194,36 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     reference = curves["scikit-learn"][-1]
     checks = [
         Check("gradient minus the classical update, largest difference", error, "≤", 1e-5),
-        Check("CD-1: pseudo-likelihood minus scikit-learn's, on test digits", curves["CD-1"][-1] - reference, "≥", 0.0),
-        Check("PCD: pseudo-likelihood minus scikit-learn's, on test digits", curves["PCD"][-1] - reference, "≥", 0.0),
-        Check("mean-field sample with the stop: gradient operations inside its construction", len(with_stop.passing()), "=", 0),
+        Check(
+            "CD-1: pseudo-likelihood minus scikit-learn's, on test digits",
+            curves["CD-1"][-1] - reference,
+            "≥",
+            0.0,
+        ),
+        Check(
+            "PCD: pseudo-likelihood minus scikit-learn's, on test digits",
+            curves["PCD"][-1] - reference,
+            "≥",
+            0.0,
+        ),
+        Check(
+            "mean-field sample with the stop: gradient operations inside its construction",
+            len(with_stop.passing()),
+            "=",
+            0,
+        ),
         Check("... without the stop", len(without.passing()), "≥", 1),
     ]
     progress(3.2 / 3.5, "drawing samples")
     table = _table(machines | {"scikit-learn": peers[-1]}, x, test, score)
     pictures = [
-        plots.curves("Pseudo-likelihood of test digits during training.", curves, "epoch", "log pseudo-likelihood per image", xs=range(1, EPOCHS + 1)),
+        plots.curves(
+            "Pseudo-likelihood of test digits during training.",
+            curves,
+            "epoch",
+            "log pseudo-likelihood per image",
+            xs=range(1, EPOCHS + 1),
+        ),
         _picture(test, machines, seed, engine),
     ]
     return Result(
@@ -223,12 +265,19 @@ def mean_field_graph(stopped: bool) -> LossGraph:
         return sg.reduce_mean(free_energy(v, rbm)) - sg.reduce_mean(free_energy(sample, rbm)), construction
 
     title = "Mean-field contrastive divergence, " + ("with the stop" if stopped else "without it")
-    note = "The sample is made of probabilities: only the stop keeps the gradient out of it." if stopped else "The gradient enters the making of the sample."
+    note = (
+        "The sample is made of probabilities: only the stop keeps the gradient out of it."
+        if stopped
+        else "The gradient enters the making of the sample."
+    )
     return differentiate(title, note, loss, example, v=np.zeros((5, 4), np.float32))
 
 
 def _table(machines: dict[str, Machine], x: Numbers, test: Numbers, score: Any) -> Table:
-    rows = [[name, f"{float(score(x, m)):.2f}", f"{float(score(test, m)):.2f}", str(EPOCHS)] for name, m in machines.items()]
+    rows = [
+        [name, f"{float(score(x, m)):.2f}", f"{float(score(test, m)):.2f}", str(EPOCHS)]
+        for name, m in machines.items()
+    ]
     title = f"{HIDDEN} hidden units, batches of {BATCH}, rate {RATE}: constant for scikit-learn, the average of a falling one for ours"
     return Table(title, ["trained by", "pseudo-likelihood, training digits", "test digits", "epochs"], rows)
 
@@ -244,7 +293,5 @@ def _picture(test: Numbers, machines: dict[str, Machine], seed: int, engine: str
         rows[f"samples, {name}"] = reconstruct(v, rbm)
     strongest = np.argsort(-np.abs(machines["PCD"]["W"]).sum(axis=0))[:count]
     rows["weights of units"] = machines["PCD"]["W"].T[strongest]
-    caption = (
-        "Above: test digits and what one step there and back makes of them. Middle: 1,000 Gibbs steps from noise. Below: what single hidden units look for."
-    )
+    caption = "Above: test digits and what one step there and back makes of them. Middle: 1,000 Gibbs steps from noise. Below: what single hidden units look for."
     return plots.images(caption, rows, symmetric=["weights of units"])

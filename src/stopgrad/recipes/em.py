@@ -26,7 +26,17 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.namespaces import require
 from stopgrad.recipes import plots
-from stopgrad.recipes.result import Check, LossGraph, Picture, Progress, Result, Table, differentiate, part, silent
+from stopgrad.recipes.result import (
+    Check,
+    LossGraph,
+    Picture,
+    Progress,
+    Result,
+    Table,
+    differentiate,
+    part,
+    silent,
+)
 
 Array = Any
 Numbers = np.ndarray[Any, Any]
@@ -45,7 +55,11 @@ def log_joint(x: Array, mixture: Mixture) -> Array:
         d = x.shape[-1]
         whitened = whitened + centred @ (mixture["below"] * np.tril(np.ones((d, d)), -1))
     square = sg.reduce_sum(whitened * whitened, axis=-1)
-    log_density = sg.reduce_sum(mixture["log_diagonal"], axis=-1, keepdims=True) - 0.5 * square - 0.5 * x.shape[-1] * LOG_2PI
+    log_density = (
+        sg.reduce_sum(mixture["log_diagonal"], axis=-1, keepdims=True)
+        - 0.5 * square
+        - 0.5 * x.shape[-1] * LOG_2PI
+    )
     return sg.transpose(sg.expand_dims(log_weight, 1) + log_density)
 
 
@@ -84,7 +98,10 @@ def closed_form(x: Numbers, r: Numbers, full: bool) -> Mixture:
         return mixture | {"log_diagonal": -0.5 * np.log(variance)}
     covariance = [(r[:, k, None] * (x - mean[k])).T @ (x - mean[k]) / n[k] for k in range(len(n))]
     factor = np.linalg.cholesky(np.linalg.inv(np.stack(covariance)))
-    return mixture | {"log_diagonal": np.log(np.diagonal(factor, axis1=1, axis2=2)), "below": np.tril(factor, -1)}
+    return mixture | {
+        "log_diagonal": np.log(np.diagonal(factor, axis1=1, axis2=2)),
+        "below": np.tril(factor, -1),
+    }
 
 
 def weights_and_moments(mixture: Mixture) -> tuple[Numbers, Numbers, Numbers]:
@@ -115,7 +132,9 @@ class Maximiser:
             return -expected_log_likelihood(x, mixture, sg.stop_gradient(r))
 
         self._value_and_grad = sg.function(sg.value_and_grad(negative_q), engine=engine)
-        self._product = sg.function(lambda m, t, x, r: sg.jvp(lambda m: sg.grad(negative_q)(m, x, r), (m,), (t,))[1], engine=engine)
+        self._product = sg.function(
+            lambda m, t, x, r: sg.jvp(lambda m: sg.grad(negative_q)(m, x, r), (m,), (t,))[1], engine=engine
+        )
 
     def __call__(self, mixture: Mixture, r: Numbers, tolerance: float = 1e-9) -> tuple[Mixture, float]:
         """The mixture at which Q is largest, and the largest component of the gradient there."""
@@ -127,12 +146,18 @@ class Maximiser:
         def product(v: Numbers, t: Numbers) -> Numbers:
             return self._pack(self._product(self._unpack(v), self._unpack(t), self.x, r))
 
-        v = self._optimize.minimize(q, self._pack(mixture), jac=True, hessp=product, method="trust-ncg", options={"gtol": tolerance}).x
-        for _ in range(3):  # Near the optimum the value cannot tell better from worse any more; the gradient can.
+        v = self._optimize.minimize(
+            q, self._pack(mixture), jac=True, hessp=product, method="trust-ncg", options={"gtol": tolerance}
+        ).x
+        for _ in range(
+            3
+        ):  # Near the optimum the value cannot tell better from worse any more; the gradient can.
             gradient = q(v)[1]
             if np.abs(gradient).max() <= tolerance:
                 break
-            hessian = self._linalg.LinearOperator((len(v), len(v)), matvec=lambda t, v=v: product(v, t), dtype=np.float64)
+            hessian = self._linalg.LinearOperator(
+                (len(v), len(v)), matvec=lambda t, v=v: product(v, t), dtype=np.float64
+            )
             v = v - self._linalg.cg(hessian, gradient, rtol=1e-6, maxiter=200)[0]
         return self._unpack(v), float(np.abs(q(v)[1]).max())
 
@@ -141,17 +166,28 @@ class Maximiser:
 
     def _unpack(self, v: Numbers) -> Mixture:
         ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes.values()])
-        return {name: part.reshape(shape) for (name, shape), part in zip(self._shapes.items(), np.split(v, ends[:-1]), strict=True)}
+        return {
+            name: part.reshape(shape)
+            for (name, shape), part in zip(self._shapes.items(), np.split(v, ends[:-1]), strict=True)
+        }
 
 
 def start(x: Numbers, k: int, full: bool, seed: int) -> Mixture:
     """The M-step for the clusters of k-means."""
-    labels = require("sklearn.cluster", "the em recipe", "tour").KMeans(k, n_init=1, random_state=seed).fit_predict(x)
+    labels = (
+        require("sklearn.cluster", "the em recipe", "tour")
+        .KMeans(k, n_init=1, random_state=seed)
+        .fit_predict(x)
+    )
     return closed_form(x, np.eye(k)[labels], full)
 
 
 def fit(
-    x: Numbers, mixture: Mixture, steps: int, engine: str = "auto", progress: Callable[[float], None] = lambda done: None
+    x: Numbers,
+    mixture: Mixture,
+    steps: int,
+    engine: str = "auto",
+    progress: Callable[[float], None] = lambda done: None,
 ) -> tuple[Mixture, list[float], float]:
     """EM with every M-step solved by gradients: the mixture, the log-likelihood after each step, and the worst gradient left."""
     maximise = Maximiser(x, mixture, engine)
@@ -174,7 +210,11 @@ STEPS = 25
 def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Result:
     """Fit Iris and digits with diagonal and full covariance, beside scikit-learn's GaussianMixture from the same start."""
     progress(0.0, "loading Iris and digits")
-    tasks = {f"{name}, {kind}": (*data, kind == "full") for name, data in _data(seed).items() for kind in ("diagonal", "full")}
+    tasks = {
+        f"{name}, {kind}": (*data, kind == "full")
+        for name, data in _data(seed).items()
+        for kind in ("diagonal", "full")
+    }
     checks: list[Check] = []
     rows: list[list[str]] = []
     traces: dict[str, list[float]] = {}
@@ -182,24 +222,50 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     for i, (name, (x, k, classes, full)) in enumerate(tasks.items()):
         first = start(x, k, full, seed)
         error = m_step_error(x, first, full, engine)
-        mixture, trace, left = fit(x, first, STEPS, engine, part(progress, i / len(tasks), (i + 1) / len(tasks), name))
+        mixture, trace, left = fit(
+            x, first, STEPS, engine, part(progress, i / len(tasks), (i + 1) / len(tasks), name)
+        )
         reference = sklearn_score(x, first, full, STEPS)
         worst = float(np.diff(trace).min())
         right = agreement(np.asarray(responsibilities(x, mixture)).argmax(axis=1), classes)
         checks += [
-            Check(f"{name}: one M-step by gradient minus the closed form, largest difference", error, "≤", 1e-6),
+            Check(
+                f"{name}: one M-step by gradient minus the closed form, largest difference", error, "≤", 1e-6
+            ),
             Check(f"{name}: smallest step of the log-likelihood", worst, "≥", -1e-12),
             Check(f"{name}: mean log-likelihood minus scikit-learn's", trace[-1] - reference, "≥", -1e-3),
         ]
-        rows.append([name, f"{len(x)} × {x.shape[1]}", str(k), f"{error:.0e}", f"{left:.0e}", f"{trace[-1]:.6f}", f"{reference:.6f}", f"{right:.1%}"])
+        rows.append(
+            [
+                name,
+                f"{len(x)} × {x.shape[1]}",
+                str(k),
+                f"{error:.0e}",
+                f"{left:.0e}",
+                f"{trace[-1]:.6f}",
+                f"{reference:.6f}",
+                f"{right:.1%}",
+            ]
+        )
         traces[name], fitted[name] = trace, mixture
     x, _, _, full = tasks["Iris, full"]
     with_stop, without = fisher(x, start(x, 3, full, seed), engine)
     checks += [
-        Check("gradient of Q with the stop minus that of the log-likelihood (relative)", with_stop, "≤", 1e-10),
+        Check(
+            "gradient of Q with the stop minus that of the log-likelihood (relative)", with_stop, "≤", 1e-10
+        ),
         Check("... without the stop it is another direction (relative)", without, "≥", 0.1),
     ]
-    header = ["data, covariance", "points", "components", "M-step error", "gradient left", "log-likelihood", "scikit-learn", "in the right class"]
+    header = [
+        "data, covariance",
+        "points",
+        "components",
+        "M-step error",
+        "gradient left",
+        "log-likelihood",
+        "scikit-learn",
+        "in the right class",
+    ]
     progress(1.0, "done")
     return Result(
         "em",
@@ -208,7 +274,13 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
         checks,
         [Table(f"{STEPS} EM steps from the clusters of k-means, M-steps by Newton's method", header, rows)],
         [_iris_picture(tasks, fitted), _trace_picture(traces), _digits_picture(tasks, fitted, seed)],
-        [_graph(em_objective, "The EM objective", "The E-step stands in the same graph; the stop hides it from the generator.")],
+        [
+            _graph(
+                em_objective,
+                "The EM objective",
+                "The E-step stands in the same graph; the stop hides it from the generator.",
+            )
+        ],
         [log_joint, responsibilities, expected_log_likelihood, em_objective],
     )
 
@@ -241,7 +313,13 @@ def sklearn_score(x: Numbers, mixture: Mixture, full: bool, steps: int) -> float
         precisions = np.diagonal(precisions, axis1=1, axis2=2)
     kind = "full" if full else "diag"
     peer = library.GaussianMixture(
-        len(weights), covariance_type=kind, weights_init=weights, means_init=means, precisions_init=precisions, max_iter=steps, tol=0
+        len(weights),
+        covariance_type=kind,
+        weights_init=weights,
+        means_init=means,
+        precisions_init=precisions,
+        max_iter=steps,
+        tol=0,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # That it did not converge: a number of steps was asked for.
@@ -264,7 +342,10 @@ def fisher(x: Numbers, mixture: Mixture, engine: str = "auto") -> tuple[float, f
         return np.concatenate([np.ravel(found[name]) for name in sorted(found)])
 
     truth = gradient(log_likelihood)
-    return tuple(float(np.linalg.norm(gradient(f) - truth) / np.linalg.norm(truth)) for f in (em_objective, em_objective_without_stop))  # type: ignore[return-value]
+    return tuple(
+        float(np.linalg.norm(gradient(f) - truth) / np.linalg.norm(truth))
+        for f in (em_objective, em_objective_without_stop)
+    )  # type: ignore[return-value]
 
 
 def _graph(objective: Callable[[Array, Mixture], Array], title: str, note: str) -> LossGraph:
@@ -286,17 +367,32 @@ def _iris_picture(tasks: dict[str, Any], fitted: dict[str, Mixture]) -> Picture:
         ax.set(xlabel="petal length, cm")
         ax.set_title(f"{kind} covariance", fontsize=9.5)
     axes[0, 0].set_ylabel("petal width, cm")
-    return Picture("Iris: the colours are the species, which the fit never saw; the ellipses are its components at two standard deviations.", figure, wide=True)
+    return Picture(
+        "Iris: the colours are the species, which the fit never saw; the ellipses are its components at two standard deviations.",
+        figure,
+        wide=True,
+    )
 
 
 def _trace_picture(traces: dict[str, list[float]]) -> Picture:
     shown = {name: [trace[-1] - v + 1e-12 for v in trace[:-1]] for name, trace in traces.items()}
-    return plots.curves("How far the mean log-likelihood is from its last value: it falls at every step.", shown, "EM step", "still to gain", log=True)
+    return plots.curves(
+        "How far the mean log-likelihood is from its last value: it falls at every step.",
+        shown,
+        "EM step",
+        "still to gain",
+        log=True,
+    )
 
 
 def _digits_picture(tasks: dict[str, Any], fitted: dict[str, Mixture], seed: int) -> Picture:
     digits = require("sklearn.datasets", "the em recipe", "tour").load_digits()
     pca = _pca(seed)
     scale = pca.fit_transform(digits.data).std()
-    rows = {kind: pca.inverse_transform(fitted[f"digits, {kind}"]["mean"] * scale) / 16.0 for kind in ("diagonal", "full")}
-    return plots.images("Digits: the means of the ten components, taken back from 6 principal components to pixels.", rows)
+    rows = {
+        kind: pca.inverse_transform(fitted[f"digits, {kind}"]["mean"] * scale) / 16.0
+        for kind in ("diagonal", "full")
+    }
+    return plots.images(
+        "Digits: the means of the ten components, taken back from 6 principal components to pixels.", rows
+    )

@@ -12,7 +12,18 @@ from stopgrad.recipes.result import Picture
 
 INK = "#010203"
 FAINT = "#818283"
-COLOURS = ("#0a84c6", "#d1495b", "#2a9d6f", "#e59500", "#7a5195", "#8c6d46", "#e377c2", "#4d6a8a", "#bcae20", "#17a2b8")
+COLOURS = (
+    "#0a84c6",
+    "#d1495b",
+    "#2a9d6f",
+    "#e59500",
+    "#7a5195",
+    "#8c6d46",
+    "#e377c2",
+    "#4d6a8a",
+    "#bcae20",
+    "#17a2b8",
+)
 
 _STYLE = {
     "font.size": 9,
@@ -33,7 +44,9 @@ _STYLE = {
 }
 
 
-def figure(rows: int = 1, columns: int = 1, size: tuple[float, float] = (4.6, 3.0), **options: Any) -> tuple[Any, np.ndarray[Any, Any]]:
+def figure(
+    rows: int = 1, columns: int = 1, size: tuple[float, float] = (4.6, 3.0), **options: Any
+) -> tuple[Any, np.ndarray[Any, Any]]:
     """A figure with a grid of axes, outside of pyplot's global state."""
     matplotlib = require("matplotlib", "drawing", "tour")
     with matplotlib.rc_context(_STYLE):
@@ -60,7 +73,14 @@ def curves(
     ax = axes[0, 0]
     for i, (name, values) in enumerate(lines.items()):
         style = "-" if i % 2 == 0 else "--"
-        ax.plot(range(len(values)) if xs is None else xs, values, style, label=name, color=COLOURS[i // 2 if paired else i], linewidth=1.8)
+        ax.plot(
+            range(len(values)) if xs is None else xs,
+            values,
+            style,
+            label=name,
+            color=COLOURS[i // 2 if paired else i],
+            linewidth=1.8,
+        )
     ax.set(xlabel=xlabel, ylabel=ylabel)
     if log:
         ax.set_yscale("log")
@@ -83,7 +103,12 @@ def residue(values: np.ndarray[Any, Any], caption: str) -> Picture:
     largest = values.max(axis=-1)
     seen = largest[largest > 0]
     low, high = -11, np.ceil(np.log10(seen.max()))
-    ax.hist(np.maximum(seen, 10.0**low), bins=np.logspace(low, high, 40).tolist(), color=COLOURS[1], label=f"not zero: {len(seen)} rows")
+    ax.hist(
+        np.maximum(seen, 10.0**low),
+        bins=np.logspace(low, high, 40).tolist(),
+        color=COLOURS[1],
+        label=f"not zero: {len(seen)} rows",
+    )
     ax.plot([], [], " ", label=f"zero by luck: {len(largest) - len(seen)} rows")
     ax.set(xscale="log", xlabel="largest residue of a row, |gradient without - with the stop|", ylabel="rows")
     _legend(ax)
@@ -91,7 +116,11 @@ def residue(values: np.ndarray[Any, Any], caption: str) -> Picture:
 
 
 def images(
-    caption: str, rows: Mapping[str, np.ndarray[Any, Any]], *, titles: Mapping[str, Sequence[str]] | None = None, symmetric: Sequence[str] = ()
+    caption: str,
+    rows: Mapping[str, np.ndarray[Any, Any]],
+    *,
+    titles: Mapping[str, Sequence[str]] | None = None,
+    symmetric: Sequence[str] = (),
 ) -> Picture:
     """Rows of square grey images, each row with its name; rows in *symmetric* are drawn in red and blue around zero."""
     count = max(len(values) for values in rows.values())
@@ -110,7 +139,9 @@ def images(
                 bound = np.abs(values).max()
                 ax.imshow(image, cmap="RdBu", vmin=-bound, vmax=bound)
             else:
-                ax.imshow(image, cmap="gray_r", vmin=min(0.0, float(image.min())), vmax=max(1.0, float(image.max())))
+                ax.imshow(
+                    image, cmap="gray_r", vmin=min(0.0, float(image.min())), vmax=max(1.0, float(image.max()))
+                )
             if titles and name in titles:
                 ax.set_title(titles[name][j], fontsize=7.5, pad=1.5, color=INK)
         axes[i, 0].set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8.5, color=INK)
@@ -119,12 +150,16 @@ def images(
 
 def scatter(ax: Any, points: np.ndarray[Any, Any], classes: np.ndarray[Any, Any], size: float = 9.0) -> None:
     """Points in the colours of their classes."""
-    ax.scatter(points[:, 0], points[:, 1], c=[COLOURS[c % len(COLOURS)] for c in classes], s=size, linewidths=0)
+    ax.scatter(
+        points[:, 0], points[:, 1], c=[COLOURS[c % len(COLOURS)] for c in classes], s=size, linewidths=0
+    )
 
 
 def ellipse(ax: Any, mean: np.ndarray[Any, Any], covariance: np.ndarray[Any, Any], colour: str = INK) -> None:
     """The ellipse of a two-dimensional Gaussian at two standard deviations."""
     values, vectors = np.linalg.eigh(covariance)
     angle = np.linspace(0, 2 * np.pi, 100)
-    outline = mean[:, None] + 2 * vectors @ (np.sqrt(values)[:, None] * np.stack([np.cos(angle), np.sin(angle)]))
+    outline = mean[:, None] + 2 * vectors @ (
+        np.sqrt(values)[:, None] * np.stack([np.cos(angle), np.sin(angle)])
+    )
     ax.plot(*outline, color=colour, linewidth=1.3)

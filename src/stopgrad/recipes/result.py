@@ -37,8 +37,9 @@ class Check:
     def passed(self) -> bool:
         """Whether the claim holds; never for NaN.
 
-        >>> Check("small", 1e-8, "≤", 1e-6).passed, Check("small", float("nan"), "≤", 1e-6).passed
-        (True, False)
+        Examples:
+            >>> Check("small", 1e-8, "≤", 1e-6).passed, Check("small", float("nan"), "≤", 1e-6).passed
+            (True, False)
         """
         return bool(_RELATIONS[self.relation](self.measured, self.threshold))
 
@@ -86,7 +87,11 @@ class LossGraph:
         """The operations that the generator made for these gradients, in order."""
         found = [g for g in self.gradients if g is not None]
         forward = set(self.forward)
-        return [op for op in self.loss.graph.subgraph_to(found) if op.origin is not None and op not in forward] if found else []
+        return (
+            [op for op in self.loss.graph.subgraph_to(found) if op.origin is not None and op not in forward]
+            if found
+            else []
+        )
 
     @property
     def flow(self) -> sg.Flow:
@@ -122,21 +127,26 @@ class Result:
         return all(check.passed for check in self.checks)
 
 
-def differentiate(title: str, note: str, loss: Callable[..., Any], parameters: Any, **inputs: Any) -> LossGraph:
+def differentiate(
+    title: str, note: str, loss: Callable[..., Any], parameters: Any, **inputs: Any
+) -> LossGraph:
     """The graph of ``loss(parameters, **inputs)`` and its gradient towards the parameters, from the shapes of example arrays.
 
     *loss* may also return a pair of that and the operations that the gradient must not pass.
 
-    >>> graph = differentiate("square", "", lambda p: sg.reduce_sum(p["x"] * sg.stop_gradient(p["x"])), {"x": np.ones(3)})
-    >>> graph.flow[graph.parameters[0]].status
-    'partly stopped'
+    Examples:
+        >>> graph = differentiate("square", "", lambda p: sg.reduce_sum(p["x"] * sg.stop_gradient(p["x"])), {"x": np.ones(3)})
+        >>> graph.flow[graph.parameters[0]].status
+        'partly stopped'
     """
     with sg.Graph().as_default():
         named = {name: _stand_in(name, value) for name, value in parameters.items()}
         made = loss(named, **{name: _stand_in(name, x) for name, x in inputs.items()})
         value, construction = made if isinstance(made, tuple) else (made, ())
         targets = list(named.values())
-        return LossGraph(title, note, value, tuple(targets), tuple(sg.gradients(value, targets)), tuple(construction))
+        return LossGraph(
+            title, note, value, tuple(targets), tuple(sg.gradients(value, targets)), tuple(construction)
+        )
 
 
 def _stand_in(name: str, value: Any) -> sg.Output:

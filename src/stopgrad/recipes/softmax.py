@@ -47,7 +47,11 @@ def softmax(x: Array) -> Array:
     return numerator / sg.reduce_sum(numerator, axis=-1, keepdims=True)
 
 
-FORMS: dict[str, Callable[[Array], Array]] = {"naive": naive_softmax, "shifted": shifted_softmax, "shifted, with the stop": softmax}
+FORMS: dict[str, Callable[[Array], Array]] = {
+    "naive": naive_softmax,
+    "shifted": shifted_softmax,
+    "shifted, with the stop": softmax,
+}
 NAIVE, SHIFTED, STOPPED = FORMS
 
 CASES = {
@@ -79,7 +83,12 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     progress(0.0, "three forms of softmax")
     rng = np.random.default_rng(seed)
     named = np.array(list(CASES.values()), np.float32)
-    compiled = {name: sg.function(sg.value_and_grad(lambda x, w, form=form: (weighted(form, x, w), form(x))[0]), engine=engine) for name, form in FORMS.items()}
+    compiled = {
+        name: sg.function(
+            sg.value_and_grad(lambda x, w, form=form: (weighted(form, x, w), form(x))[0]), engine=engine
+        )
+        for name, form in FORMS.items()
+    }
     values = {name: sg.function(form, engine=engine) for name, form in FORMS.items()}
     random = _random_logits(rng)
     random_weights = np.asarray(rng.standard_normal(random.shape, np.float32))
@@ -93,11 +102,31 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     residue = np.abs(many[SHIFTED] - many[STOPPED])
     same = all(np.array_equal(values[SHIFTED](x), values[STOPPED](x)) for x in (named, random))
     checks = [
-        Check("naive form: rows with logits of 1e4 that are not finite", float(np.sum(~np.isfinite(values[NAIVE](named)).all(axis=-1))), "=", 3),
+        Check(
+            "naive form: rows with logits of 1e4 that are not finite",
+            float(np.sum(~np.isfinite(values[NAIVE](named)).all(axis=-1))),
+            "=",
+            3,
+        ),
         Check("with and without the stop: the same value, bit for bit (1 = yes)", float(same), "=", 1),
-        Check("with the stop: largest error of the value", float(np.abs(values[STOPPED](random) - truth[0]).max()), "≤", 1e-6),
-        Check("with the stop: largest error of the gradient", float(np.abs(many[STOPPED] - truth[1]).max()), "≤", 1e-6),
-        Check("without the stop: largest residue through the maximum is not zero", float(residue.max()), ">", 0.0),
+        Check(
+            "with the stop: largest error of the value",
+            float(np.abs(values[STOPPED](random) - truth[0]).max()),
+            "≤",
+            1e-6,
+        ),
+        Check(
+            "with the stop: largest error of the gradient",
+            float(np.abs(many[STOPPED] - truth[1]).max()),
+            "≤",
+            1e-6,
+        ),
+        Check(
+            "without the stop: largest residue through the maximum is not zero",
+            float(residue.max()),
+            ">",
+            0.0,
+        ),
         Check("... and is rounding", float(residue.max()), "≤", 1e-5),
         Check("gradient operations saved by the stop", float(counts[SHIFTED] - counts[STOPPED]), "≥", 1),
         Check("trained with the stop: test accuracy", curves[STOPPED][-1], "≥", 0.9),
@@ -108,9 +137,15 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
         "Softmax",
         "The maximum that is subtracted for safety is a constant: stopped, it costs no gradient operation and leaves no residue.",
         checks,
-        [_case_table(named, {name: values[name](named) for name in FORMS}, gradients), _cost_table(counts, residue, curves)],
         [
-            plots.residue(residue, "What comes back through the maximum when it is not stopped: 2,000 random rows of logits up to 1e4, some with ties."),
+            _case_table(named, {name: values[name](named) for name in FORMS}, gradients),
+            _cost_table(counts, residue, curves),
+        ],
+        [
+            plots.residue(
+                residue,
+                "What comes back through the maximum when it is not stopped: 2,000 random rows of logits up to 1e4, some with ties.",
+            ),
             plots.curves(
                 "Digits from raw sensor values (logits up to 1e4 from the first step). The naive form is NaN at once.",
                 curves,
@@ -136,14 +171,44 @@ def _case_table(x: Numbers, values: dict[str, Array], gradients: dict[str, Array
         shown = " ".join(f"{v:g}" for v in logits)
         residue = np.abs(gradients[SHIFTED][i] - gradients[STOPPED][i]).max()
         naive = "overflows" if not np.isfinite(values[NAIVE][i]).all() else "right"
-        rows.append([case, shown, naive, error(NAIVE, i), error(SHIFTED, i), f"{residue:.1e}" if residue else "0", error(STOPPED, i)])
-    header = ["case", "logits", "naive value", "naive: error of the gradient", "shifted: error", "of it through the maximum", "with the stop: error"]
+        rows.append(
+            [
+                case,
+                shown,
+                naive,
+                error(NAIVE, i),
+                error(SHIFTED, i),
+                f"{residue:.1e}" if residue else "0",
+                error(STOPPED, i),
+            ]
+        )
+    header = [
+        "case",
+        "logits",
+        "naive value",
+        "naive: error of the gradient",
+        "shifted: error",
+        "of it through the maximum",
+        "with the stop: error",
+    ]
     return Table("Gradients in float32 against float64 by hand", header, rows)
 
 
 def _cost_table(counts: dict[str, int], residue: Numbers, curves: dict[str, list[float]]) -> Table:
-    rows = [[name, str(counts[name]), f"{residue.max():.1e}" if name == SHIFTED else "none", f"{curves[name][-1]:.1%}"] for name in FORMS]
-    return Table("What each form costs and gives", ["form", "gradient operations", "largest residue (2,000 rows)", "test accuracy on digits"], rows)
+    rows = [
+        [
+            name,
+            str(counts[name]),
+            f"{residue.max():.1e}" if name == SHIFTED else "none",
+            f"{curves[name][-1]:.1%}",
+        ]
+        for name in FORMS
+    ]
+    return Table(
+        "What each form costs and gives",
+        ["form", "gradient operations", "largest residue (2,000 rows)", "test accuracy on digits"],
+        rows,
+    )
 
 
 def _random_logits(rng: np.random.Generator) -> Numbers:
@@ -164,7 +229,13 @@ def _graph(name: str) -> LossGraph:
         NAIVE: "",
     }
     example = np.zeros((2, 5), np.float32)
-    return differentiate(f"Softmax, {name}", notes[name], lambda p, weights: weighted(FORMS[name], p["x"], weights), {"x": example}, weights=example)
+    return differentiate(
+        f"Softmax, {name}",
+        notes[name],
+        lambda p, weights: weighted(FORMS[name], p["x"], weights),
+        {"x": example},
+        weights=example,
+    )
 
 
 # ------------------------------------------------------------------------------------------- training
@@ -195,7 +266,12 @@ def train(seed: int, engine: str, progress: Progress = silent) -> dict[str, list
     curves: dict[str, list[float]] = {}
     for i, (name, shift) in enumerate(SHIFTS.items()):
         progress(i / len(SHIFTS), f"training with softmax: {name}")
-        step = sg.function(lambda w, x, y, rate, shift=shift: w - rate * sg.grad(lambda w: cross_entropy(shift(x @ w), y))(w), engine=engine)
+        step = sg.function(
+            lambda w, x, y, rate, shift=shift: (
+                w - rate * sg.grad(lambda w: cross_entropy(shift(x @ w), y))(w)
+            ),
+            engine=engine,
+        )
         w, curve = start, []
         for n in range(STEPS + 1):
             if n in STEPS_SHOWN:

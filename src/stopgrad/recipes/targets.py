@@ -94,9 +94,24 @@ WATCHED = 4
 LOSSES = {"with the stop": simsiam_loss, "without": simsiam_loss_without_stop}
 
 
-def initial(rng: np.random.Generator, pixels: int = 64, hidden: int = HIDDEN, points: int = POINTS, narrow: int = NARROW) -> Network:
+def initial(
+    rng: np.random.Generator,
+    pixels: int = 64,
+    hidden: int = HIDDEN,
+    points: int = POINTS,
+    narrow: int = NARROW,
+) -> Network:
     """Random weights of encoder and predictor."""
-    net = weights(rng, {"1": (pixels, hidden), "2": (hidden, hidden), "3": (hidden, points), "4": (points, narrow), "5": (narrow, points)})
+    net = weights(
+        rng,
+        {
+            "1": (pixels, hidden),
+            "2": (hidden, hidden),
+            "3": (hidden, points),
+            "4": (points, narrow),
+            "5": (narrow, points),
+        },
+    )
     return {name: value for name, value in net.items() if name not in ("b1", "b2", "b4")}
 
 
@@ -120,7 +135,9 @@ def spread(z: Numbers) -> float:
     return float(on_sphere.std(axis=0).mean() * np.sqrt(z.shape[1]))
 
 
-def neighbours_accuracy(z: Numbers, labels: Numbers, test: Numbers, test_labels: Numbers, k: int = 5) -> float:
+def neighbours_accuracy(
+    z: Numbers, labels: Numbers, test: Numbers, test_labels: Numbers, k: int = 5
+) -> float:
     """Accuracy of the vote of the k nearest labelled points, by cosine."""
     library = require("sklearn.neighbors", "the targets recipe", "tour")
     return float(library.KNeighborsClassifier(k, metric="cosine").fit(z, labels).score(test, test_labels))
@@ -134,7 +151,14 @@ def load(seed: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
     return x[:1300], labels[:1300], x[1300:], labels[1300:]
 
 
-def train(loss: Callable[..., Array], x: Numbers, seed: int, engine: str, watch: Callable[[int, Network, float], None], epochs: int = EPOCHS) -> Network:
+def train(
+    loss: Callable[..., Array],
+    x: Numbers,
+    seed: int,
+    engine: str,
+    watch: Callable[[int, Network, float], None],
+    epochs: int = EPOCHS,
+) -> Network:
     """Adam on pairs of views; *watch* is told the epoch, the weights and the loss."""
     rng = np.random.default_rng(seed)
     net = initial(rng)
@@ -200,15 +224,30 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
         net = train(loss, x, seed, engine, watch)
         seen[name] = np.asarray(points(net, test))
     splits = {"with the stop": a_split(td_loss, engine), "without": a_split(td_loss_without_stop, engine)}
-    errors = {name: max(abs(v - t) for v, t in zip(trace[-1], TRUE_VALUES.values(), strict=True)) for name, trace in splits.items()}
+    errors = {
+        name: max(abs(v - t) for v, t in zip(trace[-1], TRUE_VALUES.values(), strict=True))
+        for name, trace in splits.items()
+    }
     checks = [
         Check("SimSiam with the stop: spread of the points", spreads["with the stop"][-1], "≥", 0.5),
         Check("SimSiam without: spread of the points (collapse)", spreads["without"][-1], "≤", 0.1),
         Check("SimSiam with the stop: accuracy on moved digits", right["with the stop"][-1], "≥", 0.75),
-        Check("... minus that of nearest neighbours of pixels", right["with the stop"][-1] - by_pixels, "≥", 0.2),
+        Check(
+            "... minus that of nearest neighbours of pixels", right["with the stop"][-1] - by_pixels, "≥", 0.2
+        ),
         Check("SimSiam without: accuracy on moved digits", right["without"][-1], "≤", 0.4),
-        Check("SimSiam without, minus its own untrained start: accuracy on moved digits", right["without"][-1] - right["without"][0], "<", 0.0),
-        Check("SimSiam with the stop minus without: accuracy on moved digits", right["with the stop"][-1] - right["without"][-1], "≥", 0.3),
+        Check(
+            "SimSiam without, minus its own untrained start: accuracy on moved digits",
+            right["without"][-1] - right["without"][0],
+            "<",
+            0.0,
+        ),
+        Check(
+            "SimSiam with the stop minus without: accuracy on moved digits",
+            right["with the stop"][-1] - right["without"][-1],
+            "≥",
+            0.3,
+        ),
         Check("TD with the stop: largest error of the values", errors["with the stop"], "≤", 1e-3),
         Check("TD without: largest error of the values", errors["without"], "≥", 0.2),
     ]
@@ -238,27 +277,68 @@ def graph(stopped: bool) -> LossGraph:
         return 0.5 * distance(p1, z2) + 0.5 * distance(p2, z1)
 
     title = "SimSiam's loss towards the two points, " + ("with the stop" if stopped else "without it")
-    note = "The predictor is a matrix here. " + ("Each point moves only as a prediction." if stopped else "Each point also moves as a target.")
+    note = "The predictor is a matrix here. " + (
+        "Each point moves only as a prediction." if stopped else "Each point also moves as a target."
+    )
     return differentiate(title, note, loss, example, **net)
 
 
-def _table(spreads: dict[str, list[float]], right: dict[str, list[float]], losses: dict[str, list[float]], by_pixels: float) -> Table:
-    rows = [[name, f"{losses[name][-1]:.3f}", f"{spreads[name][-1]:.4f}", f"{right[name][0]:.1%}", f"{right[name][-1]:.1%}"] for name in LOSSES]
+def _table(
+    spreads: dict[str, list[float]],
+    right: dict[str, list[float]],
+    losses: dict[str, list[float]],
+    by_pixels: float,
+) -> Table:
+    rows = [
+        [
+            name,
+            f"{losses[name][-1]:.3f}",
+            f"{spreads[name][-1]:.4f}",
+            f"{right[name][0]:.1%}",
+            f"{right[name][-1]:.1%}",
+        ]
+        for name in LOSSES
+    ]
     header = ["trained", "loss (best: -1)", "spread of points", "accuracy on moved digits before", "after"]
-    return Table(f"SimSiam, {EPOCHS} epochs without a label", header, [*rows, ["pixels themselves", "", "", f"{by_pixels:.1%}", ""]])
+    return Table(
+        f"SimSiam, {EPOCHS} epochs without a label",
+        header,
+        [*rows, ["pixels themselves", "", "", f"{by_pixels:.1%}", ""]],
+    )
 
 
 def _td_table(splits: dict[str, list[list[float]]]) -> Table:
-    rows = [["truth", *(f"{v:.3f}" for v in TRUE_VALUES.values())], *([name, *(f"{v:.3f}" for v in trace[-1])] for name, trace in splits.items())]
-    return Table("Temporal differences on the A-split: the value of each state", ["learnt", *TRUE_VALUES], rows)
+    rows = [
+        ["truth", *(f"{v:.3f}" for v in TRUE_VALUES.values())],
+        *([name, *(f"{v:.3f}" for v in trace[-1])] for name, trace in splits.items()),
+    ]
+    return Table(
+        "Temporal differences on the A-split: the value of each state", ["learnt", *TRUE_VALUES], rows
+    )
 
 
-def _curves(spreads: dict[str, list[float]], right: dict[str, list[float]], by_pixels: float) -> list[Picture]:
+def _curves(
+    spreads: dict[str, list[float]], right: dict[str, list[float]], by_pixels: float
+) -> list[Picture]:
     epochs = range(0, EPOCHS + 1, WATCHED)
     lines = right | {"nearest pixels, untrained": [by_pixels] * len(epochs)}
     return [
-        plots.curves("Spread of the 64-dimensional points of test digits: 0 is all in one point.", spreads, "epoch", "spread", xs=epochs, ylim=(-0.02, 1.05)),
-        plots.curves("Test digits moved by a pixel, told by the nearest among unmoved ones.", lines, "epoch", "test accuracy", xs=epochs, ylim=(0.0, 1.02)),
+        plots.curves(
+            "Spread of the 64-dimensional points of test digits: 0 is all in one point.",
+            spreads,
+            "epoch",
+            "spread",
+            xs=epochs,
+            ylim=(-0.02, 1.05),
+        ),
+        plots.curves(
+            "Test digits moved by a pixel, told by the nearest among unmoved ones.",
+            lines,
+            "epoch",
+            "test accuracy",
+            xs=epochs,
+            ylim=(0.0, 1.02),
+        ),
     ]
 
 
@@ -267,13 +347,31 @@ def _points_picture(seen: dict[str, Numbers], labels: Numbers) -> Picture:
     figure, axes = plots.figure(1, 2, size=(7.6, 3.6), sharex=True, sharey=True)
     for ax, (name, z) in zip(axes[0], seen.items(), strict=True):
         on_sphere = z / np.maximum(np.linalg.norm(z, axis=-1, keepdims=True), 1e-12)
-        plane = require("sklearn.decomposition", "the targets recipe", "tour").PCA(2, random_state=0).fit_transform(on_sphere)
+        plane = (
+            require("sklearn.decomposition", "the targets recipe", "tour")
+            .PCA(2, random_state=0)
+            .fit_transform(on_sphere)
+        )
         plots.scatter(ax, plane, labels)
         ax.set_title(name, fontsize=9.5)
         ax.set(xticks=[], yticks=[])
-    return Picture("Test digits on their two main axes after training, at one scale; colours are the digits, which training never saw.", figure, wide=True)
+    return Picture(
+        "Test digits on their two main axes after training, at one scale; colours are the digits, which training never saw.",
+        figure,
+        wide=True,
+    )
 
 
 def _td_picture(splits: dict[str, list[list[float]]]) -> Picture:
-    lines = {f"{state}, {name}": [values[i] for values in trace[:200]] for i, state in enumerate(TRUE_VALUES) for name, trace in splits.items()}
-    return plots.curves("The A-split: true values are A ½, B 1, C 0. Dashed, without the stop: it settles on others.", lines, "step", "value", paired=True)
+    lines = {
+        f"{state}, {name}": [values[i] for values in trace[:200]]
+        for i, state in enumerate(TRUE_VALUES)
+        for name, trace in splits.items()
+    }
+    return plots.curves(
+        "The A-split: true values are A ½, B 1, C 0. Dashed, without the stop: it settles on others.",
+        lines,
+        "step",
+        "value",
+        paired=True,
+    )

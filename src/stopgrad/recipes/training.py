@@ -26,7 +26,9 @@ def initial_moments(tree: Tree) -> Tree:
     return {"mean": zeros, "square": dict(zeros), "step": np.float32(0.0)}
 
 
-def adam(tree: Tree, gradient: Tree, moments: Tree, rate: float, decay: tuple[float, float] = (0.9, 0.999)) -> tuple[Tree, Tree]:
+def adam(
+    tree: Tree, gradient: Tree, moments: Tree, rate: float, decay: tuple[float, float] = (0.9, 0.999)
+) -> tuple[Tree, Tree]:
     """One step of Adam (Kingma & Ba 2015, arXiv 1412.6980): the new weights and moments."""
     n = moments["step"] + 1.0
     mean = {k: decay[0] * moments["mean"][k] + (1.0 - decay[0]) * g for k, g in gradient.items()}

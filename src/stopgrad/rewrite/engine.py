@@ -1,7 +1,8 @@
 """One walk over the live part of a graph that copies it operation by operation, through rules.
 
 A rule sees an operation and its already copied inputs, and may put outputs in its place. What is not needed
-for the wanted outputs is never visited, so dead code falls away by itself.
+for the wanted outputs is never visited, so dead code falls away by itself. Bodies are rewritten by the same
+rules, each once.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stopgrad.autodiff.reverse import quiet_gc
+from stopgrad.body import Body
+from stopgrad.build import infer_types
 from stopgrad.errors import StopgradError
 from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.op import infer_types
+from stopgrad.op import Kind
 from stopgrad.ops.data import Placeholder
 from stopgrad.types import TensorType, checking, map_sizes, size_value, tensor_type
 from stopgrad.verify import verify_if_enabled
 
 Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Sequence[Output] | None"]
 """From an old operation, its new inputs and its attributes to what takes its place; None where it says nothing."""
+
+_SIZED = (Kind.SIZE, Kind.SHAPE, Kind.SIZES)
 
 
 @dataclass
@@ -41,73 +46,134 @@ class Rewritten:
 
 @dataclass
 class Copying:
-    """What rules work with: the new graph, and the sizes where they are known."""
+    """What rules work with: the new graph, the sizes where they are known, and what is still to come.
+
+    Attributes:
+        graph: the new graph.
+        rules: the rules of this rewrite.
+        binding: sizes by name; None where they stay symbolic.
+        coming: the operations to be copied, in order.
+        table: what rules remember in one graph.
+        bodies: what has become of bodies, in all graphs of the rewrite.
+    """
 
     graph: Graph
+    rules: Sequence[Rule]
     binding: Mapping[str, int] | None
+    coming: Sequence[Operation] = ()
     table: dict[Any, Any] = field(default_factory=dict)
+    bodies: dict[Body, Body] = field(default_factory=dict)
 
-    def add(self, definition: Any, inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation) -> tuple[Output, ...]:
-        """An operation in the new graph, with the location and origin of an old one."""
+    def add(
+        self, definition: Any, inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
+    ) -> tuple[Output, ...]:
+        """An operation in the new graph, with the location, origin and ``no_gradient`` block of an old one."""
         types = infer_types(definition, tuple([x.type for x in inputs]), values)
-        return Operation(self.graph, definition, inputs, values, types, like._label, (like._place, like._instruction), like.origin).outputs
+        place = (like._place, like._instruction)
+        op = Operation(self.graph, definition, inputs, values, types, like._label, place, like.origin)
+        region = like.graph._hidden.get(like.id) if like.graph._hidden else None
+        if region is not None:
+            self.graph._hidden[op.id] = region
+        return op.outputs
 
     def concrete(self, type: TensorType) -> TensorType:
+        """A type with the sizes that are known."""
         if self.binding is None or not type.symbolic:
             return type
         binding = self.binding
         return tensor_type(type.dtype, tuple(size_value(s, binding) for s in type.shape))
 
+    def values(self, op: Operation) -> tuple[Any, ...]:
+        """An operation's attributes with the sizes that are known, and with its bodies rewritten."""
+        definition, values = op.definition, op.values
+        if self.binding is None and not definition.has_bodies:
+            return values
+        return tuple(
+            [self._value(kind, v) for kind, v in zip(definition.kinds.values(), values, strict=True)]
+        )
 
-def rewrite(outputs: Sequence[Output], inputs: Sequence[Output] = (), rules: Sequence[Rule] = (), binding: Mapping[str, int] | None = None) -> Rewritten:
+    def _value(self, kind: Kind, value: Any) -> Any:
+        binding = self.binding
+        if kind in _SIZED and binding is not None:
+            return map_sizes(value, lambda size: size_value(size, binding))
+        if isinstance(value, Body):
+            return self.body(value)
+        if kind is Kind.BODIES:
+            return tuple([self.body(one) for one in value])
+        return value
+
+    def body(self, old: Body) -> Body:
+        """A body rewritten by the same rules."""
+        found = self.bodies.get(old)
+        if found is None:
+            inside = Copying(Graph(), self.rules, self.binding, bodies=self.bodies)
+            mapping = _copy(inside, old.results, old.inputs)
+            outputs = [None if y is None else mapping[y] for y in old.outputs]
+            found = self.bodies[old] = Body(inside.graph, [mapping[x] for x in old.inputs], outputs)
+        return found
+
+
+def rewrite(
+    outputs: Sequence[Output],
+    inputs: Sequence[Output] = (),
+    rules: Sequence[Rule] = (),
+    binding: Mapping[str, int] | None = None,
+) -> Rewritten:
     """Copy what *outputs* need into a new graph, through the first rule that answers for each operation.
 
     *inputs* become placeholders, whatever computed them before. With a *binding*, symbolic sizes become numbers,
     and sizes that were assumed equal while building are checked.
     """
-    source = (outputs or inputs)[0].op.graph if outputs or inputs else Graph()
-    copying = Copying(Graph(), binding)
-    mapping: dict[Output, Output] = {}
+    copying = Copying(Graph(), rules, binding)
     with quiet_gc():
-        for x in inputs:
-            known = copying.concrete(x.type)
-            mapping[x] = copying.add(Placeholder, (), (known.dtype, known.shape), x.op)[0]
-        for op in _needed(source, outputs, mapping):
-            if binding is not None:
-                _check_sizes(op, binding)
-            new_inputs = tuple([mapping[x] for x in op.inputs])
-            try:
-                values = op.values if binding is None else tuple([map_sizes(v, lambda d: size_value(d, binding)) for v in op.values])
-                placed = _placed(copying, op, new_inputs, values, rules)
-            except StopgradError as error:
-                raise type(error)(f"{describe(op)}: {error.message}") from None
-            for y, new in zip(op.outputs, placed, strict=True):
-                mapping.setdefault(y, new)
+        mapping = _copy(copying, outputs, inputs)
     verify_if_enabled(copying.graph)
     return Rewritten(copying.graph, [mapping[x] for x in inputs], [mapping[y] for y in outputs], mapping)
 
 
-def _placed(copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...], rules: Sequence[Rule]) -> Sequence[Output]:
-    for rule in rules:
+def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output]) -> dict[Output, Output]:
+    """Copy into one graph; returns where each old output went."""
+    mapping: dict[Output, Output] = {}
+    for x in inputs:
+        known = copying.concrete(x.type)
+        mapping[x] = copying.add(Placeholder, (), (known.dtype, known.shape), x.op)[0]
+    if not any(getattr(rule, "erases", False) for rule in copying.rules):
+        for op in needed(outputs, mapping):
+            op.definition.settle(op)
+    copying.coming = needed(outputs, mapping)
+    for op in copying.coming:
+        if copying.binding is not None:
+            _check_sizes(op, copying.binding)
+        new_inputs = tuple([mapping[x] for x in op.inputs])
+        try:
+            placed = _placed(copying, op, new_inputs, copying.values(op))
+        except StopgradError as error:
+            raise type(error)(f"{describe(op)}: {error.message}") from None
+        for y, new in zip(op.outputs, placed, strict=True):
+            mapping.setdefault(y, new)
+    return mapping
+
+
+def _placed(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output]:
+    for rule in copying.rules:
         placed = rule(copying, op, inputs, values)
         if placed is not None:
             return placed
     return copying.add(op.definition, inputs, values, op)
 
 
-def _needed(graph: Graph, outputs: Sequence[Output], given: Mapping[Output, Output]) -> list[Operation]:
+def needed(outputs: Sequence[Output], given: Mapping[Output, Any] | set[Output]) -> list[Operation]:
     """The operations to compute, in order, where the given outputs need not be."""
-    marks = bytearray(len(graph))
+    found: set[Operation] = set()
     stack = [y.op for y in outputs if y not in given]
-    found = []
     while stack:
         op = stack.pop()
-        if not marks[op.id]:
-            marks[op.id] = 1
-            found.append(op)
+        if op not in found:
+            found.add(op)
             stack.extend([x.op for x in op.inputs if x not in given])
-    found.sort(key=lambda op: op.id)
-    return found
+    return sorted(found, key=lambda op: op.id)
 
 
 def _check_sizes(op: Operation, binding: Mapping[str, int]) -> None:

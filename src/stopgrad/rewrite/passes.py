@@ -11,28 +11,32 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.build import evaluate
 from stopgrad.graph import Operation, Output
-from stopgrad.op import Literal, evaluate
+from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, Sub
 from stopgrad.ops.convert import Cast, Conj
-from stopgrad.ops.data import Const, Fill, Identity, Placeholder
+from stopgrad.ops.data import Const, Fill
 from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
 from stopgrad.rewrite.engine import Copying, Rewritten, rewrite
 
 
-def erase_gates(copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]) -> Sequence[Output] | None:
+def erase_gates(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
     """A gate's operand in its place, and an identity's. Exact: forward they are the same, bit for bit."""
-    definition = op.definition
-    if definition.passes is not None:
-        return (inputs[definition.passes],)
-    if definition.type == "CustomGradient":
-        return inputs[: op.count]
-    return inputs if definition is Identity else None
+    handed_on = op.definition.handed_on(op)
+    return [inputs[i] for i in handed_on] if handed_on else None
 
 
-def merge(copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]) -> Sequence[Output] | None:
+erase_gates.erases = True  # type: ignore[attr-defined] # so that what is only needed of a gate's gradient is not asked for
+
+
+def merge(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
     """One operation for several that compute the same. Exact. Gates are never merged."""
-    if op.definition.gate or op.definition is Placeholder:
+    if not op.definition.merged:
         return None
     key = (op.definition, inputs, values)
     found = copying.table.get(key)
@@ -50,10 +54,17 @@ def _is_all(x: Output, value: float) -> bool:
     array = _const(x)
     if array is None and x.op.definition in (Fill, BroadcastTo):
         array = _const(x.op.inputs[0])
-    return array is not None and array.size == 1 and bool(array.reshape(()) == value) and not np.signbit(array.real).any()
+    return (
+        array is not None
+        and array.size == 1
+        and bool(array.reshape(()) == value)
+        and not np.signbit(array.real).any()
+    )
 
 
-def simplify(copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]) -> Sequence[Output] | None:
+def simplify(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
     """Operations that change nothing. Exact for every value but the sign of a zero in x + 0, which is left alone."""
     definition = op.definition
     if definition is Mul and not op.outputs[0].dtype.is_complex:  # 1 + 0i times an infinity has a NaN
@@ -80,7 +91,9 @@ _FOLDED = frozenset({AddV2, Sub, Mul, Neg, Cast, Reshape, BroadcastTo})
 _SMALL = 64
 
 
-def fold(copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]) -> Sequence[Output] | None:
+def fold(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
     """Small constants computed once. As exact as NumPy, which is the reference."""
     if op.definition not in _FOLDED or op.outputs[0].type.symbolic:
         return None
@@ -93,6 +106,8 @@ def fold(copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tu
     return copying.add(Const, (), (Literal(evaluate(op.definition, arrays, values)),), op)
 
 
-def prepare(outputs: Sequence[Output], inputs: Sequence[Output], binding: Mapping[str, int] | None = None) -> Rewritten:
+def prepare(
+    outputs: Sequence[Output], inputs: Sequence[Output], binding: Mapping[str, int] | None = None
+) -> Rewritten:
     """What engines get: gates erased, sizes bound, nothing computed twice or for nothing."""
     return rewrite(outputs, inputs, (erase_gates, simplify, fold, merge), binding)

@@ -80,7 +80,9 @@ def to_svg(graph: LossGraph) -> str:
     parts = [_band(b.y, width) for b in _row_heads(forward)]
     parts += [_edge(boxes[x.op], box) for box in boxes.values() for x in box.op.inputs if x.op in boxes]
     parts += [_box(box, any(y in arriving for y in box.op.outputs)) for box in boxes.values()]
-    label = html.escape(f"{graph.title}: {len(graph.forward)} forward and {len(graph.generated)} gradient operations")
+    label = html.escape(
+        f"{graph.title}: {len(graph.forward)} forward and {len(graph.generated)} gradient operations"
+    )
     heads = f'<text class="head" x="{MARGIN}" y="16">forward</text><text class="head" x="{divide:.0f}" y="16">generated for the gradient</text>'
     return (
         f'<svg class="graph" role="img" aria-label="{label}" viewBox="0 0 {width:.0f} {height:.0f}" '
@@ -136,13 +138,25 @@ def _band(y: float, width: float) -> str:
 
 def _edge(start: Box, end: Box) -> str:
     """A curve; gradients to gradients in their colour, values used again by the gradient faint."""
-    kind = "gradient" if start.kind == "gradient" else "use" if end.kind == "gradient" else "hidden" if start.kind == "hidden" else "forward"
+    kind = (
+        "gradient"
+        if start.kind == "gradient"
+        else "use"
+        if end.kind == "gradient"
+        else "hidden"
+        if start.kind == "hidden"
+        else "forward"
+    )
     below = end.y > start.y
     y1, y2 = start.y + (HEIGHT / 2 if below else -HEIGHT / 2), end.y + (-HEIGHT / 2 if below else HEIGHT / 2)
     x1, x2 = start.x, end.x
     if start.y == end.y:
         y1, y2 = start.y, end.y
-        x1, x2 = (start.x + start.width / 2, end.x - end.width / 2) if end.x > start.x else (start.x - start.width / 2, end.x + end.width / 2)
+        x1, x2 = (
+            (start.x + start.width / 2, end.x - end.width / 2)
+            if end.x > start.x
+            else (start.x - start.width / 2, end.x + end.width / 2)
+        )
     bend = (y1 + y2) / 2
     return f'<path class="edge {kind}" d="M{x1:.1f} {y1:.1f}C{x1:.1f} {bend:.1f} {x2:.1f} {bend:.1f} {x2:.1f} {y2:.1f}"/>'
 
@@ -169,7 +183,11 @@ def _describe(op: sg.Operation) -> str:
 def place(op: sg.Operation) -> str:
     """The user's line, as ``file:line  expression``."""
     location = None if op.type == "Placeholder" else op.location
-    return f"{Path(location.file).name}:{location.line}  {' '.join(location.source.split())}" if location is not None else ""
+    return (
+        f"{Path(location.file).name}:{location.line}  {' '.join(location.source.split())}"
+        if location is not None
+        else ""
+    )
 
 
 @dataclass(frozen=True)
@@ -188,14 +206,25 @@ def listing(graph: LossGraph) -> list[Line]:
     for op in _shown(graph.generated):
         if op.origin is not None:
             made.setdefault(op.origin, []).append(op.type)
-    reasons = {"stop": "— stopped here —", "hidden": "nothing: no gradient comes here", "input": "nothing: not asked for", "parameter": "the gradient arrives"}
+    reasons = {
+        "stop": "— stopped here —",
+        "hidden": "nothing: no gradient comes here",
+        "input": "nothing: not asked for",
+        "parameter": "the gradient arrives",
+    }
     lines = []
     for op in _shown(graph.forward):
         kind = kind_of(op, graph)
         if kind == "parameter" and graph.flow[op.outputs[0]].status not in ("flows", "partly stopped"):
             kind = "hidden"
         found = ", ".join(made.get(op, []))
-        says = reasons.get(kind, "handed on") if not found else f"{found} (sum of all ways)" if kind == "parameter" else found
+        says = (
+            reasons.get(kind, "handed on")
+            if not found
+            else f"{found} (sum of all ways)"
+            if kind == "parameter"
+            else found
+        )
         lines.append(Line(kind, place(op), _text(op), says))
     return lines
 
@@ -205,4 +234,7 @@ def to_text(graph: LossGraph) -> str:
     lines = listing(graph)
     width = max(len(line.operation) for line in lines)
     place_width = min(64, max(len(line.place) for line in lines))
-    return "\n".join(f"{line.place[:place_width]:<{place_width}}  {line.operation:<{width}}  {line.generated}" for line in lines)
+    return "\n".join(
+        f"{line.place[:place_width]:<{place_width}}  {line.operation:<{width}}  {line.generated}"
+        for line in lines
+    )

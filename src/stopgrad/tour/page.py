@@ -50,7 +50,14 @@ def page(results: Sequence[Result], seconds: Sequence[float], facts: str) -> str
     """The whole page. *facts* says in words on what it ran."""
     nav = " ".join(f'<a href="#{r.name}">{html.escape(r.title)}</a>' for r in results)
     sections = "\n".join(_section(r, s) for r, s in zip(results, seconds, strict=True))
-    return _PAGE.substitute(css=CSS + _highlighting(), lead=_LEAD, nav=nav, overview=_overview(results, seconds), sections=sections, footer=html.escape(facts))
+    return _PAGE.substitute(
+        css=CSS + _highlighting(),
+        lead=_LEAD,
+        nav=nav,
+        overview=_overview(results, seconds),
+        sections=sections,
+        footer=html.escape(facts),
+    )
 
 
 def _overview(results: Sequence[Result], seconds: Sequence[float]) -> str:
@@ -100,7 +107,9 @@ def _paragraph(block: str) -> str:
 def _table(table: Table) -> str:
     head = "".join(f'<th scope="col">{html.escape(h)}</th>' for h in table.header)
     rows = "".join(
-        f'<tr><th scope="row">{html.escape(row[0])}</th>' + "".join(f'<td class="number">{html.escape(cell)}</td>' for cell in row[1:]) + "</tr>"
+        f'<tr><th scope="row">{html.escape(row[0])}</th>'
+        + "".join(f'<td class="number">{html.escape(cell)}</td>' for cell in row[1:])
+        + "</tr>"
         for row in table.rows
     )
     return f'<h3>{html.escape(table.title)}</h3><div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
@@ -127,7 +136,9 @@ def _svg(figure: Any, label: str) -> str:
     """A figure of matplotlib as inline SVG that takes its ink from the page."""
     buffer = io.StringIO()
     with require("matplotlib", "drawing", "tour").rc_context({"svg.hashsalt": label}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        figure.savefig(
+            buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+        )
     text = buffer.getvalue()
     text = text[text.index("<svg") :].replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

@@ -1,0 +1,75 @@
+"""Calling Python functions on stand-ins for their arguments, in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from stopgrad.build import as_output, emit, graph_for
+from stopgrad.builder import default_graph
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.interpreter import interpret
+from stopgrad.operands import Array, as_array
+from stopgrad.ops.data import Placeholder, identity
+from stopgrad.structure import flatten, unflatten
+from stopgrad.types import dtype_of, float32
+
+
+class Tracing:
+    """A graph in which functions are called on stand-ins for their arguments.
+
+    Where an argument is an output already, or a graph is the default, that is the graph; otherwise it is a new
+    one, arrays become placeholders, and :meth:`results` computes.
+    """
+
+    def __init__(self, *trees: Any) -> None:
+        leaves = [leaf for tree in trees for leaf in flatten(tree)[0]]
+        symbolic = next((x.as_output() for x in leaves if isinstance(x, (Output, Operation))), None)
+        outer = graph_for(symbolic) if symbolic is not None else default_graph()
+        self.graph = Graph() if outer is None else outer
+        self.computes = outer is None
+        self.feeds: dict[Output, Array] = {}
+        arrays = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype") and not isinstance(x, Output))
+        self._company = next((d for d in arrays if d.is_floating), float32)
+
+    @contextmanager
+    def building(self) -> Iterator[None]:
+        with self.graph.as_default(), self.graph.atomic():
+            yield
+
+    def stand_in(self, x: Any) -> Any:
+        """A fresh output with this value: an identity, so that the function's own other uses of x stay apart."""
+        if isinstance(x, Operation):
+            x = x.as_output()
+        if isinstance(x, Output):
+            return identity(x)
+        array = as_array(x, self._company if isinstance(x, float) else None)
+        if not self.computes:
+            return identity(as_output(array, self.graph))
+        made = emit(Placeholder, (), (dtype_of(array.dtype), array.shape), "", self.graph).outputs[0]
+        self.feeds[made] = array
+        return made
+
+    def enter(self, tree: Any) -> Any:
+        """*tree* with stand-ins for its tensors; numbers and everything else stay what they are."""
+        leaves, spec = flatten(tree)
+        return unflatten(spec, [self.stand_in(x) if is_tensor(x) else x for x in leaves])
+
+    def results(self, tree: Any) -> Any:
+        """Outputs as they are, or their values where this tracing computes."""
+        if not self.computes:
+            return tree
+        leaves, spec = flatten(tree)
+        outputs = [x for x in leaves if isinstance(x, Output)]
+        values = iter(interpret(outputs, self.feeds))
+        return unflatten(spec, [next(values) if isinstance(x, Output) else x for x in leaves])
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether a leaf is an output or an array; numbers, strings and functions are not."""
+    return isinstance(x, (Output, Operation, np.ndarray, np.generic)) or (
+        hasattr(x, "dtype") and hasattr(x, "__array__")
+    )

@@ -1,0 +1,76 @@
+"""A closed graph with parameters, which an operation holds as an attribute and runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.types import TensorType
+
+
+class Body:
+    """Results computed from parameters, in a graph of their own.
+
+    Several bodies may share one graph: a loop, and the same loop that also hands out what its gradient needs,
+    differ in their outputs only. Two bodies are equal if they have the same graph, inputs and outputs.
+
+    Attributes:
+        graph: holds nothing but what is computed from the inputs.
+        inputs: the parameters, which are placeholders.
+        outputs: the results; None stands for one that is absent.
+    """
+
+    __slots__ = ("graph", "inputs", "memo", "outputs")
+
+    def __init__(self, graph: Graph, inputs: Sequence[Output], outputs: Sequence[Output | None]) -> None:
+        self.graph = graph
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.memo: dict[Any, Any] = {}  # What has been found out about it; no arrays.
+
+    @property
+    def input_types(self) -> tuple[TensorType, ...]:
+        return tuple([x.type for x in self.inputs])
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]:
+        return tuple([y.type for y in self.results])
+
+    @property
+    def results(self) -> tuple[Output, ...]:
+        """The outputs that are there."""
+        return tuple([y for y in self.outputs if y is not None])
+
+    def operations(self) -> list[Operation]:
+        """The operations that it computes, in order, without its parameters."""
+        given = {x.op for x in self.inputs}
+        return [op for op in self.graph.subgraph_to(self.results) if op not in given]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Body)
+            and self.graph is other.graph
+            and self.inputs == other.inputs
+            and self.outputs == other.outputs
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.graph), self.inputs, self.outputs))
+
+    def __repr__(self) -> str:
+        taken = ", ".join(repr(x.type) for x in self.inputs)
+        given = ", ".join("None" if y is None else repr(y.type) for y in self.outputs)
+        return f"<Body ({taken}) -> ({given})>"
+
+
+Bodies = tuple[Body, ...]
+
+
+def bodies_in(values: Sequence[Any]) -> Iterator[Body]:
+    """The bodies among an operation's attributes."""
+    for value in values:
+        if isinstance(value, Body):
+            yield value
+        elif isinstance(value, tuple) and value and isinstance(value[0], Body):
+            yield from value

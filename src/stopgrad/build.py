@@ -1,0 +1,348 @@
+"""Building operations from their definitions; and computing them at once where there is no graph.
+
+:func:`emit` adds an operation to a graph. :func:`apply` is what the public functions call: it takes outputs,
+arrays and Python numbers, and where there is no graph at all it computes with NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, cast
+
+import numpy as np
+
+from stopgrad.body import Body
+from stopgrad.builder import Builder, Region, Trace, current, default_graph, enter, leave
+from stopgrad.errors import GraphError, ShapeError, StopgradError
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared
+from stopgrad.op import REGISTRY, NoGradient, Op
+from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, type_of
+from stopgrad.source import capture
+from stopgrad.types import TensorType
+
+# ------------------------------------------------------------------------------------------- inference
+
+
+def infer_types(
+    definition: type[Op], types: tuple[TensorType, ...], values: tuple[Any, ...]
+) -> tuple[TensorType, ...]:
+    """The types of the outputs, remembered per operand types and attributes."""
+    key = (types, values)
+    found = definition._inferred.get(key)
+    if found is None:
+        inferred = definition.infer(*types, **dict(zip(definition.attributes, values, strict=True)))
+        found = inferred if isinstance(inferred, tuple) else (inferred,)
+        if len(definition._inferred) > 4096:
+            definition._inferred.clear()
+        definition._inferred[key] = found
+    return found
+
+
+def raise_for(definition: type[Op], error: StopgradError, operands: Sequence[Any]) -> NoReturn:
+    """Raise *error* again with what the user needs: the operation and its operands.
+
+    The error itself knows the line.
+    """
+    shown = [describe(x) if isinstance(x, Output) else repr(type_of(x)) for x in operands]
+    names = definition.operands
+    if definition.variadic:
+        names += (definition.variadic,) * (len(shown) - len(names))
+    given = "".join(f"\n  {name} = {text}" for name, text in zip(names, shown, strict=False))
+    raise type(error)(f"{definition.type}: {error.message}{given}") from None
+
+
+@contextmanager
+def about(definition: type[Op], *operands: Any) -> Iterator[None]:
+    """Inside, an error is raised again with the operation and the operands that it is about."""
+    try:
+        yield
+    except StopgradError as error:
+        raise_for(definition, error, operands)
+
+
+# -------------------------------------------------------------------------------------------- building
+
+
+def emit(
+    definition: type[Op],
+    inputs: tuple[Output, ...],
+    values: tuple[Any, ...] = (),
+    name: str | None = None,
+    graph: Graph | None = None,
+) -> Operation:
+    """Add an operation to the graph of its inputs, or to the body being traced that they are used in.
+
+    An empty *name* says that the operation has none of its own, even where a scope has one ready.
+    """
+    builder = current()
+    if graph is None:
+        graph = inputs[0].op.graph if inputs else _default_or_raise(builder, definition)
+    if builder.tracing is not None:
+        graph, inputs = _in_body(builder.tracing, graph, inputs)
+    for x in inputs:
+        if x.op.graph is not graph:
+            raise_for(definition, _two_graphs(builder), inputs)
+    if graph._hidden:
+        inputs = tuple([visible(x, builder) for x in inputs])
+    count = len(inputs)
+    if count == 1:
+        types: tuple[TensorType, ...] = (inputs[0].type,)
+    elif count == 2:
+        types = (inputs[0].type, inputs[1].type)
+    else:
+        types = tuple([x.type for x in inputs])
+    results = definition._inferred.get((types, values))
+    if results is None:
+        try:
+            results = infer_types(definition, types, values)
+        except StopgradError as error:
+            raise_for(definition, error, inputs)
+    if builder.graph is graph:
+        prefix, origin = builder.prefix, builder.origin
+        if name is None and builder.pending:
+            name = builder.pending.pop()
+    else:
+        prefix, origin = builder.prefix_in(graph), None
+    if origin is None:
+        label = graph._label_for(prefix, name) if name else prefix
+        op = Operation(graph, definition, inputs, values, results, label, capture(), None)
+    elif definition.merged and builder.shared is not None:
+        key = (definition, inputs, values)
+        found = builder.shared.get(key)
+        if found is not None:
+            return found
+        op = builder.shared[key] = Operation(graph, definition, inputs, values, results, prefix, None, origin)
+    else:
+        label = graph._label_for(prefix, name) if name else prefix
+        op = Operation(graph, definition, inputs, values, results, label, None, origin)
+    if builder.region is not None:
+        graph._hidden[op.id] = builder.region
+    return op
+
+
+def _default_or_raise(builder: Builder, definition: type[Op]) -> Graph:
+    if builder.graph is None:
+        raise GraphError(f"{definition.type}: needs a graph; build it inside 'with graph.as_default():'")
+    return builder.graph
+
+
+def _two_graphs(builder: Builder) -> GraphError:
+    if builder.tracing is None:
+        return GraphError(
+            "the operands belong to two graphs; build both in one, or feed the value of one into the other"
+        )
+    return GraphError(
+        f"inside {builder.tracing.what}, an operand belongs to a graph that does not enclose it; "
+        "build it in the graph around it, or pass its value in"
+    )
+
+
+def _in_body(trace: Trace, graph: Graph, inputs: tuple[Output, ...]) -> tuple[Graph, tuple[Output, ...]]:
+    """The graph to build in, and the operands as they are known there, while a body is being traced."""
+    if trace.outer_graph is None and inputs and not trace.encloses(graph):
+        trace.outer_graph = graph  # Nothing said so far to which graph the construct itself belongs.
+    if inputs and trace.encloses(graph):
+        graph = trace.graph
+    if graph is trace.graph:
+        inputs = tuple([x if x.op.graph is graph else captured(trace, x) for x in inputs])
+    return graph, inputs
+
+
+def captured(trace: Trace, x: Output) -> Output:
+    """The parameter that stands for a tensor of an enclosing graph inside the body; itself, if none encloses it."""
+    if x.op.graph is trace.graph or not trace.encloses(x.op.graph):
+        return x
+    found = trace.captures.get(x)
+    if found is None:
+        found = trace.captures[x] = parameter_of(trace.graph, x.type, x.op)
+    return found
+
+
+@contextmanager
+def tracing(what: str, outer_graph: Graph | None) -> Iterator[Trace]:
+    """Inside, operations are built in a new body; *what* names the construct in errors."""
+    builder = current()
+    trace = Trace(Graph(), outer_graph, builder.tracing, what)
+    enter(trace, graph=trace.graph, prefix="", tracing=trace, region=None, pending=None)
+    try:
+        yield trace
+    finally:
+        leave(trace)
+
+
+def close(trace: Trace, parameters: Sequence[Output], results: Sequence[Output | None]) -> Body:
+    """The body that was traced: its parameters are those given and then one for each capture.
+
+    Called inside of :func:`tracing`. Results that come from an enclosing graph are captured.
+    """
+    outputs = [None if y is None else visible(captured(trace, y)) for y in results]
+    for y in outputs:
+        if y is not None and y.op.graph is not trace.graph:
+            raise GraphError(
+                f"inside {trace.what}, the function returned {describe(y)}, which belongs to a graph that does "
+                "not enclose it; pass its value in"
+            )
+    return Body(trace.graph, [*parameters, *trace.captures.values()], outputs)
+
+
+def inline(outputs: Sequence[Output], given: Mapping[Output, Output]) -> list[Output]:
+    """Build here what a body computes, with tensors in the place of its parameters."""
+    built = dict(given)
+    for op in outputs[0].op.graph.subgraph_to(outputs) if outputs else ():
+        if op.outputs[0] not in built:
+            made = emit(op.definition, tuple([built[x] for x in op.inputs]), op.values, "")
+            built.update(zip(op.outputs, made.outputs, strict=True))
+    return [built[y] for y in outputs]
+
+
+def parameter_of(graph: Graph, type: TensorType, like: Operation | None = None) -> Output:
+    """A new parameter of a body, with the location of what stands for it outside."""
+    place = None if like is None else (like._place, like._instruction)
+    placeholder = REGISTRY["Placeholder"]
+    return Operation(graph, placeholder, (), (type.dtype, type.shape), (type,), "", place, None).outputs[0]
+
+
+def local(x: Output) -> Output:
+    """*x* as it is known here: inside a body that is being traced, the parameter that stands for it."""
+    trace = current().tracing
+    return x if trace is None else captured(trace, x)
+
+
+def graph_for(x: Output) -> Graph:
+    """The graph in which operations on *x* are built here: its own, or the body being traced that captures it."""
+    trace = current().tracing
+    return x.op.graph if trace is None or not trace.encloses(x.op.graph) else trace.graph
+
+
+def visible(x: Output, builder: Builder | None = None) -> Output:
+    """*x* as it may be used here: stopped, where it was built inside a ``no_gradient`` block and this is outside."""
+    graph = x.op.graph
+    region = graph._hidden.get(x.op.id)
+    if region is None:
+        return x
+    here = (builder or current()).region
+    if region.holds(here):
+        return x
+    found = graph._exits.get((x, here))
+    if found is None:
+        op = _exit(x, region, here)
+        found = graph._exits[x, here] = op.outputs[0]
+    return found
+
+
+def _exit(x: Output, region: Region, here: Region | None) -> Operation:
+    """The stop at the end of a ``no_gradient`` block, at the line of that block."""
+    graph = x.op.graph
+    op = Operation(graph, REGISTRY["StopGradient"], (x,), (), (x.type,), "", region.location, None)
+    if here is not None:
+        graph._hidden[op.id] = here
+    return op
+
+
+def apply(
+    definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...] = (), name: str | None = None
+) -> Any:
+    """Build the operation where there is a graph; compute it with NumPy where there is none.
+
+    Operands are outputs, operations with one output, arrays, nested lists of numbers, or numbers; a Python
+    number or list takes the dtype of the first operand that has one.
+    """
+    try:
+        for x in operands:
+            if type(x) is not Output:
+                break
+        else:
+            if operands:
+                outputs = emit(definition, tuple(operands), values, name).outputs
+                return outputs[0] if len(outputs) == 1 else outputs
+        operands = [x.as_output() if isinstance(x, Operation) else x for x in operands]
+        symbolic = next((x for x in operands if isinstance(x, Output)), None)
+        graph = graph_for(symbolic) if symbolic is not None else default_graph()
+        arrays = coerce(definition, operands)
+        if graph is None:
+            return evaluate(definition, cast("list[Array]", arrays), values)
+        with about(definition, *arrays):
+            infer_types(definition, tuple(type_of(x) for x in arrays), values)
+        inputs = tuple(x if isinstance(x, Output) else constant_in(graph, x) for x in arrays)
+        outputs = emit(definition, inputs, values, name, graph).outputs
+        return outputs[0] if len(outputs) == 1 else outputs
+    except StopgradError as error:
+        error.name_after(definition.type)
+        raise
+
+
+@contextmanager
+def naming(definition: type[Op]) -> Iterator[None]:
+    """Inside, an error says which operation it is about."""
+    try:
+        yield
+    except StopgradError as error:
+        error.name_after(definition.type)
+        raise
+
+
+def evaluate(definition: type[Op], arrays: Sequence[Array], values: tuple[Any, ...]) -> Any:
+    """Compute with NumPy, at once."""
+    with about(definition, *arrays):
+        inputs = tuple(type_of(x) for x in arrays)
+        types = infer_types(definition, inputs, values)
+        if any(t.symbolic for t in types):
+            raise ShapeError(
+                "outside of a graph every size must be a number; build it inside 'with graph.as_default():'"
+            )
+    with np.errstate(all="ignore"), naming(definition):
+        run = prepared(definition, values, Types(inputs, types), NUMPY_BACKEND, lambda: definition.type)
+        made = run(*arrays)
+    results = tuple(
+        np.asarray(v, t.dtype.numpy) for v, t in zip(made if len(types) > 1 else (made,), types, strict=True)
+    )
+    return results[0] if len(results) == 1 else results
+
+
+# -------------------------------------------------------------------------------------------- operands
+
+
+def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | Array]:
+    """Outputs stay, all else becomes arrays; Python numbers take the dtype of their company."""
+    company = next((type_of(x).dtype for x in operands if not is_python(x)), None)
+    coerced: list[Output | Array] = []
+    for x in operands:
+        if isinstance(x, Output):
+            coerced.append(x)
+        elif not is_python(x):
+            coerced.append(as_array(x))
+        elif company is not None and fits(x, company):
+            coerced.append(as_array(x, company))
+        else:
+            coerced.append(as_array(x))
+    if company is None and len(coerced) > 1:
+        # Numbers only: as NumPy would, but among TensorFlow's default dtypes.
+        common = python_dtype(list(operands))
+        if common is not None and not isinstance(definition.gradient, NoGradient):
+            coerced = [as_array(x, common) for x in operands]
+    return coerced
+
+
+def constant_in(graph: Graph, array: Array, name: str | None = "") -> Output:
+    """A constant in a graph. Unnamed scalars are built once per graph: they stand for numbers in the user's text."""
+    if array.ndim == 0 and name == "":
+        key = (array.dtype, array.tobytes())
+        found = graph._scalars.get(key)
+        if found is None:
+            found = emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
+            graph._scalars[key] = found
+        return found
+    return emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
+
+
+def as_output(x: Any, graph: Graph | None = None) -> Output:
+    """*x* as an output: itself, its only output, or a constant."""
+    if isinstance(x, Output):
+        return x
+    if isinstance(x, Operation):
+        return x.as_output()
+    if graph is None:
+        graph = _default_or_raise(current(), REGISTRY["Const"])
+    return constant_in(graph, as_array(x))

@@ -1,0 +1,181 @@
+"""The one interpreter: runs operations in order, over the array library of whoever asks.
+
+NumPy, XLA and immediate evaluation put in their part as a :class:`Backend`. Lowerings that run bodies are handed
+a function for it (``run``), those that want to know types are handed these (``types``).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from stopgrad.body import Body
+from stopgrad.errors import EngineError, StopgradError
+from stopgrad.graph import Operation, Output, describe
+from stopgrad.namespaces import NUMPY
+from stopgrad.op import Op, Unsupported
+from stopgrad.types import TensorType
+
+Run = Callable[[Sequence[Any]], list[Any]]
+"""From the values of inputs to those of outputs."""
+
+
+class Backend(Protocol):
+    """What an engine puts into the interpreter."""
+
+    name: str
+    namespace: Any
+
+    def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
+        """What a lowering returned, as an array of the inferred dtype."""
+        ...
+
+
+class NumPyBackend:
+    """The reference: NumPy."""
+
+    name = "numpy"
+    namespace = NUMPY
+    array = staticmethod(np.asarray)
+
+
+NUMPY_BACKEND = NumPyBackend()
+
+
+class Types(NamedTuple):
+    """The inferred types of an operation, as a lowering sees them."""
+
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+
+
+def lowering(definition: type[Op], engine: str) -> Callable[..., Any] | Unsupported:
+    """A definition's form for an engine: its own, or the one over any array namespace."""
+    found: Callable[..., Any] | Unsupported = getattr(definition, engine, definition.lower)
+    return found
+
+
+@functools.cache
+def _asks_for(function: Callable[..., Any]) -> tuple[bool, bool]:
+    """Whether a lowering wants to run bodies; and whether it wants types."""
+    parameters = inspect.signature(function).parameters
+    return "run" in parameters, "types" in parameters
+
+
+def prepared(
+    definition: type[Op], values: Sequence[Any], types: Types, backend: Backend, what: Callable[[], str]
+) -> Callable[..., Any]:
+    """An operation as a function of arrays alone, or an error that says why there is none."""
+    function = lowering(definition, backend.name)
+    if isinstance(function, Unsupported):
+        raise EngineError(f"the {backend.name} engine cannot compute {what()}: {function.reason}")
+    attributes = dict(zip(definition.attributes, values, strict=True))
+    runs, typed = _asks_for(function)
+    if runs:
+        attributes["run"] = _Runner(backend)
+    if typed:
+        attributes["types"] = types
+    return functools.partial(function, backend.namespace, **attributes)
+
+
+class _Runner:
+    """Runs bodies for a lowering; each is made ready once."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._ready: dict[Body, Run] = {}
+
+    def __call__(self, body: Body, arrays: Sequence[Any]) -> list[Any]:
+        run = self._ready.get(body)
+        if run is None:
+            run = self._ready[body] = program(body.inputs, body.results, self._backend)
+        return run(arrays)
+
+
+class _Step(NamedTuple):
+    """An operation to run: slots that it reads and writes, and those that nobody reads afterwards."""
+
+    op: Operation
+    function: Callable[..., Any]
+    reads: list[int]
+    writes: list[int]
+    dtypes: list[Any]
+    dead: list[int]
+
+
+def program(inputs: Sequence[Output], outputs: Sequence[Output], backend: Backend) -> Run:
+    """The computation of *outputs* from *inputs*, operation by operation, over a backend's arrays."""
+    slots = {x: i for i, x in enumerate(inputs)}
+    steps = _steps(slots, inputs, outputs, backend)
+    results = [slots[y] for y in outputs]
+    count = len(slots)
+    convert = backend.array
+
+    def run(arrays: Sequence[Any]) -> list[Any]:
+        values: list[Any] = [None] * count
+        values[: len(arrays)] = arrays
+        for op, function, reads, writes, dtypes, dead in steps:
+            try:
+                made = function(*[values[i] for i in reads])
+                if len(writes) == 1:
+                    values[writes[0]] = convert(made, dtypes[0])
+                else:
+                    for i, value, dtype in zip(writes, made, dtypes, strict=True):
+                        values[i] = convert(value, dtype)
+            except Exception as error:
+                raise failed(op, backend.name, error) from error
+            for i in dead:
+                values[i] = None
+        return [values[i] for i in results]
+
+    return run
+
+
+def _steps(
+    slots: dict[Output, int], inputs: Sequence[Output], outputs: Sequence[Output], backend: Backend
+) -> list[_Step]:
+    given = {x.op for x in inputs}
+    operations = [op for op in outputs[0].op.graph.subgraph_to(outputs) if op not in given] if outputs else []
+    for op in operations:
+        for y in op.outputs:
+            slots[y] = len(slots)
+    last_use = {slots[x]: n for n, op in enumerate(operations) for x in op.inputs}
+    kept = {slots[y] for y in outputs}
+    dead: dict[int, list[int]] = {}
+    for slot, n in last_use.items():
+        if slot not in kept:
+            dead.setdefault(n, []).append(slot)
+    return [
+        _Step(
+            op,
+            _function_of(op, backend),
+            [slots[x] for x in op.inputs],
+            [slots[y] for y in op.outputs],
+            [y.dtype.numpy for y in op.outputs],
+            dead.get(n, []),
+        )
+        for n, op in enumerate(operations)
+    ]
+
+
+def _function_of(op: Operation, backend: Backend) -> Callable[..., Any]:
+    types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
+    return prepared(op.definition, op.values, types, backend, lambda: describe(op))
+
+
+def failed(op: Operation, engine: str, error: Exception) -> StopgradError:
+    """What is raised where an operation's form for an engine does not work."""
+    if isinstance(error, EngineError) and error.message.startswith("the "):
+        return error  # From inside a body: it names the operation there.
+    why = error.message if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
+    return EngineError(f"the {engine} engine could not compute {describe(op)}: {why}")
+
+
+def interpret(outputs: Sequence[Output], feeds: dict[Output, np.ndarray[Any, Any]]) -> list[Any]:
+    """Compute outputs with NumPy at once, from the values of the placeholders they need."""
+    with np.errstate(all="ignore"):
+        return program(list(feeds), outputs, NUMPY_BACKEND)(list(feeds.values()))

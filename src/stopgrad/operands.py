@@ -1,0 +1,147 @@
+"""What counts as an operand: arrays, Python numbers and nested lists, and the tensor types they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from stopgrad.errors import ArgumentError, DTypeError, GraphError
+from stopgrad.graph import Operation, Output, describe
+from stopgrad.types import DType, TensorType, bool_, complex64, dtype_of, float32, int32, tensor_type
+
+Array = np.ndarray[Any, Any]
+Tensor = Any
+"""What public functions take and return: an Output; or, outside of a graph, a NumPy array."""
+
+
+def type_of(x: Any) -> TensorType:
+    """The tensor type of an output, array or number.
+
+    Examples:
+        >>> type_of(np.zeros((2, 3)))
+        float64[2, 3]
+    """
+    if isinstance(x, Output):
+        return x.type
+    if isinstance(x, Operation):
+        return x.as_output().type
+    array = x if isinstance(x, np.ndarray) else as_array(x)
+    return tensor_type(dtype_of(array.dtype), array.shape)
+
+
+def as_array(x: Any, dtype: DType | None = None) -> Array:
+    """A NumPy array of a number, nested list or array; Python numbers are int32, float32 or complex64 as in TensorFlow."""
+    if dtype is None and not hasattr(x, "dtype"):
+        dtype = python_dtype(x)
+    if isinstance(x, np.ma.MaskedArray):
+        raise DTypeError(
+            "a masked array cannot become a tensor: fill it first, with x.filled(0.0), and keep its mask as a tensor of its own"
+        )
+    try:
+        array = np.asarray(x) if dtype is None else np.asarray(x, dtype.numpy)
+    except GraphError:
+        raise DTypeError(
+            f"{shorten(x)} holds outputs of a graph, where an array is needed; join them with sg.stack or sg.concat"
+        ) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        why = "its parts differ in length" if "inhomogeneous" in str(error) else error
+        raise DTypeError(
+            f"{shorten(x)} cannot become a tensor{f' of {dtype}' if dtype else ''}: {why}"
+        ) from None
+    if array.dtype.kind in _NO_NUMBERS:
+        raise DTypeError(
+            f"{shorten(x)} cannot become a tensor: it holds {_NO_NUMBERS[array.dtype.kind]}, not numbers"
+        )
+    dtype_of(array.dtype)
+    return array.astype(array.dtype.newbyteorder("=")) if not array.dtype.isnative else array
+
+
+_NO_NUMBERS = {"O": "Python objects", "U": "text", "S": "bytes", "M": "dates", "m": "durations"}
+
+
+def as_list(xs: Any) -> tuple[Any, ...]:
+    """Several tensors, given as a list."""
+    if isinstance(xs, (Output, Operation, str)) or not isinstance(xs, Iterable):
+        raise ArgumentError(
+            f"takes a list of tensors, not {describe(xs) if isinstance(xs, (Output, Operation)) else shorten(xs)}; write [x, y]"
+        )
+    return tuple(xs)
+
+
+def shorten(x: Any) -> str:
+    text = repr(x)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def python_dtype(x: Any) -> DType | None:
+    """The dtype of Python numbers, however nested; None for what NumPy knows better."""
+    if isinstance(x, bool):
+        return bool_
+    if isinstance(x, int):
+        return int32 if -(2**31) <= x < 2**31 else None
+    if isinstance(x, float):
+        return float32
+    if isinstance(x, complex):
+        return complex64
+    if isinstance(x, (list, tuple)):
+        kinds = [python_dtype(v) for v in x]
+        order = [bool_, int32, float32, complex64]
+        if not kinds:
+            return float32
+        if all(k in order for k in kinds):
+            return max(cast("list[DType]", kinds), key=order.index)
+    return None
+
+
+def is_python(x: Any) -> bool:
+    """Whether *x* is a Python number or list, which takes the dtype of what it meets."""
+    return isinstance(x, (bool, int, float, complex)) or (
+        isinstance(x, (list, tuple)) and python_dtype(x) is not None
+    )
+
+
+def fits(x: Any, dtype: DType) -> bool:
+    kind = python_dtype(x) or int32
+    if kind.is_bool:
+        return dtype.is_bool
+    if kind.is_integer:
+        return not dtype.is_bool
+    return dtype.is_complex if kind.is_complex else dtype.is_differentiable
+
+
+class Literal:
+    """A constant's value as an attribute: compared by content, so that equal constants can be merged."""
+
+    __slots__ = ("_hash", "array")
+
+    array: Array
+
+    def __init__(self, array: Array) -> None:
+        if array.flags.writeable or not array.flags.owndata:
+            array = np.array(array)
+        array.flags.writeable = False
+        self.array = array
+        self._hash: int | None = None
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash((self.array.dtype, self.array.shape, self.array.tobytes()))
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Literal) or hash(self) != hash(other):
+            return False
+        a, b = self.array, other.array
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+    def __repr__(self) -> str:
+        return shorten(self.array.tolist())
+
+
+def show_shape(shape: Sequence[Any]) -> str:
+    """A shape as messages print it."""
+    return f"[{', '.join(map(str, shape))}]"

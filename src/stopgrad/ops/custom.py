@@ -1,0 +1,241 @@
+"""Functions with a gradient of their own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stopgrad.body import Body
+from stopgrad.build import as_output, close, emit, graph_for, inline, local, parameter_of, tracing
+from stopgrad.builder import current, default_graph
+from stopgrad.errors import ArgumentError, GradientError, GraphError, ShapeError
+from stopgrad.graph import Operation, Output, describe
+from stopgrad.op import Joint, Kind, NoGradient, Op, Rule, Undefined, stopped, unconnected
+from stopgrad.operands import as_array
+from stopgrad.ops.data import identity, zeros_like
+from stopgrad.ops.gates import carries_gradient
+from stopgrad.structure import flatten, unflatten
+from stopgrad.types import TensorType, same_size
+
+__all__ = ["custom_gradient"]
+
+
+class Untraced:
+    """A gradient function that nobody has asked for yet."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+
+def _settle(op: Operation) -> Body:
+    """The gradient function as a body: traced when it is first asked for, so not at all behind a stop.
+
+    What it uses besides the cotangents becomes operands of the operation.
+    """
+    count, pullback, asked, kept = op.values
+    if isinstance(pullback, Untraced):
+        arguments = op.inputs[count : count + len(kept)]
+        pullback, used = _traced(pullback.function, op.outputs, arguments, asked, kept, op)
+        late = next((x for x in used if x.op.id >= op.id), None)
+        if late is not None:
+            raise GraphError(
+                f"{describe(op)}: the gradient function uses {describe(late)}, which was built after it; "
+                "build it before the call, or pass it as an argument"
+            )
+        op.inputs += tuple(used)
+        op.values = (count, pullback, asked, kept)
+    body: Body = pullback
+    return body
+
+
+def _traced(
+    function: Callable[..., Any],
+    ys: Sequence[Output],
+    arguments: Sequence[Output],
+    asked: int,
+    kept: Sequence[int],
+    op: Operation | str,
+) -> tuple[Body, list[Output]]:
+    """The gradient function as a body with a result for each argument, and what else it uses."""
+    name = op if isinstance(op, str) else describe(op)
+    with tracing("the gradient function of custom_gradient", ys[0].op.graph) as trace:
+        cotangents = [parameter_of(trace.graph, y.type, y.op) for y in ys]
+        made = function(*cotangents)
+        parts = list(made) if isinstance(made, (list, tuple)) else [made]
+        if len(parts) == asked:
+            parts = [parts[k] for k in kept]
+        if len(parts) != len(kept):
+            raise GradientError(
+                f"{name}: the gradient function returned {len(parts)} gradients for {asked} arguments"
+            )
+        outputs = [
+            None if part is None else _fitting(part, x, name)
+            for part, x in zip(parts, arguments, strict=True)
+        ]
+        return close(trace, cotangents, outputs), list(trace.captures)
+
+
+def _fitting(part: Any, x: Output, name: str) -> Output:
+    """What a gradient function returned for x, as an output whose shape x's broadcasts to."""
+    found = part.as_output() if isinstance(part, (Output, Operation)) else as_output(as_array(part, x.dtype))
+    extra = found.ndim - x.ndim
+    if extra < 0 or not all(
+        want == 1 or same_size(have, want) for have, want in zip(found.shape[extra:], x.shape, strict=True)
+    ):
+        raise ShapeError(
+            f"{name}: the gradient function returned {found.type!r} for an argument of type {x.type!r}"
+        )
+    return found
+
+
+def _pull(
+    gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Any
+) -> Sequence[Output | None]:
+    """The gradient function's results for the live arguments, built here."""
+    body = _settle(op)
+    parts = [body.outputs[i - op.count] for i in live]
+    wanted = [part for part in parts if part is not None]
+    needed = set(body.graph.subgraph_to(wanted))
+    given = dict(zip(body.inputs[op.count :], op.inputs[op.count + len(op.kept) :], strict=True))
+    for g, y, parameter in zip(gs, op.outputs, body.inputs, strict=False):
+        if parameter.op in needed:
+            given[parameter] = zeros_like(y) if g is None else g
+    made = iter(inline(wanted, given))
+    return [None if part is None else next(made) for part in parts]
+
+
+class CustomGradient(Op):
+    """The results of a function whose gradient is given by another. Made by :func:`custom_gradient`.
+
+    Args:
+        tensors: the function's results, then its arguments, then what the gradient function uses besides.
+        count: how many are results.
+        pullback: the gradient function, from cotangents of the results (and what else it uses) to those of the
+            arguments.
+        asked: how many gradients the function may return, Python floats counted.
+        kept: which of these belong to tensors.
+
+    Returns:
+        The results.
+
+    Examples:
+        >>> sg.grad(sg.custom_gradient(lambda x: (x * x, lambda g: g * 10.0)))(3.0)
+        array(10., dtype=float32)
+    """
+
+    kinds = {"kept": Kind.PLAIN}
+
+    @staticmethod
+    def infer(
+        *tensors: TensorType, count: int, pullback: Body, asked: int, kept: tuple[int, ...]
+    ) -> tuple[TensorType, ...]:
+        return tensors[:count]
+
+    gradient = Joint(_pull)
+    samples = ()
+    cached = False
+    merged = False
+
+    @staticmethod
+    def lower(xp: Any, *tensors: Any, count: int, **_: Any) -> Any:
+        return tensors[0] if count == 1 else tensors[:count]
+
+    @classmethod
+    def handed_on(cls, op: Operation) -> Sequence[int]:
+        return range(op.count)
+
+    @classmethod
+    def settle(cls, op: Operation) -> None:
+        _settle(op)
+
+    @classmethod
+    def rule(cls, op: Operation, i: int) -> Rule | NoGradient | Undefined:
+        if i < op.count:
+            return unconnected("custom_gradient replaces what the function itself would pass back")
+        if i >= op.count + len(op.kept):
+            return unconnected("only the gradient function uses it")
+        if _settle(op).outputs[i - op.count] is None:
+            return stopped("custom_gradient's gradient function returns None for it")
+        return cls.rules[0]
+
+    @classmethod
+    def dependence(cls, op: Operation) -> Sequence[frozenset[int]] | None:
+        """An output and an argument are connected where the argument's gradient depends on the output's."""
+        body = _settle(op)
+        parts = [(i, part.op.id) for i, part in enumerate(body.outputs, op.count) if part is not None]
+        behind = [{step.id for step in body.graph.subgraph_from([g])} for g in body.inputs[: op.count]]
+        # A gradient that depends on no cotangent, such as a constant, is there whichever result is asked about.
+        always = {i for i, id in parts if not any(id in steps for steps in behind)}
+        return [frozenset(always.union(i for i, id in parts if id in steps)) for steps in behind]
+
+
+def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a function its own gradient, as TensorFlow's decorator does.
+
+    The gradient function is traced once, when a gradient is first asked for (or the graph is written or copied);
+    inside the body of a loop or branch, at once. It may use tensors that it closes over.
+
+    Args:
+        f: returns a pair: its results (a tensor or nested structure of tensors), and a function from their
+            cotangents, one positional argument each, to those of f's floating-point arguments (one, or a list;
+            None where there is none). Python floats among the positional ones may be counted or left out.
+
+    Returns:
+        A function that returns f's results.
+
+    Examples:
+        >>> @sg.custom_gradient
+        ... def log1pexp(x):
+        ...     e = sg.exp(x)
+        ...     return sg.log(1.0 + e), lambda g: g * (1.0 - 1.0 / (1.0 + e))
+        >>> float(sg.grad(log1pexp)(100.0))
+        1.0
+    """
+
+    if not callable(f):
+        raise ArgumentError(f"custom_gradient: takes a function, not {f!r}")
+
+    @functools.wraps(f)
+    def with_gradient(*args: Any, **kwargs: Any) -> Any:
+        leaves, spec = flatten((args, kwargs))
+        positional = len(flatten(args)[0])
+        graph = next((graph_for(leaf) for leaf in leaves if isinstance(leaf, Output)), default_graph())
+        if graph is None:
+            return _pair(f(*args, **kwargs))[0]
+        with graph.atomic():
+            inner = [identity(leaf) if carries_gradient(leaf) else leaf for leaf in leaves]
+            args, kwargs = unflatten(spec, inner)
+            results, pullback = _pair(f(*args, **kwargs))
+            ys, result_spec = flatten(results)
+            ys = [local(y) if isinstance(y, Output) else identity(as_array(y)) for y in ys]
+            xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
+            asked = [
+                leaf
+                for i, leaf in enumerate(leaves)
+                if carries_gradient(leaf) or (i < positional and isinstance(leaf, (float, complex)))
+            ]
+            kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
+            held, used = Untraced(pullback), list[Output]()
+            if (
+                current().tracing is not None
+            ):  # What it uses must become known to the body before that is closed.
+                held, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
+            op = emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept))
+            return unflatten(result_spec, op.outputs)
+
+    return with_gradient
+
+
+def _pair(made: Any) -> tuple[Any, Callable[..., Any]]:
+    if not isinstance(made, tuple) or len(made) != 2 or not callable(made[1]):
+        raise ArgumentError(
+            "custom_gradient: the function must return a pair (results, gradient function), "
+            f"not {type(made).__name__}"
+        )
+    return made
+
+
+CustomGradient.function = custom_gradient

@@ -1,0 +1,57 @@
+"""Scopes: a graph and a prefix of names, as a context and as the first argument of ``create``."""
+
+from __future__ import annotations
+
+from stopgrad.builder import current, default_graph, enter_scope, leave
+from stopgrad.errors import GraphError
+from stopgrad.graph import Graph, check_name
+
+
+class Scope:
+    """A graph and a prefix of names, as TensorFlow's Scope. As a context manager it is the default.
+
+    Examples:
+        >>> scope = Scope(Graph())
+        >>> with scope.with_sub_scope("layer"):
+        ...     sg.constant(1.0, name="one").name
+        'layer/one:0'
+    """
+
+    __slots__ = ("graph", "name", "prefix")
+
+    def __init__(self, graph: Graph, prefix: str = "", name: str | None = None) -> None:
+        self.graph = graph
+        self.prefix = prefix
+        self.name = name
+
+    def with_sub_scope(self, name: str) -> Scope:
+        """A scope below this one; its name is made unique."""
+        check_name(name)
+        return Scope(self.graph, self.graph._sub_scope(self.prefix + name))
+
+    def with_name(self, name: str) -> Scope:
+        """This scope, with a name for the next operation built in it."""
+        check_name(name)
+        return Scope(self.graph, self.prefix, name)
+
+    def __enter__(self) -> Scope:
+        enter_scope(
+            self, graph=self.graph, prefix=self.prefix, pending=None if self.name is None else [self.name]
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        leave(self)
+
+
+def require_graph(what: str) -> Graph:
+    """The default graph, or an error that says how to get one."""
+    graph = default_graph()
+    if graph is None:
+        raise GraphError(f"{what}: needs a graph; build it inside 'with graph.as_default():'")
+    return graph
+
+
+def name_scope(name: str) -> Scope:
+    """A scope below the default graph's current one."""
+    return Scope(require_graph(f"name_scope({name!r})"), current().prefix).with_sub_scope(name)
