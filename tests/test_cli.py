@@ -58,7 +58,7 @@ def test_ops_says_per_operand_whether_there_is_a_gradient_or_why_not(
     assert "transpose_a, transpose_b" in text
     assert "not differentiable:" in text
     assert "x: stop_gradient" in text
-    assert "numpy, xla" in text
+    assert "xla, numpy" in text
     assert "4 operations" in text
 
 

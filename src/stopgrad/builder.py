@@ -16,12 +16,12 @@ import os
 import sys
 from contextvars import ContextVar
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stopgrad.source import RawLocation, capture
 
-if TYPE_CHECKING:
-    from stopgrad.graph import Graph, Operation, Output
+# The graph stands above this module, which holds its parts without looking into them.
+Graph = Operation = Output = Any
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep

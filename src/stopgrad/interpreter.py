@@ -59,7 +59,7 @@ def lowering(definition: type[Op], engine: str) -> Callable[..., Any] | Unsuppor
     return found
 
 
-@functools.cache
+@functools.lru_cache(4096)
 def _asks_for(function: Callable[..., Any]) -> tuple[bool, bool]:
     """Whether a lowering wants to run bodies; and whether it wants types."""
     parameters = inspect.signature(function).parameters

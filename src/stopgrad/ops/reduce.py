@@ -336,8 +336,8 @@ class Variance(Reduction):
 
     @staticmethod
     def lower(xp: Whatever, x: Whatever, axis: tuple[int, ...], keepdims: bool) -> Whatever:
-        centred = x - Mean.numpy(xp, x, axis, True)
-        return Mean.numpy(xp, xp.square(centred), axis, keepdims)
+        centred = x - Mean.lower(xp, x, axis, True)
+        return Mean.lower(xp, xp.square(centred), axis, keepdims)
 
 
 reduce_variance = _public(Variance, "reduce_variance")
