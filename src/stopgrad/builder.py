@@ -46,16 +46,30 @@ class Region:
 class Trace:
     """The body of a construct (a loop, a branch) while the function that says what it does is being traced.
 
-    ``captures`` are the tensors of enclosing graphs that it uses, each with the parameter that stands for it.
+    Attributes:
+        graph: the body.
+        outer_graph: the graph around it, in which the construct itself is built; None where nothing said so far.
+        outer: the body around it that is being traced, too.
+        what: the construct, as messages name it.
+        remade: the types of operations that are built again inside where their results are used inside.
+        captures: the tensors of enclosing graphs that it uses, each with the parameter that stands for it.
     """
 
-    __slots__ = ("captures", "graph", "outer", "outer_graph", "what")
+    __slots__ = ("captures", "graph", "outer", "outer_graph", "remade", "what")
 
-    def __init__(self, graph: Graph, outer_graph: Graph | None, outer: Trace | None, what: str) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        outer_graph: Graph | None,
+        outer: Trace | None,
+        what: str,
+        remade: frozenset[str] = frozenset(),
+    ) -> None:
         self.graph = graph
         self.outer_graph = outer_graph
         self.outer = outer
         self.what = what
+        self.remade = remade
         self.captures: dict[Output, Output] = {}
 
     def encloses(self, graph: Graph) -> bool:
