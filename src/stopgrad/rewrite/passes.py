@@ -19,6 +19,7 @@ from stopgrad.ops.convert import Cast, Conj
 from stopgrad.ops.data import Const, Fill
 from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
 from stopgrad.rewrite.engine import Copying, Rewritten, rewrite
+from stopgrad.rewrite.loops import unite_scans
 
 
 def erase_gates(
@@ -110,4 +111,4 @@ def prepare(
     outputs: Sequence[Output], inputs: Sequence[Output], binding: Mapping[str, int] | None = None
 ) -> Rewritten:
     """What engines get: gates erased, sizes bound, nothing computed twice or for nothing."""
-    return rewrite(outputs, inputs, (erase_gates, simplify, fold, merge), binding)
+    return rewrite(outputs, inputs, (erase_gates, unite_scans, simplify, fold, merge), binding)
