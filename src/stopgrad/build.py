@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from stopgrad.body import Body
-from stopgrad.builder import Builder, Region, Trace, current, default_graph, enter, leave
+from stopgrad.builder import CURRENT, Builder, Region, Trace, current, default_graph, enter, leave
 from stopgrad.errors import GraphError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared
@@ -76,23 +76,29 @@ def emit(
 
     An empty *name* says that the operation has none of its own, even where a scope has one ready.
     """
-    builder = current()
+    builder = CURRENT.get()
+    if builder.suspends:
+        builder = current()
     if graph is None:
         graph = inputs[0].op.graph if inputs else _default_or_raise(builder, definition)
     if builder.tracing is not None:
         graph, inputs = _in_body(builder.tracing, graph, inputs)
-    for x in inputs:
-        if x.op.graph is not graph:
-            raise_for(definition, _two_graphs(builder), inputs)
     if graph._hidden:
         inputs = tuple([visible(x, builder) for x in inputs])
-    count = len(inputs)
-    if count == 1:
-        types: tuple[TensorType, ...] = (inputs[0].type,)
-    elif count == 2:
-        types = (inputs[0].type, inputs[1].type)
+    # One or two operands, as most operations have, without a loop.
+    if len(inputs) == 2:
+        x, y = inputs
+        types: tuple[TensorType, ...] = (x.type, y.type)
+        foreign = x.op.graph is not graph or y.op.graph is not graph
+    elif len(inputs) == 1:
+        (x,) = inputs
+        types = (x.type,)
+        foreign = x.op.graph is not graph
     else:
         types = tuple([x.type for x in inputs])
+        foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419 - a generator costs more
+    if foreign:
+        raise_for(definition, _two_graphs(builder), inputs)
     results = definition._inferred.get((types, values))
     if results is None:
         try:

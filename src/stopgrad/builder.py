@@ -151,12 +151,12 @@ class Builder:
 
 
 _ROOT = Builder(None, None, {}, None)
-_CURRENT: ContextVar[Builder] = ContextVar("builder", default=_ROOT)
+CURRENT: ContextVar[Builder] = ContextVar("builder", default=_ROOT)
 
 
 def current() -> Builder:
     """Who builds here and now."""
-    link = _CURRENT.get()
+    link = CURRENT.get()
     return _running(link) if link.suspends else link
 
 
@@ -167,30 +167,30 @@ def default_graph() -> Graph | None:
 
 def enter(owner: object, **changes: Any) -> Builder:
     """Begin a block; :func:`leave` with the same *owner* ends it."""
-    link = Builder(_CURRENT.get(), owner, changes, None)
-    _CURRENT.set(link)
+    link = Builder(CURRENT.get(), owner, changes, None)
+    CURRENT.set(link)
     return link
 
 
 def enter_scope(owner: object, **changes: Any) -> Builder:
     """:func:`enter`, for a block that holds only while the frame that entered it is running."""
-    link = Builder(_CURRENT.get(), owner, changes, _suspending_frame())
-    _CURRENT.set(link)
+    link = Builder(CURRENT.get(), owner, changes, _suspending_frame())
+    CURRENT.set(link)
     return link
 
 
 def leave(owner: object) -> None:
     """End the innermost block of *owner*, wherever it stands in the chain of this thread or task."""
-    link = _CURRENT.get()
+    link = CURRENT.get()
     if link.owner is owner and link.outer is not None:
-        _CURRENT.set(link.outer)
+        CURRENT.set(link.outer)
         return
     above = []
     while link.outer is not None and link.owner is not owner:
         above.append(link)
         link = link.outer
     if link.outer is not None:
-        _CURRENT.set(_rebuilt(link.outer, above))
+        CURRENT.set(_rebuilt(link.outer, above))
 
 
 def _rebuilt(base: Builder, above: list[Builder]) -> Builder:
