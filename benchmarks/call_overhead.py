@@ -2,9 +2,9 @@
 
     python benchmarks/call_overhead.py [--calls 100] [--rounds 100] [--json out.json]
 
-The function adds up its arguments, so that hardly anything is computed. Rounds of calls alternate between the two;
-shown is the wall time per call in each one's fastest round, in µs, results waited for. With NumPy arguments both give
-back what a user then holds: stopgrad NumPy arrays, JAX its own.
+The function adds up its arguments, so that hardly anything is computed. Rounds of calls alternate between the
+two; shown is the wall time per call in each one's fastest round, in µs, results waited for. With NumPy
+arguments both give back what a user then holds: stopgrad NumPy arrays, JAX its own.
 """
 
 from __future__ import annotations

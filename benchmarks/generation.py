@@ -1,12 +1,13 @@
 """Building graphs and generating gradients, side by side with TensorFlow graph mode, JAX, PyTensor, PyTorch and MLX.
 
-    python benchmarks/generation.py [--quick] [--peers tensorflow,jax,pytensor,torch,mlx] [--only chain,mlp] [--json out.json]
+    python benchmarks/generation.py [--quick] [--peers tensorflow,jax,pytensor,torch,mlx] [--only chain,mlp]
+    [--json out.json]
 
-Every library runs in a process of its own, warmed on a tiny case. The repetitions of a case go round the libraries,
-one at a time, so that a busy spell of the machine meets all of them. What is measured is the processor time of the
-building thread, median of the repetitions; garbage is collected before each, and the collector is left on, as users
-have it. A size that a library would need longer than ``--limit`` seconds for, judged by its last size, is left out,
-and so are all after it.
+Every library runs in a process of its own, warmed on a tiny case. The repetitions of a case go round the
+libraries, one at a time, so that a busy spell of the machine meets all of them. What is measured is the
+processor time of the building thread, median of the repetitions; garbage is collected before each, and the
+collector is left on, as users have it. A size that a library would need longer than ``--limit`` seconds for,
+judged by its last size, is left out, and so are all after it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """The libraries that the benchmarks compare, each behind the same small face, and the workloads that all of them run.
 
-A workload is one plain function over a namespace with ``tanh``, ``sin``, ``matmul``, ``sum`` and ``stop``; products
-and sums are Python's operators. A library takes a workload and answers with a :class:`Measured`: the processor
-seconds for building the graph and for generating its gradient, and how many operations there are then.
+A workload is one plain function over a namespace with ``tanh``, ``sin``, ``matmul``, ``sum`` and ``stop``;
+products and sums are Python's operators. A library takes a workload and answers with a :class:`Measured`: the
+processor seconds for building the graph and for generating its gradient, and how many operations there are
+then.
 
-What is counted are operations that compute: inputs, parameters and constants are not. *live* are those from which
-the results (the value, or the n-th derivative; and all gradients) are computed, *made* are all that the graph holds.
+What is counted are operations that compute: inputs, parameters and constants are not. *live* are those from
+which the results (the value, or the n-th derivative; and all gradients) are computed, *made* are all that the
+graph holds.
 """
 
 from __future__ import annotations

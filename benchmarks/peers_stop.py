@@ -2,9 +2,9 @@
 
     python benchmarks/peers_stop.py [--libraries stopgrad,tensorflow,jax,torch,pytensor] [--json out.json]
 
-Every answer is computed: a check returns its verdict together with the evidence. *yes*: the library does it; *partly*:
-by the user's own means, or for some cases; *no*: it does something else, refuses, or has nothing for it. Where a library has
-no function for something, that is checked by its signature or its names.
+Every answer is computed: a check returns its verdict together with the evidence. *yes*: the library does it;
+*partly*: by the user's own means, or for some cases; *no*: it does something else, refuses, or has nothing
+for it. Where a library has no function for something, that is checked by its signature or its names.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ class Session:
 
     Args:
         graph: None for the default graph.
-        engine: ``"auto"`` (the best that is installed), ``"xla"`` or ``"numpy"``; :attr:`engine` tells which it is.
+        engine: ``"auto"`` (the best that is installed), ``"xla"`` or ``"numpy"``; :attr:`engine` tells which
+            it is.
 
     Examples:
         >>> graph = sg.Graph()
@@ -130,7 +131,10 @@ class Session:
         return np.array(self._value(member))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the values of all parameters, by name, as NumPy's npz. The old file stays until the new is whole."""
+        """Write the values of all parameters, by name, as NumPy's npz.
+
+        The old file stays until the new is whole.
+        """
         self._check_open()
         write_arrays(path, {p.op.name: np.asarray(self._value(p)) for p in self._all_parameters()})
 
@@ -234,7 +238,10 @@ def _to_numpy(x: Any) -> np.ndarray[Any, Any]:
 
 
 def feed_value(x: Output, value: Any, engine: Engine) -> Any:
-    """A fed value as an array of x's dtype. Numbers of the same kind are converted, as TensorFlow converts them."""
+    """A fed value as an array of x's dtype.
+
+    Numbers of the same kind are converted, as TensorFlow converts them.
+    """
     wanted = x.type
     if not engine.is_native(value):
         if isinstance(value, np.ma.MaskedArray):
@@ -315,7 +322,10 @@ def sizes_of(feeds: Sequence[Output], shapes: Sequence[tuple[int, ...]]) -> dict
 
 
 class Function:
-    """A Python function, traced and compiled once per signature of its arguments. Made by :func:`function`."""
+    """A Python function, traced and compiled once per signature of its arguments.
+
+    Made by :func:`function`.
+    """
 
     def __init__(self, f: Callable[..., Any], engine: str, donate_argnums: tuple[int, ...]) -> None:
         self._f = f
@@ -469,8 +479,8 @@ def function(
         donate_argnums: positional arguments whose arrays the call may overwrite.
 
     Returns:
-        a function with f's arguments. It returns NumPy arrays; or the engine's own, left where they are, when it
-        was given any of these. Called on outputs, or inside a graph, it builds there instead.
+        a function with f's arguments. It returns NumPy arrays; or the engine's own, left where they are, when
+        it was given any of these. Called on outputs, or inside a graph, it builds there instead.
 
     May also be used as a decorator, with or without arguments.
 

@@ -257,7 +257,10 @@ def _derived(symbol: str, a: int | Dim, b: int | Dim) -> int | Dim:
 
 
 FRESH = re.compile(r"\b_\d+\b")
-"""The names of unknown sizes. They mean something in one process only: texts, files and pickles rename them."""
+"""The names of unknown sizes.
+
+They mean something in one process only: texts, files and pickles rename them.
+"""
 
 
 def dim(name: str | None = None) -> Dim:

@@ -108,8 +108,8 @@ def explain(
         stop_gradients: as for :func:`gradients`.
 
     Returns:
-        a :class:`Flow`: for each x a ``status`` and ``cuts``. The statuses: ``"flows"``; ``"partly stopped"`` (some
-        ways are cut); ``"stopped"`` (every way is cut, and without the gates one would be open); ``"not
+        a :class:`Flow`: for each x a ``status`` and ``cuts``. The statuses: ``"flows"``; ``"partly stopped"``
+        (some ways are cut); ``"stopped"`` (every way is cut, and without the gates one would be open); ``"not
         differentiable"`` (every way passes an integer, a comparison, a rounding, ...); ``"undefined"`` (every
         way passes an operation whose gradient is an error); ``"disconnected"`` (there is no way).
 

@@ -5,12 +5,13 @@
     VAT:   r = ε g/‖g‖,  g = ∇_d KL(stop p(x) ‖ p(x + ξ d))  at a random direction d
     train on L(stop x'), for VAT on KL(stop p(x) ‖ p(x + stop r))
 
-The example is made from the same weights that are then trained. Training asks for the derivative at the example, not of
-how it was made: the stop keeps second derivatives of the network, through every step of the attack, out of the gradient.
+The example is made from the same weights that are then trained. Training asks for the derivative at the
+example, not of how it was made: the stop keeps second derivatives of the network, through every step of the
+attack, out of the gradient.
 
-Sources: Goodfellow, Shlens & Szegedy 2015, "Explaining and harnessing adversarial examples" (arXiv 1412.6572); Madry et al.
-2018, "Towards deep learning models resistant to adversarial attacks" (arXiv 1706.06083); Miyato et al. 2018, "Virtual
-adversarial training" (arXiv 1704.03976).
+Sources: Goodfellow, Shlens & Szegedy 2015, "Explaining and harnessing adversarial examples" (arXiv
+1412.6572); Madry et al. 2018, "Towards deep learning models resistant to adversarial attacks" (arXiv
+1706.06083); Miyato et al. 2018, "Virtual adversarial training" (arXiv 1704.03976).
 """
 
 from __future__ import annotations

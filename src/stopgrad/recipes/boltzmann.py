@@ -3,14 +3,16 @@
     F(v) = -a·v - Σⱼ log(1 + exp(bⱼ + (v W)ⱼ)),    p(v) ∝ exp(-F(v))
     loss = mean F(v) - mean F(stop(vₖ)),           vₖ: v after k steps of Gibbs sampling
 
-The sample vₖ is drawn with the current parameters, but the derivative of the likelihood takes it as given: the stop says
-so, and the gradient is the classical update -(⟨v h⟩data - ⟨v h⟩model). With drawn samples the comparison in the draw ends
-the way as well; with "mean-field" samples, which are probabilities, only the stop does.
+The sample vₖ is drawn with the current parameters, but the derivative of the likelihood takes it as given:
+the stop says so, and the gradient is the classical update -(⟨v h⟩data - ⟨v h⟩model). With drawn samples the
+comparison in the draw ends the way as well; with "mean-field" samples, which are probabilities, only the stop
+does.
 
 CD-k starts the chain at the data; the persistent form (PCD) goes on with chains of its own.
 
-Sources: Hinton 2002, "Training products of experts by minimizing contrastive divergence"; Tieleman 2008, "Training
-restricted Boltzmann machines using approximations to the likelihood gradient"; for mean-field, Welling & Hinton 2002.
+Sources: Hinton 2002, "Training products of experts by minimizing contrastive divergence"; Tieleman 2008,
+"Training restricted Boltzmann machines using approximations to the likelihood gradient"; for mean-field,
+Welling & Hinton 2002.
 """
 
 from __future__ import annotations
@@ -121,7 +123,10 @@ class Trainer:
         self.session = sg.Session(graph, engine)
 
     def epoch(self, x: Numbers, number: int, rng: np.random.Generator) -> None:
-        """One pass over the data, in random order. The rate falls from twice RATE to zero over the epochs: on average it is RATE."""
+        """One pass over the data, in random order.
+
+        The rate falls from twice RATE to zero over the epochs: on average it is RATE.
+        """
         keys = rng.integers(0, 2**32, (len(x) // BATCH, 2), dtype=np.uint32)
         order = rng.permutation(len(x))
         for i, key in enumerate(keys):

@@ -4,15 +4,17 @@
     E-step:  rₙₖ = p(z=k | xₙ),  the responsibilities
     M-step:  maximise  Q = mean over n of Σₖ stop(rₙₖ) log p(xₙ, z=k)
 
-The responsibilities are computed from the same parameters that Q is differentiated towards. EM takes them as given:
-the stop says so in the one place where it matters, and Q is then the lower bound that touches the log-likelihood at
-these parameters with the same gradient (Fisher's identity). Without the stop the gradient points elsewhere.
+The responsibilities are computed from the same parameters that Q is differentiated towards. EM takes them as
+given: the stop says so in the one place where it matters, and Q is then the lower bound that touches the
+log-likelihood at these parameters with the same gradient (Fisher's identity). Without the stop the gradient
+points elsewhere.
 
-A covariance is held as the factor of its inverse, Σ⁻¹ = L Lᵀ, with L lower triangular and its diagonal as logarithms, so
-that log |L| = Σ log Lᵢᵢ and no matrix is inverted. "diagonal" leaves out what is below the diagonal.
+A covariance is held as the factor of its inverse, Σ⁻¹ = L Lᵀ, with L lower triangular and its diagonal as
+logarithms, so that log |L| = Σ log Lᵢᵢ and no matrix is inverted. "diagonal" leaves out what is below the
+diagonal.
 
-Sources: Dempster, Laird & Rubin 1977, "Maximum likelihood from incomplete data via the EM algorithm"; Neal & Hinton 1998,
-"A view of the EM algorithm that justifies incremental, sparse, and other variants".
+Sources: Dempster, Laird & Rubin 1977, "Maximum likelihood from incomplete data via the EM algorithm"; Neal &
+Hinton 1998, "A view of the EM algorithm that justifies incremental, sparse, and other variants".
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Pictures of the recipes, drawn with matplotlib. Text and axes are drawn in ``INK``, which a page may replace by its own colour."""
+"""Pictures of the recipes, drawn with matplotlib.
+
+Text and axes are drawn in ``INK``, which a page may replace by its own colour.
+"""
 
 from __future__ import annotations
 

@@ -2,15 +2,16 @@
 
     softmax(x)ᵢ = exp(xᵢ) / Σⱼ exp(xⱼ)
 
-overflows in float32 as soon as some xᵢ > 88. Softmax does not change when a number is subtracted from all logits, so
-the maximum is subtracted first. That number is arbitrary: the derivative towards it is Σᵢ gᵢ = 0, whatever it is. A
-generator that does not know this sends the cotangents through the maximum all the same, where they cancel up to
-rounding and what remains lands on the largest logit, shared among ties. The stop says what we know:
+overflows in float32 as soon as some xᵢ > 88. Softmax does not change when a number is subtracted from all
+logits, so the maximum is subtracted first. That number is arbitrary: the derivative towards it is Σᵢ gᵢ = 0,
+whatever it is. A generator that does not know this sends the cotangents through the maximum all the same,
+where they cancel up to rounding and what remains lands on the largest logit, shared among ties. The stop says
+what we know:
 
     z = x - stop(max x),    softmax(x)ᵢ = exp(zᵢ) / Σⱼ exp(zⱼ)
 
-Source: the documentation of TensorFlow's ``tf.stop_gradient``; for the shift, Blanchard, Higham & Higham 2021,
-"Accurately computing the log-sum-exp and softmax functions", IMA J. Numer. Anal. 41(4).
+Source: the documentation of TensorFlow's ``tf.stop_gradient``; for the shift, Blanchard, Higham & Higham
+2021, "Accurately computing the log-sum-exp and softmax functions", IMA J. Numer. Anal. 41(4).
 """
 
 from __future__ import annotations

@@ -3,16 +3,18 @@
     SimSiam:  loss = ½ D(p₁, stop z₂) + ½ D(p₂, stop z₁),    D(p, z) = -mean cos(p, z)
     TD:       loss = mean (V(s) - (r + stop V(s')))²
 
-In SimSiam two views of one image go through the same encoder, z = f(view), and a predictor, p = h(z), which is to foresee
-the other view's z. That target comes from the very weights that are trained. Without the stop the easiest way to agree is
-to map every image to one point: the encoder collapses. With it, the encoder learns without a label what a digit is
-wherever it stands: shown labels of unmoved digits, it tells digits moved by a pixel, which nearest pixels cannot.
+In SimSiam two views of one image go through the same encoder, z = f(view), and a predictor, p = h(z), which
+is to foresee the other view's z. That target comes from the very weights that are trained. Without the stop
+the easiest way to agree is to map every image to one point: the encoder collapses. With it, the encoder
+learns without a label what a digit is wherever it stands: shown labels of unmoved digits, it tells digits
+moved by a pixel, which nearest pixels cannot.
 
-In TD learning the target r + V(s') likewise holds the values that are learnt. Without the stop the error is also made small by
-bending V(s') towards V(s): where transitions are random, that converges to wrong values.
+In TD learning the target r + V(s') likewise holds the values that are learnt. Without the stop the error is
+also made small by bending V(s') towards V(s): where transitions are random, that converges to wrong values.
 
-Sources: Chen & He 2021, "Exploring simple Siamese representation learning" (arXiv 2011.10566); Sutton & Barto 2018,
-"Reinforcement learning: an introduction", example 11.2 (the A-split) on the naive residual-gradient method; Baird 1995.
+Sources: Chen & He 2021, "Exploring simple Siamese representation learning" (arXiv 2011.10566); Sutton & Barto
+2018, "Reinforcement learning: an introduction", example 11.2 (the A-split) on the naive residual-gradient
+method; Baird 1995.
 """
 
 from __future__ import annotations
@@ -201,7 +203,10 @@ def a_split(loss: Callable[..., Array], engine: str, steps: int = 400) -> list[l
 
 
 def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Result:
-    """SimSiam on digits, asked about moved ones by nearest neighbours among unmoved ones; and the A-split. With the stop and without."""
+    """SimSiam on digits, asked about moved ones by nearest neighbours among unmoved ones; and the A-split.
+
+    With the stop and without.
+    """
     progress(0.0, "loading digits")
     x, labels, test, test_labels = load(seed)
     test = moved(test, np.random.default_rng(seed))

@@ -121,8 +121,8 @@ def rewrite(
 ) -> Rewritten:
     """Copy what *outputs* need into a new graph, through the first rule that answers for each operation.
 
-    *inputs* become placeholders, whatever computed them before. With a *binding*, symbolic sizes become numbers,
-    and sizes that were assumed equal while building are checked.
+    *inputs* become placeholders, whatever computed them before. With a *binding*, symbolic sizes become
+    numbers, and sizes that were assumed equal while building are checked.
     """
     copying = Copying(Graph(), rules, binding)
     with quiet_gc():

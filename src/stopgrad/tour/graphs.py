@@ -1,7 +1,7 @@
 """A loss and its gradient as a picture and as a listing.
 
-Left, the forward operations in layers (laid out by igraph); right, in the row of its forward operation, each gradient
-operation. Where a stop cuts a way, the right side stays empty: nothing was generated there.
+Left, the forward operations in layers (laid out by igraph); right, in the row of its forward operation, each
+gradient operation. Where a stop cuts a way, the right side stays empty: nothing was generated there.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ def _text(op: sg.Operation) -> str:
 
 
 def to_svg(graph: LossGraph) -> str:
-    """The picture as SVG, coloured by the classes of the page's style sheet. Boxes say on hovering what they are."""
+    """The picture as SVG, coloured by the classes of the page's style sheet.
+
+    Boxes say on hovering what they are.
+    """
     forward = [Box(op, kind_of(op, graph), _text(op)) for op in _shown(graph.forward)]
     generated = [Box(op, "gradient", _text(op)) for op in _shown(graph.generated)]
     _place_forward(forward)
