@@ -184,7 +184,8 @@ class Dim:
 
     def __int__(self) -> int:
         raise ShapeError(
-            f"the size {self!r} has no value yet: it is known when a value is fed; for its value in the graph use sg.size"
+            f"the size {self!r} has no value yet: it is known when a value is fed; "
+            "for its value in the graph use sg.size"
         )
 
     __index__ = __int__
@@ -224,7 +225,8 @@ def _terms(size: int | Dim) -> tuple[tuple[_Monomial, int], ...]:
         return (((), operator.index(size)),)
     except TypeError:
         raise ArgumentError(
-            f"{size!r} is no size: sizes are whole numbers, and what is computed from them and from other sizes"
+            f"{size!r} is no size: sizes are whole numbers, "
+            "and what is computed from them and from other sizes"
         ) from None
 
 

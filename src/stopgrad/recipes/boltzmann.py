@@ -148,7 +148,10 @@ def load(seed: int) -> tuple[Numbers, Numbers]:
 
 
 def train_peer(x: Numbers, seed: int, epochs: int) -> list[Machine]:
-    """scikit-learn's BernoulliRBM, which is trained by PCD at the constant rate RATE, its default: its parameters after each epoch."""
+    """The parameters of scikit-learn's BernoulliRBM after each epoch.
+
+    It is trained by PCD at the constant rate RATE, its default.
+    """
     library = require("sklearn.neural_network", "the boltzmann recipe", "tour")
     peer = library.BernoulliRBM(
         HIDDEN, learning_rate=RATE, batch_size=BATCH, random_state=np.random.RandomState(seed)
@@ -173,7 +176,7 @@ def train_peer(x: Numbers, seed: int, epochs: int) -> list[Machine]:
 
 
 def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Result:
-    """Train by CD-1 and by PCD, beside scikit-learn's BernoulliRBM, with the same number of hidden units, epochs and batch."""
+    """Train by CD-1 and by PCD, beside scikit-learn's BernoulliRBM of the same size, in as many epochs."""
     progress(0.0, "loading digits")
     x, test = load(seed)
     score = sg.function(pseudo_likelihood, engine=engine)
@@ -234,7 +237,8 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     return Result(
         "boltzmann",
         "Boltzmann machine",
-        "With the sample stopped, the gradient of a difference of free energies is the classical update of contrastive divergence.",
+        "With the sample stopped, the gradient of a difference of free energies is the classical update of "
+        "contrastive divergence.",
         checks,
         [table],
         pictures,
@@ -244,7 +248,7 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
 
 
 def update_error(v: Numbers, rbm: Machine, seed: int = 0, engine: str = "auto", k: int = 3) -> float:
-    """The largest difference between the gradient of the loss and the classical update, for one sample drawn by k steps."""
+    """The largest difference of the loss's gradient from the classical update, for a sample of k steps."""
     key = np.asarray(sg.random_key(seed))
 
     @sg.function(engine=engine)
@@ -258,7 +262,7 @@ def update_error(v: Numbers, rbm: Machine, seed: int = 0, engine: str = "auto", 
 
 
 def mean_field_graph(stopped: bool) -> LossGraph:
-    """The loss with a mean-field sample, whose construction is named so that one can see whether the gradient enters it."""
+    """The loss with a mean-field sample, which names its construction: does the gradient enter it?"""
     example = {"W": np.zeros((4, 3), np.float32), "a": np.zeros(4, np.float32), "b": np.zeros(3, np.float32)}
 
     def loss(rbm: Machine, v: Array) -> tuple[Array, list[sg.Operation]]:
@@ -283,7 +287,10 @@ def _table(machines: dict[str, Machine], x: Numbers, test: Numbers, score: Any) 
         [name, f"{float(score(x, m)):.2f}", f"{float(score(test, m)):.2f}", str(EPOCHS)]
         for name, m in machines.items()
     ]
-    title = f"{HIDDEN} hidden units, batches of {BATCH}, rate {RATE}: constant for scikit-learn, the average of a falling one for ours"
+    title = (
+        f"{HIDDEN} hidden units, batches of {BATCH}, rate {RATE}: "
+        "constant for scikit-learn, the average of a falling one for ours"
+    )
     return Table(title, ["trained by", "pseudo-likelihood, training digits", "test digits", "epochs"], rows)
 
 
@@ -298,5 +305,8 @@ def _picture(test: Numbers, machines: dict[str, Machine], seed: int, engine: str
         rows[f"samples, {name}"] = reconstruct(v, rbm)
     strongest = np.argsort(-np.abs(machines["PCD"]["W"]).sum(axis=0))[:count]
     rows["weights of units"] = machines["PCD"]["W"].T[strongest]
-    caption = "Above: test digits and what one step there and back makes of them. Middle: 1,000 Gibbs steps from noise. Below: what single hidden units look for."
+    caption = (
+        "Above: test digits and what one step there and back makes of them. "
+        "Middle: 1,000 Gibbs steps from noise. Below: what single hidden units look for."
+    )
     return plots.images(caption, rows, symmetric=["weights of units"])

@@ -4,10 +4,10 @@
     E-step:  rₙₖ = p(z=k | xₙ),  the responsibilities
     M-step:  maximise  Q = mean over n of Σₖ stop(rₙₖ) log p(xₙ, z=k)
 
-The responsibilities are computed from the same parameters that Q is differentiated towards. EM takes them as
-given: the stop says so in the one place where it matters, and Q is then the lower bound that touches the
-log-likelihood at these parameters with the same gradient (Fisher's identity). Without the stop the gradient
-points elsewhere.
+The responsibilities are computed from the same parameters with respect to which Q is differentiated. EM takes
+them as given: the stop says so in the one place where it matters, and Q is then the lower bound that touches
+the log-likelihood at these parameters with the same gradient (Fisher's identity). Without the stop the
+gradient points elsewhere.
 
 A covariance is held as the factor of its inverse, Σ⁻¹ = L Lᵀ, with L lower triangular and its diagonal as
 logarithms, so that log |L| = Σ log Lᵢᵢ and no matrix is inverted. "diagonal" leaves out what is below the
@@ -43,7 +43,7 @@ from stopgrad.recipes.result import (
 Array = Any
 Numbers = np.ndarray[Any, Any]
 Mixture = dict[str, Any]
-"""Parameters: "logit" [K], "mean" [K, D], "log_diagonal" [K, D] and, for full covariance, "below" [K, D, D]."""
+"""Parameters: "logit" [K], "mean" [K, D], "log_diagonal" [K, D]; "below" [K, D, D] for full covariance."""
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -119,9 +119,10 @@ def weights_and_moments(mixture: Mixture) -> tuple[Numbers, Numbers, Numbers]:
 
 
 class Maximiser:
-    """Newton's method for Q with r held fixed: gradients and Hessian products by stopgrad, the search by SciPy.
+    """Newton's method for Q with r held fixed.
 
-    The Hessian is never built: a product with it is the forward derivative of the gradient.
+    Gradients and Hessian products come from stopgrad, the search from SciPy. The Hessian is never built: a
+    product with it is the forward derivative of the gradient.
     """
 
     def __init__(self, x: Numbers, like: Mixture, engine: str) -> None:
@@ -191,7 +192,11 @@ def fit(
     engine: str = "auto",
     progress: Callable[[float], None] = lambda done: None,
 ) -> tuple[Mixture, list[float], float]:
-    """EM with every M-step solved by gradients: the mixture, the log-likelihood after each step, and the worst gradient left."""
+    """EM with every M-step solved by gradients.
+
+    Returns:
+        the mixture, the log-likelihood after each step, and the worst gradient left.
+    """
     maximise = Maximiser(x, mixture, engine)
     both = sg.function(lambda x, m: (responsibilities(x, m), log_likelihood(x, m)), engine=engine)
     trace, worst = [], 0.0
@@ -210,7 +215,7 @@ STEPS = 25
 
 
 def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Result:
-    """Fit Iris and digits with diagonal and full covariance, beside scikit-learn's GaussianMixture from the same start."""
+    """Fit Iris and digits, diagonal and full, beside scikit-learn's GaussianMixture from the same start."""
     progress(0.0, "loading Iris and digits")
     tasks = {
         f"{name}, {kind}": (*data, kind == "full")
@@ -272,7 +277,8 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     return Result(
         "em",
         "Expectation maximisation",
-        "One stop makes the gradient of the expected log-likelihood EM's: solved to its optimum it is the textbook's M-step, and the likelihood never falls.",
+        "One stop makes the gradient of the expected log-likelihood EM's: "
+        "solved to its optimum it is the textbook's M-step, and the likelihood never falls.",
         checks,
         [Table(f"{STEPS} EM steps from the clusters of k-means, M-steps by Newton's method", header, rows)],
         [_iris_picture(tasks, fitted), _trace_picture(traces), _digits_picture(tasks, fitted, seed)],
@@ -299,7 +305,7 @@ def _pca(seed: int) -> Any:
 
 
 def m_step_error(x: Numbers, mixture: Mixture, full: bool, engine: str = "auto") -> float:
-    """The largest difference, in weights, means and covariances, between one M-step by gradients and the closed form."""
+    """The largest difference, in weights and moments, of one M-step by gradients from the closed form."""
     r = np.asarray(responsibilities(x, mixture))
     solved, _ = Maximiser(x, mixture, engine)(mixture, r)
     pairs = zip(weights_and_moments(solved), weights_and_moments(closed_form(x, r, full)), strict=True)
@@ -337,7 +343,7 @@ def agreement(found: Numbers, classes: Numbers) -> float:
 
 
 def fisher(x: Numbers, mixture: Mixture, engine: str = "auto") -> tuple[float, float]:
-    """Fisher's identity: the relative distances of Q's gradient, with and without the stop, from the log-likelihood's."""
+    """Fisher's identity: how far Q's gradient, with and without the stop, is from the log-likelihood's."""
 
     def gradient(f: Callable[[Array, Mixture], Array]) -> Numbers:
         found = sg.function(sg.grad(f, argnums=1), engine=engine)(x, mixture)
@@ -370,7 +376,8 @@ def _iris_picture(tasks: dict[str, Any], fitted: dict[str, Mixture]) -> Picture:
         ax.set_title(f"{kind} covariance", fontsize=9.5)
     axes[0, 0].set_ylabel("petal width, cm")
     return Picture(
-        "Iris: the colours are the species, which the fit never saw; the ellipses are its components at two standard deviations.",
+        "Iris: the colours are the species, which the fit never saw; "
+        "the ellipses are its components at two standard deviations.",
         figure,
         wide=True,
     )

@@ -3,10 +3,10 @@
     softmax(x)ᵢ = exp(xᵢ) / Σⱼ exp(xⱼ)
 
 overflows in float32 as soon as some xᵢ > 88. Softmax does not change when a number is subtracted from all
-logits, so the maximum is subtracted first. That number is arbitrary: the derivative towards it is Σᵢ gᵢ = 0,
-whatever it is. A generator that does not know this sends the cotangents through the maximum all the same,
-where they cancel up to rounding and what remains lands on the largest logit, shared among ties. The stop says
-what we know:
+logits, so the maximum is subtracted first. That number is arbitrary: the derivative with respect to it is
+Σᵢ gᵢ = 0, whatever it is. A generator that does not know this sends the cotangents through the maximum all
+the same, where they cancel up to rounding and what remains lands on the largest logit, shared among ties. The
+stop says what we know:
 
     z = x - stop(max x),    softmax(x)ᵢ = exp(zᵢ) / Σⱼ exp(zⱼ)
 
@@ -136,7 +136,8 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     return Result(
         "softmax",
         "Softmax",
-        "The maximum that is subtracted for safety is a constant: stopped, it costs no gradient operation and leaves no residue.",
+        "The maximum that is subtracted for safety is a constant: "
+        "stopped, it costs no gradient operation and leaves no residue.",
         checks,
         [
             _case_table(named, {name: values[name](named) for name in FORMS}, gradients),
@@ -145,10 +146,12 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
         [
             plots.residue(
                 residue,
-                "What comes back through the maximum when it is not stopped: 2,000 random rows of logits up to 1e4, some with ties.",
+                "What comes back through the maximum when it is not stopped: "
+                "2,000 random rows of logits up to 1e4, some with ties.",
             ),
             plots.curves(
-                "Digits from raw sensor values (logits up to 1e4 from the first step). The naive form is NaN at once.",
+                "Digits from raw sensor values (logits up to 1e4 from the first step). "
+                "The naive form is NaN at once.",
                 curves,
                 "step",
                 "test accuracy",
@@ -225,7 +228,10 @@ def _random_logits(rng: np.random.Generator) -> Numbers:
 
 def _graph(name: str) -> LossGraph:
     notes = {
-        SHIFTED: "Without the stop, operations are generated for the maximum; what they compute is zero but for rounding.",
+        SHIFTED: (
+            "Without the stop, operations are generated for the maximum; "
+            "what they compute is zero but for rounding."
+        ),
         STOPPED: "With the stop, nothing is generated for the maximum.",
         NAIVE: "",
     }
@@ -257,7 +263,7 @@ def cross_entropy(z: Array, labels: Array) -> Array:
 
 
 def train(seed: int, engine: str, progress: Progress = silent) -> dict[str, list[float]]:
-    """Test accuracy during gradient descent on digits as an unscaled sensor would give them, per form of softmax."""
+    """Test accuracy, per form, during gradient descent on digits as an unscaled sensor would give them."""
     data = require("sklearn.datasets", "the softmax recipe", "tour").load_digits()
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(data.data))

@@ -10,7 +10,7 @@ learns without a label what a digit is wherever it stands: shown labels of unmov
 moved by a pixel, which nearest pixels cannot.
 
 In TD learning the target r + V(s') likewise holds the values that are learnt. Without the stop the error is
-also made small by bending V(s') towards V(s): where transitions are random, that converges to wrong values.
+also made small by bending V(s') to V(s): where transitions are random, that converges to wrong values.
 
 Sources: Chen & He 2021, "Exploring simple Siamese representation learning" (arXiv 2011.10566); Sutton & Barto
 2018, "Reinforcement learning: an introduction", example 11.2 (the A-split) on the naive residual-gradient
@@ -78,7 +78,7 @@ def simsiam_loss_without_stop(net: Network, view1: Array, view2: Array) -> Array
 
 
 def td_loss(values: Array, states: Array, rewards: Array, following: Array) -> Array:
-    """The squared temporal-difference error of one-hot states, towards a target that counts as given."""
+    """The squared temporal-difference error of one-hot states; the target counts as given."""
     return sg.reduce_mean(sg.square(states @ values - (rewards + sg.stop_gradient(following @ values))))
 
 
@@ -132,7 +132,10 @@ def view(x: Numbers, rng: np.random.Generator) -> Numbers:
 
 
 def spread(z: Numbers) -> float:
-    """The standard deviation of points on the sphere, times √dimensions: 1 where they fill it, 0 where they are one point."""
+    """The standard deviation of points on the sphere, times √dimensions.
+
+    It is 1 where they fill the sphere and 0 where they are one point.
+    """
     on_sphere = z / np.maximum(np.linalg.norm(z, axis=-1, keepdims=True), 1e-12)
     return float(on_sphere.std(axis=0).mean() * np.sqrt(z.shape[1]))
 
@@ -187,7 +190,10 @@ TRUE_VALUES = {"A": 0.5, "B": 1.0, "C": 0.0}
 
 
 def a_split(loss: Callable[..., Array], engine: str, steps: int = 400) -> list[list[float]]:
-    """Values of A, B, C during descent on all transitions: from A to B or C by chance, then to the end with reward 1 or 0."""
+    """Values of A, B, C during descent on all transitions.
+
+    From A to B or C by chance, then to the end with reward 1 or 0.
+    """
     states = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
     following = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]], np.float32)
     rewards = np.array([0, 0, 1, 0], np.float32)
@@ -260,7 +266,8 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     return Result(
         "targets",
         "Own targets",
-        "A network that learns from its own output must take that output as given; otherwise the target comes to meet it and all collapses.",
+        "A network that learns from its own output must take that output as given; "
+        "otherwise the target comes to meet it and all collapses.",
         checks,
         [_table(spreads, right, losses, by_pixels), _td_table(splits)],
         [*_curves(spreads, right, by_pixels), _points_picture(seen, test_labels), _td_picture(splits)],
@@ -270,7 +277,7 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
 
 
 def graph(stopped: bool) -> LossGraph:
-    """SimSiam's loss towards the points and predictions of both views."""
+    """SimSiam's loss differentiated with respect to the two views' points."""
     example = {name: np.zeros((4, 3), np.float32) for name in ("z1", "z2")}
     net = {"W": np.zeros((3, 3), np.float32)}
 
@@ -281,7 +288,7 @@ def graph(stopped: bool) -> LossGraph:
             return 0.5 * distance(p1, sg.stop_gradient(z2)) + 0.5 * distance(p2, sg.stop_gradient(z1))
         return 0.5 * distance(p1, z2) + 0.5 * distance(p2, z1)
 
-    title = "SimSiam's loss towards the two points, " + ("with the stop" if stopped else "without it")
+    title = "SimSiam's loss with respect to the two points, " + ("with the stop" if stopped else "without it")
     note = "The predictor is a matrix here. " + (
         "Each point moves only as a prediction." if stopped else "Each point also moves as a target."
     )
@@ -361,7 +368,8 @@ def _points_picture(seen: dict[str, Numbers], labels: Numbers) -> Picture:
         ax.set_title(name, fontsize=9.5)
         ax.set(xticks=[], yticks=[])
     return Picture(
-        "Test digits on their two main axes after training, at one scale; colours are the digits, which training never saw.",
+        "Test digits on their two main axes after training, at one scale; "
+        "colours are the digits, which training never saw.",
         figure,
         wide=True,
     )

@@ -22,7 +22,7 @@ from stopgrad.types import TensorType, checking, map_sizes, size_value, tensor_t
 from stopgrad.verify import verify_if_enabled
 
 Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Sequence[Output] | None"]
-"""From an old operation, its new inputs and its attributes to what takes its place; None where it says nothing."""
+"""From an old operation, its new inputs and its attributes to what takes its place; None: nothing to say."""
 
 _SIZED = (Kind.SIZE, Kind.SHAPE, Kind.SIZES)
 
@@ -67,7 +67,7 @@ class Copying:
     def add(
         self, definition: Any, inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
     ) -> tuple[Output, ...]:
-        """An operation in the new graph, with the location, origin and ``no_gradient`` block of an old one."""
+        """An operation in the new graph, with an old one's location, origin and ``no_gradient`` block."""
         types = infer_types(definition, tuple([x.type for x in inputs]), values)
         place = (like._place, like._instruction)
         op = Operation(self.graph, definition, inputs, values, types, like._label, place, like.origin)
