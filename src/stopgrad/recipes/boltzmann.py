@@ -17,6 +17,7 @@ Welling & Hinton 2002.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -180,71 +181,65 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     progress(0.0, "loading digits")
     x, test = load(seed)
     score = sg.function(pseudo_likelihood, engine=engine)
-    trainers = {
-        "CD-1": Trainer(x.shape[1], False, seed, engine),
-        "PCD": Trainer(x.shape[1], True, seed, engine),
-    }
-    curves: dict[str, list[float]] = {}
-    machines: dict[str, Machine] = {}
-    for i, (name, trainer) in enumerate(trainers.items()):
-        rng = np.random.default_rng(seed)
-        curves[name] = []
-        for epoch in range(EPOCHS):
-            trainer.epoch(x, epoch, rng)
-            curves[name].append(float(score(test, trainer.values())))
-            progress((i + (epoch + 1) / EPOCHS) / 3.5, f"{name}, epoch {epoch + 1}")
-        machines[name] = trainer.values()
+    machines, curves = _train(x, lambda rbm: float(score(test, rbm)), seed, engine, progress)
     progress(2 / 3.5, "scikit-learn's BernoulliRBM")
     peers = train_peer(x, seed, EPOCHS)
     curves["scikit-learn"] = [float(score(test, m)) for m in peers]
     error = update_error(x[:100], machines["CD-1"], seed, engine)
     with_stop, without = mean_field_graph(True), mean_field_graph(False)
-    reference = curves["scikit-learn"][-1]
-    checks = [
-        Check("gradient minus the classical update, largest difference", error, "≤", 1e-5),
-        Check(
-            "CD-1: pseudo-likelihood minus scikit-learn's, on test digits",
-            curves["CD-1"][-1] - reference,
-            "≥",
-            0.0,
-        ),
-        Check(
-            "PCD: pseudo-likelihood minus scikit-learn's, on test digits",
-            curves["PCD"][-1] - reference,
-            "≥",
-            0.0,
-        ),
-        Check(
-            "mean-field sample with the stop: gradient operations inside its construction",
-            len(with_stop.passing()),
-            "=",
-            0,
-        ),
-        Check("... without the stop", len(without.passing()), "≥", 1),
-    ]
     progress(3.2 / 3.5, "drawing samples")
-    table = _table(machines | {"scikit-learn": peers[-1]}, x, test, score)
-    pictures = [
-        plots.curves(
-            "Pseudo-likelihood of test digits during training.",
-            curves,
-            "epoch",
-            "log pseudo-likelihood per image",
-            xs=range(1, EPOCHS + 1),
-        ),
-        _picture(test, machines, seed, engine),
-    ]
+    growth = plots.curves(
+        "Pseudo-likelihood of test digits during training.",
+        curves,
+        "epoch",
+        "log pseudo-likelihood per image",
+        xs=range(1, EPOCHS + 1),
+    )
     return Result(
         "boltzmann",
         "Boltzmann machine",
         "With the sample stopped, the gradient of a difference of free energies is the classical update of "
         "contrastive divergence.",
-        checks,
-        [table],
-        pictures,
+        _checks(error, curves, with_stop, without),
+        [_table(machines | {"scikit-learn": peers[-1]}, x, test, score)],
+        [growth, _picture(test, machines, seed, engine)],
         [with_stop, without],
         [free_energy, gibbs, contrastive_divergence_loss],
     )
+
+
+def _train(
+    x: Numbers, score: Callable[[Machine], float], seed: int, engine: str, progress: Progress
+) -> tuple[dict[str, Machine], dict[str, list[float]]]:
+    """The machines trained by CD-1 and by PCD, and the score of each after every epoch."""
+    machines: dict[str, Machine] = {}
+    curves: dict[str, list[float]] = {}
+    for i, (name, persistent) in enumerate({"CD-1": False, "PCD": True}.items()):
+        trainer = Trainer(x.shape[1], persistent, seed, engine)
+        rng = np.random.default_rng(seed)
+        curves[name] = []
+        for epoch in range(EPOCHS):
+            trainer.epoch(x, epoch, rng)
+            curves[name].append(score(trainer.values()))
+            progress((i + (epoch + 1) / EPOCHS) / 3.5, f"{name}, epoch {epoch + 1}")
+        machines[name] = trainer.values()
+    return machines, curves
+
+
+def _checks(
+    error: float, curves: dict[str, list[float]], with_stop: LossGraph, without: LossGraph
+) -> list[Check]:
+    ahead = {name: curves[name][-1] - curves["scikit-learn"][-1] for name in ("CD-1", "PCD")}
+    entering = "mean-field sample with the stop: gradient operations inside its construction"
+    return [
+        Check("gradient minus the classical update, largest difference", error, "≤", 1e-5),
+        *(
+            Check(f"{name}: pseudo-likelihood minus scikit-learn's, on test digits", by, "≥", 0.0)
+            for name, by in ahead.items()
+        ),
+        Check(entering, len(with_stop.passing()), "=", 0),
+        Check("... without the stop", len(without.passing()), "≥", 1),
+    ]
 
 
 def update_error(v: Numbers, rbm: Machine, seed: int = 0, engine: str = "auto", k: int = 3) -> float:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -152,9 +153,8 @@ class Maximiser:
         v = self._optimize.minimize(
             q, self._pack(mixture), jac=True, hessp=product, method="trust-ncg", options={"gtol": tolerance}
         ).x
-        for _ in range(
-            3
-        ):  # Near the optimum the value cannot tell better from worse any more; the gradient can.
+        # Near the optimum the value cannot tell better from worse any more; the gradient can.
+        for _ in range(3):
             gradient = q(v)[1]
             if np.abs(gradient).max() <= tolerance:
                 break
@@ -222,47 +222,95 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
         for name, data in _data(seed).items()
         for kind in ("diagonal", "full")
     }
-    checks: list[Check] = []
-    rows: list[list[str]] = []
-    traces: dict[str, list[float]] = {}
-    fitted: dict[str, Mixture] = {}
+    fits: dict[str, Fit] = {}
     for i, (name, (x, k, classes, full)) in enumerate(tasks.items()):
-        first = start(x, k, full, seed)
-        error = m_step_error(x, first, full, engine)
-        mixture, trace, left = fit(
-            x, first, STEPS, engine, part(progress, i / len(tasks), (i + 1) / len(tasks), name)
-        )
-        reference = sklearn_score(x, first, full, STEPS)
-        worst = float(np.diff(trace).min())
-        right = agreement(np.asarray(responsibilities(x, mixture)).argmax(axis=1), classes)
-        checks += [
-            Check(
-                f"{name}: one M-step by gradient minus the closed form, largest difference", error, "≤", 1e-6
-            ),
-            Check(f"{name}: smallest step of the log-likelihood", worst, "≥", -1e-12),
-            Check(f"{name}: mean log-likelihood minus scikit-learn's", trace[-1] - reference, "≥", -1e-3),
-        ]
-        rows.append(
-            [
-                name,
-                f"{len(x)} × {x.shape[1]}",
-                str(k),
-                f"{error:.0e}",
-                f"{left:.0e}",
-                f"{trace[-1]:.6f}",
-                f"{reference:.6f}",
-                f"{right:.1%}",
-            ]
-        )
-        traces[name], fitted[name] = trace, mixture
-    x, _, _, full = tasks["Iris, full"]
-    with_stop, without = fisher(x, start(x, 3, full, seed), engine)
-    checks += [
+        told = part(progress, i / len(tasks), (i + 1) / len(tasks), name)
+        fits[name] = fit_beside_sklearn(x, k, classes, full, seed, engine, told)
+    iris = fits["Iris, full"].x
+    with_stop, without = fisher(iris, start(iris, 3, True, seed), engine)
+    checks = [
+        *(check for name, found in fits.items() for check in found.checks(name)),
         Check(
             "gradient of Q with the stop minus that of the log-likelihood (relative)", with_stop, "≤", 1e-10
         ),
         Check("... without the stop it is another direction (relative)", without, "≥", 0.1),
     ]
+    graph = _graph(
+        em_objective,
+        "The EM objective",
+        "The E-step stands in the same graph; the stop hides it from the generator.",
+    )
+    progress(1.0, "done")
+    return Result(
+        "em",
+        "Expectation maximisation",
+        "One stop makes the gradient of the expected log-likelihood EM's: "
+        "solved to its optimum it is the textbook's M-step, and the likelihood never falls.",
+        checks,
+        [_table(fits)],
+        [_iris_picture(fits), _trace_picture(fits), _digits_picture(fits, seed)],
+        [graph],
+        [log_joint, responsibilities, expected_log_likelihood, em_objective],
+    )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One data set fitted with one kind of covariance, and what that is compared with."""
+
+    x: Numbers
+    mixture: Mixture
+    trace: list[float]
+    """The log-likelihood before each step and after the last."""
+    error: float
+    """How far the first M-step is from the closed form."""
+    left: float
+    """The largest component of a gradient that an M-step left."""
+    reference: float
+    """The log-likelihood that scikit-learn reaches."""
+    classes: Numbers
+
+    def checks(self, name: str) -> list[Check]:
+        gain, ahead = float(np.diff(self.trace).min()), self.trace[-1] - self.reference
+        claim = "one M-step by gradient minus the closed form, largest difference"
+        return [
+            Check(f"{name}: {claim}", self.error, "≤", 1e-6),
+            Check(f"{name}: smallest step of the log-likelihood", gain, "≥", -1e-12),
+            Check(f"{name}: mean log-likelihood minus scikit-learn's", ahead, "≥", -1e-3),
+        ]
+
+    def row(self, name: str) -> list[str]:
+        """The fit as a row of the table."""
+        found = np.asarray(responsibilities(self.x, self.mixture)).argmax(axis=1)
+        return [
+            name,
+            f"{len(self.x)} × {self.x.shape[1]}",
+            str(len(self.mixture["mean"])),
+            f"{self.error:.0e}",
+            f"{self.left:.0e}",
+            f"{self.trace[-1]:.6f}",
+            f"{self.reference:.6f}",
+            f"{agreement(found, self.classes):.1%}",
+        ]
+
+
+def fit_beside_sklearn(
+    x: Numbers,
+    k: int,
+    classes: Numbers,
+    full: bool,
+    seed: int,
+    engine: str,
+    progress: Callable[[float], None],
+) -> Fit:
+    """k components fitted to x from the clusters of k-means, by this library and by scikit-learn."""
+    first = start(x, k, full, seed)
+    error = m_step_error(x, first, full, engine)
+    mixture, trace, left = fit(x, first, STEPS, engine, progress)
+    return Fit(x, mixture, trace, error, left, sklearn_score(x, first, full, STEPS), classes)
+
+
+def _table(fits: dict[str, Fit]) -> Table:
     header = [
         "data, covariance",
         "points",
@@ -273,24 +321,8 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
         "scikit-learn",
         "in the right class",
     ]
-    progress(1.0, "done")
-    return Result(
-        "em",
-        "Expectation maximisation",
-        "One stop makes the gradient of the expected log-likelihood EM's: "
-        "solved to its optimum it is the textbook's M-step, and the likelihood never falls.",
-        checks,
-        [Table(f"{STEPS} EM steps from the clusters of k-means, M-steps by Newton's method", header, rows)],
-        [_iris_picture(tasks, fitted), _trace_picture(traces), _digits_picture(tasks, fitted, seed)],
-        [
-            _graph(
-                em_objective,
-                "The EM objective",
-                "The E-step stands in the same graph; the stop hides it from the generator.",
-            )
-        ],
-        [log_joint, responsibilities, expected_log_likelihood, em_objective],
-    )
+    title = f"{STEPS} EM steps from the clusters of k-means, M-steps by Newton's method"
+    return Table(title, header, [found.row(name) for name, found in fits.items()])
 
 
 def _data(seed: int) -> dict[str, tuple[Numbers, int, Numbers]]:
@@ -364,12 +396,12 @@ def _graph(objective: Callable[[Array, Mixture], Array], title: str, note: str) 
 # ------------------------------------------------------------------------------------------- pictures
 
 
-def _iris_picture(tasks: dict[str, Any], fitted: dict[str, Mixture]) -> Picture:
+def _iris_picture(fits: dict[str, Fit]) -> Picture:
     figure, axes = plots.figure(1, 2, size=(7.6, 3.2), sharey=True)
     for ax, kind in zip(axes[0], ("diagonal", "full"), strict=True):
-        x, _, classes, _ = tasks[f"Iris, {kind}"]
-        _, means, covariances = weights_and_moments(fitted[f"Iris, {kind}"])
-        plots.scatter(ax, x[:, 2:], classes)
+        found = fits[f"Iris, {kind}"]
+        _, means, covariances = weights_and_moments(found.mixture)
+        plots.scatter(ax, found.x[:, 2:], found.classes)
         for mean, covariance in zip(means, covariances, strict=True):
             plots.ellipse(ax, mean[2:], covariance[2:, 2:])
         ax.set(xlabel="petal length, cm")
@@ -383,8 +415,8 @@ def _iris_picture(tasks: dict[str, Any], fitted: dict[str, Mixture]) -> Picture:
     )
 
 
-def _trace_picture(traces: dict[str, list[float]]) -> Picture:
-    shown = {name: [trace[-1] - v + 1e-12 for v in trace[:-1]] for name, trace in traces.items()}
+def _trace_picture(fits: dict[str, Fit]) -> Picture:
+    shown = {name: [fit.trace[-1] - v + 1e-12 for v in fit.trace[:-1]] for name, fit in fits.items()}
     return plots.curves(
         "How far the mean log-likelihood is from its last value: it falls at every step.",
         shown,
@@ -394,12 +426,12 @@ def _trace_picture(traces: dict[str, list[float]]) -> Picture:
     )
 
 
-def _digits_picture(tasks: dict[str, Any], fitted: dict[str, Mixture], seed: int) -> Picture:
+def _digits_picture(fits: dict[str, Fit], seed: int) -> Picture:
     digits = require("sklearn.datasets", "the em recipe", "tour").load_digits()
     pca = _pca(seed)
     scale = pca.fit_transform(digits.data).std()
     rows = {
-        kind: pca.inverse_transform(fitted[f"digits, {kind}"]["mean"] * scale) / 16.0
+        kind: pca.inverse_transform(fits[f"digits, {kind}"].mixture["mean"] * scale) / 16.0
         for kind in ("diagonal", "full")
     }
     return plots.images(
