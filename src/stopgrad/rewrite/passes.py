@@ -66,7 +66,10 @@ def _is_all(x: Output, value: float) -> bool:
 def simplify(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """Operations that change nothing. Exact for every value but the sign of a zero in x + 0, which is left alone."""
+    """Operations that change nothing.
+
+    Exact for every value but the sign of a zero in x + 0, which is left alone.
+    """
     definition = op.definition
     if definition is Mul and not op.outputs[0].dtype.is_complex:  # 1 + 0i times an infinity has a NaN
         for one, other in (inputs, inputs[::-1]):
