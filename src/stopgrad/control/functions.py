@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import as_output, captured, close, graph_for, parameter_of, tracing
+from stopgrad.build import as_output, close, graph_for, parameter_of, tracing
 from stopgrad.builder import Trace, default_graph
-from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError, StopgradError
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.operands import as_array, is_python, type_of
 from stopgrad.structure import flatten, paths, unflatten
@@ -151,18 +151,3 @@ def weak(leaves: Sequence[Any], arrays: Sequence[Any], results: Sequence[Output]
             array, changed = as_array(leaf, wanted), True
         found.append(array)
     return found if changed else None
-
-
-__all__ = [
-    "GraphError",
-    "Traced",
-    "captured",
-    "check_carry",
-    "check_function",
-    "graph_of",
-    "operands",
-    "same_type",
-    "trace_function",
-    "union",
-    "weak",
-]

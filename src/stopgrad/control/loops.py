@@ -50,8 +50,7 @@ def _pull(
         )
     with building_in(op.graph):
         steps = emit(Scan, op.inputs, (_bounded(op), len(op.outputs), 0, op.limit, False, 1), "")
-    pulled: Sequence[Output | None] = Scan.gradient.pull(gs, steps, live, acting)  # type: ignore[union-attr]
-    return pulled
+    return Scan.gradient.pull(gs, steps, live, acting)
 
 
 def _bounded(op: Operation) -> Body:
@@ -211,10 +210,11 @@ def while_loop(
 def _same_kind(made: Any, loop_vars: Any) -> Any:
     """A list where a tuple was given, or the reverse, counts as the same; one variable may come without either."""
     if isinstance(loop_vars, (list, tuple)) and not hasattr(loop_vars, "_fields"):
+        kind = list if isinstance(loop_vars, list) else tuple
         if isinstance(made, (list, tuple)) and not hasattr(made, "_fields"):
-            return type(loop_vars)(made)
+            return kind(made)
         if len(loop_vars) == 1:
-            return type(loop_vars)([made])
+            return kind([made])
     return made
 
 

@@ -23,10 +23,10 @@ from stopgrad.control.functions import (
     trace_function,
     weak,
 )
-from stopgrad.errors import ArgumentError, GraphError, ShapeError
+from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.graph import Operation, Output
 from stopgrad.op import Joint, Op, Wire
-from stopgrad.operands import as_array, show_shape, type_of
+from stopgrad.operands import show_shape, type_of
 from stopgrad.ops.arithmetic import add
 from stopgrad.ops.data import zeros_like
 from stopgrad.public import guarded
@@ -59,7 +59,7 @@ def _pull(
     if not given:
         return [None] * len(live)
     with tracing("the gradient of a loop", body.graph, remade=_REMADE, origin=op) as trace:
-        seeds = [parameter_of(trace.graph, body.outputs[o].type, op) for o in given]  # type: ignore[union-attr]
+        seeds = [parameter_of(trace.graph, body.results[o].type, op) for o in given]
         ys, xs = [body.results[o] for o in given], [body.inputs[i] for i in wanted]
         path = between(ys, set(xs), (), acting)
         found = dict(zip(wanted, backpropagate(ys, xs, seeds, path, acting), strict=True))
@@ -90,11 +90,17 @@ def _alive(
             if mask >> j & 1 and j not in given:
                 given.add(j)
                 stack.append(j)
-    leading = sorted(o for o in given if masks[o] & wanted)
+    # Where there may be no step at all, what arrives at a carry's end arrives at its beginning.
+    passed = [1 << o if _may_be_empty(op) and o < carries else 0 for o in range(len(masks))]
+    leading = sorted(o for o in given if (masks[o] | passed[o]) & wanted)
     reached = 0
     for o in leading:
-        reached |= masks[o] & wanted
+        reached |= (masks[o] | passed[o]) & wanted
     return [i for i in range(len(op.inputs)) if reached >> i & 1], leading
+
+
+def _may_be_empty(op: Operation) -> bool:
+    return not isinstance(op.length, int) or op.length == 0
 
 
 class _Pull:
@@ -205,13 +211,10 @@ class _Pull:
         values = (step, count, len(results) + len(self.kept), op.length, not op.reverse, op.unroll)
         made = emit(Scan, inputs, values, "").outputs
         places = dict(zip([*self.carries, *self.constants, *self.sequences], made, strict=True))
-        return [
-            places[i] if i in places and self.found.get(i) is not None or self._kept_carry(i) else None
-            for i in live
-        ]
-
-    def _kept_carry(self, i: int) -> bool:
-        return False
+        arrived = {
+            i for i in places if self.found.get(i) is not None or (_may_be_empty(op) and i < op.carries)
+        }
+        return [places[i] if i in arrived else None for i in live]
 
 
 class Scan(Op):
@@ -324,8 +327,7 @@ class Scan(Op):
     @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
         carried = {j: j for j in range(op.carries)}
-        maybe_none = not isinstance(op.length, int) or op.length == 0
-        return [Wire(op.body, range(len(op.inputs)), range(len(op.outputs)), carried, maybe_none)]
+        return [Wire(op.body, range(len(op.inputs)), range(len(op.outputs)), carried, _may_be_empty(op))]
 
 
 @guarded("scan")
@@ -462,6 +464,3 @@ def _scan(
         made = apply(Scan, (*first, *parts, *captures), values)
     made = made if isinstance(made, tuple) else (made,)
     return unflatten(carry_spec, made[: len(first)]), unflatten(specs[1], made[len(first) :])
-
-
-__all__ = ["GraphError", "Scan", "as_array", "map_fn", "scan"]
