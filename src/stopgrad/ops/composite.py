@@ -47,10 +47,15 @@ class LogAddExp(Arithmetic):
     """Elementwise log(eˣ + eʸ), without overflow, with broadcasting.
 
     Args:
-        x, y: floating-point, of one dtype (C1); shapes broadcast (C2).
+        x: floating-point.
+        y: floating-point, of a shape that broadcasts with x's.
 
     Returns:
-        the logarithm of the sum; -∞ where both are -∞, with a gradient of 0 there.
+        The logarithm of the sum; -∞ where both are -∞, with a gradient of 0 there.
+
+    Constraints:
+        (C1) x and y are floating-point, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.logaddexp(np.array([0.0, 1000.0]), np.array([0.0, 1000.0]))
@@ -74,10 +79,15 @@ class Xlogy(Arithmetic):
     """Elementwise x · log y, with broadcasting; 0 where x is 0, even if y is 0.
 
     Args:
-        x, y: floating-point, of one dtype (C1); shapes broadcast (C2).
+        x: floating-point.
+        y: floating-point, of a shape that broadcasts with x's.
 
     Returns:
-        the product. Where x is 0 both gradients are 0, as in TensorFlow.
+        The product. Where x is 0 both gradients are 0, as in TensorFlow.
+
+    Constraints:
+        (C1) x and y are floating-point, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.xlogy(np.array([0.0, 2.0]), np.array([0.0, 1.0]))
@@ -106,10 +116,15 @@ class Xdivy(Arithmetic):
     """Elementwise x / y, with broadcasting; 0 where x is 0, even if y is 0.
 
     Args:
-        x, y: floating-point, of one dtype (C1); shapes broadcast (C2).
+        x: floating-point.
+        y: floating-point, of a shape that broadcasts with x's.
 
     Returns:
-        the quotient. Where x is 0 both gradients are 0, as in TensorFlow.
+        The quotient. Where x is 0 both gradients are 0, as in TensorFlow.
+
+    Constraints:
+        (C1) x and y are floating-point, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.xdivy(np.array([0.0, 2.0]), np.array([0.0, 4.0]))
@@ -142,12 +157,17 @@ class ClipByValue(Op):
     """The operand with values below *low* raised to it and values above *high* lowered to it, with broadcasting.
 
     Args:
-        x, low, high: real numbers of one dtype (C1); shapes broadcast (C2). low should not exceed high; where it
-            does, the result is high.
+        x: real numbers.
+        low: the lower bound.
+        high: the upper bound. Where low exceeds it, the result is high.
 
     Returns:
-        min(max(x, low), high); NaN for NaN. The gradient goes to x where low ≤ x ≤ high, ends included, to low
+        The values min(max(x, low), high); NaN for NaN. The gradient goes to x where low ≤ x ≤ high, ends included, to low
         where x is below it and to high where x is above it, as in TensorFlow.
+
+    Constraints:
+        (C1) x, low and high hold real numbers, of one dtype.
+        (C2) The shapes of x, low and high broadcast.
 
     Examples:
         >>> sg.clip_by_value(np.array([-1.0, 0.5, 2.0]), 0.0, 1.0)
@@ -217,11 +237,15 @@ class Softmax(AlongAxes):
     """eˣ / Σ eˣ, the sum over axes, without overflow.
 
     Args:
-        x: floating-point (C1).
-        axis: one or several axes (C2), by default the last.
+        x: floating-point.
+        axis: one axis or several, together.
 
     Returns:
-        values in [0, 1] that sum to 1; NaN where all are -∞, or one is ∞ or NaN.
+        Values in [0, 1] that sum to 1; NaN where all are -∞, or one is ∞ or NaN.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.softmax(np.array([1000.0, 1000.0]))
@@ -240,11 +264,15 @@ class LogSoftmax(AlongAxes):
     """x - log Σ eˣ, the sum over axes, without overflow.
 
     Args:
-        x: floating-point (C1).
-        axis: one or several axes (C2), by default the last.
+        x: floating-point.
+        axis: one axis or several, together.
 
     Returns:
-        the logarithm of :func:`softmax`, precise also where that is 0.
+        The logarithm of :func:`softmax`, precise also where that is 0.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.log_softmax(np.array([0.0, 1000.0]))
@@ -283,12 +311,18 @@ class LayerNorm(Op):
     """(x - mean) / √(variance + ε), both over axes.
 
     Args:
-        x: floating-point (C1).
-        scale, offset: of the function only: tensors to multiply by and add after, None for none.
-        axis: one or several axes (C2), by default the last; epsilon: a Python number.
+        x: floating-point.
+        scale: what the function multiplies the normalised values by; None for nothing.
+        offset: what the function adds after that; None for nothing.
+        axis: one axis or several, together.
+        epsilon: ε, a Python number.
 
     Returns:
-        the normalised values, of x's shape; NaN over no elements.
+        The normalised values, of x's shape; NaN over no elements.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) Each axis exists, and none is named twice.
 
     References:
         Ba, Kiros and Hinton 2016, arXiv:1607.06450.

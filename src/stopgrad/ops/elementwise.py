@@ -42,10 +42,13 @@ class Sqrt(Elementwise):
     """Elementwise square root.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        √x; NaN below 0. The gradient at 0 is infinite.
+        The root √x; NaN below 0. The gradient at 0 is infinite.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.sqrt(np.array([4.0, 9.0]))
@@ -64,10 +67,13 @@ class Rsqrt(Elementwise):
     """Elementwise 1 / √x.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        1 / √x.
+        The reciprocal root 1 / √x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.rsqrt(np.array([4.0, 0.25]))
@@ -86,10 +92,13 @@ class Reciprocal(Elementwise):
     """Elementwise 1 / x.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        1 / x.
+        The reciprocal 1 / x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.reciprocal(np.array([4.0, 0.25]))
@@ -108,10 +117,15 @@ class Pow(Arithmetic):
     """Elementwise power, with broadcasting.
 
     Args:
-        x, y: floating-point or complex, of one dtype (C1); shapes broadcast (C2).
+        x: floating-point or complex.
+        y: floating-point or complex, of a shape that broadcasts with x's.
 
     Returns:
-        x to the power y. The gradient towards y counts log x as 0 where x is not positive, as TensorFlow's does.
+        The power xʸ. The gradient with respect to y counts log x as 0 where x is not positive, as TensorFlow's does.
+
+    Constraints:
+        (C1) x and y are floating-point or complex, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.pow(np.array([2.0, 3.0]), 2.0)
@@ -141,10 +155,13 @@ class Exp(Elementwise):
     """Elementwise exponential.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        eˣ.
+        The exponential eˣ.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.exp(np.array([0.0, 1.0]))
@@ -163,10 +180,13 @@ class Expm1(Elementwise):
     """Elementwise eˣ - 1, precise near 0.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        eˣ - 1.
+        The difference eˣ - 1.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.expm1(np.array([0.0, 1e-10]))
@@ -185,10 +205,13 @@ class Log(Elementwise):
     """Elementwise natural logarithm.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        log x; -∞ at 0, NaN below.
+        The logarithm log x; -∞ at 0, NaN below.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.log(np.array([1.0, 0.0]))
@@ -207,10 +230,13 @@ class Log1p(Elementwise):
     """Elementwise log(1 + x), precise near 0.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        log(1 + x).
+        The logarithm log(1 + x).
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.log1p(np.array([0.0, 1e-10]))
@@ -229,10 +255,13 @@ class Sin(Elementwise):
     """Elementwise sine of radians.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        sin x.
+        The sine of x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.sin(np.array([0.0, np.pi / 2]))
@@ -251,10 +280,13 @@ class Cos(Elementwise):
     """Elementwise cosine of radians.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        cos x.
+        The cosine of x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.cos(np.array([0.0, np.pi]))
@@ -273,10 +305,13 @@ class Tan(Elementwise):
     """Elementwise tangent of radians.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        tan x.
+        The tangent of x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.tan(np.array([0.0, 1.0]))
@@ -295,10 +330,13 @@ class Asin(Elementwise):
     """Elementwise arc sine, in radians.
 
     Args:
-        x: floating-point or complex (C1), in [-1, 1].
+        x: floating-point or complex, in [-1, 1].
 
     Returns:
-        the angle in [-π/2, π/2]; NaN outside the domain.
+        The angle in [-π/2, π/2]; NaN outside the domain.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.asin(np.array([0.0, 1.0]))
@@ -317,10 +355,13 @@ class Acos(Elementwise):
     """Elementwise arc cosine, in radians.
 
     Args:
-        x: floating-point or complex (C1), in [-1, 1].
+        x: floating-point or complex, in [-1, 1].
 
     Returns:
-        the angle in [0, π]; NaN outside the domain.
+        The angle in [0, π]; NaN outside the domain.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.acos(np.array([1.0, 0.0]))
@@ -339,10 +380,13 @@ class Atan(Elementwise):
     """Elementwise arc tangent, in radians.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        the angle in [-π/2, π/2].
+        The angle in [-π/2, π/2].
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.atan(np.array([0.0, 1.0]))
@@ -361,10 +405,15 @@ class Atan2(Arithmetic):
     """Elementwise angle of the point (x, y), in radians, with broadcasting.
 
     Args:
-        y, x: floating-point, of one dtype (C1); shapes broadcast (C2).
+        y: the second coordinate, floating-point.
+        x: the first coordinate, floating-point, of a shape that broadcasts with y's.
 
     Returns:
-        the angle in [-π, π].
+        The angle in [-π, π].
+
+    Constraints:
+        (C1) y and x are floating-point, of one dtype.
+        (C2) The shapes of y and x broadcast.
 
     Examples:
         >>> sg.atan2(np.array([0.0, 1.0]), np.array([-1.0, 0.0]))
@@ -390,10 +439,13 @@ class Sinh(Elementwise):
     """Elementwise hyperbolic sine.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        sinh x.
+        The hyperbolic sine of x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.sinh(np.array([0.0, 1.0]))
@@ -412,10 +464,13 @@ class Cosh(Elementwise):
     """Elementwise hyperbolic cosine.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        cosh x.
+        The hyperbolic cosine of x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.cosh(np.array([0.0, 1.0]))
@@ -434,10 +489,13 @@ class Tanh(Elementwise):
     """Elementwise hyperbolic tangent.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        tanh x.
+        The hyperbolic tangent of x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.tanh(np.array([0.0, 1.0]))
@@ -456,10 +514,13 @@ class Asinh(Elementwise):
     """Elementwise inverse hyperbolic sine.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        asinh x.
+        The y whose hyperbolic sine is x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.asinh(np.array([0.0, 1.0]))
@@ -478,10 +539,13 @@ class Acosh(Elementwise):
     """Elementwise inverse hyperbolic cosine.
 
     Args:
-        x: floating-point or complex (C1), at least 1.
+        x: floating-point or complex, at least 1.
 
     Returns:
-        acosh x; NaN below 1.
+        The y ≥ 0 whose hyperbolic cosine is x; NaN below 1.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.acosh(np.array([1.0, 2.0]))
@@ -500,10 +564,13 @@ class Atanh(Elementwise):
     """Elementwise inverse hyperbolic tangent.
 
     Args:
-        x: floating-point or complex (C1), in (-1, 1).
+        x: floating-point or complex, in (-1, 1).
 
     Returns:
-        atanh x.
+        The y whose hyperbolic tangent is x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.atanh(np.array([0.0, 0.5]))
@@ -535,10 +602,15 @@ class TanhGrad(GradientOfUnary):
     """The gradient of tanh: g · (1 - y²), where y = tanh x.
 
     Args:
-        y, g: floating-point or complex, of one dtype (C1); shapes broadcast (C2).
+        y: the result of the operation.
+        g: its cotangent.
 
     Returns:
-        the cotangent of x.
+        The cotangent of x.
+
+    Constraints:
+        (C1) y and g are floating-point or complex, of one dtype.
+        (C2) The shapes of y and g broadcast.
 
     Examples:
         >>> sg.ops.TanhGrad.function(np.array([0.5]), np.array([1.0]))
@@ -557,10 +629,15 @@ class SqrtGrad(GradientOfUnary):
     """The gradient of the square root: g / (2y), where y = √x.
 
     Args:
-        y, g: floating-point or complex, of one dtype (C1); shapes broadcast (C2).
+        y: the result of the operation.
+        g: its cotangent.
 
     Returns:
-        the cotangent of x.
+        The cotangent of x.
+
+    Constraints:
+        (C1) y and g are floating-point or complex, of one dtype.
+        (C2) The shapes of y and g broadcast.
 
     Examples:
         >>> sg.ops.SqrtGrad.function(np.array([2.0]), np.array([1.0]))
@@ -579,10 +656,15 @@ class RsqrtGrad(GradientOfUnary):
     """The gradient of 1 / √x: -g · y³ / 2, where y = 1 / √x.
 
     Args:
-        y, g: floating-point or complex, of one dtype (C1); shapes broadcast (C2).
+        y: the result of the operation.
+        g: its cotangent.
 
     Returns:
-        the cotangent of x.
+        The cotangent of x.
+
+    Constraints:
+        (C1) y and g are floating-point or complex, of one dtype.
+        (C2) The shapes of y and g broadcast.
 
     Examples:
         >>> sg.ops.RsqrtGrad.function(np.array([2.0]), np.array([1.0]))
@@ -604,10 +686,15 @@ class ReciprocalGrad(GradientOfUnary):
     """The gradient of 1 / x: -g · y², where y = 1 / x.
 
     Args:
-        y, g: floating-point or complex, of one dtype (C1); shapes broadcast (C2).
+        y: the result of the operation.
+        g: its cotangent.
 
     Returns:
-        the cotangent of x.
+        The cotangent of x.
+
+    Constraints:
+        (C1) y and g are floating-point or complex, of one dtype.
+        (C2) The shapes of y and g broadcast.
 
     Examples:
         >>> sg.ops.ReciprocalGrad.function(np.array([2.0]), np.array([1.0]))

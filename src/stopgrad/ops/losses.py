@@ -47,13 +47,18 @@ class SoftmaxCrossEntropyWithLogits(Op):
     """Cross entropy -Σ labels · log softmax(logits) along an axis.
 
     Args:
-        labels: usually probabilities; logits: unnormalised logarithms: floating-point, of one dtype (C1) and
-            shape (C2).
-        axis: the axis of the classes (C3), by default the last.
+        labels: usually probabilities.
+        logits: logarithms of unnormalised probabilities.
+        axis: the axis of the classes.
 
     Returns:
-        the losses, without that axis. A label of 0 counts nothing, even where the logit is -∞. The gradient
-        towards the logits is right also for labels that do not sum to 1.
+        The losses, without that axis. A label of 0 counts nothing, even where the logit is -∞. The gradient
+        with respect to the logits is right also for labels that do not sum to 1.
+
+    Constraints:
+        (C1) labels and logits are floating-point, of one dtype.
+        (C2) labels and logits have one shape.
+        (C3) The axis exists.
 
     Examples:
         >>> sg.softmax_cross_entropy_with_logits(np.array([0.0, 1.0]), np.array([0.0, 0.0]))
@@ -122,11 +127,16 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
     """Cross entropy -log softmax(logits)[label] along the last axis, for labels that are class numbers.
 
     Args:
-        labels: integers (C1), of the logits' shape without the last axis (C2).
-        logits: floating-point (C3), with at least one axis (C2).
+        labels: class numbers.
+        logits: logarithms of unnormalised probabilities; the last axis is that of the classes.
 
     Returns:
-        the losses, of the labels' shape. A label outside of the classes gives NaN, as TensorFlow does on GPUs.
+        The losses, of the labels' shape. A label outside of the classes gives NaN, as TensorFlow does on GPUs.
+
+    Constraints:
+        (C1) labels holds integers.
+        (C2) logits has at least one axis, and labels its shape without the last one.
+        (C3) logits is floating-point.
 
     Examples:
         >>> sg.sparse_softmax_cross_entropy_with_logits(np.array([1, 2]), np.array([[0.0, 0.0], [0.0, 0.0]]))
@@ -181,10 +191,15 @@ class SigmoidCrossEntropyWithLogits(Arithmetic):
     """Elementwise cross entropy of independent yes-or-no questions, without overflow, with broadcasting.
 
     Args:
-        labels: usually probabilities; logits: floating-point, of one dtype (C1); shapes broadcast (C2).
+        labels: usually probabilities.
+        logits: logarithms of odds.
 
     Returns:
-        -labels · log sigmoid(logits) - (1 - labels) · log(1 - sigmoid(logits)), of the broadcast shape.
+        The losses -labels · log sigmoid(logits) - (1 - labels) · log(1 - sigmoid(logits)), of the broadcast shape.
+
+    Constraints:
+        (C1) labels and logits are floating-point, of one dtype.
+        (C2) The shapes of labels and logits broadcast.
 
     Examples:
         >>> sg.sigmoid_cross_entropy_with_logits(np.array([0.0, 1.0]), np.array([0.0, 1000.0]))

@@ -94,11 +94,16 @@ class Mean(Reduction):
     """Arithmetic mean over axes.
 
     Args:
-        x: floating-point or complex (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: floating-point or complex.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the mean; NaN over no elements.
+        The mean; NaN over no elements.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_mean(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
@@ -136,12 +141,17 @@ class Max(_Extremum):
     """Largest element over axes; NaN where there is one.
 
     Args:
-        x: real numbers (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: real numbers.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the maximum; the dtype's lowest value (-∞ for floats) over no elements. Elements that tie share the
+        The maximum; the dtype's lowest value (-∞ for floats) over no elements. Elements that tie share the
         gradient evenly, and a NaN makes that of all elements NaN, as in TensorFlow.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_max(np.array([1.0, 3.0, 3.0]))
@@ -158,12 +168,17 @@ class Min(_Extremum):
     """Smallest element over axes; NaN where there is one.
 
     Args:
-        x: real numbers (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: real numbers.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the minimum; the dtype's highest value (∞ for floats) over no elements. Elements that tie share the
+        The minimum; the dtype's highest value (∞ for floats) over no elements. Elements that tie share the
         gradient evenly, and a NaN makes that of all elements NaN, as in TensorFlow.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_min(np.array([1.0, 3.0, 1.0]))
@@ -192,12 +207,17 @@ class Prod(Reduction):
     """Product over axes.
 
     Args:
-        x: numbers (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: numbers.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the product; 1 over no elements. The gradient is right where elements are 0: it multiplies the others
-        instead of dividing.
+        The product; 1 over no elements. The gradient is right where elements are 0, since it multiplies the
+        others instead of dividing.
+
+    Constraints:
+        (C1) x holds numbers.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_prod(np.array([2.0, 3.0]))
@@ -242,11 +262,16 @@ class Any(BooleanReduction):
     """Whether any element holds, over axes.
 
     Args:
-        x: booleans (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: booleans.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        booleans; False over no elements.
+        Booleans; False over no elements.
+
+    Constraints:
+        (C1) x holds booleans.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_any(np.array([False, True]))
@@ -263,11 +288,16 @@ class All(BooleanReduction):
     """Whether all elements hold, over axes.
 
     Args:
-        x: booleans (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: booleans.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        booleans; True over no elements.
+        Booleans; True over no elements.
+
+    Constraints:
+        (C1) x holds booleans.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_all(np.array([False, True]))
@@ -284,11 +314,16 @@ class LogSumExp(Reduction):
     """log Σ eˣ over axes, without overflow.
 
     Args:
-        x: floating-point (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: floating-point.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the logarithm of the sum of exponentials; -∞ over no elements or only -∞, with a gradient of 0 there.
+        The logarithm of the sum of exponentials; -∞ over no elements or only -∞, with a gradient of 0 there.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_logsumexp(np.array([1000.0, 1000.0]))
@@ -315,11 +350,16 @@ class Variance(Reduction):
     """Mean squared distance from the mean, over axes; divided by the number of elements, not by one less.
 
     Args:
-        x: floating-point (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: floating-point.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the variance; NaN over no elements.
+        The variance; NaN over no elements.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_variance(np.array([1.0, 3.0]))
@@ -369,11 +409,17 @@ class ArgMax(ArgReduction):
     """The position of the largest element along an axis; of the first, at ties.
 
     Args:
-        x: real numbers (C1).
-        axis: along which (C2), not of size 0 (C3); dtype: int32 or int64, of the result.
+        x: real numbers.
+        axis: the axis along which to look.
+        dtype: the dtype of the positions, int32 or int64.
 
     Returns:
-        positions, without that axis.
+        Positions, without that axis.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists.
+        (C3) The axis has at least one element.
 
     Examples:
         >>> sg.argmax(np.array([1.0, 3.0, 3.0]))
@@ -387,11 +433,17 @@ class ArgMin(ArgReduction):
     """The position of the smallest element along an axis; of the first, at ties.
 
     Args:
-        x: real numbers (C1).
-        axis: along which (C2), not of size 0 (C3); dtype: int32 or int64, of the result.
+        x: real numbers.
+        axis: the axis along which to look.
+        dtype: the dtype of the positions, int32 or int64.
 
     Returns:
-        positions, without that axis.
+        Positions, without that axis.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists.
+        (C3) The axis has at least one element.
 
     Examples:
         >>> sg.argmin(np.array([1.0, 3.0, 1.0]))
@@ -449,11 +501,17 @@ class Cumsum(Running):
     """Running sum along an axis.
 
     Args:
-        x: numbers (C1).
-        axis: along which (C2); exclusive: whether each element counts only those before it; reverse: from the end.
+        x: numbers.
+        axis: the axis along which to accumulate.
+        exclusive: whether each element counts only those before it.
+        reverse: whether it runs from the end.
 
     Returns:
-        the sums, of x's shape.
+        The sums, of x's shape.
+
+    Constraints:
+        (C1) x holds numbers.
+        (C2) The axis exists.
 
     Examples:
         >>> sg.cumsum(np.array([1.0, 2.0, 3.0]))
@@ -468,11 +526,17 @@ class Cumprod(Running):
     """Running product along an axis.
 
     Args:
-        x: numbers (C1).
-        axis: along which (C2); exclusive: whether each element counts only those before it; reverse: from the end.
+        x: numbers.
+        axis: the axis along which to accumulate.
+        exclusive: whether each element counts only those before it.
+        reverse: whether it runs from the end.
 
     Returns:
-        the products, of x's shape. The gradient is right where elements are 0: it multiplies, and never divides.
+        The products, of x's shape. The gradient is right where elements are 0, since it never divides.
+
+    Constraints:
+        (C1) x holds numbers.
+        (C2) The axis exists.
 
     Examples:
         >>> sg.cumprod(np.array([1.0, 2.0, 3.0]))

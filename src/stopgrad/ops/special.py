@@ -31,10 +31,13 @@ class Erf(RealElementwise):
     """Elementwise error function (DLMF 7.2.1).
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        2/√π ∫₀ˣ exp(-t²) dt.
+        The integral 2/√π ∫₀ˣ exp(-t²) dt.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.erf(np.array([0.0, 1.0]))
@@ -53,10 +56,13 @@ class Erfc(RealElementwise):
     """Elementwise complementary error function, 1 - erf x, precise for large x (DLMF 7.2.2).
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        1 - erf x.
+        The complement 1 - erf x.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.erfc(np.array([0.0, 1.0]))
@@ -75,10 +81,13 @@ class Erfinv(RealElementwise):
     """Elementwise inverse of the error function.
 
     Args:
-        x: floating-point (C1), in (-1, 1).
+        x: floating-point, in (-1, 1).
 
     Returns:
-        the y of which erf y = x.
+        The y of which erf y = x.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.erfinv(np.array([0.0, 0.5]))
@@ -98,10 +107,13 @@ class Lgamma(RealElementwise):
     """Elementwise logarithm of |Γ(x)| (DLMF 5.2.1).
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        log |Γ(x)|; infinite at 0, -1, -2, …
+        The logarithm log |Γ(x)|; infinite at 0, -1, -2 and so on.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.lgamma(np.array([1.0, 4.0]))
@@ -121,10 +133,13 @@ class Digamma(RealElementwise):
     """Elementwise derivative of log Γ(x) (DLMF 5.2.2).
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        Γ′(x) / Γ(x).
+        The quotient Γ′(x) / Γ(x).
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.digamma(np.array([1.0, 4.0]))
@@ -146,11 +161,15 @@ class Polygamma(Op):
     """Elementwise derivative of order n ≥ 1 of the digamma function (DLMF 5.15).
 
     Args:
-        x: floating-point (C1).
-        n: the order, a Python integer of at least 1 (C2).
+        n: the order of the derivative.
+        x: floating-point.
 
     Returns:
-        ψ⁽ⁿ⁾(x).
+        The derivative ψ⁽ⁿ⁾(x).
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) n is a Python integer of at least 1.
 
     Examples:
         >>> sg.polygamma(1, np.array([1.0]))
