@@ -1,4 +1,4 @@
-"""Activations: each one operation, with its own careful value and gradient."""
+"""Activations, each one operation whose value and gradient neither overflow nor lose precision."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import math
 from typing import Any
 
 from stopgrad.build import apply
-from stopgrad.op import Op, not_differentiable
+from stopgrad.op import not_differentiable
 from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.compare import greater, less
 from stopgrad.ops.convert import where
-from stopgrad.ops.elementwise import exp, tanh
-from stopgrad.ops.families import INF, NAN, PAIRS, RealElementwise, binary, unary
-from stopgrad.ops.inference import broadcast, is_floating, is_real, same
+from stopgrad.ops.families import INF, NAN, GradientOfActivation, RealElementwise, binary, unary
+from stopgrad.ops.inference import is_floating, is_real, same
+from stopgrad.ops.powers import exp
 from stopgrad.ops.special import erfc
+from stopgrad.ops.trigonometric import tanh
 from stopgrad.public import builds
-from stopgrad.samples import Values, binary as pairs, floats, sample, unary as singles
+from stopgrad.samples import Values, floats, sample, unary as singles
 from stopgrad.types import TensorType, float64
 
 __all__ = [
@@ -34,15 +35,6 @@ __all__ = [
 _STEP = not_differentiable("which side of the kink it is has no derivative")
 _SMALL = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,), (1e4,), (-1e4,))
 _KINKS = [sample(Values(shape, float64, -8.3, 8.1, True)) for shape in ((4,), ("n", 2), (0, 2))]
-_ALIKE: Any = (((3,), (3,)), (("n",), ("n",)), ((0, 2), (0, 2)))
-
-
-class GradientOfActivation(Op, abstract=True):
-    """From a result y and a cotangent g to the cotangent of the operand, in one operation instead of several."""
-
-    infer = staticmethod(lambda y, g: broadcast(is_floating)(y, g))
-    samples = pairs(shapes=_ALIKE)
-    extremes = PAIRS
 
 
 # ------------------------------------------------------------------------------------ rectified units
@@ -398,8 +390,8 @@ class Gelu(RealElementwise):
 
     Args:
         x: floating-point.
-        approximate: whether Φ is replaced by (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2. By default it is not, unlike
-            in JAX.
+        approximate: whether Φ is replaced by (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2. By default it is not;
+            JAX's is.
 
     Returns:
         The values; NaN at -∞.

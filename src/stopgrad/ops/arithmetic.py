@@ -14,8 +14,10 @@ from stopgrad.ops.data import zeros_like
 from stopgrad.ops.families import EXTREMES, Arithmetic, Elementwise, RealElementwise, binary, unary
 from stopgrad.ops.inference import (
     broadcast,
-    broadcast_c2,
+    broadcast_shapes,
+    check_dtype,
     check_same_dtype,
+    check_shape,
     is_inexact,
     is_number,
     is_real,
@@ -163,7 +165,7 @@ class FloorDiv(Arithmetic):
         y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        The quotient ⌊x / y⌋, of the broadcast shape. Dividing an integer by 0 gives a value that depends on the engine.
+        The quotient ⌊x / y⌋, of the broadcast shape. What an integer divided by 0 gives depends on the engine.
 
     Constraints:
         (C1) x and y hold real numbers, of one dtype.
@@ -298,7 +300,7 @@ squared_difference = binary(SquaredDifference, "squared_difference")
 
 
 class AddN(Op):
-    """Sum of several tensors of one type, added from left to right.
+    """Sum of several tensors of one dtype and shape, added from left to right.
 
     Args:
         xs: one or more tensors.
@@ -318,10 +320,14 @@ class AddN(Op):
 
     @staticmethod
     def infer(*xs: TensorType) -> TensorType:
-        dtype = check_same_dtype(*xs)
-        return (
-            xs[0] if all(x is xs[0] for x in xs) else tensor_type(dtype, broadcast_c2(*(x.shape for x in xs)))
-        )
+        dtype = check_same_dtype(*xs, constraint="C2")
+        check_dtype(xs[0], is_number, "numbers", "C2")
+        if all(x is xs[0] for x in xs):
+            return xs[0]
+        for x in xs[1:]:
+            check_shape(x, xs[0].shape, "each tensor", "C3", of="the first")
+        # Sizes that must be equal may be known in one of the tensors only.
+        return tensor_type(dtype, broadcast_shapes(*(x.shape for x in xs)))
 
     gradient = {"xs": lambda g, op, i: g}
 
@@ -406,7 +412,8 @@ class Sign(Elementwise):
         x: numbers.
 
     Returns:
-        The sign, of x's dtype; NaN for NaN. Its gradient is zero; of complex numbers, which turn, it is zero at 0 only.
+        The sign, of x's dtype; NaN for NaN. Its gradient is zero for real numbers; for complex ones, whose
+        direction can change, it is zero at 0 only.
 
     Constraints:
         (C1) x holds numbers.
@@ -439,7 +446,7 @@ class Square(Elementwise):
         x: numbers.
 
     Returns:
-        The square x².
+        The squares x².
 
     Constraints:
         (C1) x holds numbers.

@@ -94,8 +94,9 @@ class SelectV2(Op):
         y: what is taken elsewhere.
 
     Returns:
-        The values of x where the condition holds, elsewhere those of y. The operand that is not chosen gets a gradient of exactly zero;
-        a NaN in it still becomes NaN where its own derivative is infinite, so guard its argument as well.
+        The values of x where the condition holds, elsewhere those of y. The operand that is not chosen gets a
+        gradient of exactly zero; where its own derivative is infinite that zero becomes NaN, so guard its
+        argument as well.
 
     Constraints:
         (C1) The condition holds booleans, and x and y have one dtype.

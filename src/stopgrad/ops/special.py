@@ -1,4 +1,8 @@
-"""The error function and the gamma function, with their relatives (Digital Library of Mathematical Functions, chapters 5 and 7)."""
+"""The error function and the gamma function, with their relatives.
+
+DLMF is the Digital Library of Mathematical Functions; the error function is its chapter 7, the gamma function its
+chapter 5.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,9 @@ from stopgrad.errors import ArgumentError
 from stopgrad.op import Op
 from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import square
-from stopgrad.ops.elementwise import exp
 from stopgrad.ops.families import INF, NAN, RealElementwise, unary
 from stopgrad.ops.inference import is_floating, same
+from stopgrad.ops.powers import exp
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample, unary as singles
 from stopgrad.types import TensorType
@@ -95,7 +99,6 @@ class Erfinv(RealElementwise):
     """
 
     gradient = {"x": lambda g, op: g * (math.sqrt(math.pi) / 2 * exp(square(op.result)))}
-    # erf's inverse is named alike in both libraries, but JAX spells it erf_inv only in lax.
     lower = lambda xp, x: xp.special.erfinv(x)
     samples = singles(-0.8, 0.8)
 
