@@ -165,7 +165,7 @@ class FloorDiv(Arithmetic):
         y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        The quotient ⌊x / y⌋, of the broadcast shape. What an integer divided by 0 gives depends on the engine.
+        The quotient ⌊x / y⌋, of the broadcast shape. What an integer gives over 0 depends on the engine.
 
     Constraints:
         (C1) x and y hold real numbers, of one dtype.

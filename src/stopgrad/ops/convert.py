@@ -112,7 +112,8 @@ class SelectV2(Op):
         dtype = check_same_dtype(x, y)
         if not condition.dtype.is_bool:
             raise DTypeError(
-                f"(C1) the condition must be bool, not {condition!r}; compare it, as in x != 0, or convert with sg.cast"
+                f"(C1) the condition must be bool, not {condition!r}; "
+                "compare it, as in x != 0, or convert with sg.cast"
             )
         return tensor_type(dtype, broadcast_c2(condition.shape, x.shape, y.shape))
 

@@ -1,7 +1,7 @@
 """Rules of inference shared by many operations, and the checks of which the others are made.
 
-A rule takes the operands' types and returns the result's. What it refuses bears the number of the constraint, as
-in (C1), under which the operation's documentation lists it.
+A rule takes the types of operands and returns that of the result. Its errors bear the number, as in (C1), of
+the constraint that the documentation of the operation lists.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def check_same_dtype(*types: TensorType, constraint: str = "C1") -> DType:
     for other in types[1:]:
         if other.dtype is not dtype:
             raise DTypeError(
-                f"({constraint}) operands must have one dtype, not {dtype} and {other.dtype}; convert with sg.cast"
+                f"({constraint}) operands must have one dtype, not {dtype} and {other.dtype}; "
+                "convert with sg.cast"
             )
     return dtype
 
@@ -198,7 +199,7 @@ def same_shape(a: Shape, b: Shape, besides: int | None = None) -> bool:
 
 
 def check_shape(type: TensorType, expected: Shape, what: str, constraint: str, of: str = "") -> None:
-    """Refuse *what*, an operand of this type, where its shape is not the expected one, that *of* something."""
+    """Refuse *what*, an operand of this type, unless it has the expected shape, that *of* something."""
     if not same_shape(type.shape, expected):
         whose = f" of {of}" if of else ""
         raise ShapeError(

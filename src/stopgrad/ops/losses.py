@@ -1,4 +1,4 @@
-"""Losses: cross entropies, each one operation whose gradient does not overflow, and the mean squared error."""
+"""Losses: cross entropies, each one operation with a safe gradient, and the mean squared error."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
         logits: logarithms of unnormalised probabilities; the last axis is that of the classes.
 
     Returns:
-        The losses, of the labels' shape. A label outside of the classes gives NaN, as TensorFlow does on GPUs.
+        The losses, of the labels' shape. A label that is no class gives NaN, as in TensorFlow on GPUs.
 
     Constraints:
         (C1) labels holds integers.
@@ -183,7 +183,8 @@ class SigmoidCrossEntropyWithLogits(Arithmetic):
         logits: logarithms of odds.
 
     Returns:
-        The losses -labels · log sigmoid(logits) - (1 - labels) · log(1 - sigmoid(logits)), of the broadcast shape.
+        The losses -labels · log sigmoid(logits) - (1 - labels) · log(1 - sigmoid(logits)), of the broadcast
+        shape.
 
     Constraints:
         (C1) labels and logits are floating-point, of one dtype.

@@ -106,7 +106,8 @@ class Pow(Arithmetic):
         y: floating-point or complex, of a shape that broadcasts with x's.
 
     Returns:
-        The power xʸ. The gradient with respect to y counts log x as 0 where x is not positive, as in TensorFlow.
+        The power xʸ. The gradient with respect to y takes log x as 0 where x is not positive, as in
+        TensorFlow.
 
     Constraints:
         (C1) x and y are floating-point or complex, of one dtype.

@@ -410,8 +410,7 @@ def reduce_std(x: Any, axis: Any = None, keepdims: bool = False, name: str | Non
 
 
 class ArgReduction(Op, abstract=True):
-    """The position of an extreme element of real numbers (C1) along one axis (C2), which has elements (C3), as int32 or
-    int64 (C4)."""
+    """The position (C4) of an extreme real number (C1) along one axis (C2), which has elements (C3)."""
 
     @staticmethod
     def infer(x: TensorType, *, axis: Axis, dtype: DType) -> TensorType:

@@ -1,7 +1,6 @@
 """The error function and the gamma function, with their relatives.
 
-DLMF is the Digital Library of Mathematical Functions; the error function is its chapter 7, the gamma function its
-chapter 5.
+DLMF is the Digital Library of Mathematical Functions: chapter 5 has the gamma function, 7 the error function.
 """
 
 from __future__ import annotations
