@@ -1,4 +1,4 @@
-"""Each operation refuses what its documentation says, under the number that this has there, and nothing else."""
+"""Operations refuse what their documentation says, under the number that stands there, and nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODULES = {
     f"stopgrad.ops.{name}"
     for name in (
         *("activations", "arithmetic", "compare", "composite", "convert", "losses"),
-        *("powers", "reduce", "special", "trigonometric"),
+        *("powers", "reduce", "running", "special", "trigonometric"),
     )
 }
 """The modules whose operations document their constraints in a section."""

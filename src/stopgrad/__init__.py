@@ -68,6 +68,7 @@ from stopgrad.ops.powers import *
 from stopgrad.ops.random import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
+from stopgrad.ops.running import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.special import *

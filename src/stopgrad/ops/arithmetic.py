@@ -326,7 +326,7 @@ class AddN(Op):
             return xs[0]
         for x in xs[1:]:
             check_shape(x, xs[0].shape, "each tensor", "C3", of="the first")
-        # Sizes that must be equal may be known in one of the tensors only.
+        # A size may be a number in one tensor and a name in another; the sum has the number.
         return tensor_type(dtype, broadcast_shapes(*(x.shape for x in xs)))
 
     gradient = {"xs": lambda g, op, i: g}

@@ -169,7 +169,7 @@ class Conj(Op):
 
 
 def conj(x: Any, name: str | None = None) -> Tensor:
-    # Gradient rules ask this of every real operand.
+    # Gradient rules call this on every operand, most of which are real, so it must be cheap there.
     dtype = x.type.dtype if type(x) is Output else type_of(x).dtype
     return apply(Conj, (x,), (), name) if dtype.is_complex else x
 

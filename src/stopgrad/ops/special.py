@@ -184,7 +184,7 @@ class Polygamma(Op):
 
     gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
     lower = lambda xp, x, n: xp.special.polygamma(n, x)
-    # JAX gives NaN at infinity, where all of them vanish.
+    # JAX gives NaN at infinity, where every order is 0.
     xla = lambda xp, x, n: xp.where(x == INF, xp.zeros((), x.dtype), xp.special.polygamma(n, x))
     samples = [sample(floats(3, low=0.5, high=4.0), n=1), sample(floats("n", low=0.5, high=4.0), n=2)]
     extremes = ((INF,), (NAN,))
