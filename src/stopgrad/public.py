@@ -24,7 +24,7 @@ def builds(definition: type[Op]) -> Callable[[F], F]:
     """Decorator: this is the public function of an operation; it takes over the operation's documentation."""
 
     def decorate(function: F) -> F:
-        return publish(definition, guarded(definition.__name__)(function))
+        return publish(definition, guarded(definition.type)(function))
 
     return decorate
 

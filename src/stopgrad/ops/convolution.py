@@ -13,7 +13,7 @@ from stopgrad.build import apply, raise_for
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Sizes
 from stopgrad.operands import Tensor, show_shape, type_of
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_floating
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_floating
 from stopgrad.ops.windows import (
     Padding,
     at,
@@ -63,8 +63,7 @@ def _check_floating(*types: TensorType) -> None:
 
 
 def _check_cotangent(g: TensorType, expected: Shape) -> None:
-    if g.ndim != len(expected) or not all(map(same_size, g.shape, expected)):
-        raise ShapeError(f"(C6) the cotangent must have the shape {show_shape(expected)}, not {g!r}")
+    check_shape(g, expected, "the cotangent", "C6", of="the result")
 
 
 # ------------------------------------------------------------------------ as products of matrices (NumPy)

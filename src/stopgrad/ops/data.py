@@ -12,7 +12,7 @@ from stopgrad.errors import GraphError, ShapeError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.op import Kind, Op, not_differentiable, unsupported
 from stopgrad.operands import Array, Literal, Tensor, as_array, show_shape
-from stopgrad.ops.inference import check_same_dtype, normal_axes
+from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes
 from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, floats, sample
 from stopgrad.scope import require_graph
@@ -26,7 +26,6 @@ from stopgrad.types import (
     dtype_of,
     float64,
     product,
-    same_size,
     shape_of,
     tensor_type,
 )
@@ -200,12 +199,7 @@ class Assign(Op):
     @staticmethod
     def infer(parameter: TensorType, value: TensorType) -> TensorType:
         check_same_dtype(parameter, value, constraint="C2")
-        if parameter.ndim != value.ndim or not all(
-            same_size(a, b) for a, b in zip(parameter.shape, value.shape, strict=True)
-        ):
-            raise ShapeError(
-                f"(C3) a parameter of shape {show_shape(parameter.shape)} cannot take a value of shape {show_shape(value.shape)}"
-            )
+        check_shape(value, parameter.shape, "the value", "C3", of="the parameter")
         return parameter
 
     gradient = {"parameter": not_differentiable("the old value is replaced"), "value": lambda g, op: g}

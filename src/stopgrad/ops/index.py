@@ -19,10 +19,19 @@ from stopgrad.builder import default_graph
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.graph import Output
 from stopgrad.op import Axis, Op, Sizes, not_differentiable
-from stopgrad.operands import Tensor, as_array, show_shape, type_of
+from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.convert import where
 from stopgrad.ops.data import zeros_like
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_integer, is_number, is_real, normal_axis
+from stopgrad.ops.inference import (
+    check_dtype,
+    check_same_dtype,
+    check_shape,
+    is_integer,
+    is_number,
+    is_real,
+    normal_axis,
+    same_shape,
+)
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.public import builds
 from stopgrad.samples import floats, ints, sample
@@ -37,7 +46,6 @@ from stopgrad.types import (
     dtype_of,
     float64,
     int32,
-    same_size,
     shape_of,
     tensor_type,
 )
@@ -99,9 +107,7 @@ def _gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_di
         raise ShapeError(
             f"(C3) batch_dims={batch_dims} must lie between 0 and the axis {axis}, and indices have {indices.ndim} axes"
         )
-    if not all(
-        same_size(a, b) for a, b in zip(params.shape[:batch_dims], indices.shape[:batch_dims], strict=True)
-    ):
+    if not same_shape(params.shape[:batch_dims], indices.shape[:batch_dims]):
         raise ShapeError(f"(C3) the first {batch_dims} sizes of {params!r} and {indices!r} differ")
     return (*params.shape[:axis], *indices.shape[batch_dims:], *params.shape[axis + 1 :])
 
@@ -218,8 +224,7 @@ class TensorScatterAdd(Op):
         check_same_dtype(x, updates, constraint="C4")
         check_dtype(x, is_number, "numbers", "C4")
         expected = _gathered_shape(x, indices, axis, batch_dims)
-        if len(expected) != updates.ndim or not all(map(same_size, expected, updates.shape)):
-            raise ShapeError(f"(C5) the updates must have the shape {show_shape(expected)}, not {updates!r}")
+        check_shape(updates, expected, "the updates", "C5")
         return x
 
     gradient = {
@@ -282,9 +287,7 @@ def _grid(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
 def _check_along(x: TensorType, indices: TensorType, axis: int) -> None:
     check_dtype(indices, is_integer, "integers as indices")
     normal_axis(axis, x.ndim)
-    if x.ndim != indices.ndim or not all(
-        i == axis or same_size(a, b) for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True))
-    ):
+    if not same_shape(x.shape, indices.shape, besides=axis):
         raise ShapeError(f"(C3) the sizes of {x!r} and {indices!r} differ in more than axis {axis}")
 
 
@@ -369,10 +372,7 @@ class ScatterAddAlongAxis(Op):
         check_same_dtype(x, updates, constraint="C4")
         check_dtype(x, is_number, "numbers", "C4")
         _check_along(x, indices, axis)
-        if updates.ndim != indices.ndim or not all(map(same_size, updates.shape, indices.shape)):
-            raise ShapeError(
-                f"(C5) the updates must have the shape {show_shape(indices.shape)}, not {updates!r}"
-            )
+        check_shape(updates, indices.shape, "the updates", "C5", of="the indices")
         return x
 
     gradient = {

@@ -11,7 +11,7 @@ from stopgrad.build import apply, raise_for
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.op import Axes, Axis, Op, Sizes
 from stopgrad.operands import Tensor, as_list, show_shape, type_of
-from stopgrad.ops.inference import check_same_dtype, normal_axes, normal_axis
+from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes, normal_axis, same_shape
 from stopgrad.ops.shape import reduce_sum, reshape, squeeze, sum_axes
 from stopgrad.ops.slices import StridedSlice, part_of
 from stopgrad.public import builds, guarded
@@ -49,10 +49,7 @@ class ConcatV2(Op):
         dtype = check_same_dtype(*xs)
         normal_axis(axis, xs[0].ndim)
         for x in xs[1:]:
-            if x.ndim != xs[0].ndim or not all(
-                i == axis or same_size(a, b)
-                for i, (a, b) in enumerate(zip(x.shape, xs[0].shape, strict=False))
-            ):
+            if not same_shape(x.shape, xs[0].shape, besides=axis):
                 raise ShapeError(f"(C3) {xs[0]!r} and {x!r} differ in more than axis {axis}")
         total: Any = 0
         for x in xs:
@@ -104,10 +101,7 @@ class Pack(Op):
         dtype = check_same_dtype(*xs)
         normal_axis(axis, xs[0].ndim + 1)
         for x in xs[1:]:
-            if x.ndim != xs[0].ndim or not all(
-                same_size(a, b) for a, b in zip(x.shape, xs[0].shape, strict=True)
-            ):
-                raise ShapeError(f"(C3) {xs[0]!r} and {x!r} cannot be stacked: their shapes differ")
+            check_shape(x, xs[0].shape, "each tensor", "C3", of="the first")
         return tensor_type(dtype, (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]))
 
     gradient = {"xs": lambda g, op, i: squeeze(part_of(g, op.axis, i, 1), op.axis)}

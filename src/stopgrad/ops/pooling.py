@@ -11,8 +11,8 @@ import numpy as np
 from stopgrad.build import apply, raise_for
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Sizes, not_differentiable
-from stopgrad.operands import Tensor, show_shape, type_of
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_floating
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_floating
 from stopgrad.ops.windows import (
     Padding,
     at,
@@ -28,7 +28,7 @@ from stopgrad.ops.windows import (
 )
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
-from stopgrad.types import Shape, TensorType, same_size, tensor_type
+from stopgrad.types import Shape, TensorType, tensor_type
 
 __all__ = [
     "avg_pool",
@@ -53,8 +53,7 @@ def _pooled(x: TensorType, ksize: Any, strides: Any, padding: Any, dilations: An
 
 def _check_shape(found: TensorType, expected: TensorType, what: str) -> None:
     check_same_dtype(found, expected)
-    if found.ndim != expected.ndim or not all(map(same_size, found.shape, expected.shape)):
-        raise ShapeError(f"(C6) the {what} must have the shape {show_shape(expected.shape)}, not {found!r}")
+    check_shape(found, expected.shape, f"the {what}", "C6")
 
 
 def _reduced(

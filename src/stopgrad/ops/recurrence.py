@@ -11,13 +11,20 @@ from stopgrad.errors import ShapeError
 from stopgrad.op import Axis, Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.convert import conj
-from stopgrad.ops.inference import broadcast_shapes, check_dtype, check_same_dtype, is_inexact, normal_axis
+from stopgrad.ops.inference import (
+    broadcast_shapes,
+    check_dtype,
+    check_same_dtype,
+    check_shape,
+    is_inexact,
+    normal_axis,
+)
 from stopgrad.ops.join import pad
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.ops.slices import part_of
 from stopgrad.public import builds
 from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType, same_size
+from stopgrad.types import TensorType
 
 __all__ = [
     "linear_recurrence",
@@ -47,8 +54,7 @@ class LinearRecurrence(Op):
         check_same_dtype(a, b)
         check_dtype(b, is_inexact, "floating-point or complex numbers")
         normal_axis(axis, b.ndim)
-        if a.ndim != b.ndim or not all(map(same_size, a.shape, b.shape)):
-            raise ShapeError(f"(C3) the factors {a!r} and the terms {b!r} must have one shape")
+        check_shape(a, b.shape, "the factors", "C3", of="the terms")
         return b
 
     gradient = {

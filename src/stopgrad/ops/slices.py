@@ -14,10 +14,11 @@ from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
 from stopgrad.op import Op, Sizes
 from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.inference import check_shape
 from stopgrad.ops.shape import reshape
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
-from stopgrad.types import Dim, Shape, ShapeLike, TensorType, at_least, same_size, shape_of, tensor_type
+from stopgrad.types import Dim, Shape, ShapeLike, TensorType, at_least, shape_of, tensor_type
 
 __all__ = [
     "strided_slice",
@@ -90,10 +91,7 @@ class StridedSliceGrad(Op):
 
     @staticmethod
     def infer(g: TensorType, *, shape: Shape, spans: Sizes) -> TensorType:
-        if g.ndim != len(spans) or not all(
-            same_size(a, size) for a, (_, size, _) in zip(g.shape, spans, strict=True)
-        ):
-            raise ShapeError(f"(C1) the cotangent {g!r} has not the slice's shape")
+        check_shape(g, tuple(size for _, size, _ in spans), "the cotangent", "C1", of="the slice")
         return tensor_type(g.dtype, shape)
 
     gradient = {"g": lambda g, op: apply(StridedSlice, (g,), (op.spans,))}
