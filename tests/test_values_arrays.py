@@ -55,7 +55,11 @@ add(sg.cast, lambda x: x != 0, INTS, dtype=sg.bool_)
 # ------------------------------------------------------------------------------------------- moved
 
 add(sg.reshape, lambda x, _: x.ravel().reshape(4, 6), X, (4, -1))
-add(sg.transpose, lambda x: np.array([[[x[i, j, k] for i in range(2)] for j in range(3)] for k in range(4)]), X)
+add(
+    sg.transpose,
+    lambda x: np.array([[[x[i, j, k] for i in range(2)] for j in range(3)] for k in range(4)]),
+    X,
+)
 add(sg.transpose, lambda x, p: np.einsum("ijk->kij", x), X, (2, 0, 1))
 add(sg.squeeze, lambda x: x[0, :, 0], X[:1, :, :1].copy())
 add(sg.squeeze, lambda x, _: x[0], X[:1, :, :1].copy(), 0)
@@ -72,7 +76,13 @@ add(sg.unstack, lambda x: [x[..., i] for i in range(4)], X, axis=-1)
 add(sg.split, lambda x, _: [x[..., :2], x[..., 2:]], X, 2, axis=-1)
 add(sg.split, lambda x, _: [x[:, :1], x[:, 1:]], X, [1, 2], axis=1)
 add(sg.pad, lambda x, p: np.pad(x, p), X, ((0, 1), (2, 0), (1, 1)))
-add(sg.pad, lambda x, p: np.pad(x, p, constant_values=-7), INTS, ((0, 1), (2, 0)), constant_values=np.int64(-7))
+add(
+    sg.pad,
+    lambda x, p: np.pad(x, p, constant_values=-7),
+    INTS,
+    ((0, 1), (2, 0)),
+    constant_values=np.int64(-7),
+)
 add(sg.pad, lambda x, p: np.pad(x, p, "reflect"), X, ((0, 1), (2, 0), (3, 1)), mode="REFLECT")
 add(sg.pad, lambda x, p: np.pad(x, p, "symmetric"), X, ((0, 2), (2, 0), (4, 1)), mode="SYMMETRIC")
 add(sg.tile, lambda x, _: np.concatenate([np.concatenate([x] * 2, 1)] * 3, 2), X, (1, 2, 3))
@@ -105,12 +115,16 @@ def _scattered(x: Any, at: Any, updates: Any) -> Any:
 
 
 def _sorted(x: Any, descending: bool = False) -> Any:
-    return np.array([sorted(row, reverse=descending) for row in x.reshape(-1, x.shape[-1]).tolist()]).reshape(x.shape)
+    return np.array([sorted(row, reverse=descending) for row in x.reshape(-1, x.shape[-1]).tolist()]).reshape(
+        x.shape
+    )
 
 
 def _order(x: Any, sign: int = 1) -> Any:
     rows = x.reshape(-1, x.shape[-1]).tolist()
-    return np.array([sorted(range(len(row)), key=lambda i: sign * row[i]) for row in rows], np.int32).reshape(x.shape)
+    return np.array([sorted(range(len(row)), key=lambda i: sign * row[i]) for row in rows], np.int32).reshape(
+        x.shape
+    )
 
 
 add(sg.gather, _gathered, normal(3, 4), AT)
@@ -151,7 +165,9 @@ def over(f: Callable[[list[Any]], Any], axis: tuple[int, ...] = (0, 1, 2), keepd
     def function(x: Any) -> Any:
         kept = [i for i in range(x.ndim) if i not in axis]
         found = [f(x[at].ravel().tolist()) for at in _places(x.shape, kept)]
-        shape = [1 if i in axis else n for i, n in enumerate(x.shape)] if keepdims else [x.shape[i] for i in kept]
+        shape = (
+            [1 if i in axis else n for i, n in enumerate(x.shape)] if keepdims else [x.shape[i] for i in kept]
+        )
         return np.array(found).reshape(shape)
 
     return function
@@ -189,18 +205,32 @@ for ours, theirs, x in [
     add(ours, over(theirs), x)
     add(ours, over(theirs, (1,)), x, axis=1)
     add(ours, over(theirs, (0, 2), keepdims=True), x, axis=(0, -1), keepdims=True)
-for ours, theirs in [(sg.reduce_sum, sum), (sg.reduce_prod, math.prod), (sg.reduce_max, max), (sg.reduce_min, min)]:
+for ours, theirs in [
+    (sg.reduce_sum, sum),
+    (sg.reduce_prod, math.prod),
+    (sg.reduce_max, max),
+    (sg.reduce_min, min),
+]:
     add(ours, over(theirs, (0,)), INTS, axis=0)
 add(sg.reduce_sum, over(sum, (0,)), C, axis=0)
 add(sg.reduce_sum, np.zeros(3), np.zeros((0, 3)), axis=0)
 add(sg.reduce_prod, over(math.prod, (0,)), C, axis=0)
 add(sg.reduce_max, np.array([NAN, 2.0]), np.array([[1.0, NAN], [2.0, -1.0]]), axis=1)
-add(sg.reduce_logsumexp, np.array([-math.inf, 1.0]), np.array([[-math.inf, -math.inf], [1.0, -math.inf]]), axis=1)
+add(
+    sg.reduce_logsumexp,
+    np.array([-math.inf, 1.0]),
+    np.array([[-math.inf, -math.inf], [1.0, -math.inf]]),
+    axis=1,
+)
 
 for ours, operation in [(sg.cumsum, lambda p, q: p + q), (sg.cumprod, lambda p, q: p * q)]:
 
     def running(
-        x: Any, operation: Any = operation, start: int = ours is sg.cumprod, exclusive: Any = False, reverse: Any = False
+        x: Any,
+        operation: Any = operation,
+        start: int = ours is sg.cumprod,
+        exclusive: Any = False,
+        reverse: Any = False,
     ) -> Any:
         """Along the first axis."""
         rows = list(x[::-1]) if reverse else list(x)
@@ -213,7 +243,9 @@ for ours, operation in [(sg.cumsum, lambda p, q: p + q), (sg.cumprod, lambda p, 
     for exclusive, reverse in itertools.product([False, True], repeat=2):
         add(
             ours,
-            lambda x, f=running, e=exclusive, r=reverse: np.moveaxis(f(np.moveaxis(x, -1, 0), exclusive=e, reverse=r), 0, -1),
+            lambda x, f=running, e=exclusive, r=reverse: np.moveaxis(
+                f(np.moveaxis(x, -1, 0), exclusive=e, reverse=r), 0, -1
+            ),
             X,
             axis=-1,
             exclusive=exclusive,
@@ -225,7 +257,10 @@ def _recurrence(a: Any, b: Any) -> Any:
     """Along the first axis, each term with the factors between it and the result."""
     return np.array(
         [
-            sum(b[j] * functools.reduce(lambda p, q: p * q, a[j + 1 : i + 1], np.ones_like(b[0])) for j in range(i + 1))
+            sum(
+                b[j] * functools.reduce(lambda p, q: p * q, a[j + 1 : i + 1], np.ones_like(b[0]))
+                for j in range(i + 1)
+            )
             for i in range(len(b))
         ]
     )
@@ -246,7 +281,10 @@ add(
 
 add(sg.softmax, lambda x: scipy.special.softmax(x, -1), 100 * X)
 add(sg.softmax, lambda x: scipy.special.softmax(x, (0, 2)), X, axis=(0, 2))
+add(sg.log_softmax, lambda x: scipy.special.log_softmax(x, -1), 100 * X)
+add(sg.softmax, lambda x: scipy.special.softmax(x, 1), 100 * X, axis=1)
 add(sg.log_softmax, lambda x: scipy.special.log_softmax(x, 1), 100 * X, axis=1)
+add(sg.log_softmax, lambda x: scipy.special.log_softmax(x, (0, 2)), 100 * X, axis=(0, -1))
 add(
     sg.layer_norm,
     lambda x: (x - x.mean((0, 2), keepdims=True)) / np.sqrt(x.var((0, 2), keepdims=True) + 0.1),
@@ -254,23 +292,51 @@ add(
     axis=(0, -1),
     epsilon=0.1,
 )
+add(
+    sg.layer_norm,
+    lambda x, scale, offset: (
+        (x - x.mean(2, keepdims=True)) / np.sqrt(x.var(2, keepdims=True) + 1e-5) * scale + offset
+    ),
+    X,
+    normal(4, seed=1),
+    normal(4, seed=2),
+)
 
 
 def _product(a: Any, b: Any) -> Any:
-    return np.array([[math.fsum(p * q for p, q in zip(row, column, strict=True)) for column in b.T] for row in a])
+    return np.array(
+        [[math.fsum(p * q for p, q in zip(row, column, strict=True)) for column in b.T] for row in a]
+    )
 
 
 add(sg.matmul, _product, normal(2, 3), normal(3, 4, seed=1))
-add(sg.matmul, lambda a, b: _product(a.T, b.T), normal(3, 2), normal(4, 3, seed=1), transpose_a=True, transpose_b=True)
+add(
+    sg.matmul,
+    lambda a, b: _product(a.T, b.T),
+    normal(3, 2),
+    normal(4, 3, seed=1),
+    transpose_a=True,
+    transpose_b=True,
+)
 add(
     sg.matmul,
     lambda a, b: np.array([[_product(a[i, 0], b[j]) for j in range(3)] for i in range(2)]),
     normal(2, 1, 2, 4),
     normal(3, 4, 5, seed=1),
 )
-add(sg.matmul, lambda a, b: (a[:, :, None] * b[None]).sum(1), complex_normal(2, 3), complex_normal(3, 2, seed=1))
-add(sg.einsum, lambda _, a, b: np.array([_product(p, q) for p, q in zip(a, b, strict=True)]), "bij,bjk->bik", X,
-    normal(2, 4, 5, seed=2))  # fmt: skip
+add(
+    sg.matmul,
+    lambda a, b: (a[:, :, None] * b[None]).sum(1),
+    complex_normal(2, 3),
+    complex_normal(3, 2, seed=1),
+)
+add(
+    sg.einsum,
+    lambda _, a, b: np.array([_product(p, q) for p, q in zip(a, b, strict=True)]),
+    "bij,bjk->bik",
+    X,
+    normal(2, 4, 5, seed=2),
+)
 add(sg.einsum, lambda _, a: np.trace(a), "ii", normal(3, 3))
 add(sg.tensordot, lambda a, b: (a[:, :, None] * b).sum((0, 1)), normal(3, 4), normal(3, 4, 2, seed=1))
 add(sg.tensordot, lambda a, b: _product(a, b.T), normal(3, 4), normal(2, 4, seed=1), axes=((-1,), (1,)))

@@ -101,7 +101,9 @@ add(
     np.array([1.0, 0.5, 4.0, -0.5]),
 )
 add(sg.digamma, scipy.special.digamma, POSITIVE)
-add(sg.polygamma, np.array([math.pi**2 / 6, math.pi**2 / 2, math.pi**2 / 6 - 1]), 1, np.array([1.0, 0.5, 2.0]))
+add(
+    sg.polygamma, np.array([math.pi**2 / 6, math.pi**2 / 2, math.pi**2 / 6 - 1]), 1, np.array([1.0, 0.5, 2.0])
+)
 add(sg.polygamma, lambda n, x: 24 * -scipy.special.zeta(5, x), 4, POSITIVE)
 add(sg.polygamma, lambda n, x: 6 * scipy.special.zeta(4, x), 3, POSITIVE)
 
@@ -182,7 +184,12 @@ for ours, theirs, x, y in [
 ]:
     add(ours, each(theirs), x, y, atol=0)
 
-add(sg.left_shift, np.array([-128, 4, 2], np.int8), np.array([1, 2, -127], np.int8), np.array([7, 1, 1], np.int8))
+add(
+    sg.left_shift,
+    np.array([-128, 4, 2], np.int8),
+    np.array([1, 2, -127], np.int8),
+    np.array([7, 1, 1], np.int8),
+)
 add(sg.right_shift, np.array([127, 1], np.uint8), np.array([255, 128], np.uint8), np.array([1, 7], np.uint8))
 add(sg.pow, lambda x, y: np.exp(y * np.log(x)), C, D)
 add(sg.add_n, lambda xs: xs[0] + xs[1] + xs[2], [R, 2 * R, POSITIVE])
@@ -196,7 +203,12 @@ add(sg.xlogy, each(lambda x, y: x * math.log(y)), COLUMN, POSITIVE)
 add(sg.xdivy, np.array([0, 0, 2 / 3, -0.5]), np.array([0.0, 0.0, 2.0, -1.0]), np.array([0.0, 5.0, 3.0, 2.0]))
 add(sg.xdivy, each(operator.truediv), COLUMN, R)
 add(sg.logaddexp, each(lambda x, y: math.log(math.exp(x) + math.exp(y))), R, S)
-add(sg.logaddexp, np.array([1000.0 + math.log(2), -1000.0]), np.array([1000.0, -1000.0]), np.array([1000.0, -INF]))
+add(
+    sg.logaddexp,
+    np.array([1000.0 + math.log(2), -1000.0]),
+    np.array([1000.0, -1000.0]),
+    np.array([1000.0, -INF]),
+)
 
 
 @CASES.compared

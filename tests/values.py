@@ -1,6 +1,7 @@
 """Values of public functions from elsewhere, on every engine, and which functions have one.
 
-A value from elsewhere is computed by Python's ``math``, NumPy, SciPy, JAX or a closed form: never by this package.
+A value from elsewhere is computed by Python's ``math``, NumPy, SciPy, JAX or a closed form, never by this
+package.
 """
 
 from __future__ import annotations
@@ -35,6 +36,19 @@ def uniform(low: float, high: float, *shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).uniform(low, high, shape)
 
 
+ENGINES = pytest.mark.parametrize("engine", ["numpy", "xla"])
+
+
+def close(found: Any, expected: Any, rtol: float = 1e-9) -> None:
+    assert np.shape(found) == np.shape(expected)
+    assert np.size(expected)
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=rtol, atol=rtol)
+
+
+def by(engine: str, f: Callable[..., Any], *arrays: Any) -> Any:
+    return sg.function(f, engine=engine)(*arrays)
+
+
 def each(f: Callable[..., Any]) -> Callable[..., Any]:
     """A function of Python numbers, applied element by element to arrays that broadcast."""
 
@@ -47,7 +61,7 @@ def each(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def names_in(function: Any) -> Iterator[str]:
-    """The names that a function reads, those in its inner functions and those that it closes over included."""
+    """The names that a function reads, itself or in functions inside of it or that it closes over."""
     code = function if isinstance(function, CodeType) else getattr(function, "__code__", None)
     if code is None:
         return
@@ -130,9 +144,7 @@ class Cases:
         name = function.__name__
         assert getattr(sg, name) is function, f"{name} is not public"
         assert "sg" not in names_in(expected), f"{name} is compared with this package"
-        self.by_name.setdefault(name, []).append(
-            Case(function, expected, arguments, attributes, rtol, atol)
-        )
+        self.by_name.setdefault(name, []).append(Case(function, expected, arguments, attributes, rtol, atol))
 
     def compared(self, test: Test) -> Test:
         """Decorator of a test: it runs for every engine and function, and calls :meth:`check`."""
