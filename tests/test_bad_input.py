@@ -1,4 +1,4 @@
-"""Bad input: each gets a clear error that names the operation, the user's line and the cure, and leaves everything as it was.
+"""Bad input: each gets a clear error that names the operation, the user's line and the cure, and changes nothing.
 
 Two tables: what is refused, and what looks odd but must work.
 """
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -1750,7 +1751,7 @@ F32, F64 = np.float32, np.float64
 
 @dataclass(frozen=True)
 class Good:
-    """An odd but right use: a function of placeholders, what they are and are fed, and the result worked out by hand."""
+    """An odd but right use: a function of placeholders, what they are fed, and the result worked out by hand."""
 
     name: str
     f: Callable[..., Any]
@@ -2020,15 +2021,14 @@ def test_a_fetched_array_is_the_callers_own(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_jax_arrays_can_be_fed(engine: str) -> None:
-    jax_numpy = pytest.importorskip("jax.numpy")
     s = Setting(engine)
-    got = s.run(s.doubled, v=jax_numpy.arange(3.0))
+    got = s.run(s.doubled, v=jnp.arange(3.0))
     assert type(got) is np.ndarray
     np.testing.assert_array_equal(got, np.array([0.0, 2.0, 4.0], F32))
     with pytest.raises(sg.FeedError, match=r"shape \[2\]"):
-        s.run(s.doubled, v=jax_numpy.arange(2.0))
+        s.run(s.doubled, v=jnp.arange(2.0))
     with pytest.raises(sg.FeedError, match="int32"):
-        s.run(s.i, i=jax_numpy.arange(3.0))
+        s.run(s.i, i=jnp.arange(3.0))
 
 
 @pytest.mark.parametrize(
