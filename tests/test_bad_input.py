@@ -1,4 +1,4 @@
-"""Bad input: each gets a clear error that names the operation, the user's line and the cure, and changes nothing.
+"""Bad input: each gets a clear error that names the operation, the user's line and the cure; nothing changes.
 
 Two tables: what is refused, and what looks odd but must work.
 """
@@ -1751,7 +1751,7 @@ F32, F64 = np.float32, np.float64
 
 @dataclass(frozen=True)
 class Good:
-    """An odd but right use: a function of placeholders, what they are fed, and the result worked out by hand."""
+    """An odd but right use: a function of placeholders, what they are fed, and the result by hand."""
 
     name: str
     f: Callable[..., Any]

@@ -1,4 +1,4 @@
-"""The house: one direction of imports, no late ones, a light import, modules and functions of readable size."""
+"""The house: one direction of imports, no late ones, a light import, modules of a readable size."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MODULES = {
     for path in sorted(HOME.rglob("*.py"))
 }
 
-# From the ground up. A module imports only from its own row and the rows above it, and, inside a row, never in
-# a circle.
+# From the ground up. A module imports only from its own row and the rows above it, and, inside a row, never
+# in a circle.
 ROWS = [
     ["source"],
     ["errors"],

@@ -1,7 +1,7 @@
 """One test for all operations: each definition is held to what it says of itself, on each of its samples.
 
-What it says is compared with what happens: inferred types with computed ones, one engine with the other, gradients
-of first and second order with finite differences, reverse with forward mode, symbolic with fixed sizes.
+What it says is compared with what happens: inferred types with computed ones, one engine with the other,
+gradients of first and second order with finite differences, reverse with forward mode, symbolic with fixed sizes.
 """
 
 from __future__ import annotations

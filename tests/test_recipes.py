@@ -258,7 +258,10 @@ def test_listing_says_per_line_what_was_generated_and_where_it_is_stopped() -> N
 
 def test_picture_puts_every_gradient_operation_beside_its_forward_operation() -> None:
     graph = differentiate(
-        "product", "", lambda p: sg.reduce_sum(p["x"] * sg.stop_gradient(sg.exp(p["x"]))), {"x": np.ones(3)}
+        "product",
+        "",
+        lambda p: sg.reduce_sum(sg.sin(p["x"]) * sg.stop_gradient(sg.exp(p["x"]))),  # two beside each other
+        {"x": np.ones(3)},
     )
     forward = [graphs.Box(op, "", op.type) for op in graph.forward]
     generated = [graphs.Box(op, "gradient", op.type) for op in graph.generated if op.type != "Const"]

@@ -1,4 +1,4 @@
-"""Sessions: what is fetched, parameters and their assignment, saving, several sessions, one compilation each."""
+"""Sessions: what is fetched, parameters and their assignment, saving, several sessions, compilation."""
 
 from __future__ import annotations
 
