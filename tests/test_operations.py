@@ -1,7 +1,8 @@
 """One test for all operations: each definition is held to what it says of itself, on each of its samples.
 
 What it says is compared with what happens: inferred types with computed ones, one engine with the other,
-gradients of first and second order with finite differences, reverse with forward mode, symbolic with fixed sizes.
+gradients of first and second order with finite differences, reverse with forward mode, symbolic with fixed
+sizes.
 """
 
 from __future__ import annotations
@@ -208,8 +209,7 @@ def test_small_dtypes_are_as_precise_as_they_can_be(definition: type[Op], sample
 class Derivatives:
     """An operation on a sample, its first and second derivatives, and how to compute all of them at once.
 
-    Second derivatives are those of the first, weighted; they are taken with respect to the operands and the
-    cotangents.
+    Second derivatives are those of the first, weighted, with respect to the operands and the cotangents.
     """
 
     def __init__(self, definition: type[Op], sample: Sample) -> None:
