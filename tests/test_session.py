@@ -86,7 +86,6 @@ def test_the_default_graph_is_taken() -> None:
 
 
 def test_auto_is_the_best_that_is_installed() -> None:
-    pytest.importorskip("jax")
     with sg.Session(sg.Graph()) as session:
         assert session.engine == "xla"
 
