@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     tour.add_argument(
         "--engine",
-        choices=("auto", "xla", "numpy"),
+        choices=("auto", *ENGINES),
         default="auto",
         help="what computes (auto: xla where JAX is installed)",
     )
