@@ -48,13 +48,13 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
         Made.name = name
         for attribute, value in attributes.items():
             setattr(Made, attribute, value)
+        register(Made)
         formed.extend((definition, name) for definition in Made.forms)
-        return register(Made)
+        return Made
 
     yield engine_class
     for definition, name in formed:
-        if name in vars(definition):
-            delattr(definition, name)
+        delattr(definition, name)
     for table, old in ((ENGINES, known), (registry._MADE, made)):
         table.clear()
         table.update(old)  # type: ignore[arg-type]
