@@ -1,4 +1,4 @@
-"""What the recipes for an operation and for an engine show does what they say, inside the package and outside."""
+"""What the recipes for an operation and for an engine show does what they say, inside the package or outside."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import stopgrad as sg
+from test_layers import ROWS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PACKAGE = Path(sg.__file__).parent
@@ -85,3 +87,38 @@ def test_an_engine_in_the_package_is_found_by_its_folder(extended: Path) -> None
 def test_the_commands_list_the_new_engine_and_operation(extended: Path) -> None:
     text = run(extended.parent, "-m", "stopgrad.cli", "ops", "charbonnier", package=extended)
     assert re.search(r"Charbonnier +charbonnier +x; epsilon +x: yes +xla, numpy, wide", text), text
+
+
+# ----------------------------------------------------------------------------------------- the other pages
+
+
+def test_the_table_of_modules_has_the_rows_of_the_layer_test_in_their_order() -> None:
+    table = (DOCS / "architecture.md").read_text().split("| module | what it holds |")[1].split("## ")[0]
+    cells = [
+        re.findall(r"`(\w+)`", line.split("|")[1]) for line in table.splitlines() if line.startswith("| `")
+    ]
+    position = {part: i for i, row in enumerate(cells) for part in row}
+    parts = [[part for part in row if part and part != "__main__"] for row in ROWS]
+    missing = {part for row in parts for part in row} - set(position)
+    assert not missing, f"docs/architecture.md says nothing of {missing}"
+    for above, below in pairwise(row for row in parts if row):
+        assert max(position[part] for part in above) < min(position[part] for part in below), (above, below)
+
+
+@pytest.mark.parametrize(
+    "page", sorted([*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")]), ids=lambda p: p.name
+)
+def test_every_file_that_a_page_links_to_exists(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_what_the_architecture_page_says_to_read_exists() -> None:
+    first = (DOCS / "architecture.md").read_text().split("One direction")[0]
+    named = re.findall(r"`([\w/]+\.py)`: (?:the class |for instance )?`(\w+)`", first)
+    assert len(named) >= 4
+    for file, name in named:
+        assert re.search(rf"^(?:class|def) {name}\b", (PACKAGE / file).read_text(), re.MULTILINE), (
+            file,
+            name,
+        )
