@@ -1,4 +1,4 @@
-"""What the recipes for an operation and for an engine show does what they say, inside the package or outside."""
+"""What the pages show does what they say: the recipes' code in the package and outside of it, tables, links."""
 
 from __future__ import annotations
 
