@@ -1,4 +1,4 @@
-"""What the pages show does what they say: the recipes' code in the package and outside of it, tables, links."""
+"""What the pages show does what they say: the code of the recipes, tables, links."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Engine(ABC):
 
     Attributes:
         name: what users call it by. An operation's own form for it stands under this name in its definition.
-        priority: of the engines that are installed and can run a graph, ``"auto"`` takes the one with the highest.
+        priority: of the engines that are installed and can run a graph, ``"auto"`` takes that of the highest.
         needs: the modules without which it is not installed. They are imported when the engine is made.
         forms: lowerings of its own, or :func:`stopgrad.op.unsupported`, for operations whose definitions know
             nothing of the engine.
