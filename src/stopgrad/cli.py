@@ -203,7 +203,9 @@ def list_ops(arguments: argparse.Namespace) -> int:
     functions = {id(f): name for name, f in reversed(vars(sg).items()) if callable(f)}
     wanted = {name.lower() for name in arguments.names}
     known = {name.lower() for name in REGISTRY} | {
-        functions[id(d.function)].lower() for d in REGISTRY.values() if id(d.function) in functions
+        functions[id(d.function)].lower()
+        for d in REGISTRY.values()
+        if hasattr(d, "function") and id(d.function) in functions
     }
     unknown = [name for name in arguments.names if name.lower() not in known]
     if unknown:
