@@ -40,7 +40,7 @@ class NumPyBackend:
 
     name = "numpy"
     namespace = NUMPY
-    array: Callable[[Any, Any], Any] = staticmethod(np.asarray)
+    array = staticmethod(np.asarray)
 
 
 NUMPY_BACKEND = NumPyBackend()
