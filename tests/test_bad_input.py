@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import engines
+from stopgrad.engines import registry
 from stopgrad.namespaces import NUMPY
 
 HERE = __file__
@@ -2055,7 +2055,7 @@ def test_a_gradient_of_a_vector_is_that_of_its_sum() -> None:
 
 def test_without_jax_the_xla_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     s = Setting()
-    monkeypatch.delitem(engines._MADE, "xla", raising=False)
+    monkeypatch.delitem(registry._MADE, "xla", raising=False)
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(
         sg.EngineError, match=r"(?s)xla engine needs jax.*pip install 'stopgrad\[xla\]'.*test_bad_input.py"

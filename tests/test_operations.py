@@ -20,9 +20,10 @@ import stopgrad as sg
 from stopgrad.autodiff.forward import push_forward
 from stopgrad.build import emit, infer_types
 from stopgrad.engines import engine
+from stopgrad.engines.xla import jax_namespace
 from stopgrad.graph import Graph, Output
 from stopgrad.interpreter import lowering
-from stopgrad.namespaces import NUMPY, jax_namespace
+from stopgrad.namespaces import NUMPY
 from stopgrad.op import REGISTRY, Op, Unsupported
 from stopgrad.operands import type_of
 from stopgrad.ops.data import Placeholder

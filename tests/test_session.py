@@ -14,7 +14,8 @@ import pytest
 
 import stopgrad as sg
 from stopgrad import engines
-from stopgrad.engines import NumPyEngine, XlaEngine
+from stopgrad.engines.numpy import NumPyEngine
+from stopgrad.engines.xla import XlaEngine
 
 F32 = np.float32
 ENGINES = pytest.mark.parametrize("engine", ["numpy", "xla"])

@@ -9,6 +9,7 @@ Examples:
 from __future__ import annotations
 
 from stopgrad import (
+    engines as engines,
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
     ops as ops,
 )

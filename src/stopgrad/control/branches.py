@@ -27,7 +27,7 @@ from stopgrad.operands import as_array, type_of
 from stopgrad.ops.arithmetic import maximum, minimum
 from stopgrad.ops.convert import cast
 from stopgrad.ops.data import zeros_like
-from stopgrad.public import guarded
+from stopgrad.public import guarded, publish
 from stopgrad.structure import unflatten
 from stopgrad.types import TensorType, bool_, int32
 

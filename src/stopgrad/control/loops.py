@@ -32,7 +32,7 @@ from stopgrad.ops.arithmetic import add
 from stopgrad.ops.compare import less
 from stopgrad.ops.convert import cast
 from stopgrad.ops.index import range as numbers
-from stopgrad.public import guarded
+from stopgrad.public import guarded, publish
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType, bool_, int32
 

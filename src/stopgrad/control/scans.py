@@ -29,7 +29,7 @@ from stopgrad.op import Joint, Op, Wire
 from stopgrad.operands import show_shape, type_of
 from stopgrad.ops.arithmetic import add
 from stopgrad.ops.data import zeros_like
-from stopgrad.public import guarded
+from stopgrad.public import guarded, publish
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import Dim, Size, TensorType, same_size, tensor_type
 
