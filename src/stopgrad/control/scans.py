@@ -338,6 +338,7 @@ def scan(
     length: int | Dim | None = None,
     reverse: bool = False,
     unroll: int = 1,
+    name: str | None = None,
 ) -> tuple[Any, Any]:
     """A loop that hands a carry from step to step, over the first axis of its sequences.
 
@@ -351,6 +352,7 @@ def scan(
         length: the number of steps; needed where xs is None.
         reverse: whether to begin with the last part. Results stand where their parts stood.
         unroll: how many steps an engine may put into one, which can be faster and takes longer to compile.
+        name: of the operation.
 
     Returns:
         The last carry, and the results of all steps along a new first axis.
@@ -368,11 +370,11 @@ def scan(
     check_function(f, "scan", "f")
     if not isinstance(unroll, int) or unroll < 1:
         raise ArgumentError(f"scan: unroll must be a positive number of steps, not {unroll!r}")
-    return _scan("scan", f, init, xs, length, bool(reverse), unroll)
+    return run_scan("scan", f, init, xs, length, bool(reverse), unroll, name)
 
 
 @guarded("map_fn")
-def map_fn(f: Callable[..., Any], elems: Any) -> Any:
+def map_fn(f: Callable[..., Any], elems: Any, name: str | None = None) -> Any:
     """A function of each part along the first axis, the results along a new first axis.
 
     The parts are computed one after the other; :func:`vmap` computes them together.
@@ -380,6 +382,7 @@ def map_fn(f: Callable[..., Any], elems: Any) -> Any:
     Args:
         f: takes a part of elems, in its structure; returns a nested structure of tensors.
         elems: a nested structure of tensors whose first axes have one size.
+        name: of the operation.
 
     Returns:
         The results.
@@ -392,7 +395,11 @@ def map_fn(f: Callable[..., Any], elems: Any) -> Any:
         array([1., 4., 9.])
     """
     check_function(f, "map_fn", "f")
-    return _scan("map_fn", lambda carry, x: (carry, f(x)), None, elems, None, False, 1)[1]
+
+    def step(carry: None, x: Any) -> tuple[None, Any]:
+        return carry, f(x)
+
+    return run_scan("map_fn", step, None, elems, None, False, 1, name)[1]
 
 
 def _length(parts: Sequence[Any], length: Any, what: str) -> int | Dim:
@@ -420,7 +427,7 @@ def _length(parts: Sequence[Any], length: Any, what: str) -> int | Dim:
     return result
 
 
-def _scan(
+def run_scan(
     what: str,
     f: Callable[..., Any],
     init: Any,
@@ -428,7 +435,9 @@ def _scan(
     length: int | Dim | None,
     reverse: bool,
     unroll: int,
+    name: str | None,
 ) -> tuple[Any, Any]:
+    """:func:`scan`, for the construct that errors are to name."""
     (first, carry_spec), (parts, part_spec) = operands(what, init, xs)
     length = _length(parts, length, what)
     graph = graph_of(first, parts)
@@ -461,6 +470,9 @@ def _scan(
     values = (traced.body(), len(first), len(parts), length, reverse, unroll)
     made: Any = ()
     if traced.results:
-        made = apply(Scan, (*first, *parts, *captures), values)
+        made = apply(Scan, (*first, *parts, *captures), values, name)
     made = made if isinstance(made, tuple) else (made,)
     return unflatten(carry_spec, made[: len(first)]), unflatten(specs[1], made[len(first) :])
+
+
+publish(Scan, scan)
