@@ -64,6 +64,7 @@ from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
+from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
 from stopgrad.ops.random import *
 from stopgrad.ops.recurrence import *

@@ -11,7 +11,8 @@ from stopgrad.errors import ShapeError
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.convert import conj
-from stopgrad.ops.index import one_hot, range as indices
+from stopgrad.ops.data import range as indices
+from stopgrad.ops.index import one_hot
 from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
 from stopgrad.ops.shape import broadcast_to, expand_dims, reshape, squeeze
 from stopgrad.public import builds, guarded

@@ -22,9 +22,10 @@ from stopgrad.ops.compare import less
 from stopgrad.ops.convert import cast, where
 from stopgrad.ops.data import constant
 from stopgrad.ops.elementwise import log
-from stopgrad.ops.index import argsort, gather
+from stopgrad.ops.index import gather
 from stopgrad.ops.inference import check_dtype, is_floating, is_integer, normal_axis
 from stopgrad.ops.join import stack
+from stopgrad.ops.order import argsort
 from stopgrad.ops.reduce import argmax
 from stopgrad.public import builds, guarded
 from stopgrad.samples import sample
