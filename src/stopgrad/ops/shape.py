@@ -233,8 +233,8 @@ def squeeze(x: Any, axis: int | Sequence[int] | None = None, name: str | None = 
     with about(Reshape, x):
         if any(not same_size(kind.shape[a], 1) for a in axes):
             raise ShapeError(
-                f"(C1) only axes of size 1 can be squeezed away, and of {kind!r} axes {show_shape(axes)} were "
-                "asked"
+                f"(C1) only axes of size 1 can be squeezed away, and of {kind!r} axes {show_shape(axes)} "
+                "were asked"
             )
     return reshape(x, tuple(s for i, s in enumerate(kind.shape) if i not in axes), name)
 
@@ -317,5 +317,5 @@ def sum_to(dx: Output, x: TensorType) -> Output:
     fitted: Output = apply(Sum, (dx,), (axes, extra == 0)) if axes else dx
     if extra not in (0, len(axes)):
         fitted = reshape(fitted, x.shape)
-    # Where sizes were only taken for equal, the gradient still has its operand's type; the run checks what is fed.
+    # Where sizes were only taken for equal, the gradient keeps its operand's type; a run checks the values.
     return fitted if fitted.type.shape == x.shape else broadcast_to(fitted, x.shape)
