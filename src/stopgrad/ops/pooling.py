@@ -79,7 +79,7 @@ def _reduced(
         (1, *strides, 1),
         pairs,
         between,
-        (1, *dilations, 1),
+        (1, *dilations, 1)
     )
 
 
@@ -97,14 +97,14 @@ class Pool(Op, abstract=True):
             ksize=(3, 2),
             strides=(2, 1),
             padding="SAME",
-            dilations=(1, 2),
+            dilations=(1, 2)
         ),
         sample(
             floats(1, 4, 5, 1, distinct=True),
             ksize=(2, 3),
             strides=(1, 3),
             padding=((1, 0), (1, 1)),
-            dilations=(1, 1),
+            dilations=(1, 1)
         ),
         sample(floats(1, "n", 2, distinct=True), ksize=(2,), strides=(2,), padding="SAME", dilations=(1,)),
         sample(floats(0, 4, 2), ksize=(2,), strides=(1,), padding="VALID", dilations=(1,)),
@@ -118,7 +118,7 @@ _WITH_COTANGENT = [
         ksize=(2,),
         strides=(2,),
         padding="VALID",
-        dilations=(1,),
+        dilations=(1,)
     ),
     sample(
         floats("n", 5, 4, 2, distinct=True),
@@ -126,7 +126,7 @@ _WITH_COTANGENT = [
         ksize=(3, 2),
         strides=(2, 1),
         padding="SAME",
-        dilations=(1, 2),
+        dilations=(1, 2)
     ),
 ]
 
@@ -269,7 +269,7 @@ class MaxPoolGradGrad(Op):
                 xp.where(hit, around[place], zero)
                 for place, hit in _choices(xp, x, ksize, (strides, padding, dilations))
             ),
-            zero,
+            zero
         )
 
     samples = [
@@ -279,7 +279,7 @@ class MaxPoolGradGrad(Op):
             ksize=(2,),
             strides=(2,),
             padding="VALID",
-            dilations=(1,),
+            dilations=(1,)
         ),
         sample(
             floats("n", 5, 4, 2, distinct=True),
@@ -287,7 +287,7 @@ class MaxPoolGradGrad(Op):
             ksize=(3, 2),
             strides=(2, 1),
             padding="SAME",
-            dilations=(1, 2),
+            dilations=(1, 2)
         ),
     ]
 
@@ -388,7 +388,7 @@ class AvgPoolGrad(Op):
             ksize=(3, 2),
             strides=(2, 1),
             padding="SAME",
-            dilations=(1, 2),
+            dilations=(1, 2)
         ),
         sample(
             floats(1, 4, 2, 1),
@@ -396,7 +396,7 @@ class AvgPoolGrad(Op):
             ksize=(2, 3),
             strides=(1, 3),
             padding=((1, 0), (1, 1)),
-            dilations=(1, 1),
+            dilations=(1, 1)
         ),
     ]
 
@@ -468,7 +468,7 @@ def max_pool_grad(
         MaxPoolGrad,
         (x, g),
         _read(MaxPoolGrad, (x, g), type_of(x).ndim, ksize, strides, padding, dilations),
-        name,
+        name
     )
 
 
@@ -486,7 +486,7 @@ def max_pool_grad_grad(
         MaxPoolGradGrad,
         (x, h),
         _read(MaxPoolGradGrad, (x, h), type_of(x).ndim, ksize, strides, padding, dilations),
-        name,
+        name
     )
 
 
@@ -504,7 +504,7 @@ def avg_pool_grad(
         AvgPoolGrad,
         (g,),
         (tuple(shape), *_read(AvgPoolGrad, (g,), type_of(g).ndim, ksize, strides, padding, dilations)),
-        name,
+        name
     )
 
 
@@ -517,13 +517,13 @@ def _of_rank(
         strides: Any = None,
         padding: Any = "VALID",
         dilations: Any = 1,
-        name: str | None = None,
+        name: str | None = None
     ) -> Tensor:
         if type_of(x).ndim != rank + 2:
             raise_for(
                 definition,
                 ShapeError(f"(C2) {function_name} takes {rank + 2} axes, not {type_of(x)!r}"),
-                (x,),
+                (x,)
             )
         return function(x, ksize, strides, padding, dilations, name)
 

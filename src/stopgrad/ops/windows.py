@@ -28,7 +28,7 @@ def per_axis(given: Any, rank: int, what: str) -> tuple[int, ...]:
         numbers = [operator.index(given)] * rank
     if len(numbers) != rank or any(n < 1 for n in numbers):
         raise ShapeError(
-            f"(C4) {what}={given!r} must be positive, one number or one for each of {rank} spatial axes"
+            f"(C3) {what}={given!r} must be positive, one number or one for each of {rank} spatial axes"
         )
     return tuple(numbers)
 
@@ -37,14 +37,14 @@ def normal_padding(given: Any, rank: int) -> Padding:
     """``"SAME"``, ``"VALID"`` or a pair of sizes for each spatial axis."""
     if isinstance(given, str):
         if given.upper() not in ("SAME", "VALID"):
-            raise ShapeError(f"(C4) padding={given!r} is unknown; take 'SAME', 'VALID' or pairs of sizes")
+            raise ShapeError(f"(C3) padding={given!r} is unknown; take 'SAME', 'VALID' or pairs of sizes")
         return given.upper()
     pairs = [shape_of(pair) for pair in given]
     if len(pairs) == rank + 2 and pairs[0] == pairs[-1] == (0, 0):
         pairs = pairs[1:-1]
     if len(pairs) != rank or any(len(pair) != 2 or any(isinstance(n, Dim) for n in pair) for pair in pairs):
         raise ShapeError(
-            f"(C4) padding={given!r} must have a pair of numbers for each of {rank} spatial axes"
+            f"(C3) padding={given!r} must have a pair of numbers for each of {rank} spatial axes"
         )
     return tuple(pairs)
 
@@ -66,7 +66,8 @@ def output_shape(spatial: Shape, ksize: Shape, geometry: Geometry) -> Shape:
         count = (size + low + high - reach(k, dilation)) // stride + 1
         if isinstance(count, int) and count < 0:
             raise ShapeError(
-                f"(C5) a window that spans {reach(k, dilation)} elements is larger than axis {i + 1} of size {size}, padded by {low} and {high}"
+                f"(C4) a window that spans {reach(k, dilation)} elements is larger than axis {i + 1} of size "
+                f"{size}, padded by {low} and {high}"
             )
         counts.append(count)
     return tuple(counts)
@@ -90,7 +91,10 @@ def pads(spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> li
 def back_pads(
     spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry, counts: Sequence[Any]
 ) -> list[tuple[int, int]]:
-    """The padding with which windows over a cotangent, its elements *strides* apart, give back the spatial shape."""
+    """The padding with which windows over a cotangent give back the spatial shape.
+
+    The cotangent's elements stand *strides* apart.
+    """
     strides, _, dilations = geometry
     found = []
     for n, k, s, d, o, (low, _) in zip(
