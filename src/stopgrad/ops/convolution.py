@@ -6,7 +6,6 @@ derivatives of one trilinear form, so that the gradients of each are the two oth
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from stopgrad.build import about, apply
@@ -18,15 +17,16 @@ from stopgrad.ops.windows import (
     Padding,
     at,
     back_pads,
+    by_group,
+    columns,
+    matrices,
     normal_padding,
     output_shape,
-    padded,
     padded_shape,
     pads,
     per_axis,
     reach,
     trimmed,
-    view,
 )
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
@@ -69,34 +69,8 @@ def _check_cotangent(g: TensorType, expected: Shape) -> None:
         raise ShapeError(f"(C6) the cotangent must have the shape {show_shape(expected)}, not {g!r}")
 
 
-# ------------------------------------------------------------------------ as products of matrices (NumPy)
-
-
-def _columns(xp: Any, x: Any, ksize: Any, counts: Any, geometry: Any, groups: int) -> Any:
-    """All windows as rows, by group: [groups, batch · counts, ksize · channels / groups]."""
-    windows = view(xp, padded(xp, x, ksize, geometry), ksize, counts, geometry)
-    split = windows.reshape(*windows.shape[:-1], groups, x.shape[-1] // groups)
-    return xp.moveaxis(split, -2, 0).reshape(
-        groups, x.shape[0] * math.prod(counts), math.prod(ksize) * (x.shape[-1] // groups)
-    )
-
-
-def _matrix(xp: Any, filters: Any, groups: int) -> Any:
-    """Filters as a matrix for each group: [groups, ksize · channels in, channels out]."""
-    rows, each = math.prod(filters.shape[:-1]), filters.shape[-1] // groups
-    return xp.moveaxis(filters.reshape(rows, groups, each), 1, 0)
-
-
-def _by_group(xp: Any, g: Any, groups: int) -> Any:
-    """[groups, batch · counts, channels / groups]."""
-    return xp.moveaxis(g.reshape(math.prod(g.shape[:-1]), groups, g.shape[-1] // groups), 1, 0)
-
-
 def _letters(rank: int) -> str:
     return "XYZUVW"[:rank]
-
-
-# ----------------------------------------------------------------------------------------- operations
 
 
 def _attributes(op: Any) -> tuple[Any, ...]:
@@ -176,8 +150,8 @@ class Conv(Op):
         xp: Any, x: Any, filters: Any, strides: Any, padding: Padding, dilations: Any, groups: int
     ) -> Any:
         shape = _convolved(x.shape, filters.shape, strides, padding, dilations, groups)
-        columns = _columns(xp, x, filters.shape[:-2], shape[1:-1], (strides, padding, dilations), groups)
-        return xp.moveaxis(columns @ _matrix(xp, filters, groups), 0, 1).reshape(shape)
+        rows = columns(xp, x, filters.shape[:-2], shape[1:-1], (strides, padding, dilations), groups)
+        return xp.moveaxis(rows @ matrices(xp, filters, groups), 0, 1).reshape(shape)
 
     @staticmethod
     def xla(
@@ -362,12 +336,12 @@ class ConvBackpropInput(Op):
         xp: Any, filters: Any, g: Any, shape: Any, strides: Any, padding: Padding, dilations: Any, groups: int
     ) -> Any:
         geometry, ksize, counts = (strides, padding, dilations), filters.shape[:-2], g.shape[1:-1]
-        columns = _by_group(xp, g, groups) @ xp.swapaxes(_matrix(xp, filters, groups), 1, 2)
-        columns = xp.moveaxis(columns.reshape(groups, shape[0], *counts, *ksize, shape[-1] // groups), 0, -2)
-        columns = columns.reshape(shape[0], *counts, *ksize, shape[-1])
+        rows = by_group(xp, g, groups) @ xp.swapaxes(matrices(xp, filters, groups), 1, 2)
+        rows = xp.moveaxis(rows.reshape(groups, shape[0], *counts, *ksize, shape[-1] // groups), 0, -2)
+        rows = rows.reshape(shape[0], *counts, *ksize, shape[-1])
         total = xp.zeros(padded_shape(shape, ksize, geometry), g.dtype)
         for position in xp.ndindex(*ksize):
-            total[at(position, counts, geometry)] += columns[(slice(None),) * (1 + len(counts)) + position]
+            total[at(position, counts, geometry)] += rows[(slice(None),) * (1 + len(counts)) + position]
         return trimmed(total, shape[1:-1], ksize, geometry)
 
     @staticmethod
@@ -530,8 +504,8 @@ class ConvBackpropFilter(Op):
     def lower(
         xp: Any, x: Any, g: Any, shape: Any, strides: Any, padding: Padding, dilations: Any, groups: int
     ) -> Any:
-        columns = _columns(xp, x, shape[:-2], g.shape[1:-1], (strides, padding, dilations), groups)
-        return xp.moveaxis(xp.swapaxes(columns, 1, 2) @ _by_group(xp, g, groups), 0, 1).reshape(shape)
+        rows = columns(xp, x, shape[:-2], g.shape[1:-1], (strides, padding, dilations), groups)
+        return xp.moveaxis(xp.swapaxes(rows, 1, 2) @ by_group(xp, g, groups), 0, 1).reshape(shape)
 
     @staticmethod
     def xla(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from stopgrad.errors import ShapeError
 from stopgrad.types import Dim, Shape, shape_of
@@ -156,4 +159,53 @@ def padded_shape(shape: Sequence[int], ksize: Sequence[int], geometry: Geometry)
         shape[0],
         *(low + n + high for n, (low, high) in zip(shape[1:-1], around, strict=True)),
         shape[-1],
+    )
+
+
+# ------------------------------------------------------------------------ as products of matrices (NumPy)
+
+
+def columns(xp: Any, x: Any, ksize: Any, counts: Any, geometry: Any, groups: int) -> Any:
+    """All windows as rows, by group: [groups, batch · counts, ksize · channels / groups]."""
+    windows = view(xp, padded(xp, x, ksize, geometry), ksize, counts, geometry)
+    split = windows.reshape(*windows.shape[:-1], groups, x.shape[-1] // groups)
+    return xp.moveaxis(split, -2, 0).reshape(
+        groups, x.shape[0] * math.prod(counts), math.prod(ksize) * (x.shape[-1] // groups)
+    )
+
+
+def matrices(xp: Any, filters: Any, groups: int) -> Any:
+    """Filters as a matrix for each group: [groups, ksize · channels in, channels out]."""
+    rows, each = math.prod(filters.shape[:-1]), filters.shape[-1] // groups
+    return xp.moveaxis(filters.reshape(rows, groups, each), 1, 0)
+
+
+def by_group(xp: Any, g: Any, groups: int) -> Any:
+    """A cotangent as a matrix for each group: [groups, batch · counts, channels / groups]."""
+    return xp.moveaxis(g.reshape(math.prod(g.shape[:-1]), groups, g.shape[-1] // groups), 1, 0)
+
+
+def reduced(
+    xp: Any,
+    x: Any,
+    start: Any,
+    function: Any,
+    ksize: Any,
+    strides: Any,
+    around: Any,
+    dilations: Any,
+    base: Any = None,
+) -> Any:
+    """A reduction over windows. JAX."""
+    pairs = [(0, 0), *around, (0, 0)]
+    between = None if base is None else (1, *base, 1)
+    return xp.lax.reduce_window(
+        x,
+        np.asarray(start, x.dtype),
+        function,
+        (1, *ksize, 1),
+        (1, *strides, 1),
+        pairs,
+        between,
+        (1, *dilations, 1),
     )
