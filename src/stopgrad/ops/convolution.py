@@ -125,7 +125,7 @@ class Conv(Op):
         (C2) x and the filters have as many axes, at least three.
         (C3) strides and dilations are positive, and padding is one of the words or pairs of sizes; all have
             as many numbers as there are spatial axes.
-        (C4) each window fits into what is padded.
+        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
         (C5) x has as many channels as the filters take in all groups, and groups divides the output channels.
 
     Examples:
@@ -301,7 +301,7 @@ class ConvBackpropInput(Op):
         (C1) g and the filters hold floating-point numbers of one dtype.
         (C2) the shape and the filters have as many axes, at least three.
         (C3) strides, padding and dilations are as in the convolution.
-        (C4) each window fits into what is padded.
+        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
         (C5) the shape has as many channels as the filters take in all groups, and groups divides the output
             channels.
         (C6) g has the shape of the convolution's result.
@@ -469,7 +469,7 @@ class ConvBackpropFilter(Op):
         (C1) x and g hold floating-point numbers of one dtype.
         (C2) x and the shape have as many axes, at least three.
         (C3) strides, padding and dilations are as in the convolution.
-        (C4) each window fits into what is padded.
+        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
         (C5) x has as many channels as filters of this shape take in all groups, and groups divides the output
             channels.
         (C6) g has the shape of the convolution's result.

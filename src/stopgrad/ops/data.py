@@ -294,6 +294,9 @@ class Size(Op):
 
     Returns:
         A scalar, known at the latest when values are fed.
+
+    Constraints:
+        (C1) the axes that the function is given exist in its tensor, and none is named twice.
     """
 
     kinds = {"size": Kind.SIZE}
@@ -483,7 +486,11 @@ class Range(Op):
         The numbers start, start + delta, and so on: as many as size says.
 
     Constraints:
+        (C1) delta is a number other than 0.
         (C2) the dtype is one of numbers.
+        (C3) start and delta, and the function's limit, are Python numbers or sizes, known when the graph is
+            built.
+        (C4) where one of them is symbolic, all are whole numbers.
     """
 
     kinds = {"size": Kind.SIZE}

@@ -182,7 +182,7 @@ class MaxPool(Pool):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) each window fits into what is padded.
+        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
 
     Examples:
         >>> sg.max_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
@@ -261,7 +261,7 @@ class MaxPoolGrad(Op):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) each window fits into what is padded.
+        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
         (C5) g has the result's shape.
 
     Examples:
@@ -347,7 +347,7 @@ class MaxPoolGradGrad(Op):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) each window fits into what is padded.
+        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
         (C5) h has x's shape.
 
     Examples:
@@ -444,7 +444,7 @@ class AvgPool(Pool):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) each window fits into what is padded.
+        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
 
     Examples:
         >>> sg.avg_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
@@ -505,7 +505,7 @@ class AvgPoolGrad(Op):
         (C2) the shape is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) each window fits into what is padded.
+        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
         (C5) g has the result's shape.
 
     Examples:

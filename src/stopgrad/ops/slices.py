@@ -52,6 +52,8 @@ class StridedSlice(Op):
     Constraints:
         (C1) there is one span for each axis of x.
         (C2) all the elements lie in x.
+        (C3) the bounds that the function is given are whole numbers or sizes, and the steps are numbers other
+            than 0.
     """
 
     @staticmethod
