@@ -1,4 +1,4 @@
-"""For each documented constraint of shapes, indices, products, windows, draws and gates, a call that breaks it."""
+"""For each documented constraint of arrays, products, windows, draws and gates, a call that breaks it."""
 
 from __future__ import annotations
 

@@ -229,6 +229,9 @@ def no_gradient() -> AbstractContextManager[None]:
 
     Gradients asked for inside are unaffected.
 
+    Returns:
+        A context manager.
+
     Examples:
         >>> with sg.Graph().as_default():
         ...     x = sg.placeholder(sg.float32)
