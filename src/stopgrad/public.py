@@ -1,4 +1,7 @@
-"""What makes a function public: it is documented, its errors name it, and none leaves half a build."""
+"""What makes a function public.
+
+It is documented, its errors name it, and none leaves half a build.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def builds(definition: type[Op]) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
-        return publish(definition, guarded(definition.__name__)(function))
+        return publish(definition, guarded(definition.type)(function))
 
     return decorate
 
@@ -42,7 +45,10 @@ _ARGUMENTS = (TypeError, ValueError, IndexError, AttributeError, OverflowError)
 
 
 def guarded(what: str) -> Callable[[F], F]:
-    """Decorator of public functions that do more than :func:`apply`: errors name *what* was called, and leave no operation behind."""
+    """Decorator of public functions that do more than :func:`apply`.
+
+    Errors name *what* was called, and leave no operation behind.
+    """
 
     def decorate(function: F) -> F:
         @functools.wraps(function)

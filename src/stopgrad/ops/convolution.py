@@ -12,7 +12,7 @@ from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Sizes
 from stopgrad.operands import Tensor, show_shape, type_of
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_floating
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_floating
 from stopgrad.ops.windows import (
     Padding,
     at,
@@ -65,8 +65,7 @@ def _check_floating(*types: TensorType) -> None:
 
 
 def _check_cotangent(g: TensorType, expected: Shape) -> None:
-    if g.ndim != len(expected) or not all(map(same_size, g.shape, expected)):
-        raise ShapeError(f"(C6) the cotangent must have the shape {show_shape(expected)}, not {g!r}")
+    check_shape(g, expected, "the cotangent", "C6", of="the result")
 
 
 def _letters(rank: int) -> str:
@@ -125,7 +124,7 @@ class Conv(Op):
         (C2) x and the filters have as many axes, at least three.
         (C3) strides and dilations are positive, and padding is one of the words or pairs of sizes; all have
             as many numbers as there are spatial axes.
-        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
         (C5) x has as many channels as the filters take in all groups, and groups divides the output channels.
 
     Examples:
@@ -299,10 +298,10 @@ class ConvBackpropInput(Op):
 
     Constraints:
         (C1) g and the filters hold floating-point numbers of one dtype.
-        (C2) the shape and the filters have as many axes, at least three.
+        (C2) The shape and the filters have as many axes, at least three.
         (C3) strides, padding and dilations are as in the convolution.
-        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
-        (C5) the shape has as many channels as the filters take in all groups, and groups divides the output
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C5) The shape has as many channels as the filters take in all groups, and groups divides the output
             channels.
         (C6) g has the shape of the convolution's result.
 
@@ -469,7 +468,7 @@ class ConvBackpropFilter(Op):
         (C1) x and g hold floating-point numbers of one dtype.
         (C2) x and the shape have as many axes, at least three.
         (C3) strides, padding and dilations are as in the convolution.
-        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
         (C5) x has as many channels as filters of this shape take in all groups, and groups divides the output
             channels.
         (C6) g has the shape of the convolution's result.

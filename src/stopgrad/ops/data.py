@@ -14,7 +14,7 @@ from stopgrad.errors import GraphError, ShapeError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.op import Kind, Op, Sizes, not_differentiable, unsupported
 from stopgrad.operands import Array, Literal, Tensor, as_array, show_shape
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_number, normal_axes
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_number, normal_axes
 from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, floats, sample
 from stopgrad.scope import require_graph
@@ -30,7 +30,6 @@ from stopgrad.types import (
     float64,
     int32,
     product,
-    same_size,
     shape_of,
     tensor_type,
 )
@@ -212,9 +211,9 @@ class Assign(Op):
         The value.
 
     Constraints:
-        (C1) only what :func:`parameter` made can be assigned.
-        (C2) the value has the parameter's dtype.
-        (C3) the value has the parameter's shape.
+        (C1) Only what :func:`parameter` made can be assigned.
+        (C2) The value has the parameter's dtype.
+        (C3) The value has the parameter's shape.
 
     Examples:
         >>> with sg.Graph().as_default() as graph:
@@ -228,13 +227,7 @@ class Assign(Op):
     @staticmethod
     def infer(parameter: TensorType, value: TensorType) -> TensorType:
         check_same_dtype(parameter, value, constraint="C2")
-        if parameter.ndim != value.ndim or not all(
-            same_size(a, b) for a, b in zip(parameter.shape, value.shape, strict=True)
-        ):
-            raise ShapeError(
-                f"(C3) a parameter of shape {show_shape(parameter.shape)} cannot take a value of shape "
-                f"{show_shape(value.shape)}"
-            )
+        check_shape(value, parameter.shape, "the value", "C3", of="the parameter")
         return parameter
 
     gradient = {"parameter": not_differentiable("the old value is replaced"), "value": lambda g, op: g}
@@ -296,7 +289,7 @@ class Size(Op):
         A scalar, known at the latest when values are fed.
 
     Constraints:
-        (C1) the axes that the function is given exist in its tensor, and none is named twice.
+        (C1) The axes that the function is given exist in its tensor, and none is named twice.
     """
 
     kinds = {"size": Kind.SIZE}
@@ -331,7 +324,7 @@ def size(x: Any, axis: Any = None, dtype: DTypeLike = "int32", name: str | None 
         The number of elements along the axes: a scalar, known at the latest when values are fed.
 
     Constraints:
-        (C1) the axes exist in x, and none is named twice.
+        (C1) The axes exist in x, and none is named twice.
 
     Examples:
         >>> sg.size(np.zeros((2, 3)))
@@ -390,7 +383,7 @@ class Fill(Op):
         A tensor of that shape.
 
     Constraints:
-        (C1) the value is a scalar.
+        (C1) The value is a scalar.
 
     Examples:
         >>> sg.fill([2], 7.0)
@@ -487,10 +480,10 @@ class Range(Op):
 
     Constraints:
         (C1) delta is a number other than 0.
-        (C2) the dtype is one of numbers.
+        (C2) The dtype is one of numbers.
         (C3) start and delta, and the function's limit, are Python numbers or sizes, known when the graph is
             built.
-        (C4) where one of them is symbolic, all are whole numbers.
+        (C4) Where one of them is symbolic, all are whole numbers.
     """
 
     kinds = {"size": Kind.SIZE}
@@ -532,9 +525,9 @@ def range(
 
     Constraints:
         (C1) delta is a number other than 0.
-        (C2) the dtype is one of numbers.
+        (C2) The dtype is one of numbers.
         (C3) start, limit and delta are Python numbers or sizes, known when the graph is built.
-        (C4) where one of them is symbolic, all are whole numbers.
+        (C4) Where one of them is symbolic, all are whole numbers.
 
     Examples:
         >>> sg.range(2, 8, 3)

@@ -23,13 +23,13 @@ from stopgrad.ops.compare import greater
 from stopgrad.ops.convert import cast, conj as conjugate, real, where
 from stopgrad.ops.data import zeros_like
 from stopgrad.ops.elementwise import rsqrt
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_real
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_real
 from stopgrad.ops.shape import reduce_sum
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
 from stopgrad.scope import Scope
 from stopgrad.structure import flatten, map_leaves, paths, unflatten
-from stopgrad.types import TensorType, bool_, same_size
+from stopgrad.types import TensorType, bool_
 
 __all__ = [
     "clip_gradient",
@@ -431,8 +431,8 @@ class StraightThrough(Gate):
         The operand *hard*.
 
     Constraints:
-        (C1) both have one dtype.
-        (C2) both have one shape.
+        (C1) Both have one dtype.
+        (C2) Both have one shape.
 
     References:
         Bengio, Léonard and Courville 2013, arXiv:1308.3432.
@@ -445,10 +445,7 @@ class StraightThrough(Gate):
     @staticmethod
     def infer(hard: TensorType, soft: TensorType) -> TensorType:
         check_same_dtype(hard, soft)
-        if hard.ndim != soft.ndim or not all(
-            same_size(a, b) for a, b in zip(hard.shape, soft.shape, strict=True)
-        ):
-            raise ShapeError(f"(C2) the hard value {hard!r} and the soft value {soft!r} must have one shape")
+        check_shape(hard, soft.shape, "the hard value", "C2", of="the soft value")
         return hard
 
     gradient = {

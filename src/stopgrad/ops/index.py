@@ -14,10 +14,18 @@ import numpy as np
 from stopgrad.build import about, apply
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.op import Axis, Op, not_differentiable
-from stopgrad.operands import Tensor, as_array, show_shape, type_of
+from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.convert import where
 from stopgrad.ops.data import zeros_like
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_integer, is_number, normal_axis
+from stopgrad.ops.inference import (
+    check_dtype,
+    check_same_dtype,
+    check_shape,
+    is_integer,
+    is_number,
+    normal_axis,
+    same_shape,
+)
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.public import builds
 from stopgrad.samples import floats, ints, sample
@@ -27,7 +35,6 @@ from stopgrad.types import (
     Size,
     TensorType,
     dtype_of,
-    same_size,
     shape_of,
     tensor_type,
 )
@@ -86,9 +93,7 @@ def _gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_di
             f"(C3) batch_dims={batch_dims} must lie between 0 and the axis {axis}, and indices have "
             f"{indices.ndim} axes"
         )
-    if not all(
-        same_size(a, b) for a, b in zip(params.shape[:batch_dims], indices.shape[:batch_dims], strict=True)
-    ):
+    if not same_shape(params.shape[:batch_dims], indices.shape[:batch_dims]):
         raise ShapeError(f"(C3) the first {batch_dims} sizes of {params!r} and {indices!r} differ")
     return (*params.shape[:axis], *indices.shape[batch_dims:], *params.shape[axis + 1 :])
 
@@ -124,8 +129,8 @@ class GatherV2(Op):
         outside of the axis, negative ones too, give 0 and take no gradient.
 
     Constraints:
-        (C1) the indices are integers.
-        (C2) the axis exists in params.
+        (C1) The indices are integers.
+        (C2) The axis exists in params.
         (C3) batch_dims is at most axis and the number of the indices' axes, and params and indices agree in
             the sizes of that many leading axes.
 
@@ -196,12 +201,12 @@ class TensorScatterAdd(Op):
         dropped.
 
     Constraints:
-        (C1) the indices are integers.
-        (C2) the axis exists in x.
+        (C1) The indices are integers.
+        (C2) The axis exists in x.
         (C3) batch_dims is at most axis and the number of the indices' axes, and x and the indices agree in
             the sizes of that many leading axes.
         (C4) x and the updates are numbers of one dtype.
-        (C5) the updates have the shape that gathering from x with these indices has.
+        (C5) The updates have the shape that gathering from x with these indices has.
 
     Examples:
         >>> sg.scatter_add(np.zeros(3), np.array([2, 0, 2, 3]), np.array([1.0, 2.0, 4.0, 8.0]))
@@ -215,8 +220,7 @@ class TensorScatterAdd(Op):
         check_same_dtype(x, updates, constraint="C4")
         check_dtype(x, is_number, "numbers", "C4")
         expected = _gathered_shape(x, indices, axis, batch_dims)
-        if len(expected) != updates.ndim or not all(map(same_size, expected, updates.shape)):
-            raise ShapeError(f"(C5) the updates must have the shape {show_shape(expected)}, not {updates!r}")
+        check_shape(updates, expected, "the updates", "C5")
         return x
 
     gradient = {
@@ -276,9 +280,7 @@ def _grid(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
 def _check_along(x: TensorType, indices: TensorType, axis: int) -> None:
     check_dtype(indices, is_integer, "integers as indices")
     normal_axis(axis, x.ndim)
-    if x.ndim != indices.ndim or not all(
-        i == axis or same_size(a, b) for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True))
-    ):
+    if not same_shape(x.shape, indices.shape, besides=axis):
         raise ShapeError(f"(C3) the sizes of {x!r} and {indices!r} differ in more than axis {axis}")
 
 
@@ -295,8 +297,8 @@ class TakeAlongAxis(Op):
         gradient.
 
     Constraints:
-        (C1) the indices are integers.
-        (C2) the axis exists in x.
+        (C1) The indices are integers.
+        (C2) The axis exists in x.
         (C3) x and the indices have the same sizes except along the axis; the function repeats axes of size 1.
 
     Examples:
@@ -364,11 +366,11 @@ class ScatterAddAlongAxis(Op):
         dropped.
 
     Constraints:
-        (C1) the indices are integers.
-        (C2) the axis exists in x.
+        (C1) The indices are integers.
+        (C2) The axis exists in x.
         (C3) x and the indices have the same sizes except along the axis.
         (C4) x and the updates are numbers of one dtype.
-        (C5) the updates have the indices' shape.
+        (C5) The updates have the indices' shape.
 
     Examples:
         >>> sg.ops.ScatterAddAlongAxis.function(np.zeros((1, 3)), np.array([[2, 2]]), np.ones((1, 2)), axis=1)
@@ -380,10 +382,7 @@ class ScatterAddAlongAxis(Op):
         check_same_dtype(x, updates, constraint="C4")
         check_dtype(x, is_number, "numbers", "C4")
         _check_along(x, indices, axis)
-        if updates.ndim != indices.ndim or not all(map(same_size, updates.shape, indices.shape)):
-            raise ShapeError(
-                f"(C5) the updates must have the shape {show_shape(indices.shape)}, not {updates!r}"
-            )
+        check_shape(updates, indices.shape, "the updates", "C5", of="the indices")
         return x
 
     gradient = {
@@ -440,9 +439,9 @@ class OneHot(Op):
         The one-hot tensor; an index outside of [0, depth) has no hit.
 
     Constraints:
-        (C1) the indices are integers.
-        (C2) the values are scalars of one dtype.
-        (C3) the axis exists in the result.
+        (C1) The indices are integers.
+        (C2) The values are scalars of one dtype.
+        (C3) The axis exists in the result.
     """
 
     @staticmethod
@@ -502,9 +501,9 @@ def one_hot(
         The one-hot tensor; an index outside of [0, depth) has no hit.
 
     Constraints:
-        (C1) the indices are integers.
-        (C2) the values are scalars of one dtype, and of the dtype asked for.
-        (C3) the axis exists in the result.
+        (C1) The indices are integers.
+        (C2) The values are scalars of one dtype, and of the dtype asked for.
+        (C3) The axis exists in the result.
 
     Examples:
         >>> sg.one_hot(np.array([1, 0, 3]), 3)

@@ -11,7 +11,7 @@ from stopgrad.build import about, apply
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.op import Axes, Axis, Op, Sizes
 from stopgrad.operands import Tensor, as_list, show_shape, type_of
-from stopgrad.ops.inference import check_same_dtype, normal_axes, normal_axis
+from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes, normal_axis, same_shape
 from stopgrad.ops.shape import reduce_sum, reshape, squeeze, sum_axes
 from stopgrad.ops.slices import StridedSlice, part_of
 from stopgrad.public import builds, guarded
@@ -40,9 +40,9 @@ class ConcatV2(Op):
         The tensors joined.
 
     Constraints:
-        (C1) there is at least one tensor, and all have one dtype.
-        (C2) the axis exists.
-        (C3) the tensors have the same sizes except along the axis.
+        (C1) There is at least one tensor, and all have one dtype.
+        (C2) The axis exists.
+        (C3) The tensors have the same sizes except along the axis.
 
     Examples:
         >>> sg.concat([np.array([1.0]), np.array([2.0, 3.0])], axis=0)
@@ -54,10 +54,7 @@ class ConcatV2(Op):
         dtype = check_same_dtype(*xs)
         normal_axis(axis, xs[0].ndim)
         for x in xs[1:]:
-            if x.ndim != xs[0].ndim or not all(
-                i == axis or same_size(a, b)
-                for i, (a, b) in enumerate(zip(x.shape, xs[0].shape, strict=False))
-            ):
+            if not same_shape(x.shape, xs[0].shape, besides=axis):
                 raise ShapeError(f"(C3) {xs[0]!r} and {x!r} differ in more than axis {axis}")
         total: Any = 0
         for x in xs:
@@ -99,9 +96,9 @@ class Pack(Op):
         The tensors stacked.
 
     Constraints:
-        (C1) there is at least one tensor, and all have one dtype.
-        (C2) the axis exists in the result.
-        (C3) all tensors have one shape.
+        (C1) There is at least one tensor, and all have one dtype.
+        (C2) The axis exists in the result.
+        (C3) All tensors have one shape.
 
     Examples:
         >>> sg.stack([np.array([1.0, 2.0]), np.array([3.0, 4.0])], axis=1)
@@ -114,10 +111,7 @@ class Pack(Op):
         dtype = check_same_dtype(*xs)
         normal_axis(axis, xs[0].ndim + 1)
         for x in xs[1:]:
-            if x.ndim != xs[0].ndim or not all(
-                same_size(a, b) for a, b in zip(x.shape, xs[0].shape, strict=True)
-            ):
-                raise ShapeError(f"(C3) {xs[0]!r} and {x!r} cannot be stacked: their shapes differ")
+            check_shape(x, xs[0].shape, "each tensor", "C3", of="the first")
         return tensor_type(dtype, (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]))
 
     gradient = {"xs": lambda g, op, i: squeeze(part_of(g, op.axis, i, 1), op.axis)}
@@ -152,7 +146,7 @@ def unstack(x: Any, axis: int = 0, name: str | None = None) -> list[Tensor]:
         A list of tensors.
 
     Constraints:
-        (C1) the axis exists in x.
+        (C1) The axis exists in x.
 
     Examples:
         >>> sg.unstack(np.array([[1.0, 2.0], [3.0, 4.0]]))
@@ -175,8 +169,8 @@ class Split(Op):
         As many tensors as sizes.
 
     Constraints:
-        (C1) the axis exists in x.
-        (C2) the sizes add up to x's size.
+        (C1) The axis exists in x.
+        (C2) The sizes add up to x's size.
     """
 
     @staticmethod
@@ -215,7 +209,7 @@ def split(
         A tuple of tensors, one for each part.
 
     Constraints:
-        (C1) the axis exists in x.
+        (C1) The axis exists in x.
         (C2) x's size is a multiple of the number of parts, or the sum of the sizes.
 
     Examples:
@@ -252,8 +246,8 @@ class PadV2(Op):
         The padded tensor.
 
     Constraints:
-        (C1) the value is a scalar of x's dtype.
-        (C2) there are two sizes for each axis of x, none negative.
+        (C1) The value is a scalar of x's dtype.
+        (C2) There are two sizes for each axis of x, none negative.
     """
 
     @staticmethod
@@ -304,8 +298,8 @@ def pad(
         The padded tensor.
 
     Constraints:
-        (C1) the value is a scalar of x's dtype.
-        (C2) there are two sizes for each axis of x, none negative, and when mirroring none larger than what
+        (C1) The value is a scalar of x's dtype.
+        (C2) There are two sizes for each axis of x, none negative, and when mirroring none larger than what
             is there to mirror.
 
     Examples:
@@ -351,7 +345,7 @@ class Tile(Op):
         The repeated tensor.
 
     Constraints:
-        (C1) there is one multiple for each axis of x.
+        (C1) There is one multiple for each axis of x.
 
     Examples:
         >>> sg.tile(np.array([1.0, 2.0]), [2])
@@ -394,7 +388,7 @@ class ReverseV2(Op):
         The reversed tensor.
 
     Constraints:
-        (C1) the axes exist in x, and none is named twice.
+        (C1) The axes exist in x, and none is named twice.
 
     Examples:
         >>> sg.reverse(np.array([1.0, 2.0]), [0])

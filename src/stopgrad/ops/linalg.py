@@ -40,10 +40,10 @@ class MatMul(Op):
         The product, [..., m, n].
 
     Constraints:
-        (C1) both hold numbers of one dtype.
-        (C2) the inner sizes k agree.
-        (C3) both have at least two axes; the function asks for one.
-        (C4) the leading axes broadcast.
+        (C1) Both hold numbers of one dtype.
+        (C2) The inner sizes k agree.
+        (C3) Both have at least two axes; the function asks for one.
+        (C4) The leading axes broadcast.
 
     Examples:
         >>> sg.matmul(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]))
@@ -132,10 +132,10 @@ class Einsum(Op):
         The sum of products.
 
     Constraints:
-        (C1) all operands hold numbers of one dtype.
-        (C2) the equation has letters, ',', '->' and '...' only, and a letter for each axis of each operand.
-        (C3) the sizes for which a letter stands agree or are 1.
-        (C4) each letter of the result occurs once there and in some operand.
+        (C1) All operands hold numbers of one dtype.
+        (C2) The equation has letters, ',', '->' and '...' only, and a letter for each axis of each operand.
+        (C3) The sizes for which a letter stands agree or are 1.
+        (C4) Each letter of the result occurs once there and in some operand.
 
     Examples:
         >>> sg.einsum("ij,j->i", np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 10.0]))
@@ -297,9 +297,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2, name: str | None = None) -> Tensor:
         A tensor with a's other axes and then b's.
 
     Constraints:
-        (C1) both hold numbers of one dtype.
+        (C1) Both hold numbers of one dtype.
         (C2) axes pairs different axes of a with different axes of b.
-        (C3) paired axes have one size, or one of them has size 1.
+        (C3) Paired axes have one size, or one of them has size 1.
 
     Examples:
         >>> sg.tensordot(np.ones((2, 3)), np.ones((3, 4)), axes=1).shape

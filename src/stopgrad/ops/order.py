@@ -58,7 +58,7 @@ class Argsort(Op):
 
     Constraints:
         (C1) x holds real numbers.
-        (C2) the axis exists in x.
+        (C2) The axis exists in x.
     """
 
     @staticmethod
@@ -90,7 +90,7 @@ def argsort(x: Any, axis: int = -1, direction: str = "ASCENDING", name: str | No
 
     Constraints:
         (C1) x holds real numbers.
-        (C2) the axis exists in x.
+        (C2) The axis exists in x.
 
     Examples:
         >>> sg.argsort(np.array([3.0, 1.0, 3.0, 2.0]), direction="DESCENDING")
@@ -113,7 +113,7 @@ class Sort(Op):
 
     Constraints:
         (C1) x holds real numbers.
-        (C2) the axis exists in x.
+        (C2) The axis exists in x.
     """
 
     @staticmethod
@@ -156,7 +156,7 @@ def sort(x: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None 
 
     Constraints:
         (C1) x holds real numbers.
-        (C2) the axis exists in x.
+        (C2) The axis exists in x.
 
     Examples:
         >>> sg.sort(np.array([3.0, 1.0, 2.0]))
@@ -183,7 +183,7 @@ class TopKV2(Op):
     Constraints:
         (C1) x holds real numbers.
         (C2) x has at least one axis.
-        (C3) the last axis has at least k elements.
+        (C3) The last axis has at least k elements.
 
     Examples:
         >>> sg.top_k(np.array([3.0, 1.0, 4.0, 1.0]), 2)

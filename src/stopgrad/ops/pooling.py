@@ -11,8 +11,8 @@ import numpy as np
 from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Sizes, not_differentiable
-from stopgrad.operands import Tensor, show_shape, type_of
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_floating
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_floating
 from stopgrad.ops.windows import (
     Padding,
     at,
@@ -29,7 +29,7 @@ from stopgrad.ops.windows import (
 )
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
-from stopgrad.types import Shape, TensorType, same_size, tensor_type
+from stopgrad.types import Shape, TensorType, tensor_type
 
 __all__ = [
     "avg_pool",
@@ -54,8 +54,7 @@ def _pooled(x: TensorType, ksize: Any, strides: Any, padding: Any, dilations: An
 
 def _check_shape(found: TensorType, expected: TensorType, what: str) -> None:
     check_same_dtype(found, expected)
-    if found.ndim != expected.ndim or not all(map(same_size, found.shape, expected.shape)):
-        raise ShapeError(f"(C5) the {what} must have the shape {show_shape(expected.shape)}, not {found!r}")
+    check_shape(found, expected.shape, f"the {what}", "C5")
 
 
 class Pool(Op, abstract=True):
@@ -182,7 +181,7 @@ class MaxPool(Pool):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
 
     Examples:
         >>> sg.max_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
@@ -261,7 +260,7 @@ class MaxPoolGrad(Op):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
         (C5) g has the result's shape.
 
     Examples:
@@ -347,7 +346,7 @@ class MaxPoolGradGrad(Op):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
         (C5) h has x's shape.
 
     Examples:
@@ -444,7 +443,7 @@ class AvgPool(Pool):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
 
     Examples:
         >>> sg.avg_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
@@ -502,10 +501,10 @@ class AvgPoolGrad(Op):
 
     Constraints:
         (C1) g holds floating-point numbers.
-        (C2) the shape is [batch, spatial..., channels], with at least one spatial axis.
+        (C2) The shape is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) the number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
         (C5) g has the result's shape.
 
     Examples:

@@ -149,7 +149,7 @@ class RandomSplit(Op):
         A tensor uint32[n, 2]: a key in each row.
 
     Constraints:
-        (C1) the key is two uint32 numbers.
+        (C1) The key is two uint32 numbers.
 
     Examples:
         >>> sg.random_split(sg.random_key(0)).shape
@@ -182,7 +182,7 @@ class RandomFoldIn(Op):
         A key.
 
     Constraints:
-        (C1) the key is two uint32 numbers.
+        (C1) The key is two uint32 numbers.
         (C2) data is a scalar integer.
 
     Examples:
@@ -236,8 +236,8 @@ class RandomBits(Op):
         Numbers as uint32, all equally likely.
 
     Constraints:
-        (C1) the key is two uint32 numbers.
-        (C2) the result has at most 2³² elements.
+        (C1) The key is two uint32 numbers.
+        (C2) The result has at most 2³² elements.
 
     Examples:
         >>> sg.random_bits(sg.random_key(0), [2])
@@ -294,9 +294,9 @@ class RandomUniform(Drawn):
         Multiples of 2⁻²³ for float32, of 2⁻⁵² for float64.
 
     Constraints:
-        (C1) the key is two uint32 numbers.
-        (C2) the result has at most 2³² elements.
-        (C3) the dtype is floating-point.
+        (C1) The key is two uint32 numbers.
+        (C2) The result has at most 2³² elements.
+        (C3) The dtype is floating-point.
     """
 
     lower = lambda xp, key, shape, dtype: _mantissa(xp, key, shape, dtype)
@@ -325,9 +325,9 @@ def random_uniform(
         float64.
 
     Constraints:
-        (C1) the key is two uint32 numbers.
-        (C2) the result has at most 2³² elements.
-        (C3) the dtype is floating-point.
+        (C1) The key is two uint32 numbers.
+        (C2) The result has at most 2³² elements.
+        (C3) The dtype is floating-point.
 
     Examples:
         >>> sg.random_uniform(sg.random_key(0), [2])
@@ -351,9 +351,9 @@ class RandomNormal(Drawn):
         The normal quantiles of uniform numbers, as ``jax.random.normal`` draws them.
 
     Constraints:
-        (C1) the key is two uint32 numbers.
-        (C2) the result has at most 2³² elements.
-        (C3) the dtype is floating-point.
+        (C1) The key is two uint32 numbers.
+        (C2) The result has at most 2³² elements.
+        (C3) The dtype is floating-point.
 
     References:
         The quantile: M. Wichura 1988, "Algorithm AS 241: the percentage points of the normal distribution".
@@ -390,9 +390,9 @@ def random_normal(
         ``jax.random.normal`` draws it.
 
     Constraints:
-        (C1) the key is two uint32 numbers.
-        (C2) the result has at most 2³² elements.
-        (C3) the dtype is floating-point.
+        (C1) The key is two uint32 numbers.
+        (C2) The result has at most 2³² elements.
+        (C3) The dtype is floating-point.
 
     Examples:
         >>> sg.random_normal(sg.random_key(0), [2], dtype=sg.float64).shape

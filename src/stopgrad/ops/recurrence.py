@@ -7,17 +7,23 @@ from typing import Any
 import numpy as np
 
 from stopgrad.build import about, apply, coerce
-from stopgrad.errors import ShapeError
 from stopgrad.op import Axis, Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.convert import conj
-from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_inexact, normal_axis
+from stopgrad.ops.inference import (
+    broadcast_c2,
+    check_dtype,
+    check_same_dtype,
+    check_shape,
+    is_inexact,
+    normal_axis,
+)
 from stopgrad.ops.join import pad
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.ops.slices import part_of
 from stopgrad.public import builds
 from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType, same_size
+from stopgrad.types import TensorType
 
 __all__ = [
     "linear_recurrence",
@@ -40,9 +46,9 @@ class LinearRecurrence(Op):
         The sequence y, of their shape.
 
     Constraints:
-        (C1) both hold floating-point or complex numbers of one dtype.
-        (C2) both have one shape; for the function, shapes that broadcast.
-        (C3) the axis exists in that shape.
+        (C1) Both hold floating-point or complex numbers of one dtype.
+        (C2) Both have one shape; for the function, shapes that broadcast.
+        (C3) The axis exists in that shape.
 
     Examples:
         >>> sg.linear_recurrence(0.5, np.array([8.0, 0.0, 1.0]))
@@ -54,8 +60,7 @@ class LinearRecurrence(Op):
         check_same_dtype(a, b)
         check_dtype(b, is_inexact, "floating-point or complex numbers")
         normal_axis(axis, b.ndim, "C3")
-        if a.ndim != b.ndim or not all(map(same_size, a.shape, b.shape)):
-            raise ShapeError(f"(C2) the factors {a!r} and the terms {b!r} must have one shape")
+        check_shape(a, b.shape, "the factors", "C2", of="the terms")
         return b
 
     gradient = {

@@ -100,7 +100,7 @@ def random_categorical(
         for a differentiable relaxation add :func:`random_gumbel` and take :func:`softmax`.
 
     Constraints:
-        (C1) the axis exists in logits.
+        (C1) The axis exists in logits.
 
     References:
         The Gumbel-max trick.

@@ -51,7 +51,7 @@ class Reshape(Op):
         The tensor in that shape.
 
     Constraints:
-        (C1) the product of the sizes is x's number of elements, and at most one of them is given as -1.
+        (C1) The product of the sizes is x's number of elements, and at most one of them is given as -1.
 
     Examples:
         >>> sg.reshape(np.arange(4.0), [2, -1])
@@ -193,7 +193,7 @@ def expand_dims(x: Any, axis: int | Sequence[int], name: str | None = None) -> T
         The tensor in its new shape.
 
     Constraints:
-        (C1) the axes exist in the result, and none is named twice.
+        (C1) The axes exist in the result, and none is named twice.
 
     Examples:
         >>> sg.expand_dims(np.array([1.0, 2.0]), 0).shape
@@ -218,7 +218,7 @@ def squeeze(x: Any, axis: int | Sequence[int] | None = None, name: str | None = 
         The tensor in its new shape.
 
     Constraints:
-        (C1) the axes exist in x, none is named twice, and each has size 1.
+        (C1) The axes exist in x, none is named twice, and each has size 1.
 
     Examples:
         >>> sg.squeeze(np.ones((1, 2, 1))).shape
@@ -252,7 +252,7 @@ class Sum(Op):
 
     Constraints:
         (C1) x holds numbers.
-        (C2) the axes exist in x, and none is named twice.
+        (C2) The axes exist in x, and none is named twice.
 
     Examples:
         >>> sg.reduce_sum(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)

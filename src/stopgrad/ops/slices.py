@@ -14,10 +14,11 @@ from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
 from stopgrad.op import Op, Sizes
 from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.inference import check_shape
 from stopgrad.ops.shape import reshape
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
-from stopgrad.types import Dim, Shape, ShapeLike, TensorType, at_least, same_size, shape_of, tensor_type
+from stopgrad.types import Dim, Shape, ShapeLike, TensorType, at_least, shape_of, tensor_type
 
 __all__ = [
     "strided_slice",
@@ -50,9 +51,9 @@ class StridedSlice(Op):
         These elements.
 
     Constraints:
-        (C1) there is one span for each axis of x.
-        (C2) all the elements lie in x.
-        (C3) the bounds that the function is given are whole numbers or sizes, and the steps are numbers other
+        (C1) There is one span for each axis of x.
+        (C2) All the elements lie in x.
+        (C3) The bounds that the function is given are whole numbers or sizes, and the steps are numbers other
             than 0.
     """
 
@@ -94,9 +95,9 @@ def strided_slice(
         These elements.
 
     Constraints:
-        (C1) there are at most as many slices as x has axes.
-        (C2) the elements asked for lie in x.
-        (C3) the bounds are whole numbers or sizes, and the steps are numbers other than 0.
+        (C1) There are at most as many slices as x has axes.
+        (C2) The elements asked for lie in x.
+        (C3) The bounds are whole numbers or sizes, and the steps are numbers other than 0.
 
     Examples:
         >>> sg.strided_slice(np.arange(6.0), [1], [6], [2])
@@ -118,7 +119,7 @@ class StridedSliceGrad(Op):
         A tensor of that shape.
 
     Constraints:
-        (C1) the cotangent has the slice's shape.
+        (C1) The cotangent has the slice's shape.
 
     Examples:
         >>> sg.ops.StridedSliceGrad.function(np.ones(2), (4,), ((1, 2, 2),))
@@ -127,10 +128,7 @@ class StridedSliceGrad(Op):
 
     @staticmethod
     def infer(g: TensorType, *, shape: Shape, spans: Sizes) -> TensorType:
-        if g.ndim != len(spans) or not all(
-            same_size(a, size) for a, (_, size, _) in zip(g.shape, spans, strict=True)
-        ):
-            raise ShapeError(f"(C1) the cotangent {g!r} has not the slice's shape")
+        check_shape(g, tuple(size for _, size, _ in spans), "the cotangent", "C1", of="the slice")
         return tensor_type(g.dtype, shape)
 
     gradient = {"g": lambda g, op: apply(StridedSlice, (g,), (op.spans,))}
