@@ -73,12 +73,14 @@ from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
+from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
 from stopgrad.ops.powers import *
 from stopgrad.ops.random import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
 from stopgrad.ops.running import *
+from stopgrad.ops.sampling import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.special import *

@@ -88,11 +88,11 @@ class Checkpoint(Op):
 
     @classmethod
     def create(
-        cls, scope: Scope | Graph, f: Any, *args: Any, name: str | None = None, **kwargs: Any
+        cls, scope: Scope | Graph, *operands: Any, name: str | None = None, **attributes: Any
     ) -> Operation:
-        """The operation that runs *f* on arguments, of which the gradient keeps nothing else."""
+        """The operation that runs a function, which comes first, on its arguments."""
         with Scope(scope) if isinstance(scope, Graph) else scope:
-            made = flatten(checkpoint(f, name)(*args, **kwargs))[0]
+            made = flatten(checkpoint(operands[0], name)(*operands[1:], **attributes))[0]
         op: Operation = made[0].op
         return op
 
