@@ -298,7 +298,7 @@ def graph_for(x: Output) -> Graph:
 
 
 def visible(x: Output, builder: Builder | None = None) -> Output:
-    """*x* as it may be used here: stopped, if it was built in a ``no_gradient`` block that this is outside of."""
+    """*x* as it may be used here: stopped, if it was built in a ``no_gradient`` block around nothing here."""
     graph = x.op.graph
     region = graph._hidden.get(x.op.id)
     if region is None:
