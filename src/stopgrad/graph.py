@@ -275,6 +275,10 @@ class Operation:
         raise GraphError("an operation cannot be pickled; save its graph with Graph.save")
 
 
+def _id(op: Operation) -> int:
+    return op.id
+
+
 def describe(x: Operation | Output) -> str:
     """Name, type and the user's line, as every message prints them."""
     op, type_text = (x, "") if isinstance(x, Operation) else (x.op, f" {x.type!r}")
@@ -344,16 +348,16 @@ class Graph:
 
     def subgraph_to(self, targets: Iterable[Operand]) -> list[Operation]:
         """The operations that the targets are computed from, themselves included, in order."""
-        marks = bytearray(len(self._operations))
         stack = [t.as_output().op for t in targets]
         for op in stack:
             self._check_member(op)
+        found = set(stack)
         while stack:
-            op = stack.pop()
-            if not marks[op.id]:
-                marks[op.id] = 1
-                stack.extend(x.op for x in op.inputs)
-        return [op for op in self._operations[: len(marks)] if marks[op.id]]
+            for source in [x.op for x in stack.pop().inputs]:
+                if source not in found:
+                    found.add(source)
+                    stack.append(source)
+        return sorted(found, key=_id)
 
     def subgraph_from(self, sources: Iterable[Operand]) -> list[Operation]:
         """The operations computed from the sources, themselves included, in order."""
