@@ -81,10 +81,6 @@ def emit(
         builder = current()
     if graph is None:
         graph = inputs[0].op.graph if inputs else _default_or_raise(builder, definition)
-    if builder.tracing is not None:
-        graph, inputs = _in_body(builder.tracing, graph, inputs)
-    if graph._hidden:
-        inputs = tuple([visible(x, builder) for x in inputs])
     # One or two operands, as most operations have, without a loop.
     if len(inputs) == 2:
         x, y = inputs
@@ -97,6 +93,11 @@ def emit(
     else:
         types = tuple([x.type for x in inputs])
         foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419 - a generator costs more
+    if builder.tracing is not None and (foreign or builder.tracing.graph is not graph):
+        graph, inputs = _in_body(builder.tracing, graph, inputs)
+        foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419
+    if graph._hidden:
+        inputs = tuple([visible(x, builder) for x in inputs])
     if foreign:
         raise_for(definition, _two_graphs(builder), inputs)
     results = definition._inferred.get((types, values))
@@ -149,19 +150,20 @@ def _in_body(trace: Trace, graph: Graph, inputs: tuple[Output, ...]) -> tuple[Gr
     """The graph to build in, and the operands as they are known there, while a body is being traced."""
     if trace.outer_graph is None and inputs and not trace.encloses(graph):
         trace.outer_graph = graph  # Nothing said so far to which graph the construct itself belongs.
-    if inputs and trace.encloses(graph):
+    if graph is trace.graph or (inputs and trace.encloses(graph)):
         graph = trace.graph
-    if graph is trace.graph:
         inputs = tuple([x if x.op.graph is graph else captured(trace, x) for x in inputs])
     return graph, inputs
 
 
 def captured(trace: Trace, x: Output) -> Output:
     """What stands for *x* inside the body: a parameter, if *x* is of an enclosing graph; else itself."""
-    if x.op.graph is trace.graph or not trace.encloses(x.op.graph):
+    if x.op.graph is trace.graph:
         return x
     found = trace.captures.get(x)
     if found is None:
+        if not trace.encloses(x.op.graph):
+            return x
         if x.op.type in trace.remade:
             return _remade(trace, x)
         found = trace.captures[x] = parameter_of(trace.graph, x.type, x.op)

@@ -367,8 +367,10 @@ class Graph:
             self._check_member(op)
             marks[op.id] = 1
         for op in self._operations[: len(marks)]:
-            if not marks[op.id] and any(marks[x.op.id] for x in op.inputs):
-                marks[op.id] = 1
+            for x in op.inputs:
+                if marks[x.op.id]:
+                    marks[op.id] = 1
+                    break
         return [op for op in self._operations[: len(marks)] if marks[op.id]]
 
     def _check_member(self, op: Operation) -> None:
