@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stopgrad.body import Body
 from stopgrad.build import as_output, close, emit, graph_for, inline, local, parameter_of, tracing
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import ArgumentError, GradientError, GraphError, ShapeError
-from stopgrad.graph import Operation, Output, describe
+from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import Joint, Kind, NoGradient, Op, Rule, Undefined, stopped, unconnected
 from stopgrad.operands import as_array
 from stopgrad.ops.data import identity, zeros_like
 from stopgrad.ops.gates import carries_gradient
+from stopgrad.scope import Scope
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType, same_size
 
@@ -35,6 +36,14 @@ def _settle(op: Operation) -> Body:
 
     What it uses besides the cotangents becomes operands of the operation.
     """
+    if isinstance(op.pullback, Untraced):
+        with op.graph._lock:  # Another thread may be asking for it, too.
+            _trace(op)
+    body: Body = op.pullback
+    return body
+
+
+def _trace(op: Operation) -> None:
     count, pullback, asked, kept = op.values
     if isinstance(pullback, Untraced):
         arguments = op.inputs[count : count + len(kept)]
@@ -47,8 +56,6 @@ def _settle(op: Operation) -> Body:
             )
         op.inputs += tuple(used)
         op.values = (count, pullback, asked, kept)
-    body: Body = pullback
-    return body
 
 
 def _traced(
@@ -171,6 +178,30 @@ class CustomGradient(Op):
         always = {i for i, id in parts if not any(id in steps for steps in behind)}
         return [frozenset(always.union(i for i, id in parts if id in steps)) for steps in behind]
 
+    @classmethod
+    def create(
+        cls, scope: Scope | Graph, *operands: Any, name: str | None = None, **attributes: Any
+    ) -> Operation:
+        """A new operation of this type in a scope.
+
+        Args:
+            scope: where it is built.
+            operands: the function, as :func:`custom_gradient` takes it, and then its arguments.
+            name: of the operation; None for the one that the scope has for its next operation.
+            attributes: the function's arguments by name.
+        """
+        if isinstance(scope, Graph):
+            scope = Scope(scope)
+        if not isinstance(scope, Scope):
+            raise GraphError(f"{cls.type}.create takes a Scope first, not {scope!r}")
+        if not operands or not callable(operands[0]):
+            raise ArgumentError(
+                "CustomGradient.create takes a Scope, a function, and the function's arguments"
+            )
+        with Scope(scope.graph, scope.prefix):
+            made = _build(operands[0], operands[1:], attributes, name or scope.name)
+        return next(leaf for leaf in flatten(made)[0] if isinstance(leaf, Output)).op
+
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Give a function its own gradient, as TensorFlow's decorator does.
@@ -200,33 +231,38 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
-        leaves, spec = flatten((args, kwargs))
-        positional = len(flatten(args)[0])
-        graph = next((graph_for(leaf) for leaf in leaves if isinstance(leaf, Output)), default_graph())
-        if graph is None:
-            return _pair(f(*args, **kwargs))[0]
-        with graph.atomic():
-            inner = [identity(leaf) if carries_gradient(leaf) else leaf for leaf in leaves]
-            args, kwargs = unflatten(spec, inner)
-            results, pullback = _pair(f(*args, **kwargs))
-            ys, result_spec = flatten(results)
-            ys = [local(y) if isinstance(y, Output) else identity(as_array(y)) for y in ys]
-            xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
-            asked = [
-                leaf
-                for i, leaf in enumerate(leaves)
-                if carries_gradient(leaf) or (i < positional and isinstance(leaf, (float, complex)))
-            ]
-            kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
-            held, used = Untraced(pullback), list[Output]()
-            if (
-                current().tracing is not None
-            ):  # What it uses must become known to the body before that is closed.
-                held, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
-            op = emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept))
-            return unflatten(result_spec, op.outputs)
+        return _build(f, args, kwargs)
 
     return with_gradient
+
+
+def _build(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None = None
+) -> Any:
+    """The results of *f*, with the gradient that it gives them."""
+    leaves, spec = flatten((tuple(args), dict(kwargs)))
+    positional = len(flatten(args)[0])
+    graph = next((graph_for(leaf) for leaf in leaves if isinstance(leaf, Output)), default_graph())
+    if graph is None:
+        return _pair(f(*args, **kwargs))[0]
+    with graph.atomic():
+        inner = [identity(leaf) if carries_gradient(leaf) else leaf for leaf in leaves]
+        args, kwargs = unflatten(spec, inner)
+        results, pullback = _pair(f(*args, **kwargs))
+        ys, result_spec = flatten(results)
+        ys = [local(y) if isinstance(y, Output) else identity(as_array(y)) for y in ys]
+        xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
+        asked = [
+            leaf
+            for i, leaf in enumerate(leaves)
+            if carries_gradient(leaf) or (i < positional and isinstance(leaf, (float, complex)))
+        ]
+        kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
+        held, used = Untraced(pullback), list[Output]()
+        if current().tracing is not None:  # What it uses must become known to the body before that is closed.
+            held, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
+        op = emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept), name)
+        return unflatten(result_spec, op.outputs)
 
 
 def _pair(made: Any) -> tuple[Any, Callable[..., Any]]:
