@@ -140,7 +140,10 @@ class _Writer:
         return self._blocks[region]
 
     def _size(self, size: int | Dim) -> str:
-        return FRESH.sub(lambda m: self._sizes.setdefault(m[0], f"_{len(self._sizes) + 1}"), repr(size))
+        text = repr(size)
+        renamed = FRESH.sub(lambda m: self._sizes.setdefault(m[0], f"_{len(self._sizes) + 1}"), text)
+        # A sum is written in the order of the text's own names, so that reading and writing change nothing.
+        return renamed if renamed == text else repr(size_from_text(renamed, reserved=True))
 
     def _type(self, type: TensorType) -> str:
         return f"{type.dtype.name}[{', '.join(map(self._size, type.shape))}]"
