@@ -393,6 +393,40 @@ def test_a_gradient_function_s_arrays_are_in_the_text(graph: sg.Graph, copy: Cop
     assert sg.explain(y, [w])[w].status == "disconnected"
 
 
+def test_a_gradient_function_may_ask_for_gradients_of_the_function_s_own_tensors(
+    graph: sg.Graph, copy: Copy
+) -> None:
+    def f(a: Any) -> Any:
+        r = sg.exp(a)
+        return r, lambda g: g * sg.gradients(r, [a])[0] * 2.0
+
+    x = sg.placeholder(sg.float64, name="x")
+    x, y = copy([x, sg.custom_gradient(f)(x)])
+    (d,) = sg.gradients(y, [x])
+    (dd,) = sg.gradients(d, [x])
+    verify(x.graph)
+    values = sg.Session(x.graph, engine="numpy").run([y, d, dd], {x: 0.5})
+    assert np.allclose(values, np.exp(0.5) * np.array([1.0, 2.0, 2.0]))
+
+
+def test_a_gradient_function_may_use_what_was_computed_after_the_call(graph: sg.Graph) -> None:
+    x = sg.placeholder(sg.float64, name="x")
+    y = sg.custom_gradient(lambda a: (a * 2.0, lambda g: g * late))(x)
+    late = sg.exp(x) + 1.0
+    (d,) = sg.gradients(y, [x])
+    assert sg.Session(graph, engine="numpy").run(d, {x: 0.0}) == 2.0
+    verify(graph)
+
+
+def test_a_gradient_function_cannot_use_an_input_made_after_the_call(graph: sg.Graph) -> None:
+    x = sg.placeholder(sg.float64, name="x")
+    y = sg.custom_gradient(lambda a: (a * 2.0, lambda g: g * sg.exp(late)))(x)
+    late = sg.placeholder(sg.float64, name="late")
+    with pytest.raises(sg.GraphError, match=r"'late'.* was built after it; build it before the call"):
+        sg.gradients(y, [x])
+    assert [op.name for op in graph.operations][-1] == "late"
+
+
 def two_by_two(a: Any, b: Any) -> Any:
     """Two results, of which each depends on one argument."""
     return (a * 2.0, b * 3.0), lambda g, h: [g * 2.0, h * 3.0]

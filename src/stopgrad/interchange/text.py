@@ -108,8 +108,12 @@ class _Writer:
 
     def lines(self, graph: Graph, indent: str) -> list[str]:
         found: list[str] = []
-        for op in graph.operations:
+        settled = 0
+        while settled < len(graph):  # To settle one may build others.
+            op = graph._operations[settled]
             op.definition.settle(op)
+            settled += 1
+        for op in graph.operations:
             for body in bodies_in(op.values):
                 if body.graph not in self.graphs:
                     name = self.graphs[body.graph] = str(len(self.graphs) + 1)

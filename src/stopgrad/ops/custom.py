@@ -13,7 +13,7 @@ from stopgrad.errors import ArgumentError, GradientError, GraphError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import Joint, Kind, NoGradient, Op, Rule, Undefined, stopped, unconnected
 from stopgrad.operands import as_array
-from stopgrad.ops.data import identity, zeros_like
+from stopgrad.ops.data import Const, identity, zeros_like
 from stopgrad.ops.gates import carries_gradient
 from stopgrad.scope import Scope
 from stopgrad.structure import flatten, unflatten
@@ -48,14 +48,39 @@ def _trace(op: Operation) -> None:
     if isinstance(pullback, Untraced):
         arguments = op.inputs[count : count + len(kept)]
         pullback, used = _traced(pullback.function, op.outputs, arguments, asked, kept, op)
-        late = next((x for x in used if x.op.id >= op.id), None)
-        if late is not None:
-            raise GraphError(
-                f"{describe(op)}: the gradient function uses {describe(late)}, which was built after it; "
-                "build it before the call, or pass it as an argument"
-            )
+        late = [x for x in used if x.op.id >= op.id]
+        if late:
+            pullback, used = _remade(op, pullback, used, late)
         op.inputs += tuple(used)
         op.values = (count, pullback, asked, kept)
+
+
+def _remade(
+    op: Operation, body: Body, used: Sequence[Output], late: Sequence[Output]
+) -> tuple[Body, list[Output]]:
+    """The body, in which what was built after the operation is built again; and what it uses now.
+
+    A gradient function that asks for gradients of the function's own tensors builds such operations.
+    """
+    newer = [step for step in op.graph.subgraph_to(late) if step.id >= op.id]
+    for step in newer:
+        if step is op or step.definition.stateful or (not step.inputs and step.definition is not Const):
+            raise GraphError(
+                f"{describe(op)}: the gradient function uses {describe(step)}, which was built after it; "
+                "build it before the call, or pass it as an argument"
+            )
+    with tracing("the gradient function of custom_gradient", op.graph) as trace:
+        cotangents = [parameter_of(trace.graph, g.type, g.op) for g in body.inputs[: op.count]]
+        built: dict[Output, Output] = {}
+        for step in newer:
+            inputs = tuple([built.get(x, x) for x in step.inputs])
+            made = emit(step.definition, inputs, step.values, "", trace.graph)
+            built.update(zip(step.outputs, made.outputs, strict=True))
+        inside = [built[x] if x in built else local(x) for x in used]
+        given = dict(zip(body.inputs, [*cotangents, *inside], strict=True))
+        results = iter(inline(body.results, given))
+        outputs = [None if y is None else next(results) for y in body.outputs]
+        return close(trace, cotangents, outputs), list(trace.captures)
 
 
 def _traced(
@@ -120,8 +145,8 @@ class CustomGradient(Op):
     Args:
         tensors: the function's results, then its arguments, then what the gradient function uses besides.
         count: how many are results.
-        pullback: the gradient function, from cotangents of the results (and what else it uses) to those of the
-            arguments.
+        pullback: the gradient function, from cotangents of the results (and what else it uses) to those of
+            the arguments.
         asked: how many gradients the function may return, Python floats counted.
         kept: which of these belong to tensors.
 
@@ -174,7 +199,7 @@ class CustomGradient(Op):
         body = _settle(op)
         parts = [(i, part.op.id) for i, part in enumerate(body.outputs, op.count) if part is not None]
         behind = [{step.id for step in body.graph.subgraph_from([g])} for g in body.inputs[: op.count]]
-        # A gradient that depends on no cotangent, such as a constant, is there whichever result is asked about.
+        # A gradient that depends on no cotangent, such as a constant, is there whatever is asked about.
         always = {i for i, id in parts if not any(id in steps for steps in behind)}
         return [frozenset(always.union(i for i, id in parts if id in steps)) for steps in behind]
 
