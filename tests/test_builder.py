@@ -329,6 +329,23 @@ def test_two_threads_ask_for_a_custom_gradient_at_once(restless: None) -> None:
         verify(graph)
 
 
+def test_threads_build_while_a_gradient_function_runs(graph: sg.Graph) -> None:
+    x = sg.placeholder(sg.float32, name="x")
+    built: list[sg.Output] = []
+
+    def pull(g: Any) -> Any:
+        thread = threading.Thread(target=lambda: built.append(sg.exp(x, name="other")))
+        thread.start()
+        thread.join(10)
+        return g * 2.0
+
+    y = sg.custom_gradient(lambda a: (a * 2.0, pull))(x)
+    assert sg.gradients(y, [x])[0] is not None
+    assert [z.op.name for z in built] == ["other"]
+    assert graph.operation("other") is built[0].op
+    verify(graph)
+
+
 # --------------------------------------------------------------------------------------- generators
 
 
@@ -357,6 +374,33 @@ def test_interleaved_generators_see_their_own_scopes(graph: sg.Graph) -> None:
     assert [scopes_here(graph), next(b), scopes_here(graph)] == ["", "b", ""]
     b.close()
     assert scopes_here(graph) == ""
+
+
+def test_generators_that_walk_a_tree_nest_their_scopes(graph: sg.Graph) -> None:
+    def walk(depth: int) -> Iterator[str]:
+        with sg.name_scope(f"level{depth}"):
+            yield scopes_here(graph)
+            if depth < 2:
+                yield from walk(depth + 1)
+
+    assert list(zip(walk(0), walk(1), strict=False)) == [
+        ("level0", "level1"),
+        ("level0/level1", "level1/level2"),
+    ]
+    assert scopes_here(graph) == ""
+
+
+def test_functions_are_called_at_once_while_a_generator_is_suspended_in_a_graph() -> None:
+    def user(graph: sg.Graph) -> Iterator[None]:
+        with sg.Scope(graph):
+            yield
+
+    graph = sg.Graph()
+    running = user(graph)
+    next(running)
+    assert sg.grad(lambda a: a * a)(3.0) == 6.0
+    assert sg.function(lambda a: a * 2.0)(np.float32(3.0)) == 6.0
+    assert len(graph) == 0
 
 
 def test_one_scope_entered_by_two_generators_holds_for_both(graph: sg.Graph) -> None:
@@ -559,6 +603,16 @@ def test_a_decorator_made_of_a_scope_holds_in_the_function(graph: sg.Graph) -> N
 
     assert f() == "f"
     assert scopes_here(graph) == ""
+
+
+def test_a_no_gradient_block_decorates_a_function(graph: sg.Graph) -> None:
+    x = sg.placeholder(sg.float32, name="x")
+
+    @sg.no_gradient()
+    def f(depth: int) -> bool:
+        return flows_from_here(x) or (depth > 0 and f(depth - 1)) or flows_from_here(x)
+
+    assert [f(0), f(2), flows_from_here(x)] == [False, False, True]
 
 
 def test_a_default_graph_of_a_generator_holds_for_whoever_runs_next() -> None:

@@ -278,8 +278,8 @@ def _stands_for_another(frame: FrameType) -> bool:
 _ENTERS = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__"})
 
 
-class NoGradientBlock:
-    """The context manager that :func:`no_gradient` returns."""
+class NoGradientBlock(contextlib.ContextDecorator):
+    """The context manager that :func:`no_gradient` returns; also a decorator."""
 
     def __enter__(self) -> None:
         enter_scope(self, region=Region(current().region, capture()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from threading import RLock
 from typing import Any
 
 from stopgrad.body import Body
@@ -23,12 +24,13 @@ __all__ = ["custom_gradient"]
 
 
 class Untraced:
-    """A gradient function that nobody has asked for yet."""
+    """A gradient function that nobody has asked for yet; one thread at a time asks."""
 
-    __slots__ = ("function",)
+    __slots__ = ("function", "lock")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+        self.lock = RLock()  # Its own: while it runs, other threads may build.
 
 
 def _settle(op: Operation) -> Body:
@@ -36,8 +38,9 @@ def _settle(op: Operation) -> Body:
 
     What it uses besides the cotangents becomes operands of the operation.
     """
-    if isinstance(op.pullback, Untraced):
-        with op.graph._lock:  # Another thread may be asking for it, too.
+    pullback = op.pullback
+    if isinstance(pullback, Untraced):
+        with pullback.lock:
             _trace(op)
     body: Body = op.pullback
     return body
@@ -231,13 +234,14 @@ class CustomGradient(Op):
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Give a function its own gradient, as TensorFlow's decorator does.
 
-    The gradient function is traced once, when a gradient is first asked for (or the graph is written or copied);
-    inside the body of a loop or branch, at once. It may use tensors that it closes over.
+    The gradient function is traced once, when a gradient is first asked for (or the graph is written or
+    copied); inside the body of a loop or branch, at once. It may use tensors that it closes over.
 
     Args:
         f: returns a pair: its results (a tensor or nested structure of tensors), and a function from their
-            cotangents, one positional argument each, to those of f's floating-point arguments (one, or a list;
-            None where there is none). Python floats among the positional ones may be counted or left out.
+            cotangents, one positional argument each, to those of f's floating-point arguments (one, or a
+            list; None where there is none). Python floats among the positional ones may be counted or
+            left out.
 
     Returns:
         A function that returns f's results.
