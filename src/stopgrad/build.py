@@ -119,6 +119,7 @@ def emit(
         with graph._lock:  # No other thread's operation takes its position.
             label = graph._label_for(prefix, name)
             op = Operation(graph, definition, inputs, values, results, label, place, origin)
+            graph._taken[label] = op.id
     else:
         op = Operation(graph, definition, inputs, values, results, prefix, place, origin)
     if builder.region is not None:

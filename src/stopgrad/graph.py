@@ -212,13 +212,13 @@ class Operation:
             if len(types) == 1
             else tuple([Output(self, i, t) for i, t in enumerate(types)])
         )
-        operations = graph._operations
-        with graph._lock:  # Other threads may build here too.
-            self.id = len(operations)
+        operations, thread = graph._operations, get_ident()
+        id = -1
+        if graph._author == thread:
+            self.id = id = len(operations)
             operations.append(self)
-            if graph._author != get_ident():
-                graph._author, graph._authored_from = get_ident(), self.id
-                graph._turns += 1
+        if graph._author != thread:  # Another thread built here last, or has begun to in the meantime.
+            graph._join(self, id)
 
     @property
     def type(self) -> str:
@@ -403,8 +403,8 @@ class Graph:
                 return
             self._taken = {name: id for name, id in self._taken.items() if id is None or id < length}
             self._counts.clear()  # Only where a search for a free name begins.
-            for op in self._operations[length:]:
-                self._hidden.pop(op.id, None)  # In place: others may be writing here.
+            for id in range(length, len(self._operations)):
+                self._hidden.pop(id, None)  # In place: others may be writing here.
             del self._operations[length:]
             del self._names[length:]
             for built in (self._scalars, self._exits):
@@ -437,6 +437,20 @@ class Graph:
                     while len(self._taken) > taken:
                         self._taken.popitem()
             raise
+
+    def _join(self, op: Operation, id: int) -> None:
+        """Give an operation its place where several threads build; *id* is where it was put, -1 if nowhere.
+
+        A lock for each operation would cost too much: the thread that built last needs none, as long as it is
+        still the last afterwards. If not, the other one may even have taken the operation back with its own.
+        """
+        with self._lock:
+            self._begin_turn()
+            operations = self._operations
+            if id < 0 or op not in operations[id:]:
+                id = len(operations)
+                operations.append(op)
+            op.id = operations.index(op, id)  # Whoever needs no lock may have come first.
 
     def _begin_turn(self) -> None:
         """From here on the running thread is the one that builds, until another does. Called with the lock held."""
@@ -489,11 +503,11 @@ class Graph:
     def _name_all(self) -> None:
         with self._lock:
             names, taken = self._names, self._taken
-            for op in self._operations[len(names) :]:
+            for id, op in enumerate(self._operations[len(names) :], len(names)):
                 label = op._label
                 if not label or label[-1] == "/":
                     label = self._unique(label + op.definition.type)
-                    taken[label] = op.id
+                    taken[label] = id
                 names.append(label)
 
     def _some_names(self) -> str:
