@@ -202,7 +202,8 @@ class CustomGradient(Op):
         body = _settle(op)
         parts = [(i, part.op.id) for i, part in enumerate(body.outputs, op.count) if part is not None]
         behind = [{step.id for step in body.graph.subgraph_from([g])} for g in body.inputs[: op.count]]
-        # A gradient that depends on no cotangent, such as a constant, is there whatever is asked about.
+        # A gradient that depends on no cotangent, such as a constant, is there whichever result is asked
+        # about.
         always = {i for i, id in parts if not any(id in steps for steps in behind)}
         return [frozenset(always.union(i for i, id in parts if id in steps)) for steps in behind]
 
@@ -240,8 +241,8 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     Args:
         f: returns a pair: its results (a tensor or nested structure of tensors), and a function from their
             cotangents, one positional argument each, to those of f's floating-point arguments (one, or a
-            list; None where there is none). Python floats among the positional ones may be counted or
-            left out.
+            list; None where there is none). Python floats among the positional ones may be counted or left
+            out.
 
     Returns:
         A function that returns f's results.
