@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -112,18 +113,22 @@ def emit(
             name = builder.pending.pop()
     else:
         prefix, origin = builder.prefix_in(graph), None
-    if origin is None:
-        label = graph._label_for(prefix, name) if name else prefix
-        op = Operation(graph, definition, inputs, values, results, label, capture(), None)
-    elif definition.merged and builder.shared is not None:
+    place = capture() if origin is None else None
+    if origin is not None and definition.merged and builder.shared is not None:
         key = (definition, inputs, values)
         found = builder.shared.get(key)
         if found is not None:
             return found
-        op = builder.shared[key] = Operation(graph, definition, inputs, values, results, prefix, None, origin)
+        op = builder.shared[key] = Operation(
+            graph, definition, inputs, values, results, prefix, place, origin
+        )
+    elif name:
+        with graph._lock:  # No other thread's operation takes its position.
+            label = graph._label_for(prefix, name)
+            op = Operation(graph, definition, inputs, values, results, label, place, origin)
+            graph._taken[label] = op.id
     else:
-        label = graph._label_for(prefix, name) if name else prefix
-        op = Operation(graph, definition, inputs, values, results, label, None, origin)
+        op = Operation(graph, definition, inputs, values, results, prefix, place, origin)
     if builder.region is not None:
         graph._hidden[op.id] = builder.region
     return op
@@ -308,10 +313,10 @@ def visible(x: Output, builder: Builder | None = None) -> Output:
     here = (builder or current()).region
     if region.holds(here):
         return x
-    found = graph._exits.get((x, here))
+    key = x, here, get_ident()
+    found = graph._exits.get(key)
     if found is None:
-        op = _exit(x, region, here)
-        found = graph._exits[x, here] = op.outputs[0]
+        found = graph._exits[key] = _exit(x, region, here).outputs[0]
     return found
 
 
@@ -414,7 +419,7 @@ def constant_in(graph: Graph, array: Array, name: str | None = "") -> Output:
     Unnamed scalars are built once per graph: they stand for numbers in the user's text.
     """
     if array.ndim == 0 and name == "":
-        key = (array.dtype, array.tobytes())
+        key = (array.dtype, array.tobytes(), get_ident())
         found = graph._scalars.get(key)
         if found is None:
             found = emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
