@@ -123,14 +123,22 @@ def emit(
             graph, definition, inputs, values, results, prefix, place, origin
         )
     elif name:
-        with graph._lock:  # No other thread's operation takes its position.
-            label = graph._label_for(prefix, name)
-            op = Operation(graph, definition, inputs, values, results, label, place, origin)
-            graph._taken[label] = op.id
+        op = _named(graph, (prefix, name), (definition, inputs, values, results), place, origin)
     else:
         op = Operation(graph, definition, inputs, values, results, prefix, place, origin)
     if builder.region is not None:
         graph._hidden[op.id] = builder.region
+    return op
+
+
+def _named(
+    graph: Graph, name: tuple[str, str], parts: tuple[Any, ...], place: Any, origin: Operation | None
+) -> Operation:
+    """An operation with a name of its own, made unique: a prefix, and what follows it."""
+    with graph._lock:  # No other thread's operation takes its position.
+        label = graph._label_for(*name)
+        op = Operation(graph, *parts, label, place, origin)
+        graph._taken[label] = op.id
     return op
 
 
