@@ -1,8 +1,9 @@
 """Random programs with nested control flow and stops agree with the same programs in JAX.
 
-A program is a small tree of expressions over vectors of three float64 numbers, made from a seed. One evaluator
-renders it in either library. Compared are the value, the gradient, the derivative along a direction, the gradient
-of the gradient, and a batch. A program that fails is made smaller as long as it fails, and shown as text.
+A program is a small tree of expressions over vectors of three float64 numbers, made from a seed. One
+evaluator renders it in either library. Compared are the value, the gradient, the derivative along a
+direction, the gradient of the gradient, and a batch. A program that fails is made smaller while it fails,
+and shown as text.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ OFFSETS = np.array([0.3, 0.7, 1.1])
 
 @dataclass(frozen=True)
 class Expr:
-    """An expression; every one has a value of three numbers, so that any can stand in the place of any other."""
+    """An expression; every one is of three numbers, so that any can stand in the place of any other."""
 
     def parts(self) -> tuple[Expr, ...]:
         return tuple(getattr(self, f.name) for f in fields(self) if isinstance(getattr(self, f.name), Expr))
