@@ -148,13 +148,30 @@ def test_nothing_of_a_stopped_path_is_in_the_gradient(run: Run, graph: sg.Graph)
 
     rx, _ = sg.while_loop(below, body, [x, y], maximum_iterations=5)
     (dx,) = sg.gradients(rx, x)
-    made = [op for op in everything(graph) if op.origin is not None]
-    assert made
-    assert {op.origin.type for op in made}.isdisjoint({"Tanh", "StopGradient"})
-    assert "TanhGrad" not in {op.type for op in made}
+    types = [op.type for op in everything(graph) if op.origin is not None]
+    assert types
+    assert "TanhGrad" not in types
     feeds = {x: np.array([3.0, 4.0], np.float32), y: np.array([2.0, 3.0], np.float32)}
     first = np.square([3.0, 4.0]) + 3 * np.tanh([2.0, 3.0])
     np.testing.assert_allclose(run(dx, feeds), 4 * np.array([3.0, 4.0]) * first, rtol=1e-5)
+
+
+def test_what_is_stopped_is_not_computed_again_for_the_gradient(graph: sg.Graph) -> None:
+    x, y = sg.placeholder(sg.float32, [2]), sg.placeholder(sg.float32, [2])
+
+    def step(carry: Any, _: Any) -> Any:
+        x, y = carry
+        y1 = sg.stop_gradient(sg.tanh(y) * 3.0)
+        return (sg.sin(x) + y1, y1), None
+
+    (rx, _), _ = sg.scan(step, (x, y), length=5)
+    before = sorted(op.type for op in everything(graph))
+    assert sg.gradients(rx, [x])[0] is not None
+    added = sorted(op.type for op in everything(graph))
+    for type in before:
+        added.remove(type)
+    assert "Cos" in added
+    assert {"Tanh", "TanhGrad", "StopGradient"}.isdisjoint(added)
 
 
 def test_a_stopped_path_with_symbolic_sizes(run: Run, graph: sg.Graph) -> None:
