@@ -1,12 +1,13 @@
 """Bad input to control flow: the error names construct, rule and the user's lines; nothing stays behind.
 
-Each case is a function whose line that calls the construct says ``# call``, and whose line inside the body that
+Each case is a function whose line that calls the construct says ``# call``, and whose line inside a body that
 is to blame says ``# body``. The error must show these lines.
 """
 
 from __future__ import annotations
 
 import inspect
+import linecache
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -506,6 +507,13 @@ def in_a_graph() -> Setting:
             for name, value in VALUES.items()
         }
     return Setting(**made, graph=graph)
+
+
+def without_source(place: re.Match[str]) -> str:
+    """What follows the user's own text, which does not count as part of the message."""
+    file, line, rest = place.groups()
+    source = linecache.getline(file, int(line))
+    return rest[max(n for n in range(len(rest) + 1) if rest[:n] in source) :]
 
 
 def check(bad: Bad, error: BaseException) -> None:
