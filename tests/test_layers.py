@@ -35,6 +35,7 @@ ROWS = [
     ["verify", "public"],
     ["ops"],
     ["autodiff"],
+    ["control"],
     ["rewrite"],
     ["engines"],
     ["session"],

@@ -169,7 +169,7 @@ def _function_of(op: Operation, backend: Backend) -> Callable[..., Any]:
 
 def failed(op: Operation, engine: str, error: Exception) -> StopgradError:
     """What is raised where an operation's form for an engine does not work."""
-    if isinstance(error, EngineError) and error.message.startswith("the "):
+    if isinstance(error, EngineError) and " engine could not compute " in error.message:
         return error  # From inside a body: it names the operation there.
     why = error.message if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
     return EngineError(f"the {engine} engine could not compute {describe(op)}: {why}")

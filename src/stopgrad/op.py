@@ -44,6 +44,8 @@ class Status(StrEnum):
     NOT_DIFFERENTIABLE = "not differentiable"
     DISCONNECTED = "disconnected"
 
+    __repr__ = str.__repr__
+
 
 @dataclass(frozen=True)
 class NoGradient:
