@@ -520,7 +520,7 @@ def check(bad: Bad, error: BaseException) -> None:
     shown = str(error)
     lines = marked(bad.case, "call") + marked(bad.case, "body")
     assert lines, "the case marks no line"
-    words = re.sub(r"(built )?at \S+:\d+.*", "", shown)  # What the user's own text says does not count.
+    words = re.sub(r"at (\S+):(\d+): (.*)", without_source, shown)
     missing = [word for word in bad.words if word not in words] + [
         line for line in lines if line not in shown
     ]
