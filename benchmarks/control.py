@@ -3,8 +3,8 @@
     python benchmarks/control.py [--rounds 20] [--quick] [--json out.json]
 
 Run: compiled by XLA in both, on JAX's own arrays, calls alternating between the two; shown is each one's
-fastest. Memory: what XLA says that the compiled program needs beside its arguments and results. Build: the time
-to trace a scan and its gradient. Compile: the time from a Python function to the first result.
+fastest. Memory: what XLA says that the compiled program needs beside its arguments and results. Build: the
+time to trace a scan and its gradient. Compile: the time from a Python function to the first result.
 """
 
 from __future__ import annotations
