@@ -191,7 +191,8 @@ def cond_of_two_dtypes(t: Setting) -> Any:
 
 @bad(sg.ShapeError, "cond", "[3]", "[4, 3]", "true_fn", "false_fn")
 def cond_of_two_shapes(t: Setting) -> Any:
-    return sg.cond(t.p, lambda v: v, lambda v: v + t.rows, t.v)  # call
+    wider = lambda v: v + t.rows  # body
+    return sg.cond(t.p, lambda v: v, wider, t.v)  # call
 
 
 @bad(sg.ArgumentError, "switch", "structure", "branch 2")
