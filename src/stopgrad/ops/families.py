@@ -32,7 +32,7 @@ def unary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     """The public function of an operation with one operand and no attributes."""
 
     def function(x: Any, name: str | None = None) -> Tensor:
-        if type(x) is Output:  # As most often: nothing to convert.
+        if name is None and type(x) is Output:  # As most often: nothing to convert.
             return emit(definition, (x,), (), name).outputs[0]
         return apply(definition, (x,), (), name)
 
@@ -44,7 +44,7 @@ def binary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     """The public function of an operation with two operands and no attributes."""
 
     def function(x: Any, y: Any, name: str | None = None) -> Tensor:
-        if type(x) is Output is type(y):  # As most often: nothing to convert.
+        if name is None and type(x) is Output is type(y):  # As most often: nothing to convert.
             return emit(definition, (x, y), (), name).outputs[0]
         return apply(definition, (x, y), (), name)
 
