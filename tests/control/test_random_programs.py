@@ -563,7 +563,7 @@ def failure(program: Expr, seed: int, engine: str) -> str | None:
 
 def failure_of_a_batch(program: Expr, seed: int, engine: str) -> str | None:
     xs, w = np.random.default_rng(seed).normal(size=(2, 3)), point(seed)[1]
-    with jax.enable_x64(True):
+    with jax.enable_x64(True), jax.disable_jit():
         f = batched(program, jax, Jax)
         want = jax.tree.map(np.asarray, f(jnp.asarray(xs), jnp.asarray(w)))
     try:
@@ -643,10 +643,21 @@ def test_many_programs_agree_with_jax(first: int) -> None:
             jax.clear_caches()
 
 
-@pytest.mark.skipif(not hasattr(sg, "vmap"), reason="there is no vmap yet")
-@pytest.mark.parametrize("seed", range(0, QUICK, 4))
+WITH_VMAP = pytest.mark.skipif(not hasattr(sg, "vmap"), reason="there is no vmap yet")
+
+
+@WITH_VMAP
+@pytest.mark.parametrize("seed", range(0, QUICK, 8))
 def test_a_batch_agrees_with_jax(seed: int) -> None:
     check(seed, "immediate", failure_of_a_batch)
+
+
+@WITH_VMAP
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", range(QUICK, NIGHTLY, 100))
+def test_many_batches_agree_with_jax(first: int) -> None:
+    for seed in range(first, first + 100):
+        check(seed, "xla" if seed % 10 == 5 else "immediate", failure_of_a_batch)
 
 
 def test_programs_are_many_sided() -> None:
