@@ -1,6 +1,6 @@
 """Loops and their gradients, side by side with the same loops in JAX.
 
-    python benchmarks/control.py [--rounds 20] [--quick] [--json out.json]
+    python benchmarks/control.py [--rounds 20] [--groups run memory] [--quick] [--json out.json]
 
 Run: compiled by XLA in both, on JAX's own arrays, calls alternating between the two; shown is each one's
 fastest. Memory: what XLA says that the compiled program needs beside its arguments and results. Build: the
@@ -361,29 +361,34 @@ def compiling(steps: int) -> Iterator[Row]:
 # ---------------------------------------------------------------------------------------------- shown
 
 
-def show(rows: Sequence[Row]) -> None:
-    print(f"stopgrad {sg.__version__}, jax {jax.__version__} on {jax.devices()[0].platform}\n")
-    print(f"| {'':7} | {'case':58} | {'stopgrad':>11} | {'jax':>11} | {'ratio':>6} |")
-    print(f"|{'-' * 9}|{'-' * 60}|{'-' * 12}:|{'-' * 12}:|{'-' * 7}:|")
-    for row in rows:
-        ours, theirs = (f"{figure:8.2f} {row.unit}" for figure in (row.stopgrad, row.jax))
-        print(f"| {row.group:7} | {row.case:58} | {ours:>11} | {theirs:>11} | {row.ratio:6.2f} |")
+HEAD = f"""stopgrad {sg.__version__}, jax {jax.__version__} on {jax.default_backend()}
+
+| {"":7} | {"case":58} | {"stopgrad":>11} | {"jax":>11} | {"ratio":>6} |
+|{"-" * 9}|{"-" * 60}|{"-" * 12}:|{"-" * 12}:|{"-" * 7}:|"""
+
+
+def show(row: Row) -> Row:
+    ours, theirs = (f"{figure:8.2f} {row.unit}" for figure in (row.stopgrad, row.jax))
+    print(f"| {row.group:7} | {row.case:58} | {ours:>11} | {theirs:>11} | {row.ratio:6.2f} |", flush=True)
+    return row
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--groups", nargs="*", choices=("run", "memory", "build", "compile"))
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     quick = options.quick
-    rows = [
-        *running(20 if quick else 1000, 1 if quick else options.rounds),
-        *memory(4 if quick else 100),
-        *building((10, 100) if quick else (10, 1000, 100_000), 1 if quick else min(options.rounds, 5)),
-        *compiling(3 if quick else 301),
-    ]
-    show(rows)
+    print(HEAD)
+    groups = {
+        "run": lambda: running(20 if quick else 1000, 1 if quick else options.rounds),
+        "memory": lambda: memory(4 if quick else 100),
+        "build": lambda: building((10, 100) if quick else (10, 1000, 100_000), 1 if quick else 5),
+        "compile": lambda: compiling(3 if quick else 301),
+    }
+    rows = [show(row) for name in options.groups or groups for row in groups[name]()]
     if options.json:
         options.json.write_text(json.dumps([{**asdict(row), "ratio": row.ratio} for row in rows], indent=1))
 
