@@ -101,12 +101,7 @@ def emit(
         inputs = tuple([visible(x, builder) for x in inputs])
     if foreign:
         raise_for(definition, _two_graphs(builder), inputs)
-    results = definition._inferred.get((types, values))
-    if results is None:
-        try:
-            results = infer_types(definition, types, values)
-        except StopgradError as error:
-            raise_for(definition, error, inputs)
+    results = definition._inferred.get((types, values)) or _inferred(definition, inputs, values)
     if builder.graph is graph:
         prefix, origin = builder.prefix, builder.origin
         if name is None and builder.pending:
@@ -123,7 +118,10 @@ def emit(
             graph, definition, inputs, values, results, prefix, place, origin
         )
     elif name:
-        op = _named(graph, (prefix, name), (definition, inputs, values, results), place, origin)
+        with graph._lock:  # No other thread's operation takes its position.
+            label = graph._label_for(prefix, name)
+            op = Operation(graph, definition, inputs, values, results, label, place, origin)
+            graph._taken[label] = op.id
     else:
         op = Operation(graph, definition, inputs, values, results, prefix, place, origin)
     if builder.region is not None:
@@ -131,15 +129,11 @@ def emit(
     return op
 
 
-def _named(
-    graph: Graph, name: tuple[str, str], parts: tuple[Any, ...], place: Any, origin: Operation | None
-) -> Operation:
-    """An operation with a name of its own, made unique: a prefix, and what follows it."""
-    with graph._lock:  # No other thread's operation takes its position.
-        label = graph._label_for(*name)
-        op = Operation(graph, *parts, label, place, origin)
-        graph._taken[label] = op.id
-    return op
+def _inferred(
+    definition: type[Op], inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> tuple[TensorType, ...]:
+    with about(definition, *inputs):
+        return infer_types(definition, tuple([x.type for x in inputs]), values)
 
 
 def _default_or_raise(builder: Builder, definition: type[Op]) -> Graph:
