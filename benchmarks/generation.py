@@ -1,7 +1,7 @@
 """Building graphs and generating gradients, side by side with the peers.
 
     python benchmarks/generation.py [--quick] [--peers tensorflow,jax,pytensor,torch,mlx]
-                                    [--only chain,mlp] [--json out.json]
+                                    [--only chain,mlp] [--json out.json] [--before ../other/src]
 
 The peers: TensorFlow graph mode, JAX, PyTensor, PyTorch and MLX. Every library runs in a process of its own,
 warmed on a tiny case. The repetitions of a case go round the libraries, one at a time, so that a busy spell
@@ -92,8 +92,9 @@ def measured(library: Any, workload: Any, count: bool) -> Any:
 class Worker:
     """A library in a process of its own."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, path: Path | None = None) -> None:
         self.name = name
+        self.path = path
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self.start()
 
@@ -104,6 +105,8 @@ class Worker:
             "JAX_PLATFORMS": "cpu",
             "CUDA_VISIBLE_DEVICES": "",
         }
+        if self.path is not None:
+            environment["PYTHONPATH"] = str(self.path.resolve())
         command = [sys.executable, str(HERE), "--worker", self.name]
         self.process = subprocess.Popen(
             command,
@@ -301,6 +304,11 @@ def main() -> None:
         default="tensorflow,jax,pytensor,torch,mlx",
         help="comma-separated; 'none' for stopgrad alone",
     )
+    parser.add_argument(
+        "--before",
+        type=Path,
+        help="the src folder of another checkout of stopgrad, measured as one of the peers",
+    )
     parser.add_argument("--only", default=",".join(SIZES), help="comma-separated cases")
     parser.add_argument(
         "--repetitions", type=int, default=0, help="per case and library (default 7; 3 with --quick)"
@@ -314,9 +322,11 @@ def main() -> None:
         return _with_deep_stack(options.worker)
 
     peers = [p for p in options.peers.split(",") if p and p != "none"]
+    if options.before is not None:
+        peers = ["before", *peers]
     workers = {}
     for name in ["stopgrad", *peers]:
-        worker = Worker(name)
+        worker = Worker(name, options.before if name == "before" else None)
         if worker.version is None:
             print(
                 f"{name} left out: {worker.last_words()} (pip install -e '.[bench]' installs all)",

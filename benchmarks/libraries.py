@@ -441,6 +441,7 @@ class PyTensor:
 
 LIBRARIES = {
     "stopgrad": Stopgrad,
+    "before": Stopgrad,
     "tensorflow": TensorFlow,
     "jax": Jax,
     "pytensor": PyTensor,

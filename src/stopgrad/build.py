@@ -78,7 +78,8 @@ def emit(
     An empty *name* says that the operation has none of its own, even where a scope has one ready.
     """
     builder = CURRENT.get()
-    if builder.suspends:
+    special = builder.special
+    if special:
         builder = current()
     if graph is None:
         graph = inputs[0].op.graph if inputs else _default_or_raise(builder, definition)
@@ -94,7 +95,7 @@ def emit(
     else:
         types = tuple([x.type for x in inputs])
         foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419 - a generator costs more
-    if builder.tracing is not None and (foreign or builder.tracing.graph is not graph):
+    if special and builder.tracing is not None and (foreign or builder.tracing.graph is not graph):
         graph, inputs = _in_body(builder.tracing, graph, inputs)
         foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419
     if graph._hidden:
@@ -104,7 +105,7 @@ def emit(
     results = definition._inferred.get((types, values)) or _inferred(definition, inputs, values)
     if builder.graph is graph:
         prefix, origin = builder.prefix, builder.origin
-        if name is None and builder.pending:
+        if special and name is None and builder.pending:
             name = builder.pending.pop()
     else:
         prefix, origin = builder.prefix_in(graph), None
@@ -124,7 +125,7 @@ def emit(
             graph._taken[label] = op.id
     else:
         op = Operation(graph, definition, inputs, values, results, prefix, place, origin)
-    if builder.region is not None:
+    if special and builder.region is not None:
         graph._hidden[op.id] = builder.region
     return op
 

@@ -97,6 +97,7 @@ class Builder:
         shared: the operations of this generation by what they compute, equal ones being built once; None.
         region: the innermost ``no_gradient`` block.
         tracing: the innermost body being traced.
+        special: whether there is more to heed than a graph, a prefix and an origin, which is rare.
     """
 
     __slots__ = (
@@ -111,6 +112,7 @@ class Builder:
         "prefix",
         "region",
         "shared",
+        "special",
         "suspends",
         "tracing",
         "view",
@@ -139,6 +141,7 @@ class Builder:
         self.asleep = asleep
         self.suspends = frame is not None or (outer is not None and outer.suspends)
         self.view: tuple[Sequence[Builder], Builder] | None = None
+        self.special = False
         if outer is None:
             self.graph = self.pending = self.origin = self.shared = self.region = self.tracing = None
             self.prefix = ""
@@ -152,6 +155,9 @@ class Builder:
             self.origin = self.shared = None
         for name, value in changes.items():
             setattr(self, name, value)
+        self.special = (
+            self.suspends or self.pending is not None or self.region is not None or self.tracing is not None
+        )
 
     def prefix_in(self, graph: Graph) -> str:
         """The prefix of names in *graph*, which need not be the default one."""

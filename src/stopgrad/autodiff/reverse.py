@@ -15,7 +15,7 @@ from stopgrad.autodiff.reach import Acting, Step, routes
 from stopgrad.build import as_output, local, visible
 from stopgrad.builder import Builder, current, enter, leave
 from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
-from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.graph import Graph, Operation, Output, check_name, describe
 from stopgrad.operands import as_array
 from stopgrad.ops.arithmetic import add, add_n
 from stopgrad.ops.convert import cast, real
@@ -153,15 +153,17 @@ def generating(graph: Graph, name: str) -> Iterator[Builder]:
 
     Yields the builder, whose ``origin`` says for which forward operation is being built.
     """
-    owner, trace = object(), current().tracing
+    owner, outer = object(), current()
+    trace = outer.tracing
     while trace is not None and trace.graph is not graph:
         trace = trace.outer  # Of tensors that enclose a body it is generated outside of it.
+    check_name(name)
     with quiet_gc(), graph.atomic():
-        scope = Scope(graph, current().prefix_in(graph)).with_sub_scope(name)
-        enter(owner, graph=graph, prefix=scope.prefix, pending=None, shared={}, tracing=trace)
+        prefix = graph._sub_scope(outer.prefix_in(graph) + name)
+        builder = enter(owner, graph=graph, prefix=prefix, pending=None, shared={}, tracing=trace)
+        start = len(graph)
         try:
-            start = len(graph)
-            yield current()
+            yield builder if not builder.suspends else current()
             verify_if_enabled(graph, start)
         finally:
             leave(owner)
@@ -222,10 +224,13 @@ def gradients(
     roots, targets, walls = _outputs(ys, "ys"), _outputs(xs, "xs"), _outputs(stop_gradients, "stop_gradients")
     if not roots:
         raise GradientError("gradients: ys is empty; give at least one output to differentiate")
-    if len({x.op.graph for x in (*roots, *targets, *walls)}) > 1:
-        roots = [local(y) for y in roots]
-    graph = _one_graph(roots, [*targets, *walls])
-    roots = [visible(y) for y in roots]
+    graph = roots[0].op.graph
+    for x in (*roots, *targets, *walls):
+        if x.op.graph is not graph:
+            roots = [local(y) for y in roots]
+            graph = _one_graph(roots, [*targets, *walls])
+            break
+    roots = [visible(y) for y in roots] if graph._hidden else roots
     stops = set(walls)
     with generating(graph, name) as builder:
         seeds = _seeds(roots, grad_ys, graph, builder)
@@ -247,6 +252,8 @@ def _pulled(
 
     What arrives at the body's captures goes on, from the tensors that they stand for; it is computed inside.
     """
+    if builder.tracing is None:
+        return _through(ys, xs, seeds, stops, builder)
     arrived: dict[Output, Output | None] = dict.fromkeys(xs)
     leaving: dict[Graph, list[tuple[Output, Output]]] = {ys[0].op.graph: list(zip(ys, seeds, strict=True))}
     graph: Graph | None = ys[0].op.graph
@@ -259,7 +266,8 @@ def _pulled(
             captures = {parameter: x for x, parameter in trace.captures.items()}
             stops = {*stops, *(parameter for parameter, x in captures.items() if x in stops)}
         if here:
-            found = _through(here, list(dict.fromkeys([*wanted, *captures])), stops, builder)
+            reached = list(dict.fromkeys([*wanted, *captures]))
+            found = _through([y for y, _ in here], reached, [g for _, g in here], stops, builder)
             arrived.update((x, found[x]) for x in wanted)
             for parameter, x in captures.items():
                 g = found[parameter]
@@ -270,13 +278,13 @@ def _pulled(
 
 
 def _through(
-    leaving: Sequence[tuple[Output, Output]],
+    ys: Sequence[Output],
     xs: Sequence[Output],
+    seeds: Sequence[Output],
     stops: Collection[Output],
     builder: Builder,
 ) -> dict[Output, Output | None]:
-    """What arrives at xs, all in one graph, when cotangents leave some of its tensors."""
-    ys, seeds = [y for y, _ in leaving], [g for _, g in leaving]
+    """What arrives at xs when seeds leave ys, all in one graph."""
     found = routes(ys, xs, stops)
     _use_again((op for _, _, path in found for op, _ in path), builder)
     arrived: dict[Output, Output | None] = {}
