@@ -13,7 +13,7 @@ from typing import Any
 
 from stopgrad.autodiff.reach import Acting, Step, routes
 from stopgrad.build import as_output, local, visible
-from stopgrad.builder import Builder, current, enter, leave
+from stopgrad.builder import Builder, Trace, current, enter, leave
 from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, check_name, describe
 from stopgrad.operands import as_array
@@ -257,7 +257,7 @@ def _pulled(
     arrived: dict[Output, Output | None] = dict.fromkeys(xs)
     leaving: dict[Graph, list[tuple[Output, Output]]] = {ys[0].op.graph: list(zip(ys, seeds, strict=True))}
     graph: Graph | None = ys[0].op.graph
-    trace = builder.tracing
+    trace: Trace | None = builder.tracing
     while graph is not None and leaving:
         here = leaving.pop(graph, [])
         wanted = [x for x in arrived if x.op.graph is graph]

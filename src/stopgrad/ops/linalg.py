@@ -6,8 +6,9 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
-from stopgrad.build import about, apply
+from stopgrad.build import about, apply, emit
 from stopgrad.errors import ShapeError
+from stopgrad.graph import Output
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.convert import conj
@@ -74,6 +75,14 @@ class MatMul(Op):
         b = xp.swapaxes(b, -1, -2) if transpose_b else b
         return xp.matmul(a, b)
 
+    @staticmethod
+    def xla(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
+        if a.ndim > 2 or b.ndim > 2:
+            return MatMul.lower(xp, a, b, transpose_a, transpose_b)
+        # Which axes meet is said, not carried out: in a loop a transposed copy costs more than the product.
+        met = ((0 if transpose_a else 1,), (1 if transpose_b else 0,))
+        return xp.lax.dot_general(a, b, (met, ((), ())))
+
     samples = [
         sample(floats(2, 3), floats(3, 4), transpose_a=False, transpose_b=False),
         sample(floats(3, 2), floats("n", 3), transpose_a=True, transpose_b=True),
@@ -111,8 +120,8 @@ def _gradient_b(g: Any, op: Any) -> Tensor:
     )
 
 
-def _product(a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Tensor:
-    return apply(MatMul, (a, b), (transpose_a, transpose_b))
+def _product(a: Output, b: Output, transpose_a: bool, transpose_b: bool) -> Output:
+    return emit(MatMul, (a, b), (transpose_a, transpose_b)).outputs[0]
 
 
 # --------------------------------------------------------------------------------------------- einsum

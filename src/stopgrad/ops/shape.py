@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import about, apply
+from stopgrad.build import about, apply, emit
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
 from stopgrad.op import Axes, Op, Permutation
@@ -314,7 +314,7 @@ def sum_to(dx: Output, x: TensorType) -> Output:
         for i, (have, want) in enumerate(zip(dx.type.shape, padded, strict=True))
         if i < extra or (want == 1 and have != 1)
     )
-    fitted: Output = apply(Sum, (dx,), (axes, extra == 0)) if axes else dx
+    fitted: Output = emit(Sum, (dx,), (axes, extra == 0)).outputs[0] if axes else dx
     if extra not in (0, len(axes)):
         fitted = reshape(fitted, x.shape)
     # Where sizes were only taken for equal, the gradient keeps its operand's type; a run checks the values.

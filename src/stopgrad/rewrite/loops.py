@@ -38,16 +38,14 @@ def _key(op: Operation) -> Hashable:
     return Scan, op.inputs, body.graph, body.inputs, body.outputs[: op.carries], op.values[1:]
 
 
-def _handed_out(copying: Copying) -> dict[Hashable, list[Output]]:
+def _handed_out(copying: Copying) -> dict[Hashable, dict[Output, None]]:
     """For scans that can be one, the results of the body that any of them hands out and somebody uses."""
-    found: dict[Hashable, list[Output]] | None = copying.table.get(Scan)
+    found: dict[Hashable, dict[Output, None]] | None = copying.table.get(Scan)
     if found is None:
         found = copying.table[Scan] = {}
         used = {x for op in copying.coming for x in op.inputs}.union(copying.wanted)
         for op in copying.coming:
             if op.definition is Scan:
-                known = found.setdefault(_key(op), [])
-                for y, result in zip(op.outputs[op.carries :], op.body.outputs[op.carries :], strict=True):
-                    if y in used and result not in known:
-                        known.append(result)
+                results = zip(op.outputs[op.carries :], op.body.outputs[op.carries :], strict=True)
+                found.setdefault(_key(op), {}).update((result, None) for y, result in results if y in used)
     return found
