@@ -107,7 +107,7 @@ def emit(
         prefix, origin = builder.prefix_in(graph), None
     if origin is None:
         label = graph._label_for(prefix, name) if name else prefix
-        op = Operation(graph, definition, inputs, values, results, label, capture(), None)
+        op = Operation(graph, definition, inputs, values, results, label, builder.place or capture(), None)
     elif definition.merged and builder.shared is not None:
         key = (definition, inputs, values)
         found = builder.shared.get(key)

@@ -79,6 +79,7 @@ class Builder:
         shared: the operations of this generation by what they compute, equal ones being built once; None.
         region: the innermost ``no_gradient`` block.
         tracing: the innermost body being traced.
+        place: the location of the next operations, where they are built again for others; None for the user's line.
     """
 
     __slots__ = (
@@ -89,6 +90,7 @@ class Builder:
         "outer",
         "owner",
         "pending",
+        "place",
         "prefix",
         "region",
         "shared",
@@ -103,6 +105,7 @@ class Builder:
     shared: dict[Any, Operation] | None
     region: Region | None
     tracing: Trace | None
+    place: Any
 
     def __init__(
         self, outer: Builder | None, owner: object, changes: dict[str, Any], frame: FrameType | None
@@ -114,11 +117,12 @@ class Builder:
         self.suspends = frame is not None or (outer is not None and outer.suspends)
         if outer is None:
             self.graph = self.pending = self.origin = self.shared = self.region = self.tracing = None
+            self.place = None
             self.prefix = ""
             return
         self.graph, self.prefix, self.pending = outer.graph, outer.prefix, outer.pending
         self.origin, self.shared = outer.origin, outer.shared
-        self.region, self.tracing = outer.region, outer.tracing
+        self.region, self.tracing, self.place = outer.region, outer.tracing, outer.place
         graph = changes.get("graph")
         if graph is not None and graph is not outer.graph:
             self.prefix, self.pending = outer.prefix_in(graph), None

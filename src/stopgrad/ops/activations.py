@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.build import apply
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor
@@ -41,6 +42,7 @@ class GradientOfActivation(Op, abstract=True):
     """From a result y and a cotangent g to the cotangent of the operand, in one operation instead of several."""
 
     infer = staticmethod(lambda y, g: broadcast(is_floating)(y, g))
+    batch = ELEMENTWISE
     samples = pairs(shapes=_ALIKE)
     extremes = PAIRS
 

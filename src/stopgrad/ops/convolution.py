@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from stopgrad.batch_rules import CONV, CONV_BACK_FILTER, CONV_BACK_INPUT
 from stopgrad.build import apply, raise_for
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Sizes
@@ -130,6 +131,8 @@ class Conv(Op):
         "filters": lambda g, op: apply(ConvBackpropFilter, (op.x, g), (op.filters.shape, *_attributes(op))),
     }
 
+    batch = CONV
+
     @staticmethod
     def lower(
         xp: Any, x: Any, filters: Any, strides: Any, padding: Padding, dilations: Any, groups: int
@@ -214,6 +217,8 @@ class ConvBackpropInput(Op):
         "filters": lambda g, op: apply(ConvBackpropFilter, (g, op.g), (op.filters.shape, *_attributes(op))),
         "g": lambda g, op: apply(Conv, (g, op.filters), _attributes(op)),
     }
+
+    batch = CONV_BACK_INPUT
 
     @staticmethod
     def lower(
@@ -319,6 +324,8 @@ class ConvBackpropFilter(Op):
         "x": lambda g, op: apply(ConvBackpropInput, (g, op.g), (op.x.shape, *_attributes(op))),
         "g": lambda g, op: apply(Conv, (op.x, g), _attributes(op)),
     }
+
+    batch = CONV_BACK_FILTER
 
     @staticmethod
     def lower(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.op import Op
 from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import square
@@ -525,6 +526,7 @@ class GradientOfUnary(Op, abstract=True):
     """
 
     infer = staticmethod(lambda y, g: broadcast(is_inexact)(y, g))
+    batch = ELEMENTWISE
     extremes = PAIRS
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.build import apply
 from stopgrad.op import Op
 from stopgrad.operands import Tensor
@@ -41,6 +42,7 @@ class Elementwise(Op, abstract=True):
     """One operand; the result has its type. (C1) floating-point or complex."""
 
     infer = same(is_inexact)
+    batch = ELEMENTWISE
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = EXTREMES
 
 
@@ -54,4 +56,5 @@ class Arithmetic(Op, abstract=True):
     """Two operands of one numeric dtype (C1) whose shapes broadcast (C2)."""
 
     infer = broadcast(is_number)
+    batch = ELEMENTWISE
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = PAIRS

@@ -6,15 +6,16 @@ leaf and returns everything else untouched.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import numpy as np
 
-from stopgrad.build import apply, emit, graph_for
+from stopgrad.batch_rules import NAMES, SETTINGS, SWITCH
+from stopgrad.build import apply, emit, graph_for, raise_for
 from stopgrad.builder import NoGradientBlock, default_graph
-from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
+from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError, StopgradError
 from stopgrad.graph import Operation, Output
 from stopgrad.op import Kind, Op, Undefined, not_differentiable, stopped, unconnected
 from stopgrad.operands import Tensor, type_of
@@ -24,7 +25,7 @@ from stopgrad.ops.convert import cast, conj as conjugate, real, where
 from stopgrad.ops.data import zeros_like
 from stopgrad.ops.elementwise import rsqrt
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_real
-from stopgrad.ops.shape import reduce_sum
+from stopgrad.ops.shape import reduce_sum, reshape
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
 from stopgrad.scope import Scope
@@ -52,6 +53,7 @@ class Gate(Op, abstract=True):
 
     passes = 0
     merged = False
+    batch = SETTINGS
     lower = staticmethod(lambda xp, x, *_, **__: x)
 
 
@@ -129,6 +131,7 @@ class StopGradientTowards(Gate):
 
     infer = staticmethod(lambda x, *wrt: x)
     gradient = {"x": stopped("stop_gradient towards chosen tensors"), "wrt": _NAMES}
+    batch = NAMES
     samples = [sample(floats(3), floats(2))]
     selective = True
 
@@ -155,15 +158,16 @@ class StopGradientWhen(Gate):
 
     @staticmethod
     def infer(x: TensorType, when: TensorType, *wrt: TensorType) -> TensorType:
-        if when.dtype is not bool_ or when.ndim:
+        if when.dtype is not bool_ or not _for_each(when, x):
             raise DTypeError(f"(C1) when= takes a Python bool or a scalar boolean, not {when!r}")
         return x
 
     gradient = {
-        "x": lambda g, op: where(op.when, zeros_like(g), g),
+        "x": lambda g, op: where(_beside(op.when, g), zeros_like(g), g),
         "when": not_differentiable("a condition has no derivative"),
         "wrt": _NAMES,
     }
+    batch = SWITCH
     samples = [sample(floats(3), np.array(False))]
     selective = True
 
@@ -175,6 +179,7 @@ def stop_gradient_towards(x: Any, *wrt: Any, name: str | None = None) -> Tensor:
 
 @builds(StopGradientWhen)
 def stop_gradient_when(x: Any, when: Any, *wrt: Any, name: str | None = None) -> Tensor:
+    _one(StopGradientWhen, (x, when, *wrt), DTypeError, "(C1) when= takes a Python bool or a scalar boolean")
     return apply(StopGradientWhen, (x, when, *wrt), (), name)
 
 
@@ -190,7 +195,7 @@ def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any =
 
     def stop(leaf: Any) -> Any:
         if when is not None:
-            return apply(StopGradientWhen, (leaf, when, *(towards or ())), (), name)
+            return stop_gradient_when(leaf, when, *(towards or ()), name=name)
         if towards is not None:
             return apply(StopGradientTowards, (leaf, *towards), (), name)
         return apply(StopGradient, (leaf,), (), name)
@@ -254,9 +259,33 @@ def zero_gradient(x: T, name: str | None = None) -> T:
 def _scalars(x: TensorType, *others: TensorType) -> TensorType:
     check_same_dtype(x, *others)
     for other in others:
-        if other.ndim:
+        if not _for_each(other, x):
             raise ShapeError(f"(C2) takes a scalar, not {other!r}")
     return x
+
+
+def _for_each(setting: TensorType, x: TensorType) -> bool:
+    """Whether a setting is a scalar, or holds one for each example along leading axes of x, as vmap makes it."""
+    return setting.ndim <= x.ndim and all(map(same_size, setting.shape, x.shape[: setting.ndim]))
+
+
+def _one(definition: type[Op], operands: Sequence[Any], error: type[StopgradError], rule: str) -> None:
+    """Refuse settings that are no scalars, which only vmap builds."""
+    for setting in operands[1:2] if definition is StopGradientWhen else operands[1:]:
+        if type_of(setting).ndim:
+            raise_for(definition, error(f"{rule}, not {type_of(setting)!r}"), operands)
+
+
+def _set(definition: type[Op], x: Any, *settings: Any, name: str | None) -> Tensor:
+    _one(definition, (x, *settings), ShapeError, "(C2) takes a scalar")
+    return apply(definition, (x, *settings), (), name)
+
+
+def _beside(setting: Any, g: Any) -> Tensor:
+    """A setting in a shape that broadcasts with the cotangent of what it is for."""
+    if not setting.ndim:
+        return setting
+    return reshape(setting, (*setting.shape, *(1,) * (g.ndim - setting.ndim)))
 
 
 class ScaleGradient(Gate):
@@ -276,7 +305,7 @@ class ScaleGradient(Gate):
 
     infer = staticmethod(lambda x, s: _scalars(x, s))
     gradient = {
-        "x": lambda g, op: g * op.s,
+        "x": lambda g, op: g * _beside(op.s, g),
         "s": not_differentiable("a gate's setting takes no part in the value"),
     }
     samples = [sample(floats(3), floats())]
@@ -284,7 +313,7 @@ class ScaleGradient(Gate):
 
 @builds(ScaleGradient)
 def scale_gradient(x: T, s: Any, name: str | None = None) -> T:
-    found: T = _gate(lambda leaf: apply(ScaleGradient, (leaf, s), (), name), x)
+    found: T = _gate(lambda leaf: _set(ScaleGradient, leaf, s, name=name), x)
     return found
 
 
@@ -327,7 +356,7 @@ class ClipGradient(Gate):
         return _scalars(x, low, high)
 
     gradient = {
-        "x": lambda g, op: minimum(maximum(g, op.low), op.high),
+        "x": lambda g, op: minimum(maximum(g, _beside(op.low, g)), _beside(op.high, g)),
         "low": not_differentiable("a gate's setting takes no part in the value"),
         "high": not_differentiable("a gate's setting takes no part in the value"),
     }
@@ -336,7 +365,7 @@ class ClipGradient(Gate):
 
 @builds(ClipGradient)
 def clip_gradient(x: T, low: Any, high: Any, name: str | None = None) -> T:
-    found: T = _gate(lambda leaf: apply(ClipGradient, (leaf, low, high), (), name), x)
+    found: T = _gate(lambda leaf: _set(ClipGradient, leaf, low, high, name=name), x)
     return found
 
 
@@ -368,13 +397,15 @@ class ClipGradientByNorm(Gate):
 
 @builds(ClipGradientByNorm)
 def clip_gradient_norm(x: T, max_norm: Any, name: str | None = None) -> T:
-    found: T = _gate(lambda leaf: apply(ClipGradientByNorm, (leaf, max_norm), (), name), x)
+    found: T = _gate(lambda leaf: _set(ClipGradientByNorm, leaf, max_norm, name=name), x)
     return found
 
 
 def _shrunk(g: Any, max_norm: Any) -> Tensor:
-    squared = reduce_sum(real(g * conjugate(g)) if g.dtype.is_complex else square(g))
-    limit = real(max_norm) if g.dtype.is_complex else max_norm
+    count = max_norm.ndim  # Of axes along which there are examples, each with a norm of its own.
+    squares = real(g * conjugate(g)) if g.dtype.is_complex else square(g)
+    squared = reduce_sum(squares, tuple(range(count, g.ndim)), keepdims=count > 0)
+    limit = _beside(real(max_norm) if g.dtype.is_complex else max_norm, g)
     above = greater(squared, square(limit))
     # Below the limit the factor is exactly 1, and its own derivative is exactly 0.
     factor = where(above, limit * rsqrt(where(above, squared, 1)), 1)
@@ -411,6 +442,7 @@ class StraightThrough(Gate):
         "hard": stopped("straight_through sends the gradient to the soft value"),
         "soft": lambda g, op: g,
     }
+    batch = SETTINGS
     samples = [sample(floats(3), floats(3))]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import ALONG, GATHER, ONE_HOT, SCATTER
 from stopgrad.build import apply, emit, evaluate, raise_for
 from stopgrad.builder import default_graph
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
@@ -147,6 +148,8 @@ class GatherV2(Op):
         "indices": _WHERE,
     }
 
+    batch = GATHER
+
     @staticmethod
     def lower(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
         x, inside = xp.moveaxis(params, axis, batch_dims), _inside(xp, indices, params.shape[axis])
@@ -227,6 +230,8 @@ class TensorScatterAdd(Op):
         "indices": _WHERE,
         "updates": lambda g, op: gather(g, op.indices, op.axis, op.batch_dims),
     }
+
+    batch = SCATTER
 
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
@@ -314,6 +319,8 @@ class TakeAlongAxis(Op):
         "indices": _WHERE,
     }
 
+    batch = ALONG
+
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, axis: int) -> Any:
         inside = _inside(xp, indices, x.shape[axis])
@@ -380,6 +387,8 @@ class ScatterAddAlongAxis(Op):
         "indices": _WHERE,
         "updates": lambda g, op: take_along_axis(g, op.indices, op.axis),
     }
+
+    batch = ALONG
 
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:
@@ -452,6 +461,8 @@ class OneHot(Op):
         "on_value": lambda g, op: where(_hits(op), g, 0),
         "off_value": lambda g, op: where(_hits(op), 0, g),
     }
+
+    batch = ONE_HOT
 
     @staticmethod
     def lower(xp: Any, indices: Any, on_value: Any, off_value: Any, depth: int, axis: int) -> Any:
@@ -536,6 +547,7 @@ class Argsort(Op):
         return tensor_type(int32, x.shape)
 
     gradient = not_differentiable("a position has no derivative")
+    batch = ALONG
     lower = lambda xp, x, axis, descending: _order(xp, x, axis, descending).astype(np.int32)
     samples = [
         sample(floats(2, 4), axis=1, descending=False),
@@ -572,6 +584,8 @@ class Sort(Op):
             g, _argsort(_argsort(op.x, op.axis, op.descending), op.axis, False), op.axis
         )
     }
+
+    batch = ALONG
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: int, descending: bool) -> Any:
@@ -631,6 +645,8 @@ class TopKV2(Op):
         return tensor_type(x.dtype, shape), tensor_type(int32, shape)
 
     gradient = {"x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.outputs[1], g[0], -1)}
+
+    batch = ALONG
 
     @staticmethod
     def lower(xp: Any, x: Any, k: int) -> Any:

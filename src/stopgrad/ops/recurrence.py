@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import ALONG
 from stopgrad.build import apply, coerce, raise_for
 from stopgrad.errors import ShapeError
 from stopgrad.op import Axis, Op
@@ -55,6 +56,8 @@ class LinearRecurrence(Op):
         "a": lambda g, op: _backwards(g, op) * conj(shifted(op.result, op.axis, op.reverse)),
         "b": lambda g, op: _backwards(g, op),
     }
+
+    batch = ALONG
 
     @staticmethod
     def lower(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:

@@ -9,6 +9,7 @@ from typing import Any as Whatever
 
 import numpy as np
 
+from stopgrad.batch_rules import ALONG
 from stopgrad.build import apply
 from stopgrad.errors import ShapeError
 from stopgrad.op import Axes, Axis, Op, not_differentiable
@@ -71,6 +72,7 @@ def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
 class Reduction(Op, abstract=True):
     """One operand, reduced over axes (C2)."""
 
+    batch = ALONG
     samples = [
         sample(floats(2, 3, distinct=True), axis=(1,), keepdims=False),
         sample(floats("n", 2, 3, distinct=True), axis=(0, 2), keepdims=True),
@@ -358,6 +360,7 @@ class ArgReduction(Op, abstract=True):
         return tensor_type(dtype, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
     gradient = not_differentiable("a position has no derivative")
+    batch = ALONG
     samples = [
         sample(floats(2, 3), axis=1, dtype=int64),
         sample(floats("n", 2), axis=0, dtype=int32),
@@ -423,6 +426,7 @@ class Running(Op, abstract=True):
         normal_axis(axis, x.ndim)
         return x
 
+    batch = ALONG
     samples = [
         sample(floats(2, 3, low=0.5), axis=1, exclusive=False, reverse=False),
         sample(floats("n", 2, low=0.5), axis=0, exclusive=True, reverse=True),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import ALONG, BROADCAST
 from stopgrad.build import apply, raise_for
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
@@ -63,6 +64,7 @@ class Reshape(Op):
         return tensor_type(x.dtype, shape)
 
     gradient = {"x": lambda g, op: reshape(g, op.x.shape)}
+    batch = ALONG
     lower = lambda xp, x, shape: xp.reshape(x, shape)
     samples = [
         sample(floats(2, 3), shape=(3, 2)),
@@ -114,6 +116,7 @@ class Transpose(Op):
         return tensor_type(x.dtype, tuple(x.shape[p] for p in perm))
 
     gradient = {"x": lambda g, op: transpose(g, tuple(np.argsort(op.perm).tolist()))}
+    batch = ALONG
     lower = lambda xp, x, perm: xp.transpose(x, perm)
     samples = [sample(floats(2, 3, 4), perm=(2, 0, 1)), sample(floats("n", 2), perm=(1, 0))]
 
@@ -155,6 +158,7 @@ class BroadcastTo(Op):
         return tensor_type(x.dtype, shape)
 
     gradient = {"x": lambda g, op: g}
+    batch = BROADCAST
     lower = lambda xp, x, shape: xp.broadcast_to(x, shape)
     samples = [
         sample(floats(3), shape=(2, 3)),
@@ -229,6 +233,7 @@ class Sum(Op):
         return reduced(x, axis, keepdims)
 
     gradient = {"x": lambda g, op: spread(g, op)}
+    batch = ALONG
     lower = lambda xp, x, axis, keepdims: xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples = [
         sample(floats(2, 3), axis=(0,), keepdims=False),
