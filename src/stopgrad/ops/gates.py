@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class Gate(Op, abstract=True):
 
     passes = 0
     merged = False
-    batch = SETTINGS
+    batch: ClassVar[Any] = SETTINGS
     lower = staticmethod(lambda xp, x, *_, **__: x)
 
 
