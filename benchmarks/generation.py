@@ -1,12 +1,14 @@
-"""Building graphs and generating gradients, side by side with TensorFlow graph mode, JAX, PyTensor, PyTorch and MLX.
+"""Building graphs and generating gradients, side by side with the peers.
 
-    python benchmarks/generation.py [--quick] [--peers tensorflow,jax,pytensor,torch,mlx] [--only chain,mlp] [--json out.json]
+    python benchmarks/generation.py [--quick] [--peers tensorflow,jax,pytensor,torch,mlx]
+                                    [--only chain,mlp] [--json out.json]
 
-Every library runs in a process of its own, warmed on a tiny case. The repetitions of a case go round the libraries,
-one at a time, so that a busy spell of the machine meets all of them. What is measured is the processor time of the
-building thread, median of the repetitions; garbage is collected before each, and the collector is left on, as users
-have it. A size that a library would need longer than ``--limit`` seconds for, judged by its last size, is left out,
-and so are all after it.
+The peers: TensorFlow graph mode, JAX, PyTensor, PyTorch and MLX. Every library runs in a process of its own,
+warmed on a tiny case. The repetitions of a case go round the libraries, one at a time, so that a busy spell
+of the machine meets all of them. What is measured is the processor time of the building thread, median of the
+repetitions; garbage is collected before each, and the collector is left on, as users have it. A size that a
+library would need longer than ``--limit`` seconds for, judged by its last size, is left out, and so are all
+after it.
 """
 
 from __future__ import annotations
@@ -70,14 +72,13 @@ def work(name: str) -> None:
                 answer = dataclasses.asdict(measured(library, workload, request["count"]))
             answer["rss"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         except (Exception, RecursionError) as error:
-            answer = {
-                "error": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:80] if str(error).strip() else ''}"
-            }
+            (first, *_) = [*str(error).strip().splitlines(), ""]
+            answer = {"error": f"{type(error).__name__}: {first[:80]}"}
         print(json.dumps(answer), file=answers, flush=True)
 
 
 def measured(library: Any, workload: Any, count: bool) -> Any:
-    """One measurement; of a small case, whose single run is all noise, the medians of a tenth of a second's worth."""
+    """One measurement; of a small case, whose single run is noise, medians of a tenth of a second's worth."""
     start = time.perf_counter()
     first = library.measure(workload, count)
     several = [first]
@@ -267,7 +268,8 @@ def stop_costs(rows: list[dict[str, Any]]) -> list[str]:
                 if "gradient_s" in found and "gradient_s" in live.get(name, {})
             ]
             lines.append(
-                f"gradient of the stopped chain of {row['size']:,}, in times that of its live tenth alone: {', '.join(factors)}"
+                f"gradient of the stopped chain of {row['size']:,}, in times that of its live tenth alone: "
+                f"{', '.join(factors)}"
             )
     return lines
 
@@ -339,7 +341,8 @@ def main() -> None:
             **workers["stopgrad"].ask(what="memory", case=case, size=size),
         }
     versions = {name: worker.version for name, worker in workers.items()}
-    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, CPython {platform.python_version()}"
+    processor = platform.processor() or platform.machine()
+    machine = f"{processor}, {os.cpu_count()} cores, CPython {platform.python_version()}"
     for worker in workers.values():
         worker.close()
 
@@ -349,9 +352,8 @@ def main() -> None:
     print()
     for line in stop_costs(rows):
         print(line)
-    print(
-        f"stopgrad's peak resident memory: {max(r['libraries']['stopgrad'].get('rss', 0) for r in rows):.0f} MiB; at a recursion limit of 200 throughout"
-    )
+    peak = max(row["libraries"]["stopgrad"].get("rss", 0) for row in rows)
+    print(f"stopgrad's peak resident memory: {peak:.0f} MiB; at a recursion limit of 200 throughout")
     if options.json:
         options.json.write_text(
             json.dumps({"machine": machine, "versions": versions, "rows": rows, "memory": memory}, indent=1)

@@ -1,11 +1,13 @@
-"""The libraries that the benchmarks compare, each behind the same small face, and the workloads that all of them run.
+"""The libraries that the benchmarks compare, each behind the same small face, and the workloads they all run.
 
-A workload is one plain function over a namespace with ``tanh``, ``sin``, ``matmul``, ``sum`` and ``stop``; products
-and sums are Python's operators. A library takes a workload and answers with a :class:`Measured`: the processor
-seconds for building the graph and for generating its gradient, and how many operations there are then.
+A workload is one plain function over a namespace with ``tanh``, ``sin``, ``matmul``, ``sum`` and ``stop``;
+products and sums are Python's operators. A library takes a workload and answers with a :class:`Measured`: the
+processor seconds for building the graph and for generating its gradient, and how many operations there are
+then.
 
-What is counted are operations that compute: inputs, parameters and constants are not. *live* are those from which
-the results (the value, or the n-th derivative; and all gradients) are computed, *made* are all that the graph holds.
+What is counted are operations that compute: inputs, parameters and constants are not. *live* are those from
+which the results (the value, or the n-th derivative; and all gradients) are computed, *made* are all that the
+graph holds.
 """
 
 from __future__ import annotations
@@ -25,10 +27,13 @@ WIDTH, BATCH = 8, 4
 
 @dataclass(frozen=True)
 class Workload:
-    """A scalar function of a list of tensors: their shapes, which of them it is differentiated towards, how often."""
+    """A scalar function of a list of tensors, and what is asked of it.
+
+    *wrt* says with respect to which of the tensors it is differentiated, *order* how often.
+    """
 
     shapes: Sequence[tuple[int, ...]]
-    towards: Sequence[int]
+    wrt: Sequence[int]
     function: Callable[[Any, Sequence[Any]], Any]
     order: int = 1
 
@@ -49,12 +54,12 @@ def links(xp: Any, x: Any, w: Any, b: Any, count: int) -> Any:
 
 
 def chain(n: int) -> Workload:
-    """n elementwise operations, summed; gradient towards x."""
+    """n elementwise operations, summed; gradient with respect to x."""
     return Workload([(WIDTH,)] * 3, [0], lambda xp, t: xp.sum(links(xp, *t, n)))
 
 
 def mlp(layers: int) -> Workload:
-    """tanh(x @ w + b), layer after layer, summed; gradients towards all weights and biases."""
+    """tanh(x @ w + b), layer after layer, summed; gradients with respect to all weights and biases."""
 
     def function(xp: Any, tensors: Sequence[Any]) -> Any:
         x = tensors[0]
@@ -68,7 +73,7 @@ def mlp(layers: int) -> Workload:
 
 
 def fan_out(k: int) -> Workload:
-    """The sum of k terms that all use x; gradient towards x."""
+    """The sum of k terms that all use x; gradient with respect to x."""
 
     def function(xp: Any, tensors: Sequence[Any]) -> Any:
         x, w = tensors
@@ -81,7 +86,7 @@ def fan_out(k: int) -> Workload:
 
 
 def stopped(n: int) -> Workload:
-    """A chain of n operations of which nine tenths lie behind a stop; gradient towards w, which both parts use."""
+    """A chain of n operations, nine tenths behind a stop; gradient with respect to w, used by both parts."""
 
     def function(xp: Any, tensors: Sequence[Any]) -> Any:
         x, w, b = tensors
@@ -182,7 +187,7 @@ class Stopgrad:
         return measured
 
     def differentiate(self, work: Workload, y: Any, inputs: Sequence[Any]) -> list[Any]:
-        xs = [inputs[i] for i in work.towards]
+        xs = [inputs[i] for i in work.wrt]
         found = self.sg.gradients(y, xs)
         for _ in range(work.order - 1):
             found = self.sg.gradients(found[0], xs)
@@ -245,7 +250,7 @@ class TensorFlow:
         return measured
 
     def differentiate(self, work: Workload, y: Any, inputs: Sequence[Any]) -> list[Any]:
-        xs = [inputs[i] for i in work.towards]
+        xs = [inputs[i] for i in work.wrt]
         found = self.tf.gradients(y, xs)
         for _ in range(work.order - 1):
             found = self.tf.gradients(found[0], xs)
@@ -257,7 +262,10 @@ class TensorFlow:
 
 
 class Functional:
-    """For libraries that trace functions: the gradient's cost is that of tracing value and gradient, less that of tracing the value."""
+    """For libraries that trace functions.
+
+    The gradient's cost is that of tracing value and gradient, less that of tracing the value.
+    """
 
     def measure(self, work: Workload, count: bool) -> Measured:
         inputs = [self.given(shape) for shape in work.shapes]
@@ -274,7 +282,7 @@ class Functional:
             return work.function(self.xp, tensors)
 
         if work.order == 1:
-            return self.with_gradient(function, tuple(work.towards))
+            return self.with_gradient(function, tuple(work.wrt))
         for _ in range(work.order):
             function = self.grad(function)
         return function
@@ -391,7 +399,7 @@ class Mlx(Functional):
 
 
 class PyTensor:
-    """``pytensor.grad``, with Python's recursion limit raised far above its default, which it needs; Apply nodes."""
+    """``pytensor.grad``, with Python's recursion limit raised far above its default; counts Apply nodes."""
 
     recursion_limit = 1_000_000
 
@@ -417,7 +425,7 @@ class PyTensor:
         return measured
 
     def differentiate(self, work: Workload, y: Any, inputs: Sequence[Any]) -> list[Any]:
-        xs = [inputs[i] for i in work.towards]
+        xs = [inputs[i] for i in work.wrt]
         found = self.pytensor.grad(y, xs)
         for _ in range(work.order - 1):
             found = self.pytensor.grad(found[0], xs)

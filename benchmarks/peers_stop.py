@@ -1,10 +1,11 @@
-"""What stopgrad, TensorFlow (graph mode), JAX, PyTorch and PyTensor can do with stopped gradients, found out by running it.
+"""What stopgrad and its peers can do with stopped gradients, found out by running it.
 
     python benchmarks/peers_stop.py [--libraries stopgrad,tensorflow,jax,torch,pytensor] [--json out.json]
 
-Every answer is computed: a check returns its verdict together with the evidence. *yes*: the library does it; *partly*:
-by the user's own means, or for some cases; *no*: it does something else, refuses, or has nothing for it. Where a library has
-no function for something, that is checked by its signature or its names.
+The peers are TensorFlow (graph mode), JAX, PyTorch and PyTensor. Every answer is computed: a check returns
+its verdict together with the evidence. *yes*: the library does it; *partly*: by the user's own means, or for
+some cases; *no*: it does something else, refuses, or has nothing for it. Where a library has no function for
+something, that is checked by its signature or its names.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ QUESTIONS = {
     "graph": "The gradient is a graph, before any value is known",
     "absence": "No gradient: told apart why (stopped, not connected, not differentiable)",
     "explain": "The line that cut the gradient is named",
-    "wrt": "A stop towards chosen tensors only",
+    "wrt": "A stop with respect to chosen tensors only",
     "switch": "A stop switched at run time, without building again",
     "argument": "Tensors held constant by an argument of the gradient call",
     "straight": "Straight-through with the exact forward value",
@@ -51,7 +52,10 @@ def right(value: Any, expected: float, how: str) -> Answer:
 
 
 def hidden(name: str) -> Answer:
-    """Operations generated for the gradient of a chain of 1,000 behind whose 900th there is a stop, against its live 100 alone."""
+    """How many operations the gradient of a chain of 1,000 with a stop behind the 900th takes.
+
+    Compared with those for its live 100 alone.
+    """
     library = libraries.LIBRARIES[name]()
     whole, alone = (library.measure(w(1_000), count=True) for w in (libraries.stopped, libraries.live_tenth))
     count, wanted = whole.made - whole.forward, alone.made - alone.forward
@@ -320,7 +324,8 @@ class TensorFlow:
             here = Path(__file__).name in str(error)
             return (
                 ("yes" if here else "partly"),
-                f"raw_ops.PreventGradient: LookupError with the message, {'with' if here else 'without'} a line",
+                "raw_ops.PreventGradient: LookupError with the message, "
+                f"{'with' if here else 'without'} a line",
             )
         return "no", "no error"
 
@@ -373,7 +378,8 @@ class TensorFlow:
         verdict = "yes" if "StopGradient" not in kinds else "partly" if under_xla else "no"
         return (
             verdict,
-            f"none under XLA: {under_xla}; the graph that runs otherwise holds a StopGradient operation: {'StopGradient' in kinds}",
+            f"none under XLA: {under_xla}; the graph that runs otherwise holds a StopGradient operation: "
+            f"{'StopGradient' in kinds}",
         )
 
 
@@ -686,7 +692,8 @@ class PyTensor:
             made = f"line {line - 2}" in str(error)
             return (
                 ("yes" if shown else "no"),
-                f"DisconnectedInputError, with the line that made x: {made}; with the line of the stop: {shown}",
+                f"DisconnectedInputError, with the line that made x: {made}; with the line of the stop: "
+                f"{shown}",
             )
         return "no", "no error"
 
@@ -732,7 +739,8 @@ class PyTensor:
         except self.g.NullTypeGradError as error:
             return (
                 "partly",
-                f"undefined_grad: {type(error).__name__}, with a text of its own: {Path(__file__).name not in str(error)}",
+                f"undefined_grad: {type(error).__name__}, with a text of its own: "
+                f"{Path(__file__).name not in str(error)}",
             )
         return "no", "no error"
 

@@ -1,4 +1,4 @@
-"""Bad input: each gets a clear error that names the operation, the user's line and the cure, and leaves everything as it was.
+"""Bad input: clear errors that name the operation, the user's line and the cure, and leave all as it was.
 
 Two tables: what is refused, and what looks odd but must work.
 """
@@ -880,7 +880,7 @@ GRADIENTS = [
         "sg.grad",
     ),
     bad(
-        "gradients towards an array",
+        "gradients with respect to an array",
         lambda s: sg.gradients(s.loss, [ARRAY]),
         sg.GraphError,
         "gradients",
@@ -1057,7 +1057,7 @@ GRADIENTS = [
         "pair",
     ),
     bad(
-        "grad towards an int",
+        "grad with respect to an int",
         lambda s: sg.grad(lambda x: x * 2.0)(3),
         sg.DTypeError,
         "grad",
@@ -1065,7 +1065,7 @@ GRADIENTS = [
         "sg.cast",
     ),
     bad(
-        "grad towards no argument",
+        "grad with respect to no argument",
         lambda s: sg.grad(lambda x: x, argnums=1)(1.0),
         sg.GradientError,
         "grad",
@@ -1073,7 +1073,7 @@ GRADIENTS = [
         "1 positional",
     ),
     bad(
-        "grad towards a name",
+        "grad with respect to a name",
         lambda s: sg.grad(lambda x: x, argnums="x")(1.0),
         sg.ArgumentError,
         "grad",
@@ -1159,7 +1159,7 @@ GRADIENTS = [
     ),
     # gates
     bad(
-        "stop towards a number",
+        "stop with respect to a number",
         lambda s: sg.stop_gradient(s.v, wrt=[1.0]),
         sg.GraphError,
         "StopGradient",
@@ -1167,7 +1167,7 @@ GRADIENTS = [
         "1.0",
     ),
     bad(
-        "stop towards another graph",
+        "stop with respect to another graph",
         lambda s: sg.stop_gradient(s.v, wrt=[s.a]),
         sg.GraphError,
         "two graphs",
@@ -1750,7 +1750,7 @@ F32, F64 = np.float32, np.float64
 
 @dataclass(frozen=True)
 class Good:
-    """An odd but right use: a function of placeholders, what they are and are fed, and the result worked out by hand."""
+    """An odd but right use: a function of placeholders, what they are and are fed, and the result by hand."""
 
     name: str
     f: Callable[..., Any]

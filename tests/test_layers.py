@@ -36,6 +36,7 @@ ROWS = [
     ["batch_core"],
     ["ops"],
     ["autodiff"],
+    ["control"],
     ["batching"],
     ["rewrite"],
     ["engines"],

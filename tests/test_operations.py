@@ -1,7 +1,8 @@
 """One test for all operations: each definition is held to what it says of itself, on each of its samples.
 
-What it says is compared with what happens: inferred types with computed ones, one engine with the other, gradients of
-first and second order with finite differences, reverse with forward mode, symbolic with fixed sizes.
+What it says is compared with what happens: inferred types with computed ones, one engine with the other,
+gradients of first and second order with finite differences, reverse with forward mode, symbolic with fixed
+sizes.
 """
 
 from __future__ import annotations
@@ -207,7 +208,7 @@ def test_small_dtypes_are_as_precise_as_they_can_be(definition: type[Op], sample
 class Derivatives:
     """An operation on a sample, its first and second derivatives, and how to compute all of them at once.
 
-    Second derivatives are those of the first, weighted; they are taken towards the operands and the cotangents.
+    Second derivatives are those of the first, weighted, with respect to the operands and the cotangents.
     """
 
     def __init__(self, definition: type[Op], sample: Sample) -> None:
@@ -225,10 +226,8 @@ class Derivatives:
             )
             self.live = [g for g in self.first if g is not None]
             self.ws = [sg.placeholder(g.dtype, g.shape) for g in self.live]
-            self.towards = [*self.moving, *self.us]
-            self.second = (
-                sg.gradients(self.live, self.towards, self.ws) if self.live else [None] * len(self.towards)
-            )
+            self.wrt = [*self.moving, *self.us]
+            self.second = sg.gradients(self.live, self.wrt, self.ws) if self.live else [None] * len(self.wrt)
             self.ts = [sg.placeholder(x.dtype, x.shape) for x in self.moving]
             self.pushed = push_forward(self.ys, self.moving, self.ts) if self.live else [None] * len(self.ys)
         self.inputs = [*self.xs, *self.us, *self.ws, *self.ts]
@@ -279,10 +278,10 @@ def test_derivatives(definition: type[Op], sample: Sample) -> None:
 
     # gradients and finite differences; no gradient is a gradient of zero
     generator = np.random.default_rng(2)
-    wide = all(x.dtype.itemsize >= 8 for x in (*case.towards, *case.live))
+    wide = all(x.dtype.itemsize >= 8 for x in (*case.wrt, *case.live))
     for order, results, weights, gradients in (
         (1, case.ys, case.us, dict(zip(case.moving, case.first, strict=True))),
-        (2, case.live, case.ws, dict(zip(case.towards, case.second, strict=True))),
+        (2, case.live, case.ws, dict(zip(case.wrt, case.second, strict=True))),
     ):
         for x, g in gradients.items():
             if not results or not wide:
@@ -290,7 +289,7 @@ def test_derivatives(definition: type[Op], sample: Sample) -> None:
             direction = _random(generator, x)
             expected = case.slope(results, weights, x, direction)
             found = 0.0 if g is None else inner(here[g], direction)
-            assert found == pytest.approx(expected, rel=1e-5, abs=1e-6), f"order {order} towards {x!r}"
+            assert found == pytest.approx(expected, rel=1e-5, abs=1e-6), f"order {order}: {x!r}"
             assert g is None or here[g].shape == case.values[x].shape
 
     # reverse and forward

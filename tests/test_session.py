@@ -1,4 +1,4 @@
-"""Sessions: what is fetched, parameters and their assignment, saving, several sessions, one compilation per signature."""
+"""Sessions: fetches, parameters, assignment, saving, several sessions, one compilation per signature."""
 
 from __future__ import annotations
 

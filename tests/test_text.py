@@ -116,7 +116,8 @@ def test_large_constants_and_unusual_values_are_kept_bit_for_bit(tmp_path: Path)
         ("x: float32[] = Exp(y)", "no earlier operation is named 'y'"),
         ("x: float32[2] = Placeholder(dtype=float32, shape=(3,))", "its type follows as float32\\[3\\]"),
         (
-            "x: float32[] = Placeholder(dtype=float32, shape=())\nx: float32[] = Placeholder(dtype=float32, shape=())",
+            "x: float32[] = Placeholder(dtype=float32, shape=())\n"
+            "x: float32[] = Placeholder(dtype=float32, shape=())",
             "line 2.*stands twice",
         ),
         ('x: float32[2] = Const(value=array("x.value"))', "not in the text"),

@@ -29,6 +29,15 @@ from stopgrad.autodiff.transforms import (
 )
 from stopgrad.batching.jacobians import hessian as hessian, jacobian as jacobian
 from stopgrad.batching.vmap import vmap as vmap
+from stopgrad.control import (
+    checkpoint as checkpoint,
+    cond as cond,
+    fori_loop as fori_loop,
+    map_fn as map_fn,
+    scan as scan,
+    switch as switch,
+    while_loop as while_loop,
+)
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
     DefinitionError as DefinitionError,

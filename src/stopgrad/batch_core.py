@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stopgrad.batch_rules import Flags, Partly, again, build, repeated, reshaped
+from stopgrad.batch_rules import Flags, Partly, again, repeated
 from stopgrad.body import Body
 from stopgrad.build import close, emit, parameter_of, tracing
 from stopgrad.builder import Builder, current, enter, leave
@@ -41,7 +41,7 @@ def replay(
     """
     owner = object()
     outer = current()
-    enter(owner, graph=graph, place=None)
+    enter(owner, graph=graph)
     try:
         again = _Replay(body, operands, batched, size, originals or {}, current(), outer.prefix_in(graph))
         for op in body.operations():
@@ -71,6 +71,7 @@ class _Replay:
         self.originals = originals
         self.builder = builder
         self.prefix = prefix
+        self.place = builder.place
         self.origin = builder.origin
         self.origins: dict[Operation, Operation] = {}
 
@@ -78,7 +79,7 @@ class _Replay:
         """Build one operation again, at its line, under its name, for the same forward operation."""
         builder, label = self.builder, op._label
         op.definition.settle(op)
-        builder.place = None if op._place is None else (op._place, op._instruction)
+        builder.place = self.place if op._place is None else (op._place, op._instruction)
         builder.prefix = self.prefix + label if label.endswith("/") else self.prefix
         builder.origin = self.origin if op.origin is None else self.origins.get(op.origin, op.origin)
         flags = [x in self.batched for x in op.inputs]
@@ -138,15 +139,14 @@ def for_all(x: Output, size: Size) -> TensorType:
 
 
 def looped(op: Operation, operands: Sequence[Output], batched: Flags, size: Size) -> Sequence[Output]:
-    """The last resort: the operation on one example after the other."""
-    assert isinstance(size, int)
-    rows = [
-        again(op, [_example(x, i) if b else x for x, b in zip(operands, batched, strict=True)])
-        for i in range(size)
-    ]
-    return [emit(REGISTRY["Pack"], tuple(ys), (0,), "").outputs[0] for ys in zip(*rows, strict=True)]
-
-
-def _example(x: Output, i: int) -> Output:
-    spans = ((i, 1, 1), *[(0, s, 1) for s in x.shape[1:]])
-    return reshaped(build("StridedSlice", x, values=(spans,)), x.shape[1:])
+    """The last resort: the operation on one example after the other, in a loop of the graph."""
+    flags = list(batched)
+    with tracing("vmap", None) as trace:
+        parameters = [parameter_of(trace.graph, x.type, x.op) for x in op.inputs]
+        made = emit(op.definition, tuple(parameters), op.values, "")
+        ordered = [x for x, b in zip(parameters, flags, strict=True) if b]
+        ordered += [x for x, b in zip(parameters, flags, strict=True) if not b]
+        step = close(trace, ordered, made.outputs)
+    inputs = [x for x, b in zip(operands, flags, strict=True) if b]
+    inputs += [x for x, b in zip(operands, flags, strict=True) if not b]
+    return emit(REGISTRY["Scan"], tuple(inputs), (step, 0, sum(flags), size, False, 1), "").outputs

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 import numpy as np
 
 from stopgrad.body import Body
-from stopgrad.builder import Builder, Region, Trace, current, default_graph, enter, leave
+from stopgrad.builder import CURRENT, Builder, Region, Trace, current, default_graph, enter, leave
 from stopgrad.errors import GraphError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared
@@ -76,23 +76,29 @@ def emit(
 
     An empty *name* says that the operation has none of its own, even where a scope has one ready.
     """
-    builder = current()
+    builder = CURRENT.get()
+    if builder.suspends:
+        builder = current()
     if graph is None:
         graph = inputs[0].op.graph if inputs else _default_or_raise(builder, definition)
     if builder.tracing is not None:
         graph, inputs = _in_body(builder.tracing, graph, inputs)
-    for x in inputs:
-        if x.op.graph is not graph:
-            raise_for(definition, _two_graphs(builder), inputs)
     if graph._hidden:
         inputs = tuple([visible(x, builder) for x in inputs])
-    count = len(inputs)
-    if count == 1:
-        types: tuple[TensorType, ...] = (inputs[0].type,)
-    elif count == 2:
-        types = (inputs[0].type, inputs[1].type)
+    # One or two operands, as most operations have, without a loop.
+    if len(inputs) == 2:
+        x, y = inputs
+        types: tuple[TensorType, ...] = (x.type, y.type)
+        foreign = x.op.graph is not graph or y.op.graph is not graph
+    elif len(inputs) == 1:
+        (x,) = inputs
+        types = (x.type,)
+        foreign = x.op.graph is not graph
     else:
         types = tuple([x.type for x in inputs])
+        foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419 - a generator costs more
+    if foreign:
+        raise_for(definition, _two_graphs(builder), inputs)
     results = definition._inferred.get((types, values))
     if results is None:
         try:
@@ -156,20 +162,85 @@ def captured(trace: Trace, x: Output) -> Output:
         return x
     found = trace.captures.get(x)
     if found is None:
+        if x.op.type in trace.remade:
+            return _remade(trace, x)
         found = trace.captures[x] = parameter_of(trace.graph, x.type, x.op)
     return found
 
 
+def _remade(trace: Trace, x: Output) -> Output:
+    """*x* built again inside a body, from captures of what it is made of."""
+    chain, stack = {x.op}, [x.op]
+    while stack:
+        for source in {y.op for y in stack.pop().inputs} - chain:
+            if source.type in trace.remade:
+                chain.add(source)
+                stack.append(source)
+    built: dict[Output, Output] = {}
+    for op in sorted(chain, key=lambda op: op.id):
+        inputs = tuple([built[y] if y in built else captured(trace, y) for y in op.inputs])
+        built.update(
+            zip(op.outputs, emit(op.definition, inputs, op.values, "", trace.graph).outputs, strict=True)
+        )
+    return built[x]
+
+
 @contextmanager
-def tracing(what: str, outer_graph: Graph | None) -> Iterator[Trace]:
-    """Inside, operations are built in a new body; *what* names the construct in errors."""
+def tracing(
+    what: str,
+    outer_graph: Graph | None,
+    *,
+    remade: frozenset[str] = frozenset(),
+    origin: Operation | None = None,
+) -> Iterator[Trace]:
+    """Inside, operations are built in a new body; *what* names the construct in errors.
+
+    With an *origin*, they are made for its gradient, and equal ones are built once.
+    """
     builder = current()
-    trace = Trace(Graph(), outer_graph, builder.tracing, what)
-    enter(trace, graph=trace.graph, prefix="", tracing=trace, region=None, pending=None)
+    trace = Trace(Graph(), outer_graph, builder.tracing, what, remade)
+    shared: dict[Any, Operation] | None = None if origin is None else {}
+    enter(
+        trace,
+        graph=trace.graph,
+        prefix="",
+        tracing=trace,
+        region=None,
+        pending=None,
+        origin=origin,
+        shared=shared,
+    )
     try:
         yield trace
     finally:
         leave(trace)
+
+
+@contextmanager
+def building_in(graph: Graph) -> Iterator[None]:
+    """Inside, operations on tensors of *graph* are built there, whatever is being traced."""
+    builder = current()
+    if builder.graph is graph:
+        yield
+        return
+    trace = builder.tracing
+    while trace is not None and trace.graph is not graph:
+        trace = trace.outer
+    owner = object()
+    origin = builder.origin
+    enter(
+        owner,
+        graph=graph,
+        tracing=trace,
+        region=None,
+        pending=None,
+        origin=origin,
+        shared=None if origin is None else {},
+    )
+    try:
+        yield
+    finally:
+        leave(owner)
 
 
 def close(trace: Trace, parameters: Sequence[Output], results: Sequence[Output | None]) -> Body:
@@ -187,11 +258,20 @@ def close(trace: Trace, parameters: Sequence[Output], results: Sequence[Output |
     return Body(trace.graph, [*parameters, *trace.captures.values()], outputs)
 
 
-def inline(outputs: Sequence[Output], given: Mapping[Output, Output]) -> list[Output]:
-    """Build here what a body computes, with tensors in the place of its parameters."""
-    built = dict(given)
+def inline(
+    outputs: Sequence[Output], given: Mapping[Output, Output], built: dict[Output, Output] | None = None
+) -> list[Output]:
+    """Build here what a body computes, with tensors in the place of its parameters.
+
+    *built* is filled with what has become of each of the body's tensors.
+    """
+    built = {} if built is None else built
+    built.update(given)
+    builder = current()
     for op in outputs[0].op.graph.subgraph_to(outputs) if outputs else ():
         if op.outputs[0] not in built:
+            if builder.origin is not None:
+                builder.origin = op
             made = emit(op.definition, tuple([built[x] for x in op.inputs]), op.values, "")
             built.update(zip(op.outputs, made.outputs, strict=True))
     return [built[y] for y in outputs]

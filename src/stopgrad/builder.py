@@ -46,16 +46,30 @@ class Region:
 class Trace:
     """The body of a construct (a loop, a branch) while the function that says what it does is being traced.
 
-    ``captures`` are the tensors of enclosing graphs that it uses, each with the parameter that stands for it.
+    Attributes:
+        graph: the body.
+        outer_graph: the graph around it, in which the construct itself is built; None where nothing said so far.
+        outer: the body around it that is being traced, too.
+        what: the construct, as messages name it.
+        remade: the types of operations that are built again inside where their results are used inside.
+        captures: the tensors of enclosing graphs that it uses, each with the parameter that stands for it.
     """
 
-    __slots__ = ("captures", "graph", "outer", "outer_graph", "what")
+    __slots__ = ("captures", "graph", "outer", "outer_graph", "remade", "what")
 
-    def __init__(self, graph: Graph, outer_graph: Graph | None, outer: Trace | None, what: str) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        outer_graph: Graph | None,
+        outer: Trace | None,
+        what: str,
+        remade: frozenset[str] = frozenset(),
+    ) -> None:
         self.graph = graph
         self.outer_graph = outer_graph
         self.outer = outer
         self.what = what
+        self.remade = remade
         self.captures: dict[Output, Output] = {}
 
     def encloses(self, graph: Graph) -> bool:
@@ -141,12 +155,12 @@ class Builder:
 
 
 _ROOT = Builder(None, None, {}, None)
-_CURRENT: ContextVar[Builder] = ContextVar("builder", default=_ROOT)
+CURRENT: ContextVar[Builder] = ContextVar("builder", default=_ROOT)
 
 
 def current() -> Builder:
     """Who builds here and now."""
-    link = _CURRENT.get()
+    link = CURRENT.get()
     return _running(link) if link.suspends else link
 
 
@@ -157,30 +171,30 @@ def default_graph() -> Graph | None:
 
 def enter(owner: object, **changes: Any) -> Builder:
     """Begin a block; :func:`leave` with the same *owner* ends it."""
-    link = Builder(_CURRENT.get(), owner, changes, None)
-    _CURRENT.set(link)
+    link = Builder(CURRENT.get(), owner, changes, None)
+    CURRENT.set(link)
     return link
 
 
 def enter_scope(owner: object, **changes: Any) -> Builder:
     """:func:`enter`, for a block that holds only while the frame that entered it is running."""
-    link = Builder(_CURRENT.get(), owner, changes, _suspending_frame())
-    _CURRENT.set(link)
+    link = Builder(CURRENT.get(), owner, changes, _suspending_frame())
+    CURRENT.set(link)
     return link
 
 
 def leave(owner: object) -> None:
     """End the innermost block of *owner*, wherever it stands in the chain of this thread or task."""
-    link = _CURRENT.get()
+    link = CURRENT.get()
     if link.owner is owner and link.outer is not None:
-        _CURRENT.set(link.outer)
+        CURRENT.set(link.outer)
         return
     above = []
     while link.outer is not None and link.owner is not owner:
         above.append(link)
         link = link.outer
     if link.outer is not None:
-        _CURRENT.set(_rebuilt(link.outer, above))
+        CURRENT.set(_rebuilt(link.outer, above))
 
 
 def _rebuilt(base: Builder, above: list[Builder]) -> Builder:

@@ -36,7 +36,7 @@ OK, FAILED, ERROR = 0, 1, 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command: 0 where all went well, 1 where a check of the tour failed, 2 where it could not run."""
+    """Run the command: 0 where all went well, 1 where a check of the tour failed, 2 where it could not."""
     arguments = _parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
@@ -172,7 +172,8 @@ def _print_results(results: Sequence[Result], seconds: Sequence[float], console:
 def _print_graphs(results: Sequence[Result], console: Any) -> None:
     for graph in (graph for result in results for graph in result.graphs):
         console.print(
-            f"\n[bold]{escape(graph.title)}[/bold]  {len(graph.forward)} forward operations, {len(graph.generated)} for the gradient",
+            f"\n[bold]{escape(graph.title)}[/bold]  {len(graph.forward)} forward operations, "
+            f"{len(graph.generated)} for the gradient",
             highlight=False,
         )
         console.print(to_text(graph), markup=False, highlight=False, soft_wrap=True)

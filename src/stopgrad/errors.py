@@ -1,4 +1,7 @@
-"""The errors a user meets. Each message names the operation, the broken rule, the user's line and the cure."""
+"""The errors a user meets.
+
+Each message names the operation, the broken rule, the user's line and the cure.
+"""
 
 from __future__ import annotations
 

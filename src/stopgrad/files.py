@@ -41,7 +41,7 @@ def read_arrays(path: AnyPath) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def storage(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in which the file holds elements of *dtype*: itself, or their bits where NumPy's format lacks it."""
+    """The dtype in which files hold elements of *dtype*: itself, or their bits if the format lacks it."""
     return np.dtype(np.uint16) if dtype.name == "bfloat16" else dtype
 
 

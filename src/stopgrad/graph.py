@@ -213,11 +213,12 @@ class Operation:
             else tuple([Output(self, i, t) for i, t in enumerate(types)])
         )
         operations = graph._operations
-        with graph._lock:  # Other threads may build here too.
-            self.id = len(operations)
-            operations.append(self)
-            if graph._author != get_ident():
-                graph._author, graph._authored_from = get_ident(), self.id
+        id = len(operations)
+        operations.append(self)
+        # Other threads may build here too; a lock for each operation would cost more than all the rest of this.
+        self.id = id if operations[id] is self else operations.index(self, id)
+        if graph._author != get_ident():
+            graph._author, graph._authored_from = get_ident(), self.id
 
     @property
     def type(self) -> str:
@@ -401,7 +402,11 @@ class Graph:
                 return
             self._taken = {name: id for name, id in self._taken.items() if id is None or id < length}
             self._counts.clear()  # Only where a search for a free name begins.
-            del self._operations[length:]
+            gone = self._operations[length:]
+            del self._operations[length : length + len(gone)]
+            if len(self._operations) > length:
+                self._operations[length:length] = gone  # Another thread was in between: they stay after all.
+                return
             del self._names[length:]
             self._scalars = {k: v for k, v in self._scalars.items() if v.op.id < length}
             self._hidden = {k: v for k, v in self._hidden.items() if k < length}

@@ -1,4 +1,4 @@
-"""What lowerings are written against: NumPy's functions, or JAX's of the same names, each with its special functions.
+"""What lowerings are written against: NumPy's functions or JAX's of the same names, and special functions.
 
 Libraries that only some operations or engines need are imported when first used, and their absence is an
 error that says what to install.
@@ -21,7 +21,8 @@ def require(module: str, purpose: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise EngineError(
-            f"{purpose} needs {module.partition('.')[0]}, which is not installed ({error}); pip install 'stopgrad[{extra}]'"
+            f"{purpose} needs {module.partition('.')[0]}, which is not installed ({error}); "
+            f"pip install 'stopgrad[{extra}]'"
         ) from None
 
 

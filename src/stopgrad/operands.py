@@ -32,18 +32,23 @@ def type_of(x: Any) -> TensorType:
 
 
 def as_array(x: Any, dtype: DType | None = None) -> Array:
-    """A NumPy array of a number, nested list or array; Python numbers are int32, float32 or complex64 as in TensorFlow."""
+    """A NumPy array of a number, nested list or array.
+
+    Python numbers are int32, float32 or complex64 as in TensorFlow.
+    """
     if dtype is None and not hasattr(x, "dtype"):
         dtype = python_dtype(x)
     if isinstance(x, np.ma.MaskedArray):
         raise DTypeError(
-            "a masked array cannot become a tensor: fill it first, with x.filled(0.0), and keep its mask as a tensor of its own"
+            "a masked array cannot become a tensor: "
+            "fill it first, with x.filled(0.0), and keep its mask as a tensor of its own"
         )
     try:
         array = np.asarray(x) if dtype is None else np.asarray(x, dtype.numpy)
     except GraphError:
         raise DTypeError(
-            f"{shorten(x)} holds outputs of a graph, where an array is needed; join them with sg.stack or sg.concat"
+            f"{shorten(x)} holds outputs of a graph, where an array is needed; "
+            "join them with sg.stack or sg.concat"
         ) from None
     except (TypeError, ValueError, OverflowError) as error:
         why = "its parts differ in length" if "inhomogeneous" in str(error) else error
@@ -65,7 +70,8 @@ def as_list(xs: Any) -> tuple[Any, ...]:
     """Several tensors, given as a list."""
     if isinstance(xs, (Output, Operation, str)) or not isinstance(xs, Iterable):
         raise ArgumentError(
-            f"takes a list of tensors, not {describe(xs) if isinstance(xs, (Output, Operation)) else shorten(xs)}; write [x, y]"
+            "takes a list of tensors, not "
+            f"{describe(xs) if isinstance(xs, (Output, Operation)) else shorten(xs)}; write [x, y]"
         )
     return tuple(xs)
 

@@ -1,4 +1,7 @@
-"""What makes a function public: it bears its operation's documentation, its errors name it, and none leaves half a build."""
+"""What makes a function public.
+
+It bears its operation's documentation, its errors name it, and none leaves half a build.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ _ARGUMENTS = (TypeError, ValueError, IndexError, AttributeError, OverflowError)
 
 
 def guarded(what: str) -> Callable[[F], F]:
-    """Decorator of public functions that do more than :func:`apply`: errors name *what* was called, and leave no operation behind."""
+    """Decorator of public functions that do more than :func:`apply`.
+
+    Errors name *what* was called, and leave no operation behind.
+    """
 
     def decorate(function: F) -> F:
         @functools.wraps(function)

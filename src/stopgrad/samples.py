@@ -13,7 +13,10 @@ from stopgrad.types import DType, bool_, complex128, dtype_of, float64, int32
 
 @dataclass(frozen=True)
 class Values:
-    """Random values of a shape and dtype in ``[low, high)``. A size may be a name: then it is also built symbolically."""
+    """Random values of a shape and dtype in ``[low, high)``.
+
+    A size may be a name: then it is also built symbolically.
+    """
 
     shape: tuple[int | str, ...]
     dtype: DType

@@ -29,7 +29,7 @@ Feeds = Mapping[Any, Any]
 
 @dataclass
 class _Plan:
-    """What one choice of fetches and feeds needs, and what was compiled for it, by the shapes that were fed."""
+    """What one choice of fetches and feeds needs, and what was compiled for it, by the shapes fed."""
 
     fetches: list[Output]
     feeds: list[Output]
@@ -44,7 +44,8 @@ class Session:
 
     Args:
         graph: None for the default graph.
-        engine: ``"auto"`` (the best that is installed), ``"xla"`` or ``"numpy"``; :attr:`engine` tells which it is.
+        engine: ``"auto"`` (the best that is installed), ``"xla"`` or ``"numpy"``; :attr:`engine` tells which
+            it is.
 
     Examples:
         >>> graph = sg.Graph()
@@ -60,7 +61,8 @@ class Session:
         found = default_graph() if graph is None else graph
         if found is not None and not isinstance(found, Graph):
             raise GraphError(
-                f"Session takes a graph, not {describe(found) if isinstance(found, (Output, Operation)) else repr(found)}"
+                "Session takes a graph, not "
+                f"{describe(found) if isinstance(found, (Output, Operation)) else repr(found)}"
             )
         if found is None:
             raise GraphError("Session needs a graph: pass one, or open it inside 'with graph.as_default():'")
@@ -130,12 +132,18 @@ class Session:
         return np.array(self._value(member))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the values of all parameters, by name, as NumPy's npz. The old file stays until the new is whole."""
+        """Write the values of all parameters, by name, as NumPy's npz.
+
+        The old file stays until the new is whole.
+        """
         self._check_open()
         write_arrays(path, {p.op.name: np.asarray(self._value(p)) for p in self._all_parameters()})
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """Take the values of all parameters from a file that :meth:`save` wrote: all of them or, after an error, none."""
+        """Take the values of all parameters from a file that :meth:`save` wrote.
+
+        All of them or, after an error, none.
+        """
         self._check_open()
         stored = read_arrays(path)
         values = {}
@@ -200,14 +208,16 @@ class Session:
             if op.definition is Placeholder:
                 user = _consumer(op, running)
                 raise FeedError(
-                    f"{describe(op)} must be fed, because {f'{describe(user)} needs it' if user else 'it is fetched'}; add it to feed_dict"
+                    f"{describe(op)} must be fed, because "
+                    f"{f'{describe(user)} needs it' if user else 'it is fetched'}; add it to feed_dict"
                 )
         assigns = [op for op in running if op.definition is Assign]
         assigned = [op.inputs[0] for op in assigns]
         for i, parameter in enumerate(assigned):
             if parameter in assigned[:i]:
                 raise GraphError(
-                    f"one run would assign {describe(parameter)} twice, by {describe(assigns[assigned.index(parameter)])} and by {describe(assigns[i])}; "
+                    f"one run would assign {describe(parameter)} twice, "
+                    f"by {describe(assigns[assigned.index(parameter)])} and by {describe(assigns[i])}; "
                     "fetch one of them, or combine them into one"
                 )
             if parameter in feeds:
@@ -234,12 +244,16 @@ def _to_numpy(x: Any) -> np.ndarray[Any, Any]:
 
 
 def feed_value(x: Output, value: Any, engine: Engine) -> Any:
-    """A fed value as an array of x's dtype. Numbers of the same kind are converted, as TensorFlow converts them."""
+    """A fed value as an array of x's dtype.
+
+    Numbers of the same kind are converted, as TensorFlow converts them.
+    """
     wanted = x.type
     if not engine.is_native(value):
         if isinstance(value, np.ma.MaskedArray):
             raise FeedError(
-                f"{describe(x)} was fed a masked array; fill it first, with value.filled(0.0), and feed its mask by itself"
+                f"{describe(x)} was fed a masked array; "
+                "fill it first, with value.filled(0.0), and feed its mask by itself"
             )
         try:
             value = np.asarray(value)
@@ -257,7 +271,8 @@ def feed_value(x: Output, value: Any, engine: Engine) -> Any:
             raise FeedError(f"{describe(x)} was fed {value!r:.60}, which is no array of numbers")
         if not _may_become(value, wanted):
             raise FeedError(
-                f"{describe(x)} was fed {_kind(value)}, which is not converted to {wanted.dtype} silently; convert it first"
+                f"{describe(x)} was fed {_kind(value)}, which is not converted to {wanted.dtype} silently; "
+                "convert it first"
             )
         with np.errstate(all="ignore"):
             value = value.astype(wanted.dtype.numpy)
@@ -298,7 +313,8 @@ def sizes_of(feeds: Sequence[Output], shapes: Sequence[tuple[int, ...]]) -> dict
         if not bind_sizes(x.shape, shape, binding):
             known = ", ".join(f"{name} = {size}" for name, size in before.items())
             raise FeedError(
-                f"{describe(x)} was fed a value of shape {show_shape(shape)}; {f'other feeds say {known}' if known else 'a name stands for one size'}"
+                f"{describe(x)} was fed a value of shape {show_shape(shape)}; "
+                f"{f'other feeds say {known}' if known else 'a name stands for one size'}"
             )
     for x, shape in zip(feeds, shapes, strict=True):
         if any(
@@ -315,7 +331,10 @@ def sizes_of(feeds: Sequence[Output], shapes: Sequence[tuple[int, ...]]) -> dict
 
 
 class Function:
-    """A Python function, traced and compiled once per signature of its arguments. Made by :func:`function`."""
+    """A Python function, traced and compiled once per signature of its arguments.
+
+    Made by :func:`function`.
+    """
 
     def __init__(self, f: Callable[..., Any], engine: str, donate_argnums: tuple[int, ...]) -> None:
         self._f = f
@@ -345,13 +364,15 @@ class Function:
         except TypeError:
             odd = next(leaf for leaf in leaves if type(leaf).__hash__ is None and not is_tensor(leaf))
             raise ArgumentError(
-                f"function: {self.__name__} was given {odd!r:.60}, which has no hash to know it by; pass an array or a constant"
+                f"function: {self.__name__} was given {odd!r:.60}, which has no hash to know it by; "
+                "pass an array or a constant"
             ) from None
         if made is None:
             made = self._made[key] = self._trace(leaves, spec, arrays)
             if len(self._made) == _MANY:
                 warnings.warn(
-                    f"{self.__name__} has been compiled for {_MANY} signatures; integers, booleans and strings are part of the signature, "
+                    f"{self.__name__} has been compiled for {_MANY} signatures; "
+                    "integers, booleans and strings are part of the signature, "
                     "so pass a number that changes as an array (np.asarray(step))",
                     stacklevel=2,
                 )
@@ -364,7 +385,7 @@ class Function:
         return unflatten(result_spec, values)
 
     def _arguments(self, leaves: Sequence[Any]) -> tuple[list[Any], list[Any], bool]:
-        """The arrays among the arguments; what distinguishes one call from another; whether arrays are the engine's."""
+        """The arrays among the arguments; what tells calls apart; whether arrays are the engine's own."""
         assert self._engine is not None
         is_native = self._engine.is_native
         kinds = {*map(type, leaves)}
@@ -418,7 +439,8 @@ class Function:
         stray = next((op for op in graph.subgraph_to(tensors) if op.definition in (Parameter, Assign)), None)
         if stray is not None:
             raise GraphError(
-                f"{describe(stray)} inside sg.function: parameters live in a session; pass values in and return the new ones"
+                f"{describe(stray)} inside sg.function: parameters live in a session; "
+                "pass values in and return the new ones"
             )
         ready = prepare(tensors, inputs, {})
         assert self._engine is not None
@@ -433,7 +455,8 @@ class Function:
         missing = next((n for n in self._donate if not -len(args) <= n < len(args)), None)
         if missing is not None:
             raise ArgumentError(
-                f"function: donate_argnums holds {missing}, but {self.__name__} was given {len(args)} positional arguments"
+                f"function: donate_argnums holds {missing}, "
+                f"but {self.__name__} was given {len(args)} positional arguments"
             )
         given = {i for n in self._donate for i in flatten(args[n])[0]}
         arrays = [i for i, x in enumerate(leaves) if isinstance(x, float) or is_tensor(x)]
@@ -469,8 +492,8 @@ def function(
         donate_argnums: positional arguments whose arrays the call may overwrite.
 
     Returns:
-        a function with f's arguments. It returns NumPy arrays; or the engine's own, left where they are, when it
-        was given any of these. Called on outputs, or inside a graph, it builds there instead.
+        a function with f's arguments. It returns NumPy arrays; or the engine's own, left where they are, when
+        it was given any of these. Called on outputs, or inside a graph, it builds there instead.
 
     May also be used as a decorator, with or without arguments.
 

@@ -47,7 +47,7 @@ def capture() -> RawLocation | None:
 
 
 class Location:
-    """A place in a source file: ``file``, ``line`` and, where the interpreter knows it, the sub-expression."""
+    """A place in a source file: ``file``, ``line`` and, if the interpreter knows it, the sub-expression."""
 
     __slots__ = ("column", "end_column", "end_line", "file", "function", "line")
 

@@ -184,7 +184,8 @@ class Dim:
 
     def __int__(self) -> int:
         raise ShapeError(
-            f"the size {self!r} has no value yet: it is known when a value is fed; for its value in the graph use sg.size"
+            f"the size {self!r} has no value yet: it is known when a value is fed; "
+            "for its value in the graph use sg.size"
         )
 
     __index__ = __int__
@@ -224,7 +225,8 @@ def _terms(size: int | Dim) -> tuple[tuple[_Monomial, int], ...]:
         return (((), operator.index(size)),)
     except TypeError:
         raise ArgumentError(
-            f"{size!r} is no size: sizes are whole numbers, and what is computed from them and from other sizes"
+            f"{size!r} is no size: sizes are whole numbers, "
+            "and what is computed from them and from other sizes"
         ) from None
 
 
@@ -257,7 +259,10 @@ def _derived(symbol: str, a: int | Dim, b: int | Dim) -> int | Dim:
 
 
 FRESH = re.compile(r"\b_\d+\b")
-"""The names of unknown sizes. They mean something in one process only: texts, files and pickles rename them."""
+"""The names of unknown sizes.
+
+They mean something in one process only: texts, files and pickles rename them.
+"""
 
 
 def dim(name: str | None = None) -> Dim:

@@ -16,8 +16,9 @@ def verify(graph: Graph, start: int = 0) -> None:
     """Check the operations from position *start* on.
 
     Raises:
-        GraphError: the first operation whose id is not its position, whose operands are not earlier operations of
-            the same graph, whose attributes are not those of its definition, or whose types do not follow.
+        GraphError: the first operation whose id is not its position, whose operands are not earlier
+            operations of the same graph, whose attributes are not those of its definition, or whose types do
+            not follow.
     """
     for position, op in enumerate(graph._operations[start:], start):
         _verify_operation(graph, position, op)

@@ -36,7 +36,9 @@ def examples(sample: Sample) -> list[list[Array]]:
         elif o.dtype == bool and o.ndim == 0:
             drawn.append([np.asarray(i % 2 == 0) for i in range(EXAMPLES)])
         else:
-            drawn.append([np.roll(o, i, -1) if o.ndim else o + np.asarray(i, o.dtype) for i in range(EXAMPLES)])
+            drawn.append(
+                [np.roll(o, i, -1) if o.ndim else o + np.asarray(i, o.dtype) for i in range(EXAMPLES)]
+            )
     return drawn
 
 

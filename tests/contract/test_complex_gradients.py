@@ -143,7 +143,7 @@ def test_broadcasting_of_complex_operands_is_undone(graph, run):
 
 
 def test_second_derivatives(graph, run):
-    """y = Re z³: the gradient is 3·conj(z)², whose real part 3(x² - y²) has the gradient 6x - 6iy = 6·conj(z)."""
+    """y = Re z³: the gradient is 3·conj(z)², whose real part 3(x² - y²) has gradient 6x - 6iy = 6·conj(z)."""
     z = sg.placeholder(sg.complex128)
     (dz,) = sg.gradients(sg.real(z * z * z), [z])
     (ddz,) = sg.gradients(sg.real(dz), [z])

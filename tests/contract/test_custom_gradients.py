@@ -162,7 +162,7 @@ def test_python_floats_among_the_arguments_may_be_counted_or_not(counted):
 
 
 def test_what_a_failed_call_built_is_not_used_again(graph, run):
-    """The gradient function ran, then the call failed and took its operations back; the next call runs it anew."""
+    """The gradient function ran, the call failed and took its operations back; the next call runs it anew."""
     x = sg.placeholder(sg.float32)
     h = sg.prevent_gradient(x * 1.0, "no")
     y = sg.custom_gradient(lambda h: (h * 1.0, lambda g: g * 7.0))(h)

@@ -83,7 +83,7 @@ def test_settings_given_as_tensors_take_part_but_have_no_gradient(graph, run):
 
 
 def test_a_reversed_gradient_descends_one_way_and_ascends_the_other(graph, run):
-    """Gradient reversal (arXiv 1409.7495): equals sg((1+λ)x) − λx, also where the head has a gradient of its own."""
+    """Gradient reversal (arXiv 1409.7495): equals sg((1+λ)x) − λx, also if the head has its own gradient."""
     x, w = sg.placeholder(sg.float64), sg.placeholder(sg.float64)
     gate = sg.reverse_gradient(x * x, 0.25)
     long_form = sg.stop_gradient(1.25 * x * x) - 0.25 * x * x

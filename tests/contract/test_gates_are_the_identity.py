@@ -10,8 +10,8 @@ import stopgrad as sg
 from stopgrad.engines import engine as engine_called
 from stopgrad.rewrite import prepare
 
-# Patterns that arithmetic would disturb: quiet and signalling NaNs with payloads and signs, zeros of both signs,
-# infinities, subnormals, ordinary numbers.
+# Patterns that arithmetic would disturb: quiet and signalling NaNs with payloads and signs, zeros of both
+# signs, infinities, subnormals, ordinary numbers.
 BITS = {
     "float16": (np.uint16, [0x7E01, 0xFE55, 0x7C01, 0x0000, 0x8000, 0x7C00, 0xFC00, 0x0001, 0x3C00]),
     "bfloat16": (np.uint16, [0x7FC1, 0xFFD5, 0x7F81, 0x0000, 0x8000, 0x7F80, 0xFF80, 0x0001, 0x3F80]),

@@ -1,6 +1,7 @@
 """The generator against the facts that the reference systems' own tests hold.
 
-TensorFlow's gradients_test.py and gradients_test.cc, TensorFlow Java's GradientsTest, PyTensor's test_gradient.py.
+TensorFlow's gradients_test.py and gradients_test.cc, TensorFlow Java's GradientsTest, PyTensor's
+test_gradient.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Stops towards chosen tensors, stops switched at run time, blocks without gradient, and nested structures."""
+"""Stops with respect to chosen tensors or at run time, blocks without gradient, and nested structures."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_wrt_an_intermediate_tensor_is_towards_that_tensor(ab, run):
 
 
 def test_wrt_holds_for_the_second_derivative(ab, run):
-    """y = sg(a²b wrt a)·a: dy/da = a²b; d/db of that is a²; d/da of that is cut, its only way being the gate."""
+    """y = sg(a²b wrt a)·a: dy/da = a²b; d/db of that is a²; d/da of that is cut: its only way is the gate."""
     a, b = ab
     (da,) = sg.gradients(sg.stop_gradient(a * a * b, wrt=[a]) * a, [a])
     assert sg.gradients(da, [a]) == [None]

@@ -1,4 +1,4 @@
-"""Contract 4: gradients(..., stop_gradients=[a]) equals rebuilding the graph with a stop at every use of a."""
+"""Contract 4: gradients(..., stop_gradients=[a]) equals building again with a stop at every use of a."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def values(run, outputs, feed):
 
 @pytest.mark.parametrize("stopped", SUBSETS, ids=lambda s: "".join(sorted(s)) or "none")
 def test_every_set_of_stops_for_every_set_of_ys(stopped, graph, run):
-    """16 sets of stops, 15 of ys, towards all four: equal to the rebuilt graph, and to the chain rule by hand."""
+    """16 sets of stops, 15 of ys, all four as xs: equal to the rebuilt graph and the chain rule by hand."""
     plain, rebuilt = build(), build(stopped)
     inner = rebuilt["a"].op.inputs[0] if "a" in stopped else rebuilt["a"]
     for ys in SUBSETS[1:]:

@@ -119,7 +119,7 @@ def test_products_with_zeros_are_exact():
 
 
 def test_the_stop_in_stable_softmax_is_for_ties():
-    """The even shares cancel exactly in softmax, so both forms have one gradient; the stop only spares the work."""
+    """The even shares cancel exactly in softmax: both forms have one gradient; the stop spares work."""
 
     def softmax(x, gate):
         e = sg.exp(x - gate(sg.reduce_max(x)))

@@ -50,30 +50,38 @@ def between(
     size = max([y.op.id for y in ys], default=0) + 1
     lowest = min(x.op.id for x in xs)
     seen = bytearray(size)
-    reached: dict[Operation, set[int]] = {}  # The outputs, of operations whose outputs differ.
     found: list[Operation] = []
-    stack: list[Output] = []
+    stack: list[Operation] = []
+    parts: dict[Operation, set[int]] = {}  # The outputs reached, of operations whose outputs differ.
+    part_stack: list[Output] = []
 
     def visit(y: Output) -> None:
         op = y.op
         if op.definition.has_bodies:
-            outputs = reached.setdefault(op, set())
-            if y.index in outputs:
+            reached = parts.setdefault(op, set())
+            if y.index in reached:
                 return
-            outputs.add(y.index)
+            reached.add(y.index)
+            part_stack.append(y)
+        else:
+            stack.append(op)
         if not seen[op.id]:
             found.append(op)
             seen[op.id] = _IN_PART if op.definition.has_bodies else _WHOLE
-        stack.append(y)
 
     for y in ys:
         if y.type.differentiable and y not in stops and seen[y.op.id] != _WHOLE:
             visit(y)
-    while stack:
-        y = stack.pop()
-        op = y.op
+    while stack or part_stack:
+        if stack:
+            op = stack.pop()
+            positions = open_inputs(op, acting)
+        else:
+            y = part_stack.pop()
+            op = y.op
+            positions = pairs(op, acting)[y.index]
         inputs = op.inputs
-        for i in open_inputs(op, acting) if seen[op.id] == _WHOLE else pairs(op, acting)[y.index]:
+        for i in positions:
             x = inputs[i]
             source = x.op
             if source.id >= lowest and seen[source.id] != _WHOLE and x.type.differentiable and x not in stops:
@@ -82,9 +90,9 @@ def between(
                 else:
                     seen[source.id] = _WHOLE
                     found.append(source)
-                    stack.append(x)
+                    stack.append(source)
     found.sort(key=_id)
-    return _carrying(found, xs, stops, acting, reached, size)
+    return _carrying(found, xs, stops, acting, parts, size)
 
 
 def _carrying(
@@ -92,7 +100,7 @@ def _carrying(
     xs: Collection[Output],
     stops: Collection[Output],
     acting: Acting,
-    reached: Mapping[Operation, Collection[int]],
+    parts: Mapping[Operation, Collection[int]],
     size: int,
 ) -> list[Step]:
     """The operations among those found that depend on xs, with the inputs through which they do."""
@@ -103,41 +111,37 @@ def _carrying(
     carries = bytearray(size)
     carrying: set[Output] = set()  # Of operations whose outputs differ.
     path: list[Step] = []
-
-    def leading(op: Operation, positions: Iterable[int]) -> list[int]:
-        """The inputs among those at *positions* that lead to xs."""
+    for op in found:
         inputs = op.inputs
-        return [
+        differs = bool(parts) and op in parts
+        if differs:
+            by_output = [pairs(op, acting)[index] for index in parts[op]]
+            positions: Sequence[int] = sorted(set().union(*by_output))
+        else:
+            positions = open_inputs(op, acting)
+        live = [
             i
             for i in positions
             if (
                 (
                     (c := carries[(id := (x := inputs[i]).op.id)])
                     and x not in stops
-                    and (c == _WHOLE or x in carrying)
+                    and (c == 1 or x in carrying)
                 )
                 or (holds_x[id] and x in xs)
             )
             and x.type.differentiable
         ]
-
-    for op in found:
-        if op not in reached:
-            live = leading(op, open_inputs(op, acting))
-            if live:
-                carries[op.id] = _WHOLE
-                path.append((op, live))
-            continue
-        by_output = pairs(op, acting)
-        alive: set[int] = set()
-        for index in reached[op]:
-            through = leading(op, by_output[index])
-            if through:
-                carrying.add(op.outputs[index])
-                alive.update(through)
-        if alive:
-            carries[op.id] = _IN_PART
-            path.append((op, sorted(alive)))
+        if live:
+            path.append((op, live))
+            carries[op.id] = _IN_PART if differs else _WHOLE
+            if differs:
+                through = set(live)
+                carrying.update(
+                    op.outputs[index]
+                    for index, some in zip(parts[op], by_output, strict=True)
+                    if not through.isdisjoint(some)
+                )
     return path
 
 
@@ -148,7 +152,7 @@ def _id(op: Operation) -> int:
 # --------------------------------------------------------------------------------------------- bodies
 
 
-def pairs(op: Operation, acting: Acting = NOBODY) -> Sequence[Collection[int]]:
+def pairs(op: Operation, acting: Acting = NOBODY) -> Sequence[Sequence[int]]:
     """For each output of an operation with bodies, the inputs to which gradients of it pass."""
     found = op.definition.dependence(op)
     if found is not None:

@@ -55,19 +55,18 @@ def pull_back(op: Operation, g: Any, live: Sequence[int], acting: Acting) -> Ite
     """The cotangents of an operation's live inputs, from that of its output (a tuple, for several outputs)."""
     definition = op.definition
     if definition.joint is not None:
-        pulled = definition.joint.pull(g, op, live, acting)
-        for i, dx in zip(live, pulled, strict=True):
+        for i, dx in zip(live, definition.joint.pull(g, op, live, acting), strict=True):
             if dx is not None:
                 x = op.inputs[i]
                 yield x, dx if dx.type is x.type else fit_to(dx, x.type)
         return
-    fixed = len(definition.operands)
+    fixed, closed = len(definition.operands), not definition.selective or op in acting
     for i in live:
         x = op.inputs[i]
-        if definition.selective and op not in acting:
-            dx = g
-        else:
+        if closed:
             dx = definition.rules[i](g, op) if i < fixed else definition.rule(op, i)(g, op, i)
+        else:
+            dx = g
         if dx is not None:
             yield x, dx if dx.type is x.type else fit_to(dx, x.type)
 
@@ -120,13 +119,12 @@ class Cotangents:
         tensor in *stops* stays there.
         """
         outputs = op.outputs
-        joint = op.definition.joint is not None
-        if len(outputs) == 1 and not joint:
+        if op.definition.joint is None and len(outputs) == 1:
             return self.arrived_at(outputs[0])
         arrived = [None if y in self._stops else self.arrived_at(y) for y in outputs]
         if all(g is None for g in arrived):
             return None
-        if joint:
+        if op.definition.joint is not None:
             return tuple(arrived)
         self._builder.origin = op
         return tuple(zeros_like(y) if g is None else g for y, g in zip(outputs, arrived, strict=True))

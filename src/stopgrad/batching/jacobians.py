@@ -21,7 +21,7 @@ from stopgrad.batch_core import replay
 from stopgrad.batch_rules import repeated
 from stopgrad.body import Body
 from stopgrad.build import as_output, close, local, parameter_of, tracing, visible
-from stopgrad.builder import current, enter, leave
+from stopgrad.builder import current
 from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
 from stopgrad.ops.data import full
@@ -98,17 +98,11 @@ def _rows(y: Output, targets: Sequence[Output]) -> list[Output]:
 
 def _pullback(y: Output, targets: Sequence[Output]) -> tuple[Body, list[Output]]:
     """From a cotangent of y to those of the targets, as a body; and the tensors it uses besides."""
-    owner = object()
-    with tracing("jacobian", y.op.graph) as trace:
+    with tracing("jacobian", y.op.graph, origin=y.op) as trace:
         seed = parameter_of(trace.graph, y.type, y.op)
         found: dict[Output, Output | None] = {}
-        enter(owner, shared={})
-        try:
-            for acting, group, path in routes([y], targets, ()):
-                arrived = backpropagate([y], group, [seed], path, acting)
-                found.update(zip(group, arrived, strict=True))
-        finally:
-            leave(owner)
+        for acting, group, path in routes([y], targets, ()):
+            found.update(zip(group, backpropagate([y], group, [seed], path, acting), strict=True))
         body = close(trace, [seed], [found[x] for x in targets])
         return body, list(trace.captures)
 

@@ -39,7 +39,10 @@ class NumPyEngine:
 
 
 def _apart(values: Sequence[Any], arrays: Sequence[Any]) -> list[Any]:
-    """Results that share no memory with what was fed, nor with each other: one may be handed out, another kept."""
+    """Results that share no memory with what was fed, nor with each other.
+
+    One may be handed out, another kept.
+    """
     taken = {id(array) for array in arrays}
     apart = []
     for value in values:

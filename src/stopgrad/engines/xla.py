@@ -20,8 +20,8 @@ _WIDE = (float64, int64, uint64, complex128)
 class XlaEngine:
     """Compiles with XLA.
 
-    64-bit types are enabled around the calls that compute with them, and only there: the process's own JAX settings
-    stay as they are.
+    64-bit types are enabled around the calls that compute with them, and only there: the process's own JAX
+    settings stay as they are.
     """
 
     name = "xla"

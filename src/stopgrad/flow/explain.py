@@ -18,7 +18,7 @@ from stopgrad.structure import flatten, paths, unflatten
 
 @dataclass(frozen=True)
 class GateUse:
-    """A gate between ys and the tensors asked about: the statuses that it causes, and whether it does anything."""
+    """A gate between ys and the tensors asked about: the statuses it causes, and whether it does anything."""
 
     operation: Operation
     cuts: tuple[str, ...]
@@ -57,7 +57,7 @@ class Flow(Mapping[Any, Reach]):
 
     @property
     def gates(self) -> tuple[GateUse, ...]:
-        """The gates that ys are computed through, with the tensors (by name) that each cuts off in part or whole."""
+        """The gates ys are computed through, with the names of tensors each cuts off, in part or whole."""
         gates = [op for op in self._graph.subgraph_to(self._ys) if op.definition.passes is not None]
         return tuple(
             GateUse(
@@ -108,8 +108,8 @@ def explain(
         stop_gradients: as for :func:`gradients`.
 
     Returns:
-        a :class:`Flow`: for each x a ``status`` and ``cuts``. The statuses: ``"flows"``; ``"partly stopped"`` (some
-        ways are cut); ``"stopped"`` (every way is cut, and without the gates one would be open); ``"not
+        a :class:`Flow`: for each x a ``status`` and ``cuts``. The statuses: ``"flows"``; ``"partly stopped"``
+        (some ways are cut); ``"stopped"`` (every way is cut, and without the gates one would be open); ``"not
         differentiable"`` (every way passes an integer, a comparison, a rounding, ...); ``"undefined"`` (every
         way passes an operation whose gradient is an error); ``"disconnected"`` (there is no way).
 

@@ -65,7 +65,10 @@ def from_text(text: str, arrays: Read | None = None) -> Graph:
 
 
 def save(graph: Graph, path: AnyPath) -> None:
-    """Write the graph with its arrays and locations to a file; an old file stays until the new one is whole."""
+    """Write the graph with its arrays and locations to a file.
+
+    An old file stays until the new one is whole.
+    """
     arrays: Arrays = {}
     writer = _Writer(arrays)
     lines = writer.lines(graph, "")
@@ -98,7 +101,7 @@ Graph.load = staticmethod(load)  # type: ignore[method-assign]
 
 
 class _Writer:
-    """Writes a graph and the graphs of its bodies; keeps what is numbered: those graphs, unknown sizes, blocks."""
+    """Writes a graph and the graphs of its bodies; keeps what is numbered: graphs, unknown sizes, blocks."""
 
     def __init__(self, arrays: Arrays) -> None:
         self.arrays = arrays
@@ -209,7 +212,7 @@ class _Reader:
                     open_graphs.append(self._begin(match[1]))
                 elif stripped == "}":
                     open_graphs.pop()
-                    self._graphs[open_graphs[-1]]  # noqa: B018 - one brace too many is an error, too
+                    self._graphs[open_graphs[-1]]  # One brace too many is an error, too
                 elif stripped:
                     self._read_line(open_graphs[-1], stripped)
             except (GraphError, SyntaxError, KeyError, ValueError, TypeError, IndexError) as error:
@@ -273,7 +276,7 @@ class _Reader:
         return tensor_type(dtype_of(match[1]), tuple(self._size(s) for s in _arguments(match[2])))
 
     def _value(self, node: ast.expr, types: Sequence[TensorType]) -> Any:
-        """An attribute's value; *types* are those of the results, the first of which a constant's array has."""
+        """An attribute's value; *types* are those of the results: a constant's array has the first."""
         match node:
             case ast.Tuple(elts=items):
                 return tuple(self._value(item, types) for item in items)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.build import apply
+from stopgrad.build import apply, emit
+from stopgrad.graph import Output
 from stopgrad.op import Op
 from stopgrad.operands import Tensor
 from stopgrad.ops.inference import broadcast, is_floating, is_inexact, is_number, same
@@ -22,6 +23,8 @@ def unary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     """The public function of an operation with one operand and no attributes."""
 
     def function(x: Any, name: str | None = None) -> Tensor:
+        if type(x) is Output:  # As most often: nothing to convert.
+            return emit(definition, (x,), (), name).outputs[0]
         return apply(definition, (x,), (), name)
 
     function.__name__ = function.__qualname__ = function_name
@@ -32,6 +35,8 @@ def binary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     """The public function of an operation with two operands and no attributes."""
 
     def function(x: Any, y: Any, name: str | None = None) -> Tensor:
+        if type(x) is Output is type(y):  # As most often: nothing to convert.
+            return emit(definition, (x, y), (), name).outputs[0]
         return apply(definition, (x, y), (), name)
 
     function.__name__ = function.__qualname__ = function_name

@@ -5,12 +5,13 @@
     VAT:   r = ε g/‖g‖,  g = ∇_d KL(stop p(x) ‖ p(x + ξ d))  at a random direction d
     train on L(stop x'), for VAT on KL(stop p(x) ‖ p(x + stop r))
 
-The example is made from the same weights that are then trained. Training asks for the derivative at the example, not of
-how it was made: the stop keeps second derivatives of the network, through every step of the attack, out of the gradient.
+The example is made from the same weights that are then trained. Training asks for the derivative at the
+example, not of how it was made: the stop keeps second derivatives of the network, through every step of the
+attack, out of the gradient.
 
-Sources: Goodfellow, Shlens & Szegedy 2015, "Explaining and harnessing adversarial examples" (arXiv 1412.6572); Madry et al.
-2018, "Towards deep learning models resistant to adversarial attacks" (arXiv 1706.06083); Miyato et al. 2018, "Virtual
-adversarial training" (arXiv 1704.03976).
+Sources: Goodfellow, Shlens & Szegedy 2015, "Explaining and harnessing adversarial examples" (arXiv
+1412.6572); Madry et al. 2018, "Towards deep learning models resistant to adversarial attacks" (arXiv
+1706.06083); Miyato et al. 2018, "Virtual adversarial training" (arXiv 1704.03976).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def cross_entropy(net: Network, x: Array, labels: Array) -> Array:
 
 
 def ascend(net: Network, x: Array, labels: Array) -> Array:
-    """The sign of the derivative of the loss towards the image."""
+    """The sign of the derivative of the loss with respect to the image."""
     return sg.sign(sg.grad(lambda x: cross_entropy(net, x, labels))(x))
 
 
@@ -89,7 +90,10 @@ def divergence(net: Network, p: Array, x: Array) -> Array:
 def virtual_perturbation(
     net: Network, x: Array, p: Array, key: Array, epsilon: float, xi: float = 0.1
 ) -> Array:
-    """The direction, of length epsilon, in which the prediction changes most: one power iteration from a random one."""
+    """The direction, of length epsilon, in which the prediction changes most.
+
+    Found by one power iteration from a random one.
+    """
     d = xi * unit(sg.random_normal(key, x.shape))
     return epsilon * unit(sg.grad(lambda d: divergence(net, p, x + d))(d))
 
@@ -199,7 +203,7 @@ class Judge:
 
 
 def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Result:
-    """Train plainly and on attacked digits, and compare clean and robust accuracy; then VAT with 50 labels."""
+    """Train plainly and on attacked digits, compare clean and robust accuracy; then VAT with 50 labels."""
     progress(0.0, "loading digits")
     x, labels, test, test_labels = load(seed)
     judge = Judge(test, test_labels, seed, engine)
@@ -250,7 +254,8 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     return Result(
         "adversarial",
         "Adversarial training",
-        "The attack is made by gradients of the network and then taken as given: trained on such digits, the network withstands them.",
+        "The attack is made by gradients of the network and then taken as given: "
+        "trained on such digits, the network withstands them.",
         checks,
         _tables(robust, semi),
         [_examples(nets, judge), _strength_picture(nets, judge)],
@@ -354,7 +359,10 @@ def _examples(nets: dict[str, Network], judge: Judge, count: int = 12) -> Pictur
         "plain network sees": [f"“{p}”" for p in after[chosen]],
         "PGD network sees": [f"“{p}”" for p in held[chosen]],
     }
-    caption = "Test digits, the attack on the plain network, and what each network says of the digit attacked against itself (PGD, 10 steps)."
+    caption = (
+        "Test digits, the attack on the plain network, "
+        "and what each network says of the digit attacked against itself (PGD, 10 steps)."
+    )
     return plots.images(caption, rows, titles=titles, symmetric=["attack"])
 
 

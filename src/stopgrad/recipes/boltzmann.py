@@ -3,18 +3,21 @@
     F(v) = -a·v - Σⱼ log(1 + exp(bⱼ + (v W)ⱼ)),    p(v) ∝ exp(-F(v))
     loss = mean F(v) - mean F(stop(vₖ)),           vₖ: v after k steps of Gibbs sampling
 
-The sample vₖ is drawn with the current parameters, but the derivative of the likelihood takes it as given: the stop says
-so, and the gradient is the classical update -(⟨v h⟩data - ⟨v h⟩model). With drawn samples the comparison in the draw ends
-the way as well; with "mean-field" samples, which are probabilities, only the stop does.
+The sample vₖ is drawn with the current parameters, but the derivative of the likelihood takes it as given:
+the stop says so, and the gradient is the classical update -(⟨v h⟩data - ⟨v h⟩model). With drawn samples the
+comparison in the draw ends the way as well; with "mean-field" samples, which are probabilities, only the stop
+does.
 
 CD-k starts the chain at the data; the persistent form (PCD) goes on with chains of its own.
 
-Sources: Hinton 2002, "Training products of experts by minimizing contrastive divergence"; Tieleman 2008, "Training
-restricted Boltzmann machines using approximations to the likelihood gradient"; for mean-field, Welling & Hinton 2002.
+Sources: Hinton 2002, "Training products of experts by minimizing contrastive divergence"; Tieleman 2008,
+"Training restricted Boltzmann machines using approximations to the likelihood gradient"; for mean-field,
+Welling & Hinton 2002.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -121,7 +124,10 @@ class Trainer:
         self.session = sg.Session(graph, engine)
 
     def epoch(self, x: Numbers, number: int, rng: np.random.Generator) -> None:
-        """One pass over the data, in random order. The rate falls from twice RATE to zero over the epochs: on average it is RATE."""
+        """One pass over the data, in random order.
+
+        The rate falls from twice RATE to zero over the epochs: on average it is RATE.
+        """
         keys = rng.integers(0, 2**32, (len(x) // BATCH, 2), dtype=np.uint32)
         order = rng.permutation(len(x))
         for i, key in enumerate(keys):
@@ -143,7 +149,10 @@ def load(seed: int) -> tuple[Numbers, Numbers]:
 
 
 def train_peer(x: Numbers, seed: int, epochs: int) -> list[Machine]:
-    """scikit-learn's BernoulliRBM, which is trained by PCD at the constant rate RATE, its default: its parameters after each epoch."""
+    """The parameters of scikit-learn's BernoulliRBM after each epoch.
+
+    It is trained by PCD at the constant rate RATE, its default.
+    """
     library = require("sklearn.neural_network", "the boltzmann recipe", "tour")
     peer = library.BernoulliRBM(
         HIDDEN, learning_rate=RATE, batch_size=BATCH, random_state=np.random.RandomState(seed)
@@ -168,78 +177,73 @@ def train_peer(x: Numbers, seed: int, epochs: int) -> list[Machine]:
 
 
 def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Result:
-    """Train by CD-1 and by PCD, beside scikit-learn's BernoulliRBM, with the same number of hidden units, epochs and batch."""
+    """Train by CD-1 and by PCD, beside scikit-learn's BernoulliRBM of the same size, in as many epochs."""
     progress(0.0, "loading digits")
     x, test = load(seed)
     score = sg.function(pseudo_likelihood, engine=engine)
-    trainers = {
-        "CD-1": Trainer(x.shape[1], False, seed, engine),
-        "PCD": Trainer(x.shape[1], True, seed, engine),
-    }
-    curves: dict[str, list[float]] = {}
-    machines: dict[str, Machine] = {}
-    for i, (name, trainer) in enumerate(trainers.items()):
-        rng = np.random.default_rng(seed)
-        curves[name] = []
-        for epoch in range(EPOCHS):
-            trainer.epoch(x, epoch, rng)
-            curves[name].append(float(score(test, trainer.values())))
-            progress((i + (epoch + 1) / EPOCHS) / 3.5, f"{name}, epoch {epoch + 1}")
-        machines[name] = trainer.values()
+    machines, curves = _train(x, lambda rbm: float(score(test, rbm)), seed, engine, progress)
     progress(2 / 3.5, "scikit-learn's BernoulliRBM")
     peers = train_peer(x, seed, EPOCHS)
     curves["scikit-learn"] = [float(score(test, m)) for m in peers]
     error = update_error(x[:100], machines["CD-1"], seed, engine)
     with_stop, without = mean_field_graph(True), mean_field_graph(False)
-    reference = curves["scikit-learn"][-1]
-    checks = [
-        Check("gradient minus the classical update, largest difference", error, "≤", 1e-5),
-        Check(
-            "CD-1: pseudo-likelihood minus scikit-learn's, on test digits",
-            curves["CD-1"][-1] - reference,
-            "≥",
-            0.0,
-        ),
-        Check(
-            "PCD: pseudo-likelihood minus scikit-learn's, on test digits",
-            curves["PCD"][-1] - reference,
-            "≥",
-            0.0,
-        ),
-        Check(
-            "mean-field sample with the stop: gradient operations inside its construction",
-            len(with_stop.passing()),
-            "=",
-            0,
-        ),
-        Check("... without the stop", len(without.passing()), "≥", 1),
-    ]
     progress(3.2 / 3.5, "drawing samples")
-    table = _table(machines | {"scikit-learn": peers[-1]}, x, test, score)
-    pictures = [
-        plots.curves(
-            "Pseudo-likelihood of test digits during training.",
-            curves,
-            "epoch",
-            "log pseudo-likelihood per image",
-            xs=range(1, EPOCHS + 1),
-        ),
-        _picture(test, machines, seed, engine),
-    ]
+    growth = plots.curves(
+        "Pseudo-likelihood of test digits during training.",
+        curves,
+        "epoch",
+        "log pseudo-likelihood per image",
+        xs=range(1, EPOCHS + 1),
+    )
     return Result(
         "boltzmann",
         "Boltzmann machine",
-        "With the sample stopped, the gradient of a difference of free energies is the classical update of contrastive divergence.",
-        checks,
-        [table],
-        pictures,
+        "With the sample stopped, the gradient of a difference of free energies is the classical update of "
+        "contrastive divergence.",
+        _checks(error, curves, with_stop, without),
+        [_table(machines | {"scikit-learn": peers[-1]}, x, test, score)],
+        [growth, _picture(test, machines, seed, engine)],
         [with_stop, without],
         [free_energy, gibbs, contrastive_divergence_loss],
     )
 
 
+def _train(
+    x: Numbers, score: Callable[[Machine], float], seed: int, engine: str, progress: Progress
+) -> tuple[dict[str, Machine], dict[str, list[float]]]:
+    """The machines trained by CD-1 and by PCD, and the score of each after every epoch."""
+    machines: dict[str, Machine] = {}
+    curves: dict[str, list[float]] = {}
+    for i, (name, persistent) in enumerate({"CD-1": False, "PCD": True}.items()):
+        trainer = Trainer(x.shape[1], persistent, seed, engine)
+        rng = np.random.default_rng(seed)
+        curves[name] = []
+        for epoch in range(EPOCHS):
+            trainer.epoch(x, epoch, rng)
+            curves[name].append(score(trainer.values()))
+            progress((i + (epoch + 1) / EPOCHS) / 3.5, f"{name}, epoch {epoch + 1}")
+        machines[name] = trainer.values()
+    return machines, curves
+
+
+def _checks(
+    error: float, curves: dict[str, list[float]], with_stop: LossGraph, without: LossGraph
+) -> list[Check]:
+    ahead = {name: curves[name][-1] - curves["scikit-learn"][-1] for name in ("CD-1", "PCD")}
+    entering = "mean-field sample with the stop: gradient operations inside its construction"
+    return [
+        Check("gradient minus the classical update, largest difference", error, "≤", 1e-5),
+        *(
+            Check(f"{name}: pseudo-likelihood minus scikit-learn's, on test digits", by, "≥", 0.0)
+            for name, by in ahead.items()
+        ),
+        Check(entering, len(with_stop.passing()), "=", 0),
+        Check("... without the stop", len(without.passing()), "≥", 1),
+    ]
+
+
 def update_error(v: Numbers, rbm: Machine, seed: int = 0, engine: str = "auto", k: int = 3) -> float:
-    """The largest difference between the gradient of the loss and the classical update, for one sample drawn by k steps."""
+    """The largest difference of the loss's gradient from the classical update, for a sample of k steps."""
     key = np.asarray(sg.random_key(seed))
 
     @sg.function(engine=engine)
@@ -253,7 +257,7 @@ def update_error(v: Numbers, rbm: Machine, seed: int = 0, engine: str = "auto", 
 
 
 def mean_field_graph(stopped: bool) -> LossGraph:
-    """The loss with a mean-field sample, whose construction is named so that one can see whether the gradient enters it."""
+    """The loss with a mean-field sample, which names its construction: does the gradient enter it?"""
     example = {"W": np.zeros((4, 3), np.float32), "a": np.zeros(4, np.float32), "b": np.zeros(3, np.float32)}
 
     def loss(rbm: Machine, v: Array) -> tuple[Array, list[sg.Operation]]:
@@ -278,7 +282,10 @@ def _table(machines: dict[str, Machine], x: Numbers, test: Numbers, score: Any) 
         [name, f"{float(score(x, m)):.2f}", f"{float(score(test, m)):.2f}", str(EPOCHS)]
         for name, m in machines.items()
     ]
-    title = f"{HIDDEN} hidden units, batches of {BATCH}, rate {RATE}: constant for scikit-learn, the average of a falling one for ours"
+    title = (
+        f"{HIDDEN} hidden units, batches of {BATCH}, rate {RATE}: "
+        "constant for scikit-learn, the average of a falling one for ours"
+    )
     return Table(title, ["trained by", "pseudo-likelihood, training digits", "test digits", "epochs"], rows)
 
 
@@ -293,5 +300,8 @@ def _picture(test: Numbers, machines: dict[str, Machine], seed: int, engine: str
         rows[f"samples, {name}"] = reconstruct(v, rbm)
     strongest = np.argsort(-np.abs(machines["PCD"]["W"]).sum(axis=0))[:count]
     rows["weights of units"] = machines["PCD"]["W"].T[strongest]
-    caption = "Above: test digits and what one step there and back makes of them. Middle: 1,000 Gibbs steps from noise. Below: what single hidden units look for."
+    caption = (
+        "Above: test digits and what one step there and back makes of them. "
+        "Middle: 1,000 Gibbs steps from noise. Below: what single hidden units look for."
+    )
     return plots.images(caption, rows, symmetric=["weights of units"])

@@ -4,21 +4,24 @@
     E-step:  rₙₖ = p(z=k | xₙ),  the responsibilities
     M-step:  maximise  Q = mean over n of Σₖ stop(rₙₖ) log p(xₙ, z=k)
 
-The responsibilities are computed from the same parameters that Q is differentiated towards. EM takes them as given:
-the stop says so in the one place where it matters, and Q is then the lower bound that touches the log-likelihood at
-these parameters with the same gradient (Fisher's identity). Without the stop the gradient points elsewhere.
+The responsibilities are computed from the same parameters with respect to which Q is differentiated. EM takes
+them as given: the stop says so in the one place where it matters, and Q is then the lower bound that touches
+the log-likelihood at these parameters with the same gradient (Fisher's identity). Without the stop the
+gradient points elsewhere.
 
-A covariance is held as the factor of its inverse, Σ⁻¹ = L Lᵀ, with L lower triangular and its diagonal as logarithms, so
-that log |L| = Σ log Lᵢᵢ and no matrix is inverted. "diagonal" leaves out what is below the diagonal.
+A covariance is held as the factor of its inverse, Σ⁻¹ = L Lᵀ, with L lower triangular and its diagonal as
+logarithms, so that log |L| = Σ log Lᵢᵢ and no matrix is inverted. "diagonal" leaves out what is below the
+diagonal.
 
-Sources: Dempster, Laird & Rubin 1977, "Maximum likelihood from incomplete data via the EM algorithm"; Neal & Hinton 1998,
-"A view of the EM algorithm that justifies incremental, sparse, and other variants".
+Sources: Dempster, Laird & Rubin 1977, "Maximum likelihood from incomplete data via the EM algorithm"; Neal &
+Hinton 1998, "A view of the EM algorithm that justifies incremental, sparse, and other variants".
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,7 +44,7 @@ from stopgrad.recipes.result import (
 Array = Any
 Numbers = np.ndarray[Any, Any]
 Mixture = dict[str, Any]
-"""Parameters: "logit" [K], "mean" [K, D], "log_diagonal" [K, D] and, for full covariance, "below" [K, D, D]."""
+"""Parameters: "logit" [K], "mean" [K, D], "log_diagonal" [K, D]; "below" [K, D, D] for full covariance."""
 
 LOG_2PI = float(np.log(2 * np.pi))
 
@@ -117,9 +120,10 @@ def weights_and_moments(mixture: Mixture) -> tuple[Numbers, Numbers, Numbers]:
 
 
 class Maximiser:
-    """Newton's method for Q with r held fixed: gradients and Hessian products by stopgrad, the search by SciPy.
+    """Newton's method for Q with r held fixed.
 
-    The Hessian is never built: a product with it is the forward derivative of the gradient.
+    Gradients and Hessian products come from stopgrad, the search from SciPy. The Hessian is never built: a
+    product with it is the forward derivative of the gradient.
     """
 
     def __init__(self, x: Numbers, like: Mixture, engine: str) -> None:
@@ -149,9 +153,8 @@ class Maximiser:
         v = self._optimize.minimize(
             q, self._pack(mixture), jac=True, hessp=product, method="trust-ncg", options={"gtol": tolerance}
         ).x
-        for _ in range(
-            3
-        ):  # Near the optimum the value cannot tell better from worse any more; the gradient can.
+        # Near the optimum the value cannot tell better from worse any more; the gradient can.
+        for _ in range(3):
             gradient = q(v)[1]
             if np.abs(gradient).max() <= tolerance:
                 break
@@ -189,7 +192,11 @@ def fit(
     engine: str = "auto",
     progress: Callable[[float], None] = lambda done: None,
 ) -> tuple[Mixture, list[float], float]:
-    """EM with every M-step solved by gradients: the mixture, the log-likelihood after each step, and the worst gradient left."""
+    """EM with every M-step solved by gradients.
+
+    Returns:
+        the mixture, the log-likelihood after each step, and the worst gradient left.
+    """
     maximise = Maximiser(x, mixture, engine)
     both = sg.function(lambda x, m: (responsibilities(x, m), log_likelihood(x, m)), engine=engine)
     trace, worst = [], 0.0
@@ -208,54 +215,102 @@ STEPS = 25
 
 
 def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Result:
-    """Fit Iris and digits with diagonal and full covariance, beside scikit-learn's GaussianMixture from the same start."""
+    """Fit Iris and digits, diagonal and full, beside scikit-learn's GaussianMixture from the same start."""
     progress(0.0, "loading Iris and digits")
     tasks = {
         f"{name}, {kind}": (*data, kind == "full")
         for name, data in _data(seed).items()
         for kind in ("diagonal", "full")
     }
-    checks: list[Check] = []
-    rows: list[list[str]] = []
-    traces: dict[str, list[float]] = {}
-    fitted: dict[str, Mixture] = {}
+    fits: dict[str, Fit] = {}
     for i, (name, (x, k, classes, full)) in enumerate(tasks.items()):
-        first = start(x, k, full, seed)
-        error = m_step_error(x, first, full, engine)
-        mixture, trace, left = fit(
-            x, first, STEPS, engine, part(progress, i / len(tasks), (i + 1) / len(tasks), name)
-        )
-        reference = sklearn_score(x, first, full, STEPS)
-        worst = float(np.diff(trace).min())
-        right = agreement(np.asarray(responsibilities(x, mixture)).argmax(axis=1), classes)
-        checks += [
-            Check(
-                f"{name}: one M-step by gradient minus the closed form, largest difference", error, "≤", 1e-6
-            ),
-            Check(f"{name}: smallest step of the log-likelihood", worst, "≥", -1e-12),
-            Check(f"{name}: mean log-likelihood minus scikit-learn's", trace[-1] - reference, "≥", -1e-3),
-        ]
-        rows.append(
-            [
-                name,
-                f"{len(x)} × {x.shape[1]}",
-                str(k),
-                f"{error:.0e}",
-                f"{left:.0e}",
-                f"{trace[-1]:.6f}",
-                f"{reference:.6f}",
-                f"{right:.1%}",
-            ]
-        )
-        traces[name], fitted[name] = trace, mixture
-    x, _, _, full = tasks["Iris, full"]
-    with_stop, without = fisher(x, start(x, 3, full, seed), engine)
-    checks += [
+        told = part(progress, i / len(tasks), (i + 1) / len(tasks), name)
+        fits[name] = fit_beside_sklearn(x, k, classes, full, seed, engine, told)
+    iris = fits["Iris, full"].x
+    with_stop, without = fisher(iris, start(iris, 3, True, seed), engine)
+    checks = [
+        *(check for name, found in fits.items() for check in found.checks(name)),
         Check(
             "gradient of Q with the stop minus that of the log-likelihood (relative)", with_stop, "≤", 1e-10
         ),
         Check("... without the stop it is another direction (relative)", without, "≥", 0.1),
     ]
+    graph = _graph(
+        em_objective,
+        "The EM objective",
+        "The E-step stands in the same graph; the stop hides it from the generator.",
+    )
+    progress(1.0, "done")
+    return Result(
+        "em",
+        "Expectation maximisation",
+        "One stop makes the gradient of the expected log-likelihood EM's: "
+        "solved to its optimum it is the textbook's M-step, and the likelihood never falls.",
+        checks,
+        [_table(fits)],
+        [_iris_picture(fits), _trace_picture(fits), _digits_picture(fits, seed)],
+        [graph],
+        [log_joint, responsibilities, expected_log_likelihood, em_objective],
+    )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One data set fitted with one kind of covariance, and what that is compared with."""
+
+    x: Numbers
+    mixture: Mixture
+    trace: list[float]
+    """The log-likelihood before each step and after the last."""
+    error: float
+    """How far the first M-step is from the closed form."""
+    left: float
+    """The largest component of a gradient that an M-step left."""
+    reference: float
+    """The log-likelihood that scikit-learn reaches."""
+    classes: Numbers
+
+    def checks(self, name: str) -> list[Check]:
+        gain, ahead = float(np.diff(self.trace).min()), self.trace[-1] - self.reference
+        claim = "one M-step by gradient minus the closed form, largest difference"
+        return [
+            Check(f"{name}: {claim}", self.error, "≤", 1e-6),
+            Check(f"{name}: smallest step of the log-likelihood", gain, "≥", -1e-12),
+            Check(f"{name}: mean log-likelihood minus scikit-learn's", ahead, "≥", -1e-3),
+        ]
+
+    def row(self, name: str) -> list[str]:
+        """The fit as a row of the table."""
+        found = np.asarray(responsibilities(self.x, self.mixture)).argmax(axis=1)
+        return [
+            name,
+            f"{len(self.x)} × {self.x.shape[1]}",
+            str(len(self.mixture["mean"])),
+            f"{self.error:.0e}",
+            f"{self.left:.0e}",
+            f"{self.trace[-1]:.6f}",
+            f"{self.reference:.6f}",
+            f"{agreement(found, self.classes):.1%}",
+        ]
+
+
+def fit_beside_sklearn(
+    x: Numbers,
+    k: int,
+    classes: Numbers,
+    full: bool,
+    seed: int,
+    engine: str,
+    progress: Callable[[float], None],
+) -> Fit:
+    """k components fitted to x from the clusters of k-means, by this library and by scikit-learn."""
+    first = start(x, k, full, seed)
+    error = m_step_error(x, first, full, engine)
+    mixture, trace, left = fit(x, first, STEPS, engine, progress)
+    return Fit(x, mixture, trace, error, left, sklearn_score(x, first, full, STEPS), classes)
+
+
+def _table(fits: dict[str, Fit]) -> Table:
     header = [
         "data, covariance",
         "points",
@@ -266,23 +321,8 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
         "scikit-learn",
         "in the right class",
     ]
-    progress(1.0, "done")
-    return Result(
-        "em",
-        "Expectation maximisation",
-        "One stop makes the gradient of the expected log-likelihood EM's: solved to its optimum it is the textbook's M-step, and the likelihood never falls.",
-        checks,
-        [Table(f"{STEPS} EM steps from the clusters of k-means, M-steps by Newton's method", header, rows)],
-        [_iris_picture(tasks, fitted), _trace_picture(traces), _digits_picture(tasks, fitted, seed)],
-        [
-            _graph(
-                em_objective,
-                "The EM objective",
-                "The E-step stands in the same graph; the stop hides it from the generator.",
-            )
-        ],
-        [log_joint, responsibilities, expected_log_likelihood, em_objective],
-    )
+    title = f"{STEPS} EM steps from the clusters of k-means, M-steps by Newton's method"
+    return Table(title, header, [found.row(name) for name, found in fits.items()])
 
 
 def _data(seed: int) -> dict[str, tuple[Numbers, int, Numbers]]:
@@ -297,7 +337,7 @@ def _pca(seed: int) -> Any:
 
 
 def m_step_error(x: Numbers, mixture: Mixture, full: bool, engine: str = "auto") -> float:
-    """The largest difference, in weights, means and covariances, between one M-step by gradients and the closed form."""
+    """The largest difference, in weights and moments, of one M-step by gradients from the closed form."""
     r = np.asarray(responsibilities(x, mixture))
     solved, _ = Maximiser(x, mixture, engine)(mixture, r)
     pairs = zip(weights_and_moments(solved), weights_and_moments(closed_form(x, r, full)), strict=True)
@@ -335,7 +375,7 @@ def agreement(found: Numbers, classes: Numbers) -> float:
 
 
 def fisher(x: Numbers, mixture: Mixture, engine: str = "auto") -> tuple[float, float]:
-    """Fisher's identity: the relative distances of Q's gradient, with and without the stop, from the log-likelihood's."""
+    """Fisher's identity: how far Q's gradient, with and without the stop, is from the log-likelihood's."""
 
     def gradient(f: Callable[[Array, Mixture], Array]) -> Numbers:
         found = sg.function(sg.grad(f, argnums=1), engine=engine)(x, mixture)
@@ -356,26 +396,27 @@ def _graph(objective: Callable[[Array, Mixture], Array], title: str, note: str) 
 # ------------------------------------------------------------------------------------------- pictures
 
 
-def _iris_picture(tasks: dict[str, Any], fitted: dict[str, Mixture]) -> Picture:
+def _iris_picture(fits: dict[str, Fit]) -> Picture:
     figure, axes = plots.figure(1, 2, size=(7.6, 3.2), sharey=True)
     for ax, kind in zip(axes[0], ("diagonal", "full"), strict=True):
-        x, _, classes, _ = tasks[f"Iris, {kind}"]
-        _, means, covariances = weights_and_moments(fitted[f"Iris, {kind}"])
-        plots.scatter(ax, x[:, 2:], classes)
+        found = fits[f"Iris, {kind}"]
+        _, means, covariances = weights_and_moments(found.mixture)
+        plots.scatter(ax, found.x[:, 2:], found.classes)
         for mean, covariance in zip(means, covariances, strict=True):
             plots.ellipse(ax, mean[2:], covariance[2:, 2:])
         ax.set(xlabel="petal length, cm")
         ax.set_title(f"{kind} covariance", fontsize=9.5)
     axes[0, 0].set_ylabel("petal width, cm")
     return Picture(
-        "Iris: the colours are the species, which the fit never saw; the ellipses are its components at two standard deviations.",
+        "Iris: the colours are the species, which the fit never saw; "
+        "the ellipses are its components at two standard deviations.",
         figure,
         wide=True,
     )
 
 
-def _trace_picture(traces: dict[str, list[float]]) -> Picture:
-    shown = {name: [trace[-1] - v + 1e-12 for v in trace[:-1]] for name, trace in traces.items()}
+def _trace_picture(fits: dict[str, Fit]) -> Picture:
+    shown = {name: [fit.trace[-1] - v + 1e-12 for v in fit.trace[:-1]] for name, fit in fits.items()}
     return plots.curves(
         "How far the mean log-likelihood is from its last value: it falls at every step.",
         shown,
@@ -385,12 +426,12 @@ def _trace_picture(traces: dict[str, list[float]]) -> Picture:
     )
 
 
-def _digits_picture(tasks: dict[str, Any], fitted: dict[str, Mixture], seed: int) -> Picture:
+def _digits_picture(fits: dict[str, Fit], seed: int) -> Picture:
     digits = require("sklearn.datasets", "the em recipe", "tour").load_digits()
     pca = _pca(seed)
     scale = pca.fit_transform(digits.data).std()
     rows = {
-        kind: pca.inverse_transform(fitted[f"digits, {kind}"]["mean"] * scale) / 16.0
+        kind: pca.inverse_transform(fits[f"digits, {kind}"].mixture["mean"] * scale) / 16.0
         for kind in ("diagonal", "full")
     }
     return plots.images(

@@ -1,4 +1,7 @@
-"""Pictures of the recipes, drawn with matplotlib. Text and axes are drawn in ``INK``, which a page may replace by its own colour."""
+"""Pictures of the recipes, drawn with matplotlib.
+
+Text and axes are drawn in ``INK``, which a page may replace by its own colour.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +125,10 @@ def images(
     titles: Mapping[str, Sequence[str]] | None = None,
     symmetric: Sequence[str] = (),
 ) -> Picture:
-    """Rows of square grey images, each row with its name; rows in *symmetric* are drawn in red and blue around zero."""
+    """Rows of square grey images, each row with its name.
+
+    Rows in *symmetric* are drawn in red and blue around zero.
+    """
     count = max(len(values) for values in rows.values())
     made, axes = figure(len(rows), count, size=(0.62 * count + 1.2, 0.78 * len(rows)))
     for i, (name, values) in enumerate(rows.items()):

@@ -130,14 +130,17 @@ class Result:
 def differentiate(
     title: str, note: str, loss: Callable[..., Any], parameters: Any, **inputs: Any
 ) -> LossGraph:
-    """The graph of ``loss(parameters, **inputs)`` and its gradient towards the parameters, from the shapes of example arrays.
+    """The graph of ``loss(parameters, **inputs)`` and its gradient with respect to the parameters.
 
-    *loss* may also return a pair of that and the operations that the gradient must not pass.
+    The arrays given are examples: only their shapes and dtypes count. *loss* may also return a pair of that
+    and the operations that the gradient must not pass.
 
     Examples:
-        >>> graph = differentiate("square", "", lambda p: sg.reduce_sum(p["x"] * sg.stop_gradient(p["x"])), {"x": np.ones(3)})
-        >>> graph.flow[graph.parameters[0]].status
-        'partly stopped'
+        >>> def loss(p):
+        ...     return sg.reduce_sum(p["x"] * sg.stop_gradient(p["x"]))
+        >>> graph = differentiate("square", "", loss, {"x": np.ones(3)})
+        >>> print(graph.flow[graph.parameters[0]].status)
+        partly stopped
     """
     with sg.Graph().as_default():
         named = {name: _stand_in(name, value) for name, value in parameters.items()}

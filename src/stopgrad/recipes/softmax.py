@@ -2,15 +2,16 @@
 
     softmax(x)ᵢ = exp(xᵢ) / Σⱼ exp(xⱼ)
 
-overflows in float32 as soon as some xᵢ > 88. Softmax does not change when a number is subtracted from all logits, so
-the maximum is subtracted first. That number is arbitrary: the derivative towards it is Σᵢ gᵢ = 0, whatever it is. A
-generator that does not know this sends the cotangents through the maximum all the same, where they cancel up to
-rounding and what remains lands on the largest logit, shared among ties. The stop says what we know:
+overflows in float32 as soon as some xᵢ > 88. Softmax does not change when a number is subtracted from all
+logits, so the maximum is subtracted first. That number is arbitrary: the derivative with respect to it is
+Σᵢ gᵢ = 0, whatever it is. A generator that does not know this sends the cotangents through the maximum all
+the same, where they cancel up to rounding and what remains lands on the largest logit, shared among ties. The
+stop says what we know:
 
     z = x - stop(max x),    softmax(x)ᵢ = exp(zᵢ) / Σⱼ exp(zⱼ)
 
-Source: the documentation of TensorFlow's ``tf.stop_gradient``; for the shift, Blanchard, Higham & Higham 2021,
-"Accurately computing the log-sum-exp and softmax functions", IMA J. Numer. Anal. 41(4).
+Source: the documentation of TensorFlow's ``tf.stop_gradient``; for the shift, Blanchard, Higham & Higham
+2021, "Accurately computing the log-sum-exp and softmax functions", IMA J. Numer. Anal. 41(4).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.namespaces import require
 from stopgrad.recipes import plots
-from stopgrad.recipes.result import Check, LossGraph, Progress, Result, Table, differentiate, silent
+from stopgrad.recipes.result import Check, LossGraph, Picture, Progress, Result, Table, differentiate, silent
 
 Array = Any
 Numbers = np.ndarray[Any, Any]
@@ -83,51 +84,24 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     progress(0.0, "three forms of softmax")
     rng = np.random.default_rng(seed)
     named = np.array(list(CASES.values()), np.float32)
-    compiled = {
-        name: sg.function(
-            sg.value_and_grad(lambda x, w, form=form: (weighted(form, x, w), form(x))[0]), engine=engine
-        )
-        for name, form in FORMS.items()
-    }
-    values = {name: sg.function(form, engine=engine) for name, form in FORMS.items()}
     random = _random_logits(rng)
     random_weights = np.asarray(rng.standard_normal(random.shape, np.float32))
-    gradients = {name: compiled[name](named, np.broadcast_to(WEIGHTS, named.shape))[1] for name in FORMS}
-    many = {name: compiled[name](random, random_weights)[1] for name in FORMS}
-    truth = exact(random, random_weights)
-    graphs = [_graph(name) for name in (SHIFTED, STOPPED)]
-    counts = {name: len(_graph(name).generated) for name in FORMS}
+    values = {name: sg.function(form, engine=engine) for name, form in FORMS.items()}
+    pullbacks = {
+        name: sg.function(sg.grad(lambda x, w, form=form: weighted(form, x, w)), engine=engine)
+        for name, form in FORMS.items()
+    }
+    gradients = {name: pullbacks[name](named, np.broadcast_to(WEIGHTS, named.shape)) for name in FORMS}
+    many = {name: pullbacks[name](random, random_weights) for name in FORMS}
+    residue = np.abs(many[SHIFTED] - many[STOPPED])
+    true_value, true_gradient = exact(random, random_weights)
+    graphs = {name: _graph(name) for name in FORMS}
+    counts = {name: len(graph.generated) for name, graph in graphs.items()}
     progress(0.3, "training on digits")
     curves = train(seed, engine, lambda done, doing: progress(0.3 + 0.6 * done, doing))
-    residue = np.abs(many[SHIFTED] - many[STOPPED])
-    same = all(np.array_equal(values[SHIFTED](x), values[STOPPED](x)) for x in (named, random))
     checks = [
-        Check(
-            "naive form: rows with logits of 1e4 that are not finite",
-            float(np.sum(~np.isfinite(values[NAIVE](named)).all(axis=-1))),
-            "=",
-            3,
-        ),
-        Check("with and without the stop: the same value, bit for bit (1 = yes)", float(same), "=", 1),
-        Check(
-            "with the stop: largest error of the value",
-            float(np.abs(values[STOPPED](random) - truth[0]).max()),
-            "≤",
-            1e-6,
-        ),
-        Check(
-            "with the stop: largest error of the gradient",
-            float(np.abs(many[STOPPED] - truth[1]).max()),
-            "≤",
-            1e-6,
-        ),
-        Check(
-            "without the stop: largest residue through the maximum is not zero",
-            float(residue.max()),
-            ">",
-            0.0,
-        ),
-        Check("... and is rounding", float(residue.max()), "≤", 1e-5),
+        *_value_checks(values, named, random, true_value),
+        *_gradient_checks(many[STOPPED], true_gradient, residue),
         Check("gradient operations saved by the stop", float(counts[SHIFTED] - counts[STOPPED]), "≥", 1),
         Check("trained with the stop: test accuracy", curves[STOPPED][-1], "≥", 0.9),
     ]
@@ -135,28 +109,55 @@ def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Res
     return Result(
         "softmax",
         "Softmax",
-        "The maximum that is subtracted for safety is a constant: stopped, it costs no gradient operation and leaves no residue.",
+        "The maximum that is subtracted for safety is a constant: "
+        "stopped, it costs no gradient operation and leaves no residue.",
         checks,
         [
             _case_table(named, {name: values[name](named) for name in FORMS}, gradients),
             _cost_table(counts, residue, curves),
         ],
-        [
-            plots.residue(
-                residue,
-                "What comes back through the maximum when it is not stopped: 2,000 random rows of logits up to 1e4, some with ties.",
-            ),
-            plots.curves(
-                "Digits from raw sensor values (logits up to 1e4 from the first step). The naive form is NaN at once.",
-                curves,
-                "step",
-                "test accuracy",
-                xs=STEPS_SHOWN,
-            ),
-        ],
-        graphs,
+        _pictures(residue, curves),
+        [graphs[SHIFTED], graphs[STOPPED]],
         [naive_softmax, shifted_softmax, softmax],
     )
+
+
+def _value_checks(values: dict[str, Any], named: Numbers, random: Numbers, truth: Numbers) -> list[Check]:
+    infinite = ~np.isfinite(values[NAIVE](named)).all(axis=-1)
+    same = all(np.array_equal(values[SHIFTED](x), values[STOPPED](x)) for x in (named, random))
+    error = float(np.abs(values[STOPPED](random) - truth).max())
+    return [
+        Check("naive form: rows with logits of 1e4 that are not finite", float(np.sum(infinite)), "=", 3),
+        Check("with and without the stop: the same value, bit for bit (1 = yes)", float(same), "=", 1),
+        Check("with the stop: largest error of the value", error, "≤", 1e-6),
+    ]
+
+
+def _gradient_checks(stopped: Numbers, truth: Numbers, residue: Numbers) -> list[Check]:
+    error, largest = float(np.abs(stopped - truth).max()), float(residue.max())
+    return [
+        Check("with the stop: largest error of the gradient", error, "≤", 1e-6),
+        Check("without the stop: largest residue through the maximum is not zero", largest, ">", 0.0),
+        Check("... and is rounding", largest, "≤", 1e-5),
+    ]
+
+
+def _pictures(residue: Numbers, curves: dict[str, list[float]]) -> list[Picture]:
+    return [
+        plots.residue(
+            residue,
+            "What comes back through the maximum when it is not stopped: "
+            "2,000 random rows of logits up to 1e4, some with ties.",
+        ),
+        plots.curves(
+            "Digits from raw sensor values (logits up to 1e4 from the first step). "
+            "The naive form is NaN at once.",
+            curves,
+            "step",
+            "test accuracy",
+            xs=STEPS_SHOWN,
+        ),
+    ]
 
 
 def _case_table(x: Numbers, values: dict[str, Array], gradients: dict[str, Array]) -> Table:
@@ -224,7 +225,10 @@ def _random_logits(rng: np.random.Generator) -> Numbers:
 
 def _graph(name: str) -> LossGraph:
     notes = {
-        SHIFTED: "Without the stop, operations are generated for the maximum; what they compute is zero but for rounding.",
+        SHIFTED: (
+            "Without the stop, operations are generated for the maximum; "
+            "what they compute is zero but for rounding."
+        ),
         STOPPED: "With the stop, nothing is generated for the maximum.",
         NAIVE: "",
     }
@@ -256,7 +260,7 @@ def cross_entropy(z: Array, labels: Array) -> Array:
 
 
 def train(seed: int, engine: str, progress: Progress = silent) -> dict[str, list[float]]:
-    """Test accuracy during gradient descent on digits as an unscaled sensor would give them, per form of softmax."""
+    """Test accuracy, per form, during gradient descent on digits as an unscaled sensor would give them."""
     data = require("sklearn.datasets", "the softmax recipe", "tour").load_digits()
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(data.data))

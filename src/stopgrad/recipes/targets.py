@@ -3,21 +3,24 @@
     SimSiam:  loss = ½ D(p₁, stop z₂) + ½ D(p₂, stop z₁),    D(p, z) = -mean cos(p, z)
     TD:       loss = mean (V(s) - (r + stop V(s')))²
 
-In SimSiam two views of one image go through the same encoder, z = f(view), and a predictor, p = h(z), which is to foresee
-the other view's z. That target comes from the very weights that are trained. Without the stop the easiest way to agree is
-to map every image to one point: the encoder collapses. With it, the encoder learns without a label what a digit is
-wherever it stands: shown labels of unmoved digits, it tells digits moved by a pixel, which nearest pixels cannot.
+In SimSiam two views of one image go through the same encoder, z = f(view), and a predictor, p = h(z), which
+is to foresee the other view's z. That target comes from the very weights that are trained. Without the stop
+the easiest way to agree is to map every image to one point: the encoder collapses. With it, the encoder
+learns without a label what a digit is wherever it stands: shown labels of unmoved digits, it tells digits
+moved by a pixel, which nearest pixels cannot.
 
-In TD learning the target r + V(s') likewise holds the values that are learnt. Without the stop the error is also made small by
-bending V(s') towards V(s): where transitions are random, that converges to wrong values.
+In TD learning the target r + V(s') likewise holds the values that are learnt. Without the stop the error is
+also made small by bending V(s') to V(s): where transitions are random, that converges to wrong values.
 
-Sources: Chen & He 2021, "Exploring simple Siamese representation learning" (arXiv 2011.10566); Sutton & Barto 2018,
-"Reinforcement learning: an introduction", example 11.2 (the A-split) on the naive residual-gradient method; Baird 1995.
+Sources: Chen & He 2021, "Exploring simple Siamese representation learning" (arXiv 2011.10566); Sutton & Barto
+2018, "Reinforcement learning: an introduction", example 11.2 (the A-split) on the naive residual-gradient
+method; Baird 1995.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -76,7 +79,7 @@ def simsiam_loss_without_stop(net: Network, view1: Array, view2: Array) -> Array
 
 
 def td_loss(values: Array, states: Array, rewards: Array, following: Array) -> Array:
-    """The squared temporal-difference error of one-hot states, towards a target that counts as given."""
+    """The squared temporal-difference error of one-hot states; the target counts as given."""
     return sg.reduce_mean(sg.square(states @ values - (rewards + sg.stop_gradient(following @ values))))
 
 
@@ -130,7 +133,10 @@ def view(x: Numbers, rng: np.random.Generator) -> Numbers:
 
 
 def spread(z: Numbers) -> float:
-    """The standard deviation of points on the sphere, times √dimensions: 1 where they fill it, 0 where they are one point."""
+    """The standard deviation of points on the sphere, times √dimensions.
+
+    It is 1 where they fill the sphere and 0 where they are one point.
+    """
     on_sphere = z / np.maximum(np.linalg.norm(z, axis=-1, keepdims=True), 1e-12)
     return float(on_sphere.std(axis=0).mean() * np.sqrt(z.shape[1]))
 
@@ -185,7 +191,10 @@ TRUE_VALUES = {"A": 0.5, "B": 1.0, "C": 0.0}
 
 
 def a_split(loss: Callable[..., Array], engine: str, steps: int = 400) -> list[list[float]]:
-    """Values of A, B, C during descent on all transitions: from A to B or C by chance, then to the end with reward 1 or 0."""
+    """Values of A, B, C during descent on all transitions.
+
+    From A to B or C by chance, then to the end with reward 1 or 0.
+    """
     states = np.array([[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
     following = np.array([[0, 1, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]], np.float32)
     rewards = np.array([0, 0, 1, 0], np.float32)
@@ -201,71 +210,86 @@ def a_split(loss: Callable[..., Array], engine: str, steps: int = 400) -> list[l
 
 
 def run(seed: int = 0, engine: str = "auto", progress: Progress = silent) -> Result:
-    """SimSiam on digits, asked about moved ones by nearest neighbours among unmoved ones; and the A-split. With the stop and without."""
+    """SimSiam on digits, asked about moved ones by nearest neighbours among unmoved ones; and the A-split.
+
+    With the stop and without.
+    """
     progress(0.0, "loading digits")
     x, labels, test, test_labels = load(seed)
     test = moved(test, np.random.default_rng(seed))
-    points = sg.function(encode, engine=engine)
     by_pixels = neighbours_accuracy(x, labels, test, test_labels)
-    spreads: dict[str, list[float]] = {name: [] for name in LOSSES}
-    right: dict[str, list[float]] = {name: [] for name in LOSSES}
-    losses: dict[str, list[float]] = {name: [] for name in LOSSES}
-    seen: dict[str, Numbers] = {}
+    points = sg.function(encode, engine=engine)
+    watched: dict[str, Watched] = {}
     for i, (name, loss) in enumerate(LOSSES.items()):
+        watched[name] = seen = Watched()
 
         def watch(epoch: int, net: Network, value: float, i: int = i, name: str = name) -> None:
             progress((i + epoch / EPOCHS) / 2.2, f"SimSiam {name}, epoch {epoch}")
             if epoch % WATCHED == 0:
                 z, z_test = np.asarray(points(net, x)), np.asarray(points(net, test))
-                spreads[name].append(spread(z_test))
-                right[name].append(neighbours_accuracy(z, labels, z_test, test_labels))
-                losses[name].append(value)
+                watched[name].add(value, spread(z_test), neighbours_accuracy(z, labels, z_test, test_labels))
 
-        net = train(loss, x, seed, engine, watch)
-        seen[name] = np.asarray(points(net, test))
+        seen.points = np.asarray(points(train(loss, x, seed, engine, watch), test))
     splits = {"with the stop": a_split(td_loss, engine), "without": a_split(td_loss_without_stop, engine)}
-    errors = {
-        name: max(abs(v - t) for v, t in zip(trace[-1], TRUE_VALUES.values(), strict=True))
-        for name, trace in splits.items()
-    }
-    checks = [
-        Check("SimSiam with the stop: spread of the points", spreads["with the stop"][-1], "≥", 0.5),
-        Check("SimSiam without: spread of the points (collapse)", spreads["without"][-1], "≤", 0.1),
-        Check("SimSiam with the stop: accuracy on moved digits", right["with the stop"][-1], "≥", 0.75),
-        Check(
-            "... minus that of nearest neighbours of pixels", right["with the stop"][-1] - by_pixels, "≥", 0.2
-        ),
-        Check("SimSiam without: accuracy on moved digits", right["without"][-1], "≤", 0.4),
-        Check(
-            "SimSiam without, minus its own untrained start: accuracy on moved digits",
-            right["without"][-1] - right["without"][0],
-            "<",
-            0.0,
-        ),
-        Check(
-            "SimSiam with the stop minus without: accuracy on moved digits",
-            right["with the stop"][-1] - right["without"][-1],
-            "≥",
-            0.3,
-        ),
-        Check("TD with the stop: largest error of the values", errors["with the stop"], "≤", 1e-3),
-        Check("TD without: largest error of the values", errors["without"], "≥", 0.2),
-    ]
     progress(1.0, "done")
     return Result(
         "targets",
         "Own targets",
-        "A network that learns from its own output must take that output as given; otherwise the target comes to meet it and all collapses.",
-        checks,
-        [_table(spreads, right, losses, by_pixels), _td_table(splits)],
-        [*_curves(spreads, right, by_pixels), _points_picture(seen, test_labels), _td_picture(splits)],
+        "A network that learns from its own output must take that output as given; "
+        "otherwise the target comes to meet it and all collapses.",
+        [*_simsiam_checks(watched["with the stop"], watched["without"], by_pixels), *_td_checks(splits)],
+        [_table(watched, by_pixels), _td_table(splits)],
+        [*_curves(watched, by_pixels), _points_picture(watched, test_labels), _td_picture(splits)],
         [graph(True), graph(False)],
         [encode, simsiam_loss, td_loss],
     )
 
 
+@dataclass
+class Watched:
+    """What is seen of a network while it trains."""
+
+    losses: list[float] = field(default_factory=list)
+    spreads: list[float] = field(default_factory=list)
+    accuracies: list[float] = field(default_factory=list)
+    """On moved digits, by the nearest among unmoved ones."""
+    points: Numbers = field(default_factory=lambda: np.zeros((0, POINTS)))
+    """Where the trained encoder puts the test digits."""
+
+    def add(self, loss: float, spread: float, accuracy: float) -> None:
+        """One more look."""
+        self.losses.append(loss)
+        self.spreads.append(spread)
+        self.accuracies.append(accuracy)
+
+
+def _simsiam_checks(with_stop: Watched, without: Watched, by_pixels: float) -> list[Check]:
+    right, wrong = with_stop.accuracies[-1], without.accuracies[-1]
+    gain = wrong - without.accuracies[0]
+    return [
+        Check("SimSiam with the stop: spread of the points", with_stop.spreads[-1], "≥", 0.5),
+        Check("SimSiam without: spread of the points (collapse)", without.spreads[-1], "≤", 0.1),
+        Check("SimSiam with the stop: accuracy on moved digits", right, "≥", 0.75),
+        Check("... minus that of nearest neighbours of pixels", right - by_pixels, "≥", 0.2),
+        Check("SimSiam without: accuracy on moved digits", wrong, "≤", 0.4),
+        Check("SimSiam without, minus its own untrained start: accuracy on moved digits", gain, "<", 0.0),
+        Check("SimSiam with the stop minus without: accuracy on moved digits", right - wrong, "≥", 0.3),
+    ]
+
+
+def _td_checks(splits: dict[str, list[list[float]]]) -> list[Check]:
+    errors = {
+        name: max(abs(v - t) for v, t in zip(trace[-1], TRUE_VALUES.values(), strict=True))
+        for name, trace in splits.items()
+    }
+    return [
+        Check("TD with the stop: largest error of the values", errors["with the stop"], "≤", 1e-3),
+        Check("TD without: largest error of the values", errors["without"], "≥", 0.2),
+    ]
+
+
 def graph(stopped: bool) -> LossGraph:
-    """SimSiam's loss towards the points and predictions of both views."""
+    """SimSiam's loss differentiated with respect to the two views' points."""
     example = {name: np.zeros((4, 3), np.float32) for name in ("z1", "z2")}
     net = {"W": np.zeros((3, 3), np.float32)}
 
@@ -276,28 +300,23 @@ def graph(stopped: bool) -> LossGraph:
             return 0.5 * distance(p1, sg.stop_gradient(z2)) + 0.5 * distance(p2, sg.stop_gradient(z1))
         return 0.5 * distance(p1, z2) + 0.5 * distance(p2, z1)
 
-    title = "SimSiam's loss towards the two points, " + ("with the stop" if stopped else "without it")
+    title = "SimSiam's loss with respect to the two points, " + ("with the stop" if stopped else "without it")
     note = "The predictor is a matrix here. " + (
         "Each point moves only as a prediction." if stopped else "Each point also moves as a target."
     )
     return differentiate(title, note, loss, example, **net)
 
 
-def _table(
-    spreads: dict[str, list[float]],
-    right: dict[str, list[float]],
-    losses: dict[str, list[float]],
-    by_pixels: float,
-) -> Table:
+def _table(watched: dict[str, Watched], by_pixels: float) -> Table:
     rows = [
         [
             name,
-            f"{losses[name][-1]:.3f}",
-            f"{spreads[name][-1]:.4f}",
-            f"{right[name][0]:.1%}",
-            f"{right[name][-1]:.1%}",
+            f"{seen.losses[-1]:.3f}",
+            f"{seen.spreads[-1]:.4f}",
+            f"{seen.accuracies[0]:.1%}",
+            f"{seen.accuracies[-1]:.1%}",
         ]
-        for name in LOSSES
+        for name, seen in watched.items()
     ]
     header = ["trained", "loss (best: -1)", "spread of points", "accuracy on moved digits before", "after"]
     return Table(
@@ -317,11 +336,11 @@ def _td_table(splits: dict[str, list[list[float]]]) -> Table:
     )
 
 
-def _curves(
-    spreads: dict[str, list[float]], right: dict[str, list[float]], by_pixels: float
-) -> list[Picture]:
+def _curves(watched: dict[str, Watched], by_pixels: float) -> list[Picture]:
     epochs = range(0, EPOCHS + 1, WATCHED)
-    lines = right | {"nearest pixels, untrained": [by_pixels] * len(epochs)}
+    spreads = {name: seen.spreads for name, seen in watched.items()}
+    accuracies = {name: seen.accuracies for name, seen in watched.items()}
+    lines = accuracies | {"nearest pixels, untrained": [by_pixels] * len(epochs)}
     return [
         plots.curves(
             "Spread of the 64-dimensional points of test digits: 0 is all in one point.",
@@ -342,21 +361,19 @@ def _curves(
     ]
 
 
-def _points_picture(seen: dict[str, Numbers], labels: Numbers) -> Picture:
+def _points_picture(watched: dict[str, Watched], labels: Numbers) -> Picture:
     """Test digits where the encoder puts them, both in the plane of the first one's main axes."""
     figure, axes = plots.figure(1, 2, size=(7.6, 3.6), sharex=True, sharey=True)
-    for ax, (name, z) in zip(axes[0], seen.items(), strict=True):
-        on_sphere = z / np.maximum(np.linalg.norm(z, axis=-1, keepdims=True), 1e-12)
-        plane = (
-            require("sklearn.decomposition", "the targets recipe", "tour")
-            .PCA(2, random_state=0)
-            .fit_transform(on_sphere)
-        )
-        plots.scatter(ax, plane, labels)
+    library = require("sklearn.decomposition", "the targets recipe", "tour")
+    for ax, (name, seen) in zip(axes[0], watched.items(), strict=True):
+        norms = np.linalg.norm(seen.points, axis=-1, keepdims=True)
+        on_sphere = seen.points / np.maximum(norms, 1e-12)
+        plots.scatter(ax, library.PCA(2, random_state=0).fit_transform(on_sphere), labels)
         ax.set_title(name, fontsize=9.5)
         ax.set(xticks=[], yticks=[])
     return Picture(
-        "Test digits on their two main axes after training, at one scale; colours are the digits, which training never saw.",
+        "Test digits on their two main axes after training, at one scale; "
+        "colours are the digits, which training never saw.",
         figure,
         wide=True,
     )

@@ -21,8 +21,11 @@ from stopgrad.ops.data import Placeholder
 from stopgrad.types import TensorType, checking, map_sizes, size_value, tensor_type
 from stopgrad.verify import verify_if_enabled
 
-Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Sequence[Output] | None"]
-"""From an old operation, its new inputs and its attributes to what takes its place; None where it says nothing."""
+Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Sequence[Output | None] | None"]
+"""From an old operation, its new inputs and its attributes to what takes its place; None where it says nothing.
+
+An output that nobody uses may have None in its place. Bodies among the attributes are the old ones.
+"""
 
 _SIZED = (Kind.SIZE, Kind.SHAPE, Kind.SIZES)
 
@@ -52,6 +55,7 @@ class Copying:
         graph: the new graph.
         rules: the rules of this rewrite.
         binding: sizes by name; None where they stay symbolic.
+        wanted: the outputs asked for, as they are in the old graph.
         coming: the operations to be copied, in order.
         table: what rules remember in one graph.
         bodies: what has become of bodies, in all graphs of the rewrite.
@@ -60,6 +64,7 @@ class Copying:
     graph: Graph
     rules: Sequence[Rule]
     binding: Mapping[str, int] | None
+    wanted: Sequence[Output] = ()
     coming: Sequence[Operation] = ()
     table: dict[Any, Any] = field(default_factory=dict)
     bodies: dict[Body, Body] = field(default_factory=dict)
@@ -67,7 +72,12 @@ class Copying:
     def add(
         self, definition: Any, inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
     ) -> tuple[Output, ...]:
-        """An operation in the new graph, with the location, origin and ``no_gradient`` block of an old one."""
+        """An operation in the new graph, with the location, origin and ``no_gradient`` block of an old one.
+
+        Its bodies, if it has any, are old ones, and are rewritten.
+        """
+        if definition.has_bodies:
+            values = tuple([self._rewritten(value) for value in values])
         types = infer_types(definition, tuple([x.type for x in inputs]), values)
         place = (like._place, like._instruction)
         op = Operation(self.graph, definition, inputs, values, types, like._label, place, like.origin)
@@ -84,21 +94,21 @@ class Copying:
         return tensor_type(type.dtype, tuple(size_value(s, binding) for s in type.shape))
 
     def values(self, op: Operation) -> tuple[Any, ...]:
-        """An operation's attributes with the sizes that are known, and with its bodies rewritten."""
-        definition, values = op.definition, op.values
-        if self.binding is None and not definition.has_bodies:
-            return values
+        """An operation's attributes with the sizes that are known."""
+        binding = self.binding
+        if binding is None:
+            return op.values
         return tuple(
-            [self._value(kind, v) for kind, v in zip(definition.kinds.values(), values, strict=True)]
+            [
+                map_sizes(value, lambda size: size_value(size, binding)) if kind in _SIZED else value
+                for kind, value in zip(op.definition.kinds.values(), op.values, strict=True)
+            ]
         )
 
-    def _value(self, kind: Kind, value: Any) -> Any:
-        binding = self.binding
-        if kind in _SIZED and binding is not None:
-            return map_sizes(value, lambda size: size_value(size, binding))
+    def _rewritten(self, value: Any) -> Any:
         if isinstance(value, Body):
             return self.body(value)
-        if kind is Kind.BODIES:
+        if isinstance(value, tuple) and value and isinstance(value[0], Body):
             return tuple([self.body(one) for one in value])
         return value
 
@@ -140,7 +150,7 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
     if not any(getattr(rule, "erases", False) for rule in copying.rules):
         for op in needed(outputs, mapping):
             op.definition.settle(op)
-    copying.coming = needed(outputs, mapping)
+    copying.wanted, copying.coming = outputs, needed(outputs, mapping)
     for op in copying.coming:
         if copying.binding is not None:
             _check_sizes(op, copying.binding)
@@ -150,13 +160,14 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
         except StopgradError as error:
             raise type(error)(f"{describe(op)}: {error.message}") from None
         for y, new in zip(op.outputs, placed, strict=True):
-            mapping.setdefault(y, new)
+            if new is not None:
+                mapping.setdefault(y, new)
     return mapping
 
 
 def _placed(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
-) -> Sequence[Output]:
+) -> Sequence[Output | None]:
     for rule in copying.rules:
         placed = rule(copying, op, inputs, values)
         if placed is not None:

@@ -19,6 +19,7 @@ from stopgrad.ops.convert import Cast, Conj
 from stopgrad.ops.data import Const, Fill
 from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
 from stopgrad.rewrite.engine import Copying, Rewritten, rewrite
+from stopgrad.rewrite.loops import unite_scans
 
 
 def erase_gates(
@@ -65,7 +66,10 @@ def _is_all(x: Output, value: float) -> bool:
 def simplify(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """Operations that change nothing. Exact for every value but the sign of a zero in x + 0, which is left alone."""
+    """Operations that change nothing.
+
+    Exact for every value but the sign of a zero in x + 0, which is left alone.
+    """
     definition = op.definition
     if definition is Mul and not op.outputs[0].dtype.is_complex:  # 1 + 0i times an infinity has a NaN
         for one, other in (inputs, inputs[::-1]):
@@ -110,4 +114,4 @@ def prepare(
     outputs: Sequence[Output], inputs: Sequence[Output], binding: Mapping[str, int] | None = None
 ) -> Rewritten:
     """What engines get: gates erased, sizes bound, nothing computed twice or for nothing."""
-    return rewrite(outputs, inputs, (erase_gates, simplify, fold, merge), binding)
+    return rewrite(outputs, inputs, (erase_gates, unite_scans, simplify, fold, merge), binding)

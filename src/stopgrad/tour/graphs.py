@@ -1,7 +1,7 @@
 """A loss and its gradient as a picture and as a listing.
 
-Left, the forward operations in layers (laid out by igraph); right, in the row of its forward operation, each gradient
-operation. Where a stop cuts a way, the right side stays empty: nothing was generated there.
+Left, the forward operations in layers (laid out by igraph); right, in the row of its forward operation, each
+gradient operation. Where a stop cuts a way, the right side stays empty: nothing was generated there.
 """
 
 from __future__ import annotations
@@ -67,7 +67,10 @@ def _text(op: sg.Operation) -> str:
 
 
 def to_svg(graph: LossGraph) -> str:
-    """The picture as SVG, coloured by the classes of the page's style sheet. Boxes say on hovering what they are."""
+    """The picture as SVG, coloured by the classes of the page's style sheet.
+
+    Boxes say on hovering what they are.
+    """
     forward = [Box(op, kind_of(op, graph), _text(op)) for op in _shown(graph.forward)]
     generated = [Box(op, "gradient", _text(op)) for op in _shown(graph.generated)]
     _place_forward(forward)
@@ -83,7 +86,10 @@ def to_svg(graph: LossGraph) -> str:
     label = html.escape(
         f"{graph.title}: {len(graph.forward)} forward and {len(graph.generated)} gradient operations"
     )
-    heads = f'<text class="head" x="{MARGIN}" y="16">forward</text><text class="head" x="{divide:.0f}" y="16">generated for the gradient</text>'
+    heads = (
+        f'<text class="head" x="{MARGIN}" y="16">forward</text>'
+        f'<text class="head" x="{divide:.0f}" y="16">generated for the gradient</text>'
+    )
     return (
         f'<svg class="graph" role="img" aria-label="{label}" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}">{heads}{"".join(parts)}</svg>'
@@ -91,7 +97,10 @@ def to_svg(graph: LossGraph) -> str:
 
 
 def _place_forward(boxes: Sequence[Box]) -> None:
-    """Layers from top to bottom, by igraph's implementation of Sugiyama, Tagawa & Toda 1981; boxes of a layer do not overlap."""
+    """Layers from top to bottom, by igraph's implementation of Sugiyama, Tagawa & Toda 1981.
+
+    Boxes of a layer do not overlap.
+    """
     igraph = require("igraph", "drawing graphs", "tour")
     index = {box.op: i for i, box in enumerate(boxes)}
     edges = [(index[x.op], index[box.op]) for box in boxes for x in box.op.inputs if x.op in index]
@@ -102,7 +111,10 @@ def _place_forward(boxes: Sequence[Box]) -> None:
 
 
 def _close_up(boxes: Sequence[Box]) -> None:
-    """Move columns together, in their order, as far as no two boxes of a row touch: the layout leaves room for edges that are drawn over it."""
+    """Move columns together, in their order, as far as no two boxes of a row touch.
+
+    The layout leaves room for edges, which are drawn over it.
+    """
     edge: dict[float, float] = {}
     column = MARGIN
     for _, group in groupby(sorted(boxes, key=lambda box: box.x), key=lambda box: round(box.x)):
@@ -158,7 +170,8 @@ def _edge(start: Box, end: Box) -> str:
             else (start.x - start.width / 2, end.x + end.width / 2)
         )
     bend = (y1 + y2) / 2
-    return f'<path class="edge {kind}" d="M{x1:.1f} {y1:.1f}C{x1:.1f} {bend:.1f} {x2:.1f} {bend:.1f} {x2:.1f} {y2:.1f}"/>'
+    curve = f"M{x1:.1f} {y1:.1f}C{x1:.1f} {bend:.1f} {x2:.1f} {bend:.1f} {x2:.1f} {y2:.1f}"
+    return f'<path class="edge {kind}" d="{curve}"/>'
 
 
 def _box(box: Box, arrives: bool) -> str:
@@ -167,7 +180,8 @@ def _box(box: Box, arrives: bool) -> str:
     x, y = box.x - box.width / 2, box.y - HEIGHT / 2
     radius = 2 if box.kind == "stop" else 5
     return (
-        f'<g class="op {box.kind}{extra}"><title>{tip}</title><rect x="{x:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{HEIGHT}" rx="{radius}"/>'
+        f'<g class="op {box.kind}{extra}"><title>{tip}</title>'
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{box.width:.1f}" height="{HEIGHT}" rx="{radius}"/>'
         f'<text x="{box.x:.1f}" y="{box.y + 4:.1f}">{html.escape(box.text)}</text></g>'
     )
 

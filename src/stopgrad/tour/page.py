@@ -41,8 +41,10 @@ $sections
 """)
 
 _LEAD = (
-    "Uses of a stopped gradient, each on data, each trained to a result. In every picture of a graph the forward operations stand on the left and, "
-    "in the same row, what was generated for their gradient on the right. A <span class='key stop'>stop</span> is a wall: behind it nothing is generated."
+    "Uses of a stopped gradient, each on data, each trained to a result. "
+    "In every picture of a graph the forward operations stand on the left and, "
+    "in the same row, what was generated for their gradient on the right. "
+    "A <span class='key stop'>stop</span> is a wall: behind it nothing is generated."
 )
 
 
@@ -62,18 +64,21 @@ def page(results: Sequence[Result], seconds: Sequence[float], facts: str) -> str
 
 def _overview(results: Sequence[Result], seconds: Sequence[float]) -> str:
     rows = [
-        f'<tr><th scope="row"><a href="#{r.name}">{html.escape(r.title)}</a></th><td>{html.escape(r.summary)}</td>'
-        f'<td class="number">{sum(c.passed for c in r.checks)} of {len(r.checks)}</td><td class="number">{s:.1f} s</td></tr>'
+        f'<tr><th scope="row"><a href="#{r.name}">{html.escape(r.title)}</a></th>'
+        f"<td>{html.escape(r.summary)}</td>"
+        f'<td class="number">{sum(c.passed for c in r.checks)} of {len(r.checks)}</td>'
+        f'<td class="number">{s:.1f} s</td></tr>'
         for r, s in zip(results, seconds, strict=True)
     ]
-    head = "<tr><th scope='col'>workload</th><th scope='col'>what the stop does</th><th scope='col'>checks passed</th><th scope='col'>time</th></tr>"
-    table = f'<table class="overview"><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table>'
-    return f'<section><h2>Overview</h2><div class="scroll" tabindex="0">{table}</div></section>'
+    head = _head("workload", "what the stop does", "checks passed", "time")
+    table = f'<table class="overview">{head}<tbody>{"".join(rows)}</tbody></table>'
+    return f"<section><h2>Overview</h2>{_scrolled(table)}</section>"
 
 
 def _section(result: Result, seconds: float) -> str:
     parts = [
-        f'<section id="{result.name}"><h2>{html.escape(result.title)}</h2><p class="summary">{html.escape(result.summary)}</p>',
+        f'<section id="{result.name}"><h2>{html.escape(result.title)}</h2>',
+        f'<p class="summary">{html.escape(result.summary)}</p>',
         _about(result.code),
         *(_table(t) for t in result.tables),
         f'<div class="pictures">{"".join(_picture(p) for p in result.pictures)}</div>',
@@ -104,32 +109,48 @@ def _paragraph(block: str) -> str:
     return f"<p>{text}</p>" + (_paragraph("\n".join(lines[first:])) if first < len(lines) else "")
 
 
+def _head(*names: str) -> str:
+    """A table's head."""
+    cells = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in names)
+    return f"<thead><tr>{cells}</tr></thead>"
+
+
+def _scrolled(content: str) -> str:
+    """What may be wider than the page, in a box that scrolls by itself."""
+    return f'<div class="scroll" tabindex="0">{content}</div>'
+
+
 def _table(table: Table) -> str:
-    head = "".join(f'<th scope="col">{html.escape(h)}</th>' for h in table.header)
     rows = "".join(
         f'<tr><th scope="row">{html.escape(row[0])}</th>'
         + "".join(f'<td class="number">{html.escape(cell)}</td>' for cell in row[1:])
         + "</tr>"
         for row in table.rows
     )
-    return f'<h3>{html.escape(table.title)}</h3><div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    whole = f"<table>{_head(*table.header)}<tbody>{rows}</tbody></table>"
+    return f"<h3>{html.escape(table.title)}</h3>{_scrolled(whole)}"
 
 
 def _checks(checks: Sequence[Check]) -> str:
     rows = "".join(
-        f'<tr class="{"passed" if c.passed else "failed"}"><td>{"✓" if c.passed else "✗"}</td><th scope="row">{html.escape(c.claim)}</th>'
+        f'<tr class="{"passed" if c.passed else "failed"}"><td>{"✓" if c.passed else "✗"}</td>'
+        f'<th scope="row">{html.escape(c.claim)}</th>'
         f'<td class="number">{c.measured:.4g}</td><td class="number">{c.relation} {c.threshold:g}</td></tr>'
         for c in checks
     )
-    head = '<tr><th><span class="hidden">passed</span></th><th scope="col">claim</th><th scope="col">measured</th><th scope="col">must be</th></tr>'
-    return f'<h3>Checks</h3><div class="scroll" tabindex="0"><table class="checks"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    head = (
+        '<thead><tr><th><span class="hidden">passed</span></th><th scope="col">claim</th>'
+        '<th scope="col">measured</th><th scope="col">must be</th></tr></thead>'
+    )
+    table = f'<table class="checks">{head}<tbody>{rows}</tbody></table>'
+    return f"<h3>Checks</h3>{_scrolled(table)}"
 
 
 def _picture(picture: Picture) -> str:
     wide = " wide" if picture.wide else ""
     caption = html.escape(picture.caption)
     drawn = _svg(picture.figure, picture.caption)
-    return f'<figure class="picture{wide}"><div class="scroll" tabindex="0">{drawn}</div><figcaption>{caption}</figcaption></figure>'
+    return f'<figure class="picture{wide}">{_scrolled(drawn)}<figcaption>{caption}</figcaption></figure>'
 
 
 def _svg(figure: Any, label: str) -> str:
@@ -147,18 +168,20 @@ def _svg(figure: Any, label: str) -> str:
 
 def _graph(graph: LossGraph) -> str:
     rows = "".join(
-        f'<tr class="{line.kind}"><td><code>{html.escape(line.place)}</code></td><td><code>{html.escape(line.operation)}</code></td>'
+        f'<tr class="{line.kind}"><td><code>{html.escape(line.place)}</code></td>'
+        f"<td><code>{html.escape(line.operation)}</code></td>"
         f"<td><code>{html.escape(line.generated)}</code></td></tr>"
         for line in graphs.listing(graph)
     )
-    head = '<tr><th scope="col">line</th><th scope="col">operation</th><th scope="col">generated for its gradient</th></tr>'
+    head = _head("line", "operation", "generated for its gradient")
+    table = f'<table class="listing">{head}<tbody>{rows}</tbody></table>'
     counts = f"{len(graph.forward)} forward operations, {len(graph.generated)} generated for the gradient."
     return (
         f"<h3>Graph: {html.escape(graph.title)}</h3><p>{html.escape(graph.note)} {counts}</p>"
         f'<figure class="scroll" tabindex="0">{graphs.to_svg(graph)}</figure>'
-        f'<details><summary>As a listing, with the lines of the program</summary><div class="scroll" tabindex="0"><table class="listing"><thead>{head}</thead>'
-        f"<tbody>{rows}</tbody></table></div></details>"
-        f"<details><summary>What <code>sg.explain</code> says</summary><pre>{html.escape(graph.flow.to_text())}</pre></details>"
+        f"<details><summary>As a listing, with the lines of the program</summary>{_scrolled(table)}</details>"
+        "<details><summary>What <code>sg.explain</code> says</summary>"
+        f"<pre>{html.escape(graph.flow.to_text())}</pre></details>"
     )
 
 

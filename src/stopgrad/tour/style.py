@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 CSS = """
-:root { color-scheme: light dark; --paper: #fdfdfb; --ink: #1c2126; --faint: #8a9097; --muted: #5c636a; --line: #dfe1e0; --band: #f4f5f3; --accent: #0a6aa1;
-  --forward: #dcebf7; --forward-line: #3a7fb5; --gradient: #fde8cf; --gradient-line: #d07a12; --stop: #c8102e; --hidden: #ececec; --parameter: #d8f0de;
+:root { color-scheme: light dark; --paper: #fdfdfb; --ink: #1c2126; --faint: #8a9097; --muted: #5c636a;
+  --line: #dfe1e0; --band: #f4f5f3; --accent: #0a6aa1;
+  --forward: #dcebf7; --forward-line: #3a7fb5; --gradient: #fde8cf; --gradient-line: #d07a12; --stop: #c8102e;
+  --hidden: #ececec; --parameter: #d8f0de;
   --parameter-line: #2a8f4f; --good: #1c7c3c; --bad: #c8102e; --code: #f5f5f2; }
 @media (prefers-color-scheme: dark) { :root { --paper: #15181b; --ink: #e4e6e8; --faint: #868d94;
   --muted: #a3aab1; --line: #33383d; --band: #1b1f23; --accent: #6bb8e8;
-  --forward: #17354b; --forward-line: #5aa5da; --gradient: #4a310f; --gradient-line: #f0a03c; --stop: #e5384f; --hidden: #2a2d30; --parameter: #143a22;
+  --forward: #17354b; --forward-line: #5aa5da; --gradient: #4a310f; --gradient-line: #f0a03c; --stop: #e5384f;
+  --hidden: #2a2d30; --parameter: #143a22;
   --parameter-line: #52b877; --good: #62c983; --bad: #ff6b7d; --code: #1e2226; } }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+body {
+  margin: 0; background: var(--paper); color: var(--ink);
+  font: 16px/1.55 system-ui, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 header, main, footer { max-width: 66rem; margin: 0 auto; padding: 0 1.25rem; }
 header { padding-top: 2.5rem; }
 h1 { font-size: 2rem; line-height: 1.15; margin: 0 0 .75rem; letter-spacing: -.01em; }
@@ -23,11 +28,16 @@ section { border-top: 1px solid var(--line); margin-top: 2.5rem; padding-top: 2r
 .summary { font-size: 1.1rem; }
 a { color: var(--accent); }
 nav { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; }
-pre { overflow-x: auto; margin: .75rem 0; padding: .85rem 1rem; background: var(--code); border-radius: 6px; line-height: 1.45; }
-pre, code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: .85rem; }
+pre {
+  overflow-x: auto; margin: .75rem 0; padding: .85rem 1rem; background: var(--code); border-radius: 6px;
+  line-height: 1.45; }
+pre, code {
+  font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: .85rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; }
-th, td { padding: .35rem .9rem .35rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); font-weight: normal; }
+th, td {
+  padding: .35rem .9rem .35rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line);
+  font-weight: normal; }
 thead th { color: var(--muted); vertical-align: bottom; line-height: 1.3; }
 tbody th { font-weight: 600; }
 .checks tbody th { font-weight: normal; }
@@ -48,7 +58,9 @@ summary { cursor: pointer; color: var(--accent); }
 .listing td { padding-right: 1.25rem; white-space: nowrap; }
 .listing .stop code { color: var(--stop); font-weight: 700; }
 .listing .hidden code, .listing .input code { color: var(--muted); }
-svg.graph { display: block; max-width: none; font: 11px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
+svg.graph {
+  display: block; max-width: none;
+  font: 11px ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .graph .op text { text-anchor: middle; fill: var(--ink); }
 .graph .head { fill: var(--muted); font-size: 12px; }
 .graph .band { fill: var(--band); }
@@ -66,6 +78,8 @@ svg.graph { display: block; max-width: none; font: 11px ui-monospace, "SF Mono",
 .graph .edge.gradient { stroke: var(--gradient-line); opacity: .9; }
 .graph .edge.use { stroke: var(--faint); opacity: .28; }
 .graph .edge.hidden { stroke: var(--faint); stroke-dasharray: 3 2; }
-.key.stop { background: var(--stop); color: #fff; padding: .05rem .4rem; border-radius: 2px; font-size: .85rem; font-weight: 700; }
+.key.stop {
+  background: var(--stop); color: #fff; padding: .05rem .4rem; border-radius: 2px; font-size: .85rem;
+  font-weight: 700; }
 footer { padding: 2rem 1.25rem 3rem; color: var(--muted); font-size: .85rem; }
 """

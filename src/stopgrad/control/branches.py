@@ -1,0 +1,256 @@
+"""One of several bodies: cond and switch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.autodiff.reach import Acting, between
+from stopgrad.autodiff.reverse import backpropagate
+from stopgrad.body import Bodies, Body
+from stopgrad.build import apply, close, emit, inline, parameter_of, tracing
+from stopgrad.control.batches import CASE
+from stopgrad.control.functions import (
+    Traced,
+    check_function,
+    graph_of,
+    operands,
+    same_type,
+    trace_function,
+    union,
+)
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.graph import Operation, Output
+from stopgrad.op import Joint, NoGradient, Op, Rule, Undefined, Wire, not_differentiable
+from stopgrad.operands import as_array, type_of
+from stopgrad.ops.arithmetic import maximum, minimum
+from stopgrad.ops.convert import cast
+from stopgrad.ops.data import zeros_like
+from stopgrad.public import guarded
+from stopgrad.structure import unflatten
+from stopgrad.types import TensorType, bool_, int32
+
+_INDEX = not_differentiable("which branch runs has no derivative")
+
+
+def _pull(
+    gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
+) -> Sequence[Output | None]:
+    """The same choice among the branches' pullbacks, which compute their branch again."""
+    pulled = [_pulled(body, gs, op, live, acting) for body in op.branches]
+    reached = [any(parts[k] is not None for _, _, parts in pulled) for k in range(len(live))]
+    arguments = [*(g for g in gs if g is not None), *op.inputs[1:]]
+    used: set[int] = set()
+    for body, parameters, parts in pulled:
+        needed = set(body.graph.subgraph_to([y for y in parts if y is not None]))
+        used.update(i for i, p in enumerate(parameters) if p.op in needed)
+    kept = sorted(used)
+    bodies = []
+    for body, parameters, parts in pulled:
+        results = [
+            part if part is not None else body.outputs[k] for k, part in enumerate(parts) if reached[k]
+        ]
+        bodies.append(Body(body.graph, [parameters[i] for i in kept], results))
+    if not any(reached):
+        return [None] * len(live)
+    made = iter(emit(Case, (op.inputs[0], *(arguments[i] for i in kept)), (tuple(bodies),), "").outputs)
+    return [next(made) if there else None for there in reached]
+
+
+def _pulled(
+    body: Body, gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
+) -> tuple[Body, list[Output], list[Output | None]]:
+    """One branch's pullback: a body with zeros for what does not arrive, its parameters, and what arrives."""
+    with tracing("the gradient of a branch", op.graph, origin=op) as trace:
+        cotangents = [parameter_of(trace.graph, g.type, g.op) for g in gs if g is not None]
+        parameters = [parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
+        built: dict[Output, Output] = {}
+        ys = inline(body.results, dict(zip(body.inputs, parameters, strict=True)), built)
+        ys = [y for y, g in zip(ys, gs, strict=True) if g is not None]
+        xs = [parameters[i - 1] for i in live]
+        inside = acting.union(built[gate.outputs[0]].op for gate in acting if gate.outputs[0] in built)
+        path = between(ys, set(xs), (), inside)
+        parts = backpropagate(ys, xs, cotangents, path, inside)
+        outputs = [zeros_like(x) if part is None else part for part, x in zip(parts, xs, strict=True)]
+        made = close(trace, [*cotangents, *parameters], outputs)
+        return made, [*cotangents, *parameters], parts
+
+
+class Case(Op):
+    """Runs one of several bodies, chosen by an index. Made by :func:`cond` and :func:`switch`.
+
+    Args:
+        index: a scalar integer; below 0 it counts as 0, beyond the last body as the last.
+        operands: what the bodies take.
+        branches: the bodies.
+
+    Returns:
+        What the chosen body returns.
+
+    Constraints:
+        (C1) The index is a scalar int32.
+        (C2) Every branch takes the operands.
+        (C3) All branches return tensors of the same types.
+
+    References:
+        StableHLO specification, ``case``.
+
+    Examples:
+        >>> sg.switch(1, [lambda x: x, lambda x: -x], 3.0)
+        array(-3., dtype=float32)
+    """
+
+    @staticmethod
+    def infer(index: TensorType, *operands: TensorType, branches: Bodies) -> tuple[TensorType, ...]:
+        if index.dtype is not int32 or index.ndim:
+            raise DTypeError(f"(C1) the index must be a scalar int32, not {index!r}")
+        for body in branches:
+            if not _agree(body.input_types, operands):
+                raise ShapeError(f"(C2) a branch takes {body.input_types}, not {operands}")
+            if not _agree(body.output_types, branches[0].output_types):
+                raise ShapeError(f"(C3) branches return {branches[0].output_types} and {body.output_types}")
+        return branches[0].output_types
+
+    gradient = Joint(_pull)
+    samples = ()
+    cached = False
+
+    batch = CASE
+
+    @staticmethod
+    def lower(xp: Any, index: Any, *operands: Any, branches: Bodies, run: Any) -> Any:
+        made = run(branches[min(max(int(index), 0), len(branches) - 1)], operands)
+        return made[0] if len(made) == 1 else made
+
+    @staticmethod
+    def xla(xp: Any, index: Any, *operands: Any, branches: Bodies, run: Any) -> Any:
+        made = xp.lax.switch(
+            index, [lambda *xs, body=body: tuple(run(body, xs)) for body in branches], *operands
+        )
+        return made[0] if len(made) == 1 else made
+
+    @classmethod
+    def rule(cls, op: Operation, i: int) -> Rule | NoGradient | Undefined:
+        return _INDEX if i == 0 else cls.rules[-1]
+
+    @classmethod
+    def wires(cls, op: Operation) -> Iterable[Wire]:
+        inputs, outputs = range(1, len(op.inputs)), range(len(op.outputs))
+        return [Wire(body, inputs, outputs, {}) for body in op.branches]
+
+
+def _agree(some: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
+    return len(some) == len(others) and all(map(same_type, some, others))
+
+
+@guarded("cond")
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
+    """One function or the other, as a condition says when the graph runs.
+
+    Both are traced, one is run. They may use tensors that they close over.
+
+    Args:
+        pred: a scalar boolean.
+        true_fn: called with the operands where it holds.
+        false_fn: called with the operands where it does not; returns the same structure, dtypes and shapes.
+        operands: nested structures of tensors.
+
+    Returns:
+        What the chosen function returns.
+
+    Raises:
+        DTypeError: the condition is no scalar boolean.
+        ArgumentError, DTypeError, ShapeError: the functions disagree on what they return.
+
+    References:
+        ``jax.lax.cond``, ``tf.cond``.
+
+    Examples:
+        >>> sg.cond(np.array(True), lambda x: x + 1.0, lambda x: x - 1.0, 3.0)
+        array(4., dtype=float32)
+    """
+    kind = type_of(pred)
+    if kind.dtype is not bool_ or kind.ndim:
+        raise DTypeError(
+            f"cond: the condition must be a scalar boolean, not {kind!r}; compare, or reduce with sg.reduce_all"
+        )
+    index = cast(pred if isinstance(pred, (Output, Operation)) else as_array(pred), int32)
+    return _chosen("cond", index, [false_fn, true_fn], ["false_fn", "true_fn"], operands)
+
+
+@guarded("switch")
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """One of several functions, as an index says when the graph runs.
+
+    Args:
+        index: a scalar integer; below 0 it counts as 0, beyond the last function as the last.
+        branches: functions that take the operands and return the same structure, dtypes and shapes.
+        operands: nested structures of tensors.
+
+    Returns:
+        What the chosen function returns.
+
+    Raises:
+        DTypeError: the index is no scalar integer.
+        ArgumentError, DTypeError, ShapeError: there is no branch, or they disagree on what they return.
+
+    References:
+        ``jax.lax.switch``, ``tf.switch_case``.
+
+    Examples:
+        >>> sg.switch(np.array(2), [lambda x: x, lambda x: -x, lambda x: x * x], 3.0)
+        array(9., dtype=float32)
+    """
+    kind = type_of(index)
+    if not kind.dtype.is_integer or kind.ndim:
+        raise DTypeError(f"switch: the index must be a scalar integer, not {kind!r}; convert with sg.cast")
+    branches = list(branches) if isinstance(branches, (list, tuple)) else []
+    if not branches:
+        raise ArgumentError("switch: takes a list of at least one function")
+    if not isinstance(index, (Output, Operation)):
+        index = as_array(np.clip(as_array(index), 0, len(branches) - 1), int32)
+    elif kind.dtype is not int32:
+        index = cast(_clamped(index, len(branches) - 1), int32)
+    return _chosen("switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands)
+
+
+def _clamped(index: Any, last: int) -> Any:
+    """An index in range before it is converted, which could otherwise wrap."""
+    low, high = np.asarray(0, index.dtype.numpy), np.asarray(last, index.dtype.numpy)
+    return minimum(maximum(index, low), high)
+
+
+def _chosen(
+    what: str, index: Any, functions: Sequence[Callable[..., Any]], roles: Sequence[str], given: Sequence[Any]
+) -> Any:
+    for f, role in zip(functions, roles, strict=True):
+        check_function(f, what, role)
+    ((leaves, spec),) = operands(what, tuple(given))
+    graph = graph_of([index], leaves)
+    types = [type_of(x) for x in leaves]
+    traced: list[Traced] = []
+    for f, role in zip(functions, roles, strict=True):
+        outer = next((one.trace.outer_graph for one in traced), graph)
+        traced.append(trace_function(f, types, lambda xs: unflatten(spec, xs), f"{role} of {what}", outer))
+        _check_alike(what, traced[0], roles[0], traced[-1], role)
+    captures = union(traced)
+    bodies = tuple(one.body(captures) for one in traced)
+    made = apply(Case, (index, *leaves, *captures), (bodies,)) if traced[0].results else ()
+    return unflatten(traced[0].spec, list(made) if isinstance(made, tuple) else [made])
+
+
+def _check_alike(what: str, first: Traced, first_role: str, other: Traced, role: str) -> None:
+    if first.spec != other.spec:
+        raise ArgumentError(
+            f"{what}: the functions must return one structure: {first_role} returned {first.spec}, "
+            f"{role} {other.spec}"
+        )
+    for a, b in zip(first.results, other.results, strict=True):
+        if not same_type(a.type, b.type):
+            error = DTypeError if a.dtype is not b.dtype else ShapeError
+            raise error(
+                f"{what}: the functions must return the same types: {first_role} returned {a.type!r}, "
+                f"{role} {b.type!r}"
+            )

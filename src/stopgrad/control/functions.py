@@ -1,0 +1,168 @@
+"""Tracing the functions that a user gives to a construct, over nested structures of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stopgrad.body import Body
+from stopgrad.build import as_output, captured, close, graph_for, parameter_of, tracing
+from stopgrad.builder import Trace, default_graph
+from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError, StopgradError
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.operands import as_array, is_python, type_of
+from stopgrad.structure import flatten, paths, unflatten
+from stopgrad.types import DType, TensorType, same_size
+
+
+@dataclass
+class Traced:
+    """A function as a body.
+
+    Attributes:
+        trace: how it was traced; holds the captures.
+        parameters: the body's own parameters, without the captures.
+        results: the tensors that it returned.
+        spec: the structure that it returned them in.
+    """
+
+    trace: Trace
+    parameters: list[Output]
+    results: list[Output]
+    spec: Any
+
+    def body(self, captures: Sequence[Output] | None = None) -> Body:
+        """The body, its captures being parameters after its own: those given, or its own."""
+        graph, own = self.trace.graph, self.trace.captures
+        wanted = own if captures is None else captures
+        extra = [own[x] if x in own else parameter_of(graph, x.type, x.op) for x in wanted]
+        return Body(graph, [*self.parameters, *extra], self.results)
+
+
+def operands(what: str, *trees: Any) -> list[tuple[list[Any], Any]]:
+    """For each structure its leaves as outputs and arrays, and how they stand in it.
+
+    Python floats take the dtype of the first floating-point tensor among them.
+    """
+    everything = [leaf for tree in trees for leaf in flatten(tree)[0]]
+    tensors = (type_of(x).dtype for x in everything if hasattr(x, "dtype") or hasattr(x, "as_output"))
+    company = next((dtype for dtype in tensors if dtype.is_floating), None)
+    return [_operands(what, tree, company) for tree in trees]
+
+
+def _operands(what: str, tree: Any, company: DType | None) -> tuple[list[Any], Any]:
+    leaves, spec = flatten(tree)
+    found: list[Any] = []
+    for path, leaf in zip(paths(tree), leaves, strict=True):
+        if isinstance(leaf, (Output, Operation)):
+            found.append(leaf.as_output())
+            continue
+        try:
+            found.append(as_array(leaf, company if isinstance(leaf, float) else None))
+        except StopgradError as error:
+            where = f" at {path}" if path else ""
+            raise type(error)(f"{what}: takes tensors, and{where} {error.message}") from None
+    return found, spec
+
+
+def graph_of(*groups: Sequence[Any]) -> Graph | None:
+    """The graph in which a construct on these operands is built; None where nothing says so."""
+    symbolic = next((x for group in groups for x in group if isinstance(x, Output)), None)
+    return graph_for(symbolic) if symbolic is not None else default_graph()
+
+
+def check_function(f: Any, what: str, role: str) -> None:
+    """Refuse what cannot be called."""
+    if not callable(f):
+        raise ArgumentError(f"{what}: {role} must be a function, not {f!r:.60}")
+
+
+def trace_function(
+    f: Callable[..., Any],
+    types: Sequence[TensorType],
+    arguments: Callable[[list[Any]], Any],
+    what: str,
+    graph: Graph | None,
+) -> Traced:
+    """Call a function once on parameters of these types, and keep what it builds.
+
+    *arguments* arranges the parameters as the function takes them: a tuple of arguments.
+    """
+    with tracing(what, graph) as trace:
+        parameters = [parameter_of(trace.graph, t) for t in types]
+        leaves, spec = flatten(f(*arguments(list(parameters))))
+        results = []
+        for leaf in leaves:
+            try:
+                y = as_output(leaf, trace.graph)
+            except StopgradError as error:
+                raise type(error)(
+                    f"{what}: the function returned what is no tensor: {error.message}"
+                ) from None
+            results.append(y)
+        body = close(trace, parameters, results)
+        return Traced(trace, parameters, list(body.results), spec)
+
+
+def union(traced: Sequence[Traced]) -> list[Output]:
+    """What any of several functions captures, each once."""
+    return list(dict.fromkeys(x for one in traced for x in one.trace.captures))
+
+
+def same_type(a: TensorType, b: TensorType) -> bool:
+    """Whether two types may be taken for equal: one dtype, and no size that surely differs."""
+    return a.dtype is b.dtype and a.ndim == b.ndim and all(map(same_size, a.shape, b.shape))
+
+
+def check_carry(types: Sequence[TensorType], spec: Any, traced: Traced, found: Any, what: str) -> None:
+    """Refuse a function that returns its carry with another structure, dtype or shape.
+
+    *found* is the structure of the carry that it returned, whose tensors are the first of the results.
+    """
+    if found != spec:
+        raise ArgumentError(
+            f"{what}: the carry must keep its structure: it was {spec}, the function returned {found}"
+        )
+    names = paths(unflatten(spec, list(types)))
+    for name, t, y in zip(names, types, traced.results, strict=False):
+        where = f" at {name}" if name else ""
+        if y.type.dtype is not t.dtype:
+            raise DTypeError(
+                f"{what}: the carry{where} must keep its dtype: it was {t!r}, the function returned {y.type!r}; "
+                "convert with sg.cast"
+            )
+        if not same_type(y.type, t):
+            raise ShapeError(
+                f"{what}: the carry{where} must keep its shape: it was {t!r}, the function returned {y.type!r}"
+            )
+
+
+def weak(leaves: Sequence[Any], arrays: Sequence[Any], results: Sequence[Output]) -> list[Any] | None:
+    """The first values of a carry with Python numbers in the dtype that the function makes of them.
+
+    None where that changes nothing.
+    """
+    changed = False
+    found = []
+    for leaf, array, y in zip(leaves, arrays, results, strict=False):
+        wanted = y.type.dtype
+        if is_python(leaf) and type_of(array).dtype is not wanted and wanted.is_differentiable:
+            array, changed = as_array(leaf, wanted), True
+        found.append(array)
+    return found if changed else None
+
+
+__all__ = [
+    "GraphError",
+    "Traced",
+    "captured",
+    "check_carry",
+    "check_function",
+    "graph_of",
+    "operands",
+    "same_type",
+    "trace_function",
+    "union",
+    "weak",
+]

@@ -1,0 +1,274 @@
+"""Loops that end when a condition says so, and loops over numbers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.autodiff.reach import Acting
+from stopgrad.body import Body
+from stopgrad.build import apply, building_in, close, emit, inline, parameter_of, tracing
+from stopgrad.control.batches import WHILE
+from stopgrad.control.branches import Case
+from stopgrad.control.functions import (
+    Traced,
+    check_carry,
+    check_function,
+    graph_of,
+    operands,
+    same_type,
+    trace_function,
+    union,
+    weak,
+)
+from stopgrad.control.scans import Scan, scan
+from stopgrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from stopgrad.graph import Operation, Output, describe
+from stopgrad.op import Joint, Op, Wire
+from stopgrad.operands import as_array, type_of
+from stopgrad.ops.arithmetic import add
+from stopgrad.ops.compare import less
+from stopgrad.ops.convert import cast
+from stopgrad.ops.index import range as numbers
+from stopgrad.public import guarded
+from stopgrad.structure import flatten, unflatten
+from stopgrad.types import TensorType, bool_, int32
+
+_UNBOUNDED = -1
+
+
+def _pull(
+    gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
+) -> Sequence[Output | None]:
+    """The pull of the scan that does the same in as many steps as there may be, some of them idle."""
+    if op.limit == _UNBOUNDED:
+        raise GradientError(
+            f"while_loop: the gradient of {describe(op)} needs to know how many steps there may be; give it "
+            "maximum_iterations=, or use sg.scan or sg.fori_loop where the number of steps is known"
+        )
+    with building_in(op.graph):
+        steps = emit(Scan, op.inputs, (_bounded(op), len(op.outputs), 0, op.limit, False, 1), "")
+    pulled: Sequence[Output | None] = Scan.gradient.pull(gs, steps, live, acting)  # type: ignore[union-attr]
+    return pulled
+
+
+def _bounded(op: Operation) -> Body:
+    """One step of a loop if its condition holds, and none otherwise."""
+    body: Body = op.body
+    found: Body | None = body.memo.get(op.condition)
+    if found is None:
+        with tracing("a bounded loop", op.graph, origin=op) as trace:
+            parameters = [parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
+            given = dict(zip(op.condition.inputs, parameters, strict=True))
+            (holds,) = inline(op.condition.results, given)
+            idle = Body(body.graph, body.inputs, body.inputs[: len(body.outputs)])
+            made = emit(Case, (cast(holds, int32), *parameters), ((idle, body),), "")
+            found = body.memo[op.condition] = close(trace, parameters, made.outputs)
+    return found
+
+
+class While(Op):
+    """Runs a body as long as a condition holds. Made by :func:`while_loop`.
+
+    Args:
+        operands: the carry's first values, then what is the same for every step.
+        condition: a body that says whether to go on.
+        body: a body that makes the next carry.
+        limit: how many steps there may be at most; -1 for any number.
+
+    Returns:
+        The last carry.
+
+    Constraints:
+        (C1) Both bodies take the operands.
+        (C2) The condition returns a scalar boolean.
+        (C3) The body returns the carry's types.
+
+    References:
+        StableHLO specification, ``while``.
+
+    Examples:
+        >>> sg.while_loop(lambda x: x < 100.0, lambda x: x * 2.0, 3.0)
+        array(192., dtype=float32)
+    """
+
+    @staticmethod
+    def infer(*operands: TensorType, condition: Body, body: Body, limit: int) -> tuple[TensorType, ...]:
+        for one in (condition, body):
+            if len(one.input_types) != len(operands) or not all(map(same_type, one.input_types, operands)):
+                raise ShapeError(f"(C1) a body takes {one.input_types}, not {operands}")
+        if (
+            len(condition.output_types) != 1
+            or condition.output_types[0].dtype is not bool_
+            or condition.output_types[0].ndim
+        ):
+            raise DTypeError(f"(C2) the condition must return a scalar boolean, not {condition.output_types}")
+        made = body.output_types
+        if len(made) > len(operands) or not all(map(same_type, made, operands[: len(made)])):
+            raise ShapeError(f"(C3) the body must return the carry {operands[: len(made)]}, not {made}")
+        return operands[: len(made)]
+
+    gradient = Joint(_pull)
+    samples = ()
+    cached = False
+
+    batch = WHILE
+
+    @staticmethod
+    def lower(xp: Any, *operands: Any, condition: Body, body: Body, limit: int, run: Any) -> Any:
+        count = len(body.outputs)
+        carry, rest = list(operands[:count]), operands[count:]
+        steps = 0
+        while steps != limit and bool(run(condition, [*carry, *rest])[0]):
+            carry = run(body, [*carry, *rest])
+            steps += 1
+        return carry[0] if count == 1 else carry
+
+    @staticmethod
+    def xla(xp: Any, *operands: Any, condition: Body, body: Body, limit: int, run: Any) -> Any:
+        count = len(body.outputs)
+        rest = operands[count:]
+
+        def goes_on(state: Any) -> Any:
+            holds = run(condition, [*state[1:], *rest])[0]
+            return holds if limit == _UNBOUNDED else xp.logical_and(state[0] < limit, holds)
+
+        def step(state: Any) -> Any:
+            return (state[0] + 1, *run(body, [*state[1:], *rest]))
+
+        start = xp.asarray(0, np.int32)
+        carry = xp.lax.while_loop(goes_on, step, (start, *operands[:count]))[1:]
+        return carry[0] if count == 1 else carry
+
+    @classmethod
+    def wires(cls, op: Operation) -> Iterable[Wire]:
+        count = len(op.outputs)
+        return [Wire(op.body, range(len(op.inputs)), range(count), {j: j for j in range(count)}, True)]
+
+
+@guarded("while_loop")
+def while_loop(
+    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, maximum_iterations: int | None = None
+) -> Any:
+    """Repeats a function as long as a condition holds.
+
+    Args:
+        cond: takes the loop variables; returns a scalar boolean.
+        body: takes the loop variables; returns the next ones, in the same structure, dtypes and shapes.
+        loop_vars: the first loop variables: a list or tuple, whose elements are the arguments of cond and body;
+            or any other nested structure of tensors, which is their one argument.
+        maximum_iterations: how many steps there may be at most. The gradient needs it, and takes that many steps.
+
+    Returns:
+        The last loop variables, in the same structure.
+
+    Raises:
+        ArgumentError, DTypeError, ShapeError: the condition is no scalar boolean, or the loop variables change.
+        GradientError: where a gradient is asked for, and there is no maximum_iterations.
+
+    References:
+        ``tf.while_loop``, ``jax.lax.while_loop``.
+
+    Examples:
+        >>> sg.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2.0), (0, 1.0))
+        (array(3, dtype=int32), array(8., dtype=float32))
+    """
+    check_function(cond, "while_loop", "cond")
+    check_function(body, "while_loop", "body")
+    limit = _UNBOUNDED if maximum_iterations is None else _steps(maximum_iterations)
+    leaves = flatten(loop_vars)[0]
+    ((first, spec),) = operands("while_loop", loop_vars)
+    graph = graph_of(first)
+    spread = isinstance(loop_vars, (list, tuple)) and not hasattr(loop_vars, "_fields")
+
+    def arguments(parameters: list[Any]) -> tuple[Any, ...]:
+        tree = unflatten(spec, parameters)
+        return tuple(tree) if spread else (tree,)
+
+    def trace() -> Traced:
+        types = [type_of(x) for x in first]
+        return trace_function(
+            lambda *xs: _same_kind(body(*xs), loop_vars), types, arguments, "the body of while_loop", graph
+        )
+
+    traced = trace()
+    if traced.spec == spec and (again := weak(leaves, first, traced.results)) is not None:
+        first = again
+        traced = trace()
+    types = [type_of(x) for x in first]
+    check_carry(types, spec, traced, traced.spec, "while_loop")
+    outer = traced.trace.outer_graph
+    condition = trace_function(cond, types, arguments, "the condition of while_loop", outer)
+    if len(condition.results) != 1 or condition.results[0].dtype is not bool_ or condition.results[0].ndim:
+        shown = ", ".join(repr(y.type) for y in condition.results)
+        raise DTypeError(f"while_loop: the condition must return a scalar boolean, not {shown or None}")
+    captures = union([condition, traced])
+    values = (condition.body(captures), traced.body(captures), limit)
+    made = apply(While, (*first, *captures), values) if first else ()
+    return unflatten(spec, list(made) if isinstance(made, tuple) else [made])
+
+
+def _same_kind(made: Any, loop_vars: Any) -> Any:
+    """A list where a tuple was given, or the reverse, counts as the same; one variable may come without either."""
+    if isinstance(loop_vars, (list, tuple)) and not hasattr(loop_vars, "_fields"):
+        if isinstance(made, (list, tuple)) and not hasattr(made, "_fields"):
+            return type(loop_vars)(made)
+        if len(loop_vars) == 1:
+            return type(loop_vars)([made])
+    return made
+
+
+def _steps(maximum: Any) -> int:
+    try:
+        found = operator.index(maximum)
+    except TypeError:
+        raise ArgumentError(
+            f"while_loop: maximum_iterations must be a whole number, not {maximum!r}"
+        ) from None
+    if found < 0:
+        raise ArgumentError(f"while_loop: maximum_iterations must not be negative, not {found}")
+    return found
+
+
+@guarded("fori_loop")
+def fori_loop(lower: Any, upper: Any, body: Callable[..., Any], init: Any) -> Any:
+    """Repeats a function for the numbers from lower up to, but not including, upper.
+
+    Args:
+        lower: a Python integer, or a scalar integer tensor.
+        upper: the same. Where both are Python integers the loop has a gradient.
+        body: takes the number (int32) and the carry; returns the next carry.
+        init: the first carry, a nested structure of tensors.
+
+    Returns:
+        The last carry.
+
+    References:
+        ``jax.lax.fori_loop``.
+
+    Examples:
+        >>> sg.fori_loop(0, 4, lambda i, x: x * 2.0, 1.0)
+        array(16., dtype=float32)
+    """
+    check_function(body, "fori_loop", "body")
+    if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
+        steps = numbers(int(lower), max(int(lower), int(upper)))
+        return scan(lambda carry, i: (body(i, carry), None), init, steps)[0]
+    for bound, what in ((lower, "lower"), (upper, "upper")):
+        kind = type_of(bound)
+        if not kind.dtype.is_integer or kind.ndim:
+            raise DTypeError(f"fori_loop: {what} must be a scalar integer, not {kind!r}")
+    start, end = (
+        x if hasattr(x, "dtype") or hasattr(x, "as_output") else as_array(x, int32) for x in (lower, upper)
+    )
+    start = start if type_of(start).dtype is type_of(end).dtype else cast(start, type_of(end).dtype)
+    one = as_array(1, type_of(end).dtype)
+    looped = while_loop(
+        lambda state: less(state["i"], end),
+        lambda state: {"i": add(state["i"], one), "carry": body(state["i"], state["carry"])},
+        {"i": start, "carry": init},
+    )
+    return looped["carry"]

@@ -1,0 +1,470 @@
+"""Loops of a known number of steps: scan, and map_fn on top of it.
+
+The pull of a scan is a scan the other way. What it needs of the forward steps, and no more, is handed out by a
+second scan over the same body, which rewriting unites with the first before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from stopgrad.autodiff.reach import Acting, between, body_masks
+from stopgrad.autodiff.reverse import backpropagate
+from stopgrad.body import Body
+from stopgrad.build import apply, building_in, close, emit, inline, parameter_of, tracing
+from stopgrad.control.batches import SCAN
+from stopgrad.control.functions import (
+    Traced,
+    check_carry,
+    check_function,
+    graph_of,
+    operands,
+    same_type,
+    trace_function,
+    weak,
+)
+from stopgrad.errors import ArgumentError, GraphError, ShapeError
+from stopgrad.graph import Operation, Output
+from stopgrad.op import Joint, Op, Wire
+from stopgrad.operands import as_array, show_shape, type_of
+from stopgrad.ops.arithmetic import add
+from stopgrad.ops.data import zeros_like
+from stopgrad.public import guarded
+from stopgrad.structure import flatten, unflatten
+from stopgrad.types import Dim, Size, TensorType, same_size, tensor_type
+
+_REMADE = frozenset(
+    [
+        "Const",
+        "Fill",
+        "Size",
+        "Range",
+        "Reshape",
+        "Transpose",
+        "BroadcastTo",
+        "Identity",
+        "StopGradient",
+        "ZerosLike",
+    ]
+)
+"""Made again in the pullback from what they are made of, which is no larger: not worth keeping for every step."""
+
+
+def _pull(
+    gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
+) -> Sequence[Output | None]:
+    """A scan the other way over the pullback of one step."""
+    body: Body = op.body
+    wanted, given = _alive(op, body_masks(body, acting), gs, live)
+    if not given:
+        return [None] * len(live)
+    with tracing("the gradient of a loop", body.graph, remade=_REMADE, origin=op) as trace:
+        seeds = [parameter_of(trace.graph, body.outputs[o].type, op) for o in given]  # type: ignore[union-attr]
+        ys, xs = [body.results[o] for o in given], [body.inputs[i] for i in wanted]
+        path = between(ys, set(xs), (), acting)
+        found = dict(zip(wanted, backpropagate(ys, xs, seeds, path, acting), strict=True))
+        pull = _Pull(op, gs, given, seeds, found)
+        pull.arrange()
+        results = [*pull.next_carries(), *pull.next_sums(), *pull.slices()]
+        step = close(trace, pull.parameters, results)
+        pull.keep(dict(trace.captures))
+    return pull.emit(Body(step.graph, pull.all_parameters(), step.outputs), live)
+
+
+def _alive(
+    op: Operation, masks: Sequence[int], gs: Sequence[Output | None], live: Sequence[int]
+) -> tuple[list[int], list[int]]:
+    """The body's parameters with respect to which to differentiate, and its results from which.
+
+    A carry takes part if it depends on what is wanted, and what arrives depends on it.
+    """
+    carries: int = op.carries
+    wanted = sum(1 << i for i in live)
+    while wider := sum(1 << j for j in range(carries) if masks[j] & wanted and not wanted >> j & 1):
+        wanted |= wider
+    given = {o for o, g in enumerate(gs) if g is not None}
+    stack = list(given)
+    while stack:
+        mask = masks[stack.pop()] & wanted
+        for j in range(carries):
+            if mask >> j & 1 and j not in given:
+                given.add(j)
+                stack.append(j)
+    leading = sorted(o for o in given if masks[o] & wanted)
+    reached = 0
+    for o in leading:
+        reached |= masks[o] & wanted
+    return [i for i in range(len(op.inputs)) if reached >> i & 1], leading
+
+
+class _Pull:
+    """The parts of a scan's pullback while it is put together.
+
+    Its carries are the cotangents of the carries, then the sums of those of the constants; its sequences the
+    cotangents of the results, then what the forward steps keep; its constants what does not change.
+    """
+
+    def __init__(
+        self,
+        op: Operation,
+        gs: Sequence[Output | None],
+        given: Sequence[int],
+        seeds: Sequence[Output],
+        found: dict[int, Output | None],
+    ) -> None:
+        carries, first_constant = op.carries, op.carries + op.sequences
+        self.op = op
+        self.gs = gs
+        self.found = found
+        self.seed = dict(zip(given, seeds, strict=True))
+        # A carry whose cotangent is only an end, not on the way to what is wanted, takes part as well.
+        self.carries = [j for j in range(carries) if j in self.seed or found.get(j) is not None]
+        self.constants = [i for i in found if i >= first_constant and found[i] is not None]
+        self.sequences = [i for i in found if carries <= i < first_constant and found[i] is not None]
+        self.results = [o for o in self.seed if o >= carries]
+        self.sums: dict[int, Output] = {}
+        self.parameters: list[Output] = []
+        self.kept: list[
+            tuple[Output, Output]
+        ] = []  # An operand with a value for each step, and its parameter.
+        self.fixed: list[tuple[Output, Output]] = []  # An operand with one value, and its parameter.
+
+    def arrange(self) -> None:
+        """Make the parameters that are no captures, in their order."""
+        graph = next(iter(self.seed.values())).op.graph
+        for j in self.carries:
+            if j not in self.seed:
+                self.seed[j] = parameter_of(graph, self.op.outputs[j].type, self.op)
+        for i in self.constants:
+            self.sums[i] = parameter_of(graph, self.op.inputs[i].type, self.op)
+        self.parameters = [
+            *(self.seed[j] for j in self.carries),
+            *self.sums.values(),
+            *(self.seed[o] for o in self.results),
+        ]
+
+    def next_carries(self) -> list[Output]:
+        """The cotangents of the carries before the step."""
+        made = []
+        for j in self.carries:
+            part = self.found.get(j)
+            made.append(zeros_like(self.seed[j]) if part is None else part)
+        return made
+
+    def next_sums(self) -> list[Output]:
+        """What has arrived at the constants so far, with what this step adds."""
+        return [add(self.sums[i], self.found[i]) for i in self.constants]
+
+    def slices(self) -> list[Output]:
+        """The cotangents of the sequences' parts at this step."""
+        return [part for i in self.sequences if (part := self.found[i]) is not None]
+
+    def keep(self, captures: dict[Output, Output]) -> None:
+        """Find, for what the step uses of the forward step, where it comes from."""
+        op, body = self.op, self.op.body
+        carries, first_constant = op.carries, op.carries + op.sequences
+        operand = dict(zip(body.inputs, op.inputs, strict=True))
+        position = {x: i for i, x in enumerate(body.inputs)}
+        handed_out = {y: o for o, y in enumerate(body.outputs) if o >= carries}
+        changing = body.graph.subgraph_from(body.inputs[:first_constant]) if first_constant else []
+        changes = {step.id for step in changing}
+        extra: list[tuple[Output, Output]] = []
+        unchanging: list[tuple[Output, Output]] = []
+        for x, parameter in captures.items():
+            if position.get(x, -1) >= first_constant:
+                self.fixed.append((operand[x], parameter))
+            elif carries <= position.get(x, -1):
+                self.kept.append((operand[x], parameter))
+            elif x.op.id not in changes:
+                unchanging.append((x, parameter))
+            elif x in handed_out:
+                self.kept.append((op.outputs[handed_out[x]], parameter))
+            else:
+                extra.append((x, parameter))
+        with building_in(op.graph):
+            if unchanging:
+                made = inline([x for x, _ in unchanging], operand)
+                self.fixed += zip(made, [parameter for _, parameter in unchanging], strict=True)
+            if extra:
+                wider = Body(body.graph, body.inputs, [*body.outputs, *(x for x, _ in extra)])
+                again = emit(Scan, op.inputs, (wider, *op.values[1:]), "")
+                self.kept += zip(again.outputs[len(op.outputs) :], [p for _, p in extra], strict=True)
+
+    def all_parameters(self) -> list[Output]:
+        """The step's parameters, in the order in which a scan takes them."""
+        return [*self.parameters, *(p for _, p in self.kept), *(p for _, p in self.fixed)]
+
+    def emit(self, step: Body, live: Sequence[int]) -> list[Output | None]:
+        """The scan the other way, and of its results the cotangents of the live operands."""
+        op, gs = self.op, self.gs
+        first = [zeros_like(op.outputs[j]) if (g := gs[j]) is None else g for j in self.carries]
+        sums = [zeros_like(op.inputs[i]) for i in self.constants]
+        results = [g for o in self.results if (g := gs[o]) is not None]
+        inputs = (*first, *sums, *results, *(x for x, _ in self.kept), *(x for x, _ in self.fixed))
+        count = len(first) + len(sums)
+        values = (step, count, len(results) + len(self.kept), op.length, not op.reverse, op.unroll)
+        made = emit(Scan, inputs, values, "").outputs
+        places = dict(zip([*self.carries, *self.constants, *self.sequences], made, strict=True))
+        return [
+            places[i] if (i in places and self.found.get(i) is not None) or self._kept_carry(i) else None
+            for i in live
+        ]
+
+    def _kept_carry(self, i: int) -> bool:
+        return False
+
+
+class Scan(Op):
+    """Runs a body once for each part of its sequences, handing a carry from one run to the next.
+
+    Made by :func:`scan`, :func:`map_fn` and :func:`fori_loop`.
+
+    Args:
+        operands: the carry's first values, then sequences, then what is the same for every step.
+        body: from a carry, a part of each sequence and the constants to the next carry and results.
+        carries: how many operands are the carry.
+        sequences: how many are sequences.
+        length: how many steps there are.
+        reverse: whether the last part comes first.
+        unroll: how many steps an engine may put into one.
+
+    Returns:
+        The last carry, then the results of all steps along a new first axis.
+
+    Constraints:
+        (C1) The body takes the carry, the parts and the constants.
+        (C2) It returns the carry's types first.
+        (C3) The first axis of each sequence has the loop's length.
+
+    References:
+        ``jax.lax.scan``.
+
+    Examples:
+        >>> sg.scan(lambda total, x: (total + x, total), 0.0, np.array([1.0, 2.0, 4.0]))
+        (array(7.), array([0., 1., 3.]))
+    """
+
+    @staticmethod
+    def infer(
+        *operands: TensorType,
+        body: Body,
+        carries: int,
+        sequences: int,
+        length: Size,
+        reverse: bool,
+        unroll: int,
+    ) -> tuple[TensorType, ...]:
+        parts = list(operands)
+        for i in range(carries, carries + sequences):
+            if not operands[i].ndim or not same_size(operands[i].shape[0], length):
+                raise ShapeError(
+                    f"(C3) the first axis of {operands[i]!r} must have the loop's length {length}"
+                )
+            parts[i] = tensor_type(operands[i].dtype, operands[i].shape[1:])
+        taken, given = body.input_types, body.output_types
+        if len(taken) != len(parts) or not all(map(same_type, taken, parts)):
+            raise ShapeError(f"(C1) the body takes {taken}, not {tuple(parts)}")
+        if len(given) < carries or not all(map(same_type, given[:carries], taken[:carries])):
+            raise ShapeError(f"(C2) the body must return the carry {taken[:carries]} first, not {given}")
+        return (*operands[:carries], *(tensor_type(t.dtype, (length, *t.shape)) for t in given[carries:]))
+
+    gradient = Joint(_pull)
+    samples = ()
+    cached = False
+
+    batch = SCAN
+
+    @staticmethod
+    def lower(
+        xp: Any,
+        *operands: Any,
+        body: Body,
+        carries: int,
+        sequences: int,
+        length: int,
+        reverse: bool,
+        unroll: int,
+        run: Any,
+        types: Any,
+    ) -> Any:
+        carry, rest = list(operands[:carries]), operands[carries + sequences :]
+        parts = operands[carries : carries + sequences]
+        stacked = [xp.empty(t.shape, t.dtype.numpy) for t in types.outputs[carries:]]
+        for i in reversed(range(length)) if reverse else range(length):
+            made = run(body, [*carry, *(x[i] for x in parts), *rest])
+            carry = made[:carries]
+            for results, y in zip(stacked, made[carries:], strict=True):
+                results[i] = y
+        made = [*carry, *stacked]
+        return made[0] if len(made) == 1 else made
+
+    @staticmethod
+    def xla(
+        xp: Any,
+        *operands: Any,
+        body: Body,
+        carries: int,
+        sequences: int,
+        length: int,
+        reverse: bool,
+        unroll: int,
+        run: Any,
+    ) -> Any:
+        rest = operands[carries + sequences :]
+
+        def step(carry: Any, parts: Any) -> Any:
+            made = run(body, [*carry, *parts, *rest])
+            return tuple(made[:carries]), tuple(made[carries:])
+
+        first, parts = tuple(operands[:carries]), tuple(operands[carries : carries + sequences])
+        carry, results = xp.lax.scan(
+            step, first, parts, length, reverse=reverse, unroll=max(min(unroll, length), 1)
+        )
+        made = (*carry, *results)
+        return made[0] if len(made) == 1 else made
+
+    @classmethod
+    def wires(cls, op: Operation) -> Iterable[Wire]:
+        carried = {j: j for j in range(op.carries)}
+        maybe_none = not isinstance(op.length, int) or op.length == 0
+        return [Wire(op.body, range(len(op.inputs)), range(len(op.outputs)), carried, maybe_none)]
+
+
+@guarded("scan")
+def scan(
+    f: Callable[..., Any],
+    init: Any,
+    xs: Any = None,
+    length: int | Dim | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+) -> tuple[Any, Any]:
+    """A loop that hands a carry from step to step, over the first axis of its sequences.
+
+    The function is traced once; it may use tensors that it closes over. Its gradient is a loop the other way.
+
+    Args:
+        f: takes the carry and a part of xs (None where xs is None); returns the next carry, in the same structure,
+            dtypes and shapes, and a result (a nested structure of tensors, or None).
+        init: the first carry, a nested structure of tensors. Python numbers take the dtype f gives them.
+        xs: a nested structure of tensors whose first axes have one size, the number of steps; or None.
+        length: the number of steps; needed where xs is None.
+        reverse: whether to begin with the last part. Results stand where their parts stood.
+        unroll: how many steps an engine may put into one, which can be faster and takes longer to compile.
+
+    Returns:
+        The last carry, and the results of all steps along a new first axis.
+
+    Raises:
+        ArgumentError, DTypeError, ShapeError: the carry changes, the first axes differ, there is no length.
+
+    References:
+        ``jax.lax.scan``.
+
+    Examples:
+        >>> sg.scan(lambda total, x: (total + x, total * 2.0), 0.0, np.array([1.0, 2.0, 4.0]))
+        (array(7.), array([0., 2., 6.]))
+    """
+    check_function(f, "scan", "f")
+    if not isinstance(unroll, int) or unroll < 1:
+        raise ArgumentError(f"scan: unroll must be a positive number of steps, not {unroll!r}")
+    return _scan("scan", f, init, xs, length, bool(reverse), unroll)
+
+
+@guarded("map_fn")
+def map_fn(f: Callable[..., Any], elems: Any) -> Any:
+    """A function of each part along the first axis, the results along a new first axis.
+
+    The parts are computed one after the other; :func:`vmap` computes them together.
+
+    Args:
+        f: takes a part of elems, in its structure; returns a nested structure of tensors.
+        elems: a nested structure of tensors whose first axes have one size.
+
+    Returns:
+        The results.
+
+    References:
+        ``tf.map_fn``, ``jax.lax.map``.
+
+    Examples:
+        >>> sg.map_fn(lambda x: x * x, np.array([1.0, 2.0, 3.0]))
+        array([1., 4., 9.])
+    """
+    check_function(f, "map_fn", "f")
+    return _scan("map_fn", lambda carry, x: (carry, f(x)), None, elems, None, False, 1)[1]
+
+
+def _length(parts: Sequence[Any], length: Any, what: str) -> int | Dim:
+    """The number of steps, which all sequences and *length* must agree on."""
+    found = length
+    if length is not None and not isinstance(length, Dim):
+        if isinstance(length, bool) or not hasattr(length, "__index__") or isinstance(length, Output):
+            raise ArgumentError(f"{what}: length must be a number of steps, not {length!r}")
+        found = length.__index__()
+        if found < 0:
+            raise ArgumentError(f"{what}: length must not be negative, not {found}")
+    for x in parts:
+        kind = type_of(x)
+        if not kind.ndim:
+            raise ShapeError(f"{what}: a sequence needs a first axis, and {kind!r} has none")
+        if found is None or isinstance(found, Dim):
+            found = kind.shape[0] if found is None or same_size(found, kind.shape[0]) else found
+        if not same_size(found, kind.shape[0]):
+            sizes = show_shape([type_of(y).shape[:1] for y in parts])
+            of_length = "" if length is None else f", and length={length}"
+            raise ShapeError(f"{what}: the sequences' first axes must have one size, not {sizes}{of_length}")
+    if found is None:
+        raise ArgumentError(f"{what}: needs xs, or a length")
+    result: int | Dim = found
+    return result
+
+
+def _scan(
+    what: str,
+    f: Callable[..., Any],
+    init: Any,
+    xs: Any,
+    length: int | Dim | None,
+    reverse: bool,
+    unroll: int,
+) -> tuple[Any, Any]:
+    (first, carry_spec), (parts, part_spec) = operands(what, init, xs)
+    length = _length(parts, length, what)
+    graph = graph_of(first, parts)
+    slices = [tensor_type(type_of(x).dtype, type_of(x).shape[1:]) for x in parts]
+
+    def arguments(parameters: list[Any]) -> tuple[Any, Any]:
+        return unflatten(carry_spec, parameters[: len(first)]), unflatten(part_spec, parameters[len(first) :])
+
+    def called(carry: Any, part: Any) -> Any:
+        made = f(carry, part)
+        if not isinstance(made, tuple) or len(made) != 2:
+            raise ArgumentError(
+                f"{what}: the function must return a pair (carry, result), not {type(made).__name__}"
+            )
+        specs[:] = [flatten(part)[1] for part in made]
+        return made
+
+    specs: list[Any] = []
+
+    def trace() -> Traced:
+        types = [*(type_of(x) for x in first), *slices]
+        return trace_function(called, types, arguments, f"the body of {what}", graph)
+
+    traced = trace()
+    if specs[0] == carry_spec and (again := weak(flatten(init)[0], first, traced.results)) is not None:
+        first = again
+        traced = trace()
+    check_carry([type_of(x) for x in first], carry_spec, traced, specs[0], what)
+    captures = list(traced.trace.captures)
+    values = (traced.body(), len(first), len(parts), length, reverse, unroll)
+    made: Any = ()
+    if traced.results:
+        made = apply(Scan, (*first, *parts, *captures), values)
+    made = made if isinstance(made, tuple) else (made,)
+    return unflatten(carry_spec, made[: len(first)]), unflatten(specs[1], made[len(first) :])
+
+
+__all__ = ["GraphError", "Scan", "as_array", "map_fn", "scan"]
