@@ -6,11 +6,12 @@ as it is. Everything stays a graph, so that what was batched can be differentiat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from stopgrad.batch_rules import Flags, Partly, again, repeated
 from stopgrad.body import Body
-from stopgrad.build import close, emit, parameter_of, tracing
+from stopgrad.build import close, emit, infer_types, parameter_of, tracing
 from stopgrad.builder import Builder, current, enter, leave
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import REGISTRY
@@ -43,11 +44,13 @@ def replay(
     outer = current()
     enter(owner, graph=graph)
     try:
-        again = _Replay(body, operands, batched, size, originals or {}, current(), outer.prefix_in(graph))
-        for op in body.operations():
-            again.step(op)
-        made = [None if y is None else again.made[y] for y in body.outputs]
-        return made, [y is not None and y in again.batched for y in body.outputs]
+        copy = _Replay(body, operands, batched, size, originals or {}, current(), outer.prefix_in(graph))
+        for op, parts in _united(body.operations()):
+            copy.step(op)
+            for one in parts:
+                copy.take_over(one, op)
+        made = [None if y is None else copy.made[y] for y in body.outputs]
+        return made, [y is not None and y in copy.batched for y in body.outputs]
     finally:
         leave(owner)
 
@@ -91,6 +94,16 @@ class _Replay:
         self.batched.update(y for y, b in zip(op.outputs, which, strict=True) if b)
         self.origins[op] = outputs[0].op
 
+    def take_over(self, op: Operation, wider: Operation) -> None:
+        """The outputs of a scan among those of one that hands out more."""
+        places = {y: i for i, y in enumerate(wider.body.outputs)}
+        for i, (y, result) in enumerate(zip(op.outputs, op.body.outputs, strict=True)):
+            source = wider.outputs[i if i < op.carries else places[result]]
+            self.made[y] = self.made[source]
+            if source in self.batched:
+                self.batched.add(y)
+        self.origins[op] = self.origins[wider]
+
     def _in_batch(self, op: Operation, flags: Flags) -> tuple[Sequence[Output], Flags]:
         operands = [self.made[x] for x in op.inputs]
         if op.definition.selective:
@@ -101,6 +114,39 @@ class _Replay:
         if found is None:
             found = looped(op, operands, flags, self.size)
         return found if isinstance(found, Partly) else (found, [True] * len(found))
+
+
+def _united(operations: Sequence[Operation]) -> Iterator[tuple[Operation, Sequence[Operation]]]:
+    """The operations to build again; scans that differ only in what they hand out as one, with those it stands for.
+
+    A scan and the one that keeps what its gradient needs share their body's graph, by which they are known to do the
+    same and are run as one. Batched each by itself they would share nothing.
+    """
+    groups: dict[Any, list[Operation]] = {}
+    for op in operations:
+        if op.type == "Scan":
+            key = (op.inputs, op.body.graph, op.body.inputs, op.body.outputs[: op.carries], op.values[1:])
+            groups.setdefault(key, []).append(op)
+    groups = {key: some for key, some in groups.items() if len(some) > 1}
+    first = {some[0]: some for some in groups.values()}
+    others = {op for some in groups.values() for op in some[1:]}
+    for op in operations:
+        if op in first:
+            yield _wider(first[op]), first[op]
+        elif op not in others:
+            yield op, ()
+
+
+def _wider(scans: Sequence[Operation]) -> Operation:
+    """One scan that hands out what any of these does."""
+    op = scans[0]
+    body: Body = op.body
+    handed_out = dict.fromkeys(y for scan in scans for y in scan.body.outputs[op.carries :])
+    wider = Body(body.graph, body.inputs, [*body.outputs[: op.carries], *handed_out])
+    values = (wider, *op.values[1:])
+    types = infer_types(op.definition, tuple([x.type for x in op.inputs]), values)
+    place = (op._place, op._instruction)
+    return Operation(op.graph, op.definition, op.inputs, values, types, op._label, place, op.origin)
 
 
 def batched_body(
