@@ -32,7 +32,12 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         sg.ShapeError,
         r"argument 'y' has 4",
     ),
-    ("an axis that is none", lambda: sg.vmap(lambda x: x, "x")(A), sg.ArgumentError, r"in_axes='x' is no axis"),
+    (
+        "an axis that is none",
+        lambda: sg.vmap(lambda x: x, "x")(A),
+        sg.ArgumentError,
+        r"in_axes='x' is no axis",
+    ),
     ("a bool", lambda: sg.vmap(lambda x: x, True)(A), sg.ArgumentError, r"in_axes=True is no axis"),
     (
         "too many entries",
@@ -113,7 +118,9 @@ def test_bad_calls_say_what_is_wrong(call: Callable[[], Any], error: type[Except
 
 
 @pytest.mark.parametrize(("call", "error", "message"), [pytest.param(*c[1:], id=c[0]) for c in CASES])
-def test_bad_calls_leave_nothing_behind(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+def test_bad_calls_leave_nothing_behind(
+    call: Callable[[], Any], error: type[Exception], message: str
+) -> None:
     graph = sg.Graph()
     with graph.as_default():
         sg.placeholder(sg.float32)

@@ -50,7 +50,9 @@ def branching(x: Any) -> Any:
 
 
 def three_ways(x: Any) -> Any:
-    return sg.switch(sg.cast(x, sg.int32), [lambda y: -y, lambda y: y * y, lambda y: sg.stop_gradient(y) * y], x)
+    return sg.switch(
+        sg.cast(x, sg.int32), [lambda y: -y, lambda y: y * y, lambda y: sg.stop_gradient(y) * y], x
+    )
 
 
 def nested(x: Any) -> Any:
@@ -94,7 +96,9 @@ def test_a_scan_over_parts_of_each_example(engine: str) -> None:
     assert_alike(sg.function(sg.vmap(sg.grad(rnn)), engine=engine)(ROWS), loop(sg.grad(rnn), ROWS))
     w = np.array([0.1, 0.2, 0.3, 0.4])
     both = sg.vmap(sg.grad(rnn, (0, 1)), in_axes=(None, 0))
-    assert_alike(sg.function(both, engine=engine)(ROWS[0], w), loop(lambda v: sg.grad(rnn, (0, 1))(ROWS[0], v), w))
+    assert_alike(
+        sg.function(both, engine=engine)(ROWS[0], w), loop(lambda v: sg.grad(rnn, (0, 1))(ROWS[0], v), w)
+    )
 
 
 def test_second_order_through_a_batched_scan() -> None:

@@ -73,7 +73,9 @@ def test_behind_a_stop_nothing_is_built() -> None:
     stopped = operations(sg.jacobian, lambda x: sg.stop_gradient(sg.tanh(sg.exp(x))) * x, 4)
     whole = operations(sg.jacobian, lambda x: sg.tanh(sg.exp(x)) * x, 4)
     assert stopped < whole
-    np.testing.assert_array_equal(sg.jacobian(lambda x: sg.stop_gradient(sg.exp(x)) * x)(X), np.diag(np.exp(X)))
+    np.testing.assert_array_equal(
+        sg.jacobian(lambda x: sg.stop_gradient(sg.exp(x)) * x)(X), np.diag(np.exp(X))
+    )
 
 
 def test_a_jacobian_with_respect_to_several_of_which_one_is_not_reached() -> None:

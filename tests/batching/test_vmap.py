@@ -38,7 +38,7 @@ def close(found: Any, expected: Any) -> None:
 @pytest.mark.parametrize("out_axes", [0, 1, -1])
 def test_axes_are_those_of_jax(in_axes: Any, out_axes: int) -> None:
     a, b = RNG.normal(size=(3, 3)), RNG.normal(size=(3, 3))
-    f = lambda x, y: x * y[::-1] + y  # noqa: E731
+    f = lambda x, y: x * y[::-1] + y
     axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
     close(sg.vmap(f, in_axes, out_axes)(a, b), jax.vmap(f, axes, out_axes)(a, b))
 
@@ -74,7 +74,9 @@ def test_what_does_not_differ_is_repeated_on_the_way_out() -> None:
 
 
 def test_what_is_no_tensor_is_handed_on() -> None:
-    found = sg.vmap(lambda x, mode, n: x * n if mode == "times" else x, in_axes=(0, None, None))(X, "times", 3)
+    found = sg.vmap(lambda x, mode, n: x * n if mode == "times" else x, in_axes=(0, None, None))(
+        X, "times", 3
+    )
     close(found, X * 3)
 
 
@@ -103,8 +105,8 @@ def test_a_mapped_function_of_no_examples() -> None:
 
 
 def similarity(lib: Any) -> Any:
-    return lambda x, y: lib.exp(-((x - y) * (x - y)).sum()) if lib is jnp else sg.exp(
-        -sg.reduce_sum((x - y) * (x - y))
+    return lambda x, y: (
+        lib.exp(-((x - y) * (x - y)).sum()) if lib is jnp else sg.exp(-sg.reduce_sum((x - y) * (x - y)))
     )
 
 
@@ -180,7 +182,7 @@ def test_gradients_per_example_of_a_network(engine: str) -> None:
 
 
 def test_a_stop_hides_what_it_hides_for_each_example() -> None:
-    f = lambda x: sg.reduce_sum(x * sg.stop_gradient(x))  # noqa: E731
+    f = lambda x: sg.reduce_sum(x * sg.stop_gradient(x))
     close(sg.vmap(sg.grad(f))(X), X)
     close(sg.grad(lambda x: sg.reduce_sum(sg.vmap(f)(x)))(X), X)
 
@@ -210,27 +212,29 @@ def test_a_stop_with_respect_to_the_mapped_tensor(axis: int) -> None:
 
 def test_a_switched_stop_has_a_switch_for_each_example() -> None:
     off = np.array([True, False, True, False])
-    f = lambda x, when: sg.reduce_sum(sg.stop_gradient(x * x, when=when))  # noqa: E731
+    f = lambda x, when: sg.reduce_sum(sg.stop_gradient(x * x, when=when))
     expected = np.where(off[:, None], 0.0, 2 * X)
     close(sg.vmap(sg.grad(f))(X, off), expected)
     close(sg.grad(lambda x: sg.reduce_sum(sg.vmap(f)(x, off)))(X), expected)
 
 
 def test_norms_are_clipped_example_by_example() -> None:
-    f = lambda x: sg.reduce_sum(sg.clip_gradient_norm(x, 1.0) * x * 5.0)  # noqa: E731
+    f = lambda x: sg.reduce_sum(sg.clip_gradient_norm(x, 1.0) * x * 5.0)
     expected = np.stack([sg.grad(f)(x) for x in X])
     close(sg.vmap(sg.grad(f))(X), expected)
     close(sg.grad(lambda x: sg.reduce_sum(sg.vmap(f)(x)))(X), expected)
     nested = sg.vmap(sg.vmap(f))(np.stack([X, X]))
     assert nested.shape == (2, 4)
-    close(sg.grad(lambda x: sg.reduce_sum(sg.vmap(sg.vmap(f))(x)))(np.stack([X, X])), np.stack([expected] * 2))
+    close(
+        sg.grad(lambda x: sg.reduce_sum(sg.vmap(sg.vmap(f))(x)))(np.stack([X, X])), np.stack([expected] * 2)
+    )
 
 
 def test_settings_of_gates_may_differ_from_example_to_example() -> None:
     s = np.array([0.0, 1.0, -2.0, 3.0])
-    f = lambda x, s: sg.reduce_sum(sg.scale_gradient(x, s))  # noqa: E731
+    f = lambda x, s: sg.reduce_sum(sg.scale_gradient(x, s))
     close(sg.grad(lambda x: sg.reduce_sum(sg.vmap(f)(x, s)))(X), np.repeat(s[:, None], 3, 1))
-    clip = lambda x, low: sg.reduce_sum(sg.clip_gradient(x, low, 1.0) * -2.0)  # noqa: E731
+    clip = lambda x, low: sg.reduce_sum(sg.clip_gradient(x, low, 1.0) * -2.0)
     low = np.array([-3.0, -1.0, -0.5, 0.5])
     expected = np.repeat(np.maximum(low, -2.0)[:, None], 3, 1)
     close(sg.grad(lambda x: sg.reduce_sum(sg.vmap(clip)(x, low)))(X), expected)
@@ -240,7 +244,9 @@ def test_settings_of_gates_may_differ_from_example_to_example() -> None:
 
 def test_a_prevented_gradient_stays_prevented() -> None:
     with pytest.raises(sg.GradientError, match="use the other loss"):
-        sg.grad(lambda x: sg.reduce_sum(sg.vmap(lambda r: sg.prevent_gradient(r, "use the other loss"))(x)))(X)
+        sg.grad(lambda x: sg.reduce_sum(sg.vmap(lambda r: sg.prevent_gradient(r, "use the other loss"))(x)))(
+            X
+        )
 
 
 def test_a_probe_names_the_gradient_of_all_examples() -> None:
@@ -395,7 +401,11 @@ def test_what_was_batched_is_saved_and_loaded() -> None:
     graph = sg.Graph()
     with graph.as_default():
         x = sg.placeholder(sg.float64, [4, 3], name="x")
-        y = sg.vmap(lambda r: sg.clip_gradient_norm(r, 1.0) @ r + sg.random_normal(sg.random_key(0), [], dtype="float64"))(x)
+        y = sg.vmap(
+            lambda r: (
+                sg.clip_gradient_norm(r, 1.0) @ r + sg.random_normal(sg.random_key(0), [], dtype="float64")
+            )
+        )(x)
         sg.identity(sg.gradients(y, [x])[0], name="dx")
         keys = sg.placeholder(sg.uint32, [4, 2], name="keys")
         sg.identity(sg.vmap(lambda k: sg.random_uniform(k, [2]))(keys), name="drawn")

@@ -198,26 +198,27 @@ def _result_axes(out_axes: Any, result: Any, count: int) -> list[Axis]:
 
 def _spread(axes: Any, tree: Any, what: str) -> list[Axis]:
     """*axes*, a structure or the upper part of one, for each leaf of *tree*."""
-    found: list[Axis] = []
-
-    def take(axis: Any, part: Any) -> None:
-        if axis is not None and not _is_axis(axis):
-            raise ArgumentError(
-                f"vmap: {what} holds {shorten(axis)}, which is no axis; take an integer or None"
-            )
-        found.extend([axis] * len(flatten(part)[0]))
-
-    flatten(axes)
+    flatten(axes)  # Makes the dataclasses in it known.
     flatten(tree)
+    found: list[Axis] = []
     try:
-        optree.tree_map_(take, axes, tree, is_leaf=lambda x: x is None, namespace="stopgrad")
-    except ArgumentError:
-        raise
+        optree.tree_map_(
+            lambda axis, part: found.extend([axis] * len(flatten(part)[0])),
+            axes,
+            tree,
+            is_leaf=lambda x: x is None,
+            namespace="stopgrad",
+        )
     except (TypeError, ValueError) as error:
         raise ArgumentError(
             f"vmap: {what}={shorten(axes)} does not fit {'the result' if what == 'out_axes' else 'the argument'} "
             f"({str(error).splitlines()[0]}); give it the same structure, or one axis for all of it"
         ) from None
+    for axis in found:
+        if axis is not None and not _is_axis(axis):
+            raise ArgumentError(
+                f"vmap: {what} holds {shorten(axis)}, which is no axis; take an integer or None"
+            )
     return found
 
 

@@ -231,7 +231,9 @@ def _draw(key: TensorType, shape: Shape, dtype: DType) -> TensorType:
     return tensor_type(dtype, (*key.shape[:-1], *shape))
 
 
-def _from_key(definition: type[Op], operands: tuple[Any, ...], values: tuple[Any, ...], name: str | None) -> Tensor:
+def _from_key(
+    definition: type[Op], operands: tuple[Any, ...], values: tuple[Any, ...], name: str | None
+) -> Tensor:
     """The operation for one key: only vmap builds it for several."""
     with about(definition, *operands):
         check_key(type_of(operands[0]))
