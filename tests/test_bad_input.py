@@ -1,4 +1,4 @@
-"""Bad input: clear errors that name the operation, the user's line and the cure, and leave all as it was.
+"""Bad input: each gets a clear error that names the operation, the user's line and the cure; nothing changes.
 
 Two tables: what is refused, and what looks odd but must work.
 """
@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import engines
+from stopgrad.engines import registry
 from stopgrad.namespaces import NUMPY
 
 HERE = __file__
@@ -880,7 +881,7 @@ GRADIENTS = [
         "sg.grad",
     ),
     bad(
-        "gradients with respect to an array",
+        "gradients towards an array",
         lambda s: sg.gradients(s.loss, [ARRAY]),
         sg.GraphError,
         "gradients",
@@ -1057,7 +1058,7 @@ GRADIENTS = [
         "pair",
     ),
     bad(
-        "grad with respect to an int",
+        "grad towards an int",
         lambda s: sg.grad(lambda x: x * 2.0)(3),
         sg.DTypeError,
         "grad",
@@ -1065,7 +1066,7 @@ GRADIENTS = [
         "sg.cast",
     ),
     bad(
-        "grad with respect to no argument",
+        "grad towards no argument",
         lambda s: sg.grad(lambda x: x, argnums=1)(1.0),
         sg.GradientError,
         "grad",
@@ -1073,7 +1074,7 @@ GRADIENTS = [
         "1 positional",
     ),
     bad(
-        "grad with respect to a name",
+        "grad towards a name",
         lambda s: sg.grad(lambda x: x, argnums="x")(1.0),
         sg.ArgumentError,
         "grad",
@@ -1159,7 +1160,7 @@ GRADIENTS = [
     ),
     # gates
     bad(
-        "stop with respect to a number",
+        "stop towards a number",
         lambda s: sg.stop_gradient(s.v, wrt=[1.0]),
         sg.GraphError,
         "StopGradient",
@@ -1167,7 +1168,7 @@ GRADIENTS = [
         "1.0",
     ),
     bad(
-        "stop with respect to another graph",
+        "stop towards another graph",
         lambda s: sg.stop_gradient(s.v, wrt=[s.a]),
         sg.GraphError,
         "two graphs",
@@ -1750,7 +1751,7 @@ F32, F64 = np.float32, np.float64
 
 @dataclass(frozen=True)
 class Good:
-    """An odd but right use: a function of placeholders, what they are and are fed, and the result by hand."""
+    """An odd but right use: a function of placeholders, what they are fed, and the result by hand."""
 
     name: str
     f: Callable[..., Any]
@@ -2020,15 +2021,14 @@ def test_a_fetched_array_is_the_callers_own(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_jax_arrays_can_be_fed(engine: str) -> None:
-    jax_numpy = pytest.importorskip("jax.numpy")
     s = Setting(engine)
-    got = s.run(s.doubled, v=jax_numpy.arange(3.0))
+    got = s.run(s.doubled, v=jnp.arange(3.0))
     assert type(got) is np.ndarray
     np.testing.assert_array_equal(got, np.array([0.0, 2.0, 4.0], F32))
     with pytest.raises(sg.FeedError, match=r"shape \[2\]"):
-        s.run(s.doubled, v=jax_numpy.arange(2.0))
+        s.run(s.doubled, v=jnp.arange(2.0))
     with pytest.raises(sg.FeedError, match="int32"):
-        s.run(s.i, i=jax_numpy.arange(3.0))
+        s.run(s.i, i=jnp.arange(3.0))
 
 
 @pytest.mark.parametrize(
@@ -2055,7 +2055,7 @@ def test_a_gradient_of_a_vector_is_that_of_its_sum() -> None:
 
 def test_without_jax_the_xla_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     s = Setting()
-    monkeypatch.delitem(engines._MADE, "xla", raising=False)
+    monkeypatch.delitem(registry._MADE, "xla", raising=False)
     monkeypatch.setitem(sys.modules, "jax", None)
     with pytest.raises(
         sg.EngineError, match=r"(?s)xla engine needs jax.*pip install 'stopgrad\[xla\]'.*test_bad_input.py"

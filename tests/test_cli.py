@@ -15,9 +15,6 @@ from stopgrad.errors import EngineError
 from stopgrad.op import REGISTRY
 from stopgrad.recipes.result import Check, Result
 
-for library in ("rich", "sklearn", "matplotlib", "pygments", "igraph", "scipy"):
-    pytest.importorskip(library)
-
 
 @pytest.mark.parametrize(
     ("arguments", "says"),

@@ -1,8 +1,9 @@
-"""The house: one direction of imports, no late ones, a light import, modules and functions of a readable size."""
+"""The house: one direction of imports, no late ones, a light import, modules of a readable size."""
 
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,7 +20,8 @@ MODULES = {
     for path in sorted(HOME.rglob("*.py"))
 }
 
-# From the ground up. A module imports only from its own row and the rows above it, and, inside a row, never in a circle.
+# From the ground up. A module imports only from its own row and the rows above it, and, inside a row, never
+# in a circle.
 ROWS = [
     ["source"],
     ["errors"],
@@ -42,9 +44,8 @@ ROWS = [
     ["engines"],
     ["session"],
     ["flow", "interchange"],
-    [
-        ""
-    ],  # the package itself: recipes and the command are written as users write, with ``import stopgrad as sg``
+    # The package itself: recipes and the command are written as users write, with ``import stopgrad as sg``.
+    [""],
     ["recipes"],
     ["tour"],
     ["cli", "__main__"],
@@ -59,7 +60,7 @@ def part_of(module: str) -> str:
 
 
 def imports(path: Path) -> Iterator[tuple[str, bool]]:
-    """What a module imports of the package, and whether it does so inside a function. Imports for type checkers count too."""
+    """What a module imports of the package, also for type checkers, and whether inside a function."""
 
     def visit(node: ast.AST, late: bool) -> Iterator[tuple[str, bool]]:
         if isinstance(node, ast.Import):
@@ -117,7 +118,8 @@ def test_modules_do_not_import_in_a_circle() -> None:
 def test_the_layer_test_sees_what_it_should(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text(
-        "from stopgrad.session import Session\nimport numpy\ndef f():\n    from stopgrad import graph\n    import stopgrad.op\n"
+        "from stopgrad.session import Session\nimport numpy\n"
+        "def f():\n    from stopgrad import graph\n    import stopgrad.op\n"
     )
     assert list(imports(file)) == [
         ("stopgrad.session", False),
@@ -159,22 +161,57 @@ print([m for m in {HEAVY!r} if m in sys.modules])
     assert python(text).strip() == "[]"
 
 
+IMPORT_EACH_FIRST = """
+import importlib, json, sys, types
+
+def alone(module):
+    '''The error of importing a module where nothing else of the package has been: its __init__ neither.'''
+    for name in [name for name in sys.modules if name.partition('.')[0] == 'stopgrad']:
+        del sys.modules[name]
+    bare = sys.modules['stopgrad'] = types.ModuleType('stopgrad')
+    bare.__path__ = [sys.argv[1]]
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        return repr(error)
+    assert sys.modules['stopgrad'] is bare
+
+print(json.dumps({module: alone(module) for module in sys.argv[2:]}))
+"""
+
+
+def imported_alone(home: Path, modules: list[str]) -> dict[str, str | None]:
+    found = subprocess.run(
+        [sys.executable, "-c", IMPORT_EACH_FIRST, str(home), *modules],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return json.loads(found.stdout)
+
+
 def test_every_module_can_be_imported_first() -> None:
-    first = [
-        "types",
-        "graph",
-        "op",
-        "ops.index",
-        "ops.gates",
-        "autodiff.transforms",
-        "rewrite.engine",
-        "engines.xla",
-        "session",
-        "flow.explain",
-    ]
-    text = "import importlib, sys\nfor name in sys.argv[1:]: pass\n"
-    for name in first[:: len(first) - 1]:
-        python(text + f"importlib.import_module('stopgrad.{name}')")
+    """What stands above the package itself; the recipes and the command import the package, as users do."""
+    above = [module for module in MODULES if LEVEL[part_of(module)] < LEVEL[""]]
+    assert len(above) > 40
+    failed = {module: error for module, error in imported_alone(HOME, above).items() if error is not None}
+    assert not failed
+
+
+def test_a_module_that_needs_another_to_be_imported_first_is_seen(tmp_path: Path) -> None:
+    for name, text in {
+        "__init__": "from stopgrad import whole, half, leaning",
+        "whole": "a = 1",
+        "half": "from stopgrad.other import b\na = 1",
+        "other": "from stopgrad.half import a\nb = 2",
+        "leaning": "import stopgrad\na = stopgrad.whole.a",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    found = imported_alone(tmp_path, ["stopgrad.whole", "stopgrad.half", "stopgrad.leaning"])
+    assert found["stopgrad.whole"] is None
+    assert "circular import" in (found["stopgrad.half"] or "")
+    assert "no attribute 'whole'" in (found["stopgrad.leaning"] or "")
 
 
 # ------------------------------------------------------------------------------------------------- size

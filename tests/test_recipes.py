@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 
 import stopgrad as sg
 from stopgrad.recipes import adversarial, boltzmann, em, softmax, targets
 from stopgrad.recipes.result import Check, LossGraph, Result, differentiate
 from stopgrad.tour import graphs
-
-pytest.importorskip("sklearn")
-pytest.importorskip("scipy")
 
 
 def status(graph: LossGraph) -> set[str]:
@@ -66,8 +64,6 @@ def test_softmax_stop_saves_every_operation_of_the_maximum() -> None:
 
 @pytest.fixture(scope="module")
 def iris() -> np.ndarray:
-    from sklearn.datasets import load_iris
-
     return np.asarray(load_iris().data)
 
 
@@ -261,19 +257,23 @@ def test_listing_says_per_line_what_was_generated_and_where_it_is_stopped() -> N
 
 
 def test_picture_puts_every_gradient_operation_beside_its_forward_operation() -> None:
-    pytest.importorskip("igraph")
     graph = differentiate(
-        "product", "", lambda p: sg.reduce_sum(p["x"] * sg.stop_gradient(sg.exp(p["x"]))), {"x": np.ones(3)}
+        "product",
+        "",
+        lambda p: sg.reduce_sum(sg.sin(p["x"]) * sg.stop_gradient(sg.exp(p["x"]))),  # two beside each other
+        {"x": np.ones(3)},
     )
     forward = [graphs.Box(op, "", op.type) for op in graph.forward]
     generated = [graphs.Box(op, "gradient", op.type) for op in graph.generated if op.type != "Const"]
     graphs._place_forward(forward)
     graphs._place_generated(generated, forward, 500.0)
     rows = {box.op: box.y for box in forward}
+    assert generated
     assert all(box.y == rows[box.op.origin] for box in generated)
-    for row in set(rows.values()):
-        boxes = sorted((b for b in forward if b.y == row), key=lambda b: b.x)
-        assert all(left.x + left.width / 2 <= right.x - right.width / 2 for left, right in pairwise(boxes))
+    ordered = [sorted((b for b in forward if b.y == row), key=lambda b: b.x) for row in set(rows.values())]
+    neighbours = [pair for boxes in ordered for pair in pairwise(boxes)]
+    assert neighbours
+    assert all(left.x + left.width / 2 <= right.x - right.width / 2 for left, right in neighbours)
     svg = graphs.to_svg(graph)
     assert svg.count('class="op stop"') == 1
     assert 'class="op hidden"' in svg

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
-from stopgrad.engines import NumPyEngine
+from stopgrad.engines.numpy import NumPyEngine
 from stopgrad.rewrite import Rewritten, erase_gates, fold, merge, prepare, rewrite, simplify
 
 F32 = np.float32

@@ -72,7 +72,7 @@ def test_damage_is_found(damage: Callable[[sg.Graph], None]) -> None:
 
 def test_the_environment_switches_it_on_for_every_pass() -> None:
     program = (
-        "import stopgrad as sg, stopgrad.verify as v, stopgrad.ops.elementwise as e\n"
+        "import stopgrad as sg, stopgrad.verify as v, stopgrad.ops.powers as e\n"
         "assert v.ENABLED\n"
         "from stopgrad.types import float64, tensor_type\n"
         "g = sg.Graph()\n"

@@ -9,6 +9,7 @@ Examples:
 from __future__ import annotations
 
 from stopgrad import (
+    engines as engines,
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
     ops as ops,
 )
@@ -66,20 +67,24 @@ from stopgrad.ops.convert import *
 from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
-from stopgrad.ops.elementwise import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
+from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
+from stopgrad.ops.powers import *
 from stopgrad.ops.random import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
+from stopgrad.ops.running import *
+from stopgrad.ops.sampling import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.special import *
+from stopgrad.ops.trigonometric import *
 from stopgrad.scope import (
     Scope as Scope,
     name_scope as name_scope,

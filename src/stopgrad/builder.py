@@ -16,12 +16,14 @@ import os
 import sys
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from stopgrad.source import RawLocation, capture
 
 # The graph stands above this module, which holds its parts without looking into them.
-Graph = Operation = Output = Any
+Graph: TypeAlias = Any
+Operation: TypeAlias = Any
+Output: TypeAlias = Any
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -112,7 +114,7 @@ class Builder:
         "tracing",
     )
 
-    graph: Graph | None
+    graph: Any
     prefix: str
     pending: list[str] | None
     origin: Operation | None

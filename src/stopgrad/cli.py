@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     tour.add_argument(
         "--engine",
-        choices=("auto", "xla", "numpy"),
+        choices=("auto", *ENGINES),
         default="auto",
         help="what computes (auto: xla where JAX is installed)",
     )
@@ -204,7 +204,9 @@ def list_ops(arguments: argparse.Namespace) -> int:
     functions = {id(f): name for name, f in reversed(vars(sg).items()) if callable(f)}
     wanted = {name.lower() for name in arguments.names}
     known = {name.lower() for name in REGISTRY} | {
-        functions[id(d.function)].lower() for d in REGISTRY.values() if id(d.function) in functions
+        functions[id(d.function)].lower()
+        for d in REGISTRY.values()
+        if hasattr(d, "function") and id(d.function) in functions
     }
     unknown = [name for name in arguments.names if name.lower() not in known]
     if unknown:

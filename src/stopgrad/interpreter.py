@@ -40,7 +40,9 @@ class NumPyBackend:
 
     name = "numpy"
     namespace = NUMPY
-    array = staticmethod(np.asarray)
+
+    def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
+        return np.asarray(value, dtype)
 
 
 NUMPY_BACKEND = NumPyBackend()

@@ -51,11 +51,3 @@ class Namespace:
 NUMPY = Namespace(
     numpy, "the error-function and gamma families on the numpy engine", "special", special="scipy.special"
 )
-
-
-def jax_namespace() -> Namespace:
-    """JAX's NumPy, with ``lax``, ``special`` and ``nn``."""
-    numpy_of_jax = require("jax.numpy", "the xla engine", "xla")
-    return Namespace(
-        numpy_of_jax, "the xla engine", "xla", special="jax.scipy.special", lax="jax.lax", nn="jax.nn"
-    )

@@ -1,6 +1,6 @@
 """What makes a function public.
 
-It bears its operation's documentation, its errors name it, and none leaves half a build.
+It is documented, its errors name it, and none leaves half a build.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def builds(definition: type[Op]) -> Callable[[F], F]:
-    """Decorator: this is the public function of an operation; it takes over the operation's documentation."""
+    """Decorator: this is the public function of an operation.
+
+    A function without a docstring takes over the operation's; one whose arguments differ has its own.
+    """
 
     def decorate(function: F) -> F:
-        return publish(definition, guarded(definition.__name__)(function))
+        return publish(definition, guarded(definition.type)(function))
 
     return decorate
 
@@ -32,7 +35,8 @@ def builds(definition: type[Op]) -> Callable[[F], F]:
 def publish(definition: type[Op], function: F) -> F:
     """Make this the public function of an operation."""
     definition.function = staticmethod(function)
-    function.__doc__ = definition.__doc__
+    if function.__doc__ is None:
+        function.__doc__ = definition.__doc__
     return function
 
 

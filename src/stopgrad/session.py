@@ -12,6 +12,7 @@ from typing import Any, overload
 import numpy as np
 
 from stopgrad.autodiff.tracing import is_tensor
+from stopgrad.body import Body
 from stopgrad.build import as_output, emit
 from stopgrad.builder import default_graph
 from stopgrad.engines import Compiled, Engine, engine
@@ -20,7 +21,7 @@ from stopgrad.files import as_dtype, read_arrays, storage, write_arrays
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.operands import as_array, show_shape
 from stopgrad.ops.data import Assign, Parameter, Placeholder
-from stopgrad.rewrite import needed, prepare
+from stopgrad.rewrite import Rewritten, needed, prepare
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType, bind_sizes, dtype_of, float32, size_value
 
@@ -44,8 +45,8 @@ class Session:
 
     Args:
         graph: None for the default graph.
-        engine: ``"auto"`` (the best that is installed), ``"xla"`` or ``"numpy"``; :attr:`engine` tells which
-            it is.
+        engine: the name of an engine, as ``"xla"`` or ``"numpy"``; or ``"auto"``, the best that is installed.
+            When that cannot compute what is fetched, the session moves to the best that can.
 
     Examples:
         >>> graph = sg.Graph()
@@ -67,6 +68,7 @@ class Session:
         if found is None:
             raise GraphError("Session needs a graph: pass one, or open it inside 'with graph.as_default():'")
         self.graph = found
+        self._auto = engine == "auto"
         self._engine = _engine(engine)
         self._values: dict[Output, Any] = {}
         self._plans: dict[Any, _Plan] = {}
@@ -75,7 +77,7 @@ class Session:
 
     @property
     def engine(self) -> str:
-        """The name of the engine that computes."""
+        """The name of the engine that computes now."""
         return self._engine.name
 
     def run(self, fetches: Any, feed_dict: Feeds | None = None) -> Any:
@@ -109,14 +111,15 @@ class Session:
         if plan is None:
             plan = self._plan(leaves, list(feeds))
             self._plans[key] = plan
-        arrays = [
-            feed_value(x, value, self._engine) for x, value in zip(plan.feeds, feeds.values(), strict=True)
-        ]
+        asked = self._engine
+        arrays = [feed_value(x, value, asked) for x, value in zip(plan.feeds, feeds.values(), strict=True)]
         signature = tuple([a.shape for a in arrays])
         with self._lock:
             compiled = plan.compiled.get(signature)
             if compiled is None:
                 compiled = plan.compiled[signature] = self._compile(plan, signature)
+            if self._engine is not asked:
+                arrays = [np.asarray(a) for a in arrays]  # They may be the other engine's own.
             results = compiled([*[self._value(p) for p in plan.parameters], *arrays])
             count = len(plan.fetches)
             values = [_to_numpy(r) for r in results[:count]]
@@ -229,10 +232,28 @@ class Session:
         binding = sizes_of(plan.feeds, shapes)
         ready = prepare([*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds], binding)
         donate = [i for i, p in enumerate(plan.parameters) if p in plan.assigned]
-        return self._engine.compile(ready.inputs, ready.outputs, donate)
+        chosen = self._engine
+        if self._auto and chosen.unsupported(_computed(ready)) is not None:
+            chosen = _engine("auto", _computed(ready))
+        compiled = chosen.compile(ready.inputs, ready.outputs, donate)
+        if chosen is not self._engine:
+            self._move(chosen)
+        return compiled
+
+    def _move(self, engine: Engine) -> None:
+        """Go on with another engine, which then holds the parameters."""
+        self._values = {p: engine.hold(np.asarray(value)) for p, value in self._values.items()}
+        self._engine = engine
+        for plan in list(self._plans.values()):
+            plan.compiled.clear()
 
 
 _engine = engine
+
+
+def _computed(ready: Rewritten) -> list[Operation]:
+    """The operations that an engine is to run."""
+    return Body(ready.graph, ready.inputs, ready.outputs).operations()
 
 
 def _consumer(op: Operation, running: Sequence[Operation]) -> Operation | None:
@@ -443,8 +464,12 @@ class Function:
                 "pass values in and return the new ones"
             )
         ready = prepare(tensors, inputs, {})
-        assert self._engine is not None
-        compiled = self._engine.compile(ready.inputs, ready.outputs, self._donated(spec, leaves))
+        chosen = engine(self._engine_name, _computed(ready))
+        compiled = chosen.compile(ready.inputs, ready.outputs, self._donated(spec, leaves))
+        if chosen is not self._engine:
+            run = compiled
+            # They may be the other engine's own.
+            compiled = lambda arrays: run([np.asarray(a) for a in arrays])
         return compiled, result_spec, [_RESULT if _is_result(x) else x for x in result_leaves]
 
     def _donated(self, spec: Any, leaves: Sequence[Any]) -> list[int]:

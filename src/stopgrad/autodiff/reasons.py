@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from stopgrad.autodiff.reach import NOBODY, Acting, by_gates, selective_gates
 from stopgrad.body import Body
-from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.graph import Operation, Output, describe
 from stopgrad.op import NoGradient, Status, Undefined, Wire
 
 
@@ -79,6 +79,10 @@ def _edge(op: Operation, outputs: Sequence[int], i: int, barrier: NoGradient | U
     else:
         cut = Cut(op, barrier.status, barrier.reason)
     return Edge(op, outputs, i, _LEVELS.index(cut.status), {cut: None})
+
+
+def _not_differentiable(y: Output) -> Cut:
+    return Cut(y.op, _INTEGER.status, _INTEGER.reason)
 
 
 def edges(op: Operation, acting: Acting) -> Iterable[Edge]:
@@ -155,10 +159,10 @@ def _body_paths(body: Body, acting: Acting) -> list[Paths]:
                 for k, path in known[op.inputs[edge.input]].items():
                     paths[k] = _better(paths.get(k), _after(path, step))
     results = []
-    for y in body.outputs:
-        paths = {} if y is None else dict(known[y])
-        if y is not None and not y.type.differentiable:
-            integer = (_LEVELS.index(_INTEGER.status), {Cut(y.op, _INTEGER.status, _INTEGER.reason): None})
+    for result in body.outputs:
+        paths = {} if result is None else dict(known[result])
+        if result is not None and not result.type.differentiable:
+            integer = (_LEVELS.index(_INTEGER.status), {_not_differentiable(result): None})
             paths = {k: _after(path, integer) for k, path in paths.items()}
         results.append(paths)
     return results
@@ -200,7 +204,7 @@ def _reach(
                 _collect(cuts, bits, below.of(source) & ~bits.get(source, 0), {named: None})
     for y in ys:
         if not y.type.differentiable:
-            _collect(cuts, bits, below.of(y), {Cut(y.op, _INTEGER.status, _INTEGER.reason): None})
+            _collect(cuts, bits, below.of(y), {_not_differentiable(y): None})
     status = dict.fromkeys(bits, Status.DISCONNECTED)
     for level in reversed(range(len(_LEVELS))):
         arrived = _arrived(ys, found, level, stops)
@@ -271,6 +275,3 @@ def _arrived(
         ):
             arrived.add(edge.op.inputs[edge.input])
     return arrived
-
-
-__all__ = ["Cut", "Graph", "Reach", "reach"]

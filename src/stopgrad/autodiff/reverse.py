@@ -146,32 +146,33 @@ def quiet_gc() -> Iterator[None]:
 
 
 @contextmanager
-def generating(graph: Graph, name: str, known: Iterable[Operation]) -> Iterator[Builder]:
+def generating(graph: Graph, name: str) -> Iterator[Builder]:
     """Inside, operations belong to the gradient: named below *name*, equal ones built once, none left after an error.
 
-    *known* are operations generated earlier, which are used again instead of being built once more. Yields the
-    builder, whose ``origin`` says for which forward operation is being built.
+    Yields the builder, whose ``origin`` says for which forward operation is being built.
     """
-    region, hidden = current().region, graph._hidden
-    shared = {
-        (op.definition, op.inputs, op.values): op
-        for op in known
-        if op.origin is not None
-        and op.definition.merged
-        and (not hidden or (inside := hidden.get(op.id)) is None or inside.holds(region))
-    }
     owner, trace = object(), current().tracing
     while trace is not None and trace.graph is not graph:
         trace = trace.outer  # Of tensors that enclose a body it is generated outside of it.
     with quiet_gc(), graph.atomic():
         scope = Scope(graph, current().prefix_in(graph)).with_sub_scope(name)
-        enter(owner, graph=graph, prefix=scope.prefix, pending=None, shared=shared, tracing=trace)
+        enter(owner, graph=graph, prefix=scope.prefix, pending=None, shared={}, tracing=trace)
         try:
             start = len(graph)
             yield current()
             verify_if_enabled(graph, start)
         finally:
             leave(owner)
+
+
+def _use_again(known: Iterable[Operation], builder: Builder) -> None:
+    """Let operations that an earlier differentiation generated be used again instead of being built once more."""
+    assert builder.shared is not None
+    for op in known:
+        if op.origin is not None and op.definition.merged and op.graph is builder.graph:
+            hidden = op.graph._hidden.get(op.id) if op.graph._hidden else None
+            if hidden is None or hidden.holds(builder.region):
+                builder.shared[op.definition, op.inputs, op.values] = op
 
 
 @guarded("gradients")
@@ -220,20 +221,66 @@ def gradients(
     if not roots:
         raise GradientError("gradients: ys is empty; give at least one output to differentiate")
     if len({x.op.graph for x in (*roots, *targets, *walls)}) > 1:
-        roots, targets, walls = ([local(x) for x in some] for some in (roots, targets, walls))
-    graph = _one_graph([*roots, *targets, *walls])
+        roots = [local(y) for y in roots]
+    graph = _one_graph(roots, [*targets, *walls])
     roots = [visible(y) for y in roots]
-    arrived: dict[Output, Output | None] = {}
     stops = set(walls)
-    found = routes(roots, targets, stops)
-    with generating(graph, name, (op for _, _, path in found for op, _ in path)) as builder:
+    with generating(graph, name) as builder:
         seeds = _seeds(roots, grad_ys, graph, builder)
-        for acting, group, path in found:
-            arrived.update(zip(group, backpropagate(roots, group, seeds, path, acting, stops), strict=True))
+        arrived = _pulled(roots, targets, seeds, stops, builder)
         builder.origin = roots[0].op
         if unconnected_gradients == "zero":
             arrived = {x: zeros_like(x) if g is None else g for x, g in arrived.items()}
     return [arrived[x] for x in targets]
+
+
+def _pulled(
+    ys: Sequence[Output],
+    xs: Sequence[Output],
+    seeds: Sequence[Output],
+    stops: Collection[Output],
+    builder: Builder,
+) -> dict[Output, Output | None]:
+    """What arrives at each x, which is in the graph of ys or, while that is a body being traced, in one around it.
+
+    What arrives at the body's captures goes on, from the tensors that they stand for; it is computed inside.
+    """
+    arrived: dict[Output, Output | None] = dict.fromkeys(xs)
+    leaving: dict[Graph, list[tuple[Output, Output]]] = {ys[0].op.graph: list(zip(ys, seeds, strict=True))}
+    graph: Graph | None = ys[0].op.graph
+    trace = builder.tracing
+    while graph is not None and leaving:
+        here = leaving.pop(graph, [])
+        wanted = [x for x in arrived if x.op.graph is graph]
+        captures: dict[Output, Output] = {}
+        if trace is not None and any(x.op.graph is not graph for x in xs):
+            captures = {parameter: x for x, parameter in trace.captures.items()}
+            stops = {*stops, *(parameter for parameter, x in captures.items() if x in stops)}
+        if here:
+            found = _through(here, list(dict.fromkeys([*wanted, *captures])), stops, builder)
+            arrived.update((x, found[x]) for x in wanted)
+            for parameter, x in captures.items():
+                g = found[parameter]
+                if g is not None:
+                    leaving.setdefault(x.op.graph, []).append((x, g))
+        graph, trace = (None, None) if trace is None else (trace.outer_graph, trace.outer)
+    return arrived
+
+
+def _through(
+    leaving: Sequence[tuple[Output, Output]],
+    xs: Sequence[Output],
+    stops: Collection[Output],
+    builder: Builder,
+) -> dict[Output, Output | None]:
+    """What arrives at xs, all in one graph, when cotangents leave some of its tensors."""
+    ys, seeds = [y for y, _ in leaving], [g for _, g in leaving]
+    found = routes(ys, xs, stops)
+    _use_again((op for _, _, path in found for op, _ in path), builder)
+    arrived: dict[Output, Output | None] = {}
+    for acting, group, path in found:
+        arrived.update(zip(group, backpropagate(ys, group, seeds, path, acting, stops), strict=True))
+    return arrived
 
 
 def _outputs(tree: Any, what: str) -> list[Output]:
@@ -248,11 +295,13 @@ def _outputs(tree: Any, what: str) -> list[Output]:
     return [leaf.as_output() for leaf in leaves]
 
 
-def _one_graph(outputs: Sequence[Output]) -> Graph:
-    graph = outputs[0].op.graph
-    for x in outputs:
-        if x.op.graph is not graph:
-            raise GraphError(f"gradients: {describe(outputs[0])} and {describe(x)} belong to two graphs")
+def _one_graph(ys: Sequence[Output], others: Sequence[Output]) -> Graph:
+    """The graph of ys. The others are in it too, or in one that encloses it while it is being traced."""
+    graph, trace = ys[0].op.graph, current().tracing
+    for x in (*ys, *others):
+        enclosing = x not in ys and trace is not None and trace.graph is graph and trace.encloses(x.op.graph)
+        if x.op.graph is not graph and not enclosing:
+            raise GraphError(f"gradients: {describe(ys[0])} and {describe(x)} belong to two graphs")
     return graph
 
 

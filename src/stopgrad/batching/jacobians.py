@@ -24,8 +24,8 @@ from stopgrad.build import as_output, close, local, parameter_of, tracing, visib
 from stopgrad.builder import current
 from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
-from stopgrad.ops.data import full
-from stopgrad.ops.index import one_hot, range as numbers
+from stopgrad.ops.data import full, range as numbers
+from stopgrad.ops.index import one_hot
 from stopgrad.ops.shape import reshape
 from stopgrad.scope import Scope
 from stopgrad.structure import flatten, unflatten

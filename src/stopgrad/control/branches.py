@@ -22,13 +22,13 @@ from stopgrad.control.functions import (
     union,
 )
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.graph import Operation, Output
+from stopgrad.graph import Operation, Output, describe
 from stopgrad.op import Joint, NoGradient, Op, Rule, Undefined, Wire, not_differentiable
 from stopgrad.operands import as_array, type_of
 from stopgrad.ops.arithmetic import maximum, minimum
 from stopgrad.ops.convert import cast
 from stopgrad.ops.data import zeros_like
-from stopgrad.public import guarded
+from stopgrad.public import guarded, publish
 from stopgrad.structure import unflatten
 from stopgrad.types import TensorType, bool_, int32
 
@@ -146,7 +146,13 @@ def _agree(some: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
 
 
 @guarded("cond")
-def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *operands: Any) -> Any:
+def cond(
+    pred: Any,
+    true_fn: Callable[..., Any],
+    false_fn: Callable[..., Any],
+    *operands: Any,
+    name: str | None = None,
+) -> Any:
     """One function or the other, as a condition says when the graph runs.
 
     Both are traced, one is run. They may use tensors that they close over.
@@ -156,6 +162,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
         true_fn: called with the operands where it holds.
         false_fn: called with the operands where it does not; returns the same structure, dtypes and shapes.
         operands: nested structures of tensors.
+        name: of the operation.
 
     Returns:
         What the chosen function returns.
@@ -177,17 +184,20 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], *
             f"cond: the condition must be a scalar boolean, not {kind!r}; compare, or reduce with sg.reduce_all"
         )
     index = cast(pred if isinstance(pred, (Output, Operation)) else as_array(pred), int32)
-    return _chosen("cond", index, [false_fn, true_fn], ["false_fn", "true_fn"], operands)
+    return _chosen("cond", index, [false_fn, true_fn], ["false_fn", "true_fn"], operands, name)
 
 
 @guarded("switch")
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(
+    index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, name: str | None = None
+) -> Any:
     """One of several functions, as an index says when the graph runs.
 
     Args:
         index: a scalar integer; below 0 it counts as 0, beyond the last function as the last.
         branches: functions that take the operands and return the same structure, dtypes and shapes.
         operands: nested structures of tensors.
+        name: of the operation.
 
     Returns:
         What the chosen function returns.
@@ -213,7 +223,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         index = as_array(np.clip(as_array(index), 0, len(branches) - 1), int32)
     elif kind.dtype is not int32:
         index = cast(_clamped(index, len(branches) - 1), int32)
-    return _chosen("switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands)
+    return _chosen("switch", index, branches, [f"branch {i}" for i in range(len(branches))], operands, name)
 
 
 def _clamped(index: Any, last: int) -> Any:
@@ -223,7 +233,12 @@ def _clamped(index: Any, last: int) -> Any:
 
 
 def _chosen(
-    what: str, index: Any, functions: Sequence[Callable[..., Any]], roles: Sequence[str], given: Sequence[Any]
+    what: str,
+    index: Any,
+    functions: Sequence[Callable[..., Any]],
+    roles: Sequence[str],
+    given: Sequence[Any],
+    name: str | None,
 ) -> Any:
     for f, role in zip(functions, roles, strict=True):
         check_function(f, what, role)
@@ -237,7 +252,7 @@ def _chosen(
         _check_alike(what, traced[0], roles[0], traced[-1], role)
     captures = union(traced)
     bodies = tuple(one.body(captures) for one in traced)
-    made = apply(Case, (index, *leaves, *captures), (bodies,)) if traced[0].results else ()
+    made = apply(Case, (index, *leaves, *captures), (bodies,), name) if traced[0].results else ()
     return unflatten(traced[0].spec, list(made) if isinstance(made, tuple) else [made])
 
 
@@ -251,6 +266,9 @@ def _check_alike(what: str, first: Traced, first_role: str, other: Traced, role:
         if not same_type(a.type, b.type):
             error = DTypeError if a.dtype is not b.dtype else ShapeError
             raise error(
-                f"{what}: the functions must return the same types: {first_role} returned {a.type!r}, "
-                f"{role} {b.type!r}"
+                f"{what}: the functions must return the same types: {first_role} returned {describe(a)}, "
+                f"{role} {describe(b)}"
             )
+
+
+publish(Case, switch)

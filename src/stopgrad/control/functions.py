@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import as_output, captured, close, graph_for, parameter_of, tracing
+from stopgrad.build import as_output, close, graph_for, parameter_of, tracing
 from stopgrad.builder import Trace, default_graph
-from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError, StopgradError
-from stopgrad.graph import Graph, Operation, Output
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError, StopgradError
+from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.operands import as_array, is_python, type_of
 from stopgrad.structure import flatten, paths, unflatten
 from stopgrad.types import DType, TensorType, same_size
@@ -129,12 +129,12 @@ def check_carry(types: Sequence[TensorType], spec: Any, traced: Traced, found: A
         where = f" at {name}" if name else ""
         if y.type.dtype is not t.dtype:
             raise DTypeError(
-                f"{what}: the carry{where} must keep its dtype: it was {t!r}, the function returned {y.type!r}; "
-                "convert with sg.cast"
+                f"{what}: the carry{where} must keep its dtype: it was {t!r}, the function returned "
+                f"{describe(y)}; convert with sg.cast"
             )
         if not same_type(y.type, t):
             raise ShapeError(
-                f"{what}: the carry{where} must keep its shape: it was {t!r}, the function returned {y.type!r}"
+                f"{what}: the carry{where} must keep its shape: it was {t!r}, the function returned {describe(y)}"
             )
 
 
@@ -151,18 +151,3 @@ def weak(leaves: Sequence[Any], arrays: Sequence[Any], results: Sequence[Output]
             array, changed = as_array(leaf, wanted), True
         found.append(array)
     return found if changed else None
-
-
-__all__ = [
-    "GraphError",
-    "Traced",
-    "captured",
-    "check_carry",
-    "check_function",
-    "graph_of",
-    "operands",
-    "same_type",
-    "trace_function",
-    "union",
-    "weak",
-]

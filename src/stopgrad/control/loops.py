@@ -24,7 +24,7 @@ from stopgrad.control.functions import (
     union,
     weak,
 )
-from stopgrad.control.scans import Scan, scan
+from stopgrad.control.scans import Scan, run_scan
 from stopgrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.op import Joint, Op, Wire
@@ -32,8 +32,8 @@ from stopgrad.operands import as_array, type_of
 from stopgrad.ops.arithmetic import add
 from stopgrad.ops.compare import less
 from stopgrad.ops.convert import cast
-from stopgrad.ops.index import range as numbers
-from stopgrad.public import guarded
+from stopgrad.ops.data import range as numbers
+from stopgrad.public import guarded, publish
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType, bool_, int32
 
@@ -51,8 +51,7 @@ def _pull(
         )
     with building_in(op.graph):
         steps = emit(Scan, op.inputs, (_bounded(op), len(op.outputs), 0, op.limit, False, 1), "")
-    pulled: Sequence[Output | None] = Scan.gradient.pull(gs, steps, live, acting)  # type: ignore[union-attr]
-    return pulled
+    return Scan.gradient.pull(gs, steps, live, acting)
 
 
 def _bounded(op: Operation) -> Body:
@@ -151,7 +150,11 @@ class While(Op):
 
 @guarded("while_loop")
 def while_loop(
-    cond: Callable[..., Any], body: Callable[..., Any], loop_vars: Any, maximum_iterations: int | None = None
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    maximum_iterations: int | None = None,
+    name: str | None = None,
 ) -> Any:
     """Repeats a function as long as a condition holds.
 
@@ -161,6 +164,7 @@ def while_loop(
         loop_vars: the first loop variables: a list or tuple, whose elements are the arguments of cond and body;
             or any other nested structure of tensors, which is their one argument.
         maximum_iterations: how many steps there may be at most. The gradient needs it, and takes that many steps.
+        name: of the operation.
 
     Returns:
         The last loop variables, in the same structure.
@@ -207,17 +211,18 @@ def while_loop(
         raise DTypeError(f"while_loop: the condition must return a scalar boolean, not {shown or None}")
     captures = union([condition, traced])
     values = (condition.body(captures), traced.body(captures), limit)
-    made = apply(While, (*first, *captures), values) if first else ()
+    made = apply(While, (*first, *captures), values, name) if first else ()
     return unflatten(spec, list(made) if isinstance(made, tuple) else [made])
 
 
 def _same_kind(made: Any, loop_vars: Any) -> Any:
     """A list where a tuple was given, or the reverse, counts as the same; one variable may come without either."""
     if isinstance(loop_vars, (list, tuple)) and not hasattr(loop_vars, "_fields"):
+        kind = list if isinstance(loop_vars, list) else tuple
         if isinstance(made, (list, tuple)) and not hasattr(made, "_fields"):
-            return type(loop_vars)(made)
+            return kind(made)
         if len(loop_vars) == 1:
-            return type(loop_vars)([made])
+            return kind([made])
     return made
 
 
@@ -234,7 +239,7 @@ def _steps(maximum: Any) -> int:
 
 
 @guarded("fori_loop")
-def fori_loop(lower: Any, upper: Any, body: Callable[..., Any], init: Any) -> Any:
+def fori_loop(lower: Any, upper: Any, body: Callable[..., Any], init: Any, name: str | None = None) -> Any:
     """Repeats a function for the numbers from lower up to, but not including, upper.
 
     Args:
@@ -242,6 +247,7 @@ def fori_loop(lower: Any, upper: Any, body: Callable[..., Any], init: Any) -> An
         upper: the same. Where both are Python integers the loop has a gradient.
         body: takes the number (int32) and the carry; returns the next carry.
         init: the first carry, a nested structure of tensors.
+        name: of the operation.
 
     Returns:
         The last carry.
@@ -256,7 +262,11 @@ def fori_loop(lower: Any, upper: Any, body: Callable[..., Any], init: Any) -> An
     check_function(body, "fori_loop", "body")
     if isinstance(lower, (int, np.integer)) and isinstance(upper, (int, np.integer)):
         steps = numbers(int(lower), max(int(lower), int(upper)))
-        return scan(lambda carry, i: (body(i, carry), None), init, steps)[0]
+
+        def step(carry: Any, i: Any) -> tuple[Any, None]:
+            return body(i, carry), None
+
+        return run_scan("fori_loop", step, init, steps, None, False, 1, name)[0]
     for bound, what in ((lower, "lower"), (upper, "upper")):
         kind = type_of(bound)
         if not kind.dtype.is_integer or kind.ndim:
@@ -270,5 +280,9 @@ def fori_loop(lower: Any, upper: Any, body: Callable[..., Any], init: Any) -> An
         lambda state: less(state["i"], end),
         lambda state: {"i": add(state["i"], one), "carry": body(state["i"], state["carry"])},
         {"i": start, "carry": init},
+        name=name,
     )
     return looped["carry"]
+
+
+publish(While, while_loop)

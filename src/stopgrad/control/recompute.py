@@ -13,9 +13,11 @@ from stopgrad.build import apply, close, emit, inline, parameter_of, tracing
 from stopgrad.control.batches import CHECKPOINT
 from stopgrad.control.functions import check_function, graph_of, same_type, trace_function
 from stopgrad.errors import ShapeError
-from stopgrad.graph import Operation, Output
+from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import Joint, Op, Wire
 from stopgrad.operands import as_array, type_of
+from stopgrad.public import publish
+from stopgrad.scope import Scope
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType
 
@@ -88,11 +90,21 @@ class Checkpoint(Op):
         return made[0] if len(made) == 1 else made
 
     @classmethod
+    def create(
+        cls, scope: Scope | Graph, *operands: Any, name: str | None = None, **attributes: Any
+    ) -> Operation:
+        """The operation that runs a function, which comes first, on its arguments."""
+        with Scope(scope) if isinstance(scope, Graph) else scope:
+            made = flatten(checkpoint(operands[0], name)(*operands[1:], **attributes))[0]
+        op: Operation = made[0].op
+        return op
+
+    @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
         return [Wire(op.body, range(len(op.inputs)), range(len(op.outputs)), {})]
 
 
-def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
+def checkpoint(f: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
     """A function whose gradient computes its intermediate values again instead of keeping them.
 
     In the body of a :func:`scan` of √n steps of √n steps each, it brings the memory of a gradient over n steps
@@ -100,6 +112,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
 
     Args:
         f: a function of nested structures of tensors; leaves of other kinds are handed to it as they are.
+        name: of the operation.
 
     Returns:
         A function with f's arguments and results.
@@ -141,7 +154,10 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         )
         if not traced.results:
             return unflatten(traced.spec, [])
-        made = apply(Checkpoint, (*given, *traced.trace.captures), (traced.body(), False))
+        made = apply(Checkpoint, (*given, *traced.trace.captures), (traced.body(), False), name)
         return unflatten(traced.spec, list(made) if isinstance(made, tuple) else [made])
 
     return recomputed
+
+
+publish(Checkpoint, checkpoint)

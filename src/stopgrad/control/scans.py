@@ -24,13 +24,13 @@ from stopgrad.control.functions import (
     trace_function,
     weak,
 )
-from stopgrad.errors import ArgumentError, GraphError, ShapeError
+from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.graph import Operation, Output
 from stopgrad.op import Joint, Op, Wire
-from stopgrad.operands import as_array, show_shape, type_of
+from stopgrad.operands import show_shape, type_of
 from stopgrad.ops.arithmetic import add
 from stopgrad.ops.data import zeros_like
-from stopgrad.public import guarded
+from stopgrad.public import guarded, publish
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import Dim, Size, TensorType, same_size, tensor_type
 
@@ -60,7 +60,7 @@ def _pull(
     if not given:
         return [None] * len(live)
     with tracing("the gradient of a loop", body.graph, remade=_REMADE, origin=op) as trace:
-        seeds = [parameter_of(trace.graph, body.outputs[o].type, op) for o in given]  # type: ignore[union-attr]
+        seeds = [parameter_of(trace.graph, body.results[o].type, op) for o in given]
         ys, xs = [body.results[o] for o in given], [body.inputs[i] for i in wanted]
         path = between(ys, set(xs), (), acting)
         found = dict(zip(wanted, backpropagate(ys, xs, seeds, path, acting), strict=True))
@@ -91,11 +91,17 @@ def _alive(
             if mask >> j & 1 and j not in given:
                 given.add(j)
                 stack.append(j)
-    leading = sorted(o for o in given if masks[o] & wanted)
+    # Where there may be no step at all, what arrives at a carry's end arrives at its beginning.
+    passed = [1 << o if _may_be_empty(op) and o < carries else 0 for o in range(len(masks))]
+    leading = sorted(o for o in given if (masks[o] | passed[o]) & wanted)
     reached = 0
     for o in leading:
-        reached |= masks[o] & wanted
+        reached |= (masks[o] | passed[o]) & wanted
     return [i for i in range(len(op.inputs)) if reached >> i & 1], leading
+
+
+def _may_be_empty(op: Operation) -> bool:
+    return not isinstance(op.length, int) or op.length == 0
 
 
 class _Pull:
@@ -206,13 +212,10 @@ class _Pull:
         values = (step, count, len(results) + len(self.kept), op.length, not op.reverse, op.unroll)
         made = emit(Scan, inputs, values, "").outputs
         places = dict(zip([*self.carries, *self.constants, *self.sequences], made, strict=True))
-        return [
-            places[i] if (i in places and self.found.get(i) is not None) or self._kept_carry(i) else None
-            for i in live
-        ]
-
-    def _kept_carry(self, i: int) -> bool:
-        return False
+        arrived = {
+            i for i in places if self.found.get(i) is not None or (_may_be_empty(op) and i < op.carries)
+        }
+        return [places[i] if i in arrived else None for i in live]
 
 
 class Scan(Op):
@@ -327,8 +330,7 @@ class Scan(Op):
     @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
         carried = {j: j for j in range(op.carries)}
-        maybe_none = not isinstance(op.length, int) or op.length == 0
-        return [Wire(op.body, range(len(op.inputs)), range(len(op.outputs)), carried, maybe_none)]
+        return [Wire(op.body, range(len(op.inputs)), range(len(op.outputs)), carried, _may_be_empty(op))]
 
 
 @guarded("scan")
@@ -339,6 +341,7 @@ def scan(
     length: int | Dim | None = None,
     reverse: bool = False,
     unroll: int = 1,
+    name: str | None = None,
 ) -> tuple[Any, Any]:
     """A loop that hands a carry from step to step, over the first axis of its sequences.
 
@@ -352,6 +355,7 @@ def scan(
         length: the number of steps; needed where xs is None.
         reverse: whether to begin with the last part. Results stand where their parts stood.
         unroll: how many steps an engine may put into one, which can be faster and takes longer to compile.
+        name: of the operation.
 
     Returns:
         The last carry, and the results of all steps along a new first axis.
@@ -369,11 +373,11 @@ def scan(
     check_function(f, "scan", "f")
     if not isinstance(unroll, int) or unroll < 1:
         raise ArgumentError(f"scan: unroll must be a positive number of steps, not {unroll!r}")
-    return _scan("scan", f, init, xs, length, bool(reverse), unroll)
+    return run_scan("scan", f, init, xs, length, bool(reverse), unroll, name)
 
 
 @guarded("map_fn")
-def map_fn(f: Callable[..., Any], elems: Any) -> Any:
+def map_fn(f: Callable[..., Any], elems: Any, name: str | None = None) -> Any:
     """A function of each part along the first axis, the results along a new first axis.
 
     The parts are computed one after the other; :func:`vmap` computes them together.
@@ -381,6 +385,7 @@ def map_fn(f: Callable[..., Any], elems: Any) -> Any:
     Args:
         f: takes a part of elems, in its structure; returns a nested structure of tensors.
         elems: a nested structure of tensors whose first axes have one size.
+        name: of the operation.
 
     Returns:
         The results.
@@ -393,7 +398,11 @@ def map_fn(f: Callable[..., Any], elems: Any) -> Any:
         array([1., 4., 9.])
     """
     check_function(f, "map_fn", "f")
-    return _scan("map_fn", lambda carry, x: (carry, f(x)), None, elems, None, False, 1)[1]
+
+    def step(carry: None, x: Any) -> tuple[None, Any]:
+        return carry, f(x)
+
+    return run_scan("map_fn", step, None, elems, None, False, 1, name)[1]
 
 
 def _length(parts: Sequence[Any], length: Any, what: str) -> int | Dim:
@@ -421,7 +430,7 @@ def _length(parts: Sequence[Any], length: Any, what: str) -> int | Dim:
     return result
 
 
-def _scan(
+def run_scan(
     what: str,
     f: Callable[..., Any],
     init: Any,
@@ -429,7 +438,9 @@ def _scan(
     length: int | Dim | None,
     reverse: bool,
     unroll: int,
+    name: str | None,
 ) -> tuple[Any, Any]:
+    """:func:`scan`, for the construct that errors are to name."""
     (first, carry_spec), (parts, part_spec) = operands(what, init, xs)
     length = _length(parts, length, what)
     graph = graph_of(first, parts)
@@ -462,9 +473,9 @@ def _scan(
     values = (traced.body(), len(first), len(parts), length, reverse, unroll)
     made: Any = ()
     if traced.results:
-        made = apply(Scan, (*first, *parts, *captures), values)
+        made = apply(Scan, (*first, *parts, *captures), values, name)
     made = made if isinstance(made, tuple) else (made,)
     return unflatten(carry_spec, made[: len(first)]), unflatten(specs[1], made[len(first) :])
 
 
-__all__ = ["GraphError", "Scan", "as_array", "map_fn", "scan"]
+publish(Scan, scan)

@@ -1,31 +1,18 @@
-"""What computes: existing, well-kept array libraries behind one small protocol."""
+"""What computes: existing, well-kept array libraries behind one small protocol.
+
+Each folder in here is an engine, which registers itself when it is imported; no list names them.
+"""
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
+import pkgutil
 
-from stopgrad.engines.numpy import NumPyEngine
 from stopgrad.engines.protocol import Compiled, Engine
-from stopgrad.engines.xla import XlaEngine
-from stopgrad.errors import EngineError
+from stopgrad.engines.registry import ENGINES, engine, register
 
-__all__ = ["ENGINES", "Compiled", "Engine", "NumPyEngine", "XlaEngine", "engine"]
+__all__ = ["ENGINES", "Compiled", "Engine", "engine", "register"]
 
-_MADE: dict[str, Engine] = {}
-ENGINES: dict[str, type[Engine]] = {"xla": XlaEngine, "numpy": NumPyEngine}
-
-
-def engine(name: str = "auto") -> Engine:
-    """The engine of this name; ``"auto"`` is xla where JAX is installed, else numpy.
-
-    Examples:
-        >>> engine("numpy").name
-        'numpy'
-    """
-    if name == "auto":
-        name = "xla" if importlib.util.find_spec("jax") is not None else "numpy"
-    if not isinstance(name, str) or name not in ENGINES:
-        raise EngineError(f"there is no engine {name!r}; take {', '.join(map(repr, ('auto', *ENGINES)))}")
-    if name not in _MADE:
-        _MADE[name] = ENGINES[name]()
-    return _MADE[name]
+for _found in pkgutil.iter_modules(__path__):
+    if _found.ispkg:
+        importlib.import_module(f"{__name__}.{_found.name}")

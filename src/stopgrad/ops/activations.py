@@ -1,23 +1,23 @@
-"""Activations: each one operation, with its own careful value and gradient."""
+"""Activations, each one operation whose value and gradient neither overflow nor lose precision."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.build import apply
-from stopgrad.op import Op, not_differentiable
+from stopgrad.op import not_differentiable
 from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.compare import greater, less
 from stopgrad.ops.convert import where
-from stopgrad.ops.elementwise import exp, tanh
-from stopgrad.ops.families import INF, NAN, PAIRS, RealElementwise, binary, unary
-from stopgrad.ops.inference import broadcast, is_floating, is_real, same
+from stopgrad.ops.families import INF, NAN, GradientOfActivation, RealElementwise, binary, unary
+from stopgrad.ops.inference import is_floating, is_real, same
+from stopgrad.ops.powers import exp
 from stopgrad.ops.special import erfc
+from stopgrad.ops.trigonometric import tanh
 from stopgrad.public import builds
-from stopgrad.samples import Values, binary as pairs, floats, sample, unary as singles
+from stopgrad.samples import Values, floats, sample, unary as singles
 from stopgrad.types import TensorType, float64
 
 __all__ = [
@@ -35,16 +35,6 @@ __all__ = [
 _STEP = not_differentiable("which side of the kink it is has no derivative")
 _SMALL = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,), (1e4,), (-1e4,))
 _KINKS = [sample(Values(shape, float64, -8.3, 8.1, True)) for shape in ((4,), ("n", 2), (0, 2))]
-_ALIKE: Any = (((3,), (3,)), (("n",), ("n",)), ((0, 2), (0, 2)))
-
-
-class GradientOfActivation(Op, abstract=True):
-    """From a result y and a cotangent g to the cotangent of the operand, in one operation instead of several."""
-
-    infer = staticmethod(lambda y, g: broadcast(is_floating)(y, g))
-    batch = ELEMENTWISE
-    samples = pairs(shapes=_ALIKE)
-    extremes = PAIRS
 
 
 # ------------------------------------------------------------------------------------ rectified units
@@ -54,10 +44,13 @@ class Relu(RealElementwise):
     """Elementwise max(x, 0); NaN for NaN.
 
     Args:
-        x: real numbers (C1).
+        x: real numbers.
 
     Returns:
-        max(x, 0). The gradient at 0 is 0, as in TensorFlow.
+        The larger of x and 0. The gradient at 0 is 0, as in TensorFlow.
+
+    Constraints:
+        (C1) x holds real numbers.
 
     Examples:
         >>> sg.relu(np.array([-1.0, 2.0]))
@@ -78,10 +71,15 @@ class ReluGrad(GradientOfActivation):
     """The gradient of relu: g where y > 0, else 0, where y = relu x.
 
     Args:
-        y, g: floating-point, of one dtype (C1); shapes broadcast (C2).
+        y: the result of the operation.
+        g: its cotangent.
 
     Returns:
-        the cotangent of x.
+        The cotangent of x.
+
+    Constraints:
+        (C1) y and g are floating-point, of one dtype.
+        (C2) The shapes of y and g broadcast.
 
     Examples:
         >>> sg.ops.ReluGrad.function(np.array([0.0, 2.0]), np.array([5.0, 5.0]))
@@ -99,10 +97,13 @@ class Relu6(RealElementwise):
     """Elementwise min(max(x, 0), 6); NaN for NaN.
 
     Args:
-        x: real numbers (C1).
+        x: real numbers.
 
     Returns:
-        x clipped to [0, 6]. The gradient at 0 and 6 is 0, as in TensorFlow.
+        The values of x, clipped to [0, 6]. The gradient at 0 and 6 is 0, as in TensorFlow.
+
+    Constraints:
+        (C1) x holds real numbers.
 
     Examples:
         >>> sg.relu6(np.array([-1.0, 2.0, 7.0]))
@@ -123,10 +124,15 @@ class Relu6Grad(GradientOfActivation):
     """The gradient of relu6: g where 0 < y < 6, else 0, where y = relu6 x.
 
     Args:
-        y, g: floating-point, of one dtype (C1); shapes broadcast (C2).
+        y: the result of the operation.
+        g: its cotangent.
 
     Returns:
-        the cotangent of x.
+        The cotangent of x.
+
+    Constraints:
+        (C1) y and g are floating-point, of one dtype.
+        (C2) The shapes of y and g broadcast.
 
     Examples:
         >>> sg.ops.Relu6Grad.function(np.array([0.0, 2.0, 6.0]), np.array([5.0, 5.0, 5.0]))
@@ -144,11 +150,14 @@ class LeakyRelu(RealElementwise):
     """Elementwise x where x > 0, else alpha · x.
 
     Args:
-        x: floating-point (C1).
-        alpha: a Python number, by default 0.2; to learn it, take ``sg.where(x > 0, x, alpha * x)``.
+        x: floating-point.
+        alpha: the slope below 0, a Python number; to learn it, take ``sg.where(x > 0, x, alpha * x)``.
 
     Returns:
-        the values; the gradient at 0 is alpha, as in TensorFlow.
+        The values. The gradient at 0 is alpha, as in TensorFlow.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.leaky_relu(np.array([-1.0, 2.0]))
@@ -174,10 +183,13 @@ class Elu(RealElementwise):
     """Elementwise exponential linear unit: x where x > 0, else eˣ - 1.
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        the values.
+        The values.
+
+    Constraints:
+        (C1) x is floating-point.
 
     References:
         Clevert, Unterthiner and Hochreiter 2015, arXiv:1511.07289.
@@ -200,10 +212,15 @@ class EluGrad(GradientOfActivation):
     """The gradient of elu: g where y > 0, else g · (y + 1), where y = elu x.
 
     Args:
-        y, g: floating-point, of one dtype (C1); shapes broadcast (C2).
+        y: the result of the operation.
+        g: its cotangent.
 
     Returns:
-        the cotangent of x.
+        The cotangent of x.
+
+    Constraints:
+        (C1) y and g are floating-point, of one dtype.
+        (C2) The shapes of y and g broadcast.
 
     Examples:
         >>> sg.ops.EluGrad.function(np.array([-0.5, 2.0]), np.array([1.0, 1.0]))
@@ -229,10 +246,13 @@ class Sigmoid(RealElementwise):
     """Elementwise logistic function 1 / (1 + e⁻ˣ), without overflow.
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        values in [0, 1].
+        Values in [0, 1].
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.sigmoid(np.array([0.0, 1000.0]))
@@ -253,10 +273,15 @@ class SigmoidGrad(GradientOfActivation):
     """The gradient of sigmoid: g · y · (1 - y), where y = sigmoid x.
 
     Args:
-        y, g: floating-point, of one dtype (C1); shapes broadcast (C2).
+        y: the result of the operation.
+        g: its cotangent.
 
     Returns:
-        the cotangent of x.
+        The cotangent of x.
+
+    Constraints:
+        (C1) y and g are floating-point, of one dtype.
+        (C2) The shapes of y and g broadcast.
 
     Examples:
         >>> sg.ops.SigmoidGrad.function(np.array([0.5]), np.array([1.0]))
@@ -274,10 +299,13 @@ class LogSigmoid(RealElementwise):
     """Elementwise log(sigmoid(x)), without overflow.
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        values below 0.
+        Values below 0.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.log_sigmoid(np.array([0.0, -1000.0]))
@@ -297,10 +325,13 @@ class Softplus(RealElementwise):
     """Elementwise log(1 + eˣ), without overflow.
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        values above 0.
+        Values above 0.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.softplus(np.array([0.0, 1000.0]))
@@ -320,10 +351,13 @@ class Silu(RealElementwise):
     """Elementwise x · sigmoid(x), also called swish.
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        the values; NaN at -∞.
+        The values; NaN at -∞.
+
+    Constraints:
+        (C1) x is floating-point.
 
     References:
         Elfwing, Uchibe and Doya 2017, arXiv:1702.03118.
@@ -355,11 +389,15 @@ class Gelu(RealElementwise):
     """Elementwise x · Φ(x), where Φ is the normal distribution function.
 
     Args:
-        x: floating-point (C1).
-        approximate: whether Φ is replaced by (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2. Unlike JAX's, it is not by default.
+        x: floating-point.
+        approximate: whether Φ is replaced by (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2. By default it is not;
+            JAX's is.
 
     Returns:
-        the values; NaN at -∞.
+        The values; NaN at -∞.
+
+    Constraints:
+        (C1) x is floating-point.
 
     References:
         Hendrycks and Gimpel 2016, arXiv:1606.08415.

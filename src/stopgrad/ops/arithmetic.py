@@ -15,8 +15,10 @@ from stopgrad.ops.data import zeros_like
 from stopgrad.ops.families import EXTREMES, Arithmetic, Elementwise, RealElementwise, binary, unary
 from stopgrad.ops.inference import (
     broadcast,
-    broadcast_c2,
+    broadcast_shapes,
+    check_dtype,
     check_same_dtype,
+    check_shape,
     is_inexact,
     is_number,
     is_real,
@@ -51,10 +53,15 @@ class AddV2(Arithmetic):
     """Elementwise sum, with broadcasting.
 
     Args:
-        x, y: numbers of one dtype (C1); shapes broadcast (C2).
+        x: numbers.
+        y: numbers, of a shape that broadcasts with x's.
 
     Returns:
-        x + y, of the broadcast shape.
+        The sum x + y, of the broadcast shape.
+
+    Constraints:
+        (C1) x and y hold numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.add(np.array([1.0, 2.0]), 3.0)
@@ -73,10 +80,15 @@ class Sub(Arithmetic):
     """Elementwise difference, with broadcasting.
 
     Args:
-        x, y: numbers of one dtype (C1); shapes broadcast (C2).
+        x: numbers.
+        y: numbers, of a shape that broadcasts with x's.
 
     Returns:
-        x - y, of the broadcast shape.
+        The difference x - y, of the broadcast shape.
+
+    Constraints:
+        (C1) x and y hold numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.subtract(np.array([1.0, 2.0]), 3.0)
@@ -95,10 +107,15 @@ class Mul(Arithmetic):
     """Elementwise product, with broadcasting.
 
     Args:
-        x, y: numbers of one dtype (C1); shapes broadcast (C2).
+        x: numbers.
+        y: numbers, of a shape that broadcasts with x's.
 
     Returns:
-        x · y, of the broadcast shape.
+        The product x · y, of the broadcast shape.
+
+    Constraints:
+        (C1) x and y hold numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.multiply(np.array([1.0, 2.0]), 3.0)
@@ -117,10 +134,15 @@ class RealDiv(Arithmetic):
     """Elementwise quotient, with broadcasting.
 
     Args:
-        x, y: floating-point or complex, of one dtype (C1); shapes broadcast (C2).
+        x: floating-point or complex.
+        y: floating-point or complex, of a shape that broadcasts with x's.
 
     Returns:
-        x / y, of the broadcast shape; infinite or NaN where y is 0, as IEEE 754 has it.
+        The quotient x / y, of the broadcast shape; infinite or NaN where y is 0, as IEEE 754 has it.
+
+    Constraints:
+        (C1) x and y are floating-point or complex, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.divide(np.array([1.0, -1.0]), 0.0)
@@ -137,13 +159,18 @@ divide = binary(RealDiv, "divide")
 
 
 class FloorDiv(Arithmetic):
-    """Elementwise quotient rounded towards minus infinity, with broadcasting.
+    """Elementwise quotient, rounded down, with broadcasting.
 
     Args:
-        x, y: real numbers of one dtype (C1); shapes broadcast (C2).
+        x: real numbers.
+        y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        ⌊x / y⌋, of the broadcast shape. Dividing an integer by 0 gives a value that depends on the engine.
+        The quotient ⌊x / y⌋, of the broadcast shape. What an integer gives over 0 depends on the engine.
+
+    Constraints:
+        (C1) x and y hold real numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.floor_div(np.array([7, -7]), 2)
@@ -164,10 +191,15 @@ class FloorMod(Arithmetic):
     """Elementwise remainder with the sign of the divisor, with broadcasting.
 
     Args:
-        x, y: real numbers of one dtype (C1); shapes broadcast (C2).
+        x: real numbers.
+        y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        x - ⌊x / y⌋ · y, of the broadcast shape.
+        The remainder x - ⌊x / y⌋ · y, of the broadcast shape.
+
+    Constraints:
+        (C1) x and y hold real numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.floormod(np.array([7, -7]), 3)
@@ -188,10 +220,15 @@ class Maximum(Arithmetic):
     """Elementwise larger operand, with broadcasting; NaN where either is NaN.
 
     Args:
-        x, y: real numbers of one dtype (C1); shapes broadcast (C2).
+        x: real numbers.
+        y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        max(x, y). At ties the whole gradient goes to x, as in TensorFlow.
+        The larger of x and y. At ties the whole gradient goes to x, as in TensorFlow.
+
+    Constraints:
+        (C1) x and y hold real numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.maximum(np.array([1.0, 5.0]), 3.0)
@@ -211,10 +248,15 @@ class Minimum(Arithmetic):
     """Elementwise smaller operand, with broadcasting; NaN where either is NaN.
 
     Args:
-        x, y: real numbers of one dtype (C1); shapes broadcast (C2).
+        x: real numbers.
+        y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        min(x, y). At ties the whole gradient goes to x, as in TensorFlow.
+        The smaller of x and y. At ties the whole gradient goes to x, as in TensorFlow.
+
+    Constraints:
+        (C1) x and y hold real numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.minimum(np.array([1.0, 5.0]), 3.0)
@@ -234,10 +276,15 @@ class SquaredDifference(Arithmetic):
     """Elementwise (x - y)², with broadcasting.
 
     Args:
-        x, y: real numbers of one dtype (C1); shapes broadcast (C2).
+        x: real numbers.
+        y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        (x - y)², of the broadcast shape.
+        The squares (x - y)², of the broadcast shape.
+
+    Constraints:
+        (C1) x and y hold real numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.squared_difference(np.array([1.0, 5.0]), 3.0)
@@ -254,13 +301,18 @@ squared_difference = binary(SquaredDifference, "squared_difference")
 
 
 class AddN(Op):
-    """Sum of several tensors of one type, added from left to right.
+    """Sum of several tensors of one dtype and shape, added from left to right.
 
     Args:
-        xs: one or more tensors of one numeric dtype (C1) and one shape (C2).
+        xs: one or more tensors.
 
     Returns:
-        their sum.
+        Their sum.
+
+    Constraints:
+        (C1) There is at least one tensor.
+        (C2) The tensors hold numbers, of one dtype.
+        (C3) The tensors have one shape.
 
     Examples:
         >>> sg.add_n([np.array([1.0, 2.0]), np.array([3.0, 4.0])])
@@ -269,10 +321,14 @@ class AddN(Op):
 
     @staticmethod
     def infer(*xs: TensorType) -> TensorType:
-        dtype = check_same_dtype(*xs)
-        return (
-            xs[0] if all(x is xs[0] for x in xs) else tensor_type(dtype, broadcast_c2(*(x.shape for x in xs)))
-        )
+        dtype = check_same_dtype(*xs, constraint="C2")
+        check_dtype(xs[0], is_number, "numbers", "C2")
+        if all(x is xs[0] for x in xs):
+            return xs[0]
+        for x in xs[1:]:
+            check_shape(x, xs[0].shape, "each tensor", "C3", of="the first")
+        # A size may be a number in one tensor and a name in another; the sum has the number.
+        return tensor_type(dtype, broadcast_shapes(*(x.shape for x in xs)))
 
     gradient = {"xs": lambda g, op, i: g}
 
@@ -300,10 +356,13 @@ class Neg(Elementwise):
     """Elementwise negative.
 
     Args:
-        x: numbers (C1).
+        x: numbers.
 
     Returns:
-        -x.
+        The negative -x.
+
+    Constraints:
+        (C1) x holds numbers.
 
     Examples:
         >>> sg.negative(np.array([1.0, -2.0]))
@@ -323,10 +382,13 @@ class Abs(Op):
     """Elementwise absolute value; of complex numbers, the real modulus.
 
     Args:
-        x: numbers (C1).
+        x: numbers.
 
     Returns:
-        |x|. The gradient at 0 is 0.
+        The modulus |x|. The gradient at 0 is 0.
+
+    Constraints:
+        (C1) x holds numbers.
 
     Examples:
         >>> sg.abs(np.array([-1.5, 2.0]))
@@ -351,10 +413,14 @@ class Sign(Elementwise):
     """Elementwise sign: -1, 0 or 1; of complex numbers, x / |x|.
 
     Args:
-        x: numbers (C1).
+        x: numbers.
 
     Returns:
-        the sign, of x's dtype; NaN for NaN. Its gradient is zero; of complex numbers, which turn, it is zero at 0 only.
+        The sign, of x's dtype; NaN for NaN. Its gradient is zero for real numbers; for complex ones, whose
+        direction can change, it is zero at 0 only.
+
+    Constraints:
+        (C1) x holds numbers.
 
     Examples:
         >>> sg.sign(np.array([-1.5, 0.0, 2.0]))
@@ -381,10 +447,13 @@ class Square(Elementwise):
     """Elementwise square.
 
     Args:
-        x: numbers (C1).
+        x: numbers.
 
     Returns:
-        x².
+        The squares x².
+
+    Constraints:
+        (C1) x holds numbers.
 
     Examples:
         >>> sg.square(np.array([-1.5, 2.0]))
@@ -401,13 +470,16 @@ square = unary(Square, "square")
 
 
 class Floor(RealElementwise):
-    """Elementwise rounding towards minus infinity.
+    """Elementwise rounding down to an integer.
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        ⌊x⌋, of x's dtype.
+        The integer ⌊x⌋, of x's dtype.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.floor(np.array([1.7, -1.2]))
@@ -423,13 +495,16 @@ floor = unary(Floor, "floor")
 
 
 class Ceil(RealElementwise):
-    """Elementwise rounding towards plus infinity.
+    """Elementwise rounding up to an integer.
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        ⌈x⌉, of x's dtype.
+        The integer ⌈x⌉, of x's dtype.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.ceil(np.array([1.2, -1.7]))
@@ -448,10 +523,13 @@ class Round(RealElementwise):
     """Elementwise rounding to the nearest integer, halves to even.
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        x rounded, of x's dtype.
+        The nearest integer, of x's dtype.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.round(np.array([0.5, 1.5, -1.2]))

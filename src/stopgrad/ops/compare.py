@@ -62,10 +62,15 @@ class Equal(Comparison):
     """Elementwise x = y, with broadcasting. NaN equals nothing.
 
     Args:
-        x, y: one dtype (C1); shapes broadcast (C2).
+        x: any dtype.
+        y: the same dtype, of a shape that broadcasts with x's.
 
     Returns:
-        booleans, of the broadcast shape.
+        Booleans, of the broadcast shape.
+
+    Constraints:
+        (C1) x and y have one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.equal(np.array([1, 2]), 2)
@@ -83,10 +88,15 @@ class NotEqual(Comparison):
     """Elementwise x ≠ y, with broadcasting. NaN differs from everything.
 
     Args:
-        x, y: one dtype (C1); shapes broadcast (C2).
+        x: any dtype.
+        y: the same dtype, of a shape that broadcasts with x's.
 
     Returns:
-        booleans, of the broadcast shape.
+        Booleans, of the broadcast shape.
+
+    Constraints:
+        (C1) x and y have one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.not_equal(np.array([1, 2]), 2)
@@ -104,10 +114,15 @@ class Less(Comparison):
     """Elementwise x < y, with broadcasting.
 
     Args:
-        x, y: real, of one dtype (C1); shapes broadcast (C2).
+        x: real numbers.
+        y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        booleans, of the broadcast shape.
+        Booleans, of the broadcast shape.
+
+    Constraints:
+        (C1) x and y hold real numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.less(np.array([1, 2]), 2)
@@ -124,10 +139,15 @@ class LessEqual(Comparison):
     """Elementwise x ≤ y, with broadcasting.
 
     Args:
-        x, y: real, of one dtype (C1); shapes broadcast (C2).
+        x: real numbers.
+        y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        booleans, of the broadcast shape.
+        Booleans, of the broadcast shape.
+
+    Constraints:
+        (C1) x and y hold real numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.less_equal(np.array([1, 3]), 2)
@@ -144,10 +164,15 @@ class Greater(Comparison):
     """Elementwise x > y, with broadcasting.
 
     Args:
-        x, y: real, of one dtype (C1); shapes broadcast (C2).
+        x: real numbers.
+        y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        booleans, of the broadcast shape.
+        Booleans, of the broadcast shape.
+
+    Constraints:
+        (C1) x and y hold real numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.greater(np.array([1, 3]), 2)
@@ -164,10 +189,15 @@ class GreaterEqual(Comparison):
     """Elementwise x ≥ y, with broadcasting.
 
     Args:
-        x, y: real, of one dtype (C1); shapes broadcast (C2).
+        x: real numbers.
+        y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        booleans, of the broadcast shape.
+        Booleans, of the broadcast shape.
+
+    Constraints:
+        (C1) x and y hold real numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.greater_equal(np.array([1, 2]), 2)
@@ -194,10 +224,13 @@ class IsNan(Test):
     """Elementwise test for NaN.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        booleans.
+        Booleans.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.is_nan(np.array([np.nan, 1.0]))
@@ -214,10 +247,13 @@ class IsInf(Test):
     """Elementwise test for infinity of either sign.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        booleans.
+        Booleans.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.is_inf(np.array([-np.inf, 1.0]))
@@ -234,10 +270,13 @@ class IsFinite(Test):
     """Elementwise test for being neither infinite nor NaN.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        booleans.
+        Booleans.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.is_finite(np.array([np.nan, 1.0]))
@@ -263,10 +302,15 @@ class LogicalAnd(Logical):
     """Elementwise conjunction, with broadcasting.
 
     Args:
-        x, y: booleans (C1); shapes broadcast (C2).
+        x: booleans.
+        y: booleans, of a shape that broadcasts with x's.
 
     Returns:
-        whether both hold.
+        Whether both hold.
+
+    Constraints:
+        (C1) x and y hold booleans.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.logical_and(np.array([True, False]), True)
@@ -283,10 +327,15 @@ class LogicalOr(Logical):
     """Elementwise disjunction, with broadcasting.
 
     Args:
-        x, y: booleans (C1); shapes broadcast (C2).
+        x: booleans.
+        y: booleans, of a shape that broadcasts with x's.
 
     Returns:
-        whether either holds.
+        Whether either holds.
+
+    Constraints:
+        (C1) x and y hold booleans.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.logical_or(np.array([True, False]), False)
@@ -303,10 +352,15 @@ class LogicalXor(Logical):
     """Elementwise exclusive or, with broadcasting.
 
     Args:
-        x, y: booleans (C1); shapes broadcast (C2).
+        x: booleans.
+        y: booleans, of a shape that broadcasts with x's.
 
     Returns:
-        whether just one holds.
+        Whether just one holds.
+
+    Constraints:
+        (C1) x and y hold booleans.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.logical_xor(np.array([True, False]), True)
@@ -323,10 +377,13 @@ class LogicalNot(Op):
     """Elementwise negation.
 
     Args:
-        x: booleans (C1).
+        x: booleans.
 
     Returns:
-        whether x does not hold.
+        Whether x does not hold.
+
+    Constraints:
+        (C1) x holds booleans.
 
     Examples:
         >>> sg.logical_not(np.array([True, False]))
@@ -356,10 +413,15 @@ class BitwiseAnd(Bitwise):
     """Elementwise and of bits, with broadcasting.
 
     Args:
-        x, y: integers or booleans of one dtype (C1); shapes broadcast (C2).
+        x: integers or booleans.
+        y: integers or booleans, of a shape that broadcasts with x's.
 
     Returns:
-        x & y.
+        The bits of x & y.
+
+    Constraints:
+        (C1) x and y hold integers or booleans, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.bitwise_and(np.array([6]), 3)
@@ -376,10 +438,15 @@ class BitwiseOr(Bitwise):
     """Elementwise or of bits, with broadcasting.
 
     Args:
-        x, y: integers or booleans of one dtype (C1); shapes broadcast (C2).
+        x: integers or booleans.
+        y: integers or booleans, of a shape that broadcasts with x's.
 
     Returns:
-        x | y.
+        The bits of x | y.
+
+    Constraints:
+        (C1) x and y hold integers or booleans, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.bitwise_or(np.array([6]), 3)
@@ -396,10 +463,15 @@ class BitwiseXor(Bitwise):
     """Elementwise exclusive or of bits, with broadcasting.
 
     Args:
-        x, y: integers or booleans of one dtype (C1); shapes broadcast (C2).
+        x: integers or booleans.
+        y: integers or booleans, of a shape that broadcasts with x's.
 
     Returns:
-        x ^ y.
+        The bits of x ^ y.
+
+    Constraints:
+        (C1) x and y hold integers or booleans, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.bitwise_xor(np.array([6]), 3)
@@ -416,10 +488,13 @@ class Invert(Op):
     """Elementwise complement of bits; of booleans, negation.
 
     Args:
-        x: integers or booleans (C1).
+        x: integers or booleans.
 
     Returns:
-        ~x.
+        The bits of ~x.
+
+    Constraints:
+        (C1) x holds integers or booleans.
 
     Examples:
         >>> sg.invert(np.array([0, 5]))
@@ -449,10 +524,15 @@ class LeftShift(Shift):
     """Elementwise shift of bits to the left, with broadcasting.
 
     Args:
-        x, y: integers of one dtype (C1), y from 0 to the number of bits less one; shapes broadcast (C2).
+        x: integers.
+        y: integers from 0 to the number of bits less one, of a shape that broadcasts with x's.
 
     Returns:
-        x · 2ʸ, without the bits that fall off.
+        The product x · 2ʸ, without the bits that fall off.
+
+    Constraints:
+        (C1) x and y hold integers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.left_shift(np.array([1, 3]), 2)
@@ -469,10 +549,15 @@ class RightShift(Shift):
     """Elementwise shift of bits to the right, with broadcasting; signed integers keep their sign.
 
     Args:
-        x, y: integers of one dtype (C1), y from 0 to the number of bits less one; shapes broadcast (C2).
+        x: integers.
+        y: integers from 0 to the number of bits less one, of a shape that broadcasts with x's.
 
     Returns:
-        ⌊x / 2ʸ⌋.
+        The quotient ⌊x / 2ʸ⌋.
+
+    Constraints:
+        (C1) x and y hold integers, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.right_shift(np.array([4, 12]), 2)

@@ -1,4 +1,7 @@
-"""Guarded logarithms and quotients, clipping, softmax and normalisation: each one operation, with its own careful value and gradient."""
+"""Guarded logarithms and quotients, clipping, softmax and normalisation.
+
+Each is one operation whose value and gradient are exact where a composition would overflow or divide by zero.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from stopgrad.batch_rules import ALONG, ELEMENTWISE
-from stopgrad.build import apply, raise_for
-from stopgrad.errors import ShapeError
+from stopgrad.build import apply
 from stopgrad.op import Axes, Op
-from stopgrad.operands import Tensor, type_of
+from stopgrad.operands import Tensor
 from stopgrad.ops.compare import equal, greater, less
 from stopgrad.ops.convert import where
-from stopgrad.ops.elementwise import exp, log, rsqrt
-from stopgrad.ops.families import INF, NAN, PAIRS, Arithmetic, binary
+from stopgrad.ops.families import INF, NAN, PAIRS, Arithmetic, axes_in, binary
 from stopgrad.ops.inference import (
     broadcast,
     broadcast_c2,
@@ -22,8 +23,8 @@ from stopgrad.ops.inference import (
     check_same_dtype,
     is_floating,
     is_real,
-    normal_axes,
 )
+from stopgrad.ops.powers import exp, log, rsqrt
 from stopgrad.ops.reduce import reduce_mean, reduce_variance
 from stopgrad.ops.shape import reduce_sum
 from stopgrad.public import builds, guarded
@@ -48,10 +49,15 @@ class LogAddExp(Arithmetic):
     """Elementwise log(eˣ + eʸ), without overflow, with broadcasting.
 
     Args:
-        x, y: floating-point, of one dtype (C1); shapes broadcast (C2).
+        x: floating-point.
+        y: floating-point, of a shape that broadcasts with x's.
 
     Returns:
-        the logarithm of the sum; -∞ where both are -∞, with a gradient of 0 there.
+        The logarithm of the sum; -∞ where both are -∞, with a gradient of 0 there.
+
+    Constraints:
+        (C1) x and y are floating-point, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.logaddexp(np.array([0.0, 1000.0]), np.array([0.0, 1000.0]))
@@ -75,10 +81,15 @@ class Xlogy(Arithmetic):
     """Elementwise x · log y, with broadcasting; 0 where x is 0, even if y is 0.
 
     Args:
-        x, y: floating-point, of one dtype (C1); shapes broadcast (C2).
+        x: floating-point.
+        y: floating-point, of a shape that broadcasts with x's.
 
     Returns:
-        the product. Where x is 0 both gradients are 0, as in TensorFlow.
+        The product. Where x is 0 both gradients are 0, as in TensorFlow.
+
+    Constraints:
+        (C1) x and y are floating-point, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.xlogy(np.array([0.0, 2.0]), np.array([0.0, 1.0]))
@@ -107,10 +118,15 @@ class Xdivy(Arithmetic):
     """Elementwise x / y, with broadcasting; 0 where x is 0, even if y is 0.
 
     Args:
-        x, y: floating-point, of one dtype (C1); shapes broadcast (C2).
+        x: floating-point.
+        y: floating-point, of a shape that broadcasts with x's.
 
     Returns:
-        the quotient. Where x is 0 both gradients are 0, as in TensorFlow.
+        The quotient. Where x is 0 both gradients are 0, as in TensorFlow.
+
+    Constraints:
+        (C1) x and y are floating-point, of one dtype.
+        (C2) The shapes of x and y broadcast.
 
     Examples:
         >>> sg.xdivy(np.array([0.0, 2.0]), np.array([0.0, 4.0]))
@@ -140,15 +156,20 @@ def _is_zero(x: Any) -> Tensor:
 
 
 class ClipByValue(Op):
-    """The operand with values below *low* raised to it and values above *high* lowered to it, with broadcasting.
+    """Values below *low* raised to it, and values above *high* lowered to it, with broadcasting.
 
     Args:
-        x, low, high: real numbers of one dtype (C1); shapes broadcast (C2). low should not exceed high; where it
-            does, the result is high.
+        x: real numbers.
+        low: the lower bound.
+        high: the upper bound. Where low exceeds it, the result is high.
 
     Returns:
-        min(max(x, low), high); NaN for NaN. The gradient goes to x where low ≤ x ≤ high, ends included, to low
-        where x is below it and to high where x is above it, as in TensorFlow.
+        The values min(max(x, low), high); NaN for NaN. The gradient goes to x where low ≤ x ≤ high, ends
+        included, to low where x is below it and to high where x is above it, as in TensorFlow.
+
+    Constraints:
+        (C1) x, low and high hold real numbers, of one dtype.
+        (C2) The shapes of x, low and high broadcast.
 
     Examples:
         >>> sg.clip_by_value(np.array([-1.0, 0.5, 2.0]), 0.0, 1.0)
@@ -181,7 +202,16 @@ def clip_by_value(x: Any, low: Any, high: Any, name: str | None = None) -> Tenso
 
 @guarded("clip")
 def clip(x: Any, low: Any = None, high: Any = None, name: str | None = None) -> Tensor:
-    """:func:`clip_by_value`, as the Python array API calls it; None for no bound.
+    """:func:`clip_by_value`, as the Python array API calls it.
+
+    Args:
+        x: real numbers.
+        low: the lower bound; None for none.
+        high: the upper bound; None for none.
+        name: of the operation; by default none.
+
+    Returns:
+        The values min(max(x, low), high); NaN for NaN.
 
     Examples:
         >>> sg.clip(np.array([-1.0, 0.5, 2.0]), 0.0)
@@ -220,11 +250,15 @@ class Softmax(AlongAxes):
     """eˣ / Σ eˣ, the sum over axes, without overflow.
 
     Args:
-        x: floating-point (C1).
-        axis: one or several axes (C2), by default the last.
+        x: floating-point.
+        axis: one axis or several, together.
 
     Returns:
-        values in [0, 1] that sum to 1; NaN where all are -∞, or one is ∞ or NaN.
+        Values in [0, 1] that sum to 1; NaN where all are -∞, or one is ∞ or NaN.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.softmax(np.array([1000.0, 1000.0]))
@@ -239,15 +273,24 @@ class Softmax(AlongAxes):
         return e / xp.sum(e, axis=axis, keepdims=True, dtype=x.dtype)
 
 
+@builds(Softmax)
+def softmax(x: Any, axis: int | Sequence[int] = -1, name: str | None = None) -> Tensor:
+    return apply(Softmax, (x,), (axes_in(Softmax, axis, x),), name)
+
+
 class LogSoftmax(AlongAxes):
     """x - log Σ eˣ, the sum over axes, without overflow.
 
     Args:
-        x: floating-point (C1).
-        axis: one or several axes (C2), by default the last.
+        x: floating-point.
+        axis: one axis or several, together.
 
     Returns:
-        the logarithm of :func:`softmax`, precise also where that is 0.
+        The logarithm of :func:`softmax`, precise also where that is 0.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.log_softmax(np.array([0.0, 1000.0]))
@@ -262,21 +305,9 @@ class LogSoftmax(AlongAxes):
         return centred - xp.log(xp.sum(xp.exp(centred), axis=axis, keepdims=True, dtype=x.dtype))
 
 
-def _axes(definition: type[Op], axis: Any, x: Any) -> tuple[int, ...]:
-    try:
-        return normal_axes(axis, type_of(x).ndim)
-    except ShapeError as error:
-        raise_for(definition, error, (x,))
-
-
-@builds(Softmax)
-def softmax(x: Any, axis: int | Sequence[int] = -1, name: str | None = None) -> Tensor:
-    return apply(Softmax, (x,), (_axes(Softmax, axis, x),), name)
-
-
 @builds(LogSoftmax)
 def log_softmax(x: Any, axis: int | Sequence[int] = -1, name: str | None = None) -> Tensor:
-    return apply(LogSoftmax, (x,), (_axes(LogSoftmax, axis, x),), name)
+    return apply(LogSoftmax, (x,), (axes_in(LogSoftmax, axis, x),), name)
 
 
 # -------------------------------------------------------------------------------------- normalisation
@@ -286,12 +317,18 @@ class LayerNorm(Op):
     """(x - mean) / √(variance + ε), both over axes.
 
     Args:
-        x: floating-point (C1).
-        scale, offset: of the function only: tensors to multiply by and add after, None for none.
-        axis: one or several axes (C2), by default the last; epsilon: a Python number.
+        x: floating-point.
+        scale: what the function multiplies the normalised values by; None for nothing.
+        offset: what the function adds after that; None for nothing.
+        axis: one axis or several, together.
+        epsilon: ε, a Python number.
 
     Returns:
-        the normalised values, of x's shape; NaN over no elements.
+        The normalised values, of x's shape; NaN over no elements.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) Each axis exists, and none is named twice.
 
     References:
         Ba, Kiros and Hinton 2016, arXiv:1607.06450.
@@ -339,6 +376,6 @@ def layer_norm(
     epsilon: float = 1e-5,
     name: str | None = None,
 ) -> Tensor:
-    y = apply(LayerNorm, (x,), (_axes(LayerNorm, axis, x), float(epsilon)), name)
+    y = apply(LayerNorm, (x,), (axes_in(LayerNorm, axis, x), float(epsilon)), name)
     y = y if scale is None else y * scale
     return y if offset is None else y + offset

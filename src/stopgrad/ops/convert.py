@@ -47,8 +47,9 @@ class Cast(Op):
         dtype: the dtype to convert to.
 
     Returns:
-        the values of x in that dtype: floats to integers towards zero, complex to real by dropping the
-        imaginary part. The gradient is converted back; it ends where either side is no float or complex.
+        The values of x in that dtype. Integers come by rounding toward zero, real numbers by dropping the
+        imaginary part. The gradient is converted back; it ends where either side is neither floating-point
+        nor complex.
 
     Examples:
         >>> sg.cast(np.array([1.7, -1.7]), sg.int32)
@@ -91,12 +92,18 @@ class SelectV2(Op):
     """Elementwise choice, with broadcasting.
 
     Args:
-        condition: booleans (C1).
-        x, y: one dtype (C1); the three shapes broadcast (C2).
+        condition: booleans.
+        x: what is taken where the condition holds.
+        y: what is taken elsewhere.
 
     Returns:
-        x where the condition holds, else y. The operand that is not chosen gets a gradient of exactly zero;
-        a NaN in it still becomes NaN where its own derivative is infinite, so guard its argument as well.
+        The values of x where the condition holds, elsewhere those of y. The operand that is not chosen gets a
+        gradient of exactly zero; where its own derivative is infinite that zero becomes NaN, so guard its
+        argument as well.
+
+    Constraints:
+        (C1) The condition holds booleans, and x and y have one dtype.
+        (C2) The three shapes broadcast.
 
     Examples:
         >>> sg.where(np.array([True, False]), np.array([1.0, 2.0]), 0.0)
@@ -108,7 +115,8 @@ class SelectV2(Op):
         dtype = check_same_dtype(x, y)
         if not condition.dtype.is_bool:
             raise DTypeError(
-                f"(C1) the condition must be bool, not {condition!r}; compare it, as in x != 0, or convert with sg.cast"
+                f"(C1) the condition must be bool, not {condition!r}; "
+                "compare it, as in x != 0, or convert with sg.cast"
             )
         return tensor_type(dtype, broadcast_c2(condition.shape, x.shape, y.shape))
 
@@ -142,10 +150,13 @@ class Conj(Op):
     """Elementwise complex conjugate.
 
     Args:
-        x: complex (C1); a real tensor is returned as it is.
+        x: any dtype; the function returns what is not complex as it is.
 
     Returns:
-        the conjugate.
+        The conjugate.
+
+    Constraints:
+        (C1) The x of the operation itself is floating-point or complex.
 
     Examples:
         >>> sg.conj(np.array([1 + 2j]))
@@ -163,7 +174,7 @@ class Conj(Op):
 
 
 def conj(x: Any, name: str | None = None) -> Tensor:
-    # Gradient rules ask this of every real operand.
+    # Gradient rules call this on every operand, most of which are real, so it must be cheap there.
     dtype = x.type.dtype if type(x) is Output else type_of(x).dtype
     return apply(Conj, (x,), (), name) if dtype.is_complex else x
 
@@ -175,10 +186,13 @@ class Real(Op):
     """Elementwise real part.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        Re x.
+        The real part Re x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.real(np.array([1 + 2j]))
@@ -202,10 +216,13 @@ class Imag(Op):
     """Elementwise imaginary part.
 
     Args:
-        x: floating-point or complex (C1).
+        x: floating-point or complex.
 
     Returns:
-        Im x.
+        The imaginary part Im x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
 
     Examples:
         >>> sg.imag(np.array([1 + 2j]))
@@ -229,10 +246,15 @@ class Complex(Op):
     """Complex numbers from real and imaginary parts.
 
     Args:
-        real, imag: float32 or float64, of one dtype (C1); shapes broadcast (C2).
+        real: the real part.
+        imag: the imaginary part.
 
     Returns:
-        real + i · imag: complex64 or complex128.
+        The numbers real + i · imag, complex64 or complex128.
+
+    Constraints:
+        (C1) real and imag are both float32 or both float64.
+        (C2) The shapes of real and imag broadcast.
 
     Examples:
         >>> sg.complex(np.array([1.0]), np.array([2.0]))

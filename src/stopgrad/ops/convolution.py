@@ -1,33 +1,33 @@
 """Convolution over one or more spatial axes, in TensorFlow's layout: [batch, spatial..., channels].
 
-Convolution, its gradient towards the input and its gradient towards the filters are the three derivatives of one
-trilinear form, so that each one's gradients are the two others.
+Convolution, its gradient with respect to the input and its gradient with respect to the filters are the three
+derivatives of one trilinear form, so that the gradients of each are the two others.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from stopgrad.batch_rules import CONV, CONV_BACK_FILTER, CONV_BACK_INPUT
-from stopgrad.build import apply, raise_for
+from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Sizes
 from stopgrad.operands import Tensor, show_shape, type_of
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_floating
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_floating
 from stopgrad.ops.windows import (
     Padding,
     at,
     back_pads,
+    by_group,
+    columns,
+    matrices,
     normal_padding,
     output_shape,
-    padded,
     padded_shape,
     pads,
     per_axis,
     reach,
     trimmed,
-    view,
 )
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
@@ -47,14 +47,16 @@ def _convolved(x: Shape, filters: Shape, strides: Any, padding: Any, dilations: 
     """The shape of a convolution."""
     if len(x) != len(filters) or len(x) < 3:
         raise ShapeError(
-            f"(C2) the input {show_shape(x)} and the filters {show_shape(filters)} must have as many axes, at least three"
+            f"(C2) the input {show_shape(x)} and the filters {show_shape(filters)} must have as many axes, "
+            "at least three"
         )
     if not same_size(x[-1], filters[-2] * groups):
         raise ShapeError(
-            f"(C3) the input has {x[-1]} channels; filters {show_shape(filters)} in {groups} groups take {filters[-2] * groups}"
+            f"(C5) the input has {x[-1]} channels; filters {show_shape(filters)} in {groups} groups take "
+            f"{filters[-2] * groups}"
         )
     if isinstance(filters[-1], int) and filters[-1] % groups:
-        raise ShapeError(f"(C3) {filters[-1]} output channels do not fall into {groups} groups")
+        raise ShapeError(f"(C5) {filters[-1]} output channels do not fall into {groups} groups")
     return (x[0], *output_shape(x[1:-1], filters[:-2], (strides, padding, dilations)), filters[-1])
 
 
@@ -64,55 +66,67 @@ def _check_floating(*types: TensorType) -> None:
 
 
 def _check_cotangent(g: TensorType, expected: Shape) -> None:
-    if g.ndim != len(expected) or not all(map(same_size, g.shape, expected)):
-        raise ShapeError(f"(C6) the cotangent must have the shape {show_shape(expected)}, not {g!r}")
-
-
-# ------------------------------------------------------------------------ as products of matrices (NumPy)
-
-
-def _columns(xp: Any, x: Any, ksize: Any, counts: Any, geometry: Any, groups: int) -> Any:
-    """All windows as rows, by group: [groups, batch · counts, ksize · channels / groups]."""
-    windows = view(xp, padded(xp, x, ksize, geometry), ksize, counts, geometry)
-    split = windows.reshape(*windows.shape[:-1], groups, x.shape[-1] // groups)
-    return xp.moveaxis(split, -2, 0).reshape(
-        groups, x.shape[0] * math.prod(counts), math.prod(ksize) * (x.shape[-1] // groups)
-    )
-
-
-def _matrix(xp: Any, filters: Any, groups: int) -> Any:
-    """Filters as a matrix for each group: [groups, ksize · channels in, channels out]."""
-    rows, each = math.prod(filters.shape[:-1]), filters.shape[-1] // groups
-    return xp.moveaxis(filters.reshape(rows, groups, each), 1, 0)
-
-
-def _by_group(xp: Any, g: Any, groups: int) -> Any:
-    """[groups, batch · counts, channels / groups]."""
-    return xp.moveaxis(g.reshape(math.prod(g.shape[:-1]), groups, g.shape[-1] // groups), 1, 0)
+    check_shape(g, expected, "the cotangent", "C6", of="the result")
 
 
 def _letters(rank: int) -> str:
     return "XYZUVW"[:rank]
 
 
-# ----------------------------------------------------------------------------------------- operations
+def _attributes(op: Any) -> tuple[Any, ...]:
+    return op.strides, op.padding, op.dilations, op.groups
+
+
+def _read(
+    definition: type[Op], operands: Any, rank: int, strides: Any, padding: Any, dilations: Any
+) -> tuple[Any, ...]:
+    """The geometry that a function's arguments mean."""
+    with about(definition, *operands):
+        return (
+            per_axis(strides, rank, "strides"),
+            normal_padding(padding, rank),
+            per_axis(dilations, rank, "dilations"),
+        )
+
+
+def _groups(groups: int | None, channels: Any, filters: Shape) -> int:
+    """How many groups there are, as the numbers of channels say unless the user does."""
+    if groups is not None:
+        return int(groups)
+    each = filters[-2] if len(filters) >= 2 else 1
+    return (
+        channels // each
+        if isinstance(channels, int) and isinstance(each, int) and each and channels % each == 0 and channels
+        else 1
+    )
 
 
 class Conv(Op):
-    """Convolution: for each position and output channel the product of the filters with the window there, summed.
+    """Convolution: for each position and output channel the product of the filters with the window there,
+    summed.
 
     As everywhere in machine learning, the filters are not flipped.
 
     Args:
-        x: [batch, spatial..., channels], and
-        filters: [window..., channels / groups, output channels]: floating-point, of one dtype (C1) and with as many
-            axes (C2); groups divides both numbers of channels (C3), and is found from them unless given.
-        strides, dilations: a positive number, or one for each spatial axis (C4).
-        padding: "VALID" for none; "SAME" for as much as gives ⌈size / stride⌉ windows, what is odd of it at the end;
-            or for each spatial axis the numbers of zeros before and after (C4). The window fits into what is padded (C5).
+        x: [batch, spatial..., channels].
+        filters: [window..., channels / groups, output channels].
+        strides: the step from window to window: a number, or one for each spatial axis.
+        padding: "VALID" for none; "SAME" for as much as gives ⌈size / stride⌉ windows, what is odd of it at
+            the end; or for each spatial axis the numbers of zeros before and after.
+        dilations: the step inside a window: a number, or one for each spatial axis.
+        groups: how many groups of channels are convolved each by itself; found from the numbers of channels
+            unless given.
 
     Returns:
-        [batch, spatial..., output channels].
+        The result, [batch, spatial..., output channels].
+
+    Constraints:
+        (C1) x and the filters hold floating-point numbers of one dtype.
+        (C2) x and the filters have as many axes, at least three.
+        (C3) strides and dilations are positive, and padding is one of the words or pairs of sizes; all have
+            as many numbers as there are spatial axes.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C5) x has as many channels as the filters take in all groups, and groups divides the output channels.
 
     Examples:
         >>> sg.conv1d(np.arange(5.0).reshape(1, 5, 1), np.ones((2, 1, 1)))[0, :, 0]
@@ -138,8 +152,8 @@ class Conv(Op):
         xp: Any, x: Any, filters: Any, strides: Any, padding: Padding, dilations: Any, groups: int
     ) -> Any:
         shape = _convolved(x.shape, filters.shape, strides, padding, dilations, groups)
-        columns = _columns(xp, x, filters.shape[:-2], shape[1:-1], (strides, padding, dilations), groups)
-        return xp.moveaxis(columns @ _matrix(xp, filters, groups), 0, 1).reshape(shape)
+        rows = columns(xp, x, filters.shape[:-2], shape[1:-1], (strides, padding, dilations), groups)
+        return xp.moveaxis(rows @ matrices(xp, filters, groups), 0, 1).reshape(shape)
 
     @staticmethod
     def xla(
@@ -183,15 +197,116 @@ class Conv(Op):
     ]
 
 
-class ConvBackpropInput(Op):
-    """The gradient of :func:`conv` towards its input; a transposed convolution.
+@builds(Conv)
+def conv(
+    x: Any,
+    filters: Any,
+    strides: Any = 1,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    groups: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    kind = type_of(x)
+    read = _read(Conv, (x, filters), max(kind.ndim - 2, 0), strides, padding, dilations)
+    return apply(
+        Conv,
+        (x, filters),
+        (*read, _groups(groups, kind.shape[-1] if kind.ndim else 1, type_of(filters).shape)),
+        name,
+    )
+
+
+@guarded("conv1d")
+def conv1d(
+    x: Any,
+    filters: Any,
+    strides: Any = 1,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    groups: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Convolution over one spatial axis: :func:`conv` of [batch, width, channels].
 
     Args:
-        filters: as in the convolution; g: the cotangent, of its result's shape (C6).
-        shape: of the input; and the convolution's other attributes.
+        x: [batch, width, channels].
+        filters: [width, channels / groups, output channels].
+        strides: as in :func:`conv`.
+        padding: as in :func:`conv`.
+        dilations: as in :func:`conv`.
+        groups: as in :func:`conv`.
 
     Returns:
-        a tensor of that shape.
+        The result, [batch, width, output channels].
+
+    Examples:
+        >>> sg.conv1d(np.ones((1, 5, 2)), np.ones((3, 2, 4)), padding="SAME").shape
+        (1, 5, 4)
+    """
+    return _of_rank(1, x, filters, strides, padding, dilations, groups, name)
+
+
+@guarded("conv2d")
+def conv2d(
+    x: Any,
+    filters: Any,
+    strides: Any = 1,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    groups: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Convolution over two spatial axes: :func:`conv` of [batch, height, width, channels].
+
+    Args:
+        x: [batch, height, width, channels].
+        filters: [height, width, channels / groups, output channels].
+        strides: as in :func:`conv`.
+        padding: as in :func:`conv`.
+        dilations: as in :func:`conv`.
+        groups: as in :func:`conv`.
+
+    Returns:
+        The result, [batch, height, width, output channels].
+
+    Examples:
+        >>> sg.conv2d(np.ones((1, 5, 5, 2)), np.ones((3, 3, 2, 4)), strides=2, padding="SAME").shape
+        (1, 3, 3, 4)
+    """
+    return _of_rank(2, x, filters, strides, padding, dilations, groups, name)
+
+
+def _of_rank(rank: int, x: Any, filters: Any, *rest: Any) -> Tensor:
+    with about(Conv, x, filters):
+        if type_of(x).ndim != rank + 2:
+            raise ShapeError(f"(C2) conv{rank}d takes an input of {rank + 2} axes, not {type_of(x)!r}")
+    return conv(x, filters, *rest)
+
+
+class ConvBackpropInput(Op):
+    """The gradient of :func:`conv` with respect to its input; a transposed convolution.
+
+    Args:
+        filters: as in the convolution.
+        g: the cotangent of its result.
+        shape: of the input.
+        strides: as in the convolution.
+        padding: as in the convolution.
+        dilations: as in the convolution.
+        groups: as in the convolution.
+
+    Returns:
+        A tensor of that shape.
+
+    Constraints:
+        (C1) g and the filters hold floating-point numbers of one dtype.
+        (C2) The shape and the filters have as many axes, at least three.
+        (C3) strides, padding and dilations are as in the convolution.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C5) The shape has as many channels as the filters take in all groups, and groups divides the output
+            channels.
+        (C6) g has the shape of the convolution's result.
 
     Examples:
         >>> sg.conv2d_backprop_input((1, 1, 3, 1), np.ones((1, 2, 1, 1)), np.ones((1, 1, 2, 1)))[0, 0, :, 0]
@@ -225,12 +340,12 @@ class ConvBackpropInput(Op):
         xp: Any, filters: Any, g: Any, shape: Any, strides: Any, padding: Padding, dilations: Any, groups: int
     ) -> Any:
         geometry, ksize, counts = (strides, padding, dilations), filters.shape[:-2], g.shape[1:-1]
-        columns = _by_group(xp, g, groups) @ xp.swapaxes(_matrix(xp, filters, groups), 1, 2)
-        columns = xp.moveaxis(columns.reshape(groups, shape[0], *counts, *ksize, shape[-1] // groups), 0, -2)
-        columns = columns.reshape(shape[0], *counts, *ksize, shape[-1])
+        rows = by_group(xp, g, groups) @ xp.swapaxes(matrices(xp, filters, groups), 1, 2)
+        rows = xp.moveaxis(rows.reshape(groups, shape[0], *counts, *ksize, shape[-1] // groups), 0, -2)
+        rows = rows.reshape(shape[0], *counts, *ksize, shape[-1])
         total = xp.zeros(padded_shape(shape, ksize, geometry), g.dtype)
         for position in xp.ndindex(*ksize):
-            total[at(position, counts, geometry)] += columns[(slice(None),) * (1 + len(counts)) + position]
+            total[at(position, counts, geometry)] += rows[(slice(None),) * (1 + len(counts)) + position]
         return trimmed(total, shape[1:-1], ksize, geometry)
 
     @staticmethod
@@ -290,18 +405,82 @@ class ConvBackpropInput(Op):
     ]
 
 
-class ConvBackpropFilter(Op):
-    """The gradient of :func:`conv` towards its filters.
+@builds(ConvBackpropInput)
+def conv2d_backprop_input(
+    shape: ShapeLike,
+    filters: Any,
+    g: Any,
+    strides: Any = 1,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    groups: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    wanted = shape_of(shape)
+    read = _read(ConvBackpropInput, (filters, g), max(len(wanted) - 2, 0), strides, padding, dilations)
+    return apply(
+        ConvBackpropInput,
+        (filters, g),
+        (wanted, *read, _groups(groups, wanted[-1] if wanted else 1, type_of(filters).shape)),
+        name,
+    )
+
+
+@guarded("conv2d_transpose")
+def conv2d_transpose(
+    x: Any,
+    filters: Any,
+    output_shape: ShapeLike,
+    strides: Any = 1,
+    padding: Any = "SAME",
+    name: str | None = None,
+) -> Tensor:
+    """The transpose of :func:`conv2d`: what maps its result's space to its input's.
 
     Args:
-        x: as in the convolution; g: the cotangent, of its result's shape (C6).
-        shape: of the filters; and the convolution's other attributes.
+        x: [batch, height, width, channels].
+        filters: [height, width, output channels, channels].
+        output_shape: of the result.
+        strides: of the convolution that this transposes.
+        padding: of the convolution that this transposes.
 
     Returns:
-        a tensor of that shape.
+        A tensor of that shape.
 
     Examples:
-        >>> sg.conv2d_backprop_filter(np.arange(3.0).reshape(1, 1, 3, 1), (1, 2, 1, 1), np.ones((1, 1, 2, 1)))[0, :, 0, 0]
+        >>> sg.conv2d_transpose(np.ones((1, 2, 2, 1)), np.ones((2, 2, 1, 1)), (1, 4, 4, 1), strides=2).shape
+        (1, 4, 4, 1)
+    """
+    return conv2d_backprop_input(output_shape, filters, x, strides, padding, name=name)
+
+
+class ConvBackpropFilter(Op):
+    """The gradient of :func:`conv` with respect to its filters.
+
+    Args:
+        x: as in the convolution.
+        g: the cotangent of its result.
+        shape: of the filters.
+        strides: as in the convolution.
+        padding: as in the convolution.
+        dilations: as in the convolution.
+        groups: as in the convolution.
+
+    Returns:
+        A tensor of that shape.
+
+    Constraints:
+        (C1) x and g hold floating-point numbers of one dtype.
+        (C2) x and the shape have as many axes, at least three.
+        (C3) strides, padding and dilations are as in the convolution.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C5) x has as many channels as filters of this shape take in all groups, and groups divides the output
+            channels.
+        (C6) g has the shape of the convolution's result.
+
+    Examples:
+        >>> x, g = np.arange(3.0).reshape(1, 1, 3, 1), np.ones((1, 1, 2, 1))
+        >>> sg.conv2d_backprop_filter(x, (1, 2, 1, 1), g)[0, :, 0, 0]
         array([1., 3.])
     """
 
@@ -331,8 +510,8 @@ class ConvBackpropFilter(Op):
     def lower(
         xp: Any, x: Any, g: Any, shape: Any, strides: Any, padding: Padding, dilations: Any, groups: int
     ) -> Any:
-        columns = _columns(xp, x, shape[:-2], g.shape[1:-1], (strides, padding, dilations), groups)
-        return xp.moveaxis(xp.swapaxes(columns, 1, 2) @ _by_group(xp, g, groups), 0, 1).reshape(shape)
+        rows = columns(xp, x, shape[:-2], g.shape[1:-1], (strides, padding, dilations), groups)
+        return xp.moveaxis(xp.swapaxes(rows, 1, 2) @ by_group(xp, g, groups), 0, 1).reshape(shape)
 
     @staticmethod
     def xla(
@@ -395,127 +574,6 @@ class ConvBackpropFilter(Op):
     ]
 
 
-def _attributes(op: Any) -> tuple[Any, ...]:
-    return op.strides, op.padding, op.dilations, op.groups
-
-
-# ------------------------------------------------------------------------------------ public functions
-
-
-def _read(
-    definition: type[Op], operands: Any, rank: int, strides: Any, padding: Any, dilations: Any
-) -> tuple[Any, ...]:
-    try:
-        return (
-            per_axis(strides, rank, "strides"),
-            normal_padding(padding, rank),
-            per_axis(dilations, rank, "dilations"),
-        )
-    except ShapeError as error:
-        raise_for(definition, error, operands)
-
-
-def _groups(groups: int | None, channels: Any, filters: Shape) -> int:
-    """How many groups there are, as the numbers of channels say unless the user does."""
-    if groups is not None:
-        return int(groups)
-    each = filters[-2] if len(filters) >= 2 else 1
-    return (
-        channels // each
-        if isinstance(channels, int) and isinstance(each, int) and each and channels % each == 0 and channels
-        else 1
-    )
-
-
-@builds(Conv)
-def conv(
-    x: Any,
-    filters: Any,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilations: Any = 1,
-    groups: int | None = None,
-    name: str | None = None,
-) -> Tensor:
-    kind = type_of(x)
-    read = _read(Conv, (x, filters), max(kind.ndim - 2, 0), strides, padding, dilations)
-    return apply(
-        Conv,
-        (x, filters),
-        (*read, _groups(groups, kind.shape[-1] if kind.ndim else 1, type_of(filters).shape)),
-        name,
-    )
-
-
-@guarded("conv1d")
-def conv1d(
-    x: Any,
-    filters: Any,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilations: Any = 1,
-    groups: int | None = None,
-    name: str | None = None,
-) -> Tensor:
-    """:func:`conv` of [batch, width, channels] with filters [width, channels / groups, output channels].
-
-    Examples:
-        >>> sg.conv1d(np.ones((1, 5, 2)), np.ones((3, 2, 4)), padding="SAME").shape
-        (1, 5, 4)
-    """
-    return _of_rank(1, x, filters, strides, padding, dilations, groups, name)
-
-
-@guarded("conv2d")
-def conv2d(
-    x: Any,
-    filters: Any,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilations: Any = 1,
-    groups: int | None = None,
-    name: str | None = None,
-) -> Tensor:
-    """:func:`conv` of [batch, height, width, channels] with filters [height, width, channels / groups, output channels].
-
-    Examples:
-        >>> sg.conv2d(np.ones((1, 5, 5, 2)), np.ones((3, 3, 2, 4)), strides=2, padding="SAME").shape
-        (1, 3, 3, 4)
-    """
-    return _of_rank(2, x, filters, strides, padding, dilations, groups, name)
-
-
-def _of_rank(rank: int, x: Any, filters: Any, *rest: Any) -> Tensor:
-    if type_of(x).ndim != rank + 2:
-        raise_for(
-            Conv,
-            ShapeError(f"(C2) conv{rank}d takes an input of {rank + 2} axes, not {type_of(x)!r}"),
-            (x, filters),
-        )
-    return conv(x, filters, *rest)
-
-
-@builds(ConvBackpropInput)
-def conv2d_backprop_input(
-    shape: ShapeLike,
-    filters: Any,
-    g: Any,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilations: Any = 1,
-    groups: int | None = None,
-    name: str | None = None,
-) -> Tensor:
-    wanted = shape_of(shape)
-    read = _read(ConvBackpropInput, (filters, g), max(len(wanted) - 2, 0), strides, padding, dilations)
-    return apply(
-        ConvBackpropInput,
-        (filters, g),
-        (wanted, *read, _groups(groups, wanted[-1] if wanted else 1, type_of(filters).shape)),
-        name,
-    )
-
-
 @builds(ConvBackpropFilter)
 def conv2d_backprop_filter(
     x: Any,
@@ -535,28 +593,3 @@ def conv2d_backprop_filter(
         (wanted, *read, _groups(groups, kind.shape[-1] if kind.ndim else 1, wanted)),
         name,
     )
-
-
-@guarded("conv2d_transpose")
-def conv2d_transpose(
-    x: Any,
-    filters: Any,
-    output_shape: ShapeLike,
-    strides: Any = 1,
-    padding: Any = "SAME",
-    name: str | None = None,
-) -> Tensor:
-    """The transpose of :func:`conv2d`: what maps its result's space to its input's.
-
-    Args:
-        x: [batch, height, width, channels]; filters: [height, width, output channels, channels].
-        output_shape: of the result; strides and padding: of the convolution that this transposes.
-
-    Returns:
-        a tensor of that shape.
-
-    Examples:
-        >>> sg.conv2d_transpose(np.ones((1, 2, 2, 1)), np.ones((2, 2, 1, 1)), (1, 4, 4, 1), strides=2).shape
-        (1, 4, 4, 1)
-    """
-    return conv2d_backprop_input(output_shape, filters, x, strides, padding, name=name)

@@ -245,10 +245,10 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
                 if carries_gradient(leaf) or (i < positional and isinstance(leaf, (float, complex)))
             ]
             kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
-            held, used = Untraced(pullback), list[Output]()
-            if (
-                current().tracing is not None
-            ):  # What it uses must become known to the body before that is closed.
+            held: Body | Untraced = Untraced(pullback)
+            used: list[Output] = []
+            if current().tracing is not None:
+                # What it uses must become known to the body before that is closed.
                 held, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
             op = emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept))
             return unflatten(result_spec, op.outputs)

@@ -1,7 +1,9 @@
-"""Where values enter and stay: placeholders, constants, parameters and their assignment."""
+"""Where values come from and where they are kept: placeholders, constants, parameters, ranges."""
 
 from __future__ import annotations
 
+import builtins
+import math
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,9 @@ from stopgrad.build import apply, constant_in, emit, evaluate, graph_for, naming
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import GraphError, ShapeError
 from stopgrad.graph import Operation, Output, describe
-from stopgrad.op import Kind, Op, not_differentiable, unsupported
+from stopgrad.op import Kind, Op, Sizes, not_differentiable, unsupported
 from stopgrad.operands import Array, Literal, Tensor, as_array, show_shape
-from stopgrad.ops.inference import check_same_dtype, normal_axes
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_number, normal_axes
 from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, floats, sample
 from stopgrad.scope import require_graph
@@ -24,10 +26,11 @@ from stopgrad.types import (
     Shape,
     ShapeLike,
     TensorType,
+    at_least,
     dtype_of,
     float64,
+    int32,
     product,
-    same_size,
     shape_of,
     tensor_type,
 )
@@ -42,6 +45,7 @@ __all__ = [
     "ones_like",
     "parameter",
     "placeholder",
+    "range",
     "size",
     "zeros",
     "zeros_like",
@@ -56,7 +60,7 @@ class Placeholder(Op):
         shape: sizes; a name or None for a size that is known only when a value is fed.
 
     Returns:
-        the value fed. Running without it is an error.
+        The value fed. Running without it is an error.
 
     Examples:
         >>> with sg.Graph().as_default():
@@ -92,16 +96,10 @@ class Const(Op):
     """A value fixed when the graph is built.
 
     Args:
-        value: a number, nested list or array. Python numbers are int32, float32 or complex64.
-        dtype: the element type to convert to.
-        shape: a shape to which a single number is repeated.
+        value: the array.
 
     Returns:
-        the value.
-
-    Examples:
-        >>> sg.constant([1.0, 2.0])
-        array([1., 2.], dtype=float32)
+        The array.
     """
 
     cached = False
@@ -119,6 +117,20 @@ class Const(Op):
 def constant(
     value: Any, dtype: DTypeLike | None = None, shape: ShapeLike | None = None, name: str | None = None
 ) -> Tensor:
+    """A value fixed when the graph is built.
+
+    Args:
+        value: a number, nested list or array. Python numbers are int32, float32 or complex64.
+        dtype: the element type to convert to.
+        shape: a shape to which a single number is repeated.
+
+    Returns:
+        The value; outside of a graph, a copy of it as an array.
+
+    Examples:
+        >>> sg.constant([1.0, 2.0])
+        array([1., 2.], dtype=float32)
+    """
     if isinstance(value, Output):
         raise GraphError(f"Const: {describe(value)} is no constant; use it as it is")
     array = as_array(value, dtype_of(dtype) if dtype is not None else None)
@@ -128,7 +140,8 @@ def constant(
             raise ShapeError(f"a constant of the symbolic shape {show_shape(sizes)} is made by sg.full")
         if array.ndim and array.shape != sizes:
             raise ShapeError(
-                f"a value of shape {show_shape(array.shape)} is not repeated to {show_shape(sizes)}; only a single number is"
+                f"a value of shape {show_shape(array.shape)} is not repeated to {show_shape(sizes)}; "
+                "only a single number is"
             )
         array = np.broadcast_to(array, sizes)  # type: ignore[arg-type] # no Dim is left
     graph = default_graph()
@@ -139,16 +152,10 @@ class Parameter(Op):
     """A named input with a stored value, kept by each :class:`Session` and changed by :func:`assign`.
 
     Args:
-        value: the first value: a number, nested list or array.
-        dtype: the element type to convert to.
+        value: the first value, as an array.
 
     Returns:
-        the value that the session holds when a run begins.
-
-    Examples:
-        >>> with sg.Graph().as_default():
-        ...     sg.parameter(np.zeros((10, 3), np.float32), name="w")
-        <w:0 float32[10, 3]>
+        The value that the session holds when a run begins.
     """
 
     cached = False
@@ -166,11 +173,26 @@ class Parameter(Op):
 
 @builds(Parameter)
 def parameter(value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Output:
+    """A named input with a stored value, kept by each :class:`Session` and changed by :func:`assign`.
+
+    Args:
+        value: the first value: a number, nested list or array.
+        dtype: the element type to convert to.
+
+    Returns:
+        The value that the session holds when a run begins.
+
+    Examples:
+        >>> with sg.Graph().as_default():
+        ...     sg.parameter(np.zeros((10, 3), np.float32), name="w")
+        <w:0 float32[10, 3]>
+    """
     graph = require_graph("parameter")
     _outside_of_bodies("a parameter", "make it outside and use it inside")
     if isinstance(value, (Output, Operation)):
         raise GraphError(
-            f"Parameter: {describe(value)} has no value yet; give the first value as an array, and change it with sg.assign"
+            f"Parameter: {describe(value)} has no value yet; give the first value as an array, "
+            "and change it with sg.assign"
         )
     array = as_array(value, dtype_of(dtype) if dtype is not None else None)
     return emit(Parameter, (), (Literal(np.array(array)),), name, graph).outputs[0]
@@ -183,11 +205,16 @@ class Assign(Op):
     an error.
 
     Args:
-        parameter: an output of :func:`parameter` (C1).
-        value: a tensor of its dtype (C2) and shape (C3).
+        parameter: an output of :func:`parameter`.
+        value: the next value.
 
     Returns:
-        the value.
+        The value.
+
+    Constraints:
+        (C1) Only what :func:`parameter` made can be assigned.
+        (C2) The value has the parameter's dtype.
+        (C3) The value has the parameter's shape.
 
     Examples:
         >>> with sg.Graph().as_default() as graph:
@@ -201,12 +228,7 @@ class Assign(Op):
     @staticmethod
     def infer(parameter: TensorType, value: TensorType) -> TensorType:
         check_same_dtype(parameter, value, constraint="C2")
-        if parameter.ndim != value.ndim or not all(
-            same_size(a, b) for a, b in zip(parameter.shape, value.shape, strict=True)
-        ):
-            raise ShapeError(
-                f"(C3) a parameter of shape {show_shape(parameter.shape)} cannot take a value of shape {show_shape(value.shape)}"
-            )
+        check_shape(value, parameter.shape, "the value", "C3", of="the parameter")
         return parameter
 
     gradient = {"parameter": not_differentiable("the old value is replaced"), "value": lambda g, op: g}
@@ -232,7 +254,7 @@ class Identity(Op):
         x: any tensor.
 
     Returns:
-        x.
+        The operand.
 
     Examples:
         >>> sg.identity(np.array([1.0]))
@@ -262,16 +284,14 @@ class Size(Op):
     """The value of a size, or of a product of sizes, as a number.
 
     Args:
-        x: any tensor.
-        axis: which axes to count; None for all.
+        size: the size, which may be symbolic.
         dtype: of the result.
 
     Returns:
-        the number of elements along the axes: a scalar, known at the latest when values are fed.
+        A scalar, known at the latest when values are fed.
 
-    Examples:
-        >>> sg.size(np.zeros((2, 3)))
-        array(6, dtype=int32)
+    Constraints:
+        (C1) The axes that the function is given exist in its tensor, and none is named twice.
     """
 
     kinds = {"size": Kind.SIZE}
@@ -295,6 +315,23 @@ def size_as(size: Any, dtype: DType, like: Any) -> Tensor:
 
 @builds(Size)
 def size(x: Any, axis: Any = None, dtype: DTypeLike = "int32", name: str | None = None) -> Tensor:
+    """The number of elements of a tensor, or its size along some axes.
+
+    Args:
+        x: any tensor.
+        axis: which axes to count; None for all.
+        dtype: of the result.
+
+    Returns:
+        The number of elements along the axes: a scalar, known at the latest when values are fed.
+
+    Constraints:
+        (C1) The axes exist in x, and none is named twice.
+
+    Examples:
+        >>> sg.size(np.zeros((2, 3)))
+        array(6, dtype=int32)
+    """
     shape = x.shape if hasattr(x, "shape") else as_array(x).shape
     axes = normal_axes(axis, len(shape), "C1")
     count = product(shape[a] for a in axes)
@@ -306,6 +343,13 @@ def size(x: Any, axis: Any = None, dtype: DTypeLike = "int32", name: str | None 
 def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
     """A constant of zeros.
 
+    Args:
+        shape: sizes, which may be symbolic.
+        dtype: the element type.
+
+    Returns:
+        A tensor of that type.
+
     Examples:
         >>> sg.zeros([2])
         array([0., 0.], dtype=float32)
@@ -315,6 +359,13 @@ def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = Non
 
 def ones(shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
     """A constant of ones.
+
+    Args:
+        shape: sizes, which may be symbolic.
+        dtype: the element type.
+
+    Returns:
+        A tensor of that type.
 
     Examples:
         >>> sg.ones([2])
@@ -327,11 +378,14 @@ class Fill(Op):
     """One value, repeated to a shape.
 
     Args:
-        value: a scalar (C1).
+        value: the value.
         shape: sizes, which may be symbolic.
 
     Returns:
-        a tensor of that shape.
+        A tensor of that shape.
+
+    Constraints:
+        (C1) The value is a scalar.
 
     Examples:
         >>> sg.fill([2], 7.0)
@@ -359,6 +413,14 @@ def fill(shape: ShapeLike, value: Any, name: str | None = None) -> Tensor:
 def full(shape: ShapeLike, value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
     """One number, repeated to a shape, as a constant.
 
+    Args:
+        shape: sizes, which may be symbolic.
+        value: a number.
+        dtype: the element type; by default the number's own.
+
+    Returns:
+        A tensor of that shape.
+
     Examples:
         >>> sg.full([2], 7, sg.float64)
         array([7., 7.])
@@ -367,7 +429,13 @@ def full(shape: ShapeLike, value: Any, dtype: DTypeLike | None = None, name: str
 
 
 def zeros_like(x: Any, name: str | None = None) -> Tensor:
-    """Zeros of the type of *x*.
+    """Zeros of the type of another tensor.
+
+    Args:
+        x: any tensor.
+
+    Returns:
+        A tensor of the shape and dtype of *x*.
 
     Examples:
         >>> sg.zeros_like(np.ones(2))
@@ -377,7 +445,13 @@ def zeros_like(x: Any, name: str | None = None) -> Tensor:
 
 
 def ones_like(x: Any, name: str | None = None) -> Tensor:
-    """Ones of the type of *x*.
+    """Ones of the type of another tensor.
+
+    Args:
+        x: any tensor.
+
+    Returns:
+        A tensor of the shape and dtype of *x*.
 
     Examples:
         >>> sg.ones_like(np.zeros(2))
@@ -393,3 +467,103 @@ def _like(x: Any, value: int, name: str | None) -> Tensor:
         return constant(np.full(array.shape, value, array.dtype), name=name)
     number = constant_in(graph_for(x), np.asarray(value, x.dtype.numpy))
     return emit(Fill, (number,), (x.shape,), name).outputs[0] if x.ndim else number
+
+
+class Range(Op):
+    """Numbers at equal distances.
+
+    Args:
+        start: the first number; a number or a size.
+        size: how many numbers.
+        delta: the distance.
+        dtype: of the result.
+
+    Returns:
+        The numbers start, start + delta, and so on: as many as size says.
+
+    Constraints:
+        (C1) delta is a number other than 0.
+        (C2) The dtype is one of numbers.
+        (C3) start and delta, and the function's limit, are Python numbers or sizes, known when the graph is
+            built.
+        (C4) Where one of them is symbolic, all are whole numbers.
+    """
+
+    kinds = {"size": Kind.SIZE}
+
+    @staticmethod
+    def infer(*, start: Sizes, size: Any, delta: Sizes, dtype: DType) -> TensorType:
+        check_dtype(tensor_type(dtype, ()), is_number, "numbers", "C2")
+        return tensor_type(dtype, (size,))
+
+    gradient = {}
+
+    @staticmethod
+    def lower(xp: Any, start: Any, size: int, delta: Any, dtype: DType) -> Any:
+        return xp.arange(size).astype(dtype.numpy) * xp.asarray(delta, dtype.numpy) + xp.asarray(
+            start, dtype.numpy
+        )
+
+    samples = [
+        sample(start=2, size=3, delta=-3, dtype=int32),
+        sample(start=0.5, size=3, delta=0.25, dtype=float64),
+        sample(start=0, size=0, delta=1, dtype=int32),
+    ]
+
+
+@builds(Range)
+def range(
+    start: Any, limit: Any = None, delta: Any = 1, dtype: DTypeLike | None = None, name: str | None = None
+) -> Tensor:
+    """Numbers at equal distances.
+
+    Args:
+        start: the first number; or, if it is the only argument, the limit, and the first number is 0.
+        limit: where the numbers end; the limit itself is not among them.
+        delta: the distance from one to the next.
+        dtype: of the result; by default int32, or float32 if one of the arguments is a float.
+
+    Returns:
+        The numbers start, start + delta, and so on, as far as they lie before the limit.
+
+    Constraints:
+        (C1) delta is a number other than 0.
+        (C2) The dtype is one of numbers.
+        (C3) start, limit and delta are Python numbers or sizes, known when the graph is built.
+        (C4) Where one of them is symbolic, all are whole numbers.
+
+    Examples:
+        >>> sg.range(2, 8, 3)
+        array([2, 5], dtype=int32)
+    """
+    if limit is None:
+        start, limit = 0, start
+    numbers = [
+        n if isinstance(n, (Dim, float)) else n.item() if isinstance(n, (np.generic, np.ndarray)) else n
+        for n in (start, limit, delta)
+    ]
+    for number in numbers:
+        if isinstance(number, Output) or not isinstance(number, (int, float, Dim)):
+            raise ShapeError(
+                f"(C3) takes numbers and sizes, not {number!r}: the result's size must be known when the "
+                "graph is built"
+            )
+    start, limit, delta = numbers
+    if isinstance(delta, Dim) or delta == 0:
+        raise ShapeError(f"(C1) delta must be a number other than 0, not {delta!r}")
+    symbolic = isinstance(start, Dim) or isinstance(limit, Dim)
+    if any(isinstance(n, float) for n in numbers):
+        if symbolic:
+            raise ShapeError("(C4) with a symbolic size, start, limit and delta must be whole numbers")
+        kind, size = "float32", max(math.ceil((limit - start) / delta), 0)
+    elif symbolic:
+        reach = (limit - start) if delta > 0 else (start - limit)
+        kind, size = (
+            "int32",
+            limit if start == 0 and delta == 1 else at_least((reach + (abs(delta) - 1)) // abs(delta), 0),
+        )
+    else:
+        kind, size = "int32", len(builtins.range(start, limit, delta))
+    values = (start, size, delta, dtype_of(dtype if dtype is not None else kind))
+    graph = default_graph()
+    return evaluate(Range, (), values) if graph is None else emit(Range, (), values, name, graph).outputs[0]

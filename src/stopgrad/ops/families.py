@@ -7,15 +7,25 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.build import apply, emit
+from stopgrad.build import about, apply, emit
 from stopgrad.graph import Output
 from stopgrad.op import Op
-from stopgrad.operands import Tensor
-from stopgrad.ops.inference import broadcast, is_floating, is_inexact, is_number, same
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.inference import (
+    broadcast,
+    is_floating,
+    is_inexact,
+    is_number,
+    normal_axes,
+    normal_axis,
+    same,
+)
 from stopgrad.public import publish
+from stopgrad.samples import binary as pairs
 
 INF, NAN = math.inf, math.nan
 EXTREMES = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,))
+ALIKE = (((3,), (3,)), (("n",), ("n",)), ((0, 2), (0, 2)))
 PAIRS = ((0.0, INF), (-0.0, 1.0), (INF, -INF), (NAN, 1.0), (1.0, 0.0), (0.0, 0.0), (-1.0, INF))
 
 
@@ -23,7 +33,7 @@ def unary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     """The public function of an operation with one operand and no attributes."""
 
     def function(x: Any, name: str | None = None) -> Tensor:
-        if type(x) is Output:  # As most often: nothing to convert.
+        if name is None and type(x) is Output:  # As most often: nothing to convert.
             return emit(definition, (x,), (), name).outputs[0]
         return apply(definition, (x,), (), name)
 
@@ -35,7 +45,7 @@ def binary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     """The public function of an operation with two operands and no attributes."""
 
     def function(x: Any, y: Any, name: str | None = None) -> Tensor:
-        if type(x) is Output is type(y):  # As most often: nothing to convert.
+        if name is None and type(x) is Output is type(y):  # As most often: nothing to convert.
             return emit(definition, (x, y), (), name).outputs[0]
         return apply(definition, (x, y), (), name)
 
@@ -43,8 +53,22 @@ def binary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     return publish(definition, function)
 
 
+def axis_in(definition: type[Op], axis: Any, x: Any) -> int:
+    """The axis that a public function was given for *x*, counted from the front."""
+    ndim = type_of(x).ndim
+    with about(definition, x):
+        return normal_axis(axis, ndim)
+
+
+def axes_in(definition: type[Op], axis: Any, x: Any) -> tuple[int, ...]:
+    """The axes that a public function was given for *x*: one, several, or None for all."""
+    ndim = type_of(x).ndim
+    with about(definition, x):
+        return normal_axes(axis, ndim)
+
+
 class Elementwise(Op, abstract=True):
-    """One operand; the result has its type. (C1) floating-point or complex."""
+    """One operand, floating-point or complex (C1); the result has its type."""
 
     infer = same(is_inexact)
     batch = ELEMENTWISE
@@ -52,7 +76,7 @@ class Elementwise(Op, abstract=True):
 
 
 class RealElementwise(Elementwise, abstract=True):
-    """One operand; the result has its type. (C1) floating-point."""
+    """One operand, floating-point (C1); the result has its type."""
 
     infer = same(is_floating)
 
@@ -63,3 +87,22 @@ class Arithmetic(Op, abstract=True):
     infer = broadcast(is_number)
     batch = ELEMENTWISE
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = PAIRS
+
+
+class GradientOfElementwise(Op, abstract=True):
+    """From a result y and a cotangent g to the cotangent of the operand, in one operation instead of several.
+
+    Both are floating-point or complex, of one dtype (C1), and their shapes broadcast (C2). A complex y comes
+    conjugated, so that each of these is a holomorphic function of y and g.
+    """
+
+    infer = staticmethod(lambda y, g: broadcast(is_inexact)(y, g))
+    batch = ELEMENTWISE
+    samples = pairs(shapes=ALIKE)
+    extremes: ClassVar[Sequence[tuple[Any, ...]]] = PAIRS
+
+
+class GradientOfActivation(GradientOfElementwise, abstract=True):
+    """The same, of a real activation: y and g are floating-point."""
+
+    infer = staticmethod(lambda y, g: broadcast(is_floating)(y, g))

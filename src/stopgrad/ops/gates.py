@@ -1,4 +1,4 @@
-"""Gradient gates: forward each is the identity; they differ in what they let pass back.
+"""Gradient gates: all are the identity in the forward direction; they differ in what they let pass back.
 
 Each public function takes one tensor or a nested structure of tensors, gates every floating-point or complex
 leaf and returns everything else untouched.
@@ -6,7 +6,7 @@ leaf and returns everything else untouched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar, TypeVar
 
@@ -15,7 +15,7 @@ import numpy as np
 from stopgrad.batch_rules import NAMES, SETTINGS, SWITCH
 from stopgrad.build import apply, emit, graph_for, raise_for
 from stopgrad.builder import NoGradientBlock, default_graph
-from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError, StopgradError
+from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
 from stopgrad.graph import Operation, Output
 from stopgrad.op import Kind, Op, Undefined, not_differentiable, stopped, unconnected
 from stopgrad.operands import Tensor, type_of
@@ -23,8 +23,8 @@ from stopgrad.ops.arithmetic import maximum, minimum, square
 from stopgrad.ops.compare import greater
 from stopgrad.ops.convert import cast, conj as conjugate, real, where
 from stopgrad.ops.data import zeros_like
-from stopgrad.ops.elementwise import rsqrt
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_real
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_real
+from stopgrad.ops.powers import rsqrt
 from stopgrad.ops.shape import reduce_sum, reshape
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
@@ -85,12 +85,34 @@ class StopGradient(Gate):
     no trace of it.
 
     Args:
-        x: a tensor, or a nested structure of tensors.
-        wrt: tensors; the way is stopped only towards these, which may be none. None: towards all.
-        when: a Python bool or a scalar boolean output, asked anew at each run. Stopped only where it holds.
+        x: any tensor.
 
     Returns:
-        x.
+        The tensor.
+    """
+
+    infer = staticmethod(lambda x: x)
+    gradient = {"x": stopped("stop_gradient")}
+    samples = [sample(floats(3)), sample(floats("n", 2))]
+    extremes = ((np.nan,), (-0.0,))
+
+
+@builds(StopGradient)
+def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any = None) -> T:
+    """Passes its input through unchanged and hides all behind it from the gradient generator.
+
+    What lies behind counts as a constant, in reverse and forward mode and at every order. Compiled code holds
+    no trace of it.
+
+    Args:
+        x: a tensor, or a nested structure of tensors.
+        wrt: tensors. The gradient is stopped only with respect to these, of which there may be none; by
+            default with respect to all.
+        when: a Python bool or a scalar boolean output, read anew at each run. The gradient is stopped only
+            where it holds.
+
+    Returns:
+        The operand, or the structure with its floating-point and complex leaves gated.
 
     References:
         TensorFlow, ``tf.stop_gradient``.
@@ -101,25 +123,46 @@ class StopGradient(Gate):
         ...     sg.gradients(x * sg.stop_gradient(x), [x]), sg.gradients(sg.stop_gradient(x * x), [x])
         ([<gradients/Mul:0 float32[]>], [None])
     """
+    if isinstance(when, (bool, np.bool_)):
+        if not when:
+            return x
+        when = None
+    chosen = None if wrt is None else _tensors(wrt)
+    if chosen == ():
+        return x
 
-    infer = staticmethod(lambda x: x)
-    gradient = {"x": stopped("stop_gradient")}
-    samples = [sample(floats(3)), sample(floats("n", 2))]
-    extremes = ((np.nan,), (-0.0,))
+    def stop(leaf: Any) -> Any:
+        if when is not None:
+            return stop_gradient_when(leaf, when, *(chosen or ()), name=name)
+        if chosen is not None:
+            return apply(StopGradientTowards, (leaf, *chosen), (), name)
+        return apply(StopGradient, (leaf,), (), name)
+
+    found: T = _gate(stop, x)
+    return found
+
+
+def _tensors(tree: Any) -> tuple[Tensor, ...]:
+    """The tensors that ``wrt=`` names."""
+    leaves = [leaf.as_output() if isinstance(leaf, Operation) else leaf for leaf in flatten(tree)[0]]
+    for leaf in leaves:
+        if not isinstance(leaf, Output) and not (default_graph() is None and carries_gradient(leaf)):
+            raise GraphError(f"StopGradient: wrt= takes tensors of the graph, not {leaf!r}")
+    return tuple(leaves)
 
 
 _NAMES = unconnected("names a tensor; takes no value from it")
 
 
 class StopGradientTowards(Gate):
-    """A stop towards chosen tensors only; for all others it is open. Made by ``stop_gradient(x, wrt=[...])``.
+    """A stop with respect to chosen tensors, open for all others. Made by ``stop_gradient(x, wrt=[...])``.
 
     Args:
         x: any tensor.
-        wrt: the tensors towards which no gradient passes.
+        wrt: the tensors with respect to which no gradient passes.
 
     Returns:
-        x.
+        The tensor.
 
     Examples:
         >>> with sg.Graph().as_default():
@@ -130,10 +173,15 @@ class StopGradientTowards(Gate):
     """
 
     infer = staticmethod(lambda x, *wrt: x)
-    gradient = {"x": stopped("stop_gradient towards chosen tensors"), "wrt": _NAMES}
+    gradient = {"x": stopped("stop_gradient with respect to chosen tensors"), "wrt": _NAMES}
     batch = NAMES
     samples = [sample(floats(3), floats(2))]
     selective = True
+
+
+@builds(StopGradientTowards)
+def stop_gradient_towards(x: Any, *wrt: Any, name: str | None = None) -> Tensor:
+    return apply(StopGradientTowards, (x, *wrt), (), name)
 
 
 class StopGradientWhen(Gate):
@@ -141,11 +189,14 @@ class StopGradientWhen(Gate):
 
     Args:
         x: any tensor.
-        when: a scalar boolean (C1): whether the gradient is stopped, that is zero.
-        wrt: tensors towards which alone it acts; none: towards all.
+        when: whether the gradient is stopped, that is zero.
+        wrt: the tensors with respect to which alone it acts; none for all.
 
     Returns:
-        x.
+        The tensor.
+
+    Constraints:
+        (C1) when is a scalar boolean.
 
     Examples:
         >>> with sg.Graph().as_default() as graph:
@@ -172,50 +223,21 @@ class StopGradientWhen(Gate):
     selective = True
 
 
-@builds(StopGradientTowards)
-def stop_gradient_towards(x: Any, *wrt: Any, name: str | None = None) -> Tensor:
-    return apply(StopGradientTowards, (x, *wrt), (), name)
-
-
 @builds(StopGradientWhen)
 def stop_gradient_when(x: Any, when: Any, *wrt: Any, name: str | None = None) -> Tensor:
-    _one(StopGradientWhen, (x, when, *wrt), DTypeError, "(C1) when= takes a Python bool or a scalar boolean")
+    if type_of(when).ndim:  # Only vmap builds it with a condition for each example.
+        wrong = DTypeError(f"(C1) when= takes a Python bool or a scalar boolean, not {type_of(when)!r}")
+        raise_for(StopGradientWhen, wrong, (x, when, *wrt))
     return apply(StopGradientWhen, (x, when, *wrt), (), name)
-
-
-@builds(StopGradient)
-def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any = None) -> T:
-    if isinstance(when, (bool, np.bool_)):
-        if not when:
-            return x
-        when = None
-    towards = None if wrt is None else _tensors(wrt)
-    if towards == ():
-        return x
-
-    def stop(leaf: Any) -> Any:
-        if when is not None:
-            return stop_gradient_when(leaf, when, *(towards or ()), name=name)
-        if towards is not None:
-            return apply(StopGradientTowards, (leaf, *towards), (), name)
-        return apply(StopGradient, (leaf,), (), name)
-
-    found: T = _gate(stop, x)
-    return found
-
-
-def _tensors(tree: Any) -> tuple[Tensor, ...]:
-    leaves = [leaf.as_output() if isinstance(leaf, Operation) else leaf for leaf in flatten(tree)[0]]
-    for leaf in leaves:
-        if not isinstance(leaf, Output) and not (default_graph() is None and carries_gradient(leaf)):
-            raise GraphError(f"StopGradient: wrt= takes tensors of the graph, not {leaf!r}")
-    return tuple(leaves)
 
 
 def no_gradient() -> AbstractContextManager[None]:
     """Inside, operations are built as ever; what is used of them outside is stopped on its way out.
 
     Gradients asked for inside are unaffected.
+
+    Returns:
+        A context manager.
 
     Examples:
         >>> with sg.Graph().as_default():
@@ -235,10 +257,10 @@ class ZeroGradient(Gate):
     """Identity whose gradient is zero: connected, but nothing comes back.
 
     Args:
-        x: a tensor, or a nested structure of tensors.
+        x: a tensor; the function also takes a nested structure of tensors.
 
     Returns:
-        x.
+        The operand.
 
     Examples:
         >>> sg.grad(lambda x: sg.zero_gradient(x) * x)(3.0)
@@ -257,6 +279,7 @@ def zero_gradient(x: T, name: str | None = None) -> T:
 
 
 def _scalars(x: TensorType, *others: TensorType) -> TensorType:
+    """The settings of a gate are scalars of its operand's dtype."""
     check_same_dtype(x, *others)
     for other in others:
         if not _for_each(other, x):
@@ -265,19 +288,16 @@ def _scalars(x: TensorType, *others: TensorType) -> TensorType:
 
 
 def _for_each(setting: TensorType, x: TensorType) -> bool:
-    """Whether a setting is a scalar, or holds one for each example along leading axes of x, as vmap makes it."""
+    """Whether a setting is a scalar, or one for each example along leading axes of x, as vmap makes it."""
     return setting.ndim <= x.ndim and all(map(same_size, setting.shape, x.shape[: setting.ndim]))
 
 
-def _one(definition: type[Op], operands: Sequence[Any], error: type[StopgradError], rule: str) -> None:
-    """Refuse settings that are no scalars, which only vmap builds."""
-    for setting in operands[1:2] if definition is StopGradientWhen else operands[1:]:
-        if type_of(setting).ndim:
-            raise_for(definition, error(f"{rule}, not {type_of(setting)!r}"), operands)
-
-
 def _set(definition: type[Op], x: Any, *settings: Any, name: str | None) -> Tensor:
-    _one(definition, (x, *settings), ShapeError, "(C2) takes a scalar")
+    """A gate with scalar settings."""
+    for setting in settings:
+        if type_of(setting).ndim:
+            wrong = ShapeError(f"(C2) takes a scalar, not {type_of(setting)!r}")
+            raise_for(definition, wrong, (x, *settings))
     return apply(definition, (x, *settings), (), name)
 
 
@@ -292,11 +312,15 @@ class ScaleGradient(Gate):
     """Identity whose gradient is multiplied by a number.
 
     Args:
-        x: a tensor, or a nested structure of tensors.
-        s: a number or scalar output of x's dtype (C1, C2), itself without gradient.
+        x: a tensor; the function also takes a nested structure of tensors.
+        s: the number, or an output that holds it; itself without gradient.
 
     Returns:
-        x.
+        The operand.
+
+    Constraints:
+        (C1) x and s have one dtype.
+        (C2) s is a scalar.
 
     Examples:
         >>> sg.grad(lambda x: sg.scale_gradient(x * x, 0.5))(3.0)
@@ -318,13 +342,17 @@ def scale_gradient(x: T, s: Any, name: str | None = None) -> T:
 
 
 def reverse_gradient(x: T, s: Any = 1.0, name: str | None = None) -> T:
-    """Identity whose gradient is multiplied by -s (Ganin and Lempitsky 2015, arXiv:1409.7495).
+    """Identity whose gradient is multiplied by -s.
 
     Args:
-        x: a tensor, or a nested structure of tensors; s: a number or scalar output.
+        x: a tensor, or a nested structure of tensors.
+        s: a number, or a scalar output of x's dtype.
 
     Returns:
-        x.
+        The operand.
+
+    References:
+        Ganin and Lempitsky 2015, arXiv:1409.7495.
 
     Examples:
         >>> sg.grad(lambda x: sg.reverse_gradient(x * x))(3.0)
@@ -337,11 +365,16 @@ class ClipGradient(Gate):
     """Identity whose gradient is clipped, element by element.
 
     Args:
-        x: a tensor, or a nested structure of tensors, real.
-        low, high: numbers or scalar outputs of x's dtype (C1, C2), themselves without gradient.
+        x: a tensor; the function also takes a nested structure of tensors.
+        low: the least value, a number or an output that holds it; itself without gradient.
+        high: the greatest value, likewise.
 
     Returns:
-        x.
+        The operand.
+
+    Constraints:
+        (C1) x, low and high are real numbers of one dtype.
+        (C2) low and high are scalars.
 
     Examples:
         >>> sg.grad(lambda x: sg.clip_gradient(x * x, -1.0, 1.0))(3.0)
@@ -373,11 +406,15 @@ class ClipGradientByNorm(Gate):
     """Identity whose gradient is shrunk to a Euclidean norm of at most max_norm, each tensor by itself.
 
     Args:
-        x: a tensor, or a nested structure of tensors.
-        max_norm: a positive number or scalar output of x's dtype (C1, C2), itself without gradient.
+        x: a tensor; the function also takes a nested structure of tensors.
+        max_norm: a positive number, or an output that holds it; itself without gradient.
 
     Returns:
-        x.
+        The operand.
+
+    Constraints:
+        (C1) x and max_norm have one dtype.
+        (C2) max_norm is a scalar.
 
     References:
         Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063.
@@ -402,6 +439,7 @@ def clip_gradient_norm(x: T, max_norm: Any, name: str | None = None) -> T:
 
 
 def _shrunk(g: Any, max_norm: Any) -> Tensor:
+    """A cotangent whose norm is at most *max_norm*."""
     count = max_norm.ndim  # Of axes along which there are examples, each with a norm of its own.
     squares = real(g * conjugate(g)) if g.dtype.is_complex else square(g)
     squared = reduce_sum(squares, tuple(range(count, g.ndim)), keepdims=count > 0)
@@ -416,10 +454,15 @@ class StraightThrough(Gate):
     """The value of *hard*, exactly; the gradient goes to *soft* as if its value had been returned.
 
     Args:
-        hard, soft: tensors of one dtype (C1) and shape (C2), or nested structures of such, alike.
+        hard: a tensor; the function also takes a nested structure of tensors.
+        soft: a tensor like it, or a structure of such tensors.
 
     Returns:
-        hard.
+        The operand *hard*.
+
+    Constraints:
+        (C1) Both have one dtype.
+        (C2) Both have one shape.
 
     References:
         Bengio, Léonard and Courville 2013, arXiv:1308.3432.
@@ -432,10 +475,7 @@ class StraightThrough(Gate):
     @staticmethod
     def infer(hard: TensorType, soft: TensorType) -> TensorType:
         check_same_dtype(hard, soft)
-        if hard.ndim != soft.ndim or not all(
-            same_size(a, b) for a, b in zip(hard.shape, soft.shape, strict=True)
-        ):
-            raise ShapeError(f"(C2) the hard value {hard!r} and the soft value {soft!r} must have one shape")
+        check_shape(hard, soft.shape, "the hard value", "C2", of="the soft value")
         return hard
 
     gradient = {
@@ -464,11 +504,11 @@ class PreventGradient(Gate):
     """Identity of which no gradient may be asked: an error that shows the message and both lines.
 
     Args:
-        x: a tensor, or a nested structure of tensors.
+        x: a tensor; the function also takes a nested structure of tensors.
         message: why not.
 
     Returns:
-        x.
+        The operand.
 
     Examples:
         >>> sg.grad(lambda x: sg.prevent_gradient(x, "use the other loss"))(3.0)
@@ -493,20 +533,11 @@ class Probe(Gate):
     """Identity that gives the gradient at this point a name, by which it can be fetched.
 
     Args:
-        x: a tensor, or a nested structure of tensors.
-        name: the gradient, once generated, is the operation ``"<name>/gradient"``; in a structure
-            ``"<name>/<path>/gradient"``, the path being such as ``layers.0``.
+        x: any tensor.
+        label: the name; the gradient, once generated, is the operation ``"<label>/gradient"``.
 
     Returns:
-        x.
-
-    Examples:
-        >>> with sg.Graph().as_default() as graph:
-        ...     x = sg.placeholder(sg.float32)
-        ...     dx = sg.gradients(sg.square(sg.probe(3.0 * x, "hidden")), [x])
-        >>> with sg.Session(graph) as session:
-        ...     float(session.run("hidden/gradient", {x: 1.0}))
-        6.0
+        The tensor.
     """
 
     infer = staticmethod(lambda x, *, label: x)
@@ -517,6 +548,24 @@ class Probe(Gate):
 
 @builds(Probe)
 def probe(x: T, name: str) -> T:
+    """Identity that gives the gradient at this point a name, by which it can be fetched.
+
+    Args:
+        x: a tensor, or a nested structure of tensors.
+        name: the gradient, once generated, is the operation ``"<name>/gradient"``; in a structure
+            ``"<name>/<path>/gradient"``, the path being such as ``layers.0``.
+
+    Returns:
+        The operand.
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     x = sg.placeholder(sg.float32)
+        ...     dx = sg.gradients(sg.square(sg.probe(3.0 * x, "hidden")), [x])
+        >>> with sg.Session(graph) as session:
+        ...     float(session.run("hidden/gradient", {x: 1.0}))
+        6.0
+    """
     leaves, spec = flatten(x)
     labels = [f"{name}/{path}" if path else name for path in paths(x)]
     gated = (
@@ -539,7 +588,7 @@ class Named(Gate):
         x: any tensor.
 
     Returns:
-        x.
+        The tensor.
 
     Examples:
         >>> sg.ops.Named.function(np.array([1.0]))

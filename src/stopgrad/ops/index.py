@@ -1,57 +1,50 @@
-"""Elements chosen by integer tensors, and what follows from them: one-hot, sorting, ranges.
+"""Elements chosen by integer tensors.
 
-An index outside of an axis chooses nothing, on every engine: :func:`gather` gives 0 there, :func:`scatter_add` drops
-the update, :func:`one_hot` has no hit. Negative indices do not count from the end. So gather is always the product
-with a one-hot matrix, and scatter-add the product with its transpose.
+An index outside of an axis chooses nothing, on every engine: :func:`gather` gives 0 there,
+:func:`scatter_add` drops the update, :func:`one_hot` has no hit. Negative indices do not count from the end.
+So gather is always the product with a one-hot matrix, and scatter-add the product with its transpose.
 """
 
 from __future__ import annotations
 
-import builtins
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.batch_rules import ALONG, GATHER, ONE_HOT, SCATTER
-from stopgrad.build import apply, emit, evaluate, raise_for
-from stopgrad.builder import default_graph
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.graph import Output
-from stopgrad.op import Axis, Op, Sizes, not_differentiable
-from stopgrad.operands import Tensor, as_array, show_shape, type_of
+from stopgrad.build import about, apply
+from stopgrad.errors import DTypeError, ShapeError
+from stopgrad.op import Axis, Op, not_differentiable
+from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.convert import where
 from stopgrad.ops.data import zeros_like
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_integer, is_number, is_real, normal_axis
+from stopgrad.ops.inference import (
+    check_dtype,
+    check_same_dtype,
+    check_shape,
+    is_integer,
+    is_number,
+    normal_axis,
+    same_shape,
+)
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.public import builds
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import (
-    Dim,
-    DType,
     DTypeLike,
     Shape,
     Size,
     TensorType,
-    at_least,
     dtype_of,
-    float64,
-    int32,
-    same_size,
     shape_of,
     tensor_type,
 )
 
 __all__ = [
-    "argsort",
     "gather",
     "one_hot",
-    "range",
     "scatter_add",
-    "sort",
     "take_along_axis",
-    "top_k",
 ]
 
 _WHERE = not_differentiable("an index has no derivative")
@@ -80,8 +73,8 @@ def _take(xp: Any, x: Any, at: tuple[Any, ...], axis: int, inside: Any) -> Any:
 
 
 def _get(xp: Any, x: Any, at: tuple[Any, ...], axis: int) -> Any:
-    """``x[at]``, and 0 where the index along *axis* is outside. JAX, which does not index an axis without elements."""
-    if x.shape[axis] == 0:
+    """``x[at]``, and 0 where the index along *axis* is outside. JAX."""
+    if x.shape[axis] == 0:  # JAX does not index an axis without elements.
         return xp.zeros(np.broadcast_shapes(*(i.shape for i in at)) + x.shape[len(at) :], x.dtype)
     return x.at[at].get(mode="fill", fill_value=0)
 
@@ -98,11 +91,10 @@ def _gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_di
     normal_axis(axis, params.ndim)
     if not 0 <= batch_dims <= min(axis, indices.ndim):
         raise ShapeError(
-            f"(C3) batch_dims={batch_dims} must lie between 0 and the axis {axis}, and indices have {indices.ndim} axes"
+            f"(C3) batch_dims={batch_dims} must lie between 0 and the axis {axis}, and indices have "
+            f"{indices.ndim} axes"
         )
-    if not all(
-        same_size(a, b) for a, b in zip(params.shape[:batch_dims], indices.shape[:batch_dims], strict=True)
-    ):
+    if not same_shape(params.shape[:batch_dims], indices.shape[:batch_dims]):
         raise ShapeError(f"(C3) the first {batch_dims} sizes of {params!r} and {indices!r} differ")
     return (*params.shape[:axis], *indices.shape[batch_dims:], *params.shape[axis + 1 :])
 
@@ -118,21 +110,30 @@ def _batched(xp: Any, indices: Any, batch_dims: int) -> tuple[Any, ...]:
 
 def _gather_perm(ndim: int, count: int, axis: int, batch_dims: int) -> list[int]:
     """From [batch, chosen, before, after] to [batch, before, chosen, after]; *count* axes are chosen."""
-    chosen = list(builtins.range(batch_dims, batch_dims + count))
-    before = list(builtins.range(batch_dims + count, count + axis))
-    return [*builtins.range(batch_dims), *before, *chosen, *builtins.range(count + axis, ndim)]
+    chosen = list(range(batch_dims, batch_dims + count))
+    before = list(range(batch_dims + count, count + axis))
+    return [*range(batch_dims), *before, *chosen, *range(count + axis, ndim)]
 
 
 class GatherV2(Op):
     """Slices of a tensor along an axis, chosen by indices.
 
     Args:
-        params: any tensor; indices: integers (C1).
-        axis: along which to choose (C2); batch_dims: how many leading axes the two share (C3), at most axis.
+        params: any tensor.
+        indices: where along the axis; Python integers are int32.
+        axis: along which to choose; the function counts it from the end if negative, and takes batch_dims by
+            default.
+        batch_dims: how many leading axes the two share.
 
     Returns:
-        a tensor of shape params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis + 1:]. Indices outside
-        of the axis, negative ones too, give 0 and take no gradient.
+        A tensor of shape params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis + 1:]. Indices
+        outside of the axis, negative ones too, give 0 and take no gradient.
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The axis exists in params.
+        (C3) batch_dims is at most axis and the number of the indices' axes, and params and indices agree in
+            the sizes of that many leading axes.
 
     Examples:
         >>> sg.gather(np.array([10.0, 20.0, 30.0]), np.array([2, 0, 3]))
@@ -176,21 +177,11 @@ class GatherV2(Op):
 def gather(
     params: Any, indices: Any, axis: int | None = None, batch_dims: int = 0, name: str | None = None
 ) -> Tensor:
-    ndim, indices = type_of(params).ndim, _as_indices(indices)
+    indices = _as_indices(indices)
     batch = batch_dims + type_of(indices).ndim if batch_dims < 0 else batch_dims
-    return apply(
-        GatherV2,
-        (params, indices),
-        (batch if axis is None else _axis(GatherV2, axis, ndim, (params, indices)), batch),
-        name,
-    )
-
-
-def _axis(definition: type[Op], axis: Any, ndim: int, operands: Sequence[Any]) -> int:
-    try:
-        return normal_axis(axis, ndim)
-    except ShapeError as error:
-        raise_for(definition, error, operands)
+    with about(GatherV2, params, indices):
+        position = batch if axis is None else normal_axis(axis, type_of(params).ndim)
+    return apply(GatherV2, (params, indices), (position, batch), name)
 
 
 def _as_indices(indices: Any) -> Any:
@@ -199,15 +190,26 @@ def _as_indices(indices: Any) -> Any:
 
 
 class TensorScatterAdd(Op):
-    """A tensor with updates added to slices along an axis, chosen by indices: the transpose of :func:`gather`.
+    """A tensor with updates added to slices that indices choose: the transpose of :func:`gather`.
 
     Args:
-        x: numbers; indices: integers (C1).
-        updates: of x's dtype (C4), of the shape that gathering from x with these indices has (C5).
-        axis: along which to choose (C2); batch_dims: how many leading axes x and the indices share (C3).
+        x: the tensor to add to.
+        indices: where along the axis; Python integers are int32.
+        updates: what to add.
+        axis: along which to choose.
+        batch_dims: how many leading axes x and the indices share.
 
     Returns:
-        the sum. Indices that occur more than once add up; those outside of the axis, negative ones too, are dropped.
+        The sum. Indices that occur more than once add up; those outside of the axis, negative ones too, are
+        dropped.
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The axis exists in x.
+        (C3) batch_dims is at most axis and the number of the indices' axes, and x and the indices agree in
+            the sizes of that many leading axes.
+        (C4) x and the updates are numbers of one dtype.
+        (C5) The updates have the shape that gathering from x with these indices has.
 
     Examples:
         >>> sg.scatter_add(np.zeros(3), np.array([2, 0, 2, 3]), np.array([1.0, 2.0, 4.0, 8.0]))
@@ -221,8 +223,7 @@ class TensorScatterAdd(Op):
         check_same_dtype(x, updates, constraint="C4")
         check_dtype(x, is_number, "numbers", "C4")
         expected = _gathered_shape(x, indices, axis, batch_dims)
-        if len(expected) != updates.ndim or not all(map(same_size, expected, updates.shape)):
-            raise ShapeError(f"(C5) the updates must have the shape {show_shape(expected)}, not {updates!r}")
+        check_shape(updates, expected, "the updates", "C5")
         return x
 
     gradient = {
@@ -263,13 +264,10 @@ class TensorScatterAdd(Op):
 def scatter_add(
     x: Any, indices: Any, updates: Any, axis: int = 0, batch_dims: int = 0, name: str | None = None
 ) -> Tensor:
-    indices = _as_indices(indices)
-    return apply(
-        TensorScatterAdd,
-        (x, indices, updates),
-        (_axis(TensorScatterAdd, axis, type_of(x).ndim, (x, indices, updates)), batch_dims),
-        name,
-    )
+    operands = x, _as_indices(indices), updates
+    with about(TensorScatterAdd, *operands):
+        position = normal_axis(axis, type_of(x).ndim)
+    return apply(TensorScatterAdd, operands, (position, batch_dims), name)
 
 
 # ------------------------------------------------------------------------------------ along one axis
@@ -287,9 +285,7 @@ def _grid(xp: Any, indices: Any, axis: int) -> tuple[Any, ...]:
 def _check_along(x: TensorType, indices: TensorType, axis: int) -> None:
     check_dtype(indices, is_integer, "integers as indices")
     normal_axis(axis, x.ndim)
-    if x.ndim != indices.ndim or not all(
-        i == axis or same_size(a, b) for i, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True))
-    ):
+    if not same_shape(x.shape, indices.shape, besides=axis):
         raise ShapeError(f"(C3) the sizes of {x!r} and {indices!r} differ in more than axis {axis}")
 
 
@@ -297,11 +293,18 @@ class TakeAlongAxis(Op):
     """One element per index, from the same row: ``result[i, j] = x[i, indices[i, j]]`` for axis 1.
 
     Args:
-        x: any tensor; indices: integers (C1), with x's sizes except along the axis (C3).
-        axis: along which to choose (C2). The function also repeats axes of size 1.
+        x: any tensor.
+        indices: where along the axis; Python integers are int32.
+        axis: along which to choose.
 
     Returns:
-        a tensor of the indices' shape. Indices outside of the axis, negative ones too, give 0 and take no gradient.
+        A tensor of the indices' shape. Indices outside of the axis, negative ones too, give 0 and take no
+        gradient.
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The axis exists in x.
+        (C3) x and the indices have the same sizes except along the axis; the function repeats axes of size 1.
 
     Examples:
         >>> sg.take_along_axis(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1], [0]]), axis=1)
@@ -342,7 +345,8 @@ class TakeAlongAxis(Op):
 def take_along_axis(x: Any, indices: Any, axis: int = -1, name: str | None = None) -> Tensor:
     indices = _as_indices(indices)
     kind, chosen = type_of(x), type_of(indices)
-    position = _axis(TakeAlongAxis, axis, kind.ndim, (x, indices))
+    with about(TakeAlongAxis, x, indices):
+        position = normal_axis(axis, kind.ndim)
     if kind.ndim == chosen.ndim:
         x = _repeated(x, kind.shape, chosen.shape, position)
         indices = _repeated(indices, chosen.shape, kind.shape, position)
@@ -359,12 +363,21 @@ class ScatterAddAlongAxis(Op):
     """A tensor with an update added per index, in the same row: the transpose of :func:`take_along_axis`.
 
     Args:
-        x: numbers; indices: integers (C1), with x's sizes except along the axis (C3).
-        updates: of x's dtype (C4) and the indices' shape (C5).
-        axis: along which to choose (C2).
+        x: the tensor to add to.
+        indices: where along the axis; Python integers are int32.
+        updates: what to add.
+        axis: along which to choose.
 
     Returns:
-        the sum. Indices that occur more than once add up; those outside of the axis, negative ones too, are dropped.
+        The sum. Indices that occur more than once add up; those outside of the axis, negative ones too, are
+        dropped.
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The axis exists in x.
+        (C3) x and the indices have the same sizes except along the axis.
+        (C4) x and the updates are numbers of one dtype.
+        (C5) The updates have the indices' shape.
 
     Examples:
         >>> sg.ops.ScatterAddAlongAxis.function(np.zeros((1, 3)), np.array([[2, 2]]), np.ones((1, 2)), axis=1)
@@ -376,10 +389,7 @@ class ScatterAddAlongAxis(Op):
         check_same_dtype(x, updates, constraint="C4")
         check_dtype(x, is_number, "numbers", "C4")
         _check_along(x, indices, axis)
-        if updates.ndim != indices.ndim or not all(map(same_size, updates.shape, indices.shape)):
-            raise ShapeError(
-                f"(C5) the updates must have the shape {show_shape(indices.shape)}, not {updates!r}"
-            )
+        check_shape(updates, indices.shape, "the updates", "C5", of="the indices")
         return x
 
     gradient = {
@@ -415,13 +425,10 @@ class ScatterAddAlongAxis(Op):
 def scatter_add_along_axis(
     x: Any, indices: Any, updates: Any, axis: int = -1, name: str | None = None
 ) -> Tensor:
-    indices = _as_indices(indices)
-    return apply(
-        ScatterAddAlongAxis,
-        (x, indices, updates),
-        (_axis(ScatterAddAlongAxis, axis, type_of(x).ndim, (x, indices, updates)),),
-        name,
-    )
+    operands = x, _as_indices(indices), updates
+    with about(ScatterAddAlongAxis, *operands):
+        position = normal_axis(axis, type_of(x).ndim)
+    return apply(ScatterAddAlongAxis, operands, (position,), name)
 
 
 # -------------------------------------------------------------------------------------------- one-hot
@@ -431,18 +438,19 @@ class OneHot(Op):
     """A new axis that holds one value where its position is the index, and another elsewhere.
 
     Args:
-        indices: integers (C1).
-        on_value, off_value: scalars of one dtype (C2); numbers, by default 1 and 0 of *dtype* (float32).
-        depth: the size of the new axis, which may be symbolic; axis: its position in the result (C3), by default last.
+        indices: at which position each hit is.
+        on_value: the value at the hit.
+        off_value: the value elsewhere.
+        depth: the size of the new axis, which may be symbolic.
+        axis: the position of the new axis in the result.
 
     Returns:
-        the one-hot tensor; an index outside of [0, depth) has no hit.
+        The one-hot tensor; an index outside of [0, depth) has no hit.
 
-    Examples:
-        >>> sg.one_hot(np.array([1, 0, 3]), 3)
-        array([[0., 1., 0.],
-               [1., 0., 0.],
-               [0., 0., 0.]], dtype=float32)
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The values are scalars of one dtype.
+        (C3) The axis exists in the result.
     """
 
     @staticmethod
@@ -490,6 +498,30 @@ def one_hot(
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
+    """A new axis that holds one value where its position is the index, and another elsewhere.
+
+    Args:
+        indices: at which position each hit is; Python integers are int32.
+        depth: the size of the new axis, which may be symbolic.
+        on_value: the value at the hit: a number or a scalar tensor.
+        off_value: the value elsewhere: a number or a scalar tensor.
+        axis: the position of the new axis in the result; the last by default.
+        dtype: of the result; by default that of the values, and float32 if they are numbers.
+
+    Returns:
+        The one-hot tensor; an index outside of [0, depth) has no hit.
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The values are scalars of one dtype, and of the dtype asked for.
+        (C3) The axis exists in the result.
+
+    Examples:
+        >>> sg.one_hot(np.array([1, 0, 3]), 3)
+        array([[0., 1., 0.],
+               [1., 0., 0.],
+               [0., 0., 0.]], dtype=float32)
+    """
     indices = _as_indices(indices)
     typed = next(
         (type_of(v).dtype for v in (on_value, off_value) if hasattr(v, "dtype") or hasattr(v, "as_output")),
@@ -500,245 +532,9 @@ def one_hot(
         v if hasattr(v, "dtype") or hasattr(v, "as_output") else as_array(v, wanted)
         for v in (on_value, off_value)
     )
-    if dtype is not None and typed is not None and typed is not wanted:
-        raise_for(
-            OneHot,
-            DTypeError(f"(C2) the values are {typed}, but dtype={wanted} was asked"),
-            (indices, on_value, off_value),
-        )
-    operands = (indices, on_value, off_value)
-    position = _axis(OneHot, axis, type_of(indices).ndim + 1, operands)
+    operands = indices, on_value, off_value
+    with about(OneHot, *operands):
+        if dtype is not None and typed is not None and typed is not wanted:
+            raise DTypeError(f"(C2) the values are {typed}, but dtype={wanted} was asked")
+        position = normal_axis(axis, type_of(indices).ndim + 1, "C3")
     return apply(OneHot, operands, (shape_of(depth)[0], position), name)
-
-
-# -------------------------------------------------------------------------------------------- sorting
-
-
-def _order(xp: Any, x: Any, axis: int, descending: bool) -> Any:
-    """Positions in sorted order; equal elements keep theirs, in both directions."""
-    if not descending:
-        return xp.argsort(x, axis=axis, stable=True)
-    return xp.flip(x.shape[axis] - 1 - xp.argsort(xp.flip(x, axis), axis=axis, stable=True), axis)
-
-
-def _along(x: TensorType, axis: int) -> None:
-    check_dtype(x, is_real, "real numbers")
-    normal_axis(axis, x.ndim)
-
-
-class Argsort(Op):
-    """The positions of the elements in sorted order, along an axis. Equal elements keep their order.
-
-    Args:
-        x: real numbers (C1); NaN counts as larger than all others.
-        axis: along which (C2); direction: "ASCENDING" or "DESCENDING".
-
-    Returns:
-        int32 positions, of x's shape.
-
-    Examples:
-        >>> sg.argsort(np.array([3.0, 1.0, 3.0, 2.0]), direction="DESCENDING")
-        array([0, 2, 3, 1], dtype=int32)
-    """
-
-    @staticmethod
-    def infer(x: TensorType, *, axis: Axis, descending: bool) -> TensorType:
-        _along(x, axis)
-        return tensor_type(int32, x.shape)
-
-    gradient = not_differentiable("a position has no derivative")
-    batch = ALONG
-    lower = lambda xp, x, axis, descending: _order(xp, x, axis, descending).astype(np.int32)
-    samples = [
-        sample(floats(2, 4), axis=1, descending=False),
-        sample(ints("n", 3, low=0, high=3), axis=0, descending=True),
-        sample(floats(0), axis=0, descending=True),
-    ]
-    extremes = (([[1.0, math.nan, -math.inf, math.inf]],),)
-
-
-class Sort(Op):
-    """The elements in sorted order, along an axis.
-
-    Args:
-        x: real numbers (C1); NaN counts as larger than all others.
-        axis: along which (C2); direction: "ASCENDING" or "DESCENDING".
-
-    Returns:
-        x sorted. The gradient goes back to where each element came from; equal elements count as sorted in their
-        order, so that each has its own part.
-
-    Examples:
-        >>> sg.sort(np.array([3.0, 1.0, 2.0]))
-        array([1., 2., 3.])
-    """
-
-    @staticmethod
-    def infer(x: TensorType, *, axis: Axis, descending: bool) -> TensorType:
-        _along(x, axis)
-        return x
-
-    # The inverse of a permutation is the order that sorts it: no scatter.
-    gradient = {
-        "x": lambda g, op: take_along_axis(
-            g, _argsort(_argsort(op.x, op.axis, op.descending), op.axis, False), op.axis
-        )
-    }
-
-    batch = ALONG
-
-    @staticmethod
-    def lower(xp: Any, x: Any, axis: int, descending: bool) -> Any:
-        ordered = xp.sort(x, axis=axis)
-        return xp.flip(ordered, axis) if descending else ordered
-
-    samples = [
-        sample(floats(2, 4, distinct=True), axis=1, descending=False),
-        sample(floats("n", 3, distinct=True), axis=0, descending=True),
-        sample(floats(0), axis=0, descending=False),
-    ]
-    extremes = (([[1.0, math.nan, -math.inf, math.inf]],),)
-
-
-def _argsort(x: Any, axis: int, descending: bool) -> Tensor:
-    return apply(Argsort, (x,), (axis, descending))
-
-
-def _descending(direction: str) -> bool:
-    if direction.upper() not in ("ASCENDING", "DESCENDING"):
-        raise ArgumentError(f"{direction!r} is no direction; take 'ASCENDING' or 'DESCENDING'")
-    return direction.upper() == "DESCENDING"
-
-
-@builds(Argsort)
-def argsort(x: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
-    return apply(Argsort, (x,), (_axis(Argsort, axis, type_of(x).ndim, (x,)), _descending(direction)), name)
-
-
-@builds(Sort)
-def sort(x: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
-    return apply(Sort, (x,), (_axis(Sort, axis, type_of(x).ndim, (x,)), _descending(direction)), name)
-
-
-class TopKV2(Op):
-    """The k largest elements along the last axis, largest first, and where they stand.
-
-    Args:
-        x: real numbers (C1), with at least one axis (C2) and k elements along the last (C3); NaN counts as larger
-        than all others.
-        k: how many.
-
-    Returns:
-        the values and their int32 positions. Of equal elements the first come first; they alone take the gradient.
-
-    Examples:
-        >>> sg.top_k(np.array([3.0, 1.0, 4.0, 1.0]), 2)
-        (array([4., 3.]), array([2, 0], dtype=int32))
-    """
-
-    @staticmethod
-    def infer(x: TensorType, *, k: Size) -> tuple[TensorType, TensorType]:
-        _along(x, -1)
-        if isinstance(k, int) and isinstance(x.shape[-1], int) and k > x.shape[-1]:
-            raise ShapeError(f"(C3) the last axis of {x!r} has fewer than {k} elements")
-        shape = (*x.shape[:-1], k)
-        return tensor_type(x.dtype, shape), tensor_type(int32, shape)
-
-    gradient = {"x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.outputs[1], g[0], -1)}
-
-    batch = ALONG
-
-    @staticmethod
-    def lower(xp: Any, x: Any, k: int) -> Any:
-        order = _order(xp, x, x.ndim - 1, True)[..., :k]
-        return xp.take_along_axis(x, order, -1), order.astype(np.int32)
-
-    samples = [
-        sample(floats(2, 4, distinct=True), k=2),
-        sample(floats("n", 3, distinct=True), k=3),
-        sample(floats(3), k=0),
-    ]
-    extremes = (([1.0, math.nan, -math.inf, math.inf],),)
-
-
-@builds(TopKV2)
-def top_k(x: Any, k: Any = 1, name: str | None = None) -> tuple[Tensor, Tensor]:
-    values, indices = apply(TopKV2, (x,), (shape_of(k)[0],), name)
-    return values, indices
-
-
-# --------------------------------------------------------------------------------------------- ranges
-
-
-class Range(Op):
-    """Numbers at equal distances.
-
-    Args:
-        start, limit, delta: numbers or sizes, which may be symbolic; with one argument it is the limit, and start is 0.
-            delta is not 0 (C1) and not symbolic.
-        dtype: of the result; by default int32, or float32 if one of them is a float.
-
-    Returns:
-        start, start + delta, …, as far as it lies before limit.
-
-    Examples:
-        >>> sg.range(2, 8, 3)
-        array([2, 5], dtype=int32)
-    """
-
-    @staticmethod
-    def infer(*, start: Sizes, size: Size, delta: Sizes, dtype: DType) -> TensorType:
-        check_dtype(tensor_type(dtype, ()), is_number, "numbers")
-        return tensor_type(dtype, (size,))
-
-    gradient = {}
-
-    @staticmethod
-    def lower(xp: Any, start: Any, size: int, delta: Any, dtype: DType) -> Any:
-        return xp.arange(size).astype(dtype.numpy) * xp.asarray(delta, dtype.numpy) + xp.asarray(
-            start, dtype.numpy
-        )
-
-    samples = [
-        sample(start=2, size=3, delta=-3, dtype=int32),
-        sample(start=0.5, size=3, delta=0.25, dtype=float64),
-        sample(start=0, size=0, delta=1, dtype=int32),
-    ]
-
-
-@builds(Range)
-def range(
-    start: Any, limit: Any = None, delta: Any = 1, dtype: DTypeLike | None = None, name: str | None = None
-) -> Tensor:
-    if limit is None:
-        start, limit = 0, start
-    numbers = [
-        n if isinstance(n, (Dim, float)) else n.item() if isinstance(n, (np.generic, np.ndarray)) else n
-        for n in (start, limit, delta)
-    ]
-    for number in numbers:
-        if isinstance(number, Output) or not isinstance(number, (int, float, Dim)):
-            raise ShapeError(
-                f"takes numbers and sizes, not {number!r}: the result's size must be known when the graph is built"
-            )
-    start, limit, delta = numbers
-    if isinstance(delta, Dim) or delta == 0:
-        raise ShapeError(f"(C1) delta must be a number other than 0, not {delta!r}")
-    symbolic = isinstance(start, Dim) or isinstance(limit, Dim)
-    if any(isinstance(n, float) for n in numbers):
-        if symbolic:
-            raise ShapeError("with a symbolic size, start, limit and delta must be whole numbers")
-        kind, size = "float32", max(math.ceil((limit - start) / delta), 0)
-    elif symbolic:
-        reach = (limit - start) if delta > 0 else (start - limit)
-        kind, size = (
-            "int32",
-            limit
-            if start == 0 and delta == 1
-            else at_least((reach + (builtins.abs(delta) - 1)) // builtins.abs(delta), 0),
-        )
-    else:
-        kind, size = "int32", len(builtins.range(start, limit, delta))
-    values = (start, size, delta, dtype_of(dtype if dtype is not None else kind))
-    graph = default_graph()
-    return evaluate(Range, (), values) if graph is None else emit(Range, (), values, name, graph).outputs[0]

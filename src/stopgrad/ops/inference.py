@@ -1,7 +1,7 @@
-"""Shape rules shared by many operations, and the helpers with which the others are written.
+"""Rules of inference shared by many operations, and the checks of which the others are made.
 
-A rule takes types and returns types; its messages carry the number of the constraint, (C1), (C2), ..., as the
-operation's documentation lists it.
+A rule takes the types of operands and returns that of the result. Its errors bear the number, as in (C1), of
+the constraint that the documentation of the operation lists.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.operands import show_shape
-from stopgrad.types import DType, TensorType, bool_, same_size, tensor_type
+from stopgrad.types import DType, Shape, TensorType, bool_, same_size, tensor_type
 
 Infer = Callable[..., Any]
 
@@ -20,7 +20,7 @@ Infer = Callable[..., Any]
 def check_dtype(
     type: TensorType, allowed: Callable[[DType], bool], what: str, constraint: str = "C1"
 ) -> None:
-    """Refuse a dtype that is not *allowed*."""
+    """Refuse a dtype that is not *allowed*; *what* says which are."""
     if not allowed(type.dtype):
         raise DTypeError(f"({constraint}) takes {what}, not {type!r}; convert with sg.cast")
 
@@ -70,7 +70,11 @@ _DESCRIPTIONS: dict[Callable[[DType], bool], str] = {
 
 
 def same(allowed: Callable[[DType], bool] = is_number) -> Infer:
-    """One operand; the result has its type. (C1) its dtype is allowed."""
+    """One operand; the result has its type.
+
+    Constraints:
+        (C1) The dtype is allowed.
+    """
 
     def infer(x: TensorType) -> TensorType:
         check_dtype(x, allowed, _DESCRIPTIONS[allowed])
@@ -80,7 +84,11 @@ def same(allowed: Callable[[DType], bool] = is_number) -> Infer:
 
 
 def to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
-    """One operand; the result is boolean, of its shape. (C1) its dtype is allowed."""
+    """One operand; the result is boolean, of its shape.
+
+    Constraints:
+        (C1) The dtype is allowed.
+    """
 
     def infer(x: TensorType) -> TensorType:
         check_dtype(x, allowed, _DESCRIPTIONS[allowed])
@@ -90,18 +98,24 @@ def to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
 
 
 def check_same_dtype(*types: TensorType, constraint: str = "C1") -> DType:
-    """Refuse operands of several dtypes."""
+    """The one dtype of all operands; several are refused."""
     dtype = types[0].dtype
     for other in types[1:]:
         if other.dtype is not dtype:
             raise DTypeError(
-                f"({constraint}) operands must have one dtype, not {dtype} and {other.dtype}; convert with sg.cast"
+                f"({constraint}) operands must have one dtype, not {dtype} and {other.dtype}; "
+                "convert with sg.cast"
             )
     return dtype
 
 
 def broadcast(allowed: Callable[[DType], bool] = is_number) -> Infer:
-    """Two operands that broadcast. (C1) one dtype, which is allowed. (C2) shapes broadcast."""
+    """Two operands; the result has their broadcast shape.
+
+    Constraints:
+        (C1) The operands have one dtype, which is allowed.
+        (C2) The shapes broadcast.
+    """
 
     def infer(x: TensorType, y: TensorType) -> TensorType:
         dtype = check_same_dtype(x, y)
@@ -112,7 +126,7 @@ def broadcast(allowed: Callable[[DType], bool] = is_number) -> Infer:
 
 
 def broadcast_to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
-    """As :func:`broadcast`; the result is boolean."""
+    """As :func:`broadcast`, under the same constraints; the result is boolean."""
     typed = broadcast(allowed)
 
     def infer(x: TensorType, y: TensorType) -> TensorType:
@@ -122,7 +136,10 @@ def broadcast_to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
 
 
 def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The shape that shapes broadcast to. Only a literal 1 broadcasts; sizes not known to differ count as equal."""
+    """The shape that shapes broadcast to.
+
+    Only a literal 1 broadcasts; symbolic sizes that are not known to differ count as equal.
+    """
     from_right = max(map(len, shapes), default=0)
     result: list[Any] = [1] * from_right
     for shape in shapes:
@@ -134,8 +151,9 @@ def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
             if isinstance(have, int) and have == 1:
                 result[i] = size
             elif not same_size(have, size):
+                shown = " and ".join(map(show_shape, shapes))
                 raise ShapeError(
-                    f"shapes {' and '.join(show_shape(s) for s in shapes)} do not broadcast: sizes {have} and {size} differ, and neither is 1"
+                    f"shapes {shown} do not broadcast: sizes {have} and {size} differ, and neither is 1"
                 )
             elif isinstance(size, int):
                 result[i] = size
@@ -143,6 +161,7 @@ def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def broadcast_c2(*shapes: Any) -> tuple[Any, ...]:
+    """:func:`broadcast_shapes`, as the constraint (C2)."""
     try:
         return broadcast_shapes(*shapes)
     except ShapeError as error:
@@ -163,7 +182,7 @@ def normal_axis(axis: Any, ndim: int, constraint: str = "C2") -> int:
 
 
 def normal_axes(axis: Any, ndim: int, constraint: str = "C2") -> tuple[int, ...]:
-    """*axis*, one or several or None for all, as a sorted tuple without repeats."""
+    """*axis*, which is one, several, or None for all, as a sorted tuple; an axis named twice is refused."""
     if axis is None:
         return tuple(range(ndim))
     axes = tuple(normal_axis(a, ndim, constraint) for a in (axis if isinstance(axis, Sequence) else (axis,)))
@@ -172,6 +191,23 @@ def normal_axes(axis: Any, ndim: int, constraint: str = "C2") -> tuple[int, ...]
     return tuple(sorted(axes))
 
 
+def same_shape(a: Shape, b: Shape, besides: int | None = None) -> bool:
+    """Whether two shapes may be one: sizes not known to differ count as equal. Axis *besides* may differ."""
+    return len(a) == len(b) and all(
+        i == besides or same_size(m, n) for i, (m, n) in enumerate(zip(a, b, strict=True))
+    )
+
+
+def check_shape(type: TensorType, expected: Shape, what: str, constraint: str, of: str = "") -> None:
+    """Refuse *what*, an operand of this type, unless it has the expected shape, that *of* something."""
+    if not same_shape(type.shape, expected):
+        whose = f" of {of}" if of else ""
+        raise ShapeError(
+            f"({constraint}) {what} must have the shape {show_shape(expected)}{whose}, not {type!r}"
+        )
+
+
 def check_rank(type: TensorType, ndim: int, what: str, constraint: str) -> None:
+    """Refuse *what*, an operand of this type, where it has not *ndim* dimensions."""
     if type.ndim != ndim:
         raise ShapeError(f"({constraint}) {what} must have {ndim} dimensions, not {type.ndim} ({type!r})")

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ALONG, PAD, along
-from stopgrad.build import apply, raise_for
+from stopgrad.build import about, apply
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.op import Axes, Axis, Op, Sizes
 from stopgrad.operands import Tensor, as_list, show_shape, type_of
-from stopgrad.ops.inference import check_same_dtype, normal_axes, normal_axis
+from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes, normal_axis, same_shape
 from stopgrad.ops.shape import reduce_sum, reshape, squeeze, sum_axes
 from stopgrad.ops.slices import StridedSlice, part_of
 from stopgrad.public import builds, guarded
@@ -34,11 +34,16 @@ class ConcatV2(Op):
     """Tensors one after the other along an axis that they have.
 
     Args:
-        xs: one or more tensors of one dtype (C1) and rank, whose other sizes agree (C3).
-        axis: along which (C2).
+        xs: the tensors; the function takes them as a list.
+        axis: along which.
 
     Returns:
-        the tensors joined.
+        The tensors joined.
+
+    Constraints:
+        (C1) There is at least one tensor, and all have one dtype.
+        (C2) The axis exists.
+        (C3) The tensors have the same sizes except along the axis.
 
     Examples:
         >>> sg.concat([np.array([1.0]), np.array([2.0, 3.0])], axis=0)
@@ -50,10 +55,7 @@ class ConcatV2(Op):
         dtype = check_same_dtype(*xs)
         normal_axis(axis, xs[0].ndim)
         for x in xs[1:]:
-            if x.ndim != xs[0].ndim or not all(
-                i == axis or same_size(a, b)
-                for i, (a, b) in enumerate(zip(x.shape, xs[0].shape, strict=False))
-            ):
+            if not same_shape(x.shape, xs[0].shape, besides=axis):
                 raise ShapeError(f"(C3) {xs[0]!r} and {x!r} differ in more than axis {axis}")
         total: Any = 0
         for x in xs:
@@ -89,11 +91,16 @@ class Pack(Op):
     """Tensors side by side along a new axis.
 
     Args:
-        xs: one or more tensors of one dtype (C1) and shape (C3).
-        axis: the position of the new axis (C2).
+        xs: the tensors; the function takes them as a list.
+        axis: the position of the new axis.
 
     Returns:
-        the tensors stacked.
+        The tensors stacked.
+
+    Constraints:
+        (C1) There is at least one tensor, and all have one dtype.
+        (C2) The axis exists in the result.
+        (C3) All tensors have one shape.
 
     Examples:
         >>> sg.stack([np.array([1.0, 2.0]), np.array([3.0, 4.0])], axis=1)
@@ -106,10 +113,7 @@ class Pack(Op):
         dtype = check_same_dtype(*xs)
         normal_axis(axis, xs[0].ndim + 1)
         for x in xs[1:]:
-            if x.ndim != xs[0].ndim or not all(
-                same_size(a, b) for a, b in zip(x.shape, xs[0].shape, strict=True)
-            ):
-                raise ShapeError(f"(C3) {xs[0]!r} and {x!r} cannot be stacked: their shapes differ")
+            check_shape(x, xs[0].shape, "each tensor", "C3", of="the first")
         return tensor_type(dtype, (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]))
 
     gradient = {"xs": lambda g, op, i: squeeze(part_of(g, op.axis, i, 1), op.axis)}
@@ -135,14 +139,24 @@ def stack(xs: Sequence[Any], axis: int = 0, name: str | None = None) -> Tensor:
 
 @guarded("unstack")
 def unstack(x: Any, axis: int = 0, name: str | None = None) -> list[Tensor]:
-    """The parts of *x* along an axis, without that axis.
+    """The parts of a tensor along an axis, without that axis.
+
+    Args:
+        x: any tensor.
+        axis: along which; its size is a number.
+
+    Returns:
+        A list of tensors.
+
+    Constraints:
+        (C1) The axis exists in x.
 
     Examples:
         >>> sg.unstack(np.array([[1.0, 2.0], [3.0, 4.0]]))
         [array([1., 2.]), array([3., 4.])]
     """
     kind = type_of(x)
-    axis = normal_axis(axis, kind.ndim)
+    axis = normal_axis(axis, kind.ndim, "C1")
     return [squeeze(part_of(x, axis, i, 1), axis, name) for i in range(int(kind.shape[axis]))]
 
 
@@ -151,15 +165,15 @@ class Split(Op):
 
     Args:
         x: any tensor.
-        axis: along which (C1).
-        sizes: the sizes of the parts; they add up to x's size (C2).
+        sizes: the sizes of the parts along the axis.
+        axis: along which.
 
     Returns:
-        as many tensors as sizes.
+        As many tensors as sizes.
 
-    Examples:
-        >>> sg.split(np.array([1.0, 2.0, 3.0]), [1, 2], axis=0)
-        (array([1.]), array([2., 3.]))
+    Constraints:
+        (C1) The axis exists in x.
+        (C2) The sizes add up to x's size.
     """
 
     @staticmethod
@@ -168,7 +182,8 @@ class Split(Op):
         total = sum(sizes)
         if not same_size(total, x.shape[axis]):
             raise ShapeError(
-                f"(C2) the sizes {show_shape(sizes)} add up to {total}, not to {x.shape[axis]}, the size of axis {axis}"
+                f"(C2) the sizes {show_shape(sizes)} add up to {total}, not to {x.shape[axis]}, "
+                f"the size of axis {axis}"
             )
         return tuple(tensor_type(x.dtype, (*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in sizes)
 
@@ -188,18 +203,35 @@ class Split(Op):
 def split(
     x: Any, num_or_size_splits: int | Sequence[Any], axis: int = 0, name: str | None = None
 ) -> tuple[Tensor, ...]:
+    """A tensor cut into parts along an axis.
+
+    Args:
+        x: any tensor.
+        num_or_size_splits: the number of equal parts, or a list of their sizes along the axis.
+        axis: along which.
+
+    Returns:
+        A tuple of tensors, one for each part.
+
+    Constraints:
+        (C1) The axis exists in x.
+        (C2) x's size is a multiple of the number of parts, or the sum of the sizes.
+
+    Examples:
+        >>> sg.split(np.array([1.0, 2.0, 3.0]), [1, 2], axis=0)
+        (array([1.]), array([2., 3.]))
+    """
     kind = type_of(x)
-    axis = normal_axis(axis, kind.ndim, "C1")
+    with about(Split, x):
+        axis = normal_axis(axis, kind.ndim, "C1")
     if isinstance(num_or_size_splits, int):
         each = exact_quotient(kind.shape[axis], num_or_size_splits) if num_or_size_splits > 0 else None
         if each is None:
-            raise_for(
-                Split,
-                ShapeError(
-                    f"(C2) axis {axis}, of size {kind.shape[axis]}, does not split into {num_or_size_splits} equal parts"
-                ),
-                (x,),
-            )
+            with about(Split, x):
+                raise ShapeError(
+                    f"(C2) axis {axis}, of size {kind.shape[axis]}, does not split into {num_or_size_splits} "
+                    "equal parts"
+                )
         sizes: tuple[Any, ...] = (each,) * num_or_size_splits
     else:
         sizes = shape_of(num_or_size_splits)
@@ -208,19 +240,19 @@ def split(
 
 
 class PadV2(Op):
-    """The operand surrounded by a constant.
+    """A tensor surrounded by one value.
 
     Args:
         x: any tensor.
-        value: a scalar of its dtype (C1), by default 0.
-        paddings: per axis of x (C2) how many elements come before and after.
+        value: what surrounds it.
+        paddings: for each axis how many elements come before and after.
 
     Returns:
-        the padded tensor.
+        The padded tensor.
 
-    Examples:
-        >>> sg.pad(np.array([1.0, 2.0]), [[1, 2]])
-        array([0., 1., 2., 0., 0.])
+    Constraints:
+        (C1) The value is a scalar of x's dtype.
+        (C2) There are two sizes for each axis of x, none negative.
     """
 
     @staticmethod
@@ -259,39 +291,67 @@ def _unpadded(g: Any, op: Any) -> Tensor:
 def pad(
     x: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
 ) -> Tensor:
+    """A tensor with elements put around it.
+
+    Args:
+        x: any tensor.
+        paddings: for each axis how many elements come before and after.
+        mode: "CONSTANT" for one value, "REFLECT" for the tensor mirrored at its first and last elements,
+            "SYMMETRIC" for the tensor mirrored at its edge, those elements included.
+        constant_values: the value around it in the mode "CONSTANT"; 0 by default.
+
+    Returns:
+        The padded tensor.
+
+    Constraints:
+        (C1) The value is a scalar of x's dtype.
+        (C2) There are two sizes for each axis of x, none negative, and when mirroring none larger than what
+            is there to mirror.
+
+    Examples:
+        >>> sg.pad(np.array([1.0, 2.0]), [[1, 2]])
+        array([0., 1., 2., 0., 0.])
+        >>> sg.pad(np.array([1.0, 2.0, 3.0]), [[2, 0]], mode="REFLECT")
+        array([3., 2., 1., 2., 3.])
+    """
     pairs = tuple((shape_of([low])[0], shape_of([high])[0]) for low, high in paddings)
     if mode.upper() == "CONSTANT":
         return apply(PadV2, (x, constant_values), (pairs,), name)
     skip = {"REFLECT": 1, "SYMMETRIC": 0}.get(mode.upper())
     if skip is None:
         raise ArgumentError(f"PadV2: {mode!r} is no mode; take 'CONSTANT', 'REFLECT' or 'SYMMETRIC'")
-    if len(pairs) != type_of(x).ndim:
-        raise_for(PadV2, ShapeError(f"(C2) paddings {pairs}: give two sizes per axis"), (x,))
+    with about(PadV2, x):
+        _check_mirrored(type_of(x), pairs, mode, skip)
     for axis, (low, high) in enumerate(pairs):
         size = type_of(x).shape[axis]
-        if any(isinstance(n, int) and isinstance(size, int) and n > size - skip for n in (low, high)):
-            raise_for(
-                PadV2,
-                ShapeError(
-                    f"(C2) {mode} padding {(low, high)} is larger than axis {axis}, of size {size}, can mirror"
-                ),
-                (x,),
-            )
         before = [reverse(part_of(x, axis, skip, low), [axis])] if low else []
         after = [reverse(part_of(x, axis, size - skip - high, high), [axis])] if high else []
         x = concat([*before, x, *after], axis) if before or after else x
     return x
 
 
+def _check_mirrored(x: TensorType, pairs: tuple[Any, ...], mode: str, skip: int) -> None:
+    if len(pairs) != x.ndim:
+        raise ShapeError(f"(C2) paddings {pairs}: give two sizes per axis")
+    for axis, (size, pair) in enumerate(zip(x.shape, pairs, strict=True)):
+        if any(isinstance(n, int) and isinstance(size, int) and n > size - skip for n in pair):
+            raise ShapeError(
+                f"(C2) {mode} padding {pair} is larger than axis {axis}, of size {size}, can mirror"
+            )
+
+
 class Tile(Op):
-    """The operand repeated along its axes.
+    """A tensor repeated along its axes.
 
     Args:
         x: any tensor.
-        multiples: per axis of x (C1) how often.
+        multiples: for each axis how often.
 
     Returns:
-        the repeated tensor.
+        The repeated tensor.
+
+    Constraints:
+        (C1) There is one multiple for each axis of x.
 
     Examples:
         >>> sg.tile(np.array([1.0, 2.0]), [2])
@@ -325,14 +385,17 @@ def _untile(g: Any, op: Any) -> Tensor:
 
 
 class ReverseV2(Op):
-    """The operand with the order of its elements turned round along some axes.
+    """A tensor with the order of its elements turned round along some axes.
 
     Args:
         x: any tensor.
-        axis: which axes (C1).
+        axis: which axes.
 
     Returns:
-        the reversed tensor.
+        The reversed tensor.
+
+    Constraints:
+        (C1) The axes exist in x, and none is named twice.
 
     Examples:
         >>> sg.reverse(np.array([1.0, 2.0]), [0])

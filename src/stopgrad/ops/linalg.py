@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from stopgrad.batch_rules import EINSUM, MATMUL
-from stopgrad.build import apply, raise_for
+from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.convert import conj
-from stopgrad.ops.index import one_hot, range as indices
+from stopgrad.ops.data import range as indices
+from stopgrad.ops.index import one_hot
 from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
 from stopgrad.ops.shape import broadcast_to, expand_dims, reshape, squeeze
 from stopgrad.public import builds, guarded
@@ -30,12 +31,20 @@ class MatMul(Op):
     """Product of matrices, over broadcast batches.
 
     Args:
-        a: [..., m, k], or [..., k, m] if transpose_a; b: [..., k, n], or [..., n, k] if transpose_b: numbers of
-        one dtype (C1) with the same k (C2) and at least two axes (C3); the leading axes broadcast (C4). The
-        function also takes vectors, as NumPy's matmul does.
+        a: [..., m, k], or [..., k, m] if transpose_a; the function also takes vectors, as NumPy's matmul
+            does.
+        b: [..., k, n], or [..., n, k] if transpose_b; likewise.
+        transpose_a: whether the last two axes of a change places.
+        transpose_b: whether the last two axes of b change places.
 
     Returns:
-        [..., m, n].
+        The product, [..., m, n].
+
+    Constraints:
+        (C1) Both hold numbers of one dtype.
+        (C2) The inner sizes k agree.
+        (C3) Both have at least two axes; the function asks for one.
+        (C4) The leading axes broadcast.
 
     Examples:
         >>> sg.matmul(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]))
@@ -116,15 +125,20 @@ class Einsum(Op):
     """Sum of products over named axes, in Einstein's notation.
 
     Args:
-        equation: a letter for each axis of each operand, ``->``, the letters of the result, as in ``"ij,jk->ik"``.
-            Letters that the result lacks are summed over; a letter twice in one operand takes the diagonal. Without
-            ``->``, the result has the letters that occur once, in alphabetical order. ``...`` stands for the axes
-            that have no letter; they broadcast.
-        xs: one or more tensors of one numeric dtype (C1), with an axis for each of their letters (C2), whose sizes
-            agree or are 1 (C3); each letter of the result occurs once there and in some operand (C4).
+        equation: a letter for each axis of each operand, ``->``, the letters of the result, as in
+            ``"ij,jk->ik"``. Letters that the result lacks are summed over; a letter twice in one operand
+            takes the diagonal. Without ``->``, the result has the letters that occur once, in alphabetical
+            order. ``...`` stands for the axes that have no letter; they broadcast.
+        xs: one or more tensors.
 
     Returns:
-        the sum of products.
+        The sum of products.
+
+    Constraints:
+        (C1) All operands hold numbers of one dtype.
+        (C2) The equation has letters, ',', '->' and '...' only, and a letter for each axis of each operand.
+        (C3) The sizes for which a letter stands agree or are 1.
+        (C4) Each letter of the result occurs once there and in some operand.
 
     Examples:
         >>> sg.einsum("ij,j->i", np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 10.0]))
@@ -170,10 +184,8 @@ class Einsum(Op):
 
 @builds(Einsum)
 def einsum(equation: str, *xs: Any, name: str | None = None) -> Tensor:
-    try:
+    with about(Einsum, *xs):
         explicit = _explicit(equation.replace(" ", ""), [type_of(x).ndim for x in xs])
-    except ShapeError as error:
-        raise_for(Einsum, error, xs)
     return apply(Einsum, xs, (explicit,), name)
 
 
@@ -244,7 +256,8 @@ def _without_repetition(equation: str, xs: tuple[Any, ...]) -> tuple[str, tuple[
 def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
     """One operand's cotangent: the einsum of the result's with all the other operands.
 
-    Axes that only this operand has are repeated; those along which it was repeated are summed; a diagonal is put back.
+    Axes that only this operand has are repeated; those along which it was repeated are summed; a diagonal is
+    put back.
     """
     left, _, right = op.equation.partition("->")
     terms = left.split(",")
@@ -281,10 +294,17 @@ def tensordot(a: Any, b: Any, axes: Any = 2, name: str | None = None) -> Tensor:
     """Sum of products over pairs of axes.
 
     Args:
-        a, b: numbers of one dtype; axes: how many of a's last axes meet b's first, or a pair of lists of axes.
+        a: a tensor of numbers.
+        b: a tensor of numbers of the same dtype.
+        axes: how many of a's last axes meet b's first, or a pair of lists of axes.
 
     Returns:
-        a tensor with a's other axes and then b's.
+        A tensor with a's other axes and then b's.
+
+    Constraints:
+        (C1) Both hold numbers of one dtype.
+        (C2) axes pairs different axes of a with different axes of b.
+        (C3) Paired axes have one size, or one of them has size 1.
 
     Examples:
         >>> sg.tensordot(np.ones((2, 3)), np.ones((3, 4)), axes=1).shape
@@ -294,18 +314,12 @@ def tensordot(a: Any, b: Any, axes: Any = 2, name: str | None = None) -> Tensor:
     if isinstance(axes, int):
         axes = (list(range(p - axes, p)), list(range(axes)))
     met = [tuple(v) if isinstance(v, Sequence) else (v,) for v in axes]
-    try:
+    with about(Einsum, a, b):
         met_a, met_b = [normal_axis(i, p) for i in met[0]], [normal_axis(i, q) for i in met[1]]
-    except ShapeError as error:
-        raise_for(Einsum, error, (a, b))
-    if len(met_a) != len(met_b) or len(set(met_a)) < len(met_a) or len(set(met_b)) < len(met_b):
-        raise_for(
-            Einsum,
-            ShapeError(
+        if len(met_a) != len(met_b) or len(set(met_a)) < len(met_a) or len(set(met_b)) < len(met_b):
+            raise ShapeError(
                 f"(C2) axes={axes!r} does not pair different axes of the one with different axes of the other"
-            ),
-            (a, b),
-        )
+            )
     left, right = list(string.ascii_lowercase[:p]), list(string.ascii_uppercase[:q])
     for i, k in zip(met_a, met_b, strict=True):
         right[k] = left[i]

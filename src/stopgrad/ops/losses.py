@@ -1,4 +1,4 @@
-"""Losses: the cross entropies, each one operation with a careful gradient, and the mean squared error."""
+"""Losses: cross entropies, each one operation with a safe gradient, and the mean squared error."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply, raise_for
+from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.op import Axis, Op, not_differentiable
-from stopgrad.operands import Tensor, as_array, show_shape, type_of
+from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.activations import sigmoid
 from stopgrad.ops.arithmetic import squared_difference
 from stopgrad.ops.composite import log_softmax, softmax
@@ -21,6 +21,7 @@ from stopgrad.ops.inference import (
     broadcast,
     check_dtype,
     check_same_dtype,
+    check_shape,
     is_floating,
     is_integer,
     normal_axis,
@@ -29,7 +30,7 @@ from stopgrad.ops.reduce import reduce_mean
 from stopgrad.ops.shape import expand_dims, reduce_sum
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, ints, sample
-from stopgrad.types import TensorType, same_size, tensor_type
+from stopgrad.types import TensorType, tensor_type
 
 __all__ = [
     "mean_squared_error",
@@ -48,13 +49,18 @@ class SoftmaxCrossEntropyWithLogits(Op):
     """Cross entropy -Σ labels · log softmax(logits) along an axis.
 
     Args:
-        labels: usually probabilities; logits: unnormalised logarithms: floating-point, of one dtype (C1) and
-            shape (C2).
-        axis: the axis of the classes (C3), by default the last.
+        labels: usually probabilities.
+        logits: logarithms of unnormalised probabilities.
+        axis: the axis of the classes.
 
     Returns:
-        the losses, without that axis. A label of 0 counts nothing, even where the logit is -∞. The gradient
-        towards the logits is right also for labels that do not sum to 1.
+        The losses, without that axis. A label of 0 counts nothing, even where the logit is -∞. The gradient
+        with respect to the logits is right also for labels that do not sum to 1.
+
+    Constraints:
+        (C1) labels and logits are floating-point, of one dtype.
+        (C2) labels and logits have one shape.
+        (C3) The axis exists.
 
     Examples:
         >>> sg.softmax_cross_entropy_with_logits(np.array([0.0, 1.0]), np.array([0.0, 0.0]))
@@ -65,10 +71,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
     def infer(labels: TensorType, logits: TensorType, *, axis: Axis) -> TensorType:
         dtype = check_same_dtype(labels, logits)
         check_dtype(logits, is_floating, "floating-point numbers")
-        if labels.ndim != logits.ndim or not all(map(same_size, labels.shape, logits.shape)):
-            raise ShapeError(
-                f"(C2) labels and logits must have one shape, not {show_shape(labels.shape)} and {show_shape(logits.shape)}"
-            )
+        check_shape(labels, logits.shape, "the labels", "C2", of="the logits")
         normal_axis(axis, logits.ndim, "C3")
         return tensor_type(dtype, (*logits.shape[:axis], *logits.shape[axis + 1 :]))
 
@@ -102,34 +105,30 @@ class SoftmaxCrossEntropyWithLogits(Op):
     )
 
 
-def _class_axis(definition: type[Op], axis: int, labels: Any, logits: Any) -> int:
-    try:
-        return normal_axis(axis, type_of(logits).ndim, "C3")
-    except ShapeError as error:
-        raise_for(definition, error, (labels, logits))
-
-
 @builds(SoftmaxCrossEntropyWithLogits)
 def softmax_cross_entropy_with_logits(
     labels: Any, logits: Any, axis: int = -1, name: str | None = None
 ) -> Tensor:
-    return apply(
-        SoftmaxCrossEntropyWithLogits,
-        (labels, logits),
-        (_class_axis(SoftmaxCrossEntropyWithLogits, axis, labels, logits),),
-        name,
-    )
+    definition, ndim = SoftmaxCrossEntropyWithLogits, type_of(logits).ndim
+    with about(definition, labels, logits):
+        position = normal_axis(axis, ndim, "C3")
+    return apply(definition, (labels, logits), (position,), name)
 
 
 class SparseSoftmaxCrossEntropyWithLogits(Op):
     """Cross entropy -log softmax(logits)[label] along the last axis, for labels that are class numbers.
 
     Args:
-        labels: integers (C1), of the logits' shape without the last axis (C2).
-        logits: floating-point (C3), with at least one axis (C2).
+        labels: class numbers.
+        logits: logarithms of unnormalised probabilities; the last axis is that of the classes.
 
     Returns:
-        the losses, of the labels' shape. A label outside of the classes gives NaN, as TensorFlow does on GPUs.
+        The losses, of the labels' shape. A label that is no class gives NaN, as in TensorFlow on GPUs.
+
+    Constraints:
+        (C1) labels holds integers.
+        (C2) logits has at least one axis, and labels its shape without the last one.
+        (C3) logits is floating-point.
 
     Examples:
         >>> sg.sparse_softmax_cross_entropy_with_logits(np.array([1, 2]), np.array([[0.0, 0.0], [0.0, 0.0]]))
@@ -140,10 +139,9 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
     def infer(labels: TensorType, logits: TensorType) -> TensorType:
         check_dtype(labels, is_integer, "integers as labels")
         check_dtype(logits, is_floating, "floating-point logits", "C3")
-        if labels.ndim != logits.ndim - 1 or not all(map(same_size, labels.shape, logits.shape[:-1])):
-            raise ShapeError(
-                f"(C2) the labels must have the shape of the logits {logits!r} without the last axis, not {labels!r}"
-            )
+        if not logits.ndim:
+            raise ShapeError(f"(C2) the logits {logits!r} must have an axis for the classes")
+        check_shape(labels, logits.shape[:-1], "the labels", "C2", of="the logits without the last axis")
         return tensor_type(logits.dtype, labels.shape)
 
     gradient = {
@@ -158,7 +156,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
 
     @staticmethod
     def lower(xp: Any, labels: Any, logits: Any) -> Any:
-        # A comparison instead of a gather: XLA fuses it into the sum.
+        # A comparison instead of a gather, because XLA fuses it into the sum.
         hit = xp.expand_dims(labels, -1) == xp.arange(logits.shape[-1], dtype=labels.dtype)
         chosen = xp.sum(
             xp.where(hit, _log_softmax(xp, logits, -1), xp.zeros((), logits.dtype)),
@@ -186,10 +184,16 @@ class SigmoidCrossEntropyWithLogits(Arithmetic):
     """Elementwise cross entropy of independent yes-or-no questions, without overflow, with broadcasting.
 
     Args:
-        labels: usually probabilities; logits: floating-point, of one dtype (C1); shapes broadcast (C2).
+        labels: usually probabilities.
+        logits: logarithms of odds.
 
     Returns:
-        -labels · log sigmoid(logits) - (1 - labels) · log(1 - sigmoid(logits)), of the broadcast shape.
+        The losses -labels · log sigmoid(logits) - (1 - labels) · log(1 - sigmoid(logits)), of the broadcast
+        shape.
+
+    Constraints:
+        (C1) labels and logits are floating-point, of one dtype.
+        (C2) The shapes of labels and logits broadcast.
 
     Examples:
         >>> sg.sigmoid_cross_entropy_with_logits(np.array([0.0, 1.0]), np.array([0.0, 1000.0]))
@@ -219,6 +223,15 @@ def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None
 @guarded("mean_squared_error")
 def mean_squared_error(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
     """Mean of the squared differences, over axes.
+
+    Args:
+        labels: what was to be predicted, floating-point.
+        predictions: what was predicted, of the same dtype and of a shape that broadcasts with the labels'.
+        axis: one axis or several; None for all.
+        name: of the mean; by default none.
+
+    Returns:
+        The losses, without these axes.
 
     Examples:
         >>> sg.mean_squared_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))

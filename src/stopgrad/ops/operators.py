@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stopgrad.graph import Output
-from stopgrad.ops import arithmetic, compare, elementwise, linalg, shape, slices
+from stopgrad.ops import arithmetic, compare, linalg, powers, shape, slices
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,7 +30,7 @@ _BINARY: dict[str, Callable[..., Any]] = {
     "truediv": arithmetic.divide,
     "floordiv": arithmetic.floor_div,
     "mod": arithmetic.floormod,
-    "pow": elementwise.pow,
+    "pow": powers.pow,
     "matmul": linalg.matmul,
     "and": _bits(compare.bitwise_and, compare.logical_and),
     "or": _bits(compare.bitwise_or, compare.logical_or),

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import FOLD
-from stopgrad.build import apply, raise_for
+from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Sizes, not_differentiable
-from stopgrad.operands import Tensor, show_shape, type_of
-from stopgrad.ops.inference import check_dtype, check_same_dtype, is_floating
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_floating
 from stopgrad.ops.windows import (
     Padding,
     at,
@@ -24,12 +24,13 @@ from stopgrad.ops.windows import (
     padded_shape,
     pads,
     per_axis,
+    reduced,
     trimmed,
     view,
 )
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
-from stopgrad.types import Shape, TensorType, same_size, tensor_type
+from stopgrad.types import Shape, TensorType, tensor_type
 
 __all__ = [
     "avg_pool",
@@ -54,34 +55,7 @@ def _pooled(x: TensorType, ksize: Any, strides: Any, padding: Any, dilations: An
 
 def _check_shape(found: TensorType, expected: TensorType, what: str) -> None:
     check_same_dtype(found, expected)
-    if found.ndim != expected.ndim or not all(map(same_size, found.shape, expected.shape)):
-        raise ShapeError(f"(C6) the {what} must have the shape {show_shape(expected.shape)}, not {found!r}")
-
-
-def _reduced(
-    xp: Any,
-    x: Any,
-    start: Any,
-    function: Any,
-    ksize: Any,
-    strides: Any,
-    around: Any,
-    dilations: Any,
-    base: Any = None,
-) -> Any:
-    """A reduction over windows. JAX."""
-    pairs = [(0, 0), *around, (0, 0)]
-    between = None if base is None else (1, *base, 1)
-    return xp.lax.reduce_window(
-        x,
-        np.asarray(start, x.dtype),
-        function,
-        (1, *ksize, 1),
-        (1, *strides, 1),
-        pairs,
-        between,
-        (1, *dilations, 1),
-    )
+    check_shape(found, expected.shape, f"the {what}", "C5")
 
 
 class Pool(Op, abstract=True):
@@ -133,19 +107,83 @@ _WITH_COTANGENT = [
 ]
 
 
+def _attributes(op: Any) -> tuple[Any, ...]:
+    return op.ksize, op.strides, op.padding, op.dilations
+
+
+def _read(
+    definition: type[Op],
+    operands: tuple[Any, ...],
+    ndim: int,
+    ksize: Any,
+    strides: Any,
+    padding: Any,
+    dilations: Any,
+) -> tuple[Any, ...]:
+    """The geometry that a function's arguments mean."""
+    rank = max(ndim - 2, 0)
+    with about(definition, *operands):
+        window = per_axis(ksize, rank, "ksize")
+        steps = window if strides is None else per_axis(strides, rank, "strides")
+        return window, steps, normal_padding(padding, rank), per_axis(dilations, rank, "dilations")
+
+
+def _of_rank(
+    function: Callable[..., Tensor], definition: type[Op], rank: int, function_name: str
+) -> Callable[..., Tensor]:
+    """The public function for one number of spatial axes."""
+
+    def pool(
+        x: Any,
+        ksize: Any,
+        strides: Any = None,
+        padding: Any = "VALID",
+        dilations: Any = 1,
+        name: str | None = None,
+    ) -> Tensor:
+        with about(definition, x):
+            if type_of(x).ndim != rank + 2:
+                raise ShapeError(f"(C2) {function_name} takes {rank + 2} axes, not {type_of(x)!r}")
+        return function(x, ksize, strides, padding, dilations, name)
+
+    axes = "[batch, width, channels]" if rank == 1 else "[batch, height, width, channels]"
+    general = function.__name__
+    pool.__name__ = pool.__qualname__ = function_name
+    pool.__doc__ = f"""As :func:`{general}`, for tensors {axes}.
+
+    Args:
+        x: {axes}.
+        ksize: as for :func:`{general}`.
+        strides: as for :func:`{general}`.
+        padding: as for :func:`{general}`.
+        dilations: as for :func:`{general}`.
+
+    Returns:
+        The result, {axes}.
+    """
+    return guarded(function_name)(pool)
+
+
 class MaxPool(Pool):
     """The largest element of each window; NaN where there is one.
 
     Args:
-        x: [batch, spatial..., channels] (C2), floating-point (C1).
-        ksize: the size of the window; strides: by default ksize; dilations: a positive number, or one for each
-            spatial axis (C4).
-        padding: "VALID", "SAME" or pairs of numbers (C4), as for :func:`conv`; padding is never the largest.
-            The window fits into what is padded (C5).
+        x: [batch, spatial..., channels].
+        ksize: the size of the window: a number, or one for each spatial axis.
+        strides: the step from window to window, likewise; by default ksize.
+        padding: "VALID", "SAME" or pairs of numbers, as for :func:`conv`; padding is never the largest.
+        dilations: the step inside a window: a number, or one for each spatial axis.
 
     Returns:
-        [batch, spatial..., channels]. Of elements that tie in a window, the first, in row-major order, takes the
-        gradient, as in TensorFlow.
+        The result, [batch, spatial..., channels]. Of elements that tie in a window, the first, in row-major
+        order, takes the gradient, as in TensorFlow.
+
+    Constraints:
+        (C1) x holds floating-point numbers.
+        (C2) x is [batch, spatial..., channels], with at least one spatial axis.
+        (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
+            have as many numbers as there are spatial axes.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
 
     Examples:
         >>> sg.max_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
@@ -164,11 +202,32 @@ class MaxPool(Pool):
     @staticmethod
     def xla(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
         around = pads(x.shape[1:-1], ksize, (strides, padding, dilations))
-        return _reduced(xp, x, -math.inf, xp.lax.max, ksize, strides, around, dilations)
+        return reduced(xp, x, -math.inf, xp.lax.max, ksize, strides, around, dilations)
+
+
+@builds(MaxPool)
+def max_pool(
+    x: Any,
+    ksize: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    return apply(
+        MaxPool, (x,), _read(MaxPool, (x,), type_of(x).ndim, ksize, strides, padding, dilations), name
+    )
+
+
+max_pool1d = _of_rank(max_pool, MaxPool, 1, "max_pool1d")
+max_pool2d = _of_rank(max_pool, MaxPool, 2, "max_pool2d")
 
 
 def _choices(xp: Any, x: Any, ksize: Any, geometry: Any) -> list[tuple[Any, Any]]:
-    """For each position of a window, where it stands in the padded array, and in which windows it is the first largest element."""
+    """For each position of a window, where it stands in the padded array, and in which windows it is chosen.
+
+    It is where it holds the first of the largest elements.
+    """
     counts = output_shape(x.shape[1:-1], ksize, geometry)
     around = padded(xp, x, ksize, geometry, -math.inf)
     places = [at(position, counts, geometry) for position in np.ndindex(*ksize)]
@@ -188,13 +247,27 @@ class MaxPoolGrad(Op):
     """The gradient of :func:`max_pool`: each window's cotangent, at the first of its largest elements.
 
     Args:
-        x: what was pooled; g: the cotangent, of the result's type (C6); ksize, strides, padding, dilations: as there.
+        x: what was pooled.
+        g: the cotangent of the result.
+        ksize: as for :func:`max_pool`.
+        strides: as for :func:`max_pool`.
+        padding: as for :func:`max_pool`.
+        dilations: as for :func:`max_pool`.
 
     Returns:
-        the cotangent of x. A window that holds a NaN passes nothing back.
+        The cotangent of x. A window that holds a NaN passes nothing back.
+
+    Constraints:
+        (C1) x and g hold floating-point numbers of one dtype.
+        (C2) x is [batch, spatial..., channels], with at least one spatial axis.
+        (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
+            have as many numbers as there are spatial axes.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C5) g has the result's shape.
 
     Examples:
-        >>> sg.ops.MaxPoolGrad.function(np.array([1.0, 3.0, 2.0, 2.0]).reshape(1, 4, 1), np.ones((1, 2, 1)), 2)[0, :, 0]
+        >>> x, g = np.array([1.0, 3.0, 2.0, 2.0]).reshape(1, 4, 1), np.ones((1, 2, 1))
+        >>> sg.ops.MaxPoolGrad.function(x, g, 2)[0, :, 0]
         array([0., 1., 1., 0.])
     """
 
@@ -240,18 +313,48 @@ class MaxPoolGrad(Op):
     samples = _WITH_COTANGENT
 
 
+@builds(MaxPoolGrad)
+def max_pool_grad(
+    x: Any,
+    g: Any,
+    ksize: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    return apply(
+        MaxPoolGrad,
+        (x, g),
+        _read(MaxPoolGrad, (x, g), type_of(x).ndim, ksize, strides, padding, dilations),
+        name,
+    )
+
+
 class MaxPoolGradGrad(Op):
     """From each window of a tensor the element at which another tensor has its first largest one.
 
     Args:
-        x: the tensor that chooses; h: the one that is chosen from, of its type (C6); ksize, strides, padding,
+        x: the tensor that chooses.
+        h: the tensor that is chosen from.
+        ksize: as for :func:`max_pool`.
+        strides: as for :func:`max_pool`.
+        padding: as for :func:`max_pool`.
         dilations: as for :func:`max_pool`.
 
     Returns:
-        one element per window; 0 where x holds a NaN.
+        One element per window; 0 where x holds a NaN.
+
+    Constraints:
+        (C1) x and h hold floating-point numbers of one dtype.
+        (C2) x is [batch, spatial..., channels], with at least one spatial axis.
+        (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
+            have as many numbers as there are spatial axes.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C5) h has x's shape.
 
     Examples:
-        >>> x, h = np.array([1.0, 3.0, 2.0, 2.0]).reshape(1, 4, 1), np.array([5.0, 6.0, 7.0, 8.0]).reshape(1, 4, 1)
+        >>> x, h = (np.array(v).reshape(1, 4, 1) for v in ([1.0, 3.0, 2.0, 2.0], [5.0, 6.0, 7.0, 8.0]))
         >>> sg.ops.MaxPoolGradGrad.function(x, h, 2)[0, :, 0]
         array([6., 7.])
     """
@@ -298,8 +401,29 @@ class MaxPoolGradGrad(Op):
     ]
 
 
+@builds(MaxPoolGradGrad)
+def max_pool_grad_grad(
+    x: Any,
+    h: Any,
+    ksize: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    return apply(
+        MaxPoolGradGrad,
+        (x, h),
+        _read(MaxPoolGradGrad, (x, h), type_of(x).ndim, ksize, strides, padding, dilations),
+        name,
+    )
+
+
 def _numbers(shape: Any, ksize: Any, geometry: Any) -> Any:
-    """How many elements of each window are no padding: [1, counts..., 1]. Always by NumPy: it depends on sizes only."""
+    """How many elements of each window are no padding: [1, counts..., 1].
+
+    Always by NumPy: it depends on sizes only.
+    """
     counts = output_shape(shape[1:-1], ksize, geometry)
     inside = padded(np, np.ones((1, *shape[1:-1], 1)), ksize, geometry)
     return np.sum(
@@ -311,14 +435,21 @@ class AvgPool(Pool):
     """The mean of each window; padding does not count.
 
     Args:
-        x: [batch, spatial..., channels] (C2), floating-point (C1).
-        ksize: the size of the window; strides: by default ksize; dilations: a positive number, or one for each
-            spatial axis (C4).
-        padding: "VALID", "SAME" or pairs of numbers (C4), as for :func:`conv`. The window fits into what is
-            padded (C5).
+        x: [batch, spatial..., channels].
+        ksize: the size of the window: a number, or one for each spatial axis.
+        strides: the step from window to window, likewise; by default ksize.
+        padding: "VALID", "SAME" or pairs of numbers, as for :func:`conv`.
+        dilations: the step inside a window: a number, or one for each spatial axis.
 
     Returns:
-        [batch, spatial..., channels]; NaN for a window that holds padding only.
+        The result, [batch, spatial..., channels]; NaN for a window that holds padding only.
+
+    Constraints:
+        (C1) x holds floating-point numbers.
+        (C2) x is [batch, spatial..., channels], with at least one spatial axis.
+        (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
+            have as many numbers as there are spatial axes.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
 
     Examples:
         >>> sg.avg_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
@@ -338,20 +469,49 @@ class AvgPool(Pool):
     @staticmethod
     def xla(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
         geometry = (strides, padding, dilations)
-        total = _reduced(
-            xp, x, 0, xp.lax.add, ksize, strides, pads(x.shape[1:-1], ksize, geometry), dilations
-        )
+        total = reduced(xp, x, 0, xp.lax.add, ksize, strides, pads(x.shape[1:-1], ksize, geometry), dilations)
         return total / _numbers(x.shape, ksize, geometry).astype(x.dtype)
+
+
+@builds(AvgPool)
+def avg_pool(
+    x: Any,
+    ksize: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Tensor:
+    return apply(
+        AvgPool, (x,), _read(AvgPool, (x,), type_of(x).ndim, ksize, strides, padding, dilations), name
+    )
+
+
+avg_pool1d = _of_rank(avg_pool, AvgPool, 1, "avg_pool1d")
+avg_pool2d = _of_rank(avg_pool, AvgPool, 2, "avg_pool2d")
 
 
 class AvgPoolGrad(Op):
     """The gradient of :func:`avg_pool`: each window's cotangent, in equal parts to its elements.
 
     Args:
-        g: the cotangent, of the result's type (C6); shape: of what was pooled; ksize, strides, padding, dilations: as there.
+        g: the cotangent of the result.
+        shape: of what was pooled.
+        ksize: as for :func:`avg_pool`.
+        strides: as for :func:`avg_pool`.
+        padding: as for :func:`avg_pool`.
+        dilations: as for :func:`avg_pool`.
 
     Returns:
-        a tensor of that shape.
+        A tensor of that shape.
+
+    Constraints:
+        (C1) g holds floating-point numbers.
+        (C2) The shape is [batch, spatial..., channels], with at least one spatial axis.
+        (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
+            have as many numbers as there are spatial axes.
+        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C5) g has the result's shape.
 
     Examples:
         >>> sg.ops.AvgPoolGrad.function(np.ones((1, 2, 1)), (1, 4, 1), 2)[0, :, 0]
@@ -386,7 +546,7 @@ class AvgPoolGrad(Op):
             return xp.zeros(shape, g.dtype)
         share = g / _numbers(shape, ksize, geometry).astype(g.dtype)
         around = back_pads(shape[1:-1], ksize, geometry, g.shape[1:-1])
-        return _reduced(xp, share, 0, xp.lax.add, ksize, (1,) * len(ksize), around, dilations, strides)
+        return reduced(xp, share, 0, xp.lax.add, ksize, (1,) * len(ksize), around, dilations, strides)
 
     samples = [
         sample(floats(2, 2, 3), shape=(2, 5, 3), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)),
@@ -409,95 +569,6 @@ class AvgPoolGrad(Op):
     ]
 
 
-def _attributes(op: Any) -> tuple[Any, ...]:
-    return op.ksize, op.strides, op.padding, op.dilations
-
-
-# ------------------------------------------------------------------------------------ public functions
-
-
-def _read(
-    definition: type[Op],
-    operands: tuple[Any, ...],
-    ndim: int,
-    ksize: Any,
-    strides: Any,
-    padding: Any,
-    dilations: Any,
-) -> tuple[Any, ...]:
-    rank = max(ndim - 2, 0)
-    try:
-        window = per_axis(ksize, rank, "ksize")
-        steps = window if strides is None else per_axis(strides, rank, "strides")
-        return window, steps, normal_padding(padding, rank), per_axis(dilations, rank, "dilations")
-    except ShapeError as error:
-        raise_for(definition, error, operands)
-
-
-@builds(MaxPool)
-def max_pool(
-    x: Any,
-    ksize: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
-    dilations: Any = 1,
-    name: str | None = None,
-) -> Tensor:
-    return apply(
-        MaxPool, (x,), _read(MaxPool, (x,), type_of(x).ndim, ksize, strides, padding, dilations), name
-    )
-
-
-@builds(AvgPool)
-def avg_pool(
-    x: Any,
-    ksize: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
-    dilations: Any = 1,
-    name: str | None = None,
-) -> Tensor:
-    return apply(
-        AvgPool, (x,), _read(AvgPool, (x,), type_of(x).ndim, ksize, strides, padding, dilations), name
-    )
-
-
-@builds(MaxPoolGrad)
-def max_pool_grad(
-    x: Any,
-    g: Any,
-    ksize: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
-    dilations: Any = 1,
-    name: str | None = None,
-) -> Tensor:
-    return apply(
-        MaxPoolGrad,
-        (x, g),
-        _read(MaxPoolGrad, (x, g), type_of(x).ndim, ksize, strides, padding, dilations),
-        name,
-    )
-
-
-@builds(MaxPoolGradGrad)
-def max_pool_grad_grad(
-    x: Any,
-    h: Any,
-    ksize: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
-    dilations: Any = 1,
-    name: str | None = None,
-) -> Tensor:
-    return apply(
-        MaxPoolGradGrad,
-        (x, h),
-        _read(MaxPoolGradGrad, (x, h), type_of(x).ndim, ksize, strides, padding, dilations),
-        name,
-    )
-
-
 @builds(AvgPoolGrad)
 def avg_pool_grad(
     g: Any,
@@ -514,33 +585,3 @@ def avg_pool_grad(
         (tuple(shape), *_read(AvgPoolGrad, (g,), type_of(g).ndim, ksize, strides, padding, dilations)),
         name,
     )
-
-
-def _of_rank(
-    function: Callable[..., Tensor], definition: type[Op], rank: int, function_name: str
-) -> Callable[..., Tensor]:
-    def pool(
-        x: Any,
-        ksize: Any,
-        strides: Any = None,
-        padding: Any = "VALID",
-        dilations: Any = 1,
-        name: str | None = None,
-    ) -> Tensor:
-        if type_of(x).ndim != rank + 2:
-            raise_for(
-                definition,
-                ShapeError(f"(C2) {function_name} takes {rank + 2} axes, not {type_of(x)!r}"),
-                (x,),
-            )
-        return function(x, ksize, strides, padding, dilations, name)
-
-    pool.__name__ = pool.__qualname__ = function_name
-    pool.__doc__ = f"""As the function for any number of spatial axes, for {rank}: x is [batch, {"height, width" if rank == 2 else "width"}, channels]."""
-    return guarded(function_name)(pool)
-
-
-max_pool1d = _of_rank(max_pool, MaxPool, 1, "max_pool1d")
-max_pool2d = _of_rank(max_pool, MaxPool, 2, "max_pool2d")
-avg_pool1d = _of_rank(avg_pool, AvgPool, 1, "avg_pool1d")
-avg_pool2d = _of_rank(avg_pool, AvgPool, 2, "avg_pool2d")

@@ -1,10 +1,10 @@
-"""Random numbers from keys: the same key gives the same numbers, on every engine and however often it is asked.
+"""Random numbers from keys: the same key gives the same numbers, on every engine and at every run.
 
 A key is two uint32 numbers. Nothing is stored or advanced: for more numbers, :func:`random_split` a key or
-:func:`random_fold_in` a number, and use each key once. Element i of a draw is the Threefry-2x32 cipher with 20 rounds
-(J. Salmon, M. Moraes, R. Dror and D. Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"), applied to the counter i.
-Bits, keys and uniform numbers are, bit for bit, those of ``jax.random`` (in its partitionable mode, which is its
-default); what is computed from them with logarithms agrees to rounding.
+:func:`random_fold_in` a number, and use each key once. Element i of a draw is the Threefry-2x32 cipher with
+20 rounds (J. Salmon, M. Moraes, R. Dror and D. Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"),
+applied to the counter i. Bits, keys and uniform numbers are, bit for bit, those of ``jax.random`` (in its
+partitionable mode, which is its default); what is computed from them with logarithms agrees to rounding.
 """
 
 from __future__ import annotations
@@ -15,18 +15,14 @@ import numpy as np
 
 from stopgrad.batch_rules import KEYS
 from stopgrad.build import about, apply
-from stopgrad.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.arithmetic import add, floormod, maximum, multiply, negative, subtract
-from stopgrad.ops.compare import less
-from stopgrad.ops.convert import cast, where
+from stopgrad.ops.arithmetic import add, multiply, subtract
+from stopgrad.ops.convert import cast
 from stopgrad.ops.data import constant
-from stopgrad.ops.elementwise import log
-from stopgrad.ops.index import argsort, gather
-from stopgrad.ops.inference import check_dtype, is_floating, is_integer, normal_axis
+from stopgrad.ops.inference import check_dtype, is_floating, is_integer
 from stopgrad.ops.join import stack
-from stopgrad.ops.reduce import argmax
 from stopgrad.public import builds, guarded
 from stopgrad.samples import sample
 from stopgrad.types import (
@@ -40,7 +36,6 @@ from stopgrad.types import (
     float16,
     float32,
     float64,
-    int32,
     product,
     same_size,
     shape_of,
@@ -49,16 +44,10 @@ from stopgrad.types import (
 )
 
 __all__ = [
-    "dropout",
-    "random_bernoulli",
     "random_bits",
-    "random_categorical",
     "random_fold_in",
-    "random_gumbel",
-    "random_integers",
     "random_key",
     "random_normal",
-    "random_permutation",
     "random_split",
     "random_uniform",
 ]
@@ -70,7 +59,10 @@ _PARITY = 0x1BD11BDA
 
 
 def threefry(xp: Any, k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
-    """The Threefry-2x32-20 cipher: two words of a key, two of a counter, all uint32 and broadcasting, to two words."""
+    """The Threefry-2x32-20 cipher: from two words of a key and two of a counter to two words.
+
+    All are uint32 and broadcast.
+    """
     keys = (k0, k1, k0 ^ k1 ^ np.uint32(_PARITY))
     x0, x1 = x0 + k0, x1 + k1
     for step in range(5):
@@ -83,7 +75,7 @@ def threefry(xp: Any, k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
 
 
 def _words(xp: Any, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Two words for each key and each element of a shape. The counter is the element's position in row-major order."""
+    """Two words for each element of a shape, for each key. The counter is the position in row-major order."""
     counter = xp.zeros(shape, np.uint32)
     stride = 1
     for axis in reversed(range(len(shape))):
@@ -91,9 +83,8 @@ def _words(xp: Any, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
         counter = counter + along.reshape((-1,) + (1,) * (len(shape) - axis - 1))
         stride *= shape[axis]
     many = (*key.shape[:-1], *(1,) * len(shape))
-    return threefry(
-        xp, key[..., :1].reshape(many), key[..., 1:].reshape(many), xp.zeros(shape, np.uint32), counter
-    )
+    k0, k1 = key[..., :1].reshape(many), key[..., 1:].reshape(many)
+    return threefry(xp, k0, k1, xp.zeros(shape, np.uint32), counter)
 
 
 def _mantissa(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
@@ -114,10 +105,10 @@ def _mantissa(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
 
 
 def check_key(key: TensorType, *, many: bool = False) -> None:
-    """(C1) a key is two uint32 numbers; with *many*, along its last axis, as vmap makes them."""
+    """Refuse what is not a key (C1); with *many*, one for each example, as vmap makes it, is one too."""
     if key.dtype is not uint32:
         raise DTypeError(f"(C1) a key is two uint32 numbers, made by sg.random_key, not {key!r}")
-    if (key.ndim != 1 and not (many and key.ndim)) or not same_size(key.shape[-1], 2):
+    if not (key.ndim == 1 or (many and key.ndim)) or not same_size(key.shape[-1], 2):
         raise ShapeError(
             f"(C1) a key is two uint32 numbers, not {key!r}; of several keys take one, as in keys[0]"
         )
@@ -131,7 +122,7 @@ def random_key(seed: Any, name: str | None = None) -> Tensor:
         seed: a Python integer, taken modulo 2⁶⁴, or a scalar integer tensor of at most 32 bits.
 
     Returns:
-        two uint32 numbers.
+        A key: two uint32 numbers.
 
     Examples:
         >>> sg.random_key(7)
@@ -148,15 +139,27 @@ def random_key(seed: Any, name: str | None = None) -> Tensor:
     return stack([as_array(0, uint32), cast(seed, uint32)], name=name)
 
 
+def _from_key(
+    definition: type[Op], operands: tuple[Any, ...], values: tuple[Any, ...], name: str | None
+) -> Tensor:
+    """An operation on one key: only vmap builds it for several."""
+    with about(definition, *operands):
+        check_key(type_of(operands[0]))
+    return apply(definition, operands, values, name)
+
+
 class RandomSplit(Op):
     """Several new keys from one.
 
     Args:
-        key: two uint32 numbers (C1); do not use it again.
+        key: the key to split; do not use it again.
         n: how many keys.
 
     Returns:
-        uint32[n, 2]: a key in each row.
+        A tensor uint32[n, 2]: a key in each row.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
 
     Examples:
         >>> sg.random_split(sg.random_key(0)).shape
@@ -183,11 +186,15 @@ class RandomFoldIn(Op):
     """A new key from a key and a number, such as the number of a step.
 
     Args:
-        key: two uint32 numbers (C1).
-        data: a scalar integer (C2), taken modulo 2³².
+        key: the key.
+        data: the number, taken modulo 2³².
 
     Returns:
-        a key.
+        A key.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
+        (C2) data is a scalar integer.
 
     Examples:
         >>> sg.random_fold_in(sg.random_key(0), 1).shape
@@ -198,7 +205,7 @@ class RandomFoldIn(Op):
     def infer(key: TensorType, data: TensorType) -> TensorType:
         check_key(key, many=True)
         check_dtype(data, is_integer, "an integer to fold in", "C2")
-        if data.ndim != key.ndim - 1 or not all(map(same_size, data.shape, key.shape[:-1])):
+        if data.ndim != key.ndim - 1 or not all(map(same_size, data.shape, key.shape)):
             raise ShapeError(f"(C2) takes a scalar to fold in, not {data!r}")
         return key
 
@@ -227,28 +234,23 @@ def _draw(key: TensorType, shape: Shape, dtype: DType) -> TensorType:
     check_key(key, many=True)
     size = product(shape)
     if isinstance(size, int) and size > 2**32:
-        raise ShapeError(f"(C3) draws at most 2³² numbers from one key, not {size}; split the key")
+        raise ShapeError(f"(C2) draws at most 2³² numbers from one key, not {size}; split the key")
     return tensor_type(dtype, (*key.shape[:-1], *shape))
-
-
-def _from_key(
-    definition: type[Op], operands: tuple[Any, ...], values: tuple[Any, ...], name: str | None
-) -> Tensor:
-    """The operation for one key: only vmap builds it for several."""
-    with about(definition, *operands):
-        check_key(type_of(operands[0]))
-    return apply(definition, operands, values, name)
 
 
 class RandomBits(Op):
     """Random bits.
 
     Args:
-        key: two uint32 numbers (C1).
-        shape: of the result (C3: at most 2³² elements); sizes may be symbolic.
+        key: the key; use it once.
+        shape: of the result; sizes may be symbolic.
 
     Returns:
-        uint32 numbers, all equally likely.
+        Numbers as uint32, all equally likely.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
+        (C2) The result has at most 2³² elements.
 
     Examples:
         >>> sg.random_bits(sg.random_key(0), [2])
@@ -277,11 +279,11 @@ def random_bits(key: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
 
 
 class Drawn(Op, abstract=True):
-    """Floating-point numbers of a shape from a key (C1), (C2), (C3)."""
+    """Floating-point numbers of a shape from a key."""
 
     @staticmethod
     def infer(key: TensorType, *, shape: Shape, dtype: DType) -> TensorType:
-        check_dtype(tensor_type(dtype, ()), is_floating, "a floating-point dtype", "C2")
+        check_dtype(tensor_type(dtype, ()), is_floating, "a floating-point dtype", "C3")
         return _draw(key, shape, dtype)
 
     gradient = _NO_GRADIENT
@@ -297,44 +299,80 @@ class Drawn(Op, abstract=True):
 
 
 class RandomUniform(Drawn):
-    """Random numbers of which all in an interval are equally likely.
+    """Random numbers of which all in [0, 1) are equally likely.
 
     Args:
-        key: two uint32 numbers (C1).
-        shape: of the result (C3: at most 2³² elements); sizes may be symbolic.
-        low, high: the interval: numbers or floating-point tensors, through which gradients flow.
-        dtype: floating-point (C2), by default that of low or high, or float32.
+        key: the key; use it once.
+        shape: of the result; sizes may be symbolic.
+        dtype: of the result.
 
     Returns:
-        numbers in [low, high); before they are moved into it, multiples of 2⁻²³ for float32 and of 2⁻⁵² for float64.
+        Multiples of 2⁻²³ for float32, of 2⁻⁵² for float64.
 
-    Examples:
-        >>> sg.random_uniform(sg.random_key(0), [2])
-        array([0.947667 , 0.9785799], dtype=float32)
+    Constraints:
+        (C1) The key is two uint32 numbers.
+        (C2) The result has at most 2³² elements.
+        (C3) The dtype is floating-point.
     """
 
     lower = lambda xp, key, shape, dtype: _mantissa(xp, key, shape, dtype)
 
 
-class RandomNormal(Drawn):
-    """Random numbers with a normal distribution.
+@builds(RandomUniform)
+def random_uniform(
+    key: Any,
+    shape: ShapeLike,
+    low: Any = 0.0,
+    high: Any = 1.0,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Random numbers of which all in an interval are equally likely.
 
     Args:
-        key: two uint32 numbers (C1).
-        shape: of the result (C3: at most 2³² elements); sizes may be symbolic.
-        mean, stddev: numbers or floating-point tensors, through which gradients flow.
-        dtype: floating-point (C2), by default that of mean or stddev, or float32. Half-size types are drawn as
-            float32 and rounded.
+        key: the key; use it once.
+        shape: of the result; sizes may be symbolic.
+        low: where the interval begins: a number or a floating-point tensor, through which gradients flow.
+        high: where the interval ends, likewise.
+        dtype: of the result; by default that of low or high, or float32.
 
     Returns:
-        mean + stddev · z, where z is the normal quantile of a uniform number, as ``jax.random.normal`` draws it.
+        Numbers in [low, high); before they are moved into it, multiples of 2⁻²³ for float32 and of 2⁻⁵² for
+        float64.
 
-    References:
-        the quantile: M. Wichura 1988, "Algorithm AS 241: the percentage points of the normal distribution".
+    Constraints:
+        (C1) The key is two uint32 numbers.
+        (C2) The result has at most 2³² elements.
+        (C3) The dtype is floating-point.
 
     Examples:
-        >>> sg.random_normal(sg.random_key(0), [2], dtype=sg.float64).shape
-        (2,)
+        >>> sg.random_uniform(sg.random_key(0), [2])
+        array([0.947667 , 0.9785799], dtype=float32)
+    """
+    u = _from_key(RandomUniform, (key,), (shape_of(shape), drawn_dtype(dtype, low, high)), name)
+    if _is_number(low, 0):
+        return u if _is_number(high, 1) else multiply(u, high)
+    return add(multiply(u, subtract(high, low)), low)
+
+
+class RandomNormal(Drawn):
+    """Random numbers with the standard normal distribution.
+
+    Args:
+        key: the key; use it once.
+        shape: of the result; sizes may be symbolic.
+        dtype: of the result. Half-size types are drawn as float32 and rounded.
+
+    Returns:
+        The normal quantiles of uniform numbers, as ``jax.random.normal`` draws them.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
+        (C2) The result has at most 2³² elements.
+        (C3) The dtype is floating-point.
+
+    References:
+        The quantile: M. Wichura 1988, "Algorithm AS 241: the percentage points of the normal distribution".
     """
 
     @staticmethod
@@ -344,23 +382,60 @@ class RandomNormal(Drawn):
         return _quantile(xp, _mantissa(xp, key, shape, wide) * 2 + lowest).astype(dtype.numpy)
 
 
+@builds(RandomNormal)
+def random_normal(
+    key: Any,
+    shape: ShapeLike,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Random numbers with a normal distribution.
+
+    Args:
+        key: the key; use it once.
+        shape: of the result; sizes may be symbolic.
+        mean: a number or a floating-point tensor, through which gradients flow.
+        stddev: the standard deviation, likewise.
+        dtype: of the result; by default that of mean or stddev, or float32. Half-size types are drawn as
+            float32 and rounded.
+
+    Returns:
+        The numbers mean + stddev · z, where z is the normal quantile of a uniform number, as
+        ``jax.random.normal`` draws it.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
+        (C2) The result has at most 2³² elements.
+        (C3) The dtype is floating-point.
+
+    Examples:
+        >>> sg.random_normal(sg.random_key(0), [2], dtype=sg.float64).shape
+        (2,)
+    """
+    z = _from_key(RandomNormal, (key,), (shape_of(shape), drawn_dtype(dtype, mean, stddev)), name)
+    z = z if _is_number(stddev, 1) else multiply(z, stddev)
+    return z if _is_number(mean, 0) else add(z, mean)
+
+
 _CENTRE = (
-    (2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457, 13731.693765509461125,
-     1971.5909503065514427, 133.14166789178437745, 3.387132872796366608),
-    (5226.495278852854561, 28729.085735721942674, 39307.89580009271061, 21213.794301586595867, 5394.1960214247511077,
-     687.1870074920579083, 42.313330701600911252, 1.0),
+    (2509.0809287301226727, 33430.575583588128105, 67265.770927008700853, 45921.953931549871457,
+     13731.693765509461125, 1971.5909503065514427, 133.14166789178437745, 3.387132872796366608),
+    (5226.495278852854561, 28729.085735721942674, 39307.89580009271061, 21213.794301586595867,
+     5394.1960214247511077, 687.1870074920579083, 42.313330701600911252, 1.0),
 )  # fmt: skip
 _SHOULDER = (
-    (7.74545014278341407640e-4, 0.0227238449892691845833, 0.24178072517745061177, 1.27045825245236838258, 3.64784832476320460504,
-     5.7694972214606914055, 4.6303378461565452959, 1.42343711074968357734),
-    (1.05075007164441684324e-9, 5.475938084995344946e-4, 0.0151986665636164571966, 0.14810397642748007459, 0.68976733498510000455,
-     1.6763848301838038494, 2.05319162663775882187, 1.0),
+    (7.74545014278341407640e-4, 0.0227238449892691845833, 0.24178072517745061177, 1.27045825245236838258,
+     3.64784832476320460504, 5.7694972214606914055, 4.6303378461565452959, 1.42343711074968357734),
+    (1.05075007164441684324e-9, 5.475938084995344946e-4, 0.0151986665636164571966, 0.14810397642748007459,
+     0.68976733498510000455, 1.6763848301838038494, 2.05319162663775882187, 1.0),
 )  # fmt: skip
 _TAIL = (
-    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.0012426609473880784386, 0.026532189526576123093, 0.29656057182850489123,
-     1.7848265399172913358, 5.4637849111641143699, 6.6579046435011037772),
-    (2.04426310338993978564e-15, 1.4215117583164458887e-7, 1.8463183175100546818e-5, 7.868691311456132591e-4, 0.0148753612908506148525,
-     0.13692988092273580531, 0.59983220655588793769, 1.0),
+    (2.01033439929228813265e-7, 2.71155556874348757815e-5, 0.0012426609473880784386, 0.026532189526576123093,
+     0.29656057182850489123, 1.7848265399172913358, 5.4637849111641143699, 6.6579046435011037772),
+    (2.04426310338993978564e-15, 1.4215117583164458887e-7, 1.8463183175100546818e-5, 7.868691311456132591e-4,
+     0.0148753612908506148525, 0.13692988092273580531, 0.59983220655588793769, 1.0),
 )  # fmt: skip
 
 
@@ -379,7 +454,8 @@ def _quantile(xp: Any, v: Any) -> Any:
     return xp.where(xp.abs(q) <= 0.425, q * _ratio(_CENTRE, 0.180625 - q * q), xp.where(q < 0, -outer, outer))
 
 
-def _dtype(dtype: DTypeLike | None, *operands: Any) -> DType:
+def drawn_dtype(dtype: DTypeLike | None, *operands: Any) -> DType:
+    """The dtype asked for, or that of the first operand that has a floating-point one, or float32."""
     if dtype is not None:
         return dtype_of(dtype)
     found = next(
@@ -390,151 +466,3 @@ def _dtype(dtype: DTypeLike | None, *operands: Any) -> DType:
 
 def _is_number(x: Any, value: float) -> bool:
     return isinstance(x, (int, float)) and x == value
-
-
-@builds(RandomUniform)
-def random_uniform(
-    key: Any,
-    shape: ShapeLike,
-    low: Any = 0.0,
-    high: Any = 1.0,
-    dtype: DTypeLike | None = None,
-    name: str | None = None,
-) -> Tensor:
-    u = _from_key(RandomUniform, (key,), (shape_of(shape), _dtype(dtype, low, high)), name)
-    if _is_number(low, 0):
-        return u if _is_number(high, 1) else multiply(u, high)
-    return add(multiply(u, subtract(high, low)), low)
-
-
-@builds(RandomNormal)
-def random_normal(
-    key: Any,
-    shape: ShapeLike,
-    mean: Any = 0.0,
-    stddev: Any = 1.0,
-    dtype: DTypeLike | None = None,
-    name: str | None = None,
-) -> Tensor:
-    z = _from_key(RandomNormal, (key,), (shape_of(shape), _dtype(dtype, mean, stddev)), name)
-    z = z if _is_number(stddev, 1) else multiply(z, stddev)
-    return z if _is_number(mean, 0) else add(z, mean)
-
-
-# -------------------------------------------------------------------------------- made from the draws
-
-
-@guarded("random_bernoulli")
-def random_bernoulli(key: Any, p: Any = 0.5, shape: ShapeLike = None, name: str | None = None) -> Tensor:
-    """Booleans that hold with probability p.
-
-    Args:
-        key: a key; p: a number or floating-point tensor; shape: of the result, by default p's.
-
-    Returns:
-        booleans; no gradient passes to p. For one that estimates it, see :func:`straight_through`.
-
-    Examples:
-        >>> sg.random_bernoulli(sg.random_key(0), 0.5, [4])
-        array([False, False,  True,  True])
-    """
-    sizes = type_of(p).shape if shape is None else shape_of(shape)
-    return less(random_uniform(key, sizes, dtype=_dtype(None, p)), p, name)
-
-
-@guarded("random_gumbel")
-def random_gumbel(
-    key: Any, shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None
-) -> Tensor:
-    """Random numbers with a standard Gumbel distribution, -log(-log u) for uniform u.
-
-    Examples:
-        >>> sg.random_gumbel(sg.random_key(0), [2]).shape
-        (2,)
-    """
-    smallest = (
-        np.finfo(np.float32).tiny
-        if dtype_of(dtype) is not float64 and dtype_of(dtype) is not float16
-        else np.finfo(dtype_of(dtype).numpy).tiny
-    )
-    u = maximum(random_uniform(key, shape, dtype=dtype), float(smallest))
-    return negative(log(negative(log(u))), name)
-
-
-@guarded("random_categorical")
-def random_categorical(
-    key: Any,
-    logits: Any,
-    axis: int = -1,
-    shape: ShapeLike | tuple[()] = (),
-    dtype: DTypeLike = int32,
-    name: str | None = None,
-) -> Tensor:
-    """Class numbers, drawn with probabilities softmax(logits).
-
-    Args:
-        key: a key; logits: floating-point; axis: that of the classes.
-        shape: sizes to put in front, to draw several times; dtype: int32 or int64.
-
-    Returns:
-        integers of shape ``shape`` + the logits' shape without the axis. No gradient passes to the logits; for a
-        differentiable relaxation add :func:`random_gumbel` and take :func:`softmax`.
-
-    References:
-        the Gumbel-max trick.
-
-    Examples:
-        >>> sg.random_categorical(sg.random_key(0), np.array([0.0, -np.inf]), shape=[3])
-        array([0, 0, 0], dtype=int32)
-    """
-    kind = type_of(logits)
-    behind = normal_axis(axis, kind.ndim) - kind.ndim
-    noise = random_gumbel(key, (*shape_of(shape), *kind.shape), kind.dtype)
-    return argmax(add(noise, logits), behind, dtype, name)
-
-
-@guarded("random_integers")
-def random_integers(
-    key: Any, shape: ShapeLike, low: int, high: int, dtype: DTypeLike = int32, name: str | None = None
-) -> Tensor:
-    """Integers from low to high - 1. They are all equally likely but for a part in 2³² / (high - low).
-
-    Examples:
-        >>> sg.random_integers(sg.random_key(0), [3], 0, 10)
-        array([7, 2, 6], dtype=int32)
-    """
-    if not low < high <= low + 2**32 - 1:
-        raise ArgumentError(f"low={low} must be less than high={high}, by less than 2³²")
-    return add(cast(floormod(random_bits(key, shape), as_array(high - low, uint32)), dtype), low, name)
-
-
-@guarded("random_permutation")
-def random_permutation(key: Any, x: Any, name: str | None = None) -> Tensor:
-    """The slices of a tensor along its first axis, or the numbers below a Python integer, in random order.
-
-    Two orders of n are equally likely but for a part in 2³² / n².
-
-    Examples:
-        >>> np.sort(sg.random_permutation(sg.random_key(0), 4))
-        array([0, 1, 2, 3], dtype=int32)
-    """
-    count = shape_of(x)[0] if not hasattr(x, "dtype") else type_of(x).shape[0]
-    order = argsort(random_bits(key, (count,)), name=None if hasattr(x, "dtype") else name)
-    return gather(x, order, name=name) if hasattr(x, "dtype") else order
-
-
-@guarded("dropout")
-def dropout(x: Any, rate: float, key: Any, name: str | None = None) -> Tensor:
-    """The operand with each element set to 0 with probability *rate*, and the others divided by 1 - rate.
-
-    References:
-        Srivastava et al. 2014, "Dropout: a simple way to prevent neural networks from overfitting".
-
-    Examples:
-        >>> sg.dropout(np.ones(4), 0.5, sg.random_key(0))
-        array([0., 0., 2., 2.])
-    """
-    if not 0 <= rate < 1:
-        raise ArgumentError(f"the rate must lie in [0, 1), not {rate!r}")
-    kept = random_bernoulli(key, np.asarray(1 - rate, np.float32), type_of(x).shape)
-    return where(kept, multiply(x, 1 / (1 - rate)), 0, name)

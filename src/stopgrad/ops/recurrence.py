@@ -7,18 +7,24 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply, coerce, raise_for
-from stopgrad.errors import ShapeError
+from stopgrad.build import about, apply, coerce
 from stopgrad.op import Axis, Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.convert import conj
-from stopgrad.ops.inference import broadcast_shapes, check_dtype, check_same_dtype, is_inexact, normal_axis
+from stopgrad.ops.inference import (
+    broadcast_c2,
+    check_dtype,
+    check_same_dtype,
+    check_shape,
+    is_inexact,
+    normal_axis,
+)
 from stopgrad.ops.join import pad
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.ops.slices import part_of
 from stopgrad.public import builds
 from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType, same_size
+from stopgrad.types import TensorType
 
 __all__ = [
     "linear_recurrence",
@@ -28,15 +34,22 @@ __all__ = [
 class LinearRecurrence(Op):
     """The sequence y with yᵢ = aᵢ · yᵢ₋₁ + bᵢ along an axis, beginning from 0.
 
-    Discounted sums, exponential averages and running products are of this form. XLA computes it in logarithmic
-    depth; the gradients are recurrences that run the other way, and multiply only.
+    Discounted sums, exponential averages and running products are of this form. XLA computes it in
+    logarithmic depth; the gradients are recurrences that run the other way, and multiply only.
 
     Args:
-        a, b: floating-point or complex, of one dtype (C1) and shape (C3). The function also broadcasts them.
-        axis: along which (C2); reverse: whether it runs from the end, so that yᵢ = aᵢ · yᵢ₊₁ + bᵢ.
+        a: the factors; the function broadcasts them with b.
+        b: the terms.
+        axis: along which.
+        reverse: whether it runs from the end, so that yᵢ = aᵢ · yᵢ₊₁ + bᵢ.
 
     Returns:
-        y, of their shape.
+        The sequence y, of their shape.
+
+    Constraints:
+        (C1) Both hold floating-point or complex numbers of one dtype.
+        (C2) Both have one shape; for the function, shapes that broadcast.
+        (C3) The axis exists in that shape.
 
     Examples:
         >>> sg.linear_recurrence(0.5, np.array([8.0, 0.0, 1.0]))
@@ -47,9 +60,8 @@ class LinearRecurrence(Op):
     def infer(a: TensorType, b: TensorType, *, axis: Axis, reverse: bool) -> TensorType:
         check_same_dtype(a, b)
         check_dtype(b, is_inexact, "floating-point or complex numbers")
-        normal_axis(axis, b.ndim)
-        if a.ndim != b.ndim or not all(map(same_size, a.shape, b.shape)):
-            raise ShapeError(f"(C3) the factors {a!r} and the terms {b!r} must have one shape")
+        normal_axis(axis, b.ndim, "C3")
+        check_shape(a, b.shape, "the factors", "C2", of="the terms")
         return b
 
     gradient = {
@@ -86,6 +98,18 @@ class LinearRecurrence(Op):
     ]
 
 
+@builds(LinearRecurrence)
+def linear_recurrence(
+    a: Any, b: Any, axis: int = 0, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    a, b = coerce(LinearRecurrence, (a, b))
+    with about(LinearRecurrence, a, b):
+        shape = broadcast_c2(type_of(a).shape, type_of(b).shape)
+        position = normal_axis(axis, len(shape), "C3")
+    a, b = (x if type_of(x).shape == shape else broadcast_to(x, shape) for x in (a, b))
+    return apply(LinearRecurrence, (a, b), (position, bool(reverse)), name)
+
+
 def _backwards(g: Any, op: Any) -> Tensor:
     """The cotangent of the terms: the recurrence the other way, each factor one step on."""
     return apply(
@@ -98,17 +122,3 @@ def shifted(x: Any, axis: int, reverse: bool = False) -> Tensor:
     kind = type_of(x)
     padding = [((0, 1) if reverse else (1, 0)) if i == axis else (0, 0) for i in range(kind.ndim)]
     return part_of(pad(x, padding), axis, 1 if reverse else 0, kind.shape[axis])
-
-
-@builds(LinearRecurrence)
-def linear_recurrence(
-    a: Any, b: Any, axis: int = 0, reverse: bool = False, name: str | None = None
-) -> Tensor:
-    a, b = coerce(LinearRecurrence, (a, b))
-    try:
-        shape = broadcast_shapes(type_of(a).shape, type_of(b).shape)
-        position = normal_axis(axis, len(shape))
-    except ShapeError as error:
-        raise_for(LinearRecurrence, error, (a, b))
-    a, b = (x if type_of(x).shape == shape else broadcast_to(x, shape) for x in (a, b))
-    return apply(LinearRecurrence, (a, b), (position, bool(reverse)), name)

@@ -1,23 +1,22 @@
-"""Reductions and running reductions. (The sum itself stands in shape.py: every broadcast needs it.)"""
+"""Reductions over axes; the sum itself is in shape.py, because every broadcast needs it."""
 
 from __future__ import annotations
 
 import math
-import typing
 from collections.abc import Callable, Sequence
-from typing import Any as Whatever
+from typing import Any, ClassVar
 
 import numpy as np
 
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import apply
-from stopgrad.errors import ShapeError
+from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.op import Axes, Axis, Op, not_differentiable
-from stopgrad.operands import Tensor, type_of
+from stopgrad.operands import Tensor
 from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import cast, conj, where
 from stopgrad.ops.data import size_as
-from stopgrad.ops.elementwise import exp, sqrt
+from stopgrad.ops.families import axes_in, axis_in
 from stopgrad.ops.inference import (
     check_dtype,
     is_boolean,
@@ -25,20 +24,18 @@ from stopgrad.ops.inference import (
     is_inexact,
     is_number,
     is_real,
-    normal_axes,
     normal_axis,
 )
-from stopgrad.ops.recurrence import linear_recurrence, shifted
+from stopgrad.ops.powers import exp, sqrt
+from stopgrad.ops.running import cumprod
 from stopgrad.ops.shape import Sum, reduced, reshape, spread, transpose, unreduced
-from stopgrad.public import builds
+from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, complexes, floats, ints, sample
 from stopgrad.types import DType, DTypeLike, TensorType, dtype_of, int32, int64, product, tensor_type
 
 __all__ = [
     "argmax",
     "argmin",
-    "cumprod",
-    "cumsum",
     "reduce_all",
     "reduce_any",
     "reduce_logsumexp",
@@ -51,7 +48,7 @@ __all__ = [
 ]
 
 
-def _reduction(allowed: Callable[[DType], bool], what: str) -> Whatever:
+def _reduction(allowed: Callable[[DType], bool], what: str) -> Any:
     def infer(x: TensorType, *, axis: Axes, keepdims: bool) -> TensorType:
         check_dtype(x, allowed, what)
         return reduced(x, axis, keepdims)
@@ -60,17 +57,15 @@ def _reduction(allowed: Callable[[DType], bool], what: str) -> Whatever:
 
 
 def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
-    def function(
-        x: Whatever, axis: Whatever = None, keepdims: bool = False, name: str | None = None
-    ) -> Tensor:
-        return apply(definition, (x,), (normal_axes(axis, type_of(x).ndim), bool(keepdims)), name)
+    def function(x: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+        return apply(definition, (x,), (axes_in(definition, axis, x), bool(keepdims)), name)
 
     function.__name__ = function.__qualname__ = function_name
     return builds(definition)(function)
 
 
 class Reduction(Op, abstract=True):
-    """One operand, reduced over axes (C2)."""
+    """One operand (C1), reduced over axes (C2)."""
 
     batch = ALONG
     samples = [
@@ -80,7 +75,7 @@ class Reduction(Op, abstract=True):
         sample(floats(4, distinct=True), axis=(), keepdims=False),
         sample(floats(2, 0), axis=(0,), keepdims=False),
     ]
-    extremes: typing.ClassVar[Sequence[tuple[Whatever, ...]]] = (
+    extremes: ClassVar[Sequence[tuple[Any, ...]]] = (
         ([[1.0, math.inf]],),
         ([[math.nan, 1.0]],),
         ([[-math.inf, -math.inf]],),
@@ -88,7 +83,7 @@ class Reduction(Op, abstract=True):
     )
 
 
-def _count(op: Whatever) -> Whatever:
+def _count(op: Any) -> Any:
     return product(op.x.shape[a] for a in op.axis)
 
 
@@ -96,11 +91,16 @@ class Mean(Reduction):
     """Arithmetic mean over axes.
 
     Args:
-        x: floating-point or complex (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: floating-point or complex.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the mean; NaN over no elements.
+        The mean; NaN over no elements.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_mean(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
@@ -111,7 +111,7 @@ class Mean(Reduction):
     gradient = {"x": lambda g, op: spread(g / size_as(_count(op), op.x.dtype, g), op)}
 
     @staticmethod
-    def lower(xp: Whatever, x: Whatever, axis: tuple[int, ...], keepdims: bool) -> Whatever:
+    def lower(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         count = math.prod(x.shape[a] for a in axis)
         return xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype) / xp.asarray(count, x.dtype)
 
@@ -119,12 +119,14 @@ class Mean(Reduction):
 reduce_mean = _public(Mean, "reduce_mean")
 
 
-class _Extremum(Reduction, abstract=True):
+class Extremum(Reduction, abstract=True):
+    """Real numbers (C1), reduced to an extreme one over axes (C2)."""
+
     infer = _reduction(is_real, "real numbers")
     gradient = {"x": lambda g, op: _to_extreme(g, op)}
 
 
-def _to_extreme(g: Whatever, op: Whatever) -> Tensor:
+def _to_extreme(g: Any, op: Any) -> Tensor:
     """The cotangent of a maximum or minimum, in equal shares to the elements that attain it.
 
     No element attains a NaN: that is 0 / 0, and the NaN goes on to all of them.
@@ -134,16 +136,21 @@ def _to_extreme(g: Whatever, op: Whatever) -> Tensor:
     return where(hit, unreduced(g, op), 0) / count
 
 
-class Max(_Extremum):
+class Max(Extremum):
     """Largest element over axes; NaN where there is one.
 
     Args:
-        x: real numbers (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: real numbers.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the maximum; the dtype's lowest value (-∞ for floats) over no elements. Elements that tie share the
+        The maximum; the dtype's lowest value (-∞ for floats) over no elements. Elements that tie share the
         gradient evenly, and a NaN makes that of all elements NaN, as in TensorFlow.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_max(np.array([1.0, 3.0, 3.0]))
@@ -156,16 +163,21 @@ class Max(_Extremum):
 reduce_max = _public(Max, "reduce_max")
 
 
-class Min(_Extremum):
+class Min(Extremum):
     """Smallest element over axes; NaN where there is one.
 
     Args:
-        x: real numbers (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: real numbers.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the minimum; the dtype's highest value (∞ for floats) over no elements. Elements that tie share the
+        The minimum; the dtype's highest value (∞ for floats) over no elements. Elements that tie share the
         gradient evenly, and a NaN makes that of all elements NaN, as in TensorFlow.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_min(np.array([1.0, 3.0, 1.0]))
@@ -178,13 +190,13 @@ class Min(_Extremum):
 reduce_min = _public(Min, "reduce_min")
 
 
-def lowest(dtype: Whatever) -> Whatever:
+def lowest(dtype: Any) -> Any:
     """The value below all others of a NumPy dtype."""
     kind = dtype_of(dtype)
     return np.array(-np.inf, dtype) if kind.is_floating else np.iinfo(dtype).min
 
 
-def highest(dtype: Whatever) -> Whatever:
+def highest(dtype: Any) -> Any:
     """The value above all others of a NumPy dtype."""
     kind = dtype_of(dtype)
     return np.array(np.inf, dtype) if kind.is_floating else np.iinfo(dtype).max
@@ -194,12 +206,17 @@ class Prod(Reduction):
     """Product over axes.
 
     Args:
-        x: numbers (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: numbers.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the product; 1 over no elements. The gradient is right where elements are 0: it multiplies the others
-        instead of dividing.
+        The product; 1 over no elements. The gradient is right where elements are 0, since it multiplies the
+        others instead of dividing.
+
+    Constraints:
+        (C1) x holds numbers.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_prod(np.array([2.0, 3.0]))
@@ -219,7 +236,7 @@ class Prod(Reduction):
 reduce_prod = _public(Prod, "reduce_prod")
 
 
-def _product_of_others(op: Whatever) -> Tensor:
+def _product_of_others(op: Any) -> Tensor:
     """For each element, the product of all others that are reduced together with it."""
     x, kept = op.x, tuple(i for i in range(op.x.ndim) if i not in op.axis)
     order = (*kept, *op.axis)
@@ -230,6 +247,8 @@ def _product_of_others(op: Whatever) -> Tensor:
 
 
 class BooleanReduction(Reduction, abstract=True):
+    """Booleans (C1), reduced over axes (C2)."""
+
     infer = _reduction(is_boolean, "booleans")
     gradient = not_differentiable("booleans have no derivative")
     samples = [
@@ -240,57 +259,74 @@ class BooleanReduction(Reduction, abstract=True):
     extremes = ()
 
 
-class Any(BooleanReduction):
+class AnyOf(BooleanReduction):
     """Whether any element holds, over axes.
 
     Args:
-        x: booleans (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: booleans.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        booleans; False over no elements.
+        Whether any element holds; False over no elements.
+
+    Constraints:
+        (C1) x holds booleans.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_any(np.array([False, True]))
         array(True)
     """
 
+    type = "Any"
     lower = lambda xp, x, axis, keepdims: xp.any(x, axis=axis, keepdims=keepdims)
 
 
-reduce_any = _public(Any, "reduce_any")
+reduce_any = _public(AnyOf, "reduce_any")
 
 
-class All(BooleanReduction):
+class AllOf(BooleanReduction):
     """Whether all elements hold, over axes.
 
     Args:
-        x: booleans (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: booleans.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        booleans; True over no elements.
+        Whether all elements hold; True over no elements.
+
+    Constraints:
+        (C1) x holds booleans.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_all(np.array([False, True]))
         array(False)
     """
 
+    type = "All"
     lower = lambda xp, x, axis, keepdims: xp.all(x, axis=axis, keepdims=keepdims)
 
 
-reduce_all = _public(All, "reduce_all")
+reduce_all = _public(AllOf, "reduce_all")
 
 
 class LogSumExp(Reduction):
     """log Σ eˣ over axes, without overflow.
 
     Args:
-        x: floating-point (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: floating-point.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the logarithm of the sum of exponentials; -∞ over no elements or only -∞, with a gradient of 0 there.
+        The logarithm of the sum of exponentials; -∞ over no elements or only -∞, with a gradient of 0 there.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_logsumexp(np.array([1000.0, 1000.0]))
@@ -303,7 +339,7 @@ class LogSumExp(Reduction):
     }
 
     @staticmethod
-    def lower(xp: Whatever, x: Whatever, axis: tuple[int, ...], keepdims: bool) -> Whatever:
+    def lower(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         top = xp.max(x, axis=axis, keepdims=True, initial=lowest(x.dtype))
         top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
         total = xp.log(xp.sum(xp.exp(x - top), axis=axis, keepdims=True, dtype=x.dtype)) + top
@@ -317,11 +353,16 @@ class Variance(Reduction):
     """Mean squared distance from the mean, over axes; divided by the number of elements, not by one less.
 
     Args:
-        x: floating-point (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: floating-point.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the variance; NaN over no elements.
+        The variance; NaN over no elements.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) Each axis exists, and none is named twice.
 
     Examples:
         >>> sg.reduce_variance(np.array([1.0, 3.0]))
@@ -337,7 +378,7 @@ class Variance(Reduction):
     }
 
     @staticmethod
-    def lower(xp: Whatever, x: Whatever, axis: tuple[int, ...], keepdims: bool) -> Whatever:
+    def lower(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         centred = x - Mean.lower(xp, x, axis, True)
         return Mean.lower(xp, xp.square(centred), axis, keepdims)
 
@@ -345,11 +386,31 @@ class Variance(Reduction):
 reduce_variance = _public(Variance, "reduce_variance")
 
 
+@guarded("reduce_std")
+def reduce_std(x: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+    """Standard deviation over axes: the square root of :func:`reduce_variance`.
+
+    Args:
+        x: floating-point.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
+        name: of the square root; by default none.
+
+    Returns:
+        The standard deviation; NaN over no elements.
+
+    Examples:
+        >>> sg.reduce_std(np.array([1.0, 3.0]))
+        array(1.)
+    """
+    return sqrt(reduce_variance(x, axis, keepdims), name)
+
+
 # ---------------------------------------------------------------------------------------- arg-reductions
 
 
 class ArgReduction(Op, abstract=True):
-    """The position of an extreme element along one axis (C2), which has elements (C3)."""
+    """The position (C4) of an extreme real number (C1) along one axis (C2), which has elements (C3)."""
 
     @staticmethod
     def infer(x: TensorType, *, axis: Axis, dtype: DType) -> TensorType:
@@ -357,6 +418,8 @@ class ArgReduction(Op, abstract=True):
         normal_axis(axis, x.ndim)
         if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
             raise ShapeError(f"(C3) axis {axis} of {x!r} has no elements")
+        if dtype not in (int32, int64):
+            raise DTypeError(f"(C4) positions are int32 or int64, not {dtype}")
         return tensor_type(dtype, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
     gradient = not_differentiable("a position has no derivative")
@@ -372,11 +435,18 @@ class ArgMax(ArgReduction):
     """The position of the largest element along an axis; of the first, at ties.
 
     Args:
-        x: real numbers (C1).
-        axis: along which (C2), not of size 0 (C3); dtype: int32 or int64, of the result.
+        x: real numbers.
+        axis: the axis along which to look.
+        dtype: the dtype of the positions.
 
     Returns:
-        positions, without that axis.
+        Positions, without that axis.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists.
+        (C3) The axis has at least one element.
+        (C4) dtype is int32 or int64.
 
     Examples:
         >>> sg.argmax(np.array([1.0, 3.0, 3.0]))
@@ -386,15 +456,27 @@ class ArgMax(ArgReduction):
     lower = lambda xp, x, axis, dtype: xp.argmax(x, axis).astype(dtype.numpy)
 
 
+@builds(ArgMax)
+def argmax(x: Any, axis: int = 0, dtype: DTypeLike = int64, name: str | None = None) -> Tensor:
+    return apply(ArgMax, (x,), (axis_in(ArgMax, axis, x), dtype_of(dtype)), name)
+
+
 class ArgMin(ArgReduction):
     """The position of the smallest element along an axis; of the first, at ties.
 
     Args:
-        x: real numbers (C1).
-        axis: along which (C2), not of size 0 (C3); dtype: int32 or int64, of the result.
+        x: real numbers.
+        axis: the axis along which to look.
+        dtype: the dtype of the positions.
 
     Returns:
-        positions, without that axis.
+        Positions, without that axis.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists.
+        (C3) The axis has at least one element.
+        (C4) dtype is int32 or int64.
 
     Examples:
         >>> sg.argmin(np.array([1.0, 3.0, 1.0]))
@@ -404,120 +486,6 @@ class ArgMin(ArgReduction):
     lower = lambda xp, x, axis, dtype: xp.argmin(x, axis).astype(dtype.numpy)
 
 
-@builds(ArgMax)
-def argmax(x: Whatever, axis: int = 0, dtype: DTypeLike = int64, name: str | None = None) -> Tensor:
-    return apply(ArgMax, (x,), (normal_axis(axis, type_of(x).ndim), dtype_of(dtype)), name)
-
-
 @builds(ArgMin)
-def argmin(x: Whatever, axis: int = 0, dtype: DTypeLike = int64, name: str | None = None) -> Tensor:
-    return apply(ArgMin, (x,), (normal_axis(axis, type_of(x).ndim), dtype_of(dtype)), name)
-
-
-# ------------------------------------------------------------------------------------ running reductions
-
-
-class Running(Op, abstract=True):
-    """One operand, accumulated along an axis (C2)."""
-
-    @staticmethod
-    def infer(x: TensorType, *, axis: Axis, exclusive: bool, reverse: bool) -> TensorType:
-        check_dtype(x, is_number, "numbers")
-        normal_axis(axis, x.ndim)
-        return x
-
-    batch = ALONG
-    samples = [
-        sample(floats(2, 3, low=0.5), axis=1, exclusive=False, reverse=False),
-        sample(floats("n", 2, low=0.5), axis=0, exclusive=True, reverse=True),
-        sample(floats(0, 2), axis=0, exclusive=True, reverse=False),
-        sample(complexes(3), axis=0, exclusive=False, reverse=True),
-        sample(np.array([[2.0, 0.0, -1.0, 0.0, 3.0]]), axis=1, exclusive=False, reverse=False),
-        sample(np.array([0.0, 2.0, 0.0, -1.0]), axis=0, exclusive=True, reverse=True),
-    ]
-
-
-def _accumulate(
-    xp: Whatever, x: Whatever, axis: int, exclusive: bool, reverse: bool, function: Whatever, neutral: int
-) -> Whatever:
-    if reverse:
-        x = xp.flip(x, axis)
-    if exclusive:
-        start = xp.full((*x.shape[:axis], min(1, x.shape[axis]), *x.shape[axis + 1 :]), neutral, x.dtype)
-        x = xp.concatenate([start, x[(slice(None),) * axis + (slice(None, -1),)]], axis)
-    x = function(x, axis=axis, dtype=x.dtype)
-    return xp.flip(x, axis) if reverse else x
-
-
-class Cumsum(Running):
-    """Running sum along an axis.
-
-    Args:
-        x: numbers (C1).
-        axis: along which (C2); exclusive: whether each element counts only those before it; reverse: from the end.
-
-    Returns:
-        the sums, of x's shape.
-
-    Examples:
-        >>> sg.cumsum(np.array([1.0, 2.0, 3.0]))
-        array([1., 3., 6.])
-    """
-
-    gradient = {"x": lambda g, op: cumsum(g, op.axis, op.exclusive, not op.reverse)}
-    lower = lambda xp, x, axis, exclusive, reverse: _accumulate(xp, x, axis, exclusive, reverse, xp.cumsum, 0)
-
-
-class Cumprod(Running):
-    """Running product along an axis.
-
-    Args:
-        x: numbers (C1).
-        axis: along which (C2); exclusive: whether each element counts only those before it; reverse: from the end.
-
-    Returns:
-        the products, of x's shape. The gradient is right where elements are 0: it multiplies, and never divides.
-
-    Examples:
-        >>> sg.cumprod(np.array([1.0, 2.0, 3.0]))
-        array([1., 2., 6.])
-    """
-
-    gradient = {"x": lambda g, op: _cumprod_gradient(g, op)}
-    lower = lambda xp, x, axis, exclusive, reverse: _accumulate(
-        xp, x, axis, exclusive, reverse, xp.cumprod, 1
-    )
-
-
-def _cumprod_gradient(g: Whatever, op: Whatever) -> Tensor:
-    """For each element, the product of those before it times the sum of cotangents, each times the elements between."""
-    x, back = conj(op.x), not op.reverse
-    if op.exclusive:
-        behind = shifted(linear_recurrence(x, g, op.axis, back), op.axis, back)
-    else:
-        behind = linear_recurrence(shifted(x, op.axis, back), g, op.axis, back)
-    return cumprod(x, op.axis, exclusive=True, reverse=op.reverse) * behind
-
-
-@builds(Cumsum)
-def cumsum(
-    x: Whatever, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
-) -> Tensor:
-    return apply(Cumsum, (x,), (normal_axis(axis, type_of(x).ndim), bool(exclusive), bool(reverse)), name)
-
-
-@builds(Cumprod)
-def cumprod(
-    x: Whatever, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
-) -> Tensor:
-    return apply(Cumprod, (x,), (normal_axis(axis, type_of(x).ndim), bool(exclusive), bool(reverse)), name)
-
-
-def reduce_std(x: Tensor, axis: Tensor = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    """Standard deviation over axes: the square root of :func:`reduce_variance`.
-
-    Examples:
-        >>> sg.reduce_std(np.array([1.0, 3.0]))
-        array(1.)
-    """
-    return sqrt(reduce_variance(x, axis, keepdims, name))
+def argmin(x: Any, axis: int = 0, dtype: DTypeLike = int64, name: str | None = None) -> Tensor:
+    return apply(ArgMin, (x,), (axis_in(ArgMin, axis, x), dtype_of(dtype)), name)

@@ -1,4 +1,6 @@
-"""Operations that give elements another shape: reshape, transpose, broadcast, and the sum that undoes a broadcast."""
+"""Operations that give elements another shape: reshape, transpose, broadcast, and the sum that undoes a
+broadcast.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ALONG, BROADCAST
-from stopgrad.build import apply, raise_for
+from stopgrad.build import about, apply
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
 from stopgrad.op import Axes, Op, Permutation
@@ -44,10 +46,13 @@ class Reshape(Op):
 
     Args:
         x: any tensor.
-        shape: sizes whose product is x's number of elements (C1); one may be -1 and is worked out.
+        shape: the new sizes; the function works out one that is given as -1.
 
     Returns:
-        x in that shape.
+        The tensor in that shape.
+
+    Constraints:
+        (C1) The product of the sizes is x's number of elements, and at most one of them is given as -1.
 
     Examples:
         >>> sg.reshape(np.arange(4.0), [2, -1])
@@ -76,22 +81,23 @@ class Reshape(Op):
 @builds(Reshape)
 def reshape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     wanted = [shape] if isinstance(shape, (int, str, Dim)) else list(shape)
-    if any(isinstance(s, (int, np.integer)) and s < -1 for s in wanted) or wanted.count(-1) > 1:
-        raise_for(
-            Reshape,
-            ShapeError(f"(C1) the shape {show_shape(wanted)} may hold -1 once and no other negative size"),
-            (x,),
-        )
-    if -1 in wanted:
-        at = wanted.index(-1)
-        total, rest = product(type_of(x).shape), product(shape_of([s for s in wanted if s != -1]))
-        missing = exact_quotient(total, rest)
-        if missing is None and isinstance(total, int) and isinstance(rest, int):
-            raise_for(
-                Reshape, ShapeError(f"(C1) {total} elements do not fit the shape {show_shape(wanted)}"), (x,)
+    with about(Reshape, x):
+        if any(isinstance(s, (int, np.integer)) and s < -1 for s in wanted) or wanted.count(-1) > 1:
+            raise ShapeError(
+                f"(C1) the shape {show_shape(wanted)} may hold -1 once and no other negative size"
             )
-        wanted[at] = missing if missing is not None else total // rest
+        if -1 in wanted:
+            wanted[wanted.index(-1)] = _missing_size(type_of(x), wanted)
     return apply(Reshape, (x,), (shape_of(wanted),), name)
+
+
+def _missing_size(x: TensorType, wanted: list[Any]) -> Any:
+    """The size for which -1 stands."""
+    total, rest = product(x.shape), product(shape_of([s for s in wanted if s != -1]))
+    missing = exact_quotient(total, rest)
+    if missing is None and isinstance(total, int) and isinstance(rest, int):
+        raise ShapeError(f"(C1) {total} elements do not fit the shape {show_shape(wanted)}")
+    return missing if missing is not None else total // rest
 
 
 class Transpose(Op):
@@ -99,10 +105,13 @@ class Transpose(Op):
 
     Args:
         x: any tensor.
-        perm: which axis of x comes at each position (C1); None reverses their order.
+        perm: which axis of x comes at each position; the function reverses their order by default.
 
     Returns:
-        x with its axes permuted.
+        The tensor with its axes permuted.
+
+    Constraints:
+        (C1) perm names each axis of x once.
 
     Examples:
         >>> sg.transpose(np.array([[1.0, 2.0, 3.0]])).shape
@@ -133,14 +142,17 @@ def transpose(x: Any, perm: Sequence[int] | None = None, name: str | None = None
 
 
 class BroadcastTo(Op):
-    """The operand repeated along new axes and along axes of size 1.
+    """A tensor repeated along new axes and along axes of size 1.
 
     Args:
         x: any tensor.
-        shape: a shape to which x's shape broadcasts (C1).
+        shape: the new shape.
 
     Returns:
-        x in that shape.
+        The tensor in that shape.
+
+    Constraints:
+        (C1) x's shape broadcasts to the new shape.
 
     Examples:
         >>> sg.broadcast_to(np.array([1.0, 2.0]), [2, 2])
@@ -175,7 +187,17 @@ def broadcast_to(x: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
 
 @guarded("expand_dims")
 def expand_dims(x: Any, axis: int | Sequence[int], name: str | None = None) -> Tensor:
-    """*x* with axes of size 1 inserted, at these positions of the result.
+    """A tensor with axes of size 1 inserted.
+
+    Args:
+        x: any tensor.
+        axis: the positions of the new axes in the result.
+
+    Returns:
+        The tensor in its new shape.
+
+    Constraints:
+        (C1) The axes exist in the result, and none is named twice.
 
     Examples:
         >>> sg.expand_dims(np.array([1.0, 2.0]), 0).shape
@@ -183,14 +205,24 @@ def expand_dims(x: Any, axis: int | Sequence[int], name: str | None = None) -> T
     """
     shape = type_of(x).shape
     count = len(axis) if isinstance(axis, Sequence) else 1
-    axes = normal_axes(axis, len(shape) + count)
+    axes = normal_axes(axis, len(shape) + count, "C1")
     sizes = iter(shape)
     return reshape(x, tuple(1 if i in axes else next(sizes) for i in range(len(shape) + count)), name)
 
 
 @guarded("squeeze")
 def squeeze(x: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
-    """*x* without these axes of size 1; by default without all that are literally of size 1.
+    """A tensor without axes of size 1.
+
+    Args:
+        x: any tensor.
+        axis: which axes to leave out; by default all whose size is known to be 1.
+
+    Returns:
+        The tensor in its new shape.
+
+    Constraints:
+        (C1) The axes exist in x, none is named twice, and each has size 1.
 
     Examples:
         >>> sg.squeeze(np.ones((1, 2, 1))).shape
@@ -198,16 +230,16 @@ def squeeze(x: Any, axis: int | Sequence[int] | None = None, name: str | None = 
     """
     kind = type_of(x)
     axes = (
-        tuple(i for i, s in enumerate(kind.shape) if s == 1) if axis is None else normal_axes(axis, kind.ndim)
+        tuple(i for i, s in enumerate(kind.shape) if s == 1)
+        if axis is None
+        else normal_axes(axis, kind.ndim, "C1")
     )
-    if any(not same_size(kind.shape[a], 1) for a in axes):
-        raise_for(
-            Reshape,
-            ShapeError(
-                f"(C1) only axes of size 1 can be squeezed away, and of {kind!r} axes {show_shape(axes)} were asked"
-            ),
-            (x,),
-        )
+    with about(Reshape, x):
+        if any(not same_size(kind.shape[a], 1) for a in axes):
+            raise ShapeError(
+                f"(C1) only axes of size 1 can be squeezed away, and of {kind!r} axes {show_shape(axes)} "
+                "were asked"
+            )
     return reshape(x, tuple(s for i, s in enumerate(kind.shape) if i not in axes), name)
 
 
@@ -215,11 +247,16 @@ class Sum(Op):
     """Sum over axes.
 
     Args:
-        x: numbers (C1).
-        axis: which axes (C2), None for all; keepdims: whether they stay, with size 1.
+        x: numbers.
+        axis: which axes; the function takes all by default.
+        keepdims: whether the axes stay, with size 1.
 
     Returns:
-        the sum; 0 over no elements. float16 and bfloat16 are summed as the engine does.
+        The sum; 0 over no elements. Tensors of float16 and bfloat16 are summed as the engine does.
+
+    Constraints:
+        (C1) x holds numbers.
+        (C2) The axes exist in x, and none is named twice.
 
     Examples:
         >>> sg.reduce_sum(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
@@ -269,6 +306,7 @@ def unreduced(g: Any, op: Any) -> Tensor:
 
 
 def sum_axes(x: Any, axis: tuple[int, ...]) -> Tensor:
+    """Sum over these axes, which go."""
     return apply(Sum, (x,), (axis, False))
 
 
@@ -284,5 +322,5 @@ def sum_to(dx: Output, x: TensorType) -> Output:
     fitted: Output = apply(Sum, (dx,), (axes, extra == 0)) if axes else dx
     if extra not in (0, len(axes)):
         fitted = reshape(fitted, x.shape)
-    # Where sizes were only taken for equal, the gradient still has its operand's type, and the run holds it against what is fed.
+    # Where sizes were only taken for equal, the gradient keeps its operand's type; a run checks the values.
     return fitted if fitted.type.shape == x.shape else broadcast_to(fitted, x.shape)

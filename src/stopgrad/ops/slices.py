@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import along
-from stopgrad.build import apply, raise_for
+from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
 from stopgrad.op import Op, Sizes
 from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.inference import check_shape
 from stopgrad.ops.shape import reshape
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
-from stopgrad.types import Dim, Shape, ShapeLike, TensorType, at_least, same_size, shape_of, tensor_type
+from stopgrad.types import Dim, Shape, ShapeLike, TensorType, at_least, shape_of, tensor_type
 
 __all__ = [
     "strided_slice",
@@ -45,15 +46,16 @@ class StridedSlice(Op):
 
     Args:
         x: any tensor.
-        spans: per axis of x (C1) the first element, the number of elements, the step (not 0);
-        all of them lie in x (C2).
+        spans: for each axis the first element, the number of elements and the step.
 
     Returns:
-        these elements.
+        These elements.
 
-    Examples:
-        >>> sg.strided_slice(np.arange(6.0), [1], [6], [2])
-        array([1., 3., 5.])
+    Constraints:
+        (C1) There is one span for each axis of x.
+        (C2) All the elements lie in x.
+        (C3) The bounds that the function is given are whole numbers or sizes, and the steps are numbers other
+            than 0.
     """
 
     @staticmethod
@@ -75,15 +77,51 @@ class StridedSlice(Op):
     samples = [sample(floats(5, 3), spans=((1, 2, 2), (2, 3, -1))), sample(floats(4), spans=((0, 0, 1),))]
 
 
+@builds(StridedSlice)
+def strided_slice(
+    x: Any,
+    begin: Sequence[Any],
+    end: Sequence[Any],
+    strides: Sequence[int] | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Elements at regular distances along each axis: ``x[begin:end:strides]``.
+
+    Args:
+        x: any tensor.
+        begin: for each axis the first element; negative numbers count from the end.
+        end: for each axis the end, which is not taken.
+        strides: for each axis the step; 1 by default.
+
+    Returns:
+        These elements.
+
+    Constraints:
+        (C1) There are at most as many slices as x has axes.
+        (C2) The elements asked for lie in x.
+        (C3) The bounds are whole numbers or sizes, and the steps are numbers other than 0.
+
+    Examples:
+        >>> sg.strided_slice(np.arange(6.0), [1], [6], [2])
+        array([1., 3., 5.])
+    """
+    steps = strides if strides is not None else [1] * len(begin)
+    return take_index(x, tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True)), name)
+
+
 class StridedSliceGrad(Op):
     """The gradient of a slice: zeros, with the cotangent where the elements were taken.
 
     Args:
-        g: the cotangent, of the slice's shape (C1).
-        shape, spans: of the tensor that was sliced, and the slices.
+        g: the cotangent.
+        shape: of the tensor that was sliced.
+        spans: what was taken of it.
 
     Returns:
-        a tensor of that shape.
+        A tensor of that shape.
+
+    Constraints:
+        (C1) The cotangent has the slice's shape.
 
     Examples:
         >>> sg.ops.StridedSliceGrad.function(np.ones(2), (4,), ((1, 2, 2),))
@@ -92,10 +130,7 @@ class StridedSliceGrad(Op):
 
     @staticmethod
     def infer(g: TensorType, *, shape: Shape, spans: Sizes) -> TensorType:
-        if g.ndim != len(spans) or not all(
-            same_size(a, size) for a, (_, size, _) in zip(g.shape, spans, strict=True)
-        ):
-            raise ShapeError(f"(C1) the cotangent {g!r} has not the slice's shape")
+        check_shape(g, tuple(size for _, size, _ in spans), "the cotangent", "C1", of="the slice")
         return tensor_type(g.dtype, shape)
 
     gradient = {"g": lambda g, op: apply(StridedSlice, (g,), (op.spans,))}
@@ -131,18 +166,6 @@ def strided_slice_grad(g: Any, shape: ShapeLike, spans: tuple[Span, ...], name: 
     return apply(StridedSliceGrad, (g,), (shape_of(shape), spans), name)
 
 
-@builds(StridedSlice)
-def strided_slice(
-    x: Any,
-    begin: Sequence[Any],
-    end: Sequence[Any],
-    strides: Sequence[int] | None = None,
-    name: str | None = None,
-) -> Tensor:
-    steps = strides if strides is not None else [1] * len(begin)
-    return take_index(x, tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True)), name)
-
-
 def part_of(x: Any, axis: int, start: Any, size: Any) -> Tensor:
     """*size* elements from *start* along an axis."""
     spans = tuple((start, size, 1) if i == axis else (0, s, 1) for i, s in enumerate(type_of(x).shape))
@@ -158,11 +181,11 @@ def _span(index: slice, size: Any) -> Span:
             or (isinstance(bound, Dim) and bound is not index.step)
         ):
             raise ShapeError(
-                f"{bound!r} bounds no slice; take whole numbers and sizes, and for the step a number"
+                f"(C3) {bound!r} bounds no slice; take whole numbers and sizes, and for the step a number"
             )
     step = 1 if index.step is None else int(index.step)
     if step == 0:
-        raise ShapeError("a slice's step cannot be 0")
+        raise ShapeError("(C3) a slice's step cannot be 0")
     if isinstance(size, int) and not isinstance(index.start, Dim) and not isinstance(index.stop, Dim):
         start, stop, step = slice(index.start, index.stop, step).indices(size)
         return start, len(range(start, stop, step)), step
@@ -194,39 +217,41 @@ def _bound(bound: Any, size: Any, step: int) -> Any:
 
 
 def take_index(x: Any, index: Any, name: str | None = None) -> Tensor:
-    """``x[index]``: integers, slices, None, Ellipsis. Integer tensors are the business of ``gather``."""
+    """``x[index]``, for integers, slices, None and Ellipsis; ``gather`` takes integer tensors."""
     kind = type_of(x)
+    with about(StridedSlice, x):
+        spans, shape = _read(index, kind)
+    taken = (
+        x
+        if all(_is_whole(s, n) for s, n in zip(spans, kind.shape, strict=True))
+        else apply(StridedSlice, (x,), (spans,), name)
+    )
+    return taken if shape == type_of(taken).shape else reshape(taken, shape, name)
+
+
+def _read(index: Any, x: TensorType) -> tuple[tuple[Span, ...], Shape]:
+    """The spans that an index means, and the shape of what it takes."""
     parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
     used = sum(1 for p in parts if p is not None and not isinstance(p, EllipsisType))
     if sum(isinstance(p, EllipsisType) for p in parts) > 1:
-        raise_for(
-            StridedSlice, ShapeError("(C1) only one Ellipsis can stand for the axes that are not named"), (x,)
-        )
-    if used > kind.ndim:
-        raise_for(StridedSlice, ShapeError(f"(C1) {len(parts)} indices for {kind.ndim} axes"), (x,))
+        raise ShapeError("(C1) only one Ellipsis can stand for the axes that are not named")
+    if used > x.ndim:
+        raise ShapeError(f"(C1) {len(parts)} indices for {x.ndim} axes")
     if not any(isinstance(p, EllipsisType) for p in parts):
         parts.append(Ellipsis)
     at = next(i for i, p in enumerate(parts) if isinstance(p, EllipsisType))
-    parts[at : at + 1] = [slice(None)] * (kind.ndim - used)
+    parts[at : at + 1] = [slice(None)] * (x.ndim - used)
     spans: list[Span] = []
     shape: list[Any] = []
     for part in parts:
         if part is None:
             shape.append(1)
             continue
-        size = kind.shape[len(spans)]
-        try:
-            spans.append(_span(part, size) if isinstance(part, slice) else (_position(part, size), 1, 1))
-        except ShapeError as error:
-            raise_for(StridedSlice, error, (x,))
+        size = x.shape[len(spans)]
+        spans.append(_span(part, size) if isinstance(part, slice) else (_position(part, size), 1, 1))
         if isinstance(part, slice):
             shape.append(spans[-1][1])
-    taken = (
-        x
-        if all(_is_whole(s, n) for s, n in zip(spans, kind.shape, strict=True))
-        else apply(StridedSlice, (x,), (tuple(spans),), name)
-    )
-    return taken if tuple(shape) == type_of(taken).shape else reshape(taken, tuple(shape), name)
+    return tuple(spans), tuple(shape)
 
 
 def _is_whole(span: Span, size: Any) -> bool:
@@ -234,18 +259,17 @@ def _is_whole(span: Span, size: Any) -> bool:
 
 
 def _position(part: Any, size: Any) -> Any:
-    if isinstance(part, (bool, np.bool_, float, str, Output)):
-        raise ShapeError(
-            f"{part!r} is no index; take integers, slices, None or Ellipsis, or sg.gather and sg.where"
-        )
+    """An index along an axis of this size, counted from the front."""
     try:
+        if isinstance(part, (bool, np.bool_, Output)):
+            raise TypeError
         position = part if isinstance(part, Dim) else operator.index(part)
     except TypeError:
         raise ShapeError(
-            f"{part!r} is no index; take integers, slices, None or Ellipsis, or sg.gather and sg.where"
+            f"(C3) {part!r} is no index; take integers, slices, None or Ellipsis, or sg.gather and sg.where"
         ) from None
     if isinstance(position, int) and position < 0:
         position = size + position
     if isinstance(position, int) and isinstance(size, int) and not 0 <= position < size:
-        raise ShapeError(f"index {part} is out of range for an axis of size {size}")
+        raise ShapeError(f"(C2) index {part} is out of range for an axis of size {size}")
     return position

@@ -1,4 +1,7 @@
-"""The error function and the gamma function, with their relatives (Digital Library of Mathematical Functions, chapters 5 and 7)."""
+"""The error function and the gamma function, with their relatives.
+
+DLMF is the Digital Library of Mathematical Functions: chapter 5 has the gamma function, 7 the error function.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from stopgrad.errors import ArgumentError
 from stopgrad.op import Op
 from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import square
-from stopgrad.ops.elementwise import exp
 from stopgrad.ops.families import INF, NAN, RealElementwise, unary
 from stopgrad.ops.inference import is_floating, same
+from stopgrad.ops.powers import exp
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample, unary as singles
 from stopgrad.types import TensorType
@@ -32,10 +35,13 @@ class Erf(RealElementwise):
     """Elementwise error function (DLMF 7.2.1).
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        2/√π ∫₀ˣ exp(-t²) dt.
+        The integral 2/√π ∫₀ˣ exp(-t²) dt.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.erf(np.array([0.0, 1.0]))
@@ -54,10 +60,13 @@ class Erfc(RealElementwise):
     """Elementwise complementary error function, 1 - erf x, precise for large x (DLMF 7.2.2).
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        1 - erf x.
+        The complement 1 - erf x.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.erfc(np.array([0.0, 1.0]))
@@ -76,10 +85,13 @@ class Erfinv(RealElementwise):
     """Elementwise inverse of the error function.
 
     Args:
-        x: floating-point (C1), in (-1, 1).
+        x: floating-point, in (-1, 1).
 
     Returns:
-        the y of which erf y = x.
+        The y of which erf y = x.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.erfinv(np.array([0.0, 0.5]))
@@ -87,7 +99,6 @@ class Erfinv(RealElementwise):
     """
 
     gradient = {"x": lambda g, op: g * (math.sqrt(math.pi) / 2 * exp(square(op.result)))}
-    # erf's inverse is named alike in both libraries, but JAX spells it erf_inv only in lax.
     lower = lambda xp, x: xp.special.erfinv(x)
     samples = singles(-0.8, 0.8)
 
@@ -99,10 +110,13 @@ class Lgamma(RealElementwise):
     """Elementwise logarithm of |Γ(x)| (DLMF 5.2.1).
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        log |Γ(x)|; infinite at 0, -1, -2, …
+        The logarithm log |Γ(x)|; infinite at 0, -1, -2 and so on.
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.lgamma(np.array([1.0, 4.0]))
@@ -122,10 +136,13 @@ class Digamma(RealElementwise):
     """Elementwise derivative of log Γ(x) (DLMF 5.2.2).
 
     Args:
-        x: floating-point (C1).
+        x: floating-point.
 
     Returns:
-        Γ′(x) / Γ(x).
+        The quotient Γ′(x) / Γ(x).
+
+    Constraints:
+        (C1) x is floating-point.
 
     Examples:
         >>> sg.digamma(np.array([1.0, 4.0]))
@@ -147,11 +164,15 @@ class Polygamma(Op):
     """Elementwise derivative of order n ≥ 1 of the digamma function (DLMF 5.15).
 
     Args:
-        x: floating-point (C1).
-        n: the order, a Python integer of at least 1 (C2).
+        n: the order of the derivative.
+        x: floating-point.
 
     Returns:
-        ψ⁽ⁿ⁾(x).
+        The derivative ψ⁽ⁿ⁾(x).
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) n is a Python integer of at least 1.
 
     Examples:
         >>> sg.polygamma(1, np.array([1.0]))
@@ -165,7 +186,7 @@ class Polygamma(Op):
     gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
     batch = ELEMENTWISE
     lower = lambda xp, x, n: xp.special.polygamma(n, x)
-    # JAX gives NaN at infinity, where all of them vanish.
+    # JAX gives NaN at infinity, where every order is 0.
     xla = lambda xp, x, n: xp.where(x == INF, xp.zeros((), x.dtype), xp.special.polygamma(n, x))
     samples = [sample(floats(3, low=0.5, high=4.0), n=1), sample(floats("n", low=0.5, high=4.0), n=2)]
     extremes = ((INF,), (NAN,))

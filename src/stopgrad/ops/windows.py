@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from stopgrad.errors import ShapeError
 from stopgrad.types import Dim, Shape, shape_of
@@ -28,7 +31,7 @@ def per_axis(given: Any, rank: int, what: str) -> tuple[int, ...]:
         numbers = [operator.index(given)] * rank
     if len(numbers) != rank or any(n < 1 for n in numbers):
         raise ShapeError(
-            f"(C4) {what}={given!r} must be positive, one number or one for each of {rank} spatial axes"
+            f"(C3) {what}={given!r} must be positive, one number or one for each of {rank} spatial axes"
         )
     return tuple(numbers)
 
@@ -37,14 +40,14 @@ def normal_padding(given: Any, rank: int) -> Padding:
     """``"SAME"``, ``"VALID"`` or a pair of sizes for each spatial axis."""
     if isinstance(given, str):
         if given.upper() not in ("SAME", "VALID"):
-            raise ShapeError(f"(C4) padding={given!r} is unknown; take 'SAME', 'VALID' or pairs of sizes")
+            raise ShapeError(f"(C3) padding={given!r} is unknown; take 'SAME', 'VALID' or pairs of sizes")
         return given.upper()
     pairs = [shape_of(pair) for pair in given]
     if len(pairs) == rank + 2 and pairs[0] == pairs[-1] == (0, 0):
         pairs = pairs[1:-1]
     if len(pairs) != rank or any(len(pair) != 2 or any(isinstance(n, Dim) for n in pair) for pair in pairs):
         raise ShapeError(
-            f"(C4) padding={given!r} must have a pair of numbers for each of {rank} spatial axes"
+            f"(C3) padding={given!r} must have a pair of numbers for each of {rank} spatial axes"
         )
     return tuple(pairs)
 
@@ -66,7 +69,8 @@ def output_shape(spatial: Shape, ksize: Shape, geometry: Geometry) -> Shape:
         count = (size + low + high - reach(k, dilation)) // stride + 1
         if isinstance(count, int) and count < 0:
             raise ShapeError(
-                f"(C5) a window that spans {reach(k, dilation)} elements is larger than axis {i + 1} of size {size}, padded by {low} and {high}"
+                f"(C4) a window that spans {reach(k, dilation)} elements is larger than axis {i + 1} of size "
+                f"{size}, padded by {low} and {high}"
             )
         counts.append(count)
     return tuple(counts)
@@ -90,7 +94,10 @@ def pads(spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry) -> li
 def back_pads(
     spatial: Sequence[int], ksize: Sequence[int], geometry: Geometry, counts: Sequence[Any]
 ) -> list[tuple[int, int]]:
-    """The padding with which windows over a cotangent, its elements *strides* apart, give back the spatial shape."""
+    """The padding with which windows over a cotangent give back the spatial shape.
+
+    The cotangent's elements stand *strides* apart.
+    """
     strides, _, dilations = geometry
     found = []
     for n, k, s, d, o, (low, _) in zip(
@@ -152,4 +159,53 @@ def padded_shape(shape: Sequence[int], ksize: Sequence[int], geometry: Geometry)
         shape[0],
         *(low + n + high for n, (low, high) in zip(shape[1:-1], around, strict=True)),
         shape[-1],
+    )
+
+
+# ------------------------------------------------------------------------ as products of matrices (NumPy)
+
+
+def columns(xp: Any, x: Any, ksize: Any, counts: Any, geometry: Any, groups: int) -> Any:
+    """All windows as rows, by group: [groups, batch · counts, ksize · channels / groups]."""
+    windows = view(xp, padded(xp, x, ksize, geometry), ksize, counts, geometry)
+    split = windows.reshape(*windows.shape[:-1], groups, x.shape[-1] // groups)
+    return xp.moveaxis(split, -2, 0).reshape(
+        groups, x.shape[0] * math.prod(counts), math.prod(ksize) * (x.shape[-1] // groups)
+    )
+
+
+def matrices(xp: Any, filters: Any, groups: int) -> Any:
+    """Filters as a matrix for each group: [groups, ksize · channels in, channels out]."""
+    rows, each = math.prod(filters.shape[:-1]), filters.shape[-1] // groups
+    return xp.moveaxis(filters.reshape(rows, groups, each), 1, 0)
+
+
+def by_group(xp: Any, g: Any, groups: int) -> Any:
+    """A cotangent as a matrix for each group: [groups, batch · counts, channels / groups]."""
+    return xp.moveaxis(g.reshape(math.prod(g.shape[:-1]), groups, g.shape[-1] // groups), 1, 0)
+
+
+def reduced(
+    xp: Any,
+    x: Any,
+    start: Any,
+    function: Any,
+    ksize: Any,
+    strides: Any,
+    around: Any,
+    dilations: Any,
+    base: Any = None,
+) -> Any:
+    """A reduction over windows. JAX."""
+    pairs = [(0, 0), *around, (0, 0)]
+    between = None if base is None else (1, *base, 1)
+    return xp.lax.reduce_window(
+        x,
+        np.asarray(start, x.dtype),
+        function,
+        (1, *ksize, 1),
+        (1, *strides, 1),
+        pairs,
+        between,
+        (1, *dilations, 1),
     )

@@ -8,16 +8,26 @@ from typing import Any
 import numpy as np
 
 from stopgrad.body import Body, bodies_in
-from stopgrad.engines.protocol import Compiled
-from stopgrad.graph import Operation, Output
+from stopgrad.engines.protocol import Compiled, Engine
+from stopgrad.engines.registry import register
+from stopgrad.graph import Output
 from stopgrad.interpreter import program
-from stopgrad.namespaces import jax_namespace, require
+from stopgrad.namespaces import Namespace, require
 from stopgrad.types import complex128, float64, int64, uint64
 
 _WIDE = (float64, int64, uint64, complex128)
 
 
-class XlaEngine:
+def jax_namespace() -> Namespace:
+    """JAX's NumPy, with ``lax``, ``special`` and ``nn``."""
+    numpy_of_jax = require("jax.numpy", "the xla engine", "xla")
+    return Namespace(
+        numpy_of_jax, "the xla engine", "xla", special="jax.scipy.special", lax="jax.lax", nn="jax.nn"
+    )
+
+
+@register
+class XlaEngine(Engine):
     """Compiles with XLA.
 
     64-bit types are enabled around the calls that compute with them, and only there: the process's own JAX
@@ -25,6 +35,8 @@ class XlaEngine:
     """
 
     name = "xla"
+    priority = 100
+    needs = ("jax",)
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
@@ -34,9 +46,6 @@ class XlaEngine:
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
         """What a lowering returned, as an array of the inferred dtype."""
         return self.namespace.asarray(value, dtype)
-
-    def unsupported(self, operations: Sequence[Operation]) -> str | None:
-        return None
 
     def compile(
         self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.engines.protocol import Compiled
-from stopgrad.graph import Operation, Output
+from stopgrad.engines.protocol import Compiled, Engine
+from stopgrad.engines.registry import register
+from stopgrad.graph import Output
 from stopgrad.interpreter import NUMPY_BACKEND, program
 
 
-class NumPyEngine:
+@register
+class NumPyEngine(Engine):
     """Interprets with NumPy. Floating-point warnings are off: values say what happened."""
 
     name = "numpy"
-
-    def unsupported(self, operations: Sequence[Operation]) -> str | None:
-        return None
+    priority = 0
 
     def compile(
         self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()

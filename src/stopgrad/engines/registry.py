@@ -1,0 +1,76 @@
+"""Which engines there are, and which of them runs a graph."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from typing import TypeVar
+
+from stopgrad.engines.protocol import Engine
+from stopgrad.errors import EngineError
+from stopgrad.graph import Operation
+from stopgrad.op import Op
+
+ENGINES: dict[str, type[Engine]] = {}
+"""All engines by name, in the order in which ``"auto"`` asks them."""
+
+_MADE: dict[str, Engine] = {}
+
+E = TypeVar("E", bound=type[Engine])
+
+
+def register(kind: E) -> E:
+    """Make an engine known under its name. May be used as a decorator.
+
+    Raises:
+        EngineError: the name is taken, or is no name that a definition could have its form under; or a
+            definition has a form for this engine already.
+    """
+    name = kind.name
+    if not name.isidentifier() or name == "auto" or hasattr(Op, name) or name in Op.__annotations__:
+        raise EngineError(f"{name!r} cannot name an engine: it stands for something else; take another name")
+    if name in ENGINES:
+        raise EngineError(
+            f"there is an engine {name!r} already, {ENGINES[name].__qualname__}; take another name"
+        )
+    twice = next((definition for definition in kind.forms if hasattr(definition, name)), None)
+    if twice is not None:
+        raise EngineError(f"{twice.type} has a form for the engine {name!r} already; give it in one place")
+    for definition, form in kind.forms.items():
+        setattr(definition, name, form if not callable(form) else staticmethod(form))
+    ENGINES[name] = kind
+    ordered = sorted(ENGINES.items(), key=lambda item: -item[1].priority)
+    ENGINES.clear()
+    ENGINES.update(ordered)
+    return kind
+
+
+def engine(name: str = "auto", operations: Sequence[Operation] = ()) -> Engine:
+    """The engine of this name; for ``"auto"`` the best that is installed and can run the *operations*.
+
+    Examples:
+        >>> engine("numpy").name
+        'numpy'
+    """
+    if name == "auto":
+        return _able(operations)
+    if not isinstance(name, str) or name not in ENGINES:
+        raise EngineError(f"there is no engine {name!r}; take {', '.join(map(repr, ('auto', *ENGINES)))}")
+    if name not in _MADE:
+        _MADE[name] = ENGINES[name]()
+    return _MADE[name]
+
+
+def _able(operations: Sequence[Operation]) -> Engine:
+    reasons = []
+    for name, kind in ENGINES.items():
+        missing = next((module for module in kind.needs if importlib.util.find_spec(module) is None), None)
+        if missing is not None:
+            reasons.append(f"\n  {name}: needs {missing}, which is not installed")
+            continue
+        found = engine(name)
+        why = found.unsupported(operations)
+        if why is None:
+            return found
+        reasons.append(f"\n  {name}: {why}")
+    raise EngineError(f"no engine can run this graph{''.join(reasons)}")

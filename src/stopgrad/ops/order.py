@@ -1,0 +1,225 @@
+"""Elements in order: sorting, and the largest."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from stopgrad.batch_rules import ALONG
+from stopgrad.build import about, apply
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.op import Axis, Op, not_differentiable
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.data import zeros_like
+from stopgrad.ops.index import scatter_add_along_axis, take_along_axis
+from stopgrad.ops.inference import check_dtype, is_real, normal_axis
+from stopgrad.public import builds
+from stopgrad.samples import floats, ints, sample
+from stopgrad.types import Size, TensorType, int32, shape_of, tensor_type
+
+__all__ = [
+    "argsort",
+    "sort",
+    "top_k",
+]
+
+
+def _order(xp: Any, x: Any, axis: int, descending: bool) -> Any:
+    """Positions in sorted order; equal elements keep theirs, in both directions."""
+    if not descending:
+        return xp.argsort(x, axis=axis, stable=True)
+    return xp.flip(x.shape[axis] - 1 - xp.argsort(xp.flip(x, axis), axis=axis, stable=True), axis)
+
+
+def _along(x: TensorType, axis: int) -> None:
+    check_dtype(x, is_real, "real numbers")
+    normal_axis(axis, x.ndim)
+
+
+def _read(definition: type[Op], x: Any, axis: Any, direction: str) -> tuple[int, bool]:
+    """The attributes that a function's arguments mean."""
+    if direction.upper() not in ("ASCENDING", "DESCENDING"):
+        raise ArgumentError(f"{direction!r} is no direction; take 'ASCENDING' or 'DESCENDING'")
+    with about(definition, x):
+        return normal_axis(axis, type_of(x).ndim), direction.upper() == "DESCENDING"
+
+
+class Argsort(Op):
+    """The positions of the elements in sorted order, along an axis. Equal elements keep their order.
+
+    Args:
+        x: the numbers to sort; NaN counts as larger than all others.
+        axis: along which.
+        descending: whether the largest comes first.
+
+    Returns:
+        Positions as int32, of x's shape.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists in x.
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: Axis, descending: bool) -> TensorType:
+        _along(x, axis)
+        return tensor_type(int32, x.shape)
+
+    gradient = not_differentiable("a position has no derivative")
+    batch = ALONG
+    lower = lambda xp, x, axis, descending: _order(xp, x, axis, descending).astype(np.int32)
+    samples = [
+        sample(floats(2, 4), axis=1, descending=False),
+        sample(ints("n", 3, low=0, high=3), axis=0, descending=True),
+        sample(floats(0), axis=0, descending=True),
+    ]
+    extremes = (([[1.0, math.nan, -math.inf, math.inf]],),)
+
+
+@builds(Argsort)
+def argsort(x: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
+    """The positions of the elements in sorted order, along an axis. Equal elements keep their order.
+
+    Args:
+        x: the numbers to sort; NaN counts as larger than all others.
+        axis: along which; the last by default.
+        direction: "ASCENDING" or "DESCENDING".
+
+    Returns:
+        Positions as int32, of x's shape.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists in x.
+
+    Examples:
+        >>> sg.argsort(np.array([3.0, 1.0, 3.0, 2.0]), direction="DESCENDING")
+        array([0, 2, 3, 1], dtype=int32)
+    """
+    return apply(Argsort, (x,), _read(Argsort, x, axis, direction), name)
+
+
+class Sort(Op):
+    """The elements in sorted order, along an axis.
+
+    Args:
+        x: the numbers to sort; NaN counts as larger than all others.
+        axis: along which.
+        descending: whether the largest comes first.
+
+    Returns:
+        The sorted numbers. The gradient goes back to where each element came from; equal elements count as
+        sorted in their order, so that each has its own part.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists in x.
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: Axis, descending: bool) -> TensorType:
+        _along(x, axis)
+        return x
+
+    # The inverse of a permutation is the order that sorts it: no scatter.
+    gradient = {
+        "x": lambda g, op: take_along_axis(
+            g, _argsort(_argsort(op.x, op.axis, op.descending), op.axis, False), op.axis
+        )
+    }
+
+    batch = ALONG
+
+    @staticmethod
+    def lower(xp: Any, x: Any, axis: int, descending: bool) -> Any:
+        ordered = xp.sort(x, axis=axis)
+        return xp.flip(ordered, axis) if descending else ordered
+
+    samples = [
+        sample(floats(2, 4, distinct=True), axis=1, descending=False),
+        sample(floats("n", 3, distinct=True), axis=0, descending=True),
+        sample(floats(0), axis=0, descending=False),
+    ]
+    extremes = (([[1.0, math.nan, -math.inf, math.inf]],),)
+
+
+@builds(Sort)
+def sort(x: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
+    """The elements in sorted order, along an axis.
+
+    Args:
+        x: the numbers to sort; NaN counts as larger than all others.
+        axis: along which; the last by default.
+        direction: "ASCENDING" or "DESCENDING".
+
+    Returns:
+        The sorted numbers. The gradient goes back to where each element came from; equal elements count as
+        sorted in their order, so that each has its own part.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists in x.
+
+    Examples:
+        >>> sg.sort(np.array([3.0, 1.0, 2.0]))
+        array([1., 2., 3.])
+    """
+    return apply(Sort, (x,), _read(Sort, x, axis, direction), name)
+
+
+def _argsort(x: Any, axis: int, descending: bool) -> Tensor:
+    return apply(Argsort, (x,), (axis, descending))
+
+
+class TopKV2(Op):
+    """The k largest elements along the last axis, largest first, and where they stand.
+
+    Args:
+        x: the numbers to choose from; NaN counts as larger than all others.
+        k: how many.
+
+    Returns:
+        The values and their int32 positions. Of equal elements the first come first; they alone take the
+        gradient.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) x has at least one axis.
+        (C3) The last axis has at least k elements.
+
+    Examples:
+        >>> sg.top_k(np.array([3.0, 1.0, 4.0, 1.0]), 2)
+        (array([4., 3.]), array([2, 0], dtype=int32))
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, k: Size) -> tuple[TensorType, TensorType]:
+        _along(x, -1)
+        if isinstance(k, int) and isinstance(x.shape[-1], int) and k > x.shape[-1]:
+            raise ShapeError(f"(C3) the last axis of {x!r} has fewer than {k} elements")
+        shape = (*x.shape[:-1], k)
+        return tensor_type(x.dtype, shape), tensor_type(int32, shape)
+
+    gradient = {"x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.outputs[1], g[0], -1)}
+
+    batch = ALONG
+
+    @staticmethod
+    def lower(xp: Any, x: Any, k: int) -> Any:
+        order = _order(xp, x, x.ndim - 1, True)[..., :k]
+        return xp.take_along_axis(x, order, -1), order.astype(np.int32)
+
+    samples = [
+        sample(floats(2, 4, distinct=True), k=2),
+        sample(floats("n", 3, distinct=True), k=3),
+        sample(floats(3), k=0),
+    ]
+    extremes = (([1.0, math.nan, -math.inf, math.inf],),)
+
+
+@builds(TopKV2)
+def top_k(x: Any, k: Any = 1, name: str | None = None) -> tuple[Tensor, Tensor]:
+    values, indices = apply(TopKV2, (x,), (shape_of(k)[0],), name)
+    return values, indices

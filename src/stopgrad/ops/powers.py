@@ -1,0 +1,327 @@
+"""Roots and powers, exponentials and logarithms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stopgrad.operands import Tensor
+from stopgrad.ops.arithmetic import square
+from stopgrad.ops.convert import conj, where
+from stopgrad.ops.families import ALIKE, Arithmetic, Elementwise, GradientOfElementwise, binary, unary
+from stopgrad.ops.inference import broadcast, is_inexact
+from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
+
+__all__ = [
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "pow",
+    "reciprocal",
+    "rsqrt",
+    "sqrt",
+]
+
+
+class Sqrt(Elementwise):
+    """Elementwise square root.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The root √x; NaN below 0. The gradient at 0 is infinite.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.sqrt(np.array([4.0, 9.0]))
+        array([2., 3.])
+    """
+
+    gradient = {"x": lambda g, op: sqrt_grad(conj(op.result), g)}
+    lower = lambda xp, x: xp.sqrt(x)
+    samples = singles(0.5, 2.0)
+
+
+sqrt = unary(Sqrt, "sqrt")
+
+
+class Rsqrt(Elementwise):
+    """Elementwise 1 / √x.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The reciprocal root 1 / √x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.rsqrt(np.array([4.0, 0.25]))
+        array([0.5, 2. ])
+    """
+
+    gradient = {"x": lambda g, op: rsqrt_grad(conj(op.result), g)}
+    lower = lambda xp, x: xp.reciprocal(xp.sqrt(x))
+    samples = singles(0.5, 2.0)
+
+
+rsqrt = unary(Rsqrt, "rsqrt")
+
+
+class Reciprocal(Elementwise):
+    """Elementwise 1 / x.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The reciprocal 1 / x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.reciprocal(np.array([4.0, 0.25]))
+        array([0.25, 4.  ])
+    """
+
+    gradient = {"x": lambda g, op: reciprocal_grad(conj(op.result), g)}
+    lower = lambda xp, x: xp.reciprocal(x)
+    samples = singles(0.5, 2.0)
+
+
+reciprocal = unary(Reciprocal, "reciprocal")
+
+
+class Pow(Arithmetic):
+    """Elementwise power, with broadcasting.
+
+    Args:
+        x: floating-point or complex.
+        y: floating-point or complex, of a shape that broadcasts with x's.
+
+    Returns:
+        The power xʸ. The gradient with respect to y takes log x as 0 where x is not positive, as in
+        TensorFlow.
+
+    Constraints:
+        (C1) x and y are floating-point or complex, of one dtype.
+        (C2) The shapes of x and y broadcast.
+
+    Examples:
+        >>> sg.pow(np.array([2.0, 3.0]), 2.0)
+        array([4., 9.])
+    """
+
+    infer = broadcast(is_inexact)
+    gradient = {
+        "x": lambda g, op: g * conj(op.y * pow(op.x, op.y - 1)),
+        "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
+    }
+    lower = lambda xp, x, y: xp.power(x, y)
+    samples = pairs((0.5, 2.0), (-2.0, 2.0))
+
+
+pow = binary(Pow, "pow")
+
+
+def _log_or_zero(x: Any) -> Tensor:
+    if x.dtype.is_complex:
+        return log(x)
+    positive = x > 0
+    return where(positive, log(where(positive, x, 1)), 0)
+
+
+class Exp(Elementwise):
+    """Elementwise exponential.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The exponential eˣ.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.exp(np.array([0.0, 1.0]))
+        array([1.        , 2.71828183])
+    """
+
+    gradient = {"x": lambda g, op: g * conj(op.result)}
+    lower = lambda xp, x: xp.exp(x)
+    samples = [*singles(), sample(complexes(3))]
+
+
+exp = unary(Exp, "exp")
+
+
+class Expm1(Elementwise):
+    """Elementwise eˣ - 1, precise near 0.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The difference eˣ - 1.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.expm1(np.array([0.0, 1e-10]))
+        array([0.e+00, 1.e-10])
+    """
+
+    gradient = {"x": lambda g, op: g * conj(exp(op.x))}
+    lower = lambda xp, x: xp.expm1(x)
+    samples = singles()
+
+
+expm1 = unary(Expm1, "expm1")
+
+
+class Log(Elementwise):
+    """Elementwise natural logarithm.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The logarithm log x; -∞ at 0, NaN below.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.log(np.array([1.0, 0.0]))
+        array([  0., -inf])
+    """
+
+    gradient = {"x": lambda g, op: g / conj(op.x)}
+    lower = lambda xp, x: xp.log(x)
+    samples = singles(0.5, 3.0)
+
+
+log = unary(Log, "log")
+
+
+class Log1p(Elementwise):
+    """Elementwise log(1 + x), precise near 0.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The logarithm log(1 + x).
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.log1p(np.array([0.0, 1e-10]))
+        array([0.e+00, 1.e-10])
+    """
+
+    gradient = {"x": lambda g, op: g / (1 + conj(op.x))}
+    lower = lambda xp, x: xp.log1p(x)
+    samples = singles(-0.5, 3.0)
+
+
+log1p = unary(Log1p, "log1p")
+
+
+# ------------------------------------------------------------------------------------------ gradients
+
+
+class SqrtGrad(GradientOfElementwise):
+    """The gradient of the square root: g / (2y), where y = √x.
+
+    Args:
+        y: the result of the operation.
+        g: its cotangent.
+
+    Returns:
+        The cotangent of x.
+
+    Constraints:
+        (C1) y and g are floating-point or complex, of one dtype.
+        (C2) The shapes of y and g broadcast.
+
+    Examples:
+        >>> sg.ops.SqrtGrad.function(np.array([2.0]), np.array([1.0]))
+        array([0.25])
+    """
+
+    gradient = {"y": lambda g, op: -g * conj(op.result / op.y), "g": lambda g, op: sqrt_grad(conj(op.y), g)}
+    lower = lambda xp, y, g: g * 0.5 / y
+    samples = pairs((0.5, 2.0), shapes=ALIKE)
+
+
+sqrt_grad = binary(SqrtGrad, "sqrt_grad")
+
+
+class RsqrtGrad(GradientOfElementwise):
+    """The gradient of 1 / √x: -g · y³ / 2, where y = 1 / √x.
+
+    Args:
+        y: the result of the operation.
+        g: its cotangent.
+
+    Returns:
+        The cotangent of x.
+
+    Constraints:
+        (C1) y and g are floating-point or complex, of one dtype.
+        (C2) The shapes of y and g broadcast.
+
+    Examples:
+        >>> sg.ops.RsqrtGrad.function(np.array([2.0]), np.array([1.0]))
+        array([-4.])
+    """
+
+    gradient = {
+        "y": lambda g, op: g * conj(op.g * (-1.5 * square(op.y))),
+        "g": lambda g, op: rsqrt_grad(conj(op.y), g),
+    }
+    lower = lambda xp, y, g: -0.5 * g * (y * y * y)
+    samples = pairs((0.5, 2.0), shapes=ALIKE)
+
+
+rsqrt_grad = binary(RsqrtGrad, "rsqrt_grad")
+
+
+class ReciprocalGrad(GradientOfElementwise):
+    """The gradient of 1 / x: -g · y², where y = 1 / x.
+
+    Args:
+        y: the result of the operation.
+        g: its cotangent.
+
+    Returns:
+        The cotangent of x.
+
+    Constraints:
+        (C1) y and g are floating-point or complex, of one dtype.
+        (C2) The shapes of y and g broadcast.
+
+    Examples:
+        >>> sg.ops.ReciprocalGrad.function(np.array([2.0]), np.array([1.0]))
+        array([-4.])
+    """
+
+    gradient = {
+        "y": lambda g, op: g * conj(op.g * (-2 * op.y)),
+        "g": lambda g, op: reciprocal_grad(conj(op.y), g),
+    }
+    lower = lambda xp, y, g: -g * (y * y)
+    samples = pairs((0.5, 2.0), shapes=ALIKE)
+
+
+reciprocal_grad = binary(ReciprocalGrad, "reciprocal_grad")

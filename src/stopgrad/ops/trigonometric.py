@@ -1,0 +1,387 @@
+"""Trigonometric and hyperbolic functions, and their inverses."""
+
+from __future__ import annotations
+
+from stopgrad.ops.arithmetic import square
+from stopgrad.ops.convert import conj
+from stopgrad.ops.families import Arithmetic, Elementwise, GradientOfElementwise, binary, unary
+from stopgrad.ops.inference import broadcast, is_floating
+from stopgrad.ops.powers import rsqrt
+from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
+from stopgrad.types import TensorType
+
+__all__ = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+]
+
+
+class Sin(Elementwise):
+    """Elementwise sine of radians.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The sine of x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.sin(np.array([0.0, np.pi / 2]))
+        array([0., 1.])
+    """
+
+    gradient = {"x": lambda g, op: g * conj(cos(op.x))}
+    lower = lambda xp, x: xp.sin(x)
+    samples = singles()
+
+
+sin = unary(Sin, "sin")
+
+
+class Cos(Elementwise):
+    """Elementwise cosine of radians.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The cosine of x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.cos(np.array([0.0, np.pi]))
+        array([ 1., -1.])
+    """
+
+    gradient = {"x": lambda g, op: -(g * conj(sin(op.x)))}
+    lower = lambda xp, x: xp.cos(x)
+    samples = singles()
+
+
+cos = unary(Cos, "cos")
+
+
+class Tan(Elementwise):
+    """Elementwise tangent of radians.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The tangent of x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.tan(np.array([0.0, 1.0]))
+        array([0.        , 1.55740772])
+    """
+
+    gradient = {"x": lambda g, op: g * (1 + square(conj(op.result)))}
+    lower = lambda xp, x: xp.tan(x)
+    samples = singles(-1.2, 1.2)
+
+
+tan = unary(Tan, "tan")
+
+
+class Asin(Elementwise):
+    """Elementwise arc sine, in radians.
+
+    Args:
+        x: floating-point or complex, in [-1, 1].
+
+    Returns:
+        The angle in [-π/2, π/2]; NaN outside the domain.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.asin(np.array([0.0, 1.0]))
+        array([0.        , 1.57079633])
+    """
+
+    gradient = {"x": lambda g, op: g * rsqrt(1 - square(conj(op.x)))}
+    lower = lambda xp, x: xp.arcsin(x)
+    samples = singles(-0.8, 0.8)
+
+
+asin = unary(Asin, "asin")
+
+
+class Acos(Elementwise):
+    """Elementwise arc cosine, in radians.
+
+    Args:
+        x: floating-point or complex, in [-1, 1].
+
+    Returns:
+        The angle in [0, π]; NaN outside the domain.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.acos(np.array([1.0, 0.0]))
+        array([0.        , 1.57079633])
+    """
+
+    gradient = {"x": lambda g, op: -g * rsqrt(1 - square(conj(op.x)))}
+    lower = lambda xp, x: xp.arccos(x)
+    samples = singles(-0.8, 0.8)
+
+
+acos = unary(Acos, "acos")
+
+
+class Atan(Elementwise):
+    """Elementwise arc tangent, in radians.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The angle in [-π/2, π/2].
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.atan(np.array([0.0, 1.0]))
+        array([0.        , 0.78539816])
+    """
+
+    gradient = {"x": lambda g, op: g / (1 + square(conj(op.x)))}
+    lower = lambda xp, x: xp.arctan(x)
+    samples = singles()
+
+
+atan = unary(Atan, "atan")
+
+
+class Atan2(Arithmetic):
+    """Elementwise angle of the point (x, y), in radians, with broadcasting.
+
+    Args:
+        y: the second coordinate, floating-point.
+        x: the first coordinate, floating-point, of a shape that broadcasts with y's.
+
+    Returns:
+        The angle in [-π, π].
+
+    Constraints:
+        (C1) y and x are floating-point, of one dtype.
+        (C2) The shapes of y and x broadcast.
+
+    Examples:
+        >>> sg.atan2(np.array([0.0, 1.0]), np.array([-1.0, 0.0]))
+        array([3.14159265, 1.57079633])
+    """
+
+    @staticmethod
+    def infer(y: TensorType, x: TensorType) -> TensorType:
+        return broadcast(is_floating)(y, x)
+
+    gradient = {
+        "y": lambda g, op: g * (op.x / (square(op.x) + square(op.y))),
+        "x": lambda g, op: -g * (op.y / (square(op.x) + square(op.y))),
+    }
+    lower = lambda xp, y, x: xp.arctan2(y, x)
+    samples = pairs((0.5, 2.0), (0.5, 2.0))
+
+
+atan2 = binary(Atan2, "atan2")
+
+
+class Sinh(Elementwise):
+    """Elementwise hyperbolic sine.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The hyperbolic sine of x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.sinh(np.array([0.0, 1.0]))
+        array([0.        , 1.17520119])
+    """
+
+    gradient = {"x": lambda g, op: g * conj(cosh(op.x))}
+    lower = lambda xp, x: xp.sinh(x)
+    samples = singles()
+
+
+sinh = unary(Sinh, "sinh")
+
+
+class Cosh(Elementwise):
+    """Elementwise hyperbolic cosine.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The hyperbolic cosine of x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.cosh(np.array([0.0, 1.0]))
+        array([1.        , 1.54308063])
+    """
+
+    gradient = {"x": lambda g, op: g * conj(sinh(op.x))}
+    lower = lambda xp, x: xp.cosh(x)
+    samples = singles()
+
+
+cosh = unary(Cosh, "cosh")
+
+
+class Tanh(Elementwise):
+    """Elementwise hyperbolic tangent.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The hyperbolic tangent of x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.tanh(np.array([0.0, 1.0]))
+        array([0.        , 0.76159416])
+    """
+
+    gradient = {"x": lambda g, op: tanh_grad(conj(op.result), g)}
+    lower = lambda xp, x: xp.tanh(x)
+    samples = [*singles(), sample(complexes(3))]
+
+
+tanh = unary(Tanh, "tanh")
+
+
+class TanhGrad(GradientOfElementwise):
+    """The gradient of tanh: g · (1 - y²), where y = tanh x.
+
+    Args:
+        y: the result of the operation.
+        g: its cotangent.
+
+    Returns:
+        The cotangent of x.
+
+    Constraints:
+        (C1) y and g are floating-point or complex, of one dtype.
+        (C2) The shapes of y and g broadcast.
+
+    Examples:
+        >>> sg.ops.TanhGrad.function(np.array([0.5]), np.array([1.0]))
+        array([0.75])
+    """
+
+    gradient = {"y": lambda g, op: g * conj(op.g * (-2 * op.y)), "g": lambda g, op: tanh_grad(conj(op.y), g)}
+    lower = lambda xp, y, g: g * (1 - xp.square(y))
+
+
+tanh_grad = binary(TanhGrad, "tanh_grad")
+
+
+class Asinh(Elementwise):
+    """Elementwise inverse hyperbolic sine.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The y whose hyperbolic sine is x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.asinh(np.array([0.0, 1.0]))
+        array([0.        , 0.88137359])
+    """
+
+    gradient = {"x": lambda g, op: g / conj(cosh(op.result))}
+    lower = lambda xp, x: xp.arcsinh(x)
+    samples = singles()
+
+
+asinh = unary(Asinh, "asinh")
+
+
+class Acosh(Elementwise):
+    """Elementwise inverse hyperbolic cosine.
+
+    Args:
+        x: floating-point or complex, at least 1.
+
+    Returns:
+        The y ≥ 0 whose hyperbolic cosine is x; NaN below 1.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.acosh(np.array([1.0, 2.0]))
+        array([0.        , 1.3169579])
+    """
+
+    gradient = {"x": lambda g, op: g / conj(sinh(op.result))}
+    lower = lambda xp, x: xp.arccosh(x)
+    samples = singles(1.5, 3.0)
+
+
+acosh = unary(Acosh, "acosh")
+
+
+class Atanh(Elementwise):
+    """Elementwise inverse hyperbolic tangent.
+
+    Args:
+        x: floating-point or complex, in (-1, 1).
+
+    Returns:
+        The y whose hyperbolic tangent is x.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.atanh(np.array([0.0, 0.5]))
+        array([0.        , 0.54930614])
+    """
+
+    gradient = {"x": lambda g, op: g / (1 - square(conj(op.x)))}
+    lower = lambda xp, x: xp.arctanh(x)
+    samples = singles(-0.8, 0.8)
+
+
+atanh = unary(Atanh, "atanh")

@@ -1,0 +1,124 @@
+"""What the pages show does what they say: the code of the recipes, tables, links."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import stopgrad as sg
+from test_layers import ROWS
+
+DOCS = Path(__file__).parents[1] / "docs"
+PACKAGE = Path(sg.__file__).parent
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The blocks of code, or of what it prints, of a page."""
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
+
+
+def run(folder: Path, *command: str | Path, package: Path = PACKAGE) -> str:
+    """What a command prints, with the package that it finds."""
+    environment = {**os.environ, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package to which both recipes have been applied."""
+    package = tmp_path_factory.mktemp("src") / "stopgrad"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "ops" / "penalties.py").write_text(blocks("add-an-operation.md", "python")[0])
+    with (package / "__init__.py").open("a") as file:
+        file.write("from stopgrad.ops.penalties import *\n")
+    folder = package / "engines" / "wide"
+    folder.mkdir()
+    (folder / "__init__.py").write_text(blocks("add-an-engine.md", "python")[0])
+    return package
+
+
+@pytest.mark.parametrize("page", ["add-an-operation.md", "add-an-engine.md"])
+def test_the_code_of_a_recipe_runs_and_prints_what_the_page_shows(page: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("\n".join(blocks(page, "python")))
+    expected = "".join(blocks(page, "text"))
+    assert expected
+    assert run(tmp_path, program).replace(f"{tmp_path}/", "") == expected
+
+
+def test_an_operation_in_the_package_passes_the_tests_that_it_brings(extended: Path) -> None:
+    tests = Path(__file__).parent
+    options = ("-o", "addopts=", "-p", "no:cacheprovider", "-k", "Charbonnier")
+    found = run(
+        tests.parent,
+        *("-m", "pytest", tests / "test_operations.py", *options),
+        package=extended,
+    )
+    assert int(re.findall(r"(\d+) passed", found)[0]) >= 10
+
+
+def test_an_operation_in_the_package_is_documented_by_an_example_that_runs(extended: Path) -> None:
+    text = (
+        "import doctest, numpy as np, stopgrad as sg; from stopgrad.ops import penalties; "
+        "print(tuple(doctest.testmod(penalties, extraglobs={'sg': sg, 'np': np})))"
+    )
+    assert run(extended.parent, "-c", text, package=extended) == "(0, 2)\n"
+
+
+def test_an_engine_in_the_package_is_found_by_its_folder(extended: Path) -> None:
+    text = (
+        "import sys, stopgrad as sg; print(*sg.engines.ENGINES, 'jax' in sys.modules); "
+        "print(sg.function(lambda x: (1.0 + x) - 1.0, engine='wide')(1e-8))"
+    )
+    assert run(extended.parent, "-c", text, package=extended) == "xla numpy wide False\n1e-08\n"
+
+
+def test_the_commands_list_the_new_engine_and_operation(extended: Path) -> None:
+    text = run(extended.parent, "-m", "stopgrad.cli", "ops", "charbonnier", package=extended)
+    assert re.search(r"Charbonnier +charbonnier +x; epsilon +x: yes +xla, numpy, wide", text), text
+
+
+# ----------------------------------------------------------------------------------------- the other pages
+
+
+def test_the_table_of_modules_has_the_rows_of_the_layer_test_in_their_order() -> None:
+    table = (DOCS / "architecture.md").read_text().split("| module | what it holds |")[1].split("## ")[0]
+    cells = [
+        re.findall(r"`(\w+)`", line.split("|")[1]) for line in table.splitlines() if line.startswith("| `")
+    ]
+    position = {part: i for i, row in enumerate(cells) for part in row}
+    parts = [[part for part in row if part and part != "__main__"] for row in ROWS]
+    missing = {part for row in parts for part in row} - set(position)
+    assert not missing, f"docs/architecture.md says nothing of {missing}"
+    for above, below in pairwise(row for row in parts if row):
+        assert max(position[part] for part in above) < min(position[part] for part in below), (above, below)
+
+
+@pytest.mark.parametrize(
+    "page", sorted([*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")]), ids=lambda p: p.name
+)
+def test_every_file_that_a_page_links_to_exists(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_what_the_architecture_page_says_to_read_exists() -> None:
+    first = (DOCS / "architecture.md").read_text().split("One direction")[0]
+    named = re.findall(r"`([\w/]+\.py)`: (?:the class |for instance )?`(\w+)`", first)
+    assert len(named) >= 4
+    for file, name in named:
+        assert re.search(rf"^(?:class|def) {name}\b", (PACKAGE / file).read_text(), re.MULTILINE), (
+            file,
+            name,
+        )
