@@ -1,7 +1,8 @@
 """Batching a whole body: each of its operations built again, in order, for many examples at once.
 
-The examples lie along the first axis of what is batched. What does not depend on a batched parameter is built once,
-as it is. Everything stays a graph, so that what was batched can be differentiated and batched again.
+The examples lie along the first axis of what is batched. What does not depend on a batched parameter is
+built once, as it is. Everything stays a graph, so that what was batched can be differentiated and batched
+again.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ def replay(
 
     Args:
         body: for one example.
-        operands: what its parameters stand for; batched: which of them hold an example for each position of their
-            first axis.
+        operands: what its parameters stand for.
+        batched: which of these hold an example for each position of their first axis.
         size: the number of examples.
         graph: where to build; the default one of whoever builds.
-        originals: for parameters whose operand was made of another tensor, that one: gates that name the parameter
-            name it.
+        originals: for parameters whose operand was made of another tensor, that one: gates that name the
+            parameter name it.
 
     Returns:
-        the body's outputs, and which of them are batched.
+        The body's outputs, and which of them are batched.
     """
     owner = object()
     outer = current()
@@ -117,10 +118,10 @@ class _Replay:
 
 
 def _united(operations: Sequence[Operation]) -> Iterator[tuple[Operation, Sequence[Operation]]]:
-    """The operations to build again; scans that differ only in what they hand out as one, with those it stands for.
+    """The operations to build again; of scans that differ only in what they hand out one, with those it is for.
 
-    A scan and the one that keeps what its gradient needs share their body's graph, by which they are known to do the
-    same and are run as one. Batched each by itself they would share nothing.
+    A scan and the one that keeps what its gradient needs share their body's graph, by which they are known to
+    do the same and are run as one. Batched each by itself they would share nothing.
     """
     groups: dict[Any, list[Operation]] = {}
     for op in operations:
@@ -156,11 +157,12 @@ def batched_body(
 
     Args:
         body: for one example.
-        batched: which parameters hold examples; size: how many.
+        batched: which parameters hold examples.
+        size: how many.
         wanted: outputs to be batched even if they are the same for all.
 
     Returns:
-        the new body, and which of its outputs are batched.
+        The new body, and which of its outputs are batched.
     """
     key = ("batched", tuple(batched), size, None if wanted is None else tuple(wanted))
     found: tuple[Body, list[bool]] | None = body.memo.get(key)

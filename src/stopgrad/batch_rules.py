@@ -1,13 +1,14 @@
 """How operations are batched: the rules that definitions name in ``batch``.
 
-A rule builds, for operands some of which hold many examples along their first axis, what the operation computes
-for each example. It is given the operation as it stands for one example, whose types and attributes it reads; the
-operands as they are here; which of them are batched; and the number of examples. It returns the outputs, batched
-all, or :class:`Partly` where some are not, or None where it does not apply. Without a rule that applies, the
-operation is run example by example, in a loop.
+A rule builds, for operands some of which hold many examples along their first axis, what the operation
+computes for each example. It is given the operation as it stands for one example, whose types and attributes
+it reads; the operands as they are here; which of them are batched; and the number of examples. It returns the
+outputs, batched all, or :class:`Partly` where some are not, or None where it does not apply. Without a rule
+that applies, the operation is run example by example, in a loop.
 
-Most operations belong to a family: :func:`ELEMENTWISE`, :func:`ALONG` (axes counted one further), :func:`FOLD` (the
-examples join the first axis). How a whole function is batched stands in :mod:`stopgrad.batch_core`.
+Most operations belong to a family: :func:`ELEMENTWISE`, :func:`ALONG` (axes counted one further),
+:func:`FOLD` (the examples join the first axis). How a whole function is batched stands in
+:mod:`stopgrad.batch_core`.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def _in_body(trace: Trace, graph: Graph, inputs: tuple[Output, ...]) -> tuple[Gr
 
 
 def captured(trace: Trace, x: Output) -> Output:
-    """The parameter that stands for a tensor of an enclosing graph inside the body; itself, if none encloses it."""
+    """What stands for *x* inside the body: a parameter, if *x* is of an enclosing graph; else itself."""
     if x.op.graph is trace.graph or not trace.encloses(x.op.graph):
         return x
     found = trace.captures.get(x)
@@ -252,7 +252,8 @@ def close(trace: Trace, parameters: Sequence[Output], results: Sequence[Output |
     for y in outputs:
         if y is not None and y.op.graph is not trace.graph:
             raise GraphError(
-                f"inside {trace.what}, the function returned {describe(y)}, which belongs to a graph that does "
+                f"inside {trace.what}, the function returned {describe(y)}, which belongs to a graph that "
+                "does "
                 "not enclose it; pass its value in"
             )
     return Body(trace.graph, [*parameters, *trace.captures.values()], outputs)
@@ -291,13 +292,13 @@ def local(x: Output) -> Output:
 
 
 def graph_for(x: Output) -> Graph:
-    """The graph in which operations on *x* are built here: its own, or the body being traced that captures it."""
+    """The graph in which operations on *x* are built here: its own, or the body that captures it."""
     trace = current().tracing
     return x.op.graph if trace is None or not trace.encloses(x.op.graph) else trace.graph
 
 
 def visible(x: Output, builder: Builder | None = None) -> Output:
-    """*x* as it may be used here: stopped, where it was built inside a ``no_gradient`` block and this is outside."""
+    """*x* as it may be used here: stopped, if it was built in a ``no_gradient`` block that this is outside of."""
     graph = x.op.graph
     region = graph._hidden.get(x.op.id)
     if region is None:
@@ -406,7 +407,10 @@ def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | Array
 
 
 def constant_in(graph: Graph, array: Array, name: str | None = "") -> Output:
-    """A constant in a graph. Unnamed scalars are built once per graph: they stand for numbers in the user's text."""
+    """A constant in a graph.
+
+    Unnamed scalars are built once per graph: they stand for numbers in the user's text.
+    """
     if array.ndim == 0 and name == "":
         key = (array.dtype, array.tobytes())
         found = graph._scalars.get(key)

@@ -50,7 +50,8 @@ class Trace:
 
     Attributes:
         graph: the body.
-        outer_graph: the graph around it, in which the construct itself is built; None where nothing said so far.
+        outer_graph: the graph around it, in which the construct itself is built; None where nothing said so
+            far.
         outer: the body around it that is being traced, too.
         what: the construct, as messages name it.
         remade: the types of operations that are built again inside where their results are used inside.

@@ -89,7 +89,8 @@ class Output:
     def _no_value(self, what: str) -> GraphError:
         return GraphError(
             f"{what} of {describe(self)}: it stands for a value that exists only when the graph runs. "
-            "Fetch it with Session.run, or use an operation (sg.where, sg.equal, ...) instead of Python's control flow"
+            "Fetch it with Session.run, or use an operation (sg.where, sg.equal, ...) instead of Python's "
+            "control flow"
         )
 
     def __bool__(self) -> bool:
@@ -112,7 +113,8 @@ class Output:
         size = self.shape[0]
         if isinstance(size, Dim):
             raise ShapeError(
-                f"{describe(self)} has no length yet: the size {size} of its first axis is known when a value is fed; sg.size gives it then"
+                f"{describe(self)} has no length yet: the size {size} of its first axis is known when a "
+                "value is fed; sg.size gives it then"
             )
         return size
 
@@ -204,7 +206,8 @@ class Operation:
         self.inputs = inputs
         self.values = values
         self._label = label
-        # Two slots, not one tuple: the garbage collector, which dominates bulk building, then has less to visit.
+        # Two slots, not one tuple: the garbage collector, which dominates bulk building, then has less to
+        # visit.
         self._place, self._instruction = (None, 0) if location is None else location
         self.origin = origin
         self.outputs = (
@@ -215,7 +218,8 @@ class Operation:
         operations = graph._operations
         id = len(operations)
         operations.append(self)
-        # Other threads may build here too; a lock for each operation would cost more than all the rest of this.
+        # Other threads may build here too; a lock for each operation would cost more than all the rest of
+        # this.
         self.id = id if operations[id] is self else operations.index(self, id)
         if graph._author != get_ident():
             graph._author, graph._authored_from = get_ident(), self.id
@@ -252,7 +256,8 @@ class Operation:
         return self.outputs[0]
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are no slot: operands, attributes and 'result', as the definition lays them out.
+        # Only reached for names that are no slot: operands, attributes and 'result', as the definition lays
+        # them out.
         try:
             kind, i = self.definition.slots[name]
         except KeyError:
@@ -389,7 +394,9 @@ class Graph:
     # ------------------------------------------------------------------------------------ building
 
     def as_default(self) -> AbstractContextManager[Graph]:
-        """A context in which operations without operands, and operations on arrays, are built in this graph."""
+        """A context in which operations without operands, and operations on arrays, are built in this
+        graph.
+        """
         return _default(self)
 
     def truncate(self, length: int) -> None:
@@ -420,7 +427,8 @@ class Graph:
             yield
         except BaseException:
             self.truncate(length)
-            # A dictionary keeps its order: what was taken since, scopes too, is free again, and later names settle anew.
+            # A dictionary keeps its order: what was taken since, scopes too, is free again, and later names
+            # settle anew.
             del self._names[names:]
             while len(self._taken) > taken:
                 self._taken.popitem()
@@ -442,7 +450,7 @@ class Graph:
         check_name(name)
         with self._lock:
             if _looks_generated(name):
-                self._name_all()  # Names of earlier operations are settled first, whenever they are asked for.
+                self._name_all()  # Names of earlier operations are settled first, whenever asked for.
             label = self._unique(prefix + name)
             self._taken[label] = len(self._operations)
         return label
@@ -489,7 +497,8 @@ def check_name(name: str) -> None:
     """Names follow TensorFlow's rule."""
     if not isinstance(name, str) or not _NAME.match(name) or name.endswith("/"):
         raise GraphError(
-            f"{name!r} cannot name an operation or scope: start with a letter or digit, then letters, digits and _ . - /"
+            f"{name!r} cannot name an operation or scope: start with a letter or digit, then letters, "
+            "digits and _ . - /"
         )
 
 

@@ -1,7 +1,7 @@
 """The one interpreter: runs operations in order, over the array library of whoever asks.
 
-NumPy, XLA and immediate evaluation put in their part as a :class:`Backend`. Lowerings that run bodies are handed
-a function for it (``run``), those that want to know types are handed these (``types``).
+NumPy, XLA and immediate evaluation put in their part as a :class:`Backend`. Lowerings that run bodies are
+handed a function for it (``run``), those that want to know types are handed these (``types``).
 """
 
 from __future__ import annotations

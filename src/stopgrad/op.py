@@ -202,8 +202,8 @@ class Op:
       operation, and for a variadic operand also the operand's position; it returns the operand's cotangent.
       Broadcasting and dtype are not its concern.
     - ``lower``: from a namespace (NumPy's functions, or JAX's), the operands and the attributes to the value.
-      A parameter called ``types`` gets the inferred types, ``run`` a function that runs a body. An engine that
-      needs a form of its own has it under its own name (``xla = ...``).
+      A parameter called ``types`` gets the inferred types, ``run`` a function that runs a body. An engine
+      that needs a form of its own has it under its own name (``xla = ...``).
     - ``batch``: how ``vmap`` treats it: see :mod:`stopgrad.batching`.
     - ``samples``: calls from which tests are made; ``extremes``: operands on which engines must agree.
     - ``cached``: whether inferred types are remembered; not where an attribute holds a whole array or body.
@@ -278,7 +278,8 @@ class Op:
                 kind = given.get(p.name) or _BY_ANNOTATION.get(str(p.annotation))
                 if kind is None:
                     raise DefinitionError(
-                        f"operation {cls.__name__}: the attribute {p.name!r} has no kind; annotate it in infer "
+                        f"operation {cls.__name__}: the attribute {p.name!r} has no kind; annotate it "
+                        "in infer "
                         f"as one of {', '.join(_BY_ANNOTATION)}, or name it in 'kinds'"
                     )
                 cls.kinds[p.name] = kind
@@ -328,7 +329,7 @@ class Op:
 
     @classmethod
     def handed_on(cls, op: Operation) -> Sequence[int]:
-        """The operands, one for each output, into which the operation is erased before running; none where it stays."""
+        """The operands, one for each output, that take its place before running; none where it stays."""
         return () if cls.passes is None else (cls.passes,)
 
     @classmethod

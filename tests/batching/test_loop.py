@@ -1,4 +1,4 @@
-"""The last resort: what has no rule for many examples runs in a loop of the graph, and ``stopgrad ops`` says so."""
+"""The last resort: what has no rule for many examples runs in a loop, and ``stopgrad ops`` says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""vmap: axes, structures, nesting with itself and the other transforms, gates, keys, custom gradients, names, lines."""
+"""vmap: axes, structures, nesting, gates, keys, custom gradients, names and lines."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Gradients: what lies between (reach), the generator (reverse), forward mode, and transforms of functions."""
+"""Gradients: what lies between (reach), the generator (reverse), forward mode, transforms of functions."""

@@ -1,6 +1,6 @@
 """Which operations lie between xs and ys, as far as gradients pass.
 
-The first sweep walks from ys towards the inputs and never enters what a gate hides; the second walks what was
+The first sweep walks from ys to the inputs and never enters what a gate hides; the second walks what was
 found, in order, and keeps what depends on xs. Work is proportional to the live part alone. Operations with
 bodies answer for each of their outputs apart, by what their bodies do. Why nothing passes is told by
 :mod:`stopgrad.autodiff.reasons`.
@@ -233,7 +233,7 @@ def selective_in(body: Body) -> frozenset[Operation]:
 def routes(
     ys: Sequence[Output], xs: Sequence[Output], stops: Collection[Output]
 ) -> list[tuple[Acting, list[Output], list[Step]]]:
-    """The paths from ys to xs: one for the xs with respect to which the same selective gates act, with those gates.
+    """The paths from ys to xs: one for the xs to which the same selective gates are closed, with those gates.
 
     Where there are no selective gates, that is one path for all.
     """
@@ -263,7 +263,7 @@ def by_gates(gates: Sequence[tuple[Operation, Names]], xs: Sequence[Output]) -> 
 def selective_gates(
     operations: Iterable[Operation], names: Names | None = None
 ) -> Iterator[tuple[Operation, Names]]:
-    """The selective gates among operations and in their bodies, each with what the parameters there stand for."""
+    """The selective gates among operations and in their bodies, with what the parameters there stand for."""
     names = {} if names is None else names
     for op in operations:
         if op.definition.selective:
@@ -277,10 +277,12 @@ def selective_gates(
 
 
 def acts(gate: Operation, x: Output, names: Names) -> bool:
-    """Whether a selective gate acts when the gradient with respect to *x* is wanted. One that names nothing does.
+    """Whether a selective gate acts when the gradient with respect to *x* is wanted.
 
-    To name an identity of *x*, such as a transform makes of each argument, or a body's parameter that stands for
-    it, is to name *x*.
+    One that names nothing does.
+
+    To name an identity of *x*, such as a transform makes of each argument, or a body's parameter that
+    stands for it, is to name *x*.
     """
     named = gate.inputs[len(gate.definition.operands) :]
     return not named or any(x in _aliases(n, names) for n in named)

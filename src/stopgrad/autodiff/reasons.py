@@ -1,8 +1,8 @@
 """Whether a gradient arrives, and if not, which operations keep it from arriving.
 
-Unlike the generator, which must not, this looks at every path, open or cut. One sweep serves all xs: along the
-operations in order it finds which xs each tensor depends on, and against them how far a gradient would come if it
-passed the barriers of one status and milder ones.
+Unlike the generator, which must not, this looks at every path, open or cut. One sweep serves all xs: along
+the operations in order it finds which xs each tensor depends on, and against them how far a gradient would
+come if it passed the barriers of one status and milder ones.
 """
 
 from __future__ import annotations

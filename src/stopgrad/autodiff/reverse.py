@@ -1,7 +1,7 @@
-"""The gradient generator: the derivatives of ys towards xs as more operations of the same graph.
+"""The gradient generator: the derivatives of ys with respect to xs as more operations of the same graph.
 
-:func:`backpropagate` is the whole algorithm; what stands around it checks what the user gave, fits a cotangent
-to its operand, and keeps apart the groups that selective gates make.
+:func:`backpropagate` is the whole algorithm; what stands around it checks what the user gave, fits a
+cotangent to its operand, and keeps apart the groups that selective gates make.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def backpropagate(
 
 
 def pull_back(op: Operation, g: Any, live: Sequence[int], acting: Acting) -> Iterator[tuple[Output, Output]]:
-    """The cotangents of an operation's live inputs, from that of its output (a tuple, for several outputs)."""
+    """The cotangents of an operation's live inputs, from that of its output (a tuple, for several)."""
     definition = op.definition
     if definition.joint is not None:
         for i, dx in zip(live, definition.joint.pull(g, op, live, acting), strict=True):
@@ -115,8 +115,8 @@ class Cotangents:
     def take(self, op: Operation) -> Any:
         """The cotangent of an operation's output; of several outputs, a tuple.
 
-        Rules find zeros in it for outputs at which nothing has arrived, joint pullbacks None. What arrived at a
-        tensor in *stops* stays there.
+        Rules find zeros in it for outputs at which nothing has arrived, joint pullbacks None. What arrived
+        at a tensor in *stops* stays there.
         """
         outputs = op.outputs
         if op.definition.joint is None and len(outputs) == 1:
@@ -147,7 +147,9 @@ def quiet_gc() -> Iterator[None]:
 
 @contextmanager
 def generating(graph: Graph, name: str) -> Iterator[Builder]:
-    """Inside, operations belong to the gradient: named below *name*, equal ones built once, none left after an error.
+    """Inside, operations belong to the gradient.
+
+    They are named below *name*, equal ones are built once, and none is left after an error.
 
     Yields the builder, whose ``origin`` says for which forward operation is being built.
     """
@@ -166,7 +168,7 @@ def generating(graph: Graph, name: str) -> Iterator[Builder]:
 
 
 def _use_again(known: Iterable[Operation], builder: Builder) -> None:
-    """Let operations that an earlier differentiation generated be used again instead of being built once more."""
+    """Let operations that an earlier differentiation generated be used again, not built once more."""
     assert builder.shared is not None
     for op in known:
         if op.origin is not None and op.definition.merged and op.graph is builder.graph:
@@ -184,11 +186,11 @@ def gradients(
     unconnected_gradients: str = "none",
     name: str = "gradients",
 ) -> list[Output | None]:
-    """Add operations that compute the derivatives of the sum of ys towards each x.
+    """Add operations that compute the derivatives of the sum of ys with respect to each x.
 
     Args:
-        ys, xs: an output or a nested structure of outputs, all of one graph. A y that is no scalar counts with
-            the sum of its elements.
+        ys, xs: an output or a nested structure of outputs, all of one graph. A y that is no scalar counts
+            with the sum of its elements.
         grad_ys: cotangents of ys, of their shapes and dtypes; None for ones. Complex ys need them.
         stop_gradients: outputs treated as constants at every use; gradients still arrive at them.
         unconnected_gradients: ``"none"`` or ``"zero"``: what to return where no gradient arrives.
@@ -241,7 +243,7 @@ def _pulled(
     stops: Collection[Output],
     builder: Builder,
 ) -> dict[Output, Output | None]:
-    """What arrives at each x, which is in the graph of ys or, while that is a body being traced, in one around it.
+    """What arrives at each x: one in the graph of ys or, while that is a body being traced, in one around it.
 
     What arrives at the body's captures goes on, from the tensors that they stand for; it is computed inside.
     """
@@ -290,7 +292,8 @@ def _outputs(tree: Any, what: str) -> list[Output]:
     for leaf in leaves:
         if not isinstance(leaf, (Output, Operation)):
             raise GraphError(
-                f"gradients: {what} takes outputs of a graph, not {leaf!r}; for functions of arrays there is sg.grad"
+                f"gradients: {what} takes outputs of a graph, not {leaf!r}; for functions of arrays there "
+                "is sg.grad"
             )
     return [leaf.as_output() for leaf in leaves]
 
@@ -324,7 +327,8 @@ def _seed(y: Output, given: Any, graph: Graph, builder: Builder) -> Output:
     if given is None:
         if y.dtype.is_complex:
             raise DTypeError(
-                f"gradients: {describe(y)} is complex; give its cotangent in grad_ys, or take sg.real or sg.abs of it first"
+                f"gradients: {describe(y)} is complex; give its cotangent in grad_ys, or take sg.real or "
+                "sg.abs of it first"
             )
         builder.origin = y.op
         seed: Output = ones_like(y)
@@ -343,7 +347,8 @@ def _seed(y: Output, given: Any, graph: Graph, builder: Builder) -> Output:
         )
     if g.dtype is not y.dtype:
         raise DTypeError(
-            f"gradients: the cotangent of {describe(y)} must be {y.dtype}, not {g.dtype}; convert with sg.cast"
+            f"gradients: the cotangent of {describe(y)} must be {y.dtype}, not {g.dtype}; convert with "
+            "sg.cast"
         )
     if g.ndim != y.ndim or not all(same_size(a, b) for a, b in zip(g.shape, y.shape, strict=True)):
         raise ShapeError(f"gradients: the cotangent of {describe(y)} must have its shape, not {g.type!r}")
@@ -379,7 +384,7 @@ class Gradients:
             return cls(gradients(ys, xs, grad_ys, name=scope.name or name))
 
     def dy(self, index: int = 0) -> Output | None:
-        """The derivative towards the x at this position; None where none arrives."""
+        """The derivative with respect to the x at this position; None where none arrives."""
         return self._cotangents[index]
 
     def __iter__(self) -> Iterator[Output | None]:

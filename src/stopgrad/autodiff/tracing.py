@@ -21,8 +21,8 @@ from stopgrad.types import dtype_of, float32
 class Tracing:
     """A graph in which functions are called on stand-ins for their arguments.
 
-    Where an argument is an output already, or a graph is the default, that is the graph; otherwise it is a new
-    one, arrays become placeholders, and :meth:`results` computes.
+    Where an argument is an output already, or a graph is the default, that is the graph; otherwise it is a
+    new one, arrays become placeholders, and :meth:`results` computes.
     """
 
     def __init__(self, *trees: Any) -> None:
@@ -41,7 +41,7 @@ class Tracing:
             yield
 
     def stand_in(self, x: Any) -> Any:
-        """A fresh output with this value: an identity, so that the function's own other uses of x stay apart."""
+        """A fresh output with this value, so that the function's own other uses of x stay apart."""
         if isinstance(x, Operation):
             x = x.as_output()
         if isinstance(x, Output):

@@ -1,7 +1,7 @@
-"""Transforms of plain Python functions over nested structures of arrays: grad, vjp, jvp and what follows from them.
+"""Transforms of plain Python functions over nested structures of arrays: grad, vjp, jvp and their kin.
 
-On outputs of a graph they build there, and so nest in any order; on arrays they build a graph of their own and
-compute it at once with NumPy. ``sg.function`` around them compiles.
+On outputs of a graph they build there, and so nest in any order; on arrays they build a graph of their own
+and compute it at once with NumPy. ``sg.function`` around them compiles.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: 
 
 
 def _differentiated(tracing: Tracing, tree: Any, what: str) -> tuple[Any, list[Output]]:
-    """*tree* entered, with its floating-point leaves as the tensors to differentiate towards."""
+    """*tree* entered, and its floating-point leaves: with respect to these it is differentiated."""
     leaves, spec = flatten(tree)
     entered, targets = [], []
     for leaf in leaves:
@@ -48,7 +48,8 @@ def _differentiated(tracing: Tracing, tree: Any, what: str) -> tuple[Any, list[O
         elif len(leaves) == 1:
             shown = repr(type_of(leaf)) if is_tensor(leaf) or isinstance(leaf, (int, bool)) else repr(leaf)
             raise DTypeError(
-                f"{what}: differentiates towards floating-point or complex arguments, not {shown}; pass a float, or convert with sg.cast"
+                f"{what}: differentiates with respect to floating-point or complex arguments, not {shown}; "
+                "pass a float, or convert with sg.cast"
             )
         elif is_tensor(leaf):
             leaf = tracing.stand_in(leaf)
@@ -74,16 +75,17 @@ def value_and_grad(
 
     Args:
         f: returns a real scalar; or, with has_aux, a pair of that and anything else.
-        argnums: towards which positional arguments: nested structures of floating-point arrays. Leaves of other
-            kinds get None.
+        argnums: with respect to which positional arguments: nested structures of floating-point arrays. Leaves of
+            other kinds get None.
         unconnected: ``"zero"`` or ``"none"``: what stands for a gradient that does not arrive.
 
     Returns:
-        a function with f's arguments that returns (value, gradient), or ((value, aux), gradient). The gradient
-        has the structure of the argument, or is a tuple for several.
+        a function with f's arguments that returns (value, gradient), or ((value, aux), gradient). The
+        gradient has the structure of the argument, or is a tuple for several.
 
     Raises:
-        GradientError where the value is no scalar or argnums do not exist; DTypeError where an argument is no float.
+        GradientError where the value is no scalar or argnums do not exist; DTypeError where an argument is
+        no float.
 
     Examples:
         >>> sg.value_and_grad(lambda x: sg.reduce_sum(x * x))(np.array([1.0, 2.0]))
@@ -136,7 +138,8 @@ def with_aux(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
         return result, None
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise GradientError(
-            f"{what}: with has_aux=True the function must return a pair (value, aux), not {type(result).__name__}"
+            f"{what}: with has_aux=True the function must return a pair (value, aux), not "
+            f"{type(result).__name__}"
         )
     return result[0], result[1]
 
@@ -146,7 +149,8 @@ def _scalar(value: Any, graph: Graph) -> Output:
         y = as_output(value, graph)
     except DTypeError:
         raise GradientError(
-            f"grad: the function must return a scalar, not {type(value).__name__}; with a second result, pass has_aux=True"
+            f"grad: the function must return a scalar, not {type(value).__name__}; with a second result, "
+            "pass has_aux=True"
         ) from None
     if y.ndim:
         raise GradientError(
@@ -154,7 +158,8 @@ def _scalar(value: Any, graph: Graph) -> Output:
         )
     if not y.dtype.is_floating:
         raise GradientError(
-            f"grad: the function must return a real floating-point number, not {y.dtype}; of a complex number take sg.real or sg.abs"
+            f"grad: the function must return a real floating-point number, not {y.dtype}; of a complex "
+            "number take sg.real or sg.abs"
         )
     return y
 
@@ -190,8 +195,9 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
         primals: its arguments.
 
     Returns:
-        (value, pullback), with has_aux (value, pullback, aux). The pullback takes cotangents in the structure of
-        the value and returns a tuple with the cotangents of the primals, zero where none arrives.
+        (value, pullback), with has_aux (value, pullback, aux). The pullback takes cotangents in the
+        structure of the value and returns a tuple with the cotangents of the primals, zero where none
+        arrives.
 
     Examples:
         >>> value, pullback = sg.vjp(lambda x: x * x, np.array([1.0, 2.0]))

@@ -1,4 +1,4 @@
-"""All partial derivatives of a function: one pullback, traced once and batched over the elements of the value."""
+"""All partial derivatives: one pullback, traced once and batched over the elements of the value."""
 
 from __future__ import annotations
 
@@ -38,13 +38,15 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
     """A function that returns all partial derivatives of f.
 
     Args:
-        f: returns a nested structure of tensors of fixed shape; with has_aux, a pair of that and anything else.
+        f: returns a nested structure of tensors of fixed shape; with has_aux, a pair of that and anything
+            else.
         argnums: with respect to which positional arguments.
+        has_aux: whether f returns a pair.
 
     Returns:
-        a function that returns, in the structure of the value, for each of its tensors the structure of the
-        argument with tensors of shape ``value.shape + argument.shape``. One pullback is built for each tensor of
-        the value, for all its elements.
+        A function that returns, in the structure of the value, for each of its tensors the structure of the
+        argument with tensors of shape ``value.shape + argument.shape``. One pullback is built for each
+        tensor of the value, for all its elements.
 
     Examples:
         >>> sg.jacobian(lambda x: x * x)(np.array([1.0, 2.0]))

@@ -1,8 +1,8 @@
 """``vmap``: a function of one example, for many at once.
 
-The function is traced once, for one example, and what was traced is built again, each operation through its rule
-(:mod:`stopgrad.batch_rules`). Nothing of it is special to the graph: what comes out can be differentiated,
-batched again and compiled like everything else.
+The function is traced once, for one example, and what was traced is built again, each operation through its
+rule (:mod:`stopgrad.batch_rules`). Nothing of it is special to the graph: what comes out can be
+differentiated, batched again and compiled like everything else.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     Args:
         f: a function of nested structures of tensors, for one example. What it uses besides its arguments is
             the same for all.
-        in_axes: where the examples lie in each argument: the position of an axis, which may count from the end;
-            None for an argument that is the same for all; or a tuple with one such for each positional argument,
-            or a structure of them like it. Keyword arguments have the examples along their first axis.
-        out_axes: where they come to lie in the results: a position, a structure of them like the result, or None
-            for a result that is the same for all.
+        in_axes: where the examples lie in each argument: the position of an axis, which may count from the
+            end; None for an argument that is the same for all; or a tuple with one such for each positional
+            argument, or a structure of them like it. Keyword arguments have the examples along their first
+            axis.
+        out_axes: where they come to lie in the results: a position, a structure of them like the result, or
+            None for a result that is the same for all.
 
     Returns:
-        a function with f's arguments.
+        A function with f's arguments.
 
     Raises:
-        ArgumentError: in_axes or out_axes do not fit what they are for, no argument is mapped, or a result of
-            which out_axes says that it is the same for all is not.
+        ArgumentError: in_axes or out_axes do not fit what they are for, no argument is mapped, or a result
+            of which out_axes says that it is the same for all is not.
         ShapeError: the arguments have different numbers of examples.
 
     Examples:
@@ -102,13 +103,13 @@ class _Call:
                 found = (size, name)
             elif not same_size(size, found[0]):
                 raise ShapeError(
-                    f"vmap: {found[1]} has {found[0]} examples and {name} has {size}, along the axes that in_axes "
-                    "names; give all the same number, or None in in_axes for what is the same for all"
+                    f"vmap: {found[1]} has {found[0]} examples and {name} has {size}, along the axes that "
+                    "in_axes names; give all the same number, or None in in_axes for what is the same for all"
                 )
         if found is None:
             raise ArgumentError(
-                "vmap: no argument is mapped, so the number of examples is not known; name an axis of at least "
-                "one argument in in_axes"
+                "vmap: no argument is mapped, so the number of examples is not known; name an axis of at "
+                "least one argument in in_axes"
             )
         return found[0]
 

@@ -1,4 +1,4 @@
-"""How control flow is batched: its bodies are batched, and what runs them stays one loop or one choice if it can."""
+"""How control flow is batched: its bodies are, and what runs them stays one loop or one choice if it can."""
 
 from __future__ import annotations
 

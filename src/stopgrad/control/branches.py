@@ -181,7 +181,8 @@ def cond(
     kind = type_of(pred)
     if kind.dtype is not bool_ or kind.ndim:
         raise DTypeError(
-            f"cond: the condition must be a scalar boolean, not {kind!r}; compare, or reduce with sg.reduce_all"
+            f"cond: the condition must be a scalar boolean, not {kind!r}; compare, or reduce with "
+            "sg.reduce_all"
         )
     index = cast(pred if isinstance(pred, (Output, Operation)) else as_array(pred), int32)
     return _chosen("cond", index, [false_fn, true_fn], ["false_fn", "true_fn"], operands, name)

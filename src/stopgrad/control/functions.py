@@ -134,7 +134,8 @@ def check_carry(types: Sequence[TensorType], spec: Any, traced: Traced, found: A
             )
         if not same_type(y.type, t):
             raise ShapeError(
-                f"{what}: the carry{where} must keep its shape: it was {t!r}, the function returned {describe(y)}"
+                f"{what}: the carry{where} must keep its shape: it was {t!r}, the function returned "
+                f"{describe(y)}"
             )
 
 

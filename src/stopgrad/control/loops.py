@@ -161,16 +161,18 @@ def while_loop(
     Args:
         cond: takes the loop variables; returns a scalar boolean.
         body: takes the loop variables; returns the next ones, in the same structure, dtypes and shapes.
-        loop_vars: the first loop variables: a list or tuple, whose elements are the arguments of cond and body;
-            or any other nested structure of tensors, which is their one argument.
-        maximum_iterations: how many steps there may be at most. The gradient needs it, and takes that many steps.
+        loop_vars: the first loop variables: a list or tuple, whose elements are the arguments of cond and
+            body; or any other nested structure of tensors, which is their one argument.
+        maximum_iterations: how many steps there may be at most. The gradient needs it, and takes that many
+            steps.
         name: of the operation.
 
     Returns:
         The last loop variables, in the same structure.
 
     Raises:
-        ArgumentError, DTypeError, ShapeError: the condition is no scalar boolean, or the loop variables change.
+        ArgumentError, DTypeError, ShapeError: the condition is no scalar boolean, or the loop variables
+            change.
         GradientError: where a gradient is asked for, and there is no maximum_iterations.
 
     References:
@@ -216,7 +218,7 @@ def while_loop(
 
 
 def _same_kind(made: Any, loop_vars: Any) -> Any:
-    """A list where a tuple was given, or the reverse, counts as the same; one variable may come without either."""
+    """List or tuple, whichever was given: both count as the same, and one variable may come without."""
     if isinstance(loop_vars, (list, tuple)) and not hasattr(loop_vars, "_fields"):
         kind = list if isinstance(loop_vars, list) else tuple
         if isinstance(made, (list, tuple)) and not hasattr(made, "_fields"):

@@ -50,7 +50,8 @@ class Checkpoint(Op):
     Args:
         operands: what the body takes.
         body: the body.
-        again: whether it is run to compute something again, which an engine must not merge with the first time.
+        again: whether it is run to compute something again, which an engine must not merge with the first
+            time.
 
     Returns:
         What the body returns.
@@ -107,8 +108,8 @@ class Checkpoint(Op):
 def checkpoint(f: Callable[..., Any], name: str | None = None) -> Callable[..., Any]:
     """A function whose gradient computes its intermediate values again instead of keeping them.
 
-    In the body of a :func:`scan` of √n steps of √n steps each, it brings the memory of a gradient over n steps
-    from O(n) to O(√n), for one more forward computation.
+    In the body of a :func:`scan` of √n steps of √n steps each, it brings the memory of a gradient over n
+    steps from O(n) to O(√n), for one more forward computation.
 
     Args:
         f: a function of nested structures of tensors; leaves of other kinds are handed to it as they are.

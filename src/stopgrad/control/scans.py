@@ -1,7 +1,7 @@
 """Loops of a known number of steps: scan, and map_fn on top of it.
 
-The pull of a scan is a scan the other way. What it needs of the forward steps, and no more, is handed out by a
-second scan over the same body, which rewriting unites with the first before anything runs.
+The pull of a scan is a scan the other way. What it needs of the forward steps, and no more, is handed out
+by a second scan over the same body, which rewriting unites with the first before anything runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _REMADE = frozenset(
         "ZerosLike",
     ]
 )
-"""Made again in the pullback from what they are made of, which is no larger: not worth keeping for every step."""
+"""Made again in the pullback from what they are made of, which is no larger and so worth keeping instead."""
 
 
 def _pull(
@@ -348,8 +348,8 @@ def scan(
     The function is traced once; it may use tensors that it closes over. Its gradient is a loop the other way.
 
     Args:
-        f: takes the carry and a part of xs (None where xs is None); returns the next carry, in the same structure,
-            dtypes and shapes, and a result (a nested structure of tensors, or None).
+        f: takes the carry and a part of xs (None where xs is None); returns the next carry, in the same
+            structure, dtypes and shapes, and a result (a nested structure of tensors, or None).
         init: the first carry, a nested structure of tensors. Python numbers take the dtype f gives them.
         xs: a nested structure of tensors whose first axes have one size, the number of steps; or None.
         length: the number of steps; needed where xs is None.

@@ -139,8 +139,8 @@ class CustomGradient(Op):
     Args:
         tensors: the function's results, then its arguments, then what the gradient function uses besides.
         count: how many are results.
-        pullback: the gradient function, from cotangents of the results (and what else it uses) to those of the
-            arguments.
+        pullback: the gradient function, from cotangents of the results (and what else it uses) to those of
+            the arguments.
         asked: how many gradients the function may return, Python floats counted.
         kept: which of these belong to tensors.
 
@@ -194,7 +194,8 @@ class CustomGradient(Op):
         body = _settle(op)
         parts = [(i, part.op.id) for i, part in enumerate(body.outputs, op.count) if part is not None]
         behind = [{step.id for step in body.graph.subgraph_from([g])} for g in body.inputs[: op.count]]
-        # A gradient that depends on no cotangent, such as a constant, is there whichever result is asked about.
+        # A gradient that depends on no cotangent, such as a constant, is there whichever result is asked
+        # about.
         always = {i for i, id in parts if not any(id in steps for steps in behind)}
         return [frozenset(always.union(i for i, id in parts if id in steps)) for steps in behind]
 
@@ -202,13 +203,14 @@ class CustomGradient(Op):
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Give a function its own gradient, as TensorFlow's decorator does.
 
-    The gradient function is traced once, when a gradient is first asked for (or the graph is written or copied);
-    inside the body of a loop or branch, at once. It may use tensors that it closes over.
+    The gradient function is traced once, when a gradient is first asked for (or the graph is written or
+    copied); inside the body of a loop or branch, at once. It may use tensors that it closes over.
 
     Args:
         f: returns a pair: its results (a tensor or nested structure of tensors), and a function from their
-            cotangents, one positional argument each, to those of f's floating-point arguments (one, or a list;
-            None where there is none). Python floats among the positional ones may be counted or left out.
+            cotangents, one positional argument each, to those of f's floating-point arguments (one, or a
+            list; None where there is none). Python floats among the positional ones may be counted or left
+            out.
 
     Returns:
         A function that returns f's results.

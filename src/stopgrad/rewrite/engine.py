@@ -22,7 +22,7 @@ from stopgrad.types import TensorType, checking, map_sizes, size_value, tensor_t
 from stopgrad.verify import verify_if_enabled
 
 Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Sequence[Output | None] | None"]
-"""From an old operation, its new inputs and its attributes to what takes its place; None where it says nothing.
+"""From an old operation, its new inputs and its attributes to what takes its place, or None.
 
 An output that nobody uses may have None in its place. Bodies among the attributes are the old ones.
 """
@@ -131,8 +131,8 @@ def rewrite(
 ) -> Rewritten:
     """Copy what *outputs* need into a new graph, through the first rule that answers for each operation.
 
-    *inputs* become placeholders, whatever computed them before. With a *binding*, symbolic sizes become numbers,
-    and sizes that were assumed equal while building are checked.
+    *inputs* become placeholders, whatever computed them before. With a *binding*, symbolic sizes become
+    numbers, and sizes that were assumed equal while building are checked.
     """
     copying = Copying(Graph(), rules, binding)
     with quiet_gc():
