@@ -118,7 +118,7 @@ class _Replay:
 
 
 def _united(operations: Sequence[Operation]) -> Iterator[tuple[Operation, Sequence[Operation]]]:
-    """The operations to build again; of scans that differ only in what they hand out one, with those it is for.
+    """The operations to build again; of scans that differ in what they hand out, one for all.
 
     A scan and the one that keeps what its gradient needs share their body's graph, by which they are known to
     do the same and are run as one. Batched each by itself they would share nothing.

@@ -80,7 +80,7 @@ def everywhere(operands: Outputs, batched: Flags, size: Size) -> list[Output]:
 
 
 def widened(x: Output, rank: int) -> Output:
-    """A batched tensor with axes of size 1 behind that of the examples, so that it has *rank* axes for each."""
+    """A batched tensor with axes of size 1 behind that of the examples, so that each has *rank* axes."""
     missing = rank - (x.ndim - 1)
     return x if missing <= 0 else reshaped(x, (x.shape[0], *(1,) * missing, *x.shape[1:]))
 
@@ -98,7 +98,8 @@ def changed(op: Operation, **values: Any) -> tuple[Any, ...]:
 def shifted(op: Operation, size: Size, **fronts: Any) -> tuple[Any, ...]:
     """The operation's attributes where there is one more axis in front.
 
-    What they mean is read from their kinds; *fronts* are what comes in front of tuples with a part for each axis.
+    What they mean is read from their kinds; *fronts* are what comes in front of tuples with a part for each
+    axis.
     """
     found = []
     for (name, kind), value in zip(op.definition.kinds.items(), op.values, strict=True):
@@ -126,7 +127,7 @@ def ELEMENTWISE(op: Operation, operands: Outputs, batched: Flags, size: Size) ->
 
 
 def ALONG(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """Attributes that count axes count one further; all operands are batched."""
+    """All operands are batched, and attributes that count axes count one further."""
     return again(op, everywhere(operands, batched, size), shifted(op, size))
 
 
@@ -160,11 +161,6 @@ def _folded(op: Operation, operands: Outputs, which: Sequence[int], size: Size) 
     return [reshaped(y, (size, *one.shape)) for y, one in zip(made, op.outputs, strict=True)]
 
 
-def SETTINGS(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """A gate whose operands behind the first are scalar settings: one for each example."""
-    return again(op, everywhere(operands, batched, size))
-
-
 # ------------------------------------------------------------------------------------ shapes and parts
 
 
@@ -193,7 +189,7 @@ def _constant(array: Any, like: Output) -> Output:
 
 
 def ONE_HOT(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """Where only the indices are batched, the axis moves; where the values are, they are chosen between afterwards."""
+    """Indices are batched by moving the axis; values, by choosing between them afterwards."""
     indices, on, off = operands
     axis = op.axis + 1 if batched[0] else op.axis
     if not (batched[1] or batched[2]):
@@ -233,7 +229,7 @@ def SCATTER(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Out
 
 
 def MATMUL(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
-    """A product of matrices; with one matrix for all examples, the examples join the rows of a single product."""
+    """With one matrix for all examples, these join the rows of a single product."""
     a, b = operands
     ta, tb = op.transpose_a, op.transpose_b
     if batched[0] and not batched[1] and b.ndim == 2:

@@ -96,7 +96,7 @@ class Builder:
         shared: the operations of this generation by what they compute, equal ones being built once; None.
         region: the innermost ``no_gradient`` block.
         tracing: the innermost body being traced.
-        place: the location of the next operations, where they are built again for others; None for the user's line.
+        place: the location of the next operations, where they are built again for others; None: the user's.
     """
 
     __slots__ = (

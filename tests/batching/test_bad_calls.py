@@ -61,7 +61,7 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "an axis that does not exist",
         lambda: sg.vmap(lambda x: x, 2)(A),
         sg.ArgumentError,
-        r"vmap: in_axes says axis 2 for argument 0, which is float64\[3, 2\]; name an axis that it has, or None",
+        r"vmap: in_axes says axis 2 for argument 0, which is float64\[3, 2\]; name an axis that it",
     ),
     (
         "a scalar",
@@ -137,5 +137,5 @@ def test_symbolic_numbers_of_examples_are_held_against_each_other_when_fed() -> 
         z = sg.vmap(lambda a, b: sg.reduce_sum(a * b))(x, y)
     with sg.Session(graph) as session:
         np.testing.assert_array_equal(session.run(z, {x: A, y: A}), np.full(3, 2.0))
-        with pytest.raises(sg.StopgradError, match="3.*4"):
+        with pytest.raises(sg.StopgradError, match=r"3.*4"):
             session.run(z, {x: A, y: B})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import jax
@@ -164,10 +165,7 @@ def mlp(lib: Any, params: Any, x: Any, label: Any) -> Any:
 
 
 def parameters(*sizes: int) -> Any:
-    return [
-        (RNG.normal(size=(m, n)) / np.sqrt(m), RNG.normal(size=n))
-        for m, n in zip(sizes[:-1], sizes[1:], strict=True)
-    ]
+    return [(RNG.normal(size=(m, n)) / np.sqrt(m), RNG.normal(size=n)) for m, n in itertools.pairwise(sizes)]
 
 
 @pytest.mark.parametrize("engine", ["numpy", "xla"])

@@ -30,8 +30,8 @@ Axis = int | None
 def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
     """A function that applies f to every example along an axis of its arguments, at once.
 
-    Each operation of f is built once, for all examples; one without a rule for it, which ``stopgrad ops`` marks,
-    is run in a loop.
+    Each operation of f is built once, for all examples; one without a rule for it, which ``stopgrad ops``
+    marks, is run in a loop.
 
     Args:
         f: a function of nested structures of tensors, for one example. What it uses besides its arguments is
@@ -52,7 +52,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         ShapeError: the arguments have different numbers of examples.
 
     Examples:
-        >>> sg.vmap(lambda x, w: sg.reduce_sum(x * w), in_axes=(0, None))(np.ones((3, 2)), np.array([1.0, 2.0]))
+        >>> weighted = sg.vmap(lambda x, w: sg.reduce_sum(x * w), in_axes=(0, None))
+        >>> weighted(np.ones((3, 2)), np.array([1.0, 2.0]))
         array([3., 3., 3.])
         >>> sg.vmap(sg.grad(lambda x: x ** 3.0))(np.array([1.0, 2.0]))
         array([ 3., 12.])
@@ -150,16 +151,16 @@ class _Call:
         if axis is None:
             if batched:
                 raise ArgumentError(
-                    f"vmap: out_axes is None for a result that differs from example to example, {y.type!r} of "
-                    "all; give the position that their axis shall have"
+                    f"vmap: out_axes is None for a result that differs from example to example, {y.type!r} "
+                    "of all; give the position that their axis shall have"
                 )
             return y
         if not batched:
             y = repeated(y, self.size)
         if not -y.ndim <= axis < y.ndim:
             raise ArgumentError(
-                f"vmap: out_axes={axis} does not exist in a result of {y.ndim} dimensions, the examples' axis "
-                f"included; take {-y.ndim} to {y.ndim - 1}"
+                f"vmap: out_axes={axis} does not exist in a result of {y.ndim} dimensions, with that of the "
+                f"examples; take {-y.ndim} to {y.ndim - 1}"
             )
         return moved(y, 0, axis % y.ndim)
 
@@ -177,8 +178,8 @@ def _argument_axes(in_axes: Any, args: tuple[Any, ...], kwargs: Any) -> list[Axi
         found = [in_axes] * len(flatten(args)[0])
     elif not isinstance(in_axes, (tuple, list)):
         raise ArgumentError(
-            f"vmap: in_axes={shorten(in_axes)} is no axis; take an integer, None, or a tuple with one of them, or "
-            "a structure of them, for each positional argument"
+            f"vmap: in_axes={shorten(in_axes)} is no axis; take an integer, None, or a tuple with one of "
+            "them, or a structure of them, for each positional argument"
         )
     elif len(in_axes) != len(args):
         raise ArgumentError(
@@ -211,9 +212,10 @@ def _spread(axes: Any, tree: Any, what: str) -> list[Axis]:
             namespace="stopgrad",
         )
     except (TypeError, ValueError) as error:
+        whole = "the result" if what == "out_axes" else "the argument"
         raise ArgumentError(
-            f"vmap: {what}={shorten(axes)} does not fit {'the result' if what == 'out_axes' else 'the argument'} "
-            f"({str(error).splitlines()[0]}); give it the same structure, or one axis for all of it"
+            f"vmap: {what}={shorten(axes)} does not fit {whole} ({str(error).splitlines()[0]}); give it the "
+            "same structure, or one axis for all of it"
         ) from None
     for axis in found:
         if axis is not None and not _is_axis(axis):
@@ -240,14 +242,15 @@ def _normal(axis: Axis, leaf: Any, name: str) -> Axis:
     if not is_tensor(leaf):
         if isinstance(leaf, (int, float, complex)):
             raise ArgumentError(
-                f"vmap: {name} is the number {leaf!r}, which has no axis of examples; give None for it in in_axes"
+                f"vmap: {name} is the number {leaf!r}, which has no axis of examples; give None for it in "
+                "in_axes"
             )
         return None
     kind = type_of(leaf)
     if not -kind.ndim <= axis < kind.ndim:
         raise ArgumentError(
-            f"vmap: in_axes says axis {axis} for {name}, which is {kind!r}; name an axis that it has, or None if "
-            "it is the same for all"
+            f"vmap: in_axes says axis {axis} for {name}, which is {kind!r}; name an axis that it has, or "
+            "None if it is the same for all"
         )
     return operator.index(axis) % kind.ndim
 

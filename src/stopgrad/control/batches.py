@@ -25,7 +25,7 @@ from stopgrad.types import Size
 
 
 def _carried(body: Body, count: int, batched: Flags, size: Size) -> list[bool]:
-    """Which parameters hold examples: those given, and the carries to which they come in any number of runs."""
+    """Which parameters hold examples: those given, and the carries to which they come in some run."""
     flags = list(batched)
     while True:
         which = batched_body(body, flags, size)[1]
@@ -85,7 +85,7 @@ def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Par
 
 
 def WHILE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
-    """One loop for all examples; where each has its own end, it runs to the last, and those at theirs stay."""
+    """One loop for all examples; if each has its own end, it runs to the last, and those at theirs stay."""
     count = len(op.outputs)
     flags = _carried(op.body, count, batched, size)
     condition, (apart,) = batched_body(op.condition, flags, size)

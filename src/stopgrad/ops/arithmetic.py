@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.batch_rules import ELEMENTWISE
+from stopgrad.batch_rules import ALONG, ELEMENTWISE
 from stopgrad.build import apply
 from stopgrad.errors import ArgumentError
 from stopgrad.op import Op, not_differentiable
@@ -332,7 +332,7 @@ class AddN(Op):
 
     gradient = {"xs": lambda g, op, i: g}
 
-    batch = ELEMENTWISE
+    batch = ALONG
 
     @staticmethod
     def lower(xp: Any, *xs: Any) -> Any:

@@ -120,7 +120,7 @@ def _in_batch(op: Operation, operands: Sequence[Output], batched: Flags, size: S
 
 
 def _fitted(body: Body, arguments: Sequence[Output]) -> Body:
-    """The gradient function with each result in the shape of its argument, which one example's need not have."""
+    """The gradient function with each result in the shape of its argument, which it may only broadcast to."""
     if all(y is None or y.shape == x.shape for y, x in zip(body.outputs, arguments, strict=True)):
         return body
     with tracing("the gradient function of custom_gradient", None) as trace:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from stopgrad.batch_rules import NAMES, SETTINGS, SWITCH
+from stopgrad.batch_rules import ALONG, NAMES, SWITCH
 from stopgrad.build import apply, emit, graph_for, raise_for
 from stopgrad.builder import NoGradientBlock, default_graph
 from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
@@ -23,14 +23,14 @@ from stopgrad.ops.arithmetic import maximum, minimum, square
 from stopgrad.ops.compare import greater
 from stopgrad.ops.convert import cast, conj as conjugate, real, where
 from stopgrad.ops.data import zeros_like
-from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_real
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_for_each, is_real
 from stopgrad.ops.powers import rsqrt
-from stopgrad.ops.shape import reduce_sum, reshape
+from stopgrad.ops.shape import beside, reduce_sum
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
 from stopgrad.scope import Scope
 from stopgrad.structure import flatten, map_leaves, paths, unflatten
-from stopgrad.types import TensorType, bool_, same_size
+from stopgrad.types import TensorType, bool_
 
 __all__ = [
     "clip_gradient",
@@ -53,7 +53,7 @@ class Gate(Op, abstract=True):
 
     passes = 0
     merged = False
-    batch: ClassVar[Any] = SETTINGS
+    batch: ClassVar[Any] = ALONG
     lower = staticmethod(lambda xp, x, *_, **__: x)
 
 
@@ -209,12 +209,12 @@ class StopGradientWhen(Gate):
 
     @staticmethod
     def infer(x: TensorType, when: TensorType, *wrt: TensorType) -> TensorType:
-        if when.dtype is not bool_ or not _for_each(when, x):
+        if when.dtype is not bool_ or not is_for_each(when, x):
             raise DTypeError(f"(C1) when= takes a Python bool or a scalar boolean, not {when!r}")
         return x
 
     gradient = {
-        "x": lambda g, op: where(_beside(op.when, g), zeros_like(g), g),
+        "x": lambda g, op: where(beside(op.when, g), zeros_like(g), g),
         "when": not_differentiable("a condition has no derivative"),
         "wrt": _NAMES,
     }
@@ -282,14 +282,9 @@ def _scalars(x: TensorType, *others: TensorType) -> TensorType:
     """The settings of a gate are scalars of its operand's dtype."""
     check_same_dtype(x, *others)
     for other in others:
-        if not _for_each(other, x):
+        if not is_for_each(other, x):
             raise ShapeError(f"(C2) takes a scalar, not {other!r}")
     return x
-
-
-def _for_each(setting: TensorType, x: TensorType) -> bool:
-    """Whether a setting is a scalar, or one for each example along leading axes of x, as vmap makes it."""
-    return setting.ndim <= x.ndim and all(map(same_size, setting.shape, x.shape[: setting.ndim]))
 
 
 def _set(definition: type[Op], x: Any, *settings: Any, name: str | None) -> Tensor:
@@ -299,13 +294,6 @@ def _set(definition: type[Op], x: Any, *settings: Any, name: str | None) -> Tens
             wrong = ShapeError(f"(C2) takes a scalar, not {type_of(setting)!r}")
             raise_for(definition, wrong, (x, *settings))
     return apply(definition, (x, *settings), (), name)
-
-
-def _beside(setting: Any, g: Any) -> Tensor:
-    """A setting in a shape that broadcasts with the cotangent of what it is for."""
-    if not setting.ndim:
-        return setting
-    return reshape(setting, (*setting.shape, *(1,) * (g.ndim - setting.ndim)))
 
 
 class ScaleGradient(Gate):
@@ -329,7 +317,7 @@ class ScaleGradient(Gate):
 
     infer = staticmethod(lambda x, s: _scalars(x, s))
     gradient = {
-        "x": lambda g, op: g * _beside(op.s, g),
+        "x": lambda g, op: g * beside(op.s, g),
         "s": not_differentiable("a gate's setting takes no part in the value"),
     }
     samples = [sample(floats(3), floats())]
@@ -389,7 +377,7 @@ class ClipGradient(Gate):
         return _scalars(x, low, high)
 
     gradient = {
-        "x": lambda g, op: minimum(maximum(g, _beside(op.low, g)), _beside(op.high, g)),
+        "x": lambda g, op: minimum(maximum(g, beside(op.low, g)), beside(op.high, g)),
         "low": not_differentiable("a gate's setting takes no part in the value"),
         "high": not_differentiable("a gate's setting takes no part in the value"),
     }
@@ -443,7 +431,7 @@ def _shrunk(g: Any, max_norm: Any) -> Tensor:
     count = max_norm.ndim  # Of axes along which there are examples, each with a norm of its own.
     squares = real(g * conjugate(g)) if g.dtype.is_complex else square(g)
     squared = reduce_sum(squares, tuple(range(count, g.ndim)), keepdims=count > 0)
-    limit = _beside(real(max_norm) if g.dtype.is_complex else max_norm, g)
+    limit = beside(real(max_norm) if g.dtype.is_complex else max_norm, g)
     above = greater(squared, square(limit))
     # Below the limit the factor is exactly 1, and its own derivative is exactly 0.
     factor = where(above, limit * rsqrt(where(above, squared, 1)), 1)
@@ -482,7 +470,7 @@ class StraightThrough(Gate):
         "hard": stopped("straight_through sends the gradient to the soft value"),
         "soft": lambda g, op: g,
     }
-    batch = SETTINGS
+    batch = ALONG
     samples = [sample(floats(3), floats(3))]
 
 

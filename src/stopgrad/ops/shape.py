@@ -324,3 +324,10 @@ def sum_to(dx: Output, x: TensorType) -> Output:
         fitted = reshape(fitted, x.shape)
     # Where sizes were only taken for equal, the gradient keeps its operand's type; a run checks the values.
     return fitted if fitted.type.shape == x.shape else broadcast_to(fitted, x.shape)
+
+
+def beside(setting: Any, x: Any) -> Tensor:
+    """A scalar, or one for each example along leading axes of x, in a shape that broadcasts with x."""
+    if not setting.ndim:
+        return setting
+    return reshape(setting, (*setting.shape, *(1,) * (x.ndim - setting.ndim)))
