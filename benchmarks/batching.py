@@ -2,14 +2,15 @@
 
     python benchmarks/batching.py [--rounds 30] [--json out.json]
 
-Both libraries compile for XLA and are given jax arrays. ``run`` is the wall time of a call in each one's fastest
-round, rounds of the two alternating, results waited for; ``first call`` is tracing, compiling and running once, in a
-fresh function each time, and stopgrad's share before XLA compiles stands apart as ``build``.
+Both libraries compile for XLA and are given jax arrays. ``run`` is the wall time of a call in each one's
+fastest round, rounds of the two alternating, results waited for; ``first call`` is tracing, compiling and running
+once, in a fresh function each time; ``build`` is the part of it in which stopgrad builds the graph.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -45,7 +46,7 @@ def their_loss(params: Any, x: Any, label: Any) -> Any:
 
 
 def parameters(*sizes: int) -> Any:
-    return [(array(m, n), array(n)) for m, n in zip(sizes[:-1], sizes[1:], strict=True)]
+    return [(array(m, n), array(n)) for m, n in itertools.pairwise(sizes)]
 
 
 Case = tuple[str, Callable[[], Any], Callable[[], Any], list[Any]]
@@ -148,7 +149,7 @@ def measure(rounds: int, quick: bool) -> list[dict[str, Any]]:
 def large(count: int) -> dict[str, Any]:
     """A square Jacobian, of which only the building is timed."""
     w = array(count, count)
-    made = lambda x: sg.jacobian(lambda v: sg.tanh(np.asarray(w) @ sg.tanh(v)))(x)  # noqa: E731
+    made = lambda x: sg.jacobian(lambda v: sg.tanh(np.asarray(w) @ sg.tanh(v)))(x)
     built = [build_seconds(made, [array(count)]) for _ in range(5)]
     return {
         "case": f"a {count} × {count} jacobian, built",
@@ -167,8 +168,8 @@ def main() -> None:
     built = large(100 if options.quick else 1000)
     print(f"ms; stopgrad {sg.__version__}, jax {jax.__version__}\n")
     print(
-        f"| {'case':52} | {'run':>8} | {'jax':>8} | {'ratio':>5} | {'first call':>10} | {'jax':>8} | {'ratio':>5} |"
-        f" {'build':>6} | {'operations':>10} |"
+        f"| {'case':52} | {'run':>8} | {'jax':>8} | {'ratio':>5} | {'first call':>10} | {'jax':>8} |"
+        f" {'ratio':>5} | {'build':>6} | {'operations':>10} |"
     )
     print("|" + "-" * 54 + "|" + "|".join(["-" * n + ":" for n in (9, 9, 6, 11, 9, 6, 7, 11)]) + "|")
     for row in rows:
