@@ -3,8 +3,8 @@
     python benchmarks/batching.py [--rounds 30] [--json out.json]
 
 Both libraries compile for XLA and are given jax arrays. ``run`` is the wall time of a call in each one's
-fastest round, rounds of the two alternating, results waited for; ``first call`` is tracing, compiling and running
-once, in a fresh function each time; ``build`` is the part of it in which stopgrad builds the graph.
+fastest round, rounds of the two alternating, results waited for; ``first call`` is tracing, compiling and
+running once, in a fresh function each time; ``build`` is the part of it in which stopgrad builds the graph.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def measure(rounds: int, quick: bool) -> list[dict[str, Any]]:
     rows = []
     for name, ours, theirs, arguments in cases(quick):
         fast, jitted = sg.function(ours(), engine="xla"), jax.jit(theirs())
-        for a, b in zip(jax.tree.leaves(fast(*arguments)), jax.tree.leaves(jitted(*arguments)), strict=True):
+        found, expected = jax.tree.leaves(fast(*arguments)), jax.tree.leaves(jitted(*arguments))
+        for a, b in zip(found, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4, err_msg=name)
         run = [
             (seconds(lambda: fast(*arguments)), seconds(lambda: jitted(*arguments))) for _ in range(rounds)
