@@ -106,7 +106,7 @@ def seconds(function: Callable[[], Any]) -> float:
 
 
 def build_seconds(made: Callable[..., Any], arguments: list[Any]) -> tuple[float, int]:
-    """How long stopgrad takes to build the graph, without computing anything; and how many operations it has."""
+    """How long stopgrad takes to build the graph, computing nothing; and how many operations it has."""
     graph = sg.Graph()
     with graph.as_default():
         given = jax.tree.map(lambda a: sg.placeholder(str(a.dtype), a.shape), arguments)

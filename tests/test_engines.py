@@ -227,3 +227,27 @@ def test_an_engine_asked_for_by_name_is_not_replaced(make: Make) -> None:
 def test_nothing_fetched_needs_nothing_of_an_engine() -> None:
     with sg.Session(Graph()) as session:
         assert session.run([]) == []
+
+
+def test_an_engine_that_keeps_sizes_compiles_once_for_all_of_them(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = make("keeping", keeps_sizes=True)
+    compiled: list[Any] = []
+    compile = kind.compile
+
+    def counted(self: Any, inputs: Sequence[Output], outputs: Sequence[Output], donate: Any = ()) -> Compiled:
+        compiled.append([x.shape for x in inputs])
+        return compile(self, inputs, outputs, donate)
+
+    monkeypatch.setattr(kind, "compile", counted)
+    with sg.Graph().as_default() as graph:
+        x, y = sg.placeholder(sg.float64, ["n"]), sg.placeholder(sg.float64, ["m"])
+        z = sg.exp(x) * y
+    with sg.Session(graph, engine="keeping") as session:
+        for n in (1, 2, 5):
+            assert session.run(z, {x: np.zeros(n), y: np.ones(n)}).tolist() == [1.0] * n
+        with pytest.raises(sg.ShapeError, match="fed sizes"):
+            session.run(z, {x: np.zeros(3), y: np.ones(2)})
+    assert len(compiled) == 1
+    assert any(isinstance(size, sg.Dim) for shape in compiled[0] for size in shape)

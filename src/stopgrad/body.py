@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from stopgrad.graph import Graph, Operation, Output
@@ -65,6 +65,22 @@ class Body:
 
 
 Bodies = tuple[Body, ...]
+
+
+def walk(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """Operations, and those in their bodies, in the bodies of these, and so on: each body once."""
+    seen: set[Body] = set()
+    stack = [iter(operations)]
+    while stack:
+        for op in stack[-1]:
+            yield op
+            new = [body for body in bodies_in(op.values) if body not in seen]
+            if new:
+                seen.update(new)
+                stack.append(iter([inner for body in new for inner in body.operations()]))
+                break
+        else:
+            stack.pop()
 
 
 def bodies_in(values: Sequence[Any]) -> Iterator[Body]:

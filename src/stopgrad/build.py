@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -81,10 +82,6 @@ def emit(
         builder = current()
     if graph is None:
         graph = inputs[0].op.graph if inputs else _default_or_raise(builder, definition)
-    if builder.tracing is not None:
-        graph, inputs = _in_body(builder.tracing, graph, inputs)
-    if graph._hidden:
-        inputs = tuple([visible(x, builder) for x in inputs])
     # One or two operands, as most operations have, without a loop.
     if len(inputs) == 2:
         x, y = inputs
@@ -97,6 +94,11 @@ def emit(
     else:
         types = tuple([x.type for x in inputs])
         foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419 - a generator costs more
+    if builder.tracing is not None and (foreign or builder.tracing.graph is not graph):
+        graph, inputs = _in_body(builder.tracing, graph, inputs)
+        foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419
+    if graph._hidden:
+        inputs = tuple([visible(x, builder) for x in inputs])
     if foreign:
         raise_for(definition, _two_graphs(builder), inputs)
     results = definition._inferred.get((types, values))
@@ -111,18 +113,22 @@ def emit(
             name = builder.pending.pop()
     else:
         prefix, origin = builder.prefix_in(graph), None
-    if origin is None:
-        label = graph._label_for(prefix, name) if name else prefix
-        op = Operation(graph, definition, inputs, values, results, label, builder.place or capture(), None)
-    elif definition.merged and builder.shared is not None:
+    place = builder.place or capture() if origin is None else None
+    if origin is not None and definition.merged and builder.shared is not None:
         key = (definition, inputs, values)
         found = builder.shared.get(key)
         if found is not None:
             return found
-        op = builder.shared[key] = Operation(graph, definition, inputs, values, results, prefix, None, origin)
+        op = builder.shared[key] = Operation(
+            graph, definition, inputs, values, results, prefix, place, origin
+        )
+    elif name:
+        with graph._lock:  # No other thread's operation takes its position.
+            label = graph._label_for(prefix, name)
+            op = Operation(graph, definition, inputs, values, results, label, place, origin)
+            graph._taken[label] = op.id
     else:
-        label = graph._label_for(prefix, name) if name else prefix
-        op = Operation(graph, definition, inputs, values, results, label, None, origin)
+        op = Operation(graph, definition, inputs, values, results, prefix, place, origin)
     if builder.region is not None:
         graph._hidden[op.id] = builder.region
     return op
@@ -149,19 +155,20 @@ def _in_body(trace: Trace, graph: Graph, inputs: tuple[Output, ...]) -> tuple[Gr
     """The graph to build in, and the operands as they are known there, while a body is being traced."""
     if trace.outer_graph is None and inputs and not trace.encloses(graph):
         trace.outer_graph = graph  # Nothing said so far to which graph the construct itself belongs.
-    if inputs and trace.encloses(graph):
+    if graph is trace.graph or (inputs and trace.encloses(graph)):
         graph = trace.graph
-    if graph is trace.graph:
         inputs = tuple([x if x.op.graph is graph else captured(trace, x) for x in inputs])
     return graph, inputs
 
 
 def captured(trace: Trace, x: Output) -> Output:
     """What stands for *x* inside the body: a parameter, if *x* is of an enclosing graph; else itself."""
-    if x.op.graph is trace.graph or not trace.encloses(x.op.graph):
+    if x.op.graph is trace.graph:
         return x
     found = trace.captures.get(x)
     if found is None:
+        if not trace.encloses(x.op.graph):
+            return x
         if x.op.type in trace.remade:
             return _remade(trace, x)
         found = trace.captures[x] = parameter_of(trace.graph, x.type, x.op)
@@ -298,7 +305,7 @@ def graph_for(x: Output) -> Graph:
 
 
 def visible(x: Output, builder: Builder | None = None) -> Output:
-    """*x* as it may be used here: stopped, if it was built in a ``no_gradient`` block that this is outside of."""
+    """*x* as it may be used here: stopped, if it was built in a ``no_gradient`` block around nothing here."""
     graph = x.op.graph
     region = graph._hidden.get(x.op.id)
     if region is None:
@@ -306,10 +313,10 @@ def visible(x: Output, builder: Builder | None = None) -> Output:
     here = (builder or current()).region
     if region.holds(here):
         return x
-    found = graph._exits.get((x, here))
+    key = x, here, get_ident()
+    found = graph._exits.get(key)
     if found is None:
-        op = _exit(x, region, here)
-        found = graph._exits[x, here] = op.outputs[0]
+        found = graph._exits[key] = _exit(x, region, here).outputs[0]
     return found
 
 
@@ -412,7 +419,7 @@ def constant_in(graph: Graph, array: Array, name: str | None = "") -> Output:
     Unnamed scalars are built once per graph: they stand for numbers in the user's text.
     """
     if array.ndim == 0 and name == "":
-        key = (array.dtype, array.tobytes())
+        key = (array.dtype, array.tobytes(), get_ident())
         found = graph._scalars.get(key)
         if found is None:
             found = emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]

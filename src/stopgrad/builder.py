@@ -14,6 +14,7 @@ import contextlib
 import inspect
 import os
 import sys
+from collections.abc import Sequence
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, TypeAlias
@@ -100,6 +101,7 @@ class Builder:
     """
 
     __slots__ = (
+        "asleep",
         "changes",
         "frame",
         "graph",
@@ -113,6 +115,7 @@ class Builder:
         "shared",
         "suspends",
         "tracing",
+        "view",
     )
 
     graph: Any
@@ -125,13 +128,20 @@ class Builder:
     place: Any
 
     def __init__(
-        self, outer: Builder | None, owner: object, changes: dict[str, Any], frame: FrameType | None
+        self,
+        outer: Builder | None,
+        owner: object,
+        changes: dict[str, Any],
+        frame: FrameType | None,
+        asleep: frozenset[FrameType] = frozenset(),
     ) -> None:
         self.outer = outer
         self.owner = owner
         self.changes = changes
         self.frame = frame
+        self.asleep = asleep
         self.suspends = frame is not None or (outer is not None and outer.suspends)
+        self.view: tuple[Sequence[Builder], Builder] | None = None
         if outer is None:
             self.graph = self.pending = self.origin = self.shared = self.region = self.tracing = None
             self.place = None
@@ -174,85 +184,126 @@ def default_graph() -> Graph | None:
 
 def enter(owner: object, **changes: Any) -> Builder:
     """Begin a block; :func:`leave` with the same *owner* ends it."""
-    link = Builder(CURRENT.get(), owner, changes, None)
+    outer = CURRENT.get()
+    link = Builder(outer, owner, changes, None, _asleep(outer))
     CURRENT.set(link)
     return link
 
 
 def enter_scope(owner: object, **changes: Any) -> Builder:
     """:func:`enter`, for a block that holds only while the frame that entered it is running."""
-    link = Builder(CURRENT.get(), owner, changes, _suspending_frame())
+    outer = CURRENT.get()
+    link = Builder(outer, owner, changes, _suspending_frame(), _asleep(outer))
     CURRENT.set(link)
     return link
 
 
-def leave(owner: object) -> None:
+def leave(owner: object, frame: FrameType | None = None) -> None:
     """End the innermost block of *owner*, wherever it stands in the chain of this thread or task."""
     link = CURRENT.get()
-    if link.owner is owner and link.outer is not None:
+    if link.owner is owner and link.frame is frame and link.outer is not None:
         CURRENT.set(link.outer)
         return
-    above = []
-    while link.outer is not None and link.owner is not owner:
+    above: list[Builder] = []
+    while link.outer is not None and not (link.owner is owner and link.frame is frame):
         above.append(link)
         link = link.outer
     if link.outer is not None:
         CURRENT.set(_rebuilt(link.outer, above))
+    elif any(link.owner is owner for link in above):  # It was entered in another frame.
+        leave(owner, next(link.frame for link in above if link.owner is owner))
+
+
+def leave_scope(owner: object) -> None:
+    """:func:`leave`, for a block of :func:`enter_scope`; of several of one *owner*, the running frame's."""
+    leave(owner, _suspending_frame())
 
 
 def _rebuilt(base: Builder, above: list[Builder]) -> Builder:
     for link in reversed(above):
-        base = Builder(base, link.owner, link.changes, link.frame)
+        base = Builder(base, link.owner, link.changes, link.frame, link.asleep)
         if "shared" in link.changes:
             base.origin = link.origin  # The one thing that changes inside a block.
     return base
 
 
 def _running(link: Builder) -> Builder:
-    """The chain without the blocks whose generator or coroutine is suspended."""
-    frames = set()
+    """The chain without the blocks whose generator or coroutine is suspended; the same one each time.
+
+    A block that was entered while a generator was suspended is outside of that generator's blocks when the
+    generator runs again.
+    """
+    frames = _frames()
+    links = _links(link)
+    held: list[Builder] = []  # The innermost first.
+    for one in reversed(links):
+        if one.frame is None or one.frame in frames:
+            inside = [i for i, other in enumerate(held) if other.frame in one.asleep]
+            held.insert(inside[-1] + 1 if inside else 0, one)
+    if held == links:
+        return link
+    if link.view is None or link.view[0] != held:
+        link.view = held, _rebuilt(_ROOT, held)
+    return link.view[1]
+
+
+def _asleep(link: Builder) -> frozenset[FrameType]:
+    """The generators and coroutines that entered blocks of the chain and are suspended."""
+    if not link.suspends:
+        return frozenset()
+    frames = _frames()
+    return frozenset(one.frame for one in _links(link) if one.frame is not None and one.frame not in frames)
+
+
+def _links(link: Builder) -> list[Builder]:
+    """The links of a chain, the innermost first."""
+    found = []
+    while link.outer is not None:
+        found.append(link)
+        link = link.outer
+    return found
+
+
+def _frames() -> set[FrameType]:
+    """The frames that are running."""
+    found = set()
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        frames.add(frame)
+        found.add(frame)
         frame = frame.f_back
-    base, above = link, []
-    while base.outer is not None:
-        above.append(base)
-        base = base.outer
-    if all(one.frame is None or one.frame in frames for one in above):
-        return link
-    return _rebuilt(base, [one for one in above if one.frame is None or one.frame in frames])
+    return found
 
 
 def _suspending_frame() -> FrameType | None:
-    """The frame that enters a block, if it is one that can be suspended inside it.
+    """The frame that enters or leaves a block, if it is one that can be suspended inside it.
 
-    A generator that makes a context manager is driven by contextlib: its block is that of whoever uses it.
+    Whoever enters it for somebody else is passed over: a context manager's ``__enter__``, contextlib, and a
+    generator that makes a context manager, which contextlib drives.
     """
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and _stands_for_another(frame):
         frame = frame.f_back
-    while (
-        frame is not None
-        and frame.f_back is not None
-        and frame.f_back.f_code.co_filename == contextlib.__file__
-    ):
-        while frame is not None and (
-            frame.f_code.co_filename == contextlib.__file__ or _driven_by_contextlib(frame)
-        ):
-            frame = frame.f_back
     return frame if frame is not None and frame.f_code.co_flags & _SUSPENDS else None
 
 
-def _driven_by_contextlib(frame: FrameType) -> bool:
-    return frame.f_back is not None and frame.f_back.f_code.co_filename == contextlib.__file__
+def _stands_for_another(frame: FrameType) -> bool:
+    code, caller = frame.f_code, frame.f_back
+    if code.co_filename == contextlib.__file__ or code.co_filename.startswith(_PACKAGE):
+        return True
+    if code.co_name in _ENTERS:
+        return True
+    driven = caller is not None and caller.f_code.co_filename == contextlib.__file__
+    return driven and bool(code.co_flags & _SUSPENDS)
 
 
-class NoGradientBlock:
-    """The context manager that :func:`no_gradient` returns."""
+_ENTERS = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__"})
+
+
+class NoGradientBlock(contextlib.ContextDecorator):
+    """The context manager that :func:`no_gradient` returns; also a decorator."""
 
     def __enter__(self) -> None:
         enter_scope(self, region=Region(current().region, capture()))
 
     def __exit__(self, *_: object) -> None:
-        leave(self)
+        leave_scope(self)

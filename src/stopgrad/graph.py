@@ -215,14 +215,13 @@ class Operation:
             if len(types) == 1
             else tuple([Output(self, i, t) for i, t in enumerate(types)])
         )
-        operations = graph._operations
-        id = len(operations)
-        operations.append(self)
-        # Other threads may build here too; a lock for each operation would cost more than all the rest of
-        # this.
-        self.id = id if operations[id] is self else operations.index(self, id)
-        if graph._author != get_ident():
-            graph._author, graph._authored_from = get_ident(), self.id
+        operations, thread = graph._operations, get_ident()
+        id = -1
+        if graph._author == thread:
+            self.id = id = len(operations)
+            operations.append(self)
+        if graph._author != thread:  # Another thread built here last, or has begun to in the meantime.
+            graph._join(self, id)
 
     @property
     def type(self) -> str:
@@ -275,6 +274,10 @@ class Operation:
         raise GraphError("an operation cannot be pickled; save its graph with Graph.save")
 
 
+def _id(op: Operation) -> int:
+    return op.id
+
+
 def describe(x: Operation | Output) -> str:
     """Name, type and the user's line, as every message prints them."""
     op, type_text = (x, "") if isinstance(x, Operation) else (x.op, f" {x.type!r}")
@@ -302,12 +305,13 @@ class Graph:
         self._names: list[str] = []
         self._taken: dict[str, Any] = {}
         self._counts: dict[str, int] = {}
-        self._scalars: dict[Any, Output] = {}
+        self._scalars: dict[Any, Output] = {}  # By thread: failed builds take theirs back.
         self._hidden: dict[int, Region] = {}
-        self._exits: dict[tuple[Output, Region | None], Output] = {}
+        self._exits: dict[tuple[Output, Region | None, int], Output] = {}
         self._lock = RLock()
         self._author = 0
         self._authored_from = 0
+        self._turns = 0
 
     # ------------------------------------------------------------------------------------- reading
 
@@ -344,16 +348,16 @@ class Graph:
 
     def subgraph_to(self, targets: Iterable[Operand]) -> list[Operation]:
         """The operations that the targets are computed from, themselves included, in order."""
-        marks = bytearray(len(self._operations))
         stack = [t.as_output().op for t in targets]
         for op in stack:
             self._check_member(op)
+        found = set(stack)
         while stack:
-            op = stack.pop()
-            if not marks[op.id]:
-                marks[op.id] = 1
-                stack.extend(x.op for x in op.inputs)
-        return [op for op in self._operations[: len(marks)] if marks[op.id]]
+            for source in [x.op for x in stack.pop().inputs]:
+                if source not in found:
+                    found.add(source)
+                    stack.append(source)
+        return sorted(found, key=_id)
 
     def subgraph_from(self, sources: Iterable[Operand]) -> list[Operation]:
         """The operations computed from the sources, themselves included, in order."""
@@ -363,8 +367,10 @@ class Graph:
             self._check_member(op)
             marks[op.id] = 1
         for op in self._operations[: len(marks)]:
-            if not marks[op.id] and any(marks[x.op.id] for x in op.inputs):
-                marks[op.id] = 1
+            for x in op.inputs:
+                if marks[x.op.id]:
+                    marks[op.id] = 1
+                    break
         return [op for op in self._operations[: len(marks)] if marks[op.id]]
 
     def _check_member(self, op: Operation) -> None:
@@ -409,30 +415,60 @@ class Graph:
                 return
             self._taken = {name: id for name, id in self._taken.items() if id is None or id < length}
             self._counts.clear()  # Only where a search for a free name begins.
-            gone = self._operations[length:]
-            del self._operations[length : length + len(gone)]
-            if len(self._operations) > length:
-                self._operations[length:length] = gone  # Another thread was in between: they stay after all.
-                return
+            for id in range(length, len(self._operations)):
+                self._hidden.pop(id, None)  # In place: others may be writing here.
+            del self._operations[length:]
             del self._names[length:]
-            self._scalars = {k: v for k, v in self._scalars.items() if v.op.id < length}
-            self._hidden = {k: v for k, v in self._hidden.items() if k < length}
-            self._exits = {k: v for k, v in self._exits.items() if v.op.id < length}
+            for built in (self._scalars, self._exits):
+                for key in [key for key, x in list(built.items()) if x.op.id >= length]:
+                    del built[key]
 
     @contextmanager
     def atomic(self) -> Iterator[None]:
-        """Inside, either everything is built or, after an error, nothing."""
-        length, names, taken = len(self._operations), len(self._names), len(self._taken)
+        """Inside, either everything is built or, after an error, nothing.
+
+        Where another thread has built in the meantime, what was built stays, unused.
+        """
+        with self._lock:
+            self._begin_turn()
+            turns, length, names, taken = (
+                self._turns,
+                len(self._operations),
+                len(self._names),
+                len(self._taken),
+            )
         try:
             yield
         except BaseException:
-            self.truncate(length)
-            # A dictionary keeps its order: what was taken since, scopes too, is free again, and later names
-            # settle anew.
-            del self._names[names:]
-            while len(self._taken) > taken:
-                self._taken.popitem()
+            with self._lock:
+                if self._turns == turns:
+                    self.truncate(length)
+                    # A dictionary keeps its order: what was taken since, scopes too, is free again, and later
+                    # names settle anew.
+                    del self._names[names:]
+                    while len(self._taken) > taken:
+                        self._taken.popitem()
             raise
+
+    def _join(self, op: Operation, id: int) -> None:
+        """Give an operation its place where several threads build; *id* is where it was put, -1 if nowhere.
+
+        A lock for each operation would cost too much: the thread that built last needs none, as long as it is
+        still the last afterwards. If not, the other one may even have taken the operation back with its own.
+        """
+        with self._lock:
+            self._begin_turn()
+            operations = self._operations
+            if id < 0 or op not in operations[id:]:
+                id = len(operations)
+                operations.append(op)
+            op.id = operations.index(op, id)  # Whoever needs no lock may have come first.
+
+    def _begin_turn(self) -> None:
+        """From here on the running thread is the one that builds, until another does. The lock is held."""
+        if self._author != get_ident():
+            self._author, self._authored_from = get_ident(), len(self._operations)
+            self._turns += 1
 
     # --------------------------------------------------------------------------------------- names
 
@@ -446,7 +482,10 @@ class Graph:
                 return candidate
 
     def _label_for(self, prefix: str, name: str) -> str:
-        """The label of the next operation: its whole name, made unique."""
+        """The label of the next operation: its whole name, made unique.
+
+        The lock is held until that operation is there, so that no other thread's takes its position.
+        """
         check_name(name)
         with self._lock:
             if _looks_generated(name):
@@ -458,6 +497,7 @@ class Graph:
     def _sub_scope(self, prefix: str) -> str:
         """A prefix for names that no other scope has."""
         with self._lock:
+            self._begin_turn()
             if _looks_generated(prefix):
                 self._name_all()
             prefix = self._unique(prefix)
@@ -465,18 +505,21 @@ class Graph:
         return prefix + "/"
 
     def _name(self, id: int) -> str:
-        if id >= len(self._names):
-            self._name_all()
-        return self._names[id]
+        try:
+            return self._names[id]
+        except IndexError:
+            with self._lock:
+                self._name_all()
+                return self._names[id]
 
     def _name_all(self) -> None:
         with self._lock:
             names, taken = self._names, self._taken
-            for op in self._operations[len(names) :]:
+            for id, op in enumerate(self._operations[len(names) :], len(names)):
                 label = op._label
                 if not label or label[-1] == "/":
                     label = self._unique(label + op.definition.type)
-                    taken[label] = op.id
+                    taken[label] = id
                 names.append(label)
 
     def _some_names(self) -> str:

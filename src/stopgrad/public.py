@@ -57,7 +57,7 @@ def guarded(what: str) -> Callable[[F], F]:
             length = len(graph._operations) if graph is not None else 0
             try:
                 return function(*args, **kwargs)
-            except Exception as error:
+            except BaseException as error:  # KeyboardInterrupt, too, leaves nothing behind.
                 if graph is not None:
                     graph.truncate(length)
                 if isinstance(error, StopgradError):

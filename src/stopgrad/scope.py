@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stopgrad.builder import current, default_graph, enter_scope, leave
+from stopgrad.builder import current, default_graph, enter_scope, leave_scope
 from stopgrad.errors import GraphError
 from stopgrad.graph import Graph, check_name
 
@@ -41,7 +41,7 @@ class Scope:
         return self
 
     def __exit__(self, *_: object) -> None:
-        leave(self)
+        leave_scope(self)
 
 
 def require_graph(what: str) -> Graph:

@@ -21,7 +21,7 @@ from stopgrad.files import as_dtype, read_arrays, storage, write_arrays
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.operands import as_array, show_shape
 from stopgrad.ops.data import Assign, Parameter, Placeholder
-from stopgrad.rewrite import Rewritten, needed, prepare
+from stopgrad.rewrite import Rewritten, check_sizes, needed, prepare
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType, bind_sizes, dtype_of, float32, size_value
 
@@ -229,8 +229,14 @@ class Session:
         return _Plan(fetches, feeds, parameters, assigned, [op.outputs[0] for op in assigns])
 
     def _compile(self, plan: _Plan, shapes: Sequence[tuple[int, ...]]) -> Compiled:
-        binding = sizes_of(plan.feeds, shapes)
-        ready = prepare([*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds], binding)
+        outputs, inputs = [*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds]
+        binding: dict[str, int] | None = sizes_of(plan.feeds, shapes)
+        if self._engine.keeps_sizes:
+            check_sizes(needed(outputs, set(inputs)), binding)
+            if None in plan.compiled:
+                return plan.compiled[None]
+            binding = None
+        ready = prepare(outputs, inputs, binding)
         donate = [i for i, p in enumerate(plan.parameters) if p in plan.assigned]
         chosen = self._engine
         if self._auto and chosen.unsupported(_computed(ready)) is not None:
@@ -238,6 +244,8 @@ class Session:
         compiled = chosen.compile(ready.inputs, ready.outputs, donate)
         if chosen is not self._engine:
             self._move(chosen)
+        if chosen.keeps_sizes:
+            plan.compiled[None] = compiled
         return compiled
 
     def _move(self, engine: Engine) -> None:

@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
@@ -156,7 +157,7 @@ class Dim:
             powers = dict(a)
             for name, power in b:
                 powers[name] = powers.get(name, 0) + power
-            monomial = tuple(sorted(powers.items()))
+            monomial = tuple(sorted(powers.items(), key=lambda p: _rank(p[0])))
             total[monomial] = total.get(monomial, 0) + p * q
         return _normal(total)
 
@@ -237,7 +238,10 @@ def _text(name: str, alone: bool) -> str:
 
 def _normal(total: Mapping[_Monomial, int]) -> int | Dim:
     terms = tuple(
-        sorted(((m, f) for m, f in total.items() if f), key=lambda t: (-sum(p for _, p in t[0]), t[0]))
+        sorted(
+            ((m, f) for m, f in total.items() if f),
+            key=lambda t: (-sum(p for _, p in t[0]), [(_rank(n), p) for n, p in t[0]]),
+        )
     )
     if not terms or terms[0][0] == ():
         return terms[0][1] if terms else 0
@@ -263,6 +267,12 @@ FRESH = re.compile(r"\b_\d+\b")
 
 They mean something in one process only: texts, files and pickles rename them.
 """
+
+
+@lru_cache(4096)
+def _rank(name: str) -> str:
+    """What names are sorted by: unknown sizes as they were made, so ``_9`` before ``_10``."""
+    return FRESH.sub(lambda m: f"_{int(m[0][1:]):012d}", name)
 
 
 def dim(name: str | None = None) -> Dim:
@@ -347,7 +357,8 @@ def exact_quotient(a: int | Dim, b: int | Dim) -> int | Dim | None:
             powers[name] = powers.get(name, 0) - power
         if not factor or coefficient % factor or any(p < 0 for p in powers.values()):
             return None
-        quotient[tuple(sorted((n, p) for n, p in powers.items() if p))] = coefficient // factor
+        monomials = sorted(((n, p) for n, p in powers.items() if p), key=lambda p: _rank(p[0]))
+        quotient[tuple(monomials)] = coefficient // factor
     return _normal(quotient)
 
 

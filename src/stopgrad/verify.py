@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from stopgrad.body import bodies_in
+from stopgrad.body import Body, bodies_in
 from stopgrad.errors import GraphError, StopgradError
 from stopgrad.graph import Graph, Operation
 from stopgrad.op import REGISTRY, Op
@@ -12,16 +12,19 @@ from stopgrad.op import REGISTRY, Op
 ENABLED = os.environ.get("STOPGRAD_VERIFY") == "1"
 
 
-def verify(graph: Graph, start: int = 0) -> None:
-    """Check the operations from position *start* on.
+def verify(graph: Graph, start: int = 0, seen: set[Graph] | None = None) -> None:
+    """Check the operations from position *start* on, and the graphs of their bodies that are not in *seen*.
 
     Raises:
         GraphError: the first operation whose id is not its position, whose operands are not earlier
             operations of the same graph, whose attributes are not those of its definition, or whose types do
             not follow.
     """
+    seen = {graph} if seen is None else seen
     for position, op in enumerate(graph._operations[start:], start):
         _verify_operation(graph, position, op)
+        for body in bodies_in(op.values):
+            _verify_body(body, op, seen)
 
 
 def verify_if_enabled(graph: Graph, start: int = 0) -> None:
@@ -56,7 +59,11 @@ def _verify_operation(graph: Graph, position: int, op: Operation) -> None:
     types = inferred if isinstance(inferred, tuple) else (inferred,)
     if types != tuple(y.type for y in op.outputs):
         raise broken(f"types follow from the operands: {types}")
-    for body in bodies_in(op.values):
-        if any(x.op.graph is not body.graph for x in (*body.inputs, *body.results)):
-            raise broken("a body's parameters and results are in its graph")
-        verify(body.graph)
+
+
+def _verify_body(body: Body, op: Operation, seen: set[Graph]) -> None:
+    if any(x.op.graph is not body.graph for x in (*body.inputs, *body.results)):
+        raise GraphError(f"broken graph: a body's parameters and results are in its graph: {op.type}")
+    if body.graph not in seen:
+        seen.add(body.graph)
+        verify(body.graph, 0, seen)

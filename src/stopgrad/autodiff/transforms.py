@@ -75,8 +75,8 @@ def value_and_grad(
 
     Args:
         f: returns a real scalar; or, with has_aux, a pair of that and anything else.
-        argnums: with respect to which positional arguments: nested structures of floating-point arrays. Leaves of
-            other kinds get None.
+        argnums: with respect to which positional arguments: nested structures of floating-point arrays.
+            Leaves of other kinds get None.
         unconnected: ``"zero"`` or ``"none"``: what stands for a gradient that does not arrive.
 
     Returns:

@@ -10,6 +10,7 @@ from typing import Any
 from stopgrad.autodiff.reasons import Reach, reach
 from stopgrad.autodiff.tracing import Tracing, is_tensor
 from stopgrad.autodiff.transforms import argument_positions
+from stopgrad.body import walk
 from stopgrad.build import as_output, visible
 from stopgrad.errors import GradientError, GraphError
 from stopgrad.graph import Graph, Operation, Output, describe
@@ -58,7 +59,7 @@ class Flow(Mapping[Any, Reach]):
     @property
     def gates(self) -> tuple[GateUse, ...]:
         """The gates ys are computed through, with the names of tensors each cuts off, in part or whole."""
-        gates = [op for op in self._graph.subgraph_to(self._ys) if op.definition.passes is not None]
+        gates = [op for op in walk(self._graph.subgraph_to(self._ys)) if op.definition.gate]
         return tuple(
             GateUse(
                 op,

@@ -111,8 +111,12 @@ class _Writer:
 
     def lines(self, graph: Graph, indent: str) -> list[str]:
         found: list[str] = []
-        for op in graph.operations:
+        settled = 0
+        while settled < len(graph):  # To settle one may build others.
+            op = graph._operations[settled]
             op.definition.settle(op)
+            settled += 1
+        for op in graph.operations:
             for body in bodies_in(op.values):
                 if body.graph not in self.graphs:
                     name = self.graphs[body.graph] = str(len(self.graphs) + 1)
@@ -143,7 +147,10 @@ class _Writer:
         return self._blocks[region]
 
     def _size(self, size: int | Dim) -> str:
-        return FRESH.sub(lambda m: self._sizes.setdefault(m[0], f"_{len(self._sizes) + 1}"), repr(size))
+        text = repr(size)
+        renamed = FRESH.sub(lambda m: self._sizes.setdefault(m[0], f"_{len(self._sizes) + 1}"), text)
+        # A sum is written in the order of the text's own names, so that reading and writing change nothing.
+        return renamed if renamed == text else repr(size_from_text(renamed, reserved=True))
 
     def _type(self, type: TensorType) -> str:
         return f"{type.dtype.name}[{', '.join(map(self._size, type.shape))}]"

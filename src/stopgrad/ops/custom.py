@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from threading import RLock
 from typing import Any
 
 from stopgrad.batch_core import batched_body
@@ -12,12 +13,13 @@ from stopgrad.body import Body
 from stopgrad.build import as_output, close, emit, graph_for, inline, local, parameter_of, tracing
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import ArgumentError, GradientError, GraphError, ShapeError
-from stopgrad.graph import Operation, Output, describe
+from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import Joint, Kind, NoGradient, Op, Rule, Undefined, stopped, unconnected
 from stopgrad.operands import as_array
-from stopgrad.ops.data import identity, zeros_like
+from stopgrad.ops.data import Const, identity, zeros_like
 from stopgrad.ops.gates import carries_gradient
 from stopgrad.ops.shape import sum_to
+from stopgrad.scope import Scope
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import Size, TensorType, same_size
 
@@ -25,12 +27,13 @@ __all__ = ["custom_gradient"]
 
 
 class Untraced:
-    """A gradient function that nobody has asked for yet."""
+    """A gradient function that nobody has asked for yet; one thread at a time asks."""
 
-    __slots__ = ("function",)
+    __slots__ = ("function", "lock")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+        self.lock = RLock()  # Its own: while it runs, other threads may build.
 
 
 def _settle(op: Operation) -> Body:
@@ -38,20 +41,52 @@ def _settle(op: Operation) -> Body:
 
     What it uses besides the cotangents becomes operands of the operation.
     """
+    pullback = op.pullback
+    if isinstance(pullback, Untraced):
+        with pullback.lock:
+            _trace(op)
+    body: Body = op.pullback
+    return body
+
+
+def _trace(op: Operation) -> None:
     count, pullback, asked, kept = op.values
     if isinstance(pullback, Untraced):
         arguments = op.inputs[count : count + len(kept)]
         pullback, used = _traced(pullback.function, op.outputs, arguments, asked, kept, op)
-        late = next((x for x in used if x.op.id >= op.id), None)
-        if late is not None:
-            raise GraphError(
-                f"{describe(op)}: the gradient function uses {describe(late)}, which was built after it; "
-                "build it before the call, or pass it as an argument"
-            )
+        late = [x for x in used if x.op.id >= op.id]
+        if late:
+            pullback, used = _remade(op, pullback, used, late)
         op.inputs += tuple(used)
         op.values = (count, pullback, asked, kept)
-    body: Body = pullback
-    return body
+
+
+def _remade(
+    op: Operation, body: Body, used: Sequence[Output], late: Sequence[Output]
+) -> tuple[Body, list[Output]]:
+    """The body, in which what was built after the operation is built again; and what it uses now.
+
+    A gradient function that asks for gradients of the function's own tensors builds such operations.
+    """
+    newer = [step for step in op.graph.subgraph_to(late) if step.id >= op.id]
+    for step in newer:
+        if step is op or step.definition.stateful or (not step.inputs and step.definition is not Const):
+            raise GraphError(
+                f"{describe(op)}: the gradient function uses {describe(step)}, which was built after it; "
+                "build it before the call, or pass it as an argument"
+            )
+    with tracing("the gradient function of custom_gradient", op.graph) as trace:
+        cotangents = [parameter_of(trace.graph, g.type, g.op) for g in body.inputs[: op.count]]
+        built: dict[Output, Output] = {}
+        for step in newer:
+            inputs = tuple([built.get(x, x) for x in step.inputs])
+            made = emit(step.definition, inputs, step.values, "", trace.graph)
+            built.update(zip(step.outputs, made.outputs, strict=True))
+        inside = [built[x] if x in built else local(x) for x in used]
+        given = dict(zip(body.inputs, [*cotangents, *inside], strict=True))
+        results = iter(inline(body.results, given))
+        outputs = [None if y is None else next(results) for y in body.outputs]
+        return close(trace, cotangents, outputs), list(trace.captures)
 
 
 def _traced(
@@ -199,6 +234,30 @@ class CustomGradient(Op):
         always = {i for i, id in parts if not any(id in steps for steps in behind)}
         return [frozenset(always.union(i for i, id in parts if id in steps)) for steps in behind]
 
+    @classmethod
+    def create(
+        cls, scope: Scope | Graph, *operands: Any, name: str | None = None, **attributes: Any
+    ) -> Operation:
+        """A new operation of this type in a scope.
+
+        Args:
+            scope: where it is built.
+            operands: the function, as :func:`custom_gradient` takes it, and then its arguments.
+            name: of the operation; None for the one that the scope has for its next operation.
+            attributes: the function's arguments by name.
+        """
+        if isinstance(scope, Graph):
+            scope = Scope(scope)
+        if not isinstance(scope, Scope):
+            raise GraphError(f"{cls.type}.create takes a Scope first, not {scope!r}")
+        if not operands or not callable(operands[0]):
+            raise ArgumentError(
+                "CustomGradient.create takes a Scope, a function, and the function's arguments"
+            )
+        with Scope(scope.graph, scope.prefix):
+            made = _build(operands[0], operands[1:], attributes, name or scope.name)
+        return next(leaf for leaf in flatten(made)[0] if isinstance(leaf, Output)).op
+
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Give a function its own gradient, as TensorFlow's decorator does.
@@ -229,33 +288,39 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
-        leaves, spec = flatten((args, kwargs))
-        positional = len(flatten(args)[0])
-        graph = next((graph_for(leaf) for leaf in leaves if isinstance(leaf, Output)), default_graph())
-        if graph is None:
-            return _pair(f(*args, **kwargs))[0]
-        with graph.atomic():
-            inner = [identity(leaf) if carries_gradient(leaf) else leaf for leaf in leaves]
-            args, kwargs = unflatten(spec, inner)
-            results, pullback = _pair(f(*args, **kwargs))
-            ys, result_spec = flatten(results)
-            ys = [local(y) if isinstance(y, Output) else identity(as_array(y)) for y in ys]
-            xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
-            asked = [
-                leaf
-                for i, leaf in enumerate(leaves)
-                if carries_gradient(leaf) or (i < positional and isinstance(leaf, (float, complex)))
-            ]
-            kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
-            held: Body | Untraced = Untraced(pullback)
-            used: list[Output] = []
-            if current().tracing is not None:
-                # What it uses must become known to the body before that is closed.
-                held, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
-            op = emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept))
-            return unflatten(result_spec, op.outputs)
+        return _build(f, args, kwargs)
 
     return with_gradient
+
+
+def _build(
+    f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], name: str | None = None
+) -> Any:
+    """The results of *f*, with the gradient that it gives them."""
+    leaves, spec = flatten((tuple(args), dict(kwargs)))
+    positional = len(flatten(args)[0])
+    graph = next((graph_for(leaf) for leaf in leaves if isinstance(leaf, Output)), default_graph())
+    if graph is None:
+        return _pair(f(*args, **kwargs))[0]
+    with graph.atomic():
+        inner = [identity(leaf) if carries_gradient(leaf) else leaf for leaf in leaves]
+        args, kwargs = unflatten(spec, inner)
+        results, pullback = _pair(f(*args, **kwargs))
+        ys, result_spec = flatten(results)
+        ys = [local(y) if isinstance(y, Output) else identity(as_array(y)) for y in ys]
+        xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
+        asked = [
+            leaf
+            for i, leaf in enumerate(leaves)
+            if carries_gradient(leaf) or (i < positional and isinstance(leaf, (float, complex)))
+        ]
+        kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
+        held: Body | Untraced = Untraced(pullback)
+        used: list[Output] = []
+        if current().tracing is not None:  # What it uses must become known to the body before that is closed.
+            held, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
+        op = emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept), name)
+        return unflatten(result_spec, op.outputs)
 
 
 def _pair(made: Any) -> tuple[Any, Callable[..., Any]]:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from stopgrad.rewrite.engine import Rewritten, needed, rewrite
+from stopgrad.rewrite.engine import Rewritten, check_sizes, needed, rewrite
 from stopgrad.rewrite.passes import erase_gates, fold, merge, prepare, simplify
 
-__all__ = ["Rewritten", "erase_gates", "fold", "merge", "needed", "prepare", "rewrite", "simplify"]
+__all__ = [
+    "Rewritten",
+    "check_sizes",
+    "erase_gates",
+    "fold",
+    "merge",
+    "needed",
+    "prepare",
+    "rewrite",
+    "simplify",
+]

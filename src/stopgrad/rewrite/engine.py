@@ -7,7 +7,7 @@ rules, each once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -151,9 +151,9 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
         for op in needed(outputs, mapping):
             op.definition.settle(op)
     copying.wanted, copying.coming = outputs, needed(outputs, mapping)
+    if copying.binding is not None:
+        check_sizes(copying.coming, copying.binding)
     for op in copying.coming:
-        if copying.binding is not None:
-            _check_sizes(op, copying.binding)
         new_inputs = tuple([mapping[x] for x in op.inputs])
         try:
             placed = _placed(copying, op, new_inputs, copying.values(op))
@@ -187,13 +187,14 @@ def needed(outputs: Sequence[Output], given: Mapping[Output, Any] | set[Output])
     return sorted(found, key=lambda op: op.id)
 
 
-def _check_sizes(op: Operation, binding: Mapping[str, int]) -> None:
-    """Hold the assumptions of an operation's shape rule against the sizes that were fed."""
-    if not any(x.type.symbolic for x in op.inputs):
-        return
+def check_sizes(operations: Iterable[Operation], binding: Mapping[str, int] | None) -> None:
+    """Hold the assumptions of the operations' shape rules against the sizes that were fed."""
+    assert binding is not None
     with checking(binding):
-        try:
-            op.definition.infer(*[x.type for x in op.inputs], **op.attributes)
-        except StopgradError as error:
-            fed = ", ".join(f"{name} = {value}" for name, value in binding.items())
-            raise type(error)(f"{describe(op)}: {error.message}; fed sizes: {fed}") from None
+        for op in operations:
+            if any(x.type.symbolic for x in op.inputs):
+                try:
+                    op.definition.infer(*[x.type for x in op.inputs], **op.attributes)
+                except StopgradError as error:
+                    fed = ", ".join(f"{name} = {value}" for name, value in binding.items())
+                    raise type(error)(f"{describe(op)}: {error.message}; fed sizes: {fed}") from None

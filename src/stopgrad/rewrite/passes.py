@@ -39,7 +39,8 @@ def merge(
     """One operation for several that compute the same. Exact. Gates are never merged."""
     if not op.definition.merged:
         return None
-    key = (op.definition, inputs, values)
+    # What a no_gradient block hides is not the same as what none does.
+    key = (op.definition, inputs, values, op.graph._hidden.get(op.id))
     found = copying.table.get(key)
     if found is None:
         found = copying.table[key] = copying.add(op.definition, inputs, values, op)

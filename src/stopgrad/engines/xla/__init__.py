@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.body import Body, bodies_in
+from stopgrad.body import walk
 from stopgrad.engines.protocol import Compiled, Engine
 from stopgrad.engines.registry import register
 from stopgrad.graph import Output
@@ -61,11 +61,9 @@ class XlaEngine(Engine):
             with enable_x64(True):
                 return compiled(*arrays)
 
-        return (
-            run_with_64_bits
-            if _is_wide(Body(outputs[0].op.graph, inputs, outputs) if outputs else None)
-            else run
-        )
+        operations = walk(outputs[0].op.graph.subgraph_to(outputs)) if outputs else ()
+        wide = any(y.dtype in _WIDE for op in operations for y in op.outputs)
+        return run_with_64_bits if wide or any(x.dtype in _WIDE for x in inputs) else run
 
     def hold(self, array: Any) -> Any:
         with self._jax.enable_x64(True):
@@ -74,14 +72,3 @@ class XlaEngine(Engine):
 
     def is_native(self, x: Any) -> bool:
         return isinstance(x, self._array)
-
-
-def _is_wide(body: Body | None) -> bool:
-    """Whether anything in a computation has a 64-bit type."""
-    if body is None:
-        return False
-    operations = body.operations()
-    outputs = [y for op in operations for y in op.outputs]
-    return any(x.dtype in _WIDE for x in (*body.inputs, *outputs)) or any(
-        _is_wide(inner) for op in operations if op.definition.has_bodies for inner in bodies_in(op.values)
-    )
