@@ -143,7 +143,9 @@ def _wider(scans: Sequence[Operation]) -> Operation:
     op = scans[0]
     body: Body = op.body
     handed_out = dict.fromkeys(y for scan in scans for y in scan.body.outputs[op.carries :])
-    wider = Body(body.graph, body.inputs, [*body.outputs[: op.carries], *handed_out])
+    outputs = (*body.outputs[: op.carries], *handed_out)
+    # One body each time, so that what is found out about it, and about those inside, is found out once.
+    wider = body.memo.setdefault(("wider", outputs), Body(body.graph, body.inputs, outputs))
     values = (wider, *op.values[1:])
     types = infer_types(op.definition, tuple([x.type for x in op.inputs]), values)
     place = (op._place, op._instruction)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from stopgrad import batch_core
 from stopgrad.graph import Graph
 from stopgrad.structure import flatten, unflatten
 
@@ -171,3 +172,31 @@ def test_a_symbolic_number_of_examples() -> None:
             found, chosen = session.run([g, z], {x: ROWS[:n]})
             assert_alike(found, loop(sg.grad(rnn), ROWS[:n]))
             assert_alike(chosen, loop(branching, ROWS[:n, 0]))
+
+
+def test_loops_in_loops_are_batched_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradient of nested loops holds each body several times; work grows with the depth, no faster."""
+
+    def nest(depth: int, x: Any) -> Any:
+        if not depth:
+            return sg.sin(x)
+        return sg.scan(lambda c, _: (nest(depth - 1, c), None), x, None, 2)[0]
+
+    steps = []
+    step = batch_core._Replay.step
+    monkeypatch.setattr(batch_core._Replay, "step", lambda self, op: (steps.append(op), step(self, op)))
+    counts = []
+    for depth in (6, 12):
+        steps.clear()
+        with Graph().as_default():
+            sg.vmap(sg.grad(lambda x, depth=depth: nest(depth, x)))(sg.placeholder(sg.float64, [4]))
+        counts.append(len(steps))
+    assert counts[1] < 6 * counts[0]
+
+
+def test_bodies_nested_fifty_deep() -> None:
+    def nest(depth: int, x: Any) -> Any:
+        return sg.cond(x > 0.0, lambda: nest(depth - 1, x * 1.01), lambda: x) if depth else sg.sin(x)
+
+    found = sg.vmap(sg.grad(lambda x: nest(50, x)))(XS)
+    np.testing.assert_allclose(found, np.where(XS > 0, 1.01**50 * np.cos(XS * 1.01**50), 1.0))
