@@ -101,12 +101,7 @@ def emit(
         inputs = tuple([visible(x, builder) for x in inputs])
     if foreign:
         raise_for(definition, _two_graphs(builder), inputs)
-    results = definition._inferred.get((types, values))
-    if results is None:
-        try:
-            results = infer_types(definition, types, values)
-        except StopgradError as error:
-            raise_for(definition, error, inputs)
+    results = definition._inferred.get((types, values)) or _inferred(definition, inputs, values)
     if builder.graph is graph:
         prefix, origin = builder.prefix, builder.origin
         if name is None and builder.pending:
@@ -132,6 +127,13 @@ def emit(
     if builder.region is not None:
         graph._hidden[op.id] = builder.region
     return op
+
+
+def _inferred(
+    definition: type[Op], inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> tuple[TensorType, ...]:
+    with about(definition, *inputs):
+        return infer_types(definition, tuple([x.type for x in inputs]), values)
 
 
 def _default_or_raise(builder: Builder, definition: type[Op]) -> Graph:
