@@ -23,13 +23,13 @@ from stopgrad.autodiff.reverse import (
 )
 from stopgrad.autodiff.transforms import (
     grad as grad,
-    hessian as hessian,
     hvp as hvp,
-    jacobian as jacobian,
     jvp as jvp,
     value_and_grad as value_and_grad,
     vjp as vjp,
 )
+from stopgrad.batching.jacobians import hessian as hessian, jacobian as jacobian
+from stopgrad.batching.vmap import vmap as vmap
 from stopgrad.control import (
     checkpoint as checkpoint,
     cond as cond,

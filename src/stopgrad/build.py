@@ -109,7 +109,7 @@ def emit(
             name = builder.pending.pop()
     else:
         prefix, origin = builder.prefix_in(graph), None
-    place = capture() if origin is None else None
+    place = builder.place or capture() if origin is None else None
     if origin is not None and definition.merged and builder.shared is not None:
         key = (definition, inputs, values)
         found = builder.shared.get(key)

@@ -97,6 +97,7 @@ class Builder:
         shared: the operations of this generation by what they compute, equal ones being built once; None.
         region: the innermost ``no_gradient`` block.
         tracing: the innermost body being traced.
+        place: the location of the next operations, where they are built again for others; None: the user's.
         special: whether there is more to heed than a graph, a prefix and an origin, which is rare.
     """
 
@@ -109,6 +110,7 @@ class Builder:
         "outer",
         "owner",
         "pending",
+        "place",
         "prefix",
         "region",
         "shared",
@@ -125,6 +127,7 @@ class Builder:
     shared: dict[Any, Operation] | None
     region: Region | None
     tracing: Trace | None
+    place: Any
 
     def __init__(
         self,
@@ -144,11 +147,12 @@ class Builder:
         self.special = False
         if outer is None:
             self.graph = self.pending = self.origin = self.shared = self.region = self.tracing = None
+            self.place = None
             self.prefix = ""
             return
         self.graph, self.prefix, self.pending = outer.graph, outer.prefix, outer.pending
         self.origin, self.shared = outer.origin, outer.shared
-        self.region, self.tracing = outer.region, outer.tracing
+        self.region, self.tracing, self.place = outer.region, outer.tracing, outer.place
         graph = changes.get("graph")
         if graph is not None and graph is not outer.graph:
             self.prefix, self.pending = outer.prefix_in(graph), None
@@ -156,7 +160,11 @@ class Builder:
         for name, value in changes.items():
             setattr(self, name, value)
         self.special = (
-            self.suspends or self.pending is not None or self.region is not None or self.tracing is not None
+            self.suspends
+            or self.pending is not None
+            or self.region is not None
+            or self.tracing is not None
+            or self.place is not None
         )
 
     def prefix_in(self, graph: Graph) -> str:

@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     ops = commands.add_parser(
         "ops",
         help="list the operations",
-        description="List the operations: functions, operands, attributes, gradients, engines.",
+        description="List the operations: functions, operands, attributes, gradients, vmap, engines.",
     )
     ops.add_argument("names", nargs="*", metavar="name", help="types or functions to show; without one: all")
     ops.set_defaults(run=list_ops, parser=ops)
@@ -219,7 +219,7 @@ def list_ops(arguments: argparse.Namespace) -> int:
     table = require("rich.table", "stopgrad ops", "tour").Table(
         box=require("rich.box", "stopgrad ops", "tour").SIMPLE_HEAD, pad_edge=False
     )
-    for heading in ("operation", "function", "operands; attributes", "gradient", "engines"):
+    for heading in ("operation", "function", "operands; attributes", "gradient", "vmap", "engines"):
         table.add_column(heading, overflow="fold", no_wrap=heading == "operation")
     shown = 0
     for definition in REGISTRY.values():
@@ -233,6 +233,7 @@ def list_ops(arguments: argparse.Namespace) -> int:
                         function,
                         _signature(definition),
                         _gradients(definition),
+                        _batching(definition),
                         _engines(definition),
                     )
                 )
@@ -270,6 +271,13 @@ def _gradients(definition: type[Op]) -> str:
             says = "yes"
         parts.setdefault(says, []).append(name)
     return "\n".join(f"{', '.join(operands)}: {says}" for says, operands in parts.items())
+
+
+def _batching(definition: type[Op]) -> str:
+    """How vmap treats it: at once by its rule, or example by example."""
+    if definition.stateful or not (definition.operands or definition.variadic):
+        return ""
+    return "loop" if definition.batch is None else "rule"
 
 
 def _engines(definition: type[Op]) -> str:

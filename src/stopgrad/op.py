@@ -204,7 +204,7 @@ class Op:
     - ``lower``: from a namespace (NumPy's functions, or JAX's), the operands and the attributes to the value.
       A parameter called ``types`` gets the inferred types, ``run`` a function that runs a body. An engine
       that needs a form of its own has it under its own name (``xla = ...``).
-    - ``batch``: how ``vmap`` treats it: see :mod:`stopgrad.batching`.
+    - ``batch``: how ``vmap`` treats it: a rule, as :mod:`stopgrad.batch_rules` has them; None for a loop.
     - ``samples``: calls from which tests are made; ``extremes``: operands on which engines must agree.
     - ``cached``: whether inferred types are remembered; not where an attribute holds a whole array or body.
     - ``type``: the name of the type, where it is not that of the class.

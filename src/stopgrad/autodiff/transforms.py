@@ -10,8 +10,6 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from stopgrad.autodiff.forward import push_forward
 from stopgrad.autodiff.reverse import gradients
 from stopgrad.autodiff.tracing import Tracing, is_tensor
@@ -20,10 +18,7 @@ from stopgrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from stopgrad.graph import Graph, Output
 from stopgrad.operands import as_array, type_of
 from stopgrad.ops.data import zeros_like
-from stopgrad.ops.join import stack
-from stopgrad.ops.shape import reshape
 from stopgrad.structure import flatten, unflatten
-from stopgrad.types import product
 
 Function = Callable[..., Any]
 
@@ -62,7 +57,7 @@ def _differentiated(tracing: Tracing, tree: Any, what: str) -> tuple[Any, list[O
     return unflatten(spec, entered), targets
 
 
-def _like_targets(tree: Any, targets: Sequence[Output], values: Sequence[Any]) -> Any:
+def like_targets(tree: Any, targets: Sequence[Output], values: Sequence[Any]) -> Any:
     """Values in the structure of *tree*, at the places of the targets; None at the others."""
     leaves, spec = flatten(tree)
     found = {id(t): v for t, v in zip(targets, values, strict=True)}
@@ -96,7 +91,7 @@ def value_and_grad(
         >>> sg.value_and_grad(lambda x: sg.reduce_sum(x * x))(np.array([1.0, 2.0]))
         (array(5.), array([2., 4.]))
     """
-    _function(f, "grad")
+    check_function(f, "grad")
     if unconnected not in ("zero", "none"):
         raise GradientError(f"grad: unconnected is 'zero' or 'none', not {unconnected!r}")
 
@@ -105,20 +100,20 @@ def value_and_grad(
         tracing = Tracing(args, kwargs)
         positions = argument_positions(argnums, args, "grad")
         with tracing.building():
-            entered, targets = _enter_arguments(tracing, args, positions, "grad")
-            value, aux = _with_aux(f(*entered, **tracing.enter(kwargs)), has_aux, "grad")
+            entered, targets = enter_arguments(tracing, args, positions, "grad")
+            value, aux = with_aux(f(*entered, **tracing.enter(kwargs)), has_aux, "grad")
             y = _scalar(value, tracing.graph)
             found = [
                 _zero_or_none(g, x, unconnected) for g, x in zip(gradients(y, targets), targets, strict=True)
             ]
-            parts = tuple(_like_targets(entered[i], targets, found) for i in positions)
+            parts = tuple(like_targets(entered[i], targets, found) for i in positions)
             gradient = parts[0] if isinstance(argnums, int) else parts
             return tracing.results((((y, aux) if has_aux else y), gradient))
 
     return with_gradient
 
 
-def _enter_arguments(
+def enter_arguments(
     tracing: Tracing, args: Sequence[Any], positions: Sequence[int], what: str
 ) -> tuple[list[Any], list[Output]]:
     entered: list[Any] = []
@@ -133,12 +128,12 @@ def _enter_arguments(
     return entered, targets
 
 
-def _function(f: Any, what: str) -> None:
+def check_function(f: Any, what: str) -> None:
     if not callable(f):
         raise ArgumentError(f"{what}: takes a function, not {f!r}")
 
 
-def _with_aux(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
+def with_aux(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
     if not has_aux:
         return result, None
     if not isinstance(result, (tuple, list)) or len(result) != 2:
@@ -209,11 +204,11 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
         >>> pullback(np.array([1.0, 10.0]))
         (array([ 2., 40.]),)
     """
-    _function(f, "vjp")
+    check_function(f, "vjp")
     tracing = Tracing(primals)
     with tracing.building():
-        entered, targets = _enter_arguments(tracing, primals, range(len(primals)), "vjp")
-        value, aux = _with_aux(f(*entered), has_aux, "vjp")
+        entered, targets = enter_arguments(tracing, primals, range(len(primals)), "vjp")
+        value, aux = with_aux(f(*entered), has_aux, "vjp")
         leaves, spec = flatten(value)
         ys = [as_output(y, tracing.graph) for y in leaves]
 
@@ -240,7 +235,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
                 _zero_or_none(g, x, "zero")
                 for g, x in zip(gradients(ys, targets, seeds), targets, strict=True)
             ]
-            return call.results(tuple(_like_targets(arg, targets, found) for arg in entered))
+            return call.results(tuple(like_targets(arg, targets, found) for arg in entered))
 
     values = tracing.results(unflatten(spec, ys))
     return (values, pullback, tracing.results(aux)) if has_aux else (values, pullback)
@@ -260,7 +255,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
         >>> sg.jvp(lambda x: x * x, (np.array([1.0, 2.0]),), (np.array([1.0, 10.0]),))
         (array([1., 4.]), array([ 2., 40.]))
     """
-    _function(f, "jvp")
+    check_function(f, "jvp")
     if (
         not isinstance(primals, (tuple, list))
         or not isinstance(tangents, (tuple, list))
@@ -271,7 +266,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
         )
     tracing = Tracing(primals, tangents)
     with tracing.building():
-        entered, targets = _enter_arguments(tracing, primals, range(len(primals)), "jvp")
+        entered, targets = enter_arguments(tracing, primals, range(len(primals)), "jvp")
         directions = [
             t for t in flatten(list(tangents))[0] if not (is_tensor(t) and not type_of(t).differentiable)
         ]
@@ -299,79 +294,6 @@ def _direction(tracing: Tracing, tangent: Any, x: Output) -> Output:
     if t.shape != x.shape:
         raise ShapeError(f"jvp: the tangent of {x.type!r} must have its shape, not {t.type!r}")
     return t
-
-
-def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Function:
-    """A function that returns all partial derivatives of f.
-
-    Args:
-        f: returns a nested structure of tensors of fixed shape; with has_aux, a pair of that and anything
-            else.
-        argnums: with respect to which positional arguments.
-
-    Returns:
-        a function that returns, in the structure of the value, for each of its tensors the structure of the
-        argument with tensors of shape ``value.shape + argument.shape``. One pullback is built for each
-        element of the value.
-
-    Examples:
-        >>> sg.jacobian(lambda x: x * x)(np.array([1.0, 2.0]))
-        array([[2., 0.],
-               [0., 4.]])
-    """
-    _function(f, "jacobian")
-
-    @functools.wraps(f)
-    def with_jacobian(*args: Any, **kwargs: Any) -> Any:
-        tracing = Tracing(args, kwargs)
-        positions = argument_positions(argnums, args, "jacobian")
-        with tracing.building():
-            entered, targets = _enter_arguments(tracing, args, positions, "jacobian")
-            value, aux = _with_aux(f(*entered, **tracing.enter(kwargs)), has_aux, "jacobian")
-            leaves, spec = flatten(value)
-            blocks = []
-            for leaf in leaves:
-                rows = _rows(as_output(leaf, tracing.graph), targets)
-                parts = tuple(_like_targets(entered[i], targets, rows) for i in positions)
-                blocks.append(parts[0] if isinstance(argnums, int) else parts)
-            found = unflatten(spec, blocks)
-            return tracing.results((found, aux) if has_aux else found)
-
-    return with_jacobian
-
-
-def _rows(y: Output, targets: Sequence[Output]) -> list[Output]:
-    """For each target the derivatives of every element of y, stacked in y's shape."""
-    count = product(y.shape)
-    if not isinstance(count, int):
-        raise ShapeError(
-            f"jacobian: the value {y.type!r} has a symbolic size; its elements must be known when it is built"
-        )
-    basis = np.eye(count, dtype=y.dtype.numpy).reshape(count, *y.shape)
-    rows = [
-        [_zero_or_none(g, x, "zero") for g, x in zip(gradients(y, targets, [row]), targets, strict=True)]
-        for row in basis
-    ]
-    if not rows:
-        return [
-            as_output(np.zeros((*y.shape, *(int(s) for s in x.shape)), x.dtype.numpy), y.op.graph)
-            for x in targets
-        ]
-    return [
-        reshape(stack(column), (*y.shape, *x.shape))
-        for column, x in zip(zip(*rows, strict=True), targets, strict=True)
-    ]
-
-
-def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
-    """A function that returns all second partial derivatives of f, a function with a scalar value.
-
-    Examples:
-        >>> sg.hessian(lambda x: sg.reduce_sum(x * x * x))(np.array([1.0, 2.0]))
-        array([[ 6.,  0.],
-               [ 0., 12.]])
-    """
-    return jacobian(grad(f, argnums), argnums)
 
 
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:

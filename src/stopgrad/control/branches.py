@@ -11,6 +11,7 @@ from stopgrad.autodiff.reach import Acting, between
 from stopgrad.autodiff.reverse import backpropagate
 from stopgrad.body import Bodies, Body
 from stopgrad.build import apply, close, emit, inline, parameter_of, tracing
+from stopgrad.control.batches import CASE
 from stopgrad.control.functions import (
     Traced,
     check_function,
@@ -115,6 +116,8 @@ class Case(Op):
     gradient = Joint(_pull)
     samples = ()
     cached = False
+
+    batch = CASE
 
     @staticmethod
     def lower(xp: Any, index: Any, *operands: Any, branches: Bodies, run: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 from stopgrad.autodiff.reach import Acting
 from stopgrad.body import Body
 from stopgrad.build import apply, building_in, close, emit, inline, parameter_of, tracing
+from stopgrad.control.batches import WHILE
 from stopgrad.control.branches import Case
 from stopgrad.control.functions import (
     Traced,
@@ -112,6 +113,8 @@ class While(Op):
     gradient = Joint(_pull)
     samples = ()
     cached = False
+
+    batch = WHILE
 
     @staticmethod
     def lower(xp: Any, *operands: Any, condition: Body, body: Body, limit: int, run: Any) -> Any:

@@ -10,6 +10,7 @@ from stopgrad.autodiff.reach import Acting, between
 from stopgrad.autodiff.reverse import backpropagate
 from stopgrad.body import Body
 from stopgrad.build import apply, close, emit, inline, parameter_of, tracing
+from stopgrad.control.batches import CHECKPOINT
 from stopgrad.control.functions import check_function, graph_of, same_type, trace_function
 from stopgrad.errors import ShapeError
 from stopgrad.graph import Graph, Operation, Output
@@ -76,6 +77,8 @@ class Checkpoint(Op):
     gradient = Joint(_pull)
     samples = ()
     cached = False
+
+    batch = CHECKPOINT
 
     @staticmethod
     def lower(xp: Any, *operands: Any, body: Body, again: bool, run: Any) -> Any:

@@ -13,6 +13,7 @@ from stopgrad.autodiff.reach import Acting, between, body_masks
 from stopgrad.autodiff.reverse import backpropagate
 from stopgrad.body import Body
 from stopgrad.build import apply, building_in, close, emit, inline, parameter_of, tracing
+from stopgrad.control.batches import SCAN
 from stopgrad.control.functions import (
     Traced,
     check_carry,
@@ -274,6 +275,8 @@ class Scan(Op):
     gradient = Joint(_pull)
     samples = ()
     cached = False
+
+    batch = SCAN
 
     @staticmethod
     def lower(

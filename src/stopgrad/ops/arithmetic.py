@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stopgrad.batch_rules import ALONG, ELEMENTWISE
 from stopgrad.build import apply
 from stopgrad.errors import ArgumentError
 from stopgrad.op import Op, not_differentiable
@@ -331,6 +332,8 @@ class AddN(Op):
 
     gradient = {"xs": lambda g, op, i: g}
 
+    batch = ALONG
+
     @staticmethod
     def lower(xp: Any, *xs: Any) -> Any:
         total = xs[0]
@@ -397,6 +400,7 @@ class Abs(Op):
         return tensor_type(same(is_number)(x).dtype.real, x.shape)
 
     gradient = {"x": lambda g, op: cast(g, op.x.dtype) * sign(op.x)}
+    batch = ELEMENTWISE
     lower = lambda xp, x: xp.abs(x)
     samples = [*singles(), sample(complexes(3))]
     extremes = EXTREMES

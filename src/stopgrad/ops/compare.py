@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.op import Op, not_differentiable
 from stopgrad.ops.families import EXTREMES, PAIRS, binary, unary
 from stopgrad.ops.inference import (
@@ -52,6 +53,7 @@ class Comparison(Op, abstract=True):
 
     infer = broadcast_to_bool(is_real)
     gradient = _COMPARISON
+    batch = ELEMENTWISE
     samples = pairs(dtypes=("float64", "int32"))
     extremes = PAIRS
 
@@ -213,6 +215,7 @@ class Test(Op, abstract=True):
 
     infer = to_bool(is_inexact)
     gradient = _COMPARISON
+    batch = ELEMENTWISE
     samples = singles()
     extremes = EXTREMES
 
@@ -291,6 +294,7 @@ class Logical(Op, abstract=True):
 
     infer = broadcast(is_boolean)
     gradient = _BITS
+    batch = ELEMENTWISE
     samples = _BOOLS
 
 
@@ -388,6 +392,7 @@ class LogicalNot(Op):
 
     infer = same(is_boolean)
     gradient = _BITS
+    batch = ELEMENTWISE
     lower = lambda xp, x: xp.logical_not(x)
     samples = singles(dtypes=(bool_,))
 
@@ -400,6 +405,7 @@ class Bitwise(Op, abstract=True):
 
     infer = broadcast(is_integral)
     gradient = _BITS
+    batch = ELEMENTWISE
     samples = [*_INTS, *_BOOLS]
 
 
@@ -497,6 +503,7 @@ class Invert(Op):
 
     infer = same(is_integral)
     gradient = _BITS
+    batch = ELEMENTWISE
     lower = lambda xp, x: xp.invert(x)
     samples = singles(-5, 6, dtypes=(int32, bool_))
 
@@ -509,6 +516,7 @@ class Shift(Op, abstract=True):
 
     infer = broadcast(is_integer)
     gradient = _BITS
+    batch = ELEMENTWISE
     samples = [sample(ints(3), ints(2, 3, low=0, high=8)), sample(ints("n"), ints(low=0, high=8))]
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from stopgrad.batch_rules import ALONG, ELEMENTWISE
 from stopgrad.build import apply
 from stopgrad.op import Axes, Op
 from stopgrad.operands import Tensor
@@ -185,6 +186,7 @@ class ClipByValue(Op):
         "low": lambda g, op: where(less(op.x, op.low), g, 0),
         "high": lambda g, op: where(less(op.x, op.low), 0, where(greater(op.x, op.high), g, 0)),
     }
+    batch = ELEMENTWISE
     lower = lambda xp, x, low, high: xp.minimum(xp.maximum(x, low), high)
     samples = [
         sample(floats(9, distinct=True), floats(low=-1.0, high=-0.5), floats(low=0.5, high=1.0)),
@@ -230,6 +232,7 @@ class AlongAxes(Op, abstract=True):
     """One floating-point operand (C1), normalised along axes (C2)."""
 
     infer = staticmethod(_along)
+    batch = ALONG
     samples = [
         sample(floats(2, 3), axis=(1,)),
         sample(floats("n", 2, 3), axis=(0, 2)),
@@ -340,6 +343,8 @@ class LayerNorm(Op):
         return _along(x, axis=axis)
 
     gradient = {"x": lambda g, op: _layer_norm_gradient(g, op)}
+
+    batch = ALONG
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: tuple[int, ...], epsilon: float) -> Any:

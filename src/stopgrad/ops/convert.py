@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.build import apply
 from stopgrad.errors import DTypeError
 from stopgrad.graph import Output
@@ -60,6 +61,8 @@ class Cast(Op):
         return tensor_type(dtype, x.shape)
 
     gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
+
+    batch = ELEMENTWISE
 
     @staticmethod
     def lower(xp: Any, x: Any, dtype: Any) -> Any:
@@ -122,6 +125,7 @@ class SelectV2(Op):
         "x": lambda g, op: where(op.condition, g, 0),
         "y": lambda g, op: where(op.condition, 0, g),
     }
+    batch = ELEMENTWISE
     lower = lambda xp, condition, x, y: xp.where(condition, x, y)
     samples = [sample(bools(3), floats(2, 3), floats()), sample(bools("n"), floats("n"), floats("n"))]
 
@@ -164,6 +168,7 @@ class Conj(Op):
         return same(is_inexact)(x)
 
     gradient = {"x": lambda g, op: conj(g)}
+    batch = ELEMENTWISE
     lower = lambda xp, x: xp.conj(x)
     samples = [sample(complexes(3)), sample(complexes("n", 2))]
 
@@ -199,6 +204,7 @@ class Real(Op):
         return tensor_type(same(is_inexact)(x).dtype.real, x.shape)
 
     gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
+    batch = ELEMENTWISE
     lower = lambda xp, x: xp.real(x)
     samples = [sample(complexes(3)), sample(floats(3))]
 
@@ -228,6 +234,7 @@ class Imag(Op):
         return tensor_type(same(is_inexact)(x).dtype.real, x.shape)
 
     gradient = {"x": lambda g, op: complex(g * 0, g) if op.x.dtype.is_complex else g * 0}
+    batch = ELEMENTWISE
     lower = lambda xp, x: xp.imag(x)
     samples = [sample(complexes(3)), sample(floats(3))]
 
@@ -262,6 +269,7 @@ class Complex(Op):
         return tensor_type(complex64 if both.dtype is float32 else complex128, both.shape)
 
     gradient = {"real": lambda g, op: real(g), "imag": lambda g, op: imag(g)}
+    batch = ELEMENTWISE
     lower = lambda xp, real, imag: real + 1j * imag
     samples = [sample(floats(3), floats(2, 3))]
 

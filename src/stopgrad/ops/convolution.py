@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stopgrad.batch_rules import CONV, CONV_BACK_FILTER, CONV_BACK_INPUT
 from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Sizes
@@ -143,6 +144,8 @@ class Conv(Op):
         "x": lambda g, op: apply(ConvBackpropInput, (op.filters, g), (op.x.shape, *_attributes(op))),
         "filters": lambda g, op: apply(ConvBackpropFilter, (op.x, g), (op.filters.shape, *_attributes(op))),
     }
+
+    batch = CONV
 
     @staticmethod
     def lower(
@@ -330,6 +333,8 @@ class ConvBackpropInput(Op):
         "g": lambda g, op: apply(Conv, (g, op.filters), _attributes(op)),
     }
 
+    batch = CONV_BACK_INPUT
+
     @staticmethod
     def lower(
         xp: Any, filters: Any, g: Any, shape: Any, strides: Any, padding: Padding, dilations: Any, groups: int
@@ -498,6 +503,8 @@ class ConvBackpropFilter(Op):
         "x": lambda g, op: apply(ConvBackpropInput, (g, op.g), (op.x.shape, *_attributes(op))),
         "g": lambda g, op: apply(Conv, (op.x, g), _attributes(op)),
     }
+
+    batch = CONV_BACK_FILTER
 
     @staticmethod
     def lower(

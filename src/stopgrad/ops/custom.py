@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
 from typing import Any
 
+from stopgrad.batch_core import batched_body
+from stopgrad.batch_rules import Flags, again, everywhere
 from stopgrad.body import Body
 from stopgrad.build import as_output, close, emit, graph_for, inline, local, parameter_of, tracing
 from stopgrad.builder import current, default_graph
@@ -16,9 +18,10 @@ from stopgrad.op import Joint, Kind, NoGradient, Op, Rule, Undefined, stopped, u
 from stopgrad.operands import as_array
 from stopgrad.ops.data import Const, identity, zeros_like
 from stopgrad.ops.gates import carries_gradient
+from stopgrad.ops.shape import sum_to
 from stopgrad.scope import Scope
 from stopgrad.structure import flatten, unflatten
-from stopgrad.types import TensorType, same_size
+from stopgrad.types import Size, TensorType, same_size
 
 __all__ = ["custom_gradient"]
 
@@ -142,6 +145,29 @@ def _pull(
     return [None if part is None else next(made) for part in parts]
 
 
+def _in_batch(op: Operation, operands: Sequence[Output], batched: Flags, size: Size) -> Sequence[Output]:
+    """For many examples: the gradient function is batched too, and what it returns is an example's own."""
+    body, first, last = _settle(op), op.count, op.count + len(op.kept)
+    flags = [True] * first + list(batched[last:])
+    pullback, _ = batched_body(_fitted(body, op.inputs[first:last]), flags, size, [True] * len(op.kept))
+    ys = everywhere(operands[:first], batched[:first], size)
+    return again(op, (*ys, *operands[first:]), (op.count, pullback, op.asked, op.kept))
+
+
+def _fitted(body: Body, arguments: Sequence[Output]) -> Body:
+    """The gradient function with each result in the shape of its argument, which it may only broadcast to."""
+    if all(y is None or y.shape == x.shape for y, x in zip(body.outputs, arguments, strict=True)):
+        return body
+    with tracing("the gradient function of custom_gradient", None) as trace:
+        parameters = [parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
+        made = iter(inline(body.results, dict(zip(body.inputs, parameters, strict=True))))
+        outputs = [
+            None if y is None else sum_to(next(made), x.type)
+            for y, x in zip(body.outputs, arguments, strict=True)
+        ]
+        return close(trace, parameters, outputs)
+
+
 class CustomGradient(Op):
     """The results of a function whose gradient is given by another. Made by :func:`custom_gradient`.
 
@@ -173,6 +199,7 @@ class CustomGradient(Op):
     samples = ()
     cached = False
     merged = False
+    batch = _in_batch
 
     @staticmethod
     def lower(xp: Any, *tensors: Any, count: int, **_: Any) -> Any:

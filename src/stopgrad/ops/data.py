@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import BROADCAST, ELEMENTWISE
 from stopgrad.build import apply, constant_in, emit, evaluate, graph_for, naming
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import GraphError, ShapeError
@@ -265,6 +266,7 @@ class Identity(Op):
         return x
 
     gradient = {"x": lambda g, op: g}
+    batch = ELEMENTWISE
     lower = lambda xp, x: x
     samples = [sample(floats("n", 2)), sample(bools(3))]
 
@@ -397,6 +399,7 @@ class Fill(Op):
         return tensor_type(value.dtype, shape)
 
     gradient = {"value": lambda g, op: g}
+    batch = BROADCAST
     lower = lambda xp, value, shape: xp.broadcast_to(value, shape)
     samples = [sample(floats(), shape=(2, 3))]
 

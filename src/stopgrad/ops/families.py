@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.build import about, apply, emit
 from stopgrad.graph import Output
 from stopgrad.op import Op
@@ -70,6 +71,7 @@ class Elementwise(Op, abstract=True):
     """One operand, floating-point or complex (C1); the result has its type."""
 
     infer = same(is_inexact)
+    batch = ELEMENTWISE
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = EXTREMES
 
 
@@ -83,6 +85,7 @@ class Arithmetic(Op, abstract=True):
     """Two operands of one numeric dtype (C1) whose shapes broadcast (C2)."""
 
     infer = broadcast(is_number)
+    batch = ELEMENTWISE
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = PAIRS
 
 
@@ -94,6 +97,7 @@ class GradientOfElementwise(Op, abstract=True):
     """
 
     infer = staticmethod(lambda y, g: broadcast(is_inexact)(y, g))
+    batch = ELEMENTWISE
     samples = pairs(shapes=ALIKE)
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = PAIRS
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from stopgrad.build import apply, emit, graph_for
+from stopgrad.batch_rules import ALONG, NAMES, SWITCH
+from stopgrad.build import apply, emit, graph_for, raise_for
 from stopgrad.builder import NoGradientBlock, default_graph
 from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
 from stopgrad.graph import Operation, Output
@@ -22,9 +23,9 @@ from stopgrad.ops.arithmetic import maximum, minimum, square
 from stopgrad.ops.compare import greater
 from stopgrad.ops.convert import cast, conj as conjugate, real, where
 from stopgrad.ops.data import zeros_like
-from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_real
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_for_each, is_real
 from stopgrad.ops.powers import rsqrt
-from stopgrad.ops.shape import reduce_sum
+from stopgrad.ops.shape import beside, reduce_sum
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
 from stopgrad.scope import Scope
@@ -52,6 +53,7 @@ class Gate(Op, abstract=True):
 
     passes = 0
     merged = False
+    batch: ClassVar[Any] = ALONG
     lower = staticmethod(lambda xp, x, *_, **__: x)
 
 
@@ -131,7 +133,7 @@ def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any =
 
     def stop(leaf: Any) -> Any:
         if when is not None:
-            return apply(StopGradientWhen, (leaf, when, *(chosen or ())), (), name)
+            return stop_gradient_when(leaf, when, *(chosen or ()), name=name)
         if chosen is not None:
             return apply(StopGradientTowards, (leaf, *chosen), (), name)
         return apply(StopGradient, (leaf,), (), name)
@@ -172,6 +174,7 @@ class StopGradientTowards(Gate):
 
     infer = staticmethod(lambda x, *wrt: x)
     gradient = {"x": stopped("stop_gradient with respect to chosen tensors"), "wrt": _NAMES}
+    batch = NAMES
     samples = [sample(floats(3), floats(2))]
     selective = True
 
@@ -206,21 +209,25 @@ class StopGradientWhen(Gate):
 
     @staticmethod
     def infer(x: TensorType, when: TensorType, *wrt: TensorType) -> TensorType:
-        if when.dtype is not bool_ or when.ndim:
+        if when.dtype is not bool_ or not is_for_each(when, x):
             raise DTypeError(f"(C1) when= takes a Python bool or a scalar boolean, not {when!r}")
         return x
 
     gradient = {
-        "x": lambda g, op: where(op.when, zeros_like(g), g),
+        "x": lambda g, op: where(beside(op.when, g), zeros_like(g), g),
         "when": not_differentiable("a condition has no derivative"),
         "wrt": _NAMES,
     }
+    batch = SWITCH
     samples = [sample(floats(3), np.array(False))]
     selective = True
 
 
 @builds(StopGradientWhen)
 def stop_gradient_when(x: Any, when: Any, *wrt: Any, name: str | None = None) -> Tensor:
+    if type_of(when).ndim:  # Only vmap builds it with a condition for each example.
+        wrong = DTypeError(f"(C1) when= takes a Python bool or a scalar boolean, not {type_of(when)!r}")
+        raise_for(StopGradientWhen, wrong, (x, when, *wrt))
     return apply(StopGradientWhen, (x, when, *wrt), (), name)
 
 
@@ -275,9 +282,18 @@ def _scalars(x: TensorType, *others: TensorType) -> TensorType:
     """The settings of a gate are scalars of its operand's dtype."""
     check_same_dtype(x, *others)
     for other in others:
-        if other.ndim:
+        if not is_for_each(other, x):
             raise ShapeError(f"(C2) takes a scalar, not {other!r}")
     return x
+
+
+def _set(definition: type[Op], x: Any, *settings: Any, name: str | None) -> Tensor:
+    """A gate with scalar settings."""
+    for setting in settings:
+        if type_of(setting).ndim:
+            wrong = ShapeError(f"(C2) takes a scalar, not {type_of(setting)!r}")
+            raise_for(definition, wrong, (x, *settings))
+    return apply(definition, (x, *settings), (), name)
 
 
 class ScaleGradient(Gate):
@@ -301,7 +317,7 @@ class ScaleGradient(Gate):
 
     infer = staticmethod(lambda x, s: _scalars(x, s))
     gradient = {
-        "x": lambda g, op: g * op.s,
+        "x": lambda g, op: g * beside(op.s, g),
         "s": not_differentiable("a gate's setting takes no part in the value"),
     }
     samples = [sample(floats(3), floats())]
@@ -309,7 +325,7 @@ class ScaleGradient(Gate):
 
 @builds(ScaleGradient)
 def scale_gradient(x: T, s: Any, name: str | None = None) -> T:
-    found: T = _gate(lambda leaf: apply(ScaleGradient, (leaf, s), (), name), x)
+    found: T = _gate(lambda leaf: _set(ScaleGradient, leaf, s, name=name), x)
     return found
 
 
@@ -361,7 +377,7 @@ class ClipGradient(Gate):
         return _scalars(x, low, high)
 
     gradient = {
-        "x": lambda g, op: minimum(maximum(g, op.low), op.high),
+        "x": lambda g, op: minimum(maximum(g, beside(op.low, g)), beside(op.high, g)),
         "low": not_differentiable("a gate's setting takes no part in the value"),
         "high": not_differentiable("a gate's setting takes no part in the value"),
     }
@@ -370,7 +386,7 @@ class ClipGradient(Gate):
 
 @builds(ClipGradient)
 def clip_gradient(x: T, low: Any, high: Any, name: str | None = None) -> T:
-    found: T = _gate(lambda leaf: apply(ClipGradient, (leaf, low, high), (), name), x)
+    found: T = _gate(lambda leaf: _set(ClipGradient, leaf, low, high, name=name), x)
     return found
 
 
@@ -406,14 +422,16 @@ class ClipGradientByNorm(Gate):
 
 @builds(ClipGradientByNorm)
 def clip_gradient_norm(x: T, max_norm: Any, name: str | None = None) -> T:
-    found: T = _gate(lambda leaf: apply(ClipGradientByNorm, (leaf, max_norm), (), name), x)
+    found: T = _gate(lambda leaf: _set(ClipGradientByNorm, leaf, max_norm, name=name), x)
     return found
 
 
 def _shrunk(g: Any, max_norm: Any) -> Tensor:
     """A cotangent whose norm is at most *max_norm*."""
-    squared = reduce_sum(real(g * conjugate(g)) if g.dtype.is_complex else square(g))
-    limit = real(max_norm) if g.dtype.is_complex else max_norm
+    count = max_norm.ndim  # Of axes along which there are examples, each with a norm of its own.
+    squares = real(g * conjugate(g)) if g.dtype.is_complex else square(g)
+    squared = reduce_sum(squares, tuple(range(count, g.ndim)), keepdims=count > 0)
+    limit = beside(real(max_norm) if g.dtype.is_complex else max_norm, g)
     above = greater(squared, square(limit))
     # Below the limit the factor is exactly 1, and its own derivative is exactly 0.
     factor = where(above, limit * rsqrt(where(above, squared, 1)), 1)
@@ -452,6 +470,7 @@ class StraightThrough(Gate):
         "hard": stopped("straight_through sends the gradient to the soft value"),
         "soft": lambda g, op: g,
     }
+    batch = ALONG
     samples = [sample(floats(3), floats(3))]
 
 

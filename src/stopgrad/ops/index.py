@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import ALONG, GATHER, ONE_HOT, SCATTER
 from stopgrad.build import about, apply
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.op import Axis, Op, not_differentiable
@@ -148,6 +149,8 @@ class GatherV2(Op):
         "indices": _WHERE,
     }
 
+    batch = GATHER
+
     @staticmethod
     def lower(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
         x, inside = xp.moveaxis(params, axis, batch_dims), _inside(xp, indices, params.shape[axis])
@@ -228,6 +231,8 @@ class TensorScatterAdd(Op):
         "indices": _WHERE,
         "updates": lambda g, op: gather(g, op.indices, op.axis, op.batch_dims),
     }
+
+    batch = SCATTER
 
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
@@ -317,6 +322,8 @@ class TakeAlongAxis(Op):
         "indices": _WHERE,
     }
 
+    batch = ALONG
+
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, axis: int) -> Any:
         inside = _inside(xp, indices, x.shape[axis])
@@ -391,6 +398,8 @@ class ScatterAddAlongAxis(Op):
         "updates": lambda g, op: take_along_axis(g, op.indices, op.axis),
     }
 
+    batch = ALONG
+
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:
         total, inside = xp.array(x), _inside(xp, indices, x.shape[axis])
@@ -460,6 +469,8 @@ class OneHot(Op):
         "on_value": lambda g, op: where(_hits(op), g, 0),
         "off_value": lambda g, op: where(_hits(op), 0, g),
     }
+
+    batch = ONE_HOT
 
     @staticmethod
     def lower(xp: Any, indices: Any, on_value: Any, off_value: Any, depth: int, axis: int) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import ALONG, PAD, along
 from stopgrad.build import about, apply
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.op import Axes, Axis, Op, Sizes
@@ -66,6 +67,7 @@ class ConcatV2(Op):
             g, op.axis, sum((x.shape[op.axis] for x in op.inputs[:i]), 0), op.inputs[i].shape[op.axis]
         )
     }
+    batch = ALONG
     lower = lambda xp, *xs, axis: xp.concatenate(xs, axis)
     samples = [
         sample(floats(2, 3), floats(1, 3), axis=0),
@@ -115,6 +117,7 @@ class Pack(Op):
         return tensor_type(dtype, (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]))
 
     gradient = {"xs": lambda g, op, i: squeeze(part_of(g, op.axis, i, 1), op.axis)}
+    batch = ALONG
     lower = lambda xp, *xs, axis: xp.stack(xs, axis)
     samples = [
         sample(floats(2, 3), floats(2, 3), axis=1),
@@ -185,6 +188,8 @@ class Split(Op):
         return tuple(tensor_type(x.dtype, (*x.shape[:axis], s, *x.shape[axis + 1 :])) for s in sizes)
 
     gradient = {"x": lambda g, op: concat(g, op.axis) if isinstance(g, tuple) else g}
+
+    batch = ALONG
 
     @staticmethod
     def lower(xp: Any, x: Any, sizes: tuple[int, ...], axis: int) -> Any:
@@ -265,6 +270,7 @@ class PadV2(Op):
         "x": lambda g, op: _unpadded(g, op),
         "value": lambda g, op: reduce_sum(g) - reduce_sum(_unpadded(g, op)),
     }
+    batch = PAD
     lower = lambda xp, x, value, paddings: xp.pad(x, paddings, constant_values=value)
     samples = [
         sample(floats(2, 3), floats(), paddings=((1, 0), (2, 1))),
@@ -359,6 +365,7 @@ class Tile(Op):
         return tensor_type(x.dtype, tuple(m * s for m, s in zip(multiples, x.shape, strict=True)))
 
     gradient = {"x": lambda g, op: _untile(g, op)}
+    batch = along(multiples=lambda size: 1)
     lower = lambda xp, x, multiples: xp.tile(x, multiples)
     samples = [
         sample(floats(2, 3), multiples=(2, 1)),
@@ -400,6 +407,7 @@ class ReverseV2(Op):
         return x
 
     gradient = {"x": lambda g, op: reverse(g, op.axis)}
+    batch = ALONG
     lower = lambda xp, x, axis: xp.flip(x, axis)
     samples = [sample(floats(2, 3), axis=(1,)), sample(floats("n"), axis=(0,))]
 

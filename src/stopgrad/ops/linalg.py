@@ -6,6 +6,7 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
+from stopgrad.batch_rules import EINSUM, MATMUL
 from stopgrad.build import about, apply, emit
 from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
@@ -68,6 +69,8 @@ class MatMul(Op):
         return tensor_type(dtype, (*batch, m, n))
 
     gradient = {"a": lambda g, op: _gradient_a(g, op), "b": lambda g, op: _gradient_b(g, op)}
+
+    batch = MATMUL
 
     @staticmethod
     def lower(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
@@ -159,6 +162,8 @@ class Einsum(Op):
         return tensor_type(dtype, tuple(sizes[label] for label in equation.partition("->")[2]))
 
     gradient = {"xs": lambda g, op, i: _einsum_gradient(g, op, i)}
+
+    batch = EINSUM
 
     @staticmethod
     def lower(xp: Any, *xs: Any, equation: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import ALONG
 from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.op import Axis, Op, not_differentiable
@@ -82,6 +83,8 @@ class SoftmaxCrossEntropyWithLogits(Op):
         ),
     }
 
+    batch = ALONG
+
     @staticmethod
     def lower(xp: Any, labels: Any, logits: Any, axis: int) -> Any:
         terms = labels * _log_softmax(xp, logits, axis)
@@ -148,6 +151,8 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
             * (softmax(op.logits) - one_hot(op.labels, op.logits.shape[-1], dtype=op.logits.dtype))
         ),
     }
+
+    batch = ALONG
 
     @staticmethod
     def lower(xp: Any, labels: Any, logits: Any) -> Any:

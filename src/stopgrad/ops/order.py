@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import ALONG
 from stopgrad.build import about, apply
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.op import Axis, Op, not_differentiable
@@ -67,6 +68,7 @@ class Argsort(Op):
         return tensor_type(int32, x.shape)
 
     gradient = not_differentiable("a position has no derivative")
+    batch = ALONG
     lower = lambda xp, x, axis, descending: _order(xp, x, axis, descending).astype(np.int32)
     samples = [
         sample(floats(2, 4), axis=1, descending=False),
@@ -127,6 +129,8 @@ class Sort(Op):
             g, _argsort(_argsort(op.x, op.axis, op.descending), op.axis, False), op.axis
         )
     }
+
+    batch = ALONG
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: int, descending: bool) -> Any:
@@ -199,6 +203,8 @@ class TopKV2(Op):
         return tensor_type(x.dtype, shape), tensor_type(int32, shape)
 
     gradient = {"x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.outputs[1], g[0], -1)}
+
+    batch = ALONG
 
     @staticmethod
     def lower(xp: Any, x: Any, k: int) -> Any:

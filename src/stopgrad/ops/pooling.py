@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import FOLD
 from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Sizes, not_differentiable
@@ -64,6 +65,7 @@ class Pool(Op, abstract=True):
     def infer(x: TensorType, *, ksize: Sizes, strides: Sizes, padding: Sizes, dilations: Sizes) -> TensorType:
         return _pooled(x, ksize, strides, padding, dilations)
 
+    batch = FOLD
     samples = [
         sample(floats(2, 5, 3, distinct=True), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)),
         sample(
@@ -278,6 +280,8 @@ class MaxPoolGrad(Op):
 
     gradient = {"x": _CHOICE, "g": lambda g, op: apply(MaxPoolGradGrad, (op.x, g), _attributes(op))}
 
+    batch = FOLD
+
     @staticmethod
     def lower(xp: Any, x: Any, g: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
         geometry = (strides, padding, dilations)
@@ -363,6 +367,8 @@ class MaxPoolGradGrad(Op):
         return _pooled(x, ksize, strides, padding, dilations)
 
     gradient = {"x": _CHOICE, "h": lambda g, op: apply(MaxPoolGrad, (op.x, g), _attributes(op))}
+
+    batch = FOLD
 
     @staticmethod
     def lower(xp: Any, x: Any, h: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
@@ -521,6 +527,8 @@ class AvgPoolGrad(Op):
         return x
 
     gradient = {"g": lambda g, op: apply(AvgPool, (g,), _attributes(op))}
+
+    batch = FOLD
 
     @staticmethod
     def lower(xp: Any, g: Any, shape: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import apply
+from stopgrad.batch_rules import KEYS
+from stopgrad.build import about, apply
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, type_of
@@ -74,16 +75,16 @@ def threefry(xp: Any, k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
 
 
 def _words(xp: Any, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Two words for each element of a shape. The counter is the element's position in row-major order."""
+    """Two words for each element of a shape, for each key. The counter is the position in row-major order."""
     counter = xp.zeros(shape, np.uint32)
     stride = 1
     for axis in reversed(range(len(shape))):
         along = xp.arange(shape[axis], dtype=np.uint32) * np.uint32(stride % 2**32)
         counter = counter + along.reshape((-1,) + (1,) * (len(shape) - axis - 1))
         stride *= shape[axis]
-    return threefry(
-        xp, key[..., :1].reshape(()), key[..., 1:].reshape(()), xp.zeros(shape, np.uint32), counter
-    )
+    many = (*key.shape[:-1], *(1,) * len(shape))
+    k0, k1 = key[..., :1].reshape(many), key[..., 1:].reshape(many)
+    return threefry(xp, k0, k1, xp.zeros(shape, np.uint32), counter)
 
 
 def _mantissa(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
@@ -103,11 +104,11 @@ def _mantissa(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
 # ----------------------------------------------------------------------------------------------- keys
 
 
-def check_key(key: TensorType) -> None:
-    """Refuse what is not a key (C1)."""
+def check_key(key: TensorType, *, many: bool = False) -> None:
+    """Refuse what is not a key (C1); with *many*, one for each example, as vmap makes it, is one too."""
     if key.dtype is not uint32:
         raise DTypeError(f"(C1) a key is two uint32 numbers, made by sg.random_key, not {key!r}")
-    if key.ndim != 1 or not same_size(key.shape[0], 2):
+    if not (key.ndim == 1 or (many and key.ndim)) or not same_size(key.shape[-1], 2):
         raise ShapeError(
             f"(C1) a key is two uint32 numbers, not {key!r}; of several keys take one, as in keys[0]"
         )
@@ -138,6 +139,15 @@ def random_key(seed: Any, name: str | None = None) -> Tensor:
     return stack([as_array(0, uint32), cast(seed, uint32)], name=name)
 
 
+def _from_key(
+    definition: type[Op], operands: tuple[Any, ...], values: tuple[Any, ...], name: str | None
+) -> Tensor:
+    """An operation on one key: only vmap builds it for several."""
+    with about(definition, *operands):
+        check_key(type_of(operands[0]))
+    return apply(definition, operands, values, name)
+
+
 class RandomSplit(Op):
     """Several new keys from one.
 
@@ -158,17 +168,18 @@ class RandomSplit(Op):
 
     @staticmethod
     def infer(key: TensorType, *, n: Size) -> TensorType:
-        check_key(key)
-        return tensor_type(uint32, (n, 2))
+        check_key(key, many=True)
+        return tensor_type(uint32, (*key.shape[:-1], n, 2))
 
     gradient = _NO_GRADIENT
+    batch = KEYS
     lower = lambda xp, key, n: xp.stack(_words(xp, key, (n,)), -1)
     samples = [sample(_KEY, n=2), sample(_KEY, n=0)]
 
 
 @builds(RandomSplit)
 def random_split(key: Any, n: Any = 2, name: str | None = None) -> Tensor:
-    return apply(RandomSplit, (key,), (shape_of(n)[0],), name)
+    return _from_key(RandomSplit, (key,), (shape_of(n)[0],), name)
 
 
 class RandomFoldIn(Op):
@@ -192,18 +203,20 @@ class RandomFoldIn(Op):
 
     @staticmethod
     def infer(key: TensorType, data: TensorType) -> TensorType:
-        check_key(key)
+        check_key(key, many=True)
         check_dtype(data, is_integer, "an integer to fold in", "C2")
-        if data.ndim:
+        if data.ndim != key.ndim - 1 or not all(map(same_size, data.shape, key.shape)):
             raise ShapeError(f"(C2) takes a scalar to fold in, not {data!r}")
         return key
 
     gradient = _NO_GRADIENT
 
+    batch = KEYS
+
     @staticmethod
     def lower(xp: Any, key: Any, data: Any) -> Any:
-        low = xp.asarray(data).astype(np.uint32).reshape((1,))
-        return xp.concatenate(threefry(xp, key[:1], key[1:], xp.zeros((1,), np.uint32), low))
+        low = xp.asarray(data).astype(np.uint32)[..., None]
+        return xp.concatenate(threefry(xp, key[..., :1], key[..., 1:], xp.zeros((1,), np.uint32), low), -1)
 
     samples = [sample(_KEY, np.array(3, np.int32)), sample(_KEY, np.array(-1, np.int64))]
 
@@ -211,18 +224,18 @@ class RandomFoldIn(Op):
 @builds(RandomFoldIn)
 def random_fold_in(key: Any, data: Any, name: str | None = None) -> Tensor:
     number = np.asarray(int(data) % 2**32, np.uint32) if isinstance(data, (int, np.integer)) else data
-    return apply(RandomFoldIn, (key, number), (), name)
+    return _from_key(RandomFoldIn, (key, number), (), name)
 
 
 # ---------------------------------------------------------------------------------------------- draws
 
 
 def _draw(key: TensorType, shape: Shape, dtype: DType) -> TensorType:
-    check_key(key)
+    check_key(key, many=True)
     size = product(shape)
     if isinstance(size, int) and size > 2**32:
         raise ShapeError(f"(C2) draws at most 2³² numbers from one key, not {size}; split the key")
-    return tensor_type(dtype, shape)
+    return tensor_type(dtype, (*key.shape[:-1], *shape))
 
 
 class RandomBits(Op):
@@ -250,6 +263,8 @@ class RandomBits(Op):
 
     gradient = _NO_GRADIENT
 
+    batch = KEYS
+
     @staticmethod
     def lower(xp: Any, key: Any, shape: tuple[int, ...]) -> Any:
         high, low = _words(xp, key, shape)
@@ -260,7 +275,7 @@ class RandomBits(Op):
 
 @builds(RandomBits)
 def random_bits(key: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
-    return apply(RandomBits, (key,), (shape_of(shape),), name)
+    return _from_key(RandomBits, (key,), (shape_of(shape),), name)
 
 
 class Drawn(Op, abstract=True):
@@ -272,6 +287,7 @@ class Drawn(Op, abstract=True):
         return _draw(key, shape, dtype)
 
     gradient = _NO_GRADIENT
+    batch = KEYS
     samples = [
         *(
             sample(_KEY, shape=(2, 3), dtype=dtype_of(d))
@@ -333,7 +349,7 @@ def random_uniform(
         >>> sg.random_uniform(sg.random_key(0), [2])
         array([0.947667 , 0.9785799], dtype=float32)
     """
-    u = apply(RandomUniform, (key,), (shape_of(shape), drawn_dtype(dtype, low, high)), name)
+    u = _from_key(RandomUniform, (key,), (shape_of(shape), drawn_dtype(dtype, low, high)), name)
     if _is_number(low, 0):
         return u if _is_number(high, 1) else multiply(u, high)
     return add(multiply(u, subtract(high, low)), low)
@@ -398,7 +414,7 @@ def random_normal(
         >>> sg.random_normal(sg.random_key(0), [2], dtype=sg.float64).shape
         (2,)
     """
-    z = apply(RandomNormal, (key,), (shape_of(shape), drawn_dtype(dtype, mean, stddev)), name)
+    z = _from_key(RandomNormal, (key,), (shape_of(shape), drawn_dtype(dtype, mean, stddev)), name)
     z = z if _is_number(stddev, 1) else multiply(z, stddev)
     return z if _is_number(mean, 0) else add(z, mean)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import ALONG
 from stopgrad.build import about, apply, coerce
 from stopgrad.op import Axis, Op
 from stopgrad.operands import Tensor, type_of
@@ -67,6 +68,8 @@ class LinearRecurrence(Op):
         "a": lambda g, op: _backwards(g, op) * conj(shifted(op.result, op.axis, op.reverse)),
         "b": lambda g, op: _backwards(g, op),
     }
+
+    batch = ALONG
 
     @staticmethod
     def lower(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:

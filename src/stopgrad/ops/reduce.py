@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from stopgrad.batch_rules import ALONG
 from stopgrad.build import apply
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.op import Axes, Axis, Op, not_differentiable
@@ -66,6 +67,7 @@ def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
 class Reduction(Op, abstract=True):
     """One operand (C1), reduced over axes (C2)."""
 
+    batch = ALONG
     samples = [
         sample(floats(2, 3, distinct=True), axis=(1,), keepdims=False),
         sample(floats("n", 2, 3, distinct=True), axis=(0, 2), keepdims=True),
@@ -421,6 +423,7 @@ class ArgReduction(Op, abstract=True):
         return tensor_type(dtype, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
     gradient = not_differentiable("a position has no derivative")
+    batch = ALONG
     samples = [
         sample(floats(2, 3), axis=1, dtype=int64),
         sample(floats("n", 2), axis=0, dtype=int32),

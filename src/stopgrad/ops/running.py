@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import ALONG
 from stopgrad.build import apply
 from stopgrad.op import Axis, Op
 from stopgrad.operands import Tensor
@@ -32,6 +33,7 @@ class Running(Op, abstract=True):
         normal_axis(axis, x.ndim)
         return x
 
+    batch = ALONG
     samples = [
         sample(floats(2, 3, low=0.5), axis=1, exclusive=False, reverse=False),
         sample(floats("n", 2, low=0.5), axis=0, exclusive=True, reverse=True),

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import ALONG, BROADCAST
 from stopgrad.build import about, apply, emit
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
@@ -68,6 +69,7 @@ class Reshape(Op):
         return tensor_type(x.dtype, shape)
 
     gradient = {"x": lambda g, op: reshape(g, op.x.shape)}
+    batch = ALONG
     lower = lambda xp, x, shape: xp.reshape(x, shape)
     samples = [
         sample(floats(2, 3), shape=(3, 2)),
@@ -123,6 +125,7 @@ class Transpose(Op):
         return tensor_type(x.dtype, tuple(x.shape[p] for p in perm))
 
     gradient = {"x": lambda g, op: transpose(g, tuple(np.argsort(op.perm).tolist()))}
+    batch = ALONG
     lower = lambda xp, x, perm: xp.transpose(x, perm)
     samples = [sample(floats(2, 3, 4), perm=(2, 0, 1)), sample(floats("n", 2), perm=(1, 0))]
 
@@ -167,6 +170,7 @@ class BroadcastTo(Op):
         return tensor_type(x.dtype, shape)
 
     gradient = {"x": lambda g, op: g}
+    batch = BROADCAST
     lower = lambda xp, x, shape: xp.broadcast_to(x, shape)
     samples = [
         sample(floats(3), shape=(2, 3)),
@@ -266,6 +270,7 @@ class Sum(Op):
         return reduced(x, axis, keepdims)
 
     gradient = {"x": lambda g, op: spread(g, op)}
+    batch = ALONG
     lower = lambda xp, x, axis, keepdims: xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples = [
         sample(floats(2, 3), axis=(0,), keepdims=False),
@@ -319,3 +324,10 @@ def sum_to(dx: Output, x: TensorType) -> Output:
         fitted = reshape(fitted, x.shape)
     # Where sizes were only taken for equal, the gradient keeps its operand's type; a run checks the values.
     return fitted if fitted.type.shape == x.shape else broadcast_to(fitted, x.shape)
+
+
+def beside(setting: Any, x: Any) -> Tensor:
+    """A scalar, or one for each example along leading axes of x, in a shape that broadcasts with x."""
+    if not setting.ndim:
+        return setting
+    return reshape(setting, (*setting.shape, *(1,) * (x.ndim - setting.ndim)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.batch_rules import along
 from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
@@ -71,6 +72,7 @@ class StridedSlice(Op):
         return tensor_type(x.dtype, tuple(size for _, size, _ in spans))
 
     gradient = {"x": lambda g, op: apply(StridedSliceGrad, (g,), (op.x.shape, op.spans))}
+    batch = along(spans=lambda size: (0, size, 1))
     lower = lambda xp, x, spans: x[_slices(spans)]
     samples = [sample(floats(5, 3), spans=((1, 2, 2), (2, 3, -1))), sample(floats(4), spans=((0, 0, 1),))]
 
@@ -132,6 +134,8 @@ class StridedSliceGrad(Op):
         return tensor_type(g.dtype, shape)
 
     gradient = {"g": lambda g, op: apply(StridedSlice, (g,), (op.spans,))}
+
+    batch = along(spans=lambda size: (0, size, 1))
 
     @staticmethod
     def lower(xp: Any, g: Any, shape: tuple[int, ...], spans: tuple[Span, ...]) -> Any:

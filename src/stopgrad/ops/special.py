@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.build import apply
 from stopgrad.errors import ArgumentError
 from stopgrad.op import Op
@@ -183,6 +184,7 @@ class Polygamma(Op):
         return same(is_floating)(x)
 
     gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
+    batch = ELEMENTWISE
     lower = lambda xp, x, n: xp.special.polygamma(n, x)
     # JAX gives NaN at infinity, where every order is 0.
     xla = lambda xp, x, n: xp.where(x == INF, xp.zeros((), x.dtype), xp.special.polygamma(n, x))

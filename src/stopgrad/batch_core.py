@@ -1,0 +1,202 @@
+"""Batching a whole body: each of its operations built again, in order, for many examples at once.
+
+The examples lie along the first axis of what is batched. What does not depend on a batched parameter is
+built once, as it is. Everything stays a graph, so that what was batched can be differentiated and batched
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stopgrad.batch_rules import Flags, Partly, again, repeated
+from stopgrad.body import Body
+from stopgrad.build import close, emit, infer_types, parameter_of, tracing
+from stopgrad.builder import Builder, current, enter, leave
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.op import REGISTRY
+from stopgrad.types import Size, TensorType, tensor_type
+
+
+def replay(
+    body: Body,
+    operands: Sequence[Output],
+    batched: Flags,
+    size: Size,
+    graph: Graph,
+    originals: Mapping[Output, Output] | None = None,
+) -> tuple[list[Output | None], list[bool]]:
+    """Build in *graph* what a body computes, for *size* examples.
+
+    Args:
+        body: for one example.
+        operands: what its parameters stand for.
+        batched: which of these hold an example for each position of their first axis.
+        size: the number of examples.
+        graph: where to build; the default one of whoever builds.
+        originals: for parameters whose operand was made of another tensor, that one: gates that name the
+            parameter name it.
+
+    Returns:
+        The body's outputs, and which of them are batched.
+    """
+    owner = object()
+    outer = current()
+    enter(owner, graph=graph)
+    try:
+        copy = _Replay(body, operands, batched, size, originals or {}, current(), outer.prefix_in(graph))
+        for op, parts in _united(body.operations()):
+            copy.step(op)
+            for one in parts:
+                copy.take_over(one, op)
+        made = [None if y is None else copy.made[y] for y in body.outputs]
+        return made, [y is not None and y in copy.batched for y in body.outputs]
+    finally:
+        leave(owner)
+
+
+class _Replay:
+    """Where the tensors of a body went so far."""
+
+    def __init__(
+        self,
+        body: Body,
+        operands: Sequence[Output],
+        batched: Flags,
+        size: Size,
+        originals: Mapping[Output, Output],
+        builder: Builder,
+        prefix: str,
+    ) -> None:
+        self.made: dict[Output, Output] = dict(zip(body.inputs, operands, strict=True))
+        self.batched = {x for x, b in zip(body.inputs, batched, strict=True) if b}
+        self.size = size
+        self.originals = originals
+        self.builder = builder
+        self.prefix = prefix
+        self.place = builder.place
+        self.origin = builder.origin
+        self.origins: dict[Operation, Operation] = {}
+
+    def step(self, op: Operation) -> None:
+        """Build one operation again, at its line, under its name, for the same forward operation."""
+        builder, label = self.builder, op._label
+        op.definition.settle(op)
+        builder.place = self.place if op._place is None else (op._place, op._instruction)
+        builder.prefix = self.prefix + label if label.endswith("/") else self.prefix
+        builder.origin = self.origin if op.origin is None else self.origins.get(op.origin, op.origin)
+        flags = [x in self.batched for x in op.inputs]
+        if any(flags):
+            outputs, which = self._in_batch(op, flags)
+        else:
+            outputs, which = again(op, [self.made[x] for x in op.inputs]), [False] * len(op.outputs)
+        self.made.update(zip(op.outputs, outputs, strict=True))
+        self.batched.update(y for y, b in zip(op.outputs, which, strict=True) if b)
+        self.origins[op] = outputs[0].op
+
+    def take_over(self, op: Operation, wider: Operation) -> None:
+        """The outputs of a scan among those of one that hands out more."""
+        places = {y: i for i, y in enumerate(wider.body.outputs)}
+        for i, (y, result) in enumerate(zip(op.outputs, op.body.outputs, strict=True)):
+            source = wider.outputs[i if i < op.carries else places[result]]
+            self.made[y] = self.made[source]
+            if source in self.batched:
+                self.batched.add(y)
+        self.origins[op] = self.origins[wider]
+
+    def _in_batch(self, op: Operation, flags: Flags) -> tuple[Sequence[Output], Flags]:
+        operands = [self.made[x] for x in op.inputs]
+        if op.definition.selective:
+            first = len(op.definition.operands)
+            operands[first:] = [self.originals.get(x, self.made[x]) for x in op.inputs[first:]]
+        rule = op.definition.batch
+        found = None if rule is None else rule(op, operands, flags, self.size)
+        if found is None:
+            found = looped(op, operands, flags, self.size)
+        return found if isinstance(found, Partly) else (found, [True] * len(found))
+
+
+def _united(operations: Sequence[Operation]) -> Iterator[tuple[Operation, Sequence[Operation]]]:
+    """The operations to build again; of scans that differ in what they hand out, one for all.
+
+    A scan and the one that keeps what its gradient needs share their body's graph, by which they are known to
+    do the same and are run as one. Batched each by itself they would share nothing.
+    """
+    groups: dict[Any, list[Operation]] = {}
+    for op in operations:
+        if op.type == "Scan":
+            key = (op.inputs, op.body.graph, op.body.inputs, op.body.outputs[: op.carries], op.values[1:])
+            groups.setdefault(key, []).append(op)
+    groups = {key: some for key, some in groups.items() if len(some) > 1}
+    first = {some[0]: some for some in groups.values()}
+    others = {op for some in groups.values() for op in some[1:]}
+    for op in operations:
+        if op in first:
+            yield _wider(first[op]), first[op]
+        elif op not in others:
+            yield op, ()
+
+
+def _wider(scans: Sequence[Operation]) -> Operation:
+    """One scan that hands out what any of these does."""
+    op = scans[0]
+    body: Body = op.body
+    handed_out = dict.fromkeys(y for scan in scans for y in scan.body.outputs[op.carries :])
+    outputs = (*body.outputs[: op.carries], *handed_out)
+    # One body each time, so that what is found out about it, and about those inside, is found out once.
+    wider = body.memo.setdefault(("wider", outputs), Body(body.graph, body.inputs, outputs))
+    values = (wider, *op.values[1:])
+    types = infer_types(op.definition, tuple([x.type for x in op.inputs]), values)
+    place = (op._place, op._instruction)
+    return Operation(op.graph, op.definition, op.inputs, values, types, op._label, place, op.origin)
+
+
+def batched_body(
+    body: Body, batched: Flags, size: Size, wanted: Flags | None = None
+) -> tuple[Body, list[bool]]:
+    """A body for many examples: some of its parameters hold one for each position of their first axis.
+
+    Args:
+        body: for one example.
+        batched: which parameters hold examples.
+        size: how many.
+        wanted: outputs to be batched even if they are the same for all.
+
+    Returns:
+        The new body, and which of its outputs are batched.
+    """
+    key = ("batched", tuple(batched), size, None if wanted is None else tuple(wanted))
+    found: tuple[Body, list[bool]] | None = body.memo.get(key)
+    if found is not None:
+        return found
+    with tracing("vmap", None) as trace:
+        parameters = [
+            parameter_of(trace.graph, for_all(x, size) if b else x.type, x.op)
+            for x, b in zip(body.inputs, batched, strict=True)
+        ]
+        outputs, which = replay(body, parameters, batched, size, trace.graph)
+        for i, y in enumerate(outputs):
+            if y is not None and wanted is not None and wanted[i] and not which[i]:
+                outputs[i], which[i] = repeated(y, size), True
+        found = body.memo[key] = close(trace, parameters, outputs), which
+    return found
+
+
+def for_all(x: Output, size: Size) -> TensorType:
+    """The type of a tensor with an example for each position of a first axis."""
+    return tensor_type(x.dtype, (size, *x.shape))
+
+
+def looped(op: Operation, operands: Sequence[Output], batched: Flags, size: Size) -> Sequence[Output]:
+    """The last resort: the operation on one example after the other, in a loop of the graph."""
+    flags = list(batched)
+    with tracing("vmap", None) as trace:
+        parameters = [parameter_of(trace.graph, x.type, x.op) for x in op.inputs]
+        made = emit(op.definition, tuple(parameters), op.values, "")
+        ordered = [x for x, b in zip(parameters, flags, strict=True) if b]
+        ordered += [x for x, b in zip(parameters, flags, strict=True) if not b]
+        step = close(trace, ordered, made.outputs)
+    inputs = [x for x, b in zip(operands, flags, strict=True) if b]
+    inputs += [x for x, b in zip(operands, flags, strict=True) if not b]
+    return emit(REGISTRY["Scan"], tuple(inputs), (step, 0, sum(flags), size, False, 1), "").outputs

@@ -1,0 +1,336 @@
+"""How operations are batched: the rules that definitions name in ``batch``.
+
+A rule builds, for operands some of which hold many examples along their first axis, what the operation
+computes for each example. It is given the operation as it stands for one example, whose types and attributes
+it reads; the operands as they are here; which of them are batched; and the number of examples. It returns the
+outputs, batched all, or :class:`Partly` where some are not, or None where it does not apply. Without a rule
+that applies, the operation is run example by example, in a loop.
+
+Most operations belong to a family: :func:`ELEMENTWISE`, :func:`ALONG` (axes counted one further),
+:func:`FOLD` (the examples join the first axis). How a whole function is batched stands in
+:mod:`stopgrad.batch_core`.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stopgrad.build import emit, graph_for
+from stopgrad.graph import Operation, Output
+from stopgrad.op import REGISTRY, Kind
+from stopgrad.operands import Literal
+from stopgrad.types import Size, product
+
+Outputs = Sequence[Output]
+Flags = Sequence[bool]
+
+
+class Partly(NamedTuple):
+    """What a rule returns where not all of the outputs are batched."""
+
+    outputs: Outputs
+    batched: Flags
+
+
+Rule = Callable[[Operation, Outputs, Flags, Size], "Outputs | Partly | None"]
+
+
+# ------------------------------------------------------------------------------------- building blocks
+
+
+def again(op: Operation, inputs: Sequence[Output], values: tuple[Any, ...] | None = None) -> Outputs:
+    """The operation on other operands, under the name that it has."""
+    label = op._label
+    name = "" if not label or label[-1] == "/" else label
+    return emit(op.definition, tuple(inputs), op.values if values is None else values, name).outputs
+
+
+def build(type: str, *inputs: Output, values: tuple[Any, ...] = ()) -> Output:
+    """The output of a new operation of a type."""
+    return emit(REGISTRY[type], inputs, values, "").outputs[0]
+
+
+def reshaped(x: Output, shape: Sequence[Size]) -> Output:
+    return x if x.shape == tuple(shape) else build("Reshape", x, values=(tuple(shape),))
+
+
+def transposed(x: Output, perm: Sequence[int]) -> Output:
+    return x if list(perm) == list(range(x.ndim)) else build("Transpose", x, values=(tuple(perm),))
+
+
+def moved(x: Output, source: int, target: int) -> Output:
+    """*x* with one axis at another position."""
+    order = [i for i in range(x.ndim) if i != source]
+    order.insert(target, source)
+    return transposed(x, order)
+
+
+def repeated(x: Output, size: Size) -> Output:
+    """An unbatched tensor for each example."""
+    return build("BroadcastTo", x, values=((size, *x.shape),))
+
+
+def everywhere(operands: Outputs, batched: Flags, size: Size) -> list[Output]:
+    """The operands, those that are not batched repeated."""
+    return [x if b else repeated(x, size) for x, b in zip(operands, batched, strict=True)]
+
+
+def widened(x: Output, rank: int) -> Output:
+    """A batched tensor with axes of size 1 behind that of the examples, so that each has *rank* axes."""
+    missing = rank - (x.ndim - 1)
+    return x if missing <= 0 else reshaped(x, (x.shape[0], *(1,) * missing, *x.shape[1:]))
+
+
+def lengthened(x: Output, rank: int) -> Output:
+    """A tensor with axes of size 1 at its end, so that it has *rank*."""
+    return reshaped(x, (*x.shape, *(1,) * (rank - x.ndim)))
+
+
+def changed(op: Operation, **values: Any) -> tuple[Any, ...]:
+    """The operation's attributes, some of them others."""
+    return tuple([values.get(n, v) for n, v in zip(op.definition.attributes, op.values, strict=True)])
+
+
+def shifted(op: Operation, size: Size, **fronts: Any) -> tuple[Any, ...]:
+    """The operation's attributes where there is one more axis in front.
+
+    What they mean is read from their kinds; *fronts* are what comes in front of tuples with a part for each
+    axis.
+    """
+    found = []
+    for (name, kind), value in zip(op.definition.kinds.items(), op.values, strict=True):
+        if kind is Kind.AXIS:
+            value = value + 1
+        elif kind is Kind.AXES:
+            value = tuple([a + 1 for a in value])
+        elif kind is Kind.PERMUTATION:
+            value = (0, *[a + 1 for a in value])
+        elif kind is Kind.SHAPE:
+            value = (size, *value)
+        elif name in fronts:
+            value = (fronts[name](size), *value)
+        found.append(value)
+    return tuple(found)
+
+
+# -------------------------------------------------------------------------------------------- families
+
+
+def ELEMENTWISE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """Operands that broadcast, example by example as they do for one."""
+    rank = op.outputs[0].ndim
+    return again(op, [widened(x, rank) if b else x for x, b in zip(operands, batched, strict=True)])
+
+
+def ALONG(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """All operands are batched, and attributes that count axes count one further."""
+    return again(op, everywhere(operands, batched, size), shifted(op, size))
+
+
+def along(**fronts: Callable[[Size], Any]) -> Rule:
+    """:func:`ALONG`, for attributes with a part for each axis: what that part is for the examples."""
+
+    def rule(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:
+        return again(op, everywhere(operands, batched, size), shifted(op, size, **fronts))
+
+    return rule
+
+
+def FOLD(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """The first axis of all operands counts independent things: the examples join it."""
+    return _folded(op, everywhere(operands, batched, size), range(len(operands)), size)
+
+
+def _folded(op: Operation, operands: Outputs, which: Sequence[int], size: Size) -> Outputs:
+    """The examples of some operands join their first axis, and that of the outputs."""
+    inputs = [
+        reshaped(x, (x.shape[0] * x.shape[1], *x.shape[2:])) if i in which else x
+        for i, x in enumerate(operands)
+    ]
+    values = tuple(
+        [
+            (size * v[0], *v[1:]) if kind is Kind.SHAPE else v
+            for kind, v in zip(op.definition.kinds.values(), op.values, strict=True)
+        ]
+    )
+    made = again(op, inputs, values)
+    return [reshaped(y, (size, *one.shape)) for y, one in zip(made, op.outputs, strict=True)]
+
+
+# ------------------------------------------------------------------------------------ shapes and parts
+
+
+def BROADCAST(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """One operand, repeated to a shape."""
+    return [build("BroadcastTo", widened(operands[0], op.outputs[0].ndim), values=((size, *op.shape),))]
+
+
+def PAD(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """Padding; where its value differs from example to example, it is put in afterwards."""
+    x, value = operands
+    here = batched[0]
+    paddings = ((0, 0), *op.paddings) if here else op.paddings
+    if not batched[1]:
+        return again(op, (x, value), (paddings,))
+    pad = REGISTRY["PadV2"]
+    zero = _constant(np.zeros((), x.dtype.numpy), x)
+    around = emit(pad, (x, zero), (paddings,), "").outputs[0]
+    inside = build("Fill", _constant(np.asarray(True), x), values=(op.inputs[0].shape,))
+    inside = emit(pad, (inside, _constant(np.asarray(False), x)), (op.paddings,), "").outputs[0]
+    return [build("SelectV2", inside, around, widened(value, op.outputs[0].ndim))]
+
+
+def _constant(array: Any, like: Output) -> Output:
+    return emit(REGISTRY["Const"], (), (Literal(array),), "", graph_for(like)).outputs[0]
+
+
+def ONE_HOT(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """Indices are batched by moving the axis; values, by choosing between them afterwards."""
+    indices, on, off = operands
+    axis = op.axis + 1 if batched[0] else op.axis
+    if not (batched[1] or batched[2]):
+        return again(op, operands, changed(op, axis=axis))
+    hits = emit(
+        op.definition,
+        (indices, _constant(np.asarray(True), on), _constant(np.asarray(False), on)),
+        changed(op, axis=axis),
+        "",
+    ).outputs[0]
+    rank = op.outputs[0].ndim
+    on, off = (widened(x, rank) if b else x for x, b in ((on, batched[1]), (off, batched[2])))
+    return [build("SelectV2", hits, on, off)]
+
+
+def GATHER(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """Indices that all examples share choose from the whole; others within their example."""
+    params, indices = operands
+    if not op.batch_dims and not batched[1]:
+        return again(op, operands, changed(op, axis=op.axis + 1))
+    if not op.batch_dims and not batched[0]:
+        return [moved(again(op, operands)[0], op.axis, 0)]
+    both = everywhere((params, indices), batched, size)
+    return again(op, both, (op.axis + 1, op.batch_dims + 1))
+
+
+def SCATTER(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """As :func:`GATHER`, of which it is the transpose."""
+    x, indices, updates = operands
+    if not op.batch_dims and not batched[1]:
+        x, updates = everywhere((x, updates), (batched[0], batched[2]), size)
+        return again(op, (x, indices, updates), changed(op, axis=op.axis + 1))
+    return again(op, everywhere(operands, batched, size), (op.axis + 1, op.batch_dims + 1))
+
+
+# -------------------------------------------------------------------------------------------- products
+
+
+def MATMUL(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """With one matrix for all examples, these join the rows of a single product."""
+    a, b = operands
+    ta, tb = op.transpose_a, op.transpose_b
+    if batched[0] and not batched[1] and b.ndim == 2:
+        return [_rows_times(_last_swapped(a) if ta else a, b, tb, op)]
+    if batched[1] and not batched[0] and a.ndim == 2:
+        return [_last_swapped(_rows_times(b if tb else _last_swapped(b), a, not ta, op))]
+    rank = op.outputs[0].ndim
+    a, b = (widened(x, rank) if there else x for x, there in zip((a, b), batched, strict=True))
+    if a.shape[-2 if ta else -1] == 1 and b.shape[-1 if tb else -2] == 1:  # an outer product
+        return [build("Mul", _last_swapped(a) if ta else a, _last_swapped(b) if tb else b)]
+    return again(op, (a, b))
+
+
+def _rows_times(rows: Output, matrix: Output, transpose: bool, op: Operation) -> Output:
+    """[..., m, k] times one matrix, as one product of two matrices."""
+    flat = reshaped(rows, (product(rows.shape[:-1]), rows.shape[-1]))
+    made = again(op, (flat, matrix), (False, transpose))[0]
+    return reshaped(made, (*rows.shape[:-1], made.shape[-1]))
+
+
+def _last_swapped(x: Output) -> Output:
+    """The last two axes exchanged."""
+    if 1 in x.shape[-2:]:
+        return reshaped(x, (*x.shape[:-2], x.shape[-1], x.shape[-2]))
+    return transposed(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def EINSUM(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """One more letter, for the examples."""
+    left, _, right = op.equation.partition("->")
+    letter = next(c for c in string.ascii_letters if c not in op.equation)
+    terms = [letter + term if b else term for term, b in zip(left.split(","), batched, strict=True)]
+    return again(op, operands, (f"{','.join(terms)}->{letter}{right}",))
+
+
+# --------------------------------------------------------------------------------------- convolutions
+
+
+def CONV(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs | None:  # noqa: N802
+    """With filters for all examples, these join the batch; otherwise each example is a group of channels."""
+    x, filters = operands
+    if not batched[1]:
+        return _folded(op, operands, (0,), size)
+    if not batched[0] and op.groups == 1:
+        return [_from_channels(again(op, (x, _channels(filters)))[0], size)]
+    return _by_channels(op, operands, batched, size)
+
+
+def CONV_BACK_INPUT(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs | None:  # noqa: N802
+    """As :func:`CONV`."""
+    if not batched[0]:
+        return _folded(op, operands, (1,), size)
+    return _by_channels(op, operands, batched, size)
+
+
+def CONV_BACK_FILTER(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs | None:  # noqa: N802
+    """As :func:`CONV`, but that nothing joins the batch, over which it sums."""
+    x, g = operands
+    if not batched[0] and op.groups == 1:
+        values = changed(op, shape=(*op.shape[:-1], size * op.shape[-1]))
+        return [_from_channels(again(op, (x, _channels(g)), values)[0], size)]
+    return _by_channels(op, operands, batched, size)
+
+
+def _by_channels(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs | None:
+    """Each example is a group of channels, or several. Their number is no symbol."""
+    if not isinstance(size, int):
+        return None
+    values: dict[str, Any] = {"groups": op.groups * size}
+    if "shape" in op.definition.attributes:
+        values["shape"] = (*op.shape[:-1], size * op.shape[-1])
+    inputs = [_channels(x) for x in everywhere(operands, batched, size)]
+    return [_from_channels(again(op, inputs, changed(op, **values))[0], size)]
+
+
+def _channels(x: Output) -> Output:
+    """[examples, ..., channels] as [..., examples · channels]."""
+    last = moved(x, 0, x.ndim - 2)
+    return reshaped(last, (*last.shape[:-2], last.shape[-2] * last.shape[-1]))
+
+
+def _from_channels(y: Output, size: Size) -> Output:
+    """[..., examples · channels] as [examples, ..., channels]."""
+    each = y.shape[-1] // size if size != 0 else 0
+    return moved(reshaped(y, (*y.shape[:-1], size, each)), y.ndim - 1, 0)
+
+
+# ------------------------------------------------------------------------------------- gates and keys
+
+
+def NAMES(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
+    """A gate that takes no value from the tensors behind its first operand."""
+    return Partly(again(op, operands), batched[:1])
+
+
+def SWITCH(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """A gate with a scalar condition behind its operand, and then tensors that it only names."""
+    both = everywhere(operands[:2], batched[:2], size)
+    return again(op, (*both, *operands[2:]))
+
+
+def KEYS(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """A draw takes a key for each example."""
+    return again(op, everywhere(operands, batched, size))

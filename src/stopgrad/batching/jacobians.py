@@ -1,0 +1,120 @@
+"""All partial derivatives: one pullback, traced once and batched over the elements of the value."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stopgrad.autodiff.reach import routes
+from stopgrad.autodiff.reverse import backpropagate, quiet_gc
+from stopgrad.autodiff.tracing import Tracing
+from stopgrad.autodiff.transforms import (
+    argument_positions,
+    check_function,
+    enter_arguments,
+    grad,
+    like_targets,
+    with_aux,
+)
+from stopgrad.batch_core import replay
+from stopgrad.batch_rules import repeated
+from stopgrad.body import Body
+from stopgrad.build import as_output, close, local, parameter_of, tracing, visible
+from stopgrad.builder import current
+from stopgrad.errors import ShapeError
+from stopgrad.graph import Output
+from stopgrad.ops.data import full, range as numbers
+from stopgrad.ops.index import one_hot
+from stopgrad.ops.shape import reshape
+from stopgrad.scope import Scope
+from stopgrad.structure import flatten, unflatten
+from stopgrad.types import product
+
+Function = Callable[..., Any]
+
+
+def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = False) -> Function:
+    """A function that returns all partial derivatives of f.
+
+    Args:
+        f: returns a nested structure of tensors of fixed shape; with has_aux, a pair of that and anything
+            else.
+        argnums: with respect to which positional arguments.
+        has_aux: whether f returns a pair.
+
+    Returns:
+        A function that returns, in the structure of the value, for each of its tensors the structure of the
+        argument with tensors of shape ``value.shape + argument.shape``. One pullback is built for each
+        tensor of the value, for all its elements.
+
+    Examples:
+        >>> sg.jacobian(lambda x: x * x)(np.array([1.0, 2.0]))
+        array([[2., 0.],
+               [0., 4.]])
+    """
+    check_function(f, "jacobian")
+
+    @functools.wraps(f)
+    def with_jacobian(*args: Any, **kwargs: Any) -> Any:
+        tracing = Tracing(args, kwargs)
+        positions = argument_positions(argnums, args, "jacobian")
+        with tracing.building():
+            entered, targets = enter_arguments(tracing, args, positions, "jacobian")
+            value, aux = with_aux(f(*entered, **tracing.enter(kwargs)), has_aux, "jacobian")
+            leaves, spec = flatten(value)
+            blocks = []
+            for leaf in leaves:
+                rows = _rows(as_output(leaf, tracing.graph), targets)
+                parts = tuple(like_targets(entered[i], targets, rows) for i in positions)
+                blocks.append(parts[0] if isinstance(argnums, int) else parts)
+            found = unflatten(spec, blocks)
+            return tracing.results((found, aux) if has_aux else found)
+
+    return with_jacobian
+
+
+def _rows(y: Output, targets: Sequence[Output]) -> list[Output]:
+    """For each target the derivatives of every element of y, in y's shape."""
+    count = product(y.shape)
+    if not isinstance(count, int):
+        raise ShapeError(
+            f"jacobian: the value {y.type!r} has a symbolic size; its elements must be known when it is built"
+        )
+    graph = current().graph
+    assert graph is not None
+    y = visible(local(y))
+    with quiet_gc(), Scope(graph, current().prefix).with_sub_scope("jacobian"):
+        body, captured = _pullback(y, targets)
+        made: list[Output | None] = [None] * len(targets)
+        if any(g is not None for g in body.outputs):
+            basis = reshape(one_hot(numbers(count), count, dtype=y.dtype), (count, *y.shape))
+            flags = [True] + [False] * len(captured)
+            made, batched = replay(body, [basis, *captured], flags, count, graph)
+            made = [g if g is None or b else repeated(g, count) for g, b in zip(made, batched, strict=True)]
+        return [
+            full((*y.shape, *x.shape), 0, x.dtype) if g is None else reshape(g, (*y.shape, *x.shape))
+            for g, x in zip(made, targets, strict=True)
+        ]
+
+
+def _pullback(y: Output, targets: Sequence[Output]) -> tuple[Body, list[Output]]:
+    """From a cotangent of y to those of the targets, as a body; and the tensors it uses besides."""
+    with tracing("jacobian", y.op.graph, origin=y.op) as trace:
+        seed = parameter_of(trace.graph, y.type, y.op)
+        found: dict[Output, Output | None] = {}
+        for acting, group, path in routes([y], targets, ()):
+            found.update(zip(group, backpropagate([y], group, [seed], path, acting), strict=True))
+        body = close(trace, [seed], [found[x] for x in targets])
+        return body, list(trace.captures)
+
+
+def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
+    """A function that returns all second partial derivatives of f, a function with a scalar value.
+
+    Examples:
+        >>> sg.hessian(lambda x: sg.reduce_sum(x * x * x))(np.array([1.0, 2.0]))
+        array([[ 6.,  0.],
+               [ 0., 12.]])
+    """
+    return jacobian(grad(f, argnums), argnums)

@@ -1,0 +1,139 @@
+"""How control flow is batched: its bodies are, and what runs them stays one loop or one choice if it can."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stopgrad.batch_core import batched_body, for_all, replay
+from stopgrad.batch_rules import (
+    Flags,
+    Outputs,
+    Partly,
+    again,
+    build,
+    changed,
+    everywhere,
+    lengthened,
+    moved,
+    repeated,
+)
+from stopgrad.body import Body
+from stopgrad.build import close, constant_in, graph_for, parameter_of, tracing
+from stopgrad.builder import current
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.types import Size
+
+
+def _carried(body: Body, count: int, batched: Flags, size: Size) -> list[bool]:
+    """Which parameters hold examples: those given, and the carries to which they come in some run."""
+    flags = list(batched)
+    while True:
+        which = batched_body(body, flags, size)[1]
+        wider = [flags[j] or which[j] for j in range(count)]
+        if wider == flags[:count]:
+            return flags
+        flags[:count] = wider
+
+
+def _started(operands: Outputs, batched: Flags, flags: Flags, size: Size) -> list[Output]:
+    """The operands, those repeated that are the same for all examples at the beginning only."""
+    return [
+        repeated(x, size) if now and not b else x for x, b, now in zip(operands, batched, flags, strict=True)
+    ]
+
+
+def SCAN(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
+    """One scan for all examples, whose carries and parts hold the examples where they differ."""
+    first, last = op.carries, op.carries + op.sequences
+    flags = _carried(op.body, first, batched, size)
+    wanted = [*flags[:first], *[False] * (len(op.body.outputs) - first)]
+    body, which = batched_body(op.body, flags, size, wanted)
+    inputs = _started(operands, batched, flags, size)
+    inputs[first:last] = [
+        moved(x, 0, 1) if b else x for x, b in zip(inputs[first:last], batched[first:last], strict=True)
+    ]
+    made = again(op, inputs, changed(op, body=body))
+    results = [moved(y, 1, 0) if b else y for y, b in zip(made[first:], which[first:], strict=True)]
+    return Partly([*made[:first], *results], which)
+
+
+def CASE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
+    """One choice for all examples; where each has its own, all branches are computed and chosen from."""
+    if batched[0]:
+        return _chosen(op, operands, batched, size)
+    found = [batched_body(body, batched[1:], size)[1] for body in op.branches]
+    wanted = [any(which) for which in zip(*found, strict=True)]
+    bodies = tuple([batched_body(body, batched[1:], size, wanted)[0] for body in op.branches])
+    return Partly(again(op, operands, (bodies,)), wanted)
+
+
+def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:
+    index, graph = operands[0], current().graph
+    assert graph is not None
+    chosen: list[Output] = []
+    for number, body in enumerate(op.branches):
+        outputs, which = replay(body, operands[1:], batched[1:], size, graph)
+        made = everywhere([y for y in outputs if y is not None], which, size)
+        if not number:
+            chosen = made
+            continue
+        here = build("GreaterEqual", index, constant_in(graph_for(index), np.asarray(number, np.int32)))
+        chosen = [
+            build("SelectV2", lengthened(here, y.ndim), y, x) for x, y in zip(chosen, made, strict=True)
+        ]
+    return Partly(chosen, [True] * len(chosen))
+
+
+def WHILE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
+    """One loop for all examples; if each has its own end, it runs to the last, and those at theirs stay."""
+    count = len(op.outputs)
+    flags = _carried(op.body, count, batched, size)
+    condition, (apart,) = batched_body(op.condition, flags, size)
+    if not apart:
+        body, which = batched_body(op.body, flags, size, flags[:count])
+        made = again(
+            op, _started(operands, batched, flags, size), changed(op, condition=condition, body=body)
+        )
+        return Partly(made, which)
+    flags[:count] = [True] * count
+    inputs = _started(operands, batched, flags, size)
+    values = changed(op, condition=_any_goes_on(op, flags, size), body=_those_that_go_on(op, flags, size))
+    return Partly(again(op, inputs, values), flags[:count])
+
+
+def _any_goes_on(op: Operation, flags: Flags, size: Size) -> Body:
+    """The condition of a loop for examples with ends of their own: whether any is not at its."""
+    with tracing("vmap", None) as trace:
+        parameters = _parameters(trace.graph, op, flags, size)
+        ((holds,), (apart,)) = replay(op.condition, parameters, flags, size, trace.graph)
+        assert holds is not None
+        assert apart
+        return close(trace, parameters, [build("Any", holds, values=((0,), False))])
+
+
+def _those_that_go_on(op: Operation, flags: Flags, size: Size) -> Body:
+    """One step of a loop for those examples that are not at their end."""
+    with tracing("vmap", None) as trace:
+        parameters = _parameters(trace.graph, op, flags, size)
+        ((holds,), _) = replay(op.condition, parameters, flags, size, trace.graph)
+        assert holds is not None
+        outputs, which = replay(op.body, parameters, flags, size, trace.graph)
+        made = everywhere([y for y in outputs if y is not None], which, size)
+        kept = [
+            build("SelectV2", lengthened(holds, new.ndim), new, old)
+            for new, old in zip(made, parameters, strict=False)
+        ]
+        return close(trace, parameters, kept)
+
+
+def _parameters(graph: Graph, op: Operation, flags: Flags, size: Size) -> list[Output]:
+    return [
+        parameter_of(graph, for_all(x, size) if b else x.type, x.op)
+        for x, b in zip(op.body.inputs, flags, strict=True)
+    ]
+
+
+def CHECKPOINT(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
+    """The body is batched."""
+    body, which = batched_body(op.body, batched, size)
+    return Partly(again(op, operands, changed(op, body=body)), which)
