@@ -54,43 +54,34 @@ def between(
     stack: list[Operation] = []
     parts: dict[Operation, set[int]] = {}  # The outputs reached, of operations whose outputs differ.
     part_stack: list[Output] = []
-
-    def visit(y: Output) -> None:
-        op = y.op
-        if op.definition.has_bodies:
-            reached = parts.setdefault(op, set())
-            if y.index in reached:
-                return
-            reached.add(y.index)
-            part_stack.append(y)
-        else:
-            stack.append(op)
-        if not seen[op.id]:
-            found.append(op)
-            seen[op.id] = _IN_PART if op.definition.has_bodies else _WHOLE
-
-    for y in ys:
-        if y.type.differentiable and y not in stops and seen[y.op.id] != _WHOLE:
-            visit(y)
-    while stack or part_stack:
-        if stack:
-            op = stack.pop()
-            positions = open_inputs(op, acting)
-        else:
-            y = part_stack.pop()
-            op = y.op
-            positions = pairs(op, acting)[y.index]
-        inputs = op.inputs
+    inputs: Sequence[Output] = tuple(ys)
+    positions: Sequence[int] = range(len(inputs))
+    while True:
         for i in positions:
             x = inputs[i]
             source = x.op
             if source.id >= lowest and seen[source.id] != _WHOLE and x.type.differentiable and x not in stops:
                 if source.definition.has_bodies:
-                    visit(x)
+                    reached = parts.setdefault(source, set())
+                    if x.index in reached:
+                        continue
+                    reached.add(x.index)
+                    part_stack.append(x)
+                    if seen[source.id]:
+                        continue
+                    seen[source.id] = _IN_PART
                 else:
                     seen[source.id] = _WHOLE
-                    found.append(source)
                     stack.append(source)
+                found.append(source)
+        if stack:
+            op = stack.pop()
+            inputs, positions = op.inputs, open_inputs(op, acting)
+        elif part_stack:
+            y = part_stack.pop()
+            inputs, positions = y.op.inputs, pairs(y.op, acting)[y.index]
+        else:
+            break
     found.sort(key=_id)
     return _carrying(found, xs, stops, acting, parts, size)
 
@@ -238,7 +229,8 @@ def routes(
     Where there are no selective gates, that is one path for all.
     """
     path = between(ys, set(xs), stops)
-    gates = list(selective_gates(op for op, _ in path))
+    some = [op for op, _ in path if op.definition.selective or op.definition.has_bodies]
+    gates = list(selective_gates(some)) if some else []
     if not gates:
         return [(NOBODY, list(xs), path)]
     return [

@@ -158,12 +158,11 @@ def generating(graph: Graph, name: str) -> Iterator[Builder]:
     while trace is not None and trace.graph is not graph:
         trace = trace.outer  # Of tensors that enclose a body it is generated outside of it.
     check_name(name)
-    with quiet_gc(), graph.atomic():
-        prefix = graph._sub_scope(outer.prefix_in(graph) + name)
+    with graph.atomic(), quiet_gc():
+        start, prefix = len(graph), graph._sub_scope(outer.prefix_in(graph) + name)
         builder = enter(owner, graph=graph, prefix=prefix, pending=None, shared={}, tracing=trace)
-        start = len(graph)
         try:
-            yield builder if not builder.suspends else current()
+            yield current() if builder.suspends else builder
             verify_if_enabled(graph, start)
         finally:
             leave(owner)
