@@ -7,7 +7,7 @@ cotangent to its operand, and keeps apart the groups that selective gates make.
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -168,16 +168,6 @@ def generating(graph: Graph, name: str) -> Iterator[Builder]:
             leave(owner)
 
 
-def _use_again(known: Iterable[Operation], builder: Builder) -> None:
-    """Let operations that an earlier differentiation generated be used again, not built once more."""
-    assert builder.shared is not None
-    for op in known:
-        if op.origin is not None and op.definition.merged and op.graph is builder.graph:
-            hidden = op.graph._hidden.get(op.id) if op.graph._hidden else None
-            if hidden is None or hidden.holds(builder.region):
-                builder.shared[op.definition, op.inputs, op.values] = op
-
-
 @guarded("gradients")
 def gradients(
     ys: Any,
@@ -285,11 +275,23 @@ def _through(
 ) -> dict[Output, Output | None]:
     """What arrives at xs when seeds leave ys, all in one graph."""
     found = routes(ys, xs, stops)
-    _use_again((op for _, _, path in found for op, _ in path), builder)
+    shared = builder.shared
+    assert shared is not None
     arrived: dict[Output, Output | None] = {}
+    for _, _, path in found:
+        for op, _ in path:
+            # What an earlier differentiation generated is used again, not built once more.
+            if op.origin is not None and op.definition.merged and _may_use(op, builder):
+                shared[op.definition, op.inputs, op.values] = op
     for acting, group, path in found:
         arrived.update(zip(group, backpropagate(ys, group, seeds, path, acting, stops), strict=True))
     return arrived
+
+
+def _may_use(op: Operation, builder: Builder) -> bool:
+    """Whether an operation is where the builder builds, and no ``no_gradient`` block hides it there."""
+    hidden = op.graph._hidden.get(op.id) if op.graph._hidden else None
+    return op.graph is builder.graph and (hidden is None or hidden.holds(builder.region))
 
 
 def _outputs(tree: Any, what: str) -> list[Output]:
