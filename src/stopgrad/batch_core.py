@@ -72,7 +72,7 @@ class _Replay:
         self.made: dict[Output, Output] = dict(zip(body.inputs, operands, strict=True))
         self.batched = {x for x, b in zip(body.inputs, batched, strict=True) if b}
         self.size = size
-        self.originals = originals
+        self.originals = dict(originals)
         self.builder = builder
         self.prefix = prefix
         self.place = builder.place
@@ -93,6 +93,9 @@ class _Replay:
             outputs, which = again(op, [self.made[x] for x in op.inputs]), [False] * len(op.outputs)
         self.made.update(zip(op.outputs, outputs, strict=True))
         self.batched.update(y for y, b in zip(op.outputs, which, strict=True) if b)
+        if op.definition is REGISTRY["Identity"] and op.inputs[0] in self.originals:
+            # To name an identity is to name its operand; a vmap inside makes one of each argument.
+            self.originals[op.outputs[0]] = self.originals[op.inputs[0]]
         self.origins[op] = outputs[0].op
 
     def take_over(self, op: Operation, wider: Operation) -> None:

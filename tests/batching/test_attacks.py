@@ -29,3 +29,13 @@ def test_an_interval_for_each_key() -> None:
     f = lambda key, a: sg.random_uniform(key, (2,), a, a + 1.0, dtype=sg.float64)
     expected = np.stack([f(key, a) for key, a in zip(KEYS, low, strict=True)])
     np.testing.assert_allclose(sg.vmap(f)(KEYS, low), expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("outer", [0, 1])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_stop_names_the_argument_through_two_vmaps(outer: int, wrapped: bool) -> None:
+    def f(a: Any) -> Any:
+        return sg.stop_gradient(a * a, wrt=[sg.identity(a) if wrapped else a]) * a
+
+    nested = sg.vmap(sg.vmap(f), in_axes=outer)
+    np.testing.assert_allclose(sg.grad(lambda x: sg.reduce_sum(nested(x)))(X), X * X)
