@@ -39,3 +39,52 @@ def test_a_stop_names_the_argument_through_two_vmaps(outer: int, wrapped: bool) 
 
     nested = sg.vmap(sg.vmap(f), in_axes=outer)
     np.testing.assert_allclose(sg.grad(lambda x: sg.reduce_sum(nested(x)))(X), X * X)
+
+
+def stopped_in_scan(row: Any) -> Any:
+    """The gate names what the scan takes apart."""
+    step = lambda c, t: (sg.stop_gradient(c * t, wrt=[t]) + t, c)
+    return sg.scan(step, np.float64(1.0), row)[0]
+
+
+def stopped_in_loop(row: Any) -> Any:
+    step = lambda i, c: (i + 1, sg.stop_gradient(row * c, wrt=[row]) + row)
+    return sg.while_loop(lambda i, _: i < 2, step, (0, row), maximum_iterations=3)[1]
+
+
+def stopped_in_branch(row: Any) -> Any:
+    stopped = lambda: sg.reduce_sum(sg.stop_gradient(row * row, wrt=[row]) * row)
+    return sg.cond(row[0] > 0.0, stopped, lambda: sg.reduce_sum(row * row))
+
+
+def stopped_in_both(row: Any) -> Any:
+    """A gate in a branch in a loop names a tensor outside of both."""
+
+    def step(c: Any, t: Any) -> Any:
+        grown = sg.cond(t > 0.0, lambda: sg.stop_gradient(c * row[0], wrt=[row]) * t, lambda: c - t)
+        return grown, c
+
+    return sg.scan(step, np.float64(1.0), row)[0]
+
+
+def stopped_in_checkpoint(row: Any) -> Any:
+    return sg.checkpoint(lambda q: sg.reduce_sum(sg.stop_gradient(q * q, wrt=[q]) * q))(row)
+
+
+@pytest.mark.parametrize(
+    "f", [stopped_in_scan, stopped_in_loop, stopped_in_branch, stopped_in_both, stopped_in_checkpoint]
+)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_stop_in_a_body_names_the_argument_along_any_axis(f: Any, axis: int) -> None:
+    one = sg.grad(lambda row: sg.reduce_sum(f(row)))
+    expected = np.stack([one(row) for row in X])
+    x = X if axis == 0 else X.T
+    mapped = sg.vmap(f, in_axes=axis)
+    total = lambda v: sg.reduce_sum(mapped(v))
+    again = lambda v: sg.reduce_sum(sg.vmap(lambda _: mapped(v))(np.zeros(1)))
+    inner = sg.vmap(mapped, in_axes=1)
+    deeper = lambda v: sg.reduce_sum(inner(v))
+    for found in (sg.grad(total), sg.grad(again), sg.function(sg.grad(total), engine="xla")):
+        np.testing.assert_allclose(found(x), expected if axis == 0 else expected.T, rtol=1e-12, atol=1e-12)
+    there = sg.grad(deeper)(np.expand_dims(x, 1))
+    np.testing.assert_allclose(there[:, 0], expected if axis == 0 else expected.T, rtol=1e-12, atol=1e-12)
