@@ -88,3 +88,13 @@ def test_a_stop_in_a_body_names_the_argument_along_any_axis(f: Any, axis: int) -
         np.testing.assert_allclose(found(x), expected if axis == 0 else expected.T, rtol=1e-12, atol=1e-12)
     there = sg.grad(deeper)(np.expand_dims(x, 1))
     np.testing.assert_allclose(there[:, 0], expected if axis == 0 else expected.T, rtol=1e-12, atol=1e-12)
+
+
+def test_the_jacobian_of_a_complex_value_of_a_real_argument_is_refused() -> None:
+    turned = lambda x: sg.cast(x, sg.complex128) * np.array(1 + 2j)
+    with pytest.raises(sg.DTypeError, match=r"take the Jacobians of sg\.real and sg\.imag"):
+        sg.jacobian(turned)(X[0])
+    np.testing.assert_array_equal(sg.jacobian(lambda x: sg.imag(turned(x)))(X[0]), 2.0 * np.eye(3))
+    dx, dz = sg.jacobian(lambda x, z: z * z, (0, 1))(X[0], X[0] + 1j)  # x takes no part
+    np.testing.assert_array_equal(dx, np.zeros((3, 3)))
+    np.testing.assert_allclose(dz, np.diag(2 * (X[0] - 1j)))
