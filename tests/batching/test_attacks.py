@@ -98,3 +98,20 @@ def test_the_jacobian_of_a_complex_value_of_a_real_argument_is_refused() -> None
     dx, dz = sg.jacobian(lambda x, z: z * z, (0, 1))(X[0], X[0] + 1j)  # x takes no part
     np.testing.assert_array_equal(dx, np.zeros((3, 3)))
     np.testing.assert_allclose(dz, np.diag(2 * (X[0] - 1j)))
+
+
+@pytest.mark.parametrize("engine", ["numpy", "xla"])
+def test_what_an_example_does_not_compute_leaves_no_nan_in_its_gradient(engine: str) -> None:
+    chosen = lambda a: sg.cond(a > 0.0, lambda: sg.sqrt(a), lambda: a * 2.0)
+    ways = lambda a: sg.switch(sg.cast(a, sg.int32), [lambda: a, lambda: sg.sqrt(a - 1.0), lambda: 3.0 * a])
+
+    def ended(a: Any) -> Any:
+        step = lambda i, y: (i + 1.0, sg.sqrt(y - 1.0))
+        start = (np.float64(0.0), a * a + 1.0)
+        return sg.while_loop(lambda i, _: i < a, step, start, maximum_iterations=6)[1]
+
+    for f, x in ((chosen, [4.0, -1.0, 0.0]), (ways, [0.5, 1.25, 9.0]), (ended, [1.0, 0.5, 0.0])):
+        expected = np.array([sg.grad(f)(a) for a in np.array(x)])
+        assert np.isfinite(expected).all()
+        found = sg.function(sg.grad(lambda v, f=f: sg.reduce_sum(sg.vmap(f)(v))), engine=engine)
+        np.testing.assert_allclose(found(np.array(x)), expected)
