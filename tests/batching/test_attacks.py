@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from stopgrad.rewrite import prepare
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4, 3))
@@ -115,3 +116,14 @@ def test_what_an_example_does_not_compute_leaves_no_nan_in_its_gradient(engine: 
         assert np.isfinite(expected).all()
         found = sg.function(sg.grad(lambda v, f=f: sg.reduce_sum(sg.vmap(f)(v))), engine=engine)
         np.testing.assert_allclose(found(np.array(x)), expected)
+
+
+def test_a_choice_between_a_tensor_and_itself_is_not_computed() -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        x, here = sg.placeholder(sg.float64, [3]), sg.placeholder(sg.bool, [3])
+        wide = sg.placeholder(sg.bool, [2, 3])
+        plain = sg.where(here, x, sg.zero_gradient(x))
+        wider = sg.where(wide, x, x)
+    assert prepare([plain], [x, here]).outputs[0].op.type == "Placeholder"
+    assert prepare([wider], [x, wide]).outputs[0].op.type == "SelectV2"
