@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from stopgrad.autodiff.reach import named_in
 from stopgrad.batch_rules import Flags, Partly, again, repeated
 from stopgrad.body import Body
 from stopgrad.build import close, emit, infer_types, parameter_of, tracing
@@ -72,7 +73,7 @@ class _Replay:
         self.made: dict[Output, Output] = dict(zip(body.inputs, operands, strict=True))
         self.batched = {x for x, b in zip(body.inputs, batched, strict=True) if b}
         self.size = size
-        self.originals = originals
+        self.originals = dict(originals)
         self.builder = builder
         self.prefix = prefix
         self.place = builder.place
@@ -86,13 +87,17 @@ class _Replay:
         builder.place = self.place if op._place is None else (op._place, op._instruction)
         builder.prefix = self.prefix + label if label.endswith("/") else self.prefix
         builder.origin = self.origin if op.origin is None else self.origins.get(op.origin, op.origin)
-        flags = [x in self.batched for x in op.inputs]
+        named, operands = self._named(op)
+        flags = [x in self.batched for x in named.inputs]
         if any(flags):
-            outputs, which = self._in_batch(op, flags)
+            outputs, which = self._in_batch(named, operands, flags)
         else:
-            outputs, which = again(op, [self.made[x] for x in op.inputs]), [False] * len(op.outputs)
+            outputs, which = again(named, operands), [False] * len(op.outputs)
         self.made.update(zip(op.outputs, outputs, strict=True))
         self.batched.update(y for y, b in zip(op.outputs, which, strict=True) if b)
+        if op.definition is REGISTRY["Identity"] and op.inputs[0] in self.originals:
+            # To name an identity is to name its operand; a vmap inside makes one of each argument.
+            self.originals[op.outputs[0]] = self.originals[op.inputs[0]]
         self.origins[op] = outputs[0].op
 
     def take_over(self, op: Operation, wider: Operation) -> None:
@@ -105,11 +110,23 @@ class _Replay:
                 self.batched.add(y)
         self.origins[op] = self.origins[wider]
 
-    def _in_batch(self, op: Operation, flags: Flags) -> tuple[Sequence[Output], Flags]:
+    def _named(self, op: Operation) -> tuple[Operation, list[Output]]:
+        """The operation and its operands, where gates, in its bodies too, name originals."""
         operands = [self.made[x] for x in op.inputs]
-        if op.definition.selective:
+        if self.originals and op.definition.selective:
             first = len(op.definition.operands)
             operands[first:] = [self.originals.get(x, self.made[x]) for x in op.inputs[first:]]
+        elif self.originals and op.definition.has_bodies and op.type != "CustomGradient":
+            named = named_in(op)
+            places = [i for i, x in enumerate(op.inputs) if x in named and x in self.originals]
+            if places:
+                originals = [self.originals[op.inputs[i]] for i in places]
+                return _naming(op, places, originals), [*operands, *originals]
+        return op, operands
+
+    def _in_batch(
+        self, op: Operation, operands: list[Output], flags: Flags
+    ) -> tuple[Sequence[Output], Flags]:
         rule = op.definition.batch
         found = None if rule is None else rule(op, operands, flags, self.size)
         if found is None:
@@ -150,6 +167,32 @@ def _wider(scans: Sequence[Operation]) -> Operation:
     types = infer_types(op.definition, tuple([x.type for x in op.inputs]), values)
     place = (op._place, op._instruction)
     return Operation(op.graph, op.definition, op.inputs, values, types, op._label, place, op.origin)
+
+
+def _naming(op: Operation, places: Sequence[int], originals: Sequence[Output]) -> Operation:
+    """The operation with more operands, which the gates in its bodies name instead of those at *places*.
+
+    The tensors that are differentiated are these, and not what vmap makes of them by moving an axis.
+    """
+
+    def wider(body: Body) -> Body:
+        shift = len(op.inputs) - len(body.inputs)
+        with tracing("vmap", None) as trace:
+            parameters = [parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
+            extra = [parameter_of(trace.graph, x.type, x.op) for x in originals]
+            names = {body.inputs[i - shift]: x for i, x in zip(places, extra, strict=True)}
+            outputs, _ = replay(body, parameters, [False] * len(parameters), 1, trace.graph, names)
+            return close(trace, [*parameters, *extra], outputs)
+
+    def widened(value: Any) -> Any:
+        if isinstance(value, tuple) and value and isinstance(value[0], Body):
+            return tuple([wider(body) for body in value])
+        return wider(value) if isinstance(value, Body) else value
+
+    inputs, values = (*op.inputs, *originals), tuple([widened(value) for value in op.values])
+    types = infer_types(op.definition, tuple([x.type for x in inputs]), values)
+    place = (op._place, op._instruction)
+    return Operation(op.graph, op.definition, inputs, values, types, op._label, place, op.origin)
 
 
 def batched_body(

@@ -280,6 +280,17 @@ def acts(gate: Operation, x: Output, names: Names) -> bool:
     return not named or any(x in _aliases(n, names) for n in named)
 
 
+def named_in(op: Operation) -> set[Output]:
+    """What the selective gates in an operation's bodies name, as it is called outside of them."""
+    gates = selective_gates([op])
+    return {
+        alias
+        for gate, names in gates
+        for x in gate.inputs[len(gate.definition.operands) :]
+        for alias in _aliases(x, names)
+    }
+
+
 def _aliases(x: Output, names: Names) -> Iterator[Output]:
     """The tensor, and those whose value it hands on."""
     yield x

@@ -22,7 +22,7 @@ from stopgrad.batch_rules import repeated
 from stopgrad.body import Body
 from stopgrad.build import as_output, close, local, parameter_of, tracing, visible
 from stopgrad.builder import current
-from stopgrad.errors import ShapeError
+from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
 from stopgrad.ops.data import full, range as numbers
 from stopgrad.ops.index import one_hot
@@ -46,7 +46,12 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
     Returns:
         A function that returns, in the structure of the value, for each of its tensors the structure of the
         argument with tensors of shape ``value.shape + argument.shape``. One pullback is built for each
-        tensor of the value, for all its elements.
+        tensor of the value, for all its elements. For holomorphic f it is the conjugate of the derivative, as
+        complex gradients are.
+
+    Raises:
+        DTypeError: a complex value depends on a real argument, whose gradients are real and know nothing of
+            its imaginary part.
 
     Examples:
         >>> sg.jacobian(lambda x: x * x)(np.array([1.0, 2.0]))
@@ -87,6 +92,12 @@ def _rows(y: Output, targets: Sequence[Output]) -> list[Output]:
     with quiet_gc(), Scope(graph, current().prefix).with_sub_scope("jacobian"):
         body, captured = _pullback(y, targets)
         made: list[Output | None] = [None] * len(targets)
+        for g, x in zip(body.outputs, targets, strict=True):
+            if y.dtype.is_complex and x.dtype.is_floating and g is not None:
+                raise DTypeError(
+                    f"jacobian: of a complex value, {y.type!r}, with respect to a real {x.type!r} a "
+                    "gradient is the real part only; take the Jacobians of sg.real and sg.imag of the value"
+                )
         if any(g is not None for g in body.outputs):
             basis = reshape(one_hot(numbers(count), count, dtype=y.dtype), (count, *y.shape))
             flags = [True] + [False] * len(captured)

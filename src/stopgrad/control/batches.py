@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from stopgrad.batch_core import batched_body, for_all, replay
@@ -72,7 +74,9 @@ def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Par
     assert graph is not None
     chosen: list[Output] = []
     for number, body in enumerate(op.branches):
-        outputs, which = replay(body, operands[1:], batched[1:], size, graph)
+        shielded = _shielded(_hits(index, number, len(op.branches)), operands[1:], batched[1:])
+        names = dict(zip(body.inputs, operands[1:], strict=True))
+        outputs, which = replay(body, shielded, batched[1:], size, graph, names)
         made = everywhere([y for y in outputs if y is not None], which, size)
         if not number:
             chosen = made
@@ -82,6 +86,30 @@ def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Par
             build("SelectV2", lengthened(here, y.ndim), y, x) for x, y in zip(chosen, made, strict=True)
         ]
     return Partly(chosen, [True] * len(chosen))
+
+
+def _hits(index: Output, number: int, count: int) -> Output | None:
+    """Which examples take a branch: below the first counts as it, beyond the last likewise."""
+    if count == 1:
+        return None
+    how = "LessEqual" if number == 0 else "GreaterEqual" if number == count - 1 else "Equal"
+    return build(how, index, constant_in(graph_for(index), np.asarray(number, np.int32)))
+
+
+def _shielded(here: Output | None, operands: Sequence[Output], batched: Flags) -> list[Output]:
+    """The operands, from which no gradient passes but where an example is *here*.
+
+    What is computed for the others is not used, but its derivative may be infinite, and zero times that is no
+    number. A single branch is for all.
+    """
+    if here is None:
+        return list(operands)
+    return [
+        build("SelectV2", lengthened(here, x.ndim), x, build("ZeroGradient", x))
+        if b and x.type.differentiable
+        else x
+        for x, b in zip(operands, batched, strict=True)
+    ]
 
 
 def WHILE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
@@ -117,7 +145,8 @@ def _those_that_go_on(op: Operation, flags: Flags, size: Size) -> Body:
         parameters = _parameters(trace.graph, op, flags, size)
         ((holds,), _) = replay(op.condition, parameters, flags, size, trace.graph)
         assert holds is not None
-        outputs, which = replay(op.body, parameters, flags, size, trace.graph)
+        names = dict(zip(op.body.inputs, parameters, strict=True))
+        outputs, which = replay(op.body, _shielded(holds, parameters, flags), flags, size, trace.graph, names)
         made = everywhere([y for y in outputs if y is not None], which, size)
         kept = [
             build("SelectV2", lengthened(holds, new.ndim), new, old)

@@ -17,7 +17,7 @@ from stopgrad.batch_rules import KEYS
 from stopgrad.build import about, apply
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor, as_array, type_of
+from stopgrad.operands import Tensor, as_array, is_python, type_of
 from stopgrad.ops.arithmetic import add, multiply, subtract
 from stopgrad.ops.convert import cast
 from stopgrad.ops.data import constant
@@ -352,7 +352,7 @@ def random_uniform(
     u = _from_key(RandomUniform, (key,), (shape_of(shape), drawn_dtype(dtype, low, high)), name)
     if _is_number(low, 0):
         return u if _is_number(high, 1) else multiply(u, high)
-    return add(multiply(u, subtract(high, low)), low)
+    return add(multiply(u, subtract(_meeting(high, u, low), low)), low)
 
 
 class RandomNormal(Drawn):
@@ -462,6 +462,11 @@ def drawn_dtype(dtype: DTypeLike | None, *operands: Any) -> DType:
         (type_of(x).dtype for x in operands if hasattr(x, "dtype") or hasattr(x, "as_output")), float32
     )
     return found if found.is_floating else float32
+
+
+def _meeting(x: Any, drawn: Any, other: Any) -> Any:
+    """A number that meets another one, and would take no dtype from it, in that of what was drawn."""
+    return as_array(x, type_of(drawn).dtype) if is_python(x) and is_python(other) else x
 
 
 def _is_number(x: Any, value: float) -> bool:

@@ -15,7 +15,7 @@ from stopgrad.build import evaluate
 from stopgrad.graph import Operation, Output
 from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, Sub
-from stopgrad.ops.convert import Cast, Conj
+from stopgrad.ops.convert import Cast, Conj, SelectV2
 from stopgrad.ops.data import Const, Fill
 from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
 from stopgrad.rewrite.engine import Copying, Rewritten, rewrite
@@ -82,6 +82,12 @@ def simplify(
         return inputs
     if definition is Transpose and values[0] == tuple(range(len(values[0]))):
         return inputs
+    if (
+        definition is SelectV2
+        and inputs[1] is inputs[2]
+        and copying.concrete(op.outputs[0].type) is inputs[1].type
+    ):
+        return (inputs[1],)
     if definition is Cast and inputs[0].dtype is values[0]:
         return inputs
     inner = inputs[0].op if inputs else None
