@@ -156,9 +156,7 @@ def _two_graphs(builder: Builder) -> GraphError:
 
 def _in_body(trace: Trace, graph: Graph, inputs: tuple[Output, ...]) -> tuple[Graph, tuple[Output, ...]]:
     """The graph to build in, and the operands as they are known there, while a body is being traced."""
-    if trace.outer_graph is None and inputs and not trace.encloses(graph):
-        trace.outer_graph = graph  # Nothing said so far to which graph the construct itself belongs.
-    if graph is trace.graph or (inputs and trace.encloses(graph)):
+    if graph is trace.graph or (inputs and trace.adopts(graph)):
         graph = trace.graph
         inputs = tuple([x if x.op.graph is graph else captured(trace, x) for x in inputs])
     return graph, inputs
@@ -170,7 +168,7 @@ def captured(trace: Trace, x: Output) -> Output:
         return x
     found = trace.captures.get(x)
     if found is None:
-        if not trace.encloses(x.op.graph):
+        if not trace.adopts(x.op.graph):
             return x
         if x.op.type in trace.remade:
             return _remade(trace, x)
@@ -304,7 +302,7 @@ def local(x: Output) -> Output:
 def graph_for(x: Output) -> Graph:
     """The graph in which operations on *x* are built here: its own, or the body that captures it."""
     trace = current().tracing
-    return x.op.graph if trace is None or not trace.encloses(x.op.graph) else trace.graph
+    return x.op.graph if trace is None or not trace.adopts(x.op.graph) else trace.graph
 
 
 def visible(x: Output, builder: Builder | None = None) -> Output:

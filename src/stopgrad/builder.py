@@ -85,6 +85,21 @@ class Trace:
             trace = trace.outer
         return False
 
+    def adopts(self, graph: Graph) -> bool:
+        """:meth:`encloses`; and if nothing said so far where the outermost construct is built, it is there.
+
+        Not where a block inside of the body has made another graph the default.
+        """
+        if self.encloses(graph):
+            return True
+        outermost = self
+        while outermost.outer is not None:
+            outermost = outermost.outer
+        if outermost.outer_graph is not None or not self.encloses(current().graph):
+            return False
+        outermost.outer_graph = graph
+        return True
+
 
 class Builder:
     """One link of the chain, with what holds inside its block.
