@@ -101,7 +101,7 @@ def emit(
     if graph._hidden:
         inputs = tuple([visible(x, builder) for x in inputs])
     if foreign:
-        raise_for(definition, _two_graphs(builder), inputs)
+        raise_for(definition, _two_graphs(builder, inputs), inputs)
     results = definition._inferred.get((types, values)) or _inferred(definition, inputs, values)
     if builder.graph is graph:
         prefix, origin = builder.prefix, builder.origin
@@ -143,13 +143,21 @@ def _default_or_raise(builder: Builder, definition: type[Op]) -> Graph:
     return builder.graph
 
 
-def _two_graphs(builder: Builder) -> GraphError:
-    if builder.tracing is None:
+def _two_graphs(builder: Builder, inputs: Sequence[Output]) -> GraphError:
+    trace = builder.tracing
+    for x in inputs:
+        done = x.op.graph._body_of
+        if done and (trace is None or not trace.encloses(x.op.graph)):
+            return GraphError(
+                f"an operand was made inside {done}, which does not enclose this place; let the "
+                "function there return it"
+            )
+    if trace is None:
         return GraphError(
             "the operands belong to two graphs; build both in one, or feed the value of one into the other"
         )
     return GraphError(
-        f"inside {builder.tracing.what}, an operand belongs to a graph that does not enclose it; "
+        f"inside {trace.what}, an operand belongs to a graph that does not enclose it; "
         "build it in the graph around it, or pass its value in"
     )
 
@@ -207,6 +215,7 @@ def tracing(
     """
     builder = current()
     trace = Trace(Graph(), outer_graph, builder.tracing, what, remade)
+    trace.graph._body_of = what
     shared: dict[Any, Operation] | None = None if origin is None else {}
     enter(
         trace,

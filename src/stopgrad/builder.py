@@ -88,14 +88,15 @@ class Trace:
     def adopts(self, graph: Graph) -> bool:
         """:meth:`encloses`; and if nothing said so far where the outermost construct is built, it is there.
 
-        Not where a block inside of the body has made another graph the default.
+        Not where a block inside of the body has made another graph the default, and not in the body of a
+        construct that is finished.
         """
         if self.encloses(graph):
             return True
         outermost = self
         while outermost.outer is not None:
             outermost = outermost.outer
-        if outermost.outer_graph is not None or not self.encloses(current().graph):
+        if outermost.outer_graph is not None or graph._body_of or not self.encloses(current().graph):
             return False
         outermost.outer_graph = graph
         return True

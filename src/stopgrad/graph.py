@@ -307,6 +307,7 @@ class Graph:
         self._counts: dict[str, int] = {}
         self._scalars: dict[Any, Output] = {}  # By thread: failed builds take theirs back.
         self._hidden: dict[int, Region] = {}
+        self._body_of: str | None = None  # The construct whose body this is.
         self._exits: dict[tuple[Output, Region | None, int], Output] = {}
         self._lock = RLock()
         self._author = 0

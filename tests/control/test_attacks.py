@@ -85,3 +85,18 @@ def test_a_graph_made_inside_a_body_stays_apart() -> None:
         return c * factor
 
     np.testing.assert_array_equal(sg.fori_loop(0, 2, body, X), X * 4.0)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda leaked: sg.fori_loop(0, 1, lambda i, c: c * leaked, X),
+        lambda leaked: sg.fori_loop(0, 1, lambda i, c: leaked * c, X),
+        lambda leaked: sg.grad(lambda x: sg.reduce_sum(x * leaked))(X),
+    ],
+)
+def test_a_tensor_kept_from_the_body_of_another_construct_is_refused(use: Callable[[Any], Any]) -> None:
+    kept: list[Any] = []
+    sg.scan(lambda c, _: (kept.append(c) or c, None), X, length=2)
+    with pytest.raises(sg.GraphError, match=r"was made inside the body of scan.*return it"):
+        use(kept[0])

@@ -451,7 +451,7 @@ def a_condition_of_another_graph(t: Setting) -> Any:
     return sg.cond(far, lambda v: v, lambda v: -v, t.v)  # call
 
 
-@bad(sg.GraphError, "two graphs", only_in_a_graph=True)
+@bad(sg.GraphError, "was made inside the body of scan", "return it", only_in_a_graph=True)
 def what_a_body_left_outside(t: Setting) -> Any:
     kept = []
 
