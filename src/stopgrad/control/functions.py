@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import as_output, close, graph_for, parameter_of, tracing
+from stopgrad.build import apply, as_output, close, graph_for, parameter_of, tracing
 from stopgrad.builder import Trace, default_graph
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.op import Op
 from stopgrad.operands import as_array, is_python, type_of
 from stopgrad.structure import flatten, paths, unflatten
 from stopgrad.types import DType, TensorType, same_size
@@ -105,6 +106,16 @@ def trace_function(
         return Traced(trace, parameters, list(body.results), spec)
 
 
+def apply_traced(
+    definition: type[Op], traced: Traced, operands: Sequence[Any], values: tuple[Any, ...], name: str | None
+) -> list[Any]:
+    """The results of an operation that runs what was traced; where that returns none, nothing is built."""
+    if not traced.results:
+        return []
+    made = apply(definition, operands, values, name)
+    return list(made) if isinstance(made, tuple) else [made]
+
+
 def union(traced: Sequence[Traced]) -> list[Output]:
     """What any of several functions captures, each once."""
     return list(dict.fromkeys(x for one in traced for x in one.trace.captures))
@@ -113,6 +124,11 @@ def union(traced: Sequence[Traced]) -> list[Output]:
 def same_type(a: TensorType, b: TensorType) -> bool:
     """Whether two types may be taken for equal: one dtype, and no size that surely differs."""
     return a.dtype is b.dtype and a.ndim == b.ndim and all(map(same_size, a.shape, b.shape))
+
+
+def same_types(some: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
+    """:func:`same_type`, for as many types."""
+    return len(some) == len(others) and all(map(same_type, some, others))
 
 
 def check_carry(types: Sequence[TensorType], spec: Any, traced: Traced, found: Any, what: str) -> None:

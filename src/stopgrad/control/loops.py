@@ -10,16 +10,17 @@ import numpy as np
 
 from stopgrad.autodiff.reach import Acting
 from stopgrad.body import Body
-from stopgrad.build import apply, building_in, close, emit, inline, parameter_of, tracing
+from stopgrad.build import building_in, close, emit, inline, parameter_of, tracing
 from stopgrad.control.batches import WHILE
 from stopgrad.control.branches import Case
 from stopgrad.control.functions import (
     Traced,
+    apply_traced,
     check_carry,
     check_function,
     graph_of,
     operands,
-    same_type,
+    same_types,
     trace_function,
     union,
     weak,
@@ -97,7 +98,7 @@ class While(Op):
     @staticmethod
     def infer(*operands: TensorType, condition: Body, body: Body, limit: int) -> tuple[TensorType, ...]:
         for one in (condition, body):
-            if len(one.input_types) != len(operands) or not all(map(same_type, one.input_types, operands)):
+            if not same_types(one.input_types, operands):
                 raise ShapeError(f"(C1) a body takes {one.input_types}, not {operands}")
         if (
             len(condition.output_types) != 1
@@ -106,7 +107,7 @@ class While(Op):
         ):
             raise DTypeError(f"(C2) the condition must return a scalar boolean, not {condition.output_types}")
         made = body.output_types
-        if len(made) > len(operands) or not all(map(same_type, made, operands[: len(made)])):
+        if not same_types(made, operands[: len(made)]):
             raise ShapeError(f"(C3) the body must return the carry {operands[: len(made)]}, not {made}")
         return operands[: len(made)]
 
@@ -213,8 +214,7 @@ def while_loop(
         raise DTypeError(f"while_loop: the condition must return a scalar boolean, not {shown or None}")
     captures = union([condition, traced])
     values = (condition.body(captures), traced.body(captures), limit)
-    made = apply(While, (*first, *captures), values, name) if first else ()
-    return unflatten(spec, list(made) if isinstance(made, tuple) else [made])
+    return unflatten(spec, apply_traced(While, traced, (*first, *captures), values, name))
 
 
 def _same_kind(made: Any, loop_vars: Any) -> Any:
