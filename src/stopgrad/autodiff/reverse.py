@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from stopgrad.autodiff.reach import Acting, Step, routes
+from stopgrad.autodiff.tracing import outputs_in
 from stopgrad.build import as_output, local, visible
 from stopgrad.builder import Builder, Trace, current, enter, leave
 from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
@@ -168,6 +169,9 @@ def generating(graph: Graph, name: str) -> Iterator[Builder]:
             leave(owner)
 
 
+_FOR_ARRAYS = "; for functions of arrays there is sg.grad"
+
+
 @guarded("gradients")
 def gradients(
     ys: Any,
@@ -210,7 +214,9 @@ def gradients(
         raise GradientError(
             f"gradients: unconnected_gradients is 'none' or 'zero', not {unconnected_gradients!r}"
         )
-    roots, targets, walls = _outputs(ys, "ys"), _outputs(xs, "xs"), _outputs(stop_gradients, "stop_gradients")
+    roots = outputs_in(ys, "gradients: ys", _FOR_ARRAYS)
+    targets = outputs_in(xs, "gradients: xs", _FOR_ARRAYS)
+    walls = outputs_in(stop_gradients, "gradients: stop_gradients", _FOR_ARRAYS)
     if not roots:
         raise GradientError("gradients: ys is empty; give at least one output to differentiate")
     graph = roots[0].op.graph
@@ -292,19 +298,6 @@ def _may_use(op: Operation, builder: Builder) -> bool:
     """Whether an operation is where the builder builds, and no ``no_gradient`` block hides it there."""
     hidden = op.graph._hidden.get(op.id) if op.graph._hidden else None
     return op.graph is builder.graph and (hidden is None or hidden.holds(builder.region))
-
-
-def _outputs(tree: Any, what: str) -> list[Output]:
-    if tree is None or type(tree) is Output:
-        return [] if tree is None else [tree]
-    leaves = flatten(tree)[0]
-    for leaf in leaves:
-        if not isinstance(leaf, (Output, Operation)):
-            raise GraphError(
-                f"gradients: {what} takes outputs of a graph, not {leaf!r}; for functions of arrays there "
-                "is sg.grad"
-            )
-    return [leaf.as_output() for leaf in leaves]
 
 
 def _one_graph(ys: Sequence[Output], others: Sequence[Output]) -> Graph:

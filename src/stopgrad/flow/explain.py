@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stopgrad.autodiff.reasons import Reach, reach
-from stopgrad.autodiff.tracing import Tracing, is_tensor
+from stopgrad.autodiff.tracing import Tracing, is_tensor, outputs_in
 from stopgrad.autodiff.transforms import argument_positions
 from stopgrad.body import walk
 from stopgrad.build import as_output, visible
@@ -122,7 +122,8 @@ def explain(
         return _explain_function(ys, args, kwargs, argnums)
     if len(args) != 1 or kwargs:
         raise GraphError("explain: takes ys and xs, or a function and its arguments")
-    roots, targets, stops = (_outputs(tree) for tree in (ys, args[0], stop_gradients))
+    roots, targets = outputs_in(ys, "explain: ys"), outputs_in(args[0], "explain: xs")
+    stops = outputs_in(stop_gradients, "explain: stop_gradients")
     if not roots:
         raise GradientError("explain: ys is empty")
     for x in targets:
@@ -131,14 +132,6 @@ def explain(
     graph = roots[0].op.graph
     roots = [visible(y) for y in roots]
     return Flow(dict(reach(roots, targets, stops)), graph, roots)
-
-
-def _outputs(tree: Any) -> list[Output]:
-    leaves = flatten(tree)[0]
-    for leaf in leaves:
-        if not isinstance(leaf, (Output, Operation)):
-            raise GraphError(f"explain: takes outputs of a graph, not {leaf!r}")
-    return [leaf.as_output() for leaf in leaves]
 
 
 def _explain_function(
@@ -181,7 +174,7 @@ def assert_flows(ys: Any, xs: Any) -> None:
     Raises:
         GradientError: with what cuts the ways, and on which lines.
     """
-    flow = explain(_outputs(ys), _outputs(xs))
+    flow = explain(outputs_in(ys, "assert_flows: ys"), outputs_in(xs, "assert_flows: xs"))
     if any(found.status not in ("flows", "partly stopped") for found in flow.values()):
         raise GradientError(f"assert_flows: some gradients do not arrive\n{flow.to_text()}")
 
@@ -196,7 +189,7 @@ def assert_blocked(ys: Any, xs: Any, by: Any = None) -> None:
     Raises:
         GradientError: which gradients arrive, or what cuts them instead.
     """
-    flow = explain(_outputs(ys), _outputs(xs))
+    flow = explain(outputs_in(ys, "assert_blocked: ys"), outputs_in(xs, "assert_blocked: xs"))
     gate = None if by is None else by if isinstance(by, Operation) else by.as_output().op
     for found in flow.values():
         if found.status in ("flows", "partly stopped"):
