@@ -61,7 +61,7 @@ class Output:
 
     @property
     def name(self) -> str:
-        """``"operation:index"``."""
+        """The operation's name and the position among its outputs: ``"operation:index"``."""
         return f"{self.op.name}:{self.index}"
 
     @property
@@ -164,8 +164,10 @@ class Output:
 
 
 class Operation:
-    """A node of a graph. Its operands, attributes and outputs can also be read by the names its definition
-    gives them (``op.x``, ``op.axis``, ``op.result``), which is how gradient rules are written.
+    """A node of a graph.
+
+    Its operands, attributes and outputs can also be read by the names that its definition gives them
+    (``op.x``, ``op.axis``, ``op.result``), which is how gradient rules are written.
     """
 
     __slots__ = (
@@ -206,8 +208,7 @@ class Operation:
         self.inputs = inputs
         self.values = values
         self._label = label
-        # Two slots, not one tuple: the garbage collector, which dominates bulk building, then has less to
-        # visit.
+        # Two slots, not one tuple: less to visit for the garbage collector, which dominates bulk building.
         self._place, self._instruction = (None, 0) if location is None else location
         self.origin = origin
         self.outputs = (
@@ -255,8 +256,7 @@ class Operation:
         return self.outputs[0]
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are no slot: operands, attributes and 'result', as the definition lays
-        # them out.
+        # Only reached for names that are no slot: operands, attributes and 'result'.
         try:
             kind, i = self.definition.slots[name]
         except KeyError:
@@ -383,9 +383,7 @@ class Graph:
     def __repr__(self) -> str:
         return f"<Graph of {len(self)} operations>"
 
-    if (
-        TYPE_CHECKING
-    ):  # Installed by the layers above: autodiff (add_gradients) and interchange.text (the others).
+    if TYPE_CHECKING:  # Installed by the layers above: autodiff.reverse and interchange.text.
 
         def add_gradients(
             self, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None
@@ -400,9 +398,7 @@ class Graph:
     # ------------------------------------------------------------------------------------ building
 
     def as_default(self) -> AbstractContextManager[Graph]:
-        """A context in which operations without operands, and operations on arrays, are built in this
-        graph.
-        """
+        """A context in which operations without outputs among their operands are built in this graph."""
         return _default(self)
 
     def truncate(self, length: int) -> None:

@@ -279,8 +279,7 @@ class Op:
                 if kind is None:
                     raise DefinitionError(
                         f"operation {cls.__name__}: the attribute {p.name!r} has no kind; annotate it "
-                        "in infer "
-                        f"as one of {', '.join(_BY_ANNOTATION)}, or name it in 'kinds'"
+                        f"in infer as one of {', '.join(_BY_ANNOTATION)}, or name it in 'kinds'"
                     )
                 cls.kinds[p.name] = kind
         cls.attributes = tuple(cls.kinds)

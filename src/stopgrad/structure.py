@@ -55,6 +55,7 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
 
 
 def unflatten(spec: Any, leaves: Sequence[Any]) -> Any:
+    """The structure that :func:`flatten` took apart, with these leaves."""
     return optree.tree_unflatten(spec, leaves)
 
 

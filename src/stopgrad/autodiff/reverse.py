@@ -6,14 +6,13 @@ cotangent to its operand, and keeps apart the groups that selective gates make.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from stopgrad.autodiff.reach import Acting, Step, routes
 from stopgrad.autodiff.tracing import outputs_in
-from stopgrad.build import as_output, local, visible
+from stopgrad.build import as_output, local, quiet_gc, visible
 from stopgrad.builder import Builder, Trace, current, enter, leave
 from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, check_name, describe
@@ -135,18 +134,6 @@ class Cotangents:
 
 
 @contextmanager
-def quiet_gc() -> Iterator[None]:
-    """Without the cyclic garbage collector, which would visit the growing graph again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@contextmanager
 def generating(graph: Graph, name: str) -> Iterator[Builder]:
     """Inside, operations belong to the gradient.
 
@@ -157,7 +144,7 @@ def generating(graph: Graph, name: str) -> Iterator[Builder]:
     owner, outer = object(), current()
     trace = outer.tracing
     while trace is not None and trace.graph is not graph:
-        trace = trace.outer  # Of tensors that enclose a body it is generated outside of it.
+        trace = trace.outer  # A gradient of tensors around a body is generated around it, too.
     check_name(name)
     with graph.atomic(), quiet_gc():
         start, prefix = len(graph), graph._sub_scope(outer.prefix_in(graph) + name)
@@ -192,15 +179,15 @@ def gradients(
         name: the scope of the added operations.
 
     Returns:
-        a list with one output, of x's type, or None for each x; :func:`explain` says why it is None. For
+        A list with one output, of x's type, or None for each x; :func:`explain` says why it is None. For
         complex tensors it is the conjugate of the mathematical derivative, as in TensorFlow.
 
     Raises:
-        GraphError, DTypeError, ShapeError for what does not fit together; GradientError where a gradient is
-        undefined. The graph is then as it was.
+        GraphError, DTypeError, ShapeError: ys, xs and grad_ys do not fit together.
+        GradientError: a gradient is undefined. The graph is then as it was.
 
     References:
-        reverse accumulation (Linnainmaa 1970), with the interface of TensorFlow's ``tf.gradients``.
+        Reverse accumulation (Linnainmaa 1970), with the interface of TensorFlow's ``tf.gradients``.
 
     Examples:
         >>> with sg.Graph().as_default() as graph:
@@ -326,6 +313,7 @@ def _seeds(ys: Sequence[Output], grad_ys: Any, graph: Graph, builder: Builder) -
 
 
 def _seed(y: Output, given: Any, graph: Graph, builder: Builder) -> Output:
+    """The cotangent of one y: ones, or what was given for it."""
     if given is None:
         if y.dtype.is_complex:
             raise DTypeError(

@@ -64,9 +64,9 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     @functools.wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         axes = _argument_axes(in_axes, args, kwargs)
-        tracing_here = Tracing(args, kwargs)
-        with tracing_here.building():
-            return tracing_here.results(_Call(f, args, kwargs, axes, out_axes, tracing_here).results())
+        outside = Tracing(args, kwargs)
+        with outside.building():
+            return outside.results(_Call(f, args, kwargs, axes, out_axes, outside).results())
 
     return mapped
 

@@ -132,10 +132,9 @@ class _Pull:
         self.results = [o for o in self.seed if o >= carries]
         self.sums: dict[int, Output] = {}
         self.parameters: list[Output] = []
-        self.kept: list[
-            tuple[Output, Output]
-        ] = []  # An operand with a value for each step, and its parameter.
-        self.fixed: list[tuple[Output, Output]] = []  # An operand with one value, and its parameter.
+        # Each operand with its parameter: those with a value for each step, and those with one for all.
+        self.kept: list[tuple[Output, Output]] = []
+        self.fixed: list[tuple[Output, Output]] = []
 
     def arrange(self) -> None:
         """Make the parameters that are no captures, in their order."""

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stopgrad.autodiff.reverse import quiet_gc
 from stopgrad.body import Body
-from stopgrad.build import infer_types
+from stopgrad.build import infer_types, quiet_gc
 from stopgrad.errors import StopgradError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import Kind
