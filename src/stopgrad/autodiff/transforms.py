@@ -132,7 +132,7 @@ def enter_arguments(
 
 
 def check_function(f: Any, what: str) -> None:
-    """Refuse what cannot be called."""
+    """Refuse what cannot be called; errors name the transform, *what*."""
     if not callable(f):
         raise ArgumentError(f"{what}: takes a function, not {f!r}")
 

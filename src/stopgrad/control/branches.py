@@ -223,6 +223,7 @@ def _chosen(
     given: Sequence[Any],
     name: str | None,
 ) -> Any:
+    """What :func:`cond` and :func:`switch` share; errors name functions by their *roles* in *what*."""
     for f, role in zip(functions, roles, strict=True):
         check_function(f, what, role)
     ((leaves, spec),) = operands(what, tuple(given))

@@ -189,7 +189,7 @@ def while_loop(
     leaves = flatten(loop_vars)[0]
     ((first, spec),) = operands("while_loop", loop_vars)
     graph = graph_of(first)
-    spread = isinstance(loop_vars, (list, tuple)) and not hasattr(loop_vars, "_fields")
+    spread = _is_plain(loop_vars)
 
     def arguments(parameters: list[Any]) -> tuple[Any, ...]:
         tree = unflatten(spec, parameters)
@@ -219,13 +219,18 @@ def while_loop(
 
 def _same_kind(made: Any, loop_vars: Any) -> Any:
     """List or tuple, whichever was given: both count as the same, and one variable may come without."""
-    if isinstance(loop_vars, (list, tuple)) and not hasattr(loop_vars, "_fields"):
+    if _is_plain(loop_vars):
         kind = list if isinstance(loop_vars, list) else tuple
-        if isinstance(made, (list, tuple)) and not hasattr(made, "_fields"):
+        if _is_plain(made):
             return kind(made)
         if len(loop_vars) == 1:
             return kind([made])
     return made
+
+
+def _is_plain(tree: Any) -> bool:
+    """Whether it is a list or a tuple, and no named one."""
+    return isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields")
 
 
 def _steps(maximum: Any) -> int:
