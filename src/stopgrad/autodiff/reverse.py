@@ -22,7 +22,7 @@ from stopgrad.ops.convert import cast, real
 from stopgrad.ops.data import ones_like, zeros_like
 from stopgrad.ops.shape import sum_to
 from stopgrad.public import guarded
-from stopgrad.scope import Scope
+from stopgrad.scope import Scope, as_scope
 from stopgrad.structure import flatten
 from stopgrad.types import TensorType, same_size
 from stopgrad.verify import verify_if_enabled
@@ -363,13 +363,10 @@ class Gradients:
 
     @classmethod
     def create(
-        cls, scope: Scope, ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients"
+        cls, scope: Scope | Graph, ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients"
     ) -> Gradients:
         """Generate in a scope; the same arguments as :func:`gradients`."""
-        if isinstance(scope, Graph):
-            scope = Scope(scope)
-        if not isinstance(scope, Scope):
-            raise GraphError(f"Gradients.create takes a Scope first, not {scope!r}")
+        scope = as_scope(scope, "Gradients.create")
         with scope:
             return cls(gradients(ys, xs, grad_ys, name=scope.name or name))
 

@@ -18,7 +18,7 @@ from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import Joint, Op, Wire
 from stopgrad.operands import as_array, type_of
 from stopgrad.public import publish
-from stopgrad.scope import Scope
+from stopgrad.scope import Scope, as_scope
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType
 
@@ -86,7 +86,7 @@ class Checkpoint(Op):
         cls, scope: Scope | Graph, *operands: Any, name: str | None = None, **attributes: Any
     ) -> Operation:
         """The operation that runs a function, which comes first, on its arguments."""
-        with Scope(scope) if isinstance(scope, Graph) else scope:
+        with as_scope(scope, f"{cls.type}.create"):
             made = flatten(checkpoint(operands[0], name)(*operands[1:], **attributes))[0]
         op: Operation = made[0].op
         return op
