@@ -17,7 +17,7 @@ import numpy as np
 from stopgrad.body import Body
 from stopgrad.builder import CURRENT, Builder, Region, Trace, current, default_graph, enter, leave
 from stopgrad.errors import GraphError, ShapeError, StopgradError
-from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared
 from stopgrad.op import REGISTRY, NoGradient, Op
 from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, type_of
@@ -185,7 +185,7 @@ def _remade(trace: Trace, x: Output) -> Output:
                 chain.add(source)
                 stack.append(source)
     built: dict[Output, Output] = {}
-    for op in sorted(chain, key=lambda op: op.id):
+    for op in sorted(chain, key=by_id):
         inputs = tuple([built[y] if y in built else captured(trace, y) for y in op.inputs])
         built.update(
             zip(op.outputs, emit(op.definition, inputs, op.values, "", trace.graph).outputs, strict=True)

@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from operator import attrgetter
 from threading import RLock, get_ident
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -274,8 +275,8 @@ class Operation:
         raise GraphError("an operation cannot be pickled; save its graph with Graph.save")
 
 
-def _id(op: Operation) -> int:
-    return op.id
+by_id = attrgetter("id")
+"""The key that sorts operations into the order in which they were built."""
 
 
 def describe(x: Operation | Output) -> str:
@@ -357,7 +358,7 @@ class Graph:
                 if source not in found:
                     found.add(source)
                     stack.append(source)
-        return sorted(found, key=_id)
+        return sorted(found, key=by_id)
 
     def subgraph_from(self, sources: Iterable[Operand]) -> list[Operation]:
         """The operations computed from the sources, themselves included, in order."""
