@@ -7,12 +7,11 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from stopgrad.autodiff.reach import named_in
 from stopgrad.batch_rules import Flags, Partly, again, repeated
-from stopgrad.body import Body
+from stopgrad.body import Body, scan_key
 from stopgrad.build import close, emit, infer_types, parameter_of, tracing
 from stopgrad.builder import Builder, current, enter, leave
 from stopgrad.graph import Graph, Operation, Output
@@ -140,11 +139,10 @@ def _united(operations: Sequence[Operation]) -> Iterator[tuple[Operation, Sequen
     A scan and the one that keeps what its gradient needs share their body's graph, by which they are known to
     do the same and are run as one. Batched each by itself they would share nothing.
     """
-    groups: dict[Any, list[Operation]] = {}
+    groups: dict[Hashable, list[Operation]] = {}
     for op in operations:
         if op.type == "Scan":
-            key = (op.inputs, op.body.graph, op.body.inputs, op.body.outputs[: op.carries], op.values[1:])
-            groups.setdefault(key, []).append(op)
+            groups.setdefault(scan_key(op), []).append(op)
     groups = {key: some for key, some in groups.items() if len(some) > 1}
     first = {some[0]: some for some in groups.values()}
     others = {op for some in groups.values() for op in some[1:]}

@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.build import emit, graph_for
+from stopgrad.build import constant_in, emit, graph_for
 from stopgrad.graph import Operation, Output
 from stopgrad.op import REGISTRY, Kind
-from stopgrad.operands import Literal
 from stopgrad.types import Size, product
 
 Outputs = Sequence[Output]
@@ -177,15 +176,16 @@ def PAD(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs
     if not batched[1]:
         return again(op, (x, value), (paddings,))
     pad = REGISTRY["PadV2"]
-    zero = _constant(np.zeros((), x.dtype.numpy), x)
+    zero = scalar_beside(x, 0, x.dtype.numpy)
     around = emit(pad, (x, zero), (paddings,), "").outputs[0]
-    inside = build("Fill", _constant(np.asarray(True), x), values=(op.inputs[0].shape,))
-    inside = emit(pad, (inside, _constant(np.asarray(False), x)), (op.paddings,), "").outputs[0]
+    inside = build("Fill", scalar_beside(x, True, bool), values=(op.inputs[0].shape,))
+    inside = emit(pad, (inside, scalar_beside(x, False, bool)), (op.paddings,), "").outputs[0]
     return [build("SelectV2", inside, around, widened(value, op.outputs[0].ndim))]
 
 
-def _constant(array: Any, like: Output) -> Output:
-    return emit(REGISTRY["Const"], (), (Literal(array),), "", graph_for(like)).outputs[0]
+def scalar_beside(x: Output, value: Any, dtype: Any) -> Output:
+    """A scalar constant in the graph in which operations on *x* are built."""
+    return constant_in(graph_for(x), np.asarray(value, dtype))
 
 
 def ONE_HOT(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
@@ -196,7 +196,7 @@ def ONE_HOT(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Out
         return again(op, operands, changed(op, axis=axis))
     hits = emit(
         op.definition,
-        (indices, _constant(np.asarray(True), on), _constant(np.asarray(False), on)),
+        (indices, scalar_beside(on, True, bool), scalar_beside(on, False, bool)),
         changed(op, axis=axis),
         "",
     ).outputs[0]
@@ -279,7 +279,7 @@ def CONV(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Output
 
 
 def CONV_BACK_INPUT(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs | None:  # noqa: N802
-    """As :func:`CONV`."""
+    """As :func:`CONV`, the operands being filters and cotangents."""
     if not batched[0]:
         return _folded(op, operands, (1,), size)
     return _by_channels(op, operands, batched, size)

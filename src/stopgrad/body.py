@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from stopgrad.graph import Graph, Operation, Output
@@ -81,6 +81,12 @@ def walk(operations: Iterable[Operation]) -> Iterator[Operation]:
                 break
         else:
             stack.pop()
+
+
+def scan_key(op: Operation) -> Hashable:
+    """What scans have in common that differ only in what they hand out, and so can be run as one."""
+    body: Body = op.body
+    return op.inputs, body.graph, body.inputs, body.outputs[: op.carries], op.values[1:]
 
 
 def bodies_in(values: Sequence[Any]) -> Iterator[Body]:

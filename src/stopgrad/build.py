@@ -6,6 +6,7 @@ arrays and Python numbers, and where there is no graph at all it computes with N
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident
@@ -16,7 +17,7 @@ import numpy as np
 from stopgrad.body import Body
 from stopgrad.builder import CURRENT, Builder, Region, Trace, current, default_graph, enter, leave
 from stopgrad.errors import GraphError, ShapeError, StopgradError
-from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared
 from stopgrad.op import REGISTRY, NoGradient, Op
 from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, type_of
@@ -42,10 +43,7 @@ def infer_types(
 
 
 def raise_for(definition: type[Op], error: StopgradError, operands: Sequence[Any]) -> NoReturn:
-    """Raise *error* again with what the user needs: the operation and its operands.
-
-    The error itself knows the line.
-    """
+    """Raise *error* again with the operation and its operands; the user's line it knows itself."""
     shown = [describe(x) if isinstance(x, Output) else repr(type_of(x)) for x in operands]
     names = definition.operands
     if definition.variadic:
@@ -193,7 +191,7 @@ def _remade(trace: Trace, x: Output) -> Output:
                 chain.add(source)
                 stack.append(source)
     built: dict[Output, Output] = {}
-    for op in sorted(chain, key=lambda op: op.id):
+    for op in sorted(chain, key=by_id):
         inputs = tuple([built[y] if y in built else captured(trace, y) for y in op.inputs])
         built.update(
             zip(op.outputs, emit(op.definition, inputs, op.values, "", trace.graph).outputs, strict=True)
@@ -263,15 +261,14 @@ def building_in(graph: Graph) -> Iterator[None]:
 def close(trace: Trace, parameters: Sequence[Output], results: Sequence[Output | None]) -> Body:
     """The body that was traced: its parameters are those given and then one for each capture.
 
-    Called inside of :func:`tracing`. Results that come from an enclosing graph are captured.
+    Called inside :func:`tracing`. Results that come from an enclosing graph are captured.
     """
     outputs = [None if y is None else visible(captured(trace, y)) for y in results]
     for y in outputs:
         if y is not None and y.op.graph is not trace.graph:
             raise GraphError(
                 f"inside {trace.what}, the function returned {describe(y)}, which belongs to a graph that "
-                "does "
-                "not enclose it; pass its value in"
+                "does not enclose it; pass its value in"
             )
     return Body(trace.graph, [*parameters, *trace.captures.values()], outputs)
 
@@ -337,6 +334,18 @@ def _exit(x: Output, region: Region, here: Region | None) -> Operation:
     if here is not None:
         graph._hidden[op.id] = here
     return op
+
+
+@contextmanager
+def quiet_gc() -> Iterator[None]:
+    """Inside, no cyclic garbage collector, which would visit the growing graph again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def apply(

@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from operator import attrgetter
 from threading import RLock, get_ident
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -61,7 +62,7 @@ class Output:
 
     @property
     def name(self) -> str:
-        """``"operation:index"``."""
+        """The operation's name and the position among its outputs: ``"operation:index"``."""
         return f"{self.op.name}:{self.index}"
 
     @property
@@ -164,8 +165,10 @@ class Output:
 
 
 class Operation:
-    """A node of a graph. Its operands, attributes and outputs can also be read by the names its definition
-    gives them (``op.x``, ``op.axis``, ``op.result``), which is how gradient rules are written.
+    """A node of a graph.
+
+    Its operands, attributes and outputs can also be read by the names that its definition gives them
+    (``op.x``, ``op.axis``, ``op.result``), which is how gradient rules are written.
     """
 
     __slots__ = (
@@ -206,8 +209,7 @@ class Operation:
         self.inputs = inputs
         self.values = values
         self._label = label
-        # Two slots, not one tuple: the garbage collector, which dominates bulk building, then has less to
-        # visit.
+        # Two slots, not one tuple: less to visit for the garbage collector, which dominates bulk building.
         self._place, self._instruction = (None, 0) if location is None else location
         self.origin = origin
         self.outputs = (
@@ -255,8 +257,7 @@ class Operation:
         return self.outputs[0]
 
     def __getattr__(self, name: str) -> Any:
-        # Only reached for names that are no slot: operands, attributes and 'result', as the definition lays
-        # them out.
+        # Only reached for names that are no slot: operands, attributes and 'result'.
         try:
             kind, i = self.definition.slots[name]
         except KeyError:
@@ -274,8 +275,8 @@ class Operation:
         raise GraphError("an operation cannot be pickled; save its graph with Graph.save")
 
 
-def _id(op: Operation) -> int:
-    return op.id
+by_id = attrgetter("id")
+"""The key that sorts operations into the order in which they were built."""
 
 
 def describe(x: Operation | Output) -> str:
@@ -358,7 +359,7 @@ class Graph:
                 if source not in found:
                     found.add(source)
                     stack.append(source)
-        return sorted(found, key=_id)
+        return sorted(found, key=by_id)
 
     def subgraph_from(self, sources: Iterable[Operand]) -> list[Operation]:
         """The operations computed from the sources, themselves included, in order."""
@@ -384,9 +385,7 @@ class Graph:
     def __repr__(self) -> str:
         return f"<Graph of {len(self)} operations>"
 
-    if (
-        TYPE_CHECKING
-    ):  # Installed by the layers above: autodiff (add_gradients) and interchange.text (the others).
+    if TYPE_CHECKING:  # Installed by the layers above: autodiff.reverse and interchange.text.
 
         def add_gradients(
             self, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None
@@ -401,9 +400,7 @@ class Graph:
     # ------------------------------------------------------------------------------------ building
 
     def as_default(self) -> AbstractContextManager[Graph]:
-        """A context in which operations without operands, and operations on arrays, are built in this
-        graph.
-        """
+        """A context in which operations without outputs among their operands are built in this graph."""
         return _default(self)
 
     def truncate(self, length: int) -> None:

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, NoReturn, cast
 
-from stopgrad.errors import DefinitionError, GradientError, GraphError
+from stopgrad.body import Body
+from stopgrad.errors import DefinitionError, GradientError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.samples import Sample
-from stopgrad.scope import Scope
+from stopgrad.scope import Scope, as_scope
 from stopgrad.types import TensorType
 
 Rule = Callable[..., Any]
@@ -100,7 +101,7 @@ class Wire:
     """How an operation runs one of its bodies.
 
     Attributes:
-        body: the :class:`stopgrad.body.Body`.
+        body: the body.
         operands: for each parameter of the body, the position of the operand whose value (or part) it gets.
         outputs: for each result of the body, the position of the operation's output that it is (or is part
             of); None where it goes to no output.
@@ -108,7 +109,7 @@ class Wire:
         skipped: whether the body may run no time at all, the outputs then being what is fed back.
     """
 
-    body: Any
+    body: Body
     operands: Sequence[int]
     outputs: Sequence[int | None]
     feedback: Mapping[int, int]
@@ -279,8 +280,7 @@ class Op:
                 if kind is None:
                     raise DefinitionError(
                         f"operation {cls.__name__}: the attribute {p.name!r} has no kind; annotate it "
-                        "in infer "
-                        f"as one of {', '.join(_BY_ANNOTATION)}, or name it in 'kinds'"
+                        f"in infer as one of {', '.join(_BY_ANNOTATION)}, or name it in 'kinds'"
                     )
                 cls.kinds[p.name] = kind
         cls.attributes = tuple(cls.kinds)
@@ -347,11 +347,7 @@ class Op:
         cls, scope: Scope | Graph, *operands: Any, name: str | None = None, **attributes: Any
     ) -> Operation:
         """A new operation of this type in a scope; the same as the function of this operation there."""
-        if isinstance(scope, Graph):
-            scope = Scope(scope)
-        if not isinstance(scope, Scope):
-            raise GraphError(f"{cls.type}.create takes a Scope first, not {scope!r}")
-        with scope:
+        with as_scope(scope, f"{cls.type}.create"):
             made = cls.function(*operands, name=name, **attributes)
         while isinstance(made, (tuple, list)):
             made = made[0]

@@ -109,6 +109,7 @@ def is_python(x: Any) -> bool:
 
 
 def fits(x: Any, dtype: DType) -> bool:
+    """Whether a Python number or list can take a dtype without losing what it is."""
     kind = python_dtype(x) or int32
     if kind.is_bool:
         return dtype.is_bool

@@ -1,7 +1,4 @@
-"""What makes a function public.
-
-It is documented, its errors name it, and none leaves half a build.
-"""
+"""What makes a function public: it is documented, its errors name it, and none leaves half a build."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stopgrad.builder import current, default_graph, enter_scope, leave_scope
 from stopgrad.errors import GraphError
 from stopgrad.graph import Graph, check_name
@@ -42,6 +44,15 @@ class Scope:
 
     def __exit__(self, *_: object) -> None:
         leave_scope(self)
+
+
+def as_scope(x: Any, what: str) -> Scope:
+    """The scope that *what* was given first; a graph stands for the scope that is all of it."""
+    if isinstance(x, Graph):
+        return Scope(x)
+    if not isinstance(x, Scope):
+        raise GraphError(f"{what} takes a Scope first, not {x!r}")
+    return x
 
 
 def require_graph(what: str) -> Graph:

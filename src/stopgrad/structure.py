@@ -9,25 +9,14 @@ from typing import Any
 
 import optree
 
-_NAMESPACE = "stopgrad"
+NAMESPACE = "stopgrad"
+"""Under which optree knows the dataclasses."""
 _SEEN: set[type] = set()
 _LOCK = threading.Lock()
 
 
-def _register_dataclasses(tree: Any) -> Any:
-    """Make the dataclasses found in *tree* known to optree, which knows only those registered with it."""
-    while True:
-        leaves, spec = optree.tree_flatten(tree, namespace=_NAMESPACE)
-        if _SEEN.issuperset(map(type, leaves)):
-            return leaves, spec
-        with _LOCK:
-            for kind in {*map(type, leaves)} - _SEEN:
-                if dataclasses.is_dataclass(kind):
-                    _register(kind)
-                _SEEN.add(kind)
-
-
 def _register(kind: type) -> None:
+    """Make a dataclass known to optree, its fields being the children."""
     names = tuple(field.name for field in dataclasses.fields(kind))
 
     def flatten(value: Any) -> Any:
@@ -39,7 +28,7 @@ def _register(kind: type) -> None:
             object.__setattr__(value, name, child)
         return value
 
-    optree.register_pytree_node(kind, flatten, unflatten, namespace=_NAMESPACE)
+    optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:
@@ -50,11 +39,19 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
         >>> leaves, unflatten(spec, "xyz")
         ([3, 1, 2], {'b': ['y', 'z'], 'a': ('x',)})
     """
-    found: tuple[list[Any], Any] = _register_dataclasses(tree)
-    return found
+    while True:
+        leaves, spec = optree.tree_flatten(tree, namespace=NAMESPACE)
+        if _SEEN.issuperset(map(type, leaves)):
+            return leaves, spec
+        with _LOCK:  # Dataclasses count as leaves until they are registered.
+            for kind in {*map(type, leaves)} - _SEEN:
+                if dataclasses.is_dataclass(kind):
+                    _register(kind)
+                _SEEN.add(kind)
 
 
 def unflatten(spec: Any, leaves: Sequence[Any]) -> Any:
+    """The structure that :func:`flatten` took apart, with these leaves."""
     return optree.tree_unflatten(spec, leaves)
 
 
@@ -67,4 +64,4 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
 def paths(tree: Any) -> list[str]:
     """How each leaf is reached, such as ``"params.w"`` or ``"layers.0"``, in the order of :func:`flatten`."""
     flatten(tree)
-    return [".".join(str(part) for part in path) for path in optree.tree_paths(tree, namespace=_NAMESPACE)]
+    return [".".join(str(part) for part in path) for path in optree.tree_paths(tree, namespace=NAMESPACE)]

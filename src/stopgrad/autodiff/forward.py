@@ -1,9 +1,8 @@
 """Forward mode from two pullbacks.
 
-A pullback is linear in its cotangent, so its own pullback is the pushforward.
-
-(J. Townsend 2017, "A new trick for calculating Jacobian vector products".) Every operation's reverse rule
-thus serves both modes, gates included; what the first pullback leaves unused is never run.
+A pullback is linear in its cotangent, so its own pullback is the pushforward (J. Townsend 2017, "A new trick
+for calculating Jacobian vector products"). Every operation's reverse rule thus serves both modes, gates
+included; what the first pullback leaves unused is never run.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ def push_forward(
 ) -> list[Output | None]:
     """The tangents of ys when xs move along *tangents*; None where no x moves y."""
     moving = [y for y in ys if y.type.differentiable]
-    # Where a pull is not linear (clip_gradient), this takes its derivative at zero; elsewhere no value is
-    # asked for.
+    # Only a pullback that is not linear (clip_gradient) reads their value: its derivative at zero is taken.
     covectors = [identity(zeros_like(y)) for y in moving]
     pulled = gradients(moving, xs, covectors) if moving else []
     pairs = [(g, t) for g, t in zip(pulled, tangents, strict=False) if g is not None]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.graph import Operation, Output
+from stopgrad.graph import Operation, Output, by_id
 from stopgrad.op import Wire
 from stopgrad.ops.data import Identity
 
@@ -82,7 +82,7 @@ def between(
             inputs, positions = y.op.inputs, pairs(y.op, acting)[y.index]
         else:
             break
-    found.sort(key=_id)
+    found.sort(key=by_id)
     return _carrying(found, xs, stops, acting, parts, size)
 
 
@@ -134,10 +134,6 @@ def _carrying(
                     if not through.isdisjoint(some)
                 )
     return path
-
-
-def _id(op: Operation) -> int:
-    return op.id
 
 
 # --------------------------------------------------------------------------------------------- bodies

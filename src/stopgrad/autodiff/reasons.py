@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stopgrad.autodiff.reach import NOBODY, Acting, by_gates, selective_gates
+from stopgrad.autodiff.reach import Acting, by_gates, selective_gates
 from stopgrad.body import Body
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.op import NoGradient, Status, Undefined, Wire
@@ -188,8 +188,9 @@ def _reach(
     xs: Sequence[Output],
     stops: Collection[Output],
     above: Sequence[Operation],
-    acting: Acting = NOBODY,
+    acting: Acting,
 ) -> dict[Output, Reach]:
+    """:func:`reach`, for xs with respect to which the same selective gates act."""
     bits = {x: 1 << n for n, x in enumerate(dict.fromkeys(xs))}
     below = _depends_on(above, bits, acting)
     found, cuts = below.edges, {x: Cuts() for x in bits}
@@ -241,6 +242,7 @@ class _Below:
         return (behind or 0) | self._bits.get(x, 0)
 
     def pass_on(self, edge: Edge) -> None:
+        """The outputs of an edge depend on what its input does."""
         mask = self.of(edge.op.inputs[edge.input])
         if mask:
             self.edges.append(edge)

@@ -6,13 +6,13 @@ cotangent to its operand, and keeps apart the groups that selective gates make.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from stopgrad.autodiff.reach import Acting, Step, routes
-from stopgrad.build import as_output, local, visible
+from stopgrad.autodiff.tracing import outputs_in
+from stopgrad.build import as_output, local, quiet_gc, visible
 from stopgrad.builder import Builder, Trace, current, enter, leave
 from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, check_name, describe
@@ -22,7 +22,7 @@ from stopgrad.ops.convert import cast, real
 from stopgrad.ops.data import ones_like, zeros_like
 from stopgrad.ops.shape import sum_to
 from stopgrad.public import guarded
-from stopgrad.scope import Scope
+from stopgrad.scope import Scope, as_scope
 from stopgrad.structure import flatten
 from stopgrad.types import TensorType, same_size
 from stopgrad.verify import verify_if_enabled
@@ -134,18 +134,6 @@ class Cotangents:
 
 
 @contextmanager
-def quiet_gc() -> Iterator[None]:
-    """Without the cyclic garbage collector, which would visit the growing graph again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-@contextmanager
 def generating(graph: Graph, name: str) -> Iterator[Builder]:
     """Inside, operations belong to the gradient.
 
@@ -156,7 +144,7 @@ def generating(graph: Graph, name: str) -> Iterator[Builder]:
     owner, outer = object(), current()
     trace = outer.tracing
     while trace is not None and trace.graph is not graph:
-        trace = trace.outer  # Of tensors that enclose a body it is generated outside of it.
+        trace = trace.outer  # A gradient of tensors around a body is generated around it, too.
     check_name(name)
     with graph.atomic(), quiet_gc():
         start, prefix = len(graph), graph._sub_scope(outer.prefix_in(graph) + name)
@@ -166,6 +154,9 @@ def generating(graph: Graph, name: str) -> Iterator[Builder]:
             verify_if_enabled(graph, start)
         finally:
             leave(owner)
+
+
+_FOR_ARRAYS = "; for functions of arrays there is sg.grad"
 
 
 @guarded("gradients")
@@ -188,15 +179,15 @@ def gradients(
         name: the scope of the added operations.
 
     Returns:
-        a list with one output, of x's type, or None for each x; :func:`explain` says why it is None. For
+        A list with one output, of x's type, or None for each x; :func:`explain` says why it is None. For
         complex tensors it is the conjugate of the mathematical derivative, as in TensorFlow.
 
     Raises:
-        GraphError, DTypeError, ShapeError for what does not fit together; GradientError where a gradient is
-        undefined. The graph is then as it was.
+        GraphError, DTypeError, ShapeError: ys, xs and grad_ys do not fit together.
+        GradientError: a gradient is undefined. The graph is then as it was.
 
     References:
-        reverse accumulation (Linnainmaa 1970), with the interface of TensorFlow's ``tf.gradients``.
+        Reverse accumulation (Linnainmaa 1970), with the interface of TensorFlow's ``tf.gradients``.
 
     Examples:
         >>> with sg.Graph().as_default() as graph:
@@ -210,7 +201,9 @@ def gradients(
         raise GradientError(
             f"gradients: unconnected_gradients is 'none' or 'zero', not {unconnected_gradients!r}"
         )
-    roots, targets, walls = _outputs(ys, "ys"), _outputs(xs, "xs"), _outputs(stop_gradients, "stop_gradients")
+    roots = outputs_in(ys, "gradients: ys", _FOR_ARRAYS)
+    targets = outputs_in(xs, "gradients: xs", _FOR_ARRAYS)
+    walls = outputs_in(stop_gradients, "gradients: stop_gradients", _FOR_ARRAYS)
     if not roots:
         raise GradientError("gradients: ys is empty; give at least one output to differentiate")
     graph = roots[0].op.graph
@@ -294,19 +287,6 @@ def _may_use(op: Operation, builder: Builder) -> bool:
     return op.graph is builder.graph and (hidden is None or hidden.holds(builder.region))
 
 
-def _outputs(tree: Any, what: str) -> list[Output]:
-    if tree is None or type(tree) is Output:
-        return [] if tree is None else [tree]
-    leaves = flatten(tree)[0]
-    for leaf in leaves:
-        if not isinstance(leaf, (Output, Operation)):
-            raise GraphError(
-                f"gradients: {what} takes outputs of a graph, not {leaf!r}; for functions of arrays there "
-                "is sg.grad"
-            )
-    return [leaf.as_output() for leaf in leaves]
-
-
 def _one_graph(ys: Sequence[Output], others: Sequence[Output]) -> Graph:
     """The graph of ys. The others are in it too, or in one that encloses it while it is being traced."""
     graph, trace = ys[0].op.graph, current().tracing
@@ -333,6 +313,7 @@ def _seeds(ys: Sequence[Output], grad_ys: Any, graph: Graph, builder: Builder) -
 
 
 def _seed(y: Output, given: Any, graph: Graph, builder: Builder) -> Output:
+    """The cotangent of one y: ones, or what was given for it."""
     if given is None:
         if y.dtype.is_complex:
             raise DTypeError(
@@ -382,13 +363,10 @@ class Gradients:
 
     @classmethod
     def create(
-        cls, scope: Scope, ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients"
+        cls, scope: Scope | Graph, ys: Any, xs: Any, grad_ys: Any = None, name: str = "gradients"
     ) -> Gradients:
         """Generate in a scope; the same arguments as :func:`gradients`."""
-        if isinstance(scope, Graph):
-            scope = Scope(scope)
-        if not isinstance(scope, Scope):
-            raise GraphError(f"Gradients.create takes a Scope first, not {scope!r}")
+        scope = as_scope(scope, "Gradients.create")
         with scope:
             return cls(gradients(ys, xs, grad_ys, name=scope.name or name))
 

@@ -1,4 +1,4 @@
-"""Calling Python functions on stand-ins for their arguments, in a graph."""
+"""What a user hands to a transform: outputs of a graph, or arrays that outputs stand in for."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from stopgrad.build import as_output, emit, graph_for
 from stopgrad.builder import default_graph
+from stopgrad.errors import GraphError
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.interpreter import interpret
 from stopgrad.operands import Array, as_array
@@ -66,6 +67,20 @@ class Tracing:
         outputs = [x for x in leaves if isinstance(x, Output)]
         values = iter(interpret(outputs, self.feeds))
         return unflatten(spec, [next(values) if isinstance(x, Output) else x for x in leaves])
+
+
+def outputs_in(tree: Any, what: str, cure: str = "") -> list[Output]:
+    """The leaves of a nested structure, all of which must be outputs of a graph; none of None.
+
+    Errors say that *what* takes outputs, and end with the *cure*.
+    """
+    if tree is None or type(tree) is Output:  # As nearly always.
+        return [] if tree is None else [tree]
+    leaves = flatten(tree)[0]
+    for leaf in leaves:
+        if not isinstance(leaf, (Output, Operation)):
+            raise GraphError(f"{what} takes outputs of a graph, not {leaf!r}{cure}")
+    return [leaf.as_output() for leaf in leaves]
 
 
 def is_tensor(x: Any) -> bool:

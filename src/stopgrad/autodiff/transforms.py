@@ -24,6 +24,7 @@ Function = Callable[..., Any]
 
 
 def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
+    """The positions that argnums name, counted from the front; refused where they are none of *args*."""
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not all(isinstance(i, int) for i in positions):
         raise ArgumentError(
@@ -77,15 +78,16 @@ def value_and_grad(
         f: returns a real scalar; or, with has_aux, a pair of that and anything else.
         argnums: with respect to which positional arguments: nested structures of floating-point arrays.
             Leaves of other kinds get None.
+        has_aux: whether f returns such a pair.
         unconnected: ``"zero"`` or ``"none"``: what stands for a gradient that does not arrive.
 
     Returns:
-        a function with f's arguments that returns (value, gradient), or ((value, aux), gradient). The
+        A function with f's arguments that returns (value, gradient), or ((value, aux), gradient). The
         gradient has the structure of the argument, or is a tuple for several.
 
     Raises:
-        GradientError where the value is no scalar or argnums do not exist; DTypeError where an argument is
-        no float.
+        GradientError: the value is no scalar, or argnums do not exist.
+        DTypeError: an argument is no float.
 
     Examples:
         >>> sg.value_and_grad(lambda x: sg.reduce_sum(x * x))(np.array([1.0, 2.0]))
@@ -116,6 +118,7 @@ def value_and_grad(
 def enter_arguments(
     tracing: Tracing, args: Sequence[Any], positions: Sequence[int], what: str
 ) -> tuple[list[Any], list[Output]]:
+    """The arguments with stand-ins for their tensors, and those with respect to which to differentiate."""
     entered: list[Any] = []
     targets: list[Output] = []
     for i, arg in enumerate(args):
@@ -129,11 +132,13 @@ def enter_arguments(
 
 
 def check_function(f: Any, what: str) -> None:
+    """Refuse what cannot be called; errors name the transform, *what*."""
     if not callable(f):
         raise ArgumentError(f"{what}: takes a function, not {f!r}")
 
 
 def with_aux(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
+    """What a function returned as a value and what it returned besides; None where that is not asked for."""
     if not has_aux:
         return result, None
     if not isinstance(result, (tuple, list)) or len(result) != 2:
@@ -193,6 +198,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     Args:
         f: returns a nested structure of tensors; with has_aux, a pair of that and anything else.
         primals: its arguments.
+        has_aux: whether f returns such a pair.
 
     Returns:
         (value, pullback), with has_aux (value, pullback, aux). The pullback takes cotangents in the
@@ -220,9 +226,8 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
             )
         symbolic = next((g.graph for g in given if isinstance(g, Output)), tracing.graph)
         if tracing.computes and symbolic is not tracing.graph:
-            with (
-                symbolic.as_default()
-            ):  # Values so far, cotangents of a graph: built there, with the values as constants.
+            # Values so far, and now cotangents of a graph: built there, with the values as constants.
+            with symbolic.as_default():
                 return vjp(f, *primals, has_aux=has_aux)[1](cotangents)
         call = Tracing() if tracing.computes else tracing
         call.graph, call.computes, call.feeds = tracing.graph, tracing.computes, dict(tracing.feeds)
@@ -246,7 +251,8 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
 
     Args:
         f: returns a nested structure of tensors.
-        primals: its arguments; tangents: directions in the same structure.
+        primals: its arguments.
+        tangents: directions in the same structure.
 
     Returns:
         (value, tangent), both in the structure of the value; zero where no primal moves it.
@@ -301,10 +307,11 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 
     Args:
         f: returns a real scalar.
-        primals: its arguments; tangents: directions in the same structure.
+        primals: its arguments.
+        tangents: directions in the same structure.
 
     Returns:
-        the product, in the structure of the first argument, or a tuple for several.
+        The product, in the structure of the first argument, or a tuple for several.
 
     References:
         Pearlmutter 1994, "Fast exact multiplication by the Hessian".

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stopgrad.autodiff.reach import routes
-from stopgrad.autodiff.reverse import backpropagate, quiet_gc
+from stopgrad.autodiff.reverse import backpropagate
 from stopgrad.autodiff.tracing import Tracing
 from stopgrad.autodiff.transforms import (
     argument_positions,
@@ -20,7 +20,7 @@ from stopgrad.autodiff.transforms import (
 from stopgrad.batch_core import replay
 from stopgrad.batch_rules import repeated
 from stopgrad.body import Body
-from stopgrad.build import as_output, close, local, parameter_of, tracing, visible
+from stopgrad.build import as_output, close, local, parameter_of, quiet_gc, tracing, visible
 from stopgrad.builder import current
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
@@ -62,19 +62,19 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
 
     @functools.wraps(f)
     def with_jacobian(*args: Any, **kwargs: Any) -> Any:
-        tracing = Tracing(args, kwargs)
+        outside = Tracing(args, kwargs)
         positions = argument_positions(argnums, args, "jacobian")
-        with tracing.building():
-            entered, targets = enter_arguments(tracing, args, positions, "jacobian")
-            value, aux = with_aux(f(*entered, **tracing.enter(kwargs)), has_aux, "jacobian")
+        with outside.building():
+            entered, targets = enter_arguments(outside, args, positions, "jacobian")
+            value, aux = with_aux(f(*entered, **outside.enter(kwargs)), has_aux, "jacobian")
             leaves, spec = flatten(value)
             blocks = []
             for leaf in leaves:
-                rows = _rows(as_output(leaf, tracing.graph), targets)
+                rows = _rows(as_output(leaf, outside.graph), targets)
                 parts = tuple(like_targets(entered[i], targets, rows) for i in positions)
                 blocks.append(parts[0] if isinstance(argnums, int) else parts)
             found = unflatten(spec, blocks)
-            return tracing.results((found, aux) if has_aux else found)
+            return outside.results((found, aux) if has_aux else found)
 
     return with_jacobian
 
@@ -122,6 +122,14 @@ def _pullback(y: Output, targets: Sequence[Output]) -> tuple[Body, list[Output]]
 
 def hessian(f: Function, argnums: int | Sequence[int] = 0) -> Function:
     """A function that returns all second partial derivatives of f, a function with a scalar value.
+
+    Args:
+        f: returns a real scalar.
+        argnums: with respect to which positional arguments.
+
+    Returns:
+        A function that returns, in the structure of the argument, for each of its tensors the structure of
+        the argument with tensors of shape ``argument.shape + argument.shape``.
 
     Examples:
         >>> sg.hessian(lambda x: sg.reduce_sum(x * x * x))(np.array([1.0, 2.0]))

@@ -15,13 +15,14 @@ from typing import Any
 import optree
 
 from stopgrad.autodiff.tracing import Tracing, is_tensor
+from stopgrad.autodiff.transforms import check_function
 from stopgrad.batch_core import replay
 from stopgrad.batch_rules import moved, repeated
 from stopgrad.build import as_output, close, local, parameter_of, tracing
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.graph import Output
 from stopgrad.operands import shorten, type_of
-from stopgrad.structure import flatten, paths, unflatten
+from stopgrad.structure import NAMESPACE, flatten, paths, unflatten
 from stopgrad.types import Dim, Size, TensorType, same_size, tensor_type
 
 Axis = int | None
@@ -58,15 +59,14 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         >>> sg.vmap(sg.grad(lambda x: x ** 3.0))(np.array([1.0, 2.0]))
         array([ 3., 12.])
     """
-    if not callable(f):
-        raise ArgumentError(f"vmap: takes a function, not {f!r}")
+    check_function(f, "vmap")
 
     @functools.wraps(f)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         axes = _argument_axes(in_axes, args, kwargs)
-        tracing_here = Tracing(args, kwargs)
-        with tracing_here.building():
-            return tracing_here.results(_Call(f, args, kwargs, axes, out_axes, tracing_here).results())
+        outside = Tracing(args, kwargs)
+        with outside.building():
+            return outside.results(_Call(f, args, kwargs, axes, out_axes, outside).results())
 
     return mapped
 
@@ -115,6 +115,7 @@ class _Call:
         return found[0]
 
     def results(self) -> Any:
+        """What the function returns, for all examples."""
         entered = [self.outside.stand_in(x) if is_tensor(x) else x for x in self.leaves]
         mapped = [i for i, axis in enumerate(self.axes) if axis is not None]
         graph = self.outside.graph
@@ -209,7 +210,7 @@ def _spread(axes: Any, tree: Any, what: str) -> list[Axis]:
             axes,
             tree,
             is_leaf=lambda x: x is None,
-            namespace="stopgrad",
+            namespace=NAMESPACE,
         )
     except (TypeError, ValueError) as error:
         whole = "the result" if what == "out_axes" else "the argument"

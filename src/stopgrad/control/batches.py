@@ -18,9 +18,10 @@ from stopgrad.batch_rules import (
     lengthened,
     moved,
     repeated,
+    scalar_beside,
 )
 from stopgrad.body import Body
-from stopgrad.build import close, constant_in, graph_for, parameter_of, tracing
+from stopgrad.build import close, parameter_of, tracing
 from stopgrad.builder import current
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.types import Size
@@ -70,6 +71,7 @@ def CASE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly
 
 
 def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:
+    """All branches computed, and of what they return for each example what its index says."""
     index, graph = operands[0], current().graph
     assert graph is not None
     chosen: list[Output] = []
@@ -81,7 +83,7 @@ def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Par
         if not number:
             chosen = made
             continue
-        here = build("GreaterEqual", index, constant_in(graph_for(index), np.asarray(number, np.int32)))
+        here = build("GreaterEqual", index, scalar_beside(index, number, np.int32))
         chosen = [
             build("SelectV2", lengthened(here, y.ndim), y, x) for x, y in zip(chosen, made, strict=True)
         ]

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
-from stopgrad.autodiff.reach import Acting, between
-from stopgrad.autodiff.reverse import backpropagate
+from stopgrad.autodiff.reach import Acting
 from stopgrad.body import Bodies, Body
-from stopgrad.build import apply, close, emit, inline, parameter_of, tracing
+from stopgrad.build import emit
 from stopgrad.control.batches import CASE
 from stopgrad.control.functions import (
     Traced,
+    apply_traced,
     check_function,
     graph_of,
     operands,
     same_type,
+    same_types,
     trace_function,
     union,
 )
+from stopgrad.control.pullbacks import recomputed_pullback
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.op import Joint, NoGradient, Op, Rule, Undefined, Wire, not_differentiable
 from stopgrad.operands import as_array, type_of
 from stopgrad.ops.arithmetic import maximum, minimum
 from stopgrad.ops.convert import cast
-from stopgrad.ops.data import zeros_like
 from stopgrad.public import guarded, publish
 from stopgrad.structure import unflatten
 from stopgrad.types import TensorType, bool_, int32
@@ -39,43 +41,27 @@ def _pull(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
     """The same choice among the branches' pullbacks, which compute their branch again."""
-    pulled = [_pulled(body, gs, op, live, acting) for body in op.branches]
-    reached = [any(parts[k] is not None for _, _, parts in pulled) for k in range(len(live))]
-    arguments = [*(g for g in gs if g is not None), *op.inputs[1:]]
-    used: set[int] = set()
-    for body, parameters, parts in pulled:
-        needed = set(body.graph.subgraph_to([y for y in parts if y is not None]))
-        used.update(i for i, p in enumerate(parameters) if p.op in needed)
-    kept = sorted(used)
-    bodies = []
-    for body, parameters, parts in pulled:
-        results = [
-            part if part is not None else body.outputs[k] for k, part in enumerate(parts) if reached[k]
-        ]
-        bodies.append(Body(body.graph, [parameters[i] for i in kept], results))
+    wanted = [i - 1 for i in live]  # The index comes before the branches' operands.
+    pulled = [
+        recomputed_pullback(body, gs, wanted, acting, op, "the gradient of a branch") for body in op.branches
+    ]
+    reached = [any(arrives) for arrives in zip(*(arrives for _, arrives in pulled), strict=True)]
     if not any(reached):
         return [None] * len(live)
-    made = iter(emit(Case, (op.inputs[0], *(arguments[i] for i in kept)), (tuple(bodies),), "").outputs)
+    arguments = [*(g for g in gs if g is not None), *op.inputs[1:]]
+    used: set[int] = set()
+    for body, arrives in pulled:
+        needed = set(body.graph.subgraph_to(compress(body.results, arrives)))
+        used.update(i for i, x in enumerate(body.inputs) if x.op in needed)
+    kept = sorted(used)
+    bodies = tuple(
+        [
+            Body(body.graph, [body.inputs[i] for i in kept], [*compress(body.results, reached)])
+            for body, _ in pulled
+        ]
+    )
+    made = iter(emit(Case, (op.inputs[0], *(arguments[i] for i in kept)), (bodies,), "").outputs)
     return [next(made) if there else None for there in reached]
-
-
-def _pulled(
-    body: Body, gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
-) -> tuple[Body, list[Output], list[Output | None]]:
-    """One branch's pullback: a body with zeros for what does not arrive, its parameters, and what arrives."""
-    with tracing("the gradient of a branch", op.graph, origin=op) as trace:
-        cotangents = [parameter_of(trace.graph, g.type, g.op) for g in gs if g is not None]
-        parameters = [parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
-        built: dict[Output, Output] = {}
-        ys = inline(body.results, dict(zip(body.inputs, parameters, strict=True)), built)
-        ys = [y for y, g in zip(ys, gs, strict=True) if g is not None]
-        xs = [parameters[i - 1] for i in live]
-        inside = acting.union(built[gate.outputs[0]].op for gate in acting if gate.outputs[0] in built)
-        path = between(ys, set(xs), (), inside)
-        parts = backpropagate(ys, xs, cotangents, path, inside)
-        outputs = [zeros_like(x) if part is None else part for part, x in zip(parts, xs, strict=True)]
-        made = close(trace, [*cotangents, *parameters], outputs)
-        return made, [*cotangents, *parameters], parts
 
 
 class Case(Op):
@@ -107,9 +93,9 @@ class Case(Op):
         if index.dtype is not int32 or index.ndim:
             raise DTypeError(f"(C1) the index must be a scalar int32, not {index!r}")
         for body in branches:
-            if not _agree(body.input_types, operands):
+            if not same_types(body.input_types, operands):
                 raise ShapeError(f"(C2) a branch takes {body.input_types}, not {operands}")
-            if not _agree(body.output_types, branches[0].output_types):
+            if not same_types(body.output_types, branches[0].output_types):
                 raise ShapeError(f"(C3) branches return {branches[0].output_types} and {body.output_types}")
         return branches[0].output_types
 
@@ -139,10 +125,6 @@ class Case(Op):
     def wires(cls, op: Operation) -> Iterable[Wire]:
         inputs, outputs = range(1, len(op.inputs)), range(len(op.outputs))
         return [Wire(body, inputs, outputs, {}) for body in op.branches]
-
-
-def _agree(some: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
-    return len(some) == len(others) and all(map(same_type, some, others))
 
 
 @guarded("cond")
@@ -241,6 +223,7 @@ def _chosen(
     given: Sequence[Any],
     name: str | None,
 ) -> Any:
+    """What :func:`cond` and :func:`switch` share; errors name functions by their *roles* in *what*."""
     for f, role in zip(functions, roles, strict=True):
         check_function(f, what, role)
     ((leaves, spec),) = operands(what, tuple(given))
@@ -253,8 +236,8 @@ def _chosen(
         _check_alike(what, traced[0], roles[0], traced[-1], role)
     captures = union(traced)
     bodies = tuple(one.body(captures) for one in traced)
-    made = apply(Case, (index, *leaves, *captures), (bodies,), name) if traced[0].results else ()
-    return unflatten(traced[0].spec, list(made) if isinstance(made, tuple) else [made])
+    made = apply_traced(Case, traced[0], (index, *leaves, *captures), (bodies,), name)
+    return unflatten(traced[0].spec, made)
 
 
 def _check_alike(what: str, first: Traced, first_role: str, other: Traced, role: str) -> None:

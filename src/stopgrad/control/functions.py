@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import as_output, close, graph_for, parameter_of, tracing
+from stopgrad.build import apply, as_output, close, graph_for, parameter_of, tracing
 from stopgrad.builder import Trace, default_graph
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.op import Op
 from stopgrad.operands import as_array, is_python, type_of
 from stopgrad.structure import flatten, paths, unflatten
 from stopgrad.types import DType, TensorType, same_size
@@ -43,7 +44,8 @@ class Traced:
 def operands(what: str, *trees: Any) -> list[tuple[list[Any], Any]]:
     """For each structure its leaves as outputs and arrays, and how they stand in it.
 
-    Python floats take the dtype of the first floating-point tensor among them.
+    Python floats take the dtype of the first floating-point tensor among them. Errors name the construct,
+    *what*.
     """
     everything = [leaf for tree in trees for leaf in flatten(tree)[0]]
     tensors = (type_of(x).dtype for x in everything if hasattr(x, "dtype") or hasattr(x, "as_output"))
@@ -73,7 +75,7 @@ def graph_of(*groups: Sequence[Any]) -> Graph | None:
 
 
 def check_function(f: Any, what: str, role: str) -> None:
-    """Refuse what cannot be called."""
+    """Refuse what cannot be called; errors name the construct (*what*) and the parameter (*role*)."""
     if not callable(f):
         raise ArgumentError(f"{what}: {role} must be a function, not {f!r:.60}")
 
@@ -87,7 +89,12 @@ def trace_function(
 ) -> Traced:
     """Call a function once on parameters of these types, and keep what it builds.
 
-    *arguments* arranges the parameters as the function takes them: a tuple of arguments.
+    Args:
+        f: the function.
+        types: of the parameters.
+        arguments: from the parameters to the tuple of arguments that the function takes.
+        what: names the function in errors.
+        graph: in which the construct is built; None where nothing says so.
     """
     with tracing(what, graph) as trace:
         parameters = [parameter_of(trace.graph, t) for t in types]
@@ -105,6 +112,16 @@ def trace_function(
         return Traced(trace, parameters, list(body.results), spec)
 
 
+def apply_traced(
+    definition: type[Op], traced: Traced, operands: Sequence[Any], values: tuple[Any, ...], name: str | None
+) -> list[Any]:
+    """The results of an operation that runs what was traced; where that returns none, nothing is built."""
+    if not traced.results:
+        return []
+    made = apply(definition, operands, values, name)
+    return list(made) if isinstance(made, tuple) else [made]
+
+
 def union(traced: Sequence[Traced]) -> list[Output]:
     """What any of several functions captures, each once."""
     return list(dict.fromkeys(x for one in traced for x in one.trace.captures))
@@ -115,10 +132,20 @@ def same_type(a: TensorType, b: TensorType) -> bool:
     return a.dtype is b.dtype and a.ndim == b.ndim and all(map(same_size, a.shape, b.shape))
 
 
+def same_types(some: Sequence[TensorType], others: Sequence[TensorType]) -> bool:
+    """:func:`same_type`, for as many types."""
+    return len(some) == len(others) and all(map(same_type, some, others))
+
+
 def check_carry(types: Sequence[TensorType], spec: Any, traced: Traced, found: Any, what: str) -> None:
     """Refuse a function that returns its carry with another structure, dtype or shape.
 
-    *found* is the structure of the carry that it returned, whose tensors are the first of the results.
+    Args:
+        types: of the tensors of the first carry.
+        spec: its structure.
+        traced: the function; the tensors of the carry that it returns are the first of its results.
+        found: the structure of that carry.
+        what: names the construct in errors.
     """
     if found != spec:
         raise ArgumentError(

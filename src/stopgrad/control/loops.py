@@ -10,16 +10,17 @@ import numpy as np
 
 from stopgrad.autodiff.reach import Acting
 from stopgrad.body import Body
-from stopgrad.build import apply, building_in, close, emit, inline, parameter_of, tracing
+from stopgrad.build import building_in, close, emit, inline, parameter_of, tracing
 from stopgrad.control.batches import WHILE
 from stopgrad.control.branches import Case
 from stopgrad.control.functions import (
     Traced,
+    apply_traced,
     check_carry,
     check_function,
     graph_of,
     operands,
-    same_type,
+    same_types,
     trace_function,
     union,
     weak,
@@ -97,7 +98,7 @@ class While(Op):
     @staticmethod
     def infer(*operands: TensorType, condition: Body, body: Body, limit: int) -> tuple[TensorType, ...]:
         for one in (condition, body):
-            if len(one.input_types) != len(operands) or not all(map(same_type, one.input_types, operands)):
+            if not same_types(one.input_types, operands):
                 raise ShapeError(f"(C1) a body takes {one.input_types}, not {operands}")
         if (
             len(condition.output_types) != 1
@@ -106,7 +107,7 @@ class While(Op):
         ):
             raise DTypeError(f"(C2) the condition must return a scalar boolean, not {condition.output_types}")
         made = body.output_types
-        if len(made) > len(operands) or not all(map(same_type, made, operands[: len(made)])):
+        if not same_types(made, operands[: len(made)]):
             raise ShapeError(f"(C3) the body must return the carry {operands[: len(made)]}, not {made}")
         return operands[: len(made)]
 
@@ -188,7 +189,7 @@ def while_loop(
     leaves = flatten(loop_vars)[0]
     ((first, spec),) = operands("while_loop", loop_vars)
     graph = graph_of(first)
-    spread = isinstance(loop_vars, (list, tuple)) and not hasattr(loop_vars, "_fields")
+    spread = _is_plain(loop_vars)
 
     def arguments(parameters: list[Any]) -> tuple[Any, ...]:
         tree = unflatten(spec, parameters)
@@ -213,19 +214,23 @@ def while_loop(
         raise DTypeError(f"while_loop: the condition must return a scalar boolean, not {shown or None}")
     captures = union([condition, traced])
     values = (condition.body(captures), traced.body(captures), limit)
-    made = apply(While, (*first, *captures), values, name) if first else ()
-    return unflatten(spec, list(made) if isinstance(made, tuple) else [made])
+    return unflatten(spec, apply_traced(While, traced, (*first, *captures), values, name))
 
 
 def _same_kind(made: Any, loop_vars: Any) -> Any:
     """List or tuple, whichever was given: both count as the same, and one variable may come without."""
-    if isinstance(loop_vars, (list, tuple)) and not hasattr(loop_vars, "_fields"):
+    if _is_plain(loop_vars):
         kind = list if isinstance(loop_vars, list) else tuple
-        if isinstance(made, (list, tuple)) and not hasattr(made, "_fields"):
+        if _is_plain(made):
             return kind(made)
         if len(loop_vars) == 1:
             return kind([made])
     return made
+
+
+def _is_plain(tree: Any) -> bool:
+    """Whether it is a list or a tuple, and no named one."""
+    return isinstance(tree, (list, tuple)) and not hasattr(tree, "_fields")
 
 
 def _steps(maximum: Any) -> int:

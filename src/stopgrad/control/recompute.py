@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from typing import Any
 
-from stopgrad.autodiff.reach import Acting, between
-from stopgrad.autodiff.reverse import backpropagate
+from stopgrad.autodiff.reach import Acting
 from stopgrad.body import Body
-from stopgrad.build import apply, close, emit, inline, parameter_of, tracing
+from stopgrad.build import emit
 from stopgrad.control.batches import CHECKPOINT
-from stopgrad.control.functions import check_function, graph_of, same_type, trace_function
+from stopgrad.control.functions import apply_traced, check_function, graph_of, same_types, trace_function
+from stopgrad.control.pullbacks import recomputed_pullback
 from stopgrad.errors import ShapeError
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import Joint, Op, Wire
 from stopgrad.operands import as_array, type_of
 from stopgrad.public import publish
-from stopgrad.scope import Scope
+from stopgrad.scope import Scope, as_scope
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType
 
@@ -25,23 +26,14 @@ from stopgrad.types import TensorType
 def _pull(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Acting
 ) -> Sequence[Output | None]:
-    """A body that computes the forward body again and pulls back through it."""
-    body: Body = op.body
-    given = [g for g in gs if g is not None]
-    with tracing("the gradient of checkpoint", op.graph, origin=op) as trace:
-        cotangents = [parameter_of(trace.graph, g.type, g.op) for g in given]
-        parameters = [parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
-        built: dict[Output, Output] = {}
-        ys = inline(body.results, dict(zip(body.inputs, parameters, strict=True)), built)
-        ys = [y for y, g in zip(ys, gs, strict=True) if g is not None]
-        xs = [parameters[i] for i in live]
-        inside = acting.union(built[gate.outputs[0]].op for gate in acting if gate.outputs[0] in built)
-        parts = backpropagate(ys, xs, cotangents, between(ys, set(xs), (), inside), inside)
-        step = close(trace, [*cotangents, *parameters], [part for part in parts if part is not None])
-    if not step.outputs:
+    """The body's pullback, which computes the body again."""
+    step, arrives = recomputed_pullback(op.body, gs, live, acting, op, "the gradient of checkpoint")
+    if not any(arrives):
         return [None] * len(live)
+    step = Body(step.graph, step.inputs, [*compress(step.results, arrives)])
+    given = [g for g in gs if g is not None]
     made = iter(emit(Checkpoint, (*given, *op.inputs), (step, True), "").outputs)
-    return [None if part is None else next(made) for part in parts]
+    return [next(made) if there else None for there in arrives]
 
 
 class Checkpoint(Op):
@@ -69,9 +61,8 @@ class Checkpoint(Op):
 
     @staticmethod
     def infer(*operands: TensorType, body: Body, again: bool) -> tuple[TensorType, ...]:
-        taken = body.input_types
-        if len(taken) != len(operands) or not all(map(same_type, taken, operands)):
-            raise ShapeError(f"(C1) the body takes {taken}, not {operands}")
+        if not same_types(body.input_types, operands):
+            raise ShapeError(f"(C1) the body takes {body.input_types}, not {operands}")
         return body.output_types
 
     gradient = Joint(_pull)
@@ -95,7 +86,7 @@ class Checkpoint(Op):
         cls, scope: Scope | Graph, *operands: Any, name: str | None = None, **attributes: Any
     ) -> Operation:
         """The operation that runs a function, which comes first, on its arguments."""
-        with Scope(scope) if isinstance(scope, Graph) else scope:
+        with as_scope(scope, f"{cls.type}.create"):
             made = flatten(checkpoint(operands[0], name)(*operands[1:], **attributes))[0]
         op: Operation = made[0].op
         return op
@@ -153,10 +144,10 @@ def checkpoint(f: Callable[..., Any], name: str | None = None) -> Callable[..., 
             "checkpoint",
             graph,
         )
-        if not traced.results:
-            return unflatten(traced.spec, [])
-        made = apply(Checkpoint, (*given, *traced.trace.captures), (traced.body(), False), name)
-        return unflatten(traced.spec, list(made) if isinstance(made, tuple) else [made])
+        made = apply_traced(
+            Checkpoint, traced, (*given, *traced.trace.captures), (traced.body(), False), name
+        )
+        return unflatten(traced.spec, made)
 
     return recomputed
 

@@ -12,15 +12,16 @@ from typing import Any
 from stopgrad.autodiff.reach import Acting, between, body_masks
 from stopgrad.autodiff.reverse import backpropagate
 from stopgrad.body import Body
-from stopgrad.build import apply, building_in, close, emit, inline, parameter_of, tracing
+from stopgrad.build import building_in, close, emit, inline, parameter_of, tracing
 from stopgrad.control.batches import SCAN
 from stopgrad.control.functions import (
     Traced,
+    apply_traced,
     check_carry,
     check_function,
     graph_of,
     operands,
-    same_type,
+    same_types,
     trace_function,
     weak,
 )
@@ -131,10 +132,9 @@ class _Pull:
         self.results = [o for o in self.seed if o >= carries]
         self.sums: dict[int, Output] = {}
         self.parameters: list[Output] = []
-        self.kept: list[
-            tuple[Output, Output]
-        ] = []  # An operand with a value for each step, and its parameter.
-        self.fixed: list[tuple[Output, Output]] = []  # An operand with one value, and its parameter.
+        # Each operand with its parameter: those with a value for each step, and those with one for all.
+        self.kept: list[tuple[Output, Output]] = []
+        self.fixed: list[tuple[Output, Output]] = []
 
     def arrange(self) -> None:
         """Make the parameters that are no captures, in their order."""
@@ -266,9 +266,9 @@ class Scan(Op):
                 )
             parts[i] = tensor_type(operands[i].dtype, operands[i].shape[1:])
         taken, given = body.input_types, body.output_types
-        if len(taken) != len(parts) or not all(map(same_type, taken, parts)):
+        if not same_types(taken, parts):
             raise ShapeError(f"(C1) the body takes {taken}, not {tuple(parts)}")
-        if len(given) < carries or not all(map(same_type, given[:carries], taken[:carries])):
+        if not same_types(given[:carries], taken[:carries]):
             raise ShapeError(f"(C2) the body must return the carry {taken[:carries]} first, not {given}")
         return (*operands[:carries], *(tensor_type(t.dtype, (length, *t.shape)) for t in given[carries:]))
 
@@ -469,12 +469,8 @@ def run_scan(
         first = again
         traced = trace()
     check_carry([type_of(x) for x in first], carry_spec, traced, specs[0], what)
-    captures = list(traced.trace.captures)
     values = (traced.body(), len(first), len(parts), length, reverse, unroll)
-    made: Any = ()
-    if traced.results:
-        made = apply(Scan, (*first, *parts, *captures), values, name)
-    made = made if isinstance(made, tuple) else (made,)
+    made = apply_traced(Scan, traced, (*first, *parts, *traced.trace.captures), values, name)
     return unflatten(carry_spec, made[: len(first)]), unflatten(specs[1], made[len(first) :])
 
 

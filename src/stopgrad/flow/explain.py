@@ -1,4 +1,4 @@
-"""Does this loss reach this parameter, and if not, which operation cut the way, and on which line?"""
+"""Does this loss reach this parameter, and if not, which operation cuts the path, and on which line?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stopgrad.autodiff.reasons import Reach, reach
-from stopgrad.autodiff.tracing import Tracing, is_tensor
+from stopgrad.autodiff.tracing import Tracing, is_tensor, outputs_in
 from stopgrad.autodiff.transforms import argument_positions
 from stopgrad.body import walk
 from stopgrad.build import as_output, visible
@@ -26,12 +26,12 @@ class GateUse:
 
     @property
     def idle(self) -> bool:
-        """Whether the gate cuts no way at all."""
+        """Whether the gate cuts no path at all."""
         return not self.cuts
 
 
 class Flow(Mapping[Any, Reach]):
-    """Per tensor asked about, whether gradients arrive, and what cuts the ways that do not.
+    """Per tensor asked about, whether gradients arrive, and what cuts the paths of those that do not.
 
     Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``).
     """
@@ -73,7 +73,7 @@ class Flow(Mapping[Any, Reach]):
         )
 
     def to_text(self) -> str:
-        """A line per tensor, and below it one for each operation that cuts a way, with the user's line.
+        """A line per tensor, and below it one for each operation that cuts a path, with the user's line.
 
         Examples:
             >>> with sg.Graph().as_default():
@@ -104,15 +104,18 @@ def explain(
     """Whether gradients of ys arrive at each x; and if not, why not.
 
     Args:
-        ys, xs: outputs or nested structures of outputs, as for :func:`gradients`; or a function and its
-            arguments, of which argnums (default: all) are asked about.
+        ys: an output or nested structure of outputs, as for :func:`gradients`; or a function.
+        args: the xs, as for :func:`gradients`; or the function's arguments.
+        argnums: which of the function's arguments are asked about; all unless given.
         stop_gradients: as for :func:`gradients`.
+        kwargs: the function's keyword arguments, which are not asked about.
 
     Returns:
-        a :class:`Flow`: for each x a ``status`` and ``cuts``. The statuses: ``"flows"``; ``"partly stopped"``
-        (some ways are cut); ``"stopped"`` (every way is cut, and without the gates one would be open); ``"not
-        differentiable"`` (every way passes an integer, a comparison, a rounding, ...); ``"undefined"`` (every
-        way passes an operation whose gradient is an error); ``"disconnected"`` (there is no way).
+        A :class:`Flow`: for each x a ``status`` and ``cuts``. The statuses: ``"flows"``;
+        ``"partly stopped"`` (some paths are cut); ``"stopped"`` (every path is cut, and without the gates one
+        would be open); ``"not differentiable"`` (every path passes an integer, a comparison, a rounding,
+        ...); ``"undefined"`` (every path passes an operation whose gradient is an error);
+        ``"disconnected"`` (there is no path).
 
     Examples:
         >>> sg.explain(lambda a, b: a * sg.stop_gradient(b), 1.0, 2.0)["b"].status
@@ -122,7 +125,8 @@ def explain(
         return _explain_function(ys, args, kwargs, argnums)
     if len(args) != 1 or kwargs:
         raise GraphError("explain: takes ys and xs, or a function and its arguments")
-    roots, targets, stops = (_outputs(tree) for tree in (ys, args[0], stop_gradients))
+    roots, targets = outputs_in(ys, "explain: ys"), outputs_in(args[0], "explain: xs")
+    stops = outputs_in(stop_gradients, "explain: stop_gradients")
     if not roots:
         raise GradientError("explain: ys is empty")
     for x in targets:
@@ -131,14 +135,6 @@ def explain(
     graph = roots[0].op.graph
     roots = [visible(y) for y in roots]
     return Flow(dict(reach(roots, targets, stops)), graph, roots)
-
-
-def _outputs(tree: Any) -> list[Output]:
-    leaves = flatten(tree)[0]
-    for leaf in leaves:
-        if not isinstance(leaf, (Output, Operation)):
-            raise GraphError(f"explain: takes outputs of a graph, not {leaf!r}")
-    return [leaf.as_output() for leaf in leaves]
 
 
 def _explain_function(
@@ -179,9 +175,9 @@ def assert_flows(ys: Any, xs: Any) -> None:
     """Raise unless gradients of ys arrive at every x.
 
     Raises:
-        GradientError: with what cuts the ways, and on which lines.
+        GradientError: with what cuts the paths, and on which lines.
     """
-    flow = explain(_outputs(ys), _outputs(xs))
+    flow = explain(outputs_in(ys, "assert_flows: ys"), outputs_in(xs, "assert_flows: xs"))
     if any(found.status not in ("flows", "partly stopped") for found in flow.values()):
         raise GradientError(f"assert_flows: some gradients do not arrive\n{flow.to_text()}")
 
@@ -191,12 +187,12 @@ def assert_blocked(ys: Any, xs: Any, by: Any = None) -> None:
 
     Args:
         ys, xs: as for :func:`explain`.
-        by: an operation or output of one that must be among those that cut the ways; None for any.
+        by: an operation or output of one that must be among those that cut the paths; None for any.
 
     Raises:
         GradientError: which gradients arrive, or what cuts them instead.
     """
-    flow = explain(_outputs(ys), _outputs(xs))
+    flow = explain(outputs_in(ys, "assert_blocked: ys"), outputs_in(xs, "assert_blocked: xs"))
     gate = None if by is None else by if isinstance(by, Operation) else by.as_output().op
     for found in flow.values():
         if found.status in ("flows", "partly stopped"):

@@ -102,8 +102,7 @@ def _groups(groups: int | None, channels: Any, filters: Shape) -> int:
 
 
 class Conv(Op):
-    """Convolution: for each position and output channel the product of the filters with the window there,
-    summed.
+    """Convolution: for each position and output channel, the sum of the window there times the filters.
 
     As everywhere in machine learning, the filters are not flipped.
 

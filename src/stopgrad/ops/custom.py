@@ -19,7 +19,7 @@ from stopgrad.operands import as_array
 from stopgrad.ops.data import Const, identity, zeros_like
 from stopgrad.ops.gates import carries_gradient
 from stopgrad.ops.shape import sum_to
-from stopgrad.scope import Scope
+from stopgrad.scope import Scope, as_scope
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import Size, TensorType, same_size
 
@@ -229,8 +229,7 @@ class CustomGradient(Op):
         body = _settle(op)
         parts = [(i, part.op.id) for i, part in enumerate(body.outputs, op.count) if part is not None]
         behind = [{step.id for step in body.graph.subgraph_from([g])} for g in body.inputs[: op.count]]
-        # A gradient that depends on no cotangent, such as a constant, is there whichever result is asked
-        # about.
+        # A gradient that depends on no cotangent, such as a constant, is there for every result.
         always = {i for i, id in parts if not any(id in steps for steps in behind)}
         return [frozenset(always.union(i for i, id in parts if id in steps)) for steps in behind]
 
@@ -246,10 +245,7 @@ class CustomGradient(Op):
             name: of the operation; None for the one that the scope has for its next operation.
             attributes: the function's arguments by name.
         """
-        if isinstance(scope, Graph):
-            scope = Scope(scope)
-        if not isinstance(scope, Scope):
-            raise GraphError(f"{cls.type}.create takes a Scope first, not {scope!r}")
+        scope = as_scope(scope, f"{cls.type}.create")
         if not operands or not callable(operands[0]):
             raise ArgumentError(
                 "CustomGradient.create takes a Scope, a function, and the function's arguments"

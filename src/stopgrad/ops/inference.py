@@ -207,12 +207,6 @@ def check_shape(type: TensorType, expected: Shape, what: str, constraint: str, o
         )
 
 
-def check_rank(type: TensorType, ndim: int, what: str, constraint: str) -> None:
-    """Refuse *what*, an operand of this type, where it has not *ndim* dimensions."""
-    if type.ndim != ndim:
-        raise ShapeError(f"({constraint}) {what} must have {ndim} dimensions, not {type.ndim} ({type!r})")
-
-
 def is_for_each(setting: TensorType, x: TensorType) -> bool:
     """Whether a setting is a scalar, or one for each example along leading axes of x, as vmap makes it."""
     return setting.ndim <= x.ndim and all(map(same_size, setting.shape, x.shape[: setting.ndim]))

@@ -1,6 +1,4 @@
-"""Operations that give elements another shape: reshape, transpose, broadcast, and the sum that undoes a
-broadcast.
-"""
+"""Elements in another shape: reshape, transpose, broadcast, and the sum that undoes a broadcast."""
 
 from __future__ import annotations
 

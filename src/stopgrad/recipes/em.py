@@ -382,10 +382,11 @@ def fisher(x: Numbers, mixture: Mixture, engine: str = "auto") -> tuple[float, f
         return np.concatenate([np.ravel(found[name]) for name in sorted(found)])
 
     truth = gradient(log_likelihood)
-    return tuple(
-        float(np.linalg.norm(gradient(f) - truth) / np.linalg.norm(truth))
-        for f in (em_objective, em_objective_without_stop)
-    )  # type: ignore[return-value]
+
+    def distance(f: Callable[[Array, Mixture], Array]) -> float:
+        return float(np.linalg.norm(gradient(f) - truth) / np.linalg.norm(truth))
+
+    return distance(em_objective), distance(em_objective_without_stop)
 
 
 def _graph(objective: Callable[[Array, Mixture], Array], title: str, note: str) -> LossGraph:

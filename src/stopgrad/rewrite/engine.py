@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stopgrad.autodiff.reverse import quiet_gc
 from stopgrad.body import Body
-from stopgrad.build import infer_types
+from stopgrad.build import infer_types, quiet_gc
 from stopgrad.errors import StopgradError
-from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.op import Kind
 from stopgrad.ops.data import Placeholder
 from stopgrad.types import TensorType, checking, map_sizes, size_value, tensor_type
@@ -184,7 +183,7 @@ def needed(outputs: Sequence[Output], given: Mapping[Output, Any] | set[Output])
         if op not in found:
             found.add(op)
             stack.extend([x.op for x in op.inputs if x not in given])
-    return sorted(found, key=lambda op: op.id)
+    return sorted(found, key=by_id)
 
 
 def check_sizes(operations: Iterable[Operation], binding: Mapping[str, int] | None) -> None:

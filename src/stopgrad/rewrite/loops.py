@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from stopgrad.body import Body
+from stopgrad.body import Body, scan_key
 from stopgrad.control.scans import Scan
 from stopgrad.graph import Operation, Output
 from stopgrad.rewrite.engine import Copying
@@ -21,21 +21,16 @@ def unite_scans(
     if op.definition is not Scan:
         return None
     carries: int = op.carries
-    found = copying.table.get(_key(op))
+    key = (Scan, scan_key(op))
+    found = copying.table.get(key)
     if found is None:
-        handed_out = _handed_out(copying)[_key(op)]
+        handed_out = _handed_out(copying)[key]
         body: Body = op.body
         wider = Body(body.graph, body.inputs, [*body.outputs[:carries], *handed_out])
         made = copying.add(Scan, inputs, (wider, *values[1:]), op)
-        found = copying.table[_key(op)] = made[:carries], dict(zip(handed_out, made[carries:], strict=True))
+        found = copying.table[key] = made[:carries], dict(zip(handed_out, made[carries:], strict=True))
     last, by_result = found
     return [*last, *(by_result.get(y) for y in op.body.outputs[carries:])]
-
-
-def _key(op: Operation) -> Hashable:
-    """What scans must share to be one."""
-    body: Body = op.body
-    return Scan, op.inputs, body.graph, body.inputs, body.outputs[: op.carries], op.values[1:]
 
 
 def _handed_out(copying: Copying) -> dict[Hashable, dict[Output, None]]:
@@ -47,5 +42,7 @@ def _handed_out(copying: Copying) -> dict[Hashable, dict[Output, None]]:
         for op in copying.coming:
             if op.definition is Scan:
                 results = zip(op.outputs[op.carries :], op.body.outputs[op.carries :], strict=True)
-                found.setdefault(_key(op), {}).update((result, None) for y, result in results if y in used)
+                found.setdefault((Scan, scan_key(op)), {}).update(
+                    (result, None) for y, result in results if y in used
+                )
     return found

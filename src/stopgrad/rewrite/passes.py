@@ -30,7 +30,8 @@ def erase_gates(
     return [inputs[i] for i in handed_on] if handed_on else None
 
 
-erase_gates.erases = True  # type: ignore[attr-defined] # so that what is only needed of a gate's gradient is not asked for
+# Where gates go, what only their gradients need is not asked for.
+erase_gates.erases = True  # type: ignore[attr-defined]
 
 
 def merge(

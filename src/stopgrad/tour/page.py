@@ -51,7 +51,7 @@ _LEAD = (
 def page(results: Sequence[Result], seconds: Sequence[float], facts: str) -> str:
     """The whole page. *facts* says in words on what it ran."""
     nav = " ".join(f'<a href="#{r.name}">{html.escape(r.title)}</a>' for r in results)
-    sections = "\n".join(_section(r, s) for r, s in zip(results, seconds, strict=True))
+    sections = "\n".join(_section(r) for r in results)
     return _PAGE.substitute(
         css=CSS + _highlighting(),
         lead=_LEAD,
@@ -75,7 +75,7 @@ def _overview(results: Sequence[Result], seconds: Sequence[float]) -> str:
     return f"<section><h2>Overview</h2>{_scrolled(table)}</section>"
 
 
-def _section(result: Result, seconds: float) -> str:
+def _section(result: Result) -> str:
     parts = [
         f'<section id="{result.name}"><h2>{html.escape(result.title)}</h2>',
         f'<p class="summary">{html.escape(result.summary)}</p>',

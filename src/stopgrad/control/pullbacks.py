@@ -1,0 +1,42 @@
+"""The pullback of a body that keeps nothing: it computes the body again, then goes back through it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stopgrad.autodiff.reach import Acting, between
+from stopgrad.autodiff.reverse import backpropagate
+from stopgrad.body import Body
+from stopgrad.build import close, inline, parameter_of, tracing
+from stopgrad.graph import Operation, Output
+from stopgrad.ops.data import zeros_like
+
+
+def recomputed_pullback(
+    body: Body, gs: Sequence[Output | None], live: Sequence[int], acting: Acting, op: Operation, what: str
+) -> tuple[Body, list[bool]]:
+    """A body that computes *body* again and pulls cotangents back through it.
+
+    Args:
+        body: the forward body.
+        gs: the cotangents of its results; None where none arrives.
+        live: the positions of the parameters whose cotangents are wanted.
+        acting: the selective gates that are closed.
+        op: the operation that runs the body.
+        what: names the pullback in errors.
+
+    Returns:
+        The pullback, which takes the cotangents that are there and then the body's operands, and returns a
+        cotangent for each live parameter, zero where none arrives; and whether one arrives there.
+    """
+    with tracing(what, op.graph, origin=op) as trace:
+        seeds = [parameter_of(trace.graph, g.type, g.op) for g in gs if g is not None]
+        parameters = [parameter_of(trace.graph, x.type, x.op) for x in body.inputs]
+        built: dict[Output, Output] = {}
+        results = inline(body.results, dict(zip(body.inputs, parameters, strict=True)), built)
+        ys = [y for y, g in zip(results, gs, strict=True) if g is not None]
+        xs = [parameters[i] for i in live]
+        inside = acting.union(built[gate.outputs[0]].op for gate in acting if gate.outputs[0] in built)
+        found = backpropagate(ys, xs, seeds, between(ys, set(xs), (), inside), inside)
+        filled = [zeros_like(x) if dx is None else dx for x, dx in zip(xs, found, strict=True)]
+        return close(trace, [*seeds, *parameters], filled), [dx is not None for dx in found]
