@@ -8,6 +8,7 @@ again.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
 
 from stopgrad.autodiff.reach import named_in
 from stopgrad.batch_rules import Flags, Partly, again, repeated

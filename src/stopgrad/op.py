@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, NoReturn, cast
 
@@ -90,10 +90,12 @@ class Joint:
 
     ``pull(gs, op, live, acting)`` takes the cotangents of all outputs, None where none arrived, and the
     positions of the operands whose cotangents are wanted; it returns one, or None, for each of these.
-    ``acting`` are the selective gates that are closed in this generation.
+    ``acting`` are the selective gates that are closed in this generation. ``walls`` are, by name, the
+    operands to which no gradient passes.
     """
 
     pull: Callable[..., Sequence[Output | None]]
+    walls: Mapping[str, NoGradient] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -302,7 +304,8 @@ class Op:
         given = cls.gradient
         cls.joint = given if isinstance(given, Joint) else None
         if isinstance(given, (NoGradient, Joint)):
-            given = dict.fromkeys(names, cast("Rule | NoGradient", given))
+            walls = given.walls if isinstance(given, Joint) else {}
+            given = {name: walls.get(name, cast("Rule | NoGradient", given)) for name in names}
         if set(given) != set(names):
             raise DefinitionError(
                 f"operation {cls.__name__}: gradient rules for {sorted(given)}, operands {sorted(names)}; "

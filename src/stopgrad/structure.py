@@ -55,6 +55,23 @@ def unflatten(spec: Any, leaves: Sequence[Any]) -> Any:
     return optree.tree_unflatten(spec, leaves)
 
 
+class _Leaf:
+    """Stands for any leaf in messages."""
+
+    def __repr__(self) -> str:
+        return "tensor"
+
+
+def shown(spec: Any) -> str:
+    """A structure as messages print it.
+
+    Examples:
+        >>> shown(flatten({"a": (1, 2)})[1])
+        "{'a': (tensor, tensor)}"
+    """
+    return repr(unflatten(spec, [_Leaf()] * spec.num_leaves))
+
+
 def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
     """*tree* with *function* applied to each leaf."""
     leaves, spec = flatten(tree)

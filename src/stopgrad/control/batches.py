@@ -95,7 +95,7 @@ def _hits(index: Output, number: int, count: int) -> Output | None:
     if count == 1:
         return None
     how = "LessEqual" if number == 0 else "GreaterEqual" if number == count - 1 else "Equal"
-    return build(how, index, constant_in(graph_for(index), np.asarray(number, np.int32)))
+    return build(how, index, scalar_beside(index, number, np.int32))
 
 
 def _shielded(here: Output | None, operands: Sequence[Output], batched: Flags) -> list[Output]:

@@ -26,12 +26,12 @@ from stopgrad.control.functions import (
 from stopgrad.control.pullbacks import recomputed_pullback
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.graph import Operation, Output, describe
-from stopgrad.op import Joint, NoGradient, Op, Rule, Undefined, Wire, not_differentiable
+from stopgrad.op import Joint, Op, Wire, not_differentiable
 from stopgrad.operands import as_array, type_of
 from stopgrad.ops.arithmetic import maximum, minimum
 from stopgrad.ops.convert import cast
 from stopgrad.public import guarded, publish
-from stopgrad.structure import unflatten
+from stopgrad.structure import shown, unflatten
 from stopgrad.types import TensorType, bool_, int32
 
 _INDEX = not_differentiable("which branch runs has no derivative")
@@ -99,7 +99,7 @@ class Case(Op):
                 raise ShapeError(f"(C3) branches return {branches[0].output_types} and {body.output_types}")
         return branches[0].output_types
 
-    gradient = Joint(_pull)
+    gradient = Joint(_pull, {"index": _INDEX})
     samples = ()
     cached = False
 
@@ -116,10 +116,6 @@ class Case(Op):
             index, [lambda *xs, body=body: tuple(run(body, xs)) for body in branches], *operands
         )
         return made[0] if len(made) == 1 else made
-
-    @classmethod
-    def rule(cls, op: Operation, i: int) -> Rule | NoGradient | Undefined:
-        return _INDEX if i == 0 else cls.rules[-1]
 
     @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
@@ -243,8 +239,8 @@ def _chosen(
 def _check_alike(what: str, first: Traced, first_role: str, other: Traced, role: str) -> None:
     if first.spec != other.spec:
         raise ArgumentError(
-            f"{what}: the functions must return one structure: {first_role} returned {first.spec}, "
-            f"{role} {other.spec}"
+            f"{what}: the functions must return one structure: {first_role} returned {shown(first.spec)}, "
+            f"{role} {shown(other.spec)}"
         )
     for a, b in zip(first.results, other.results, strict=True):
         if not same_type(a.type, b.type):

@@ -13,7 +13,7 @@ from stopgrad.errors import ArgumentError, DTypeError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import Op
 from stopgrad.operands import as_array, is_python, type_of
-from stopgrad.structure import flatten, paths, unflatten
+from stopgrad.structure import flatten, paths, shown, unflatten
 from stopgrad.types import DType, TensorType, same_size
 
 
@@ -149,7 +149,8 @@ def check_carry(types: Sequence[TensorType], spec: Any, traced: Traced, found: A
     """
     if found != spec:
         raise ArgumentError(
-            f"{what}: the carry must keep its structure: it was {spec}, the function returned {found}"
+            f"{what}: the carry must keep its structure: it was {shown(spec)}, "
+            f"the function returned {shown(found)}"
         )
     names = paths(unflatten(spec, list(types)))
     for name, t, y in zip(names, types, traced.results, strict=False):
