@@ -34,7 +34,7 @@ ROWS = [
     ["op"],
     ["interpreter"],
     ["build"],
-    ["verify", "public", "batch_rules"],
+    ["verify", "public", "batch_rules", "selective"],
     ["batch_core"],
     ["ops"],
     ["autodiff"],

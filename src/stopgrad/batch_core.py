@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stopgrad.autodiff.reach import named_in
 from stopgrad.batch_rules import Flags, Partly, again, repeated
 from stopgrad.body import Body, scan_key
 from stopgrad.build import close, emit, infer_types, parameter_of, tracing
 from stopgrad.builder import Builder, current, enter, leave
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import REGISTRY
+from stopgrad.selective import named_in
 from stopgrad.types import Size, TensorType, tensor_type
 
 

@@ -8,21 +8,17 @@ bodies answer for each of their outputs apart, by what their bodies do. Why noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from stopgrad.body import Body
 from stopgrad.graph import Operation, Output, by_id
 from stopgrad.op import Wire
-from stopgrad.ops.data import Identity
-
-Acting = frozenset[Operation]
-"""The selective gates that act with respect to the tensors whose gradient is wanted; the others are open."""
+from stopgrad.selective import NOBODY, Acting, by_gates, selective_gates, selective_in
 
 Step = tuple[Operation, Sequence[int]]
 """An operation on the path, and the positions of its inputs that lead to xs."""
 
-NOBODY: Acting = frozenset()
 _OPEN = (0,)
 _WHOLE, _IN_PART = 1, 2
 
@@ -200,23 +196,6 @@ def body_masks(body: Body, acting: Acting = NOBODY) -> list[int]:
     return found
 
 
-def selective_in(body: Body) -> frozenset[Operation]:
-    """The selective gates in a body and in the bodies inside it."""
-    found: frozenset[Operation] | None = body.memo.get("selective")
-    if found is None:
-        gates: set[Operation] = set()
-        for op in body.operations():
-            if op.definition.selective:
-                gates.add(op)
-            for wire in op.definition.wires(op) if op.definition.has_bodies else ():
-                gates |= selective_in(wire.body)
-        found = body.memo["selective"] = frozenset(gates)
-    return found
-
-
-# ------------------------------------------------------------------------------------ selective gates
-
-
 def routes(
     ys: Sequence[Output], xs: Sequence[Output], stops: Collection[Output]
 ) -> list[tuple[Acting, list[Output], list[Step]]]:
@@ -233,68 +212,3 @@ def routes(
         (acting, group, between(ys, set(group), stops, acting))
         for acting, group in by_gates(gates, xs).items()
     ]
-
-
-Names = Mapping[Output, Output]
-"""From parameters of bodies to the tensors outside that they stand for."""
-
-
-def by_gates(gates: Sequence[tuple[Operation, Names]], xs: Sequence[Output]) -> dict[Acting, list[Output]]:
-    """The xs, grouped by the gates that act with respect to them."""
-    groups: dict[Acting, list[Output]] = {}
-    for x in xs:
-        acting = frozenset(gate for gate, names in gates if acts(gate, x, names))
-        groups.setdefault(acting, []).append(x)
-    return groups
-
-
-def selective_gates(
-    operations: Iterable[Operation], names: Names | None = None
-) -> Iterator[tuple[Operation, Names]]:
-    """The selective gates among operations and in their bodies, with what the parameters there stand for."""
-    names = {} if names is None else names
-    for op in operations:
-        if op.definition.selective:
-            yield op, names
-        if op.definition.has_bodies:
-            for wire in op.definition.wires(op):
-                if selective_in(wire.body):
-                    inner = dict(names)
-                    inner.update(zip(wire.body.inputs, [op.inputs[i] for i in wire.operands], strict=True))
-                    yield from selective_gates(wire.body.operations(), inner)
-
-
-def acts(gate: Operation, x: Output, names: Names) -> bool:
-    """Whether a selective gate acts when the gradient with respect to *x* is wanted.
-
-    One that names nothing does.
-
-    To name an identity of *x*, such as a transform makes of each argument, or a body's parameter that
-    stands for it, is to name *x*.
-    """
-    named = gate.inputs[len(gate.definition.operands) :]
-    return not named or any(x in _aliases(n, names) for n in named)
-
-
-def named_in(op: Operation) -> set[Output]:
-    """What the selective gates in an operation's bodies name, as it is called outside of them."""
-    gates = selective_gates([op])
-    return {
-        alias
-        for gate, names in gates
-        for x in gate.inputs[len(gate.definition.operands) :]
-        for alias in _aliases(x, names)
-    }
-
-
-def _aliases(x: Output, names: Names) -> Iterator[Output]:
-    """The tensor, and those whose value it hands on."""
-    yield x
-    while True:
-        if x.op.definition is Identity:
-            x = x.op.inputs[0]
-        elif x in names:
-            x = names[x]
-        else:
-            return
-        yield x

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from stopgrad.autodiff.reach import Acting, by_gates, selective_gates
 from stopgrad.body import Body
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.op import NoGradient, Status, Undefined, Wire
+from stopgrad.selective import Acting, by_gates, selective_gates
 
 
 @dataclass(frozen=True)

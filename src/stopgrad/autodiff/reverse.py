@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from stopgrad.autodiff.reach import Acting, Step, routes
+from stopgrad.autodiff.reach import Step, routes
 from stopgrad.autodiff.tracing import outputs_in
 from stopgrad.build import as_output, local, quiet_gc, visible
 from stopgrad.builder import Builder, Trace, current, enter, leave
@@ -23,6 +23,7 @@ from stopgrad.ops.data import ones_like, zeros_like
 from stopgrad.ops.shape import sum_to
 from stopgrad.public import guarded
 from stopgrad.scope import Scope, as_scope
+from stopgrad.selective import Acting
 from stopgrad.structure import flatten
 from stopgrad.types import TensorType, same_size
 from stopgrad.verify import verify_if_enabled

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.autodiff.reach import Acting
 from stopgrad.body import Bodies, Body
 from stopgrad.build import emit
 from stopgrad.control.batches import CASE
@@ -31,6 +30,7 @@ from stopgrad.operands import as_array, type_of
 from stopgrad.ops.arithmetic import maximum, minimum
 from stopgrad.ops.convert import cast
 from stopgrad.public import guarded, publish
+from stopgrad.selective import Acting
 from stopgrad.structure import shown, unflatten
 from stopgrad.types import TensorType, bool_, int32
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.autodiff.reach import Acting
 from stopgrad.body import Body
 from stopgrad.build import building_in, close, emit, inline, parameter_of, tracing
 from stopgrad.control.batches import WHILE
@@ -35,6 +34,7 @@ from stopgrad.ops.compare import less
 from stopgrad.ops.convert import cast
 from stopgrad.ops.data import range as numbers
 from stopgrad.public import guarded, publish
+from stopgrad.selective import Acting
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType, bool_, int32
 

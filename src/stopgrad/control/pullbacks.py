@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stopgrad.autodiff.reach import Acting, between
+from stopgrad.autodiff.reach import between
 from stopgrad.autodiff.reverse import backpropagate
 from stopgrad.body import Body
 from stopgrad.build import close, inline, parameter_of, tracing
 from stopgrad.graph import Operation, Output
 from stopgrad.ops.data import zeros_like
+from stopgrad.selective import Acting
 
 
 def recomputed_pullback(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Any
 
-from stopgrad.autodiff.reach import Acting
 from stopgrad.body import Body
 from stopgrad.build import emit
 from stopgrad.control.batches import CHECKPOINT
@@ -19,6 +18,7 @@ from stopgrad.op import Joint, Op, Wire
 from stopgrad.operands import as_array, type_of
 from stopgrad.public import publish
 from stopgrad.scope import Scope, as_scope
+from stopgrad.selective import Acting
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from stopgrad.autodiff.reach import Acting, between, body_masks
+from stopgrad.autodiff.reach import between, body_masks
 from stopgrad.autodiff.reverse import backpropagate
 from stopgrad.body import Body
 from stopgrad.build import building_in, close, emit, inline, parameter_of, tracing
@@ -32,6 +32,7 @@ from stopgrad.operands import show_shape, type_of
 from stopgrad.ops.arithmetic import add
 from stopgrad.ops.data import zeros_like
 from stopgrad.public import guarded, publish
+from stopgrad.selective import Acting
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import Dim, Size, TensorType, same_size, tensor_type
 
