@@ -47,7 +47,6 @@ _REMADE = frozenset(
         "BroadcastTo",
         "Identity",
         "StopGradient",
-        "ZerosLike",
     ]
 )
 """Made again in the pullback from what they are made of, which is no larger and so worth keeping instead."""
@@ -351,7 +350,8 @@ def scan(
     Args:
         f: takes the carry and a part of xs (None where xs is None); returns the next carry, in the same
             structure, dtypes and shapes, and a result (a nested structure of tensors, or None).
-        init: the first carry, a nested structure of tensors. Python numbers take the dtype f gives them.
+        init: the first carry, a nested structure of tensors. Python floats take the dtype of the first
+            floating-point tensor among init and xs, or that in which f returns them.
         xs: a nested structure of tensors whose first axes have one size, the number of steps; or None.
         length: the number of steps; needed where xs is None.
         reverse: whether to begin with the last part. Results stand where their parts stood.

@@ -9,10 +9,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from stopgrad.batch_rules import ALONG, ELEMENTWISE
 from stopgrad.build import apply
 from stopgrad.op import Axes, Op
-from stopgrad.operands import Tensor
+from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.compare import equal, greater, less
 from stopgrad.ops.convert import where
 from stopgrad.ops.families import INF, NAN, PAIRS, Arithmetic, axes_in, binary
@@ -29,7 +31,7 @@ from stopgrad.ops.reduce import reduce_mean, reduce_variance
 from stopgrad.ops.shape import reduce_sum
 from stopgrad.public import builds, guarded
 from stopgrad.samples import binary as pairs, floats, sample
-from stopgrad.types import TensorType, tensor_type
+from stopgrad.types import DType, TensorType, tensor_type
 
 __all__ = [
     "clip",
@@ -217,7 +219,16 @@ def clip(x: Any, low: Any = None, high: Any = None, name: str | None = None) -> 
         >>> sg.clip(np.array([-1.0, 0.5, 2.0]), 0.0)
         array([0. , 0.5, 2. ])
     """
-    return clip_by_value(x, -INF if low is None else low, INF if high is None else high, name)
+    lowest, highest = _ends(type_of(x).dtype)
+    return clip_by_value(x, lowest if low is None else low, highest if high is None else high, name)
+
+
+def _ends(dtype: DType) -> tuple[Any, Any]:
+    """The least and the greatest number of a dtype, infinities included."""
+    if dtype.is_integer:
+        limits = np.iinfo(dtype.numpy)
+        return as_array(limits.min, dtype), as_array(limits.max, dtype)
+    return -INF, INF
 
 
 # -------------------------------------------------------------------------------------------- softmax
