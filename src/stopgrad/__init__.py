@@ -81,6 +81,7 @@ from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
 from stopgrad.ops.running import *
 from stopgrad.ops.sampling import *
+from stopgrad.ops.scaling import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.special import *

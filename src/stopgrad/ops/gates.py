@@ -1,5 +1,8 @@
 """Gradient gates: all are the identity in the forward direction; they differ in what they let pass back.
 
+Here are those that stop, redirect, refuse or name it; those that change it stand in
+:mod:`stopgrad.ops.scaling`.
+
 Each public function takes one tensor or a nested structure of tensors, gates every floating-point or complex
 leaf and returns everything else untouched.
 """
@@ -15,17 +18,14 @@ import numpy as np
 from stopgrad.batch_rules import ALONG, NAMES, SWITCH
 from stopgrad.build import apply, emit, graph_for, raise_for
 from stopgrad.builder import NoGradientBlock, default_graph
-from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
+from stopgrad.errors import ArgumentError, DTypeError, GraphError
 from stopgrad.graph import Operation, Output
 from stopgrad.op import Kind, Op, Undefined, not_differentiable, stopped, unconnected
 from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import maximum, minimum, square
-from stopgrad.ops.compare import greater
-from stopgrad.ops.convert import cast, conj as conjugate, real, where
+from stopgrad.ops.convert import where
 from stopgrad.ops.data import zeros_like
-from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_for_each, is_real
-from stopgrad.ops.powers import rsqrt
-from stopgrad.ops.shape import beside, reduce_sum
+from stopgrad.ops.inference import check_same_dtype, check_shape, is_for_each
+from stopgrad.ops.shape import beside
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
 from stopgrad.scope import Scope
@@ -33,16 +33,11 @@ from stopgrad.structure import flatten, map_leaves, paths, unflatten
 from stopgrad.types import TensorType, bool_
 
 __all__ = [
-    "clip_gradient",
-    "clip_gradient_norm",
     "no_gradient",
     "prevent_gradient",
     "probe",
-    "reverse_gradient",
-    "scale_gradient",
     "stop_gradient",
     "straight_through",
-    "zero_gradient",
 ]
 
 T = TypeVar("T")
@@ -68,7 +63,7 @@ def carries_gradient(x: Any) -> bool:
     )
 
 
-def _gate(function: Callable[[Any], Any], x: Any) -> Any:
+def gate_leaves(function: Callable[[Any], Any], x: Any) -> Any:
     """Apply a gate to every leaf that carries a gradient."""
     if isinstance(x, Output):
         return function(x) if x.type.differentiable else x
@@ -138,7 +133,7 @@ def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any =
             return apply(StopGradientTowards, (leaf, *chosen), (), name)
         return apply(StopGradient, (leaf,), (), name)
 
-    found: T = _gate(stop, x)
+    found: T = gate_leaves(stop, x)
     return found
 
 
@@ -250,194 +245,6 @@ def no_gradient() -> AbstractContextManager[None]:
     return NoGradientBlock()
 
 
-# ------------------------------------------------------------------------------- gates that change it
-
-
-class ZeroGradient(Gate):
-    """Identity whose gradient is zero: connected, but nothing comes back.
-
-    Args:
-        x: a tensor; the function also takes a nested structure of tensors.
-
-    Returns:
-        The operand.
-
-    Examples:
-        >>> sg.grad(lambda x: sg.zero_gradient(x) * x)(3.0)
-        array(3., dtype=float32)
-    """
-
-    infer = staticmethod(lambda x: x)
-    gradient = {"x": lambda g, op: zeros_like(g)}
-    samples = [sample(floats(3))]
-
-
-@builds(ZeroGradient)
-def zero_gradient(x: T, name: str | None = None) -> T:
-    found: T = _gate(lambda leaf: apply(ZeroGradient, (leaf,), (), name), x)
-    return found
-
-
-def _scalars(x: TensorType, *others: TensorType) -> TensorType:
-    """The settings of a gate are scalars of its operand's dtype."""
-    check_same_dtype(x, *others)
-    for other in others:
-        if not is_for_each(other, x):
-            raise ShapeError(f"(C2) takes a scalar, not {other!r}")
-    return x
-
-
-def _set(definition: type[Op], x: Any, *settings: Any, name: str | None) -> Tensor:
-    """A gate with scalar settings."""
-    for setting in settings:
-        if type_of(setting).ndim:
-            wrong = ShapeError(f"(C2) takes a scalar, not {type_of(setting)!r}")
-            raise_for(definition, wrong, (x, *settings))
-    return apply(definition, (x, *settings), (), name)
-
-
-class ScaleGradient(Gate):
-    """Identity whose gradient is multiplied by a number.
-
-    Args:
-        x: a tensor; the function also takes a nested structure of tensors.
-        s: the number, or an output that holds it; itself without gradient.
-
-    Returns:
-        The operand.
-
-    Constraints:
-        (C1) x and s have one dtype.
-        (C2) s is a scalar.
-
-    Examples:
-        >>> sg.grad(lambda x: sg.scale_gradient(x * x, 0.5))(3.0)
-        array(3., dtype=float32)
-    """
-
-    infer = staticmethod(lambda x, s: _scalars(x, s))
-    gradient = {
-        "x": lambda g, op: g * beside(op.s, g),
-        "s": not_differentiable("a gate's setting takes no part in the value"),
-    }
-    samples = [sample(floats(3), floats())]
-
-
-@builds(ScaleGradient)
-def scale_gradient(x: T, s: Any, name: str | None = None) -> T:
-    found: T = _gate(lambda leaf: _set(ScaleGradient, leaf, s, name=name), x)
-    return found
-
-
-def reverse_gradient(x: T, s: Any = 1.0, name: str | None = None) -> T:
-    """Identity whose gradient is multiplied by -s.
-
-    Args:
-        x: a tensor, or a nested structure of tensors.
-        s: a number, or a scalar output of x's dtype.
-
-    Returns:
-        The operand.
-
-    References:
-        Ganin and Lempitsky 2015, arXiv:1409.7495.
-
-    Examples:
-        >>> sg.grad(lambda x: sg.reverse_gradient(x * x))(3.0)
-        array(-6., dtype=float32)
-    """
-    return scale_gradient(x, -s, name)
-
-
-class ClipGradient(Gate):
-    """Identity whose gradient is clipped, element by element.
-
-    Args:
-        x: a tensor; the function also takes a nested structure of tensors.
-        low: the least value, a number or an output that holds it; itself without gradient.
-        high: the greatest value, likewise.
-
-    Returns:
-        The operand.
-
-    Constraints:
-        (C1) x, low and high are real numbers of one dtype.
-        (C2) low and high are scalars.
-
-    Examples:
-        >>> sg.grad(lambda x: sg.clip_gradient(x * x, -1.0, 1.0))(3.0)
-        array(6., dtype=float32)
-        >>> sg.grad(lambda x: sg.clip_gradient(x, -1.0, 1.0) * 5.0)(3.0)
-        array(1., dtype=float32)
-    """
-
-    @staticmethod
-    def infer(x: TensorType, low: TensorType, high: TensorType) -> TensorType:
-        check_dtype(x, is_real, "real numbers, which alone have an order")
-        return _scalars(x, low, high)
-
-    gradient = {
-        "x": lambda g, op: minimum(maximum(g, beside(op.low, g)), beside(op.high, g)),
-        "low": not_differentiable("a gate's setting takes no part in the value"),
-        "high": not_differentiable("a gate's setting takes no part in the value"),
-    }
-    samples = [sample(floats(3), np.array(-10.0), np.array(10.0))]
-
-
-@builds(ClipGradient)
-def clip_gradient(x: T, low: Any, high: Any, name: str | None = None) -> T:
-    found: T = _gate(lambda leaf: _set(ClipGradient, leaf, low, high, name=name), x)
-    return found
-
-
-class ClipGradientByNorm(Gate):
-    """Identity whose gradient is shrunk to a Euclidean norm of at most max_norm, each tensor by itself.
-
-    Args:
-        x: a tensor; the function also takes a nested structure of tensors.
-        max_norm: a positive number, or an output that holds it; itself without gradient.
-
-    Returns:
-        The operand.
-
-    Constraints:
-        (C1) x and max_norm have one dtype.
-        (C2) max_norm is a scalar.
-
-    References:
-        Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063.
-
-    Examples:
-        >>> sg.grad(lambda x: sg.reduce_sum(sg.clip_gradient_norm(x, 1.0) * 5.0))(np.array([3.0, 4.0]))
-        array([0.70710678, 0.70710678])
-    """
-
-    infer = staticmethod(lambda x, max_norm: _scalars(x, max_norm))
-    gradient = {
-        "x": lambda g, op: _shrunk(g, op.max_norm),
-        "max_norm": not_differentiable("a gate's setting takes no part in the value"),
-    }
-    samples = [sample(floats(3), np.array(100.0))]
-
-
-@builds(ClipGradientByNorm)
-def clip_gradient_norm(x: T, max_norm: Any, name: str | None = None) -> T:
-    found: T = _gate(lambda leaf: _set(ClipGradientByNorm, leaf, max_norm, name=name), x)
-    return found
-
-
-def _shrunk(g: Any, max_norm: Any) -> Tensor:
-    """A cotangent whose norm is at most *max_norm*."""
-    count = max_norm.ndim  # Of axes along which there are examples, each with a norm of its own.
-    squares = real(g * conjugate(g)) if g.dtype.is_complex else square(g)
-    squared = reduce_sum(squares, tuple(range(count, g.ndim)), keepdims=count > 0)
-    limit = beside(real(max_norm) if g.dtype.is_complex else max_norm, g)
-    above = greater(squared, square(limit))
-    # Below the limit the factor is exactly 1, and its own derivative is exactly 0.
-    factor = where(above, limit * rsqrt(where(above, squared, 1)), 1)
-    return g * cast(factor, g.dtype)
-
-
 class StraightThrough(Gate):
     """The value of *hard*, exactly; the gradient goes to *soft* as if its value had been returned.
 
@@ -513,7 +320,7 @@ class PreventGradient(Gate):
 
 @builds(PreventGradient)
 def prevent_gradient(x: T, message: str = "", name: str | None = None) -> T:
-    found: T = _gate(lambda leaf: apply(PreventGradient, (leaf,), (str(message),), name), x)
+    found: T = gate_leaves(lambda leaf: apply(PreventGradient, (leaf,), (str(message),), name), x)
     return found
 
 

@@ -1,0 +1,212 @@
+"""Gates that change the gradient which passes: to zero, by a factor, by clipping."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from stopgrad.build import apply, raise_for
+from stopgrad.errors import ShapeError
+from stopgrad.op import Op, not_differentiable
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import maximum, minimum, square
+from stopgrad.ops.compare import greater
+from stopgrad.ops.convert import cast, conj as conjugate, real, where
+from stopgrad.ops.data import zeros_like
+from stopgrad.ops.gates import Gate, gate_leaves
+from stopgrad.ops.inference import check_dtype, check_same_dtype, is_for_each, is_real
+from stopgrad.ops.powers import rsqrt
+from stopgrad.ops.shape import beside, reduce_sum
+from stopgrad.public import builds
+from stopgrad.samples import floats, sample
+from stopgrad.types import TensorType
+
+__all__ = ["clip_gradient", "clip_gradient_norm", "reverse_gradient", "scale_gradient", "zero_gradient"]
+
+T = TypeVar("T")
+
+
+class ZeroGradient(Gate):
+    """Identity whose gradient is zero: connected, but nothing comes back.
+
+    Args:
+        x: a tensor; the function also takes a nested structure of tensors.
+
+    Returns:
+        The operand.
+
+    Examples:
+        >>> sg.grad(lambda x: sg.zero_gradient(x) * x)(3.0)
+        array(3., dtype=float32)
+    """
+
+    infer = staticmethod(lambda x: x)
+    gradient = {"x": lambda g, op: zeros_like(g)}
+    samples = [sample(floats(3))]
+
+
+@builds(ZeroGradient)
+def zero_gradient(x: T, name: str | None = None) -> T:
+    found: T = gate_leaves(lambda leaf: apply(ZeroGradient, (leaf,), (), name), x)
+    return found
+
+
+def _scalars(x: TensorType, *others: TensorType) -> TensorType:
+    """The settings of a gate are scalars of its operand's dtype."""
+    check_same_dtype(x, *others)
+    for other in others:
+        if not is_for_each(other, x):
+            raise ShapeError(f"(C2) takes a scalar, not {other!r}")
+    return x
+
+
+def _set(definition: type[Op], x: Any, *settings: Any, name: str | None) -> Tensor:
+    """A gate with scalar settings."""
+    for setting in settings:
+        if type_of(setting).ndim:
+            wrong = ShapeError(f"(C2) takes a scalar, not {type_of(setting)!r}")
+            raise_for(definition, wrong, (x, *settings))
+    return apply(definition, (x, *settings), (), name)
+
+
+class ScaleGradient(Gate):
+    """Identity whose gradient is multiplied by a number.
+
+    Args:
+        x: a tensor; the function also takes a nested structure of tensors.
+        s: the number, or an output that holds it; itself without gradient.
+
+    Returns:
+        The operand.
+
+    Constraints:
+        (C1) x and s have one dtype.
+        (C2) s is a scalar.
+
+    Examples:
+        >>> sg.grad(lambda x: sg.scale_gradient(x * x, 0.5))(3.0)
+        array(3., dtype=float32)
+    """
+
+    infer = staticmethod(lambda x, s: _scalars(x, s))
+    gradient = {
+        "x": lambda g, op: g * beside(op.s, g),
+        "s": not_differentiable("a gate's setting takes no part in the value"),
+    }
+    samples = [sample(floats(3), floats())]
+
+
+@builds(ScaleGradient)
+def scale_gradient(x: T, s: Any, name: str | None = None) -> T:
+    found: T = gate_leaves(lambda leaf: _set(ScaleGradient, leaf, s, name=name), x)
+    return found
+
+
+def reverse_gradient(x: T, s: Any = 1.0, name: str | None = None) -> T:
+    """Identity whose gradient is multiplied by -s.
+
+    Args:
+        x: a tensor, or a nested structure of tensors.
+        s: a number, or a scalar output of x's dtype.
+
+    Returns:
+        The operand.
+
+    References:
+        Ganin and Lempitsky 2015, arXiv:1409.7495.
+
+    Examples:
+        >>> sg.grad(lambda x: sg.reverse_gradient(x * x))(3.0)
+        array(-6., dtype=float32)
+    """
+    return scale_gradient(x, -s, name)
+
+
+class ClipGradient(Gate):
+    """Identity whose gradient is clipped, element by element.
+
+    Args:
+        x: a tensor; the function also takes a nested structure of tensors.
+        low: the least value, a number or an output that holds it; itself without gradient.
+        high: the greatest value, likewise.
+
+    Returns:
+        The operand.
+
+    Constraints:
+        (C1) x, low and high are real numbers of one dtype.
+        (C2) low and high are scalars.
+
+    Examples:
+        >>> sg.grad(lambda x: sg.clip_gradient(x * x, -1.0, 1.0))(3.0)
+        array(6., dtype=float32)
+        >>> sg.grad(lambda x: sg.clip_gradient(x, -1.0, 1.0) * 5.0)(3.0)
+        array(1., dtype=float32)
+    """
+
+    @staticmethod
+    def infer(x: TensorType, low: TensorType, high: TensorType) -> TensorType:
+        check_dtype(x, is_real, "real numbers, which alone have an order")
+        return _scalars(x, low, high)
+
+    gradient = {
+        "x": lambda g, op: minimum(maximum(g, beside(op.low, g)), beside(op.high, g)),
+        "low": not_differentiable("a gate's setting takes no part in the value"),
+        "high": not_differentiable("a gate's setting takes no part in the value"),
+    }
+    samples = [sample(floats(3), np.array(-10.0), np.array(10.0))]
+
+
+@builds(ClipGradient)
+def clip_gradient(x: T, low: Any, high: Any, name: str | None = None) -> T:
+    found: T = gate_leaves(lambda leaf: _set(ClipGradient, leaf, low, high, name=name), x)
+    return found
+
+
+class ClipGradientByNorm(Gate):
+    """Identity whose gradient is shrunk to a Euclidean norm of at most max_norm, each tensor by itself.
+
+    Args:
+        x: a tensor; the function also takes a nested structure of tensors.
+        max_norm: a positive number, or an output that holds it; itself without gradient.
+
+    Returns:
+        The operand.
+
+    Constraints:
+        (C1) x and max_norm have one dtype.
+        (C2) max_norm is a scalar.
+
+    References:
+        Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063.
+
+    Examples:
+        >>> sg.grad(lambda x: sg.reduce_sum(sg.clip_gradient_norm(x, 1.0) * 5.0))(np.array([3.0, 4.0]))
+        array([0.70710678, 0.70710678])
+    """
+
+    infer = staticmethod(lambda x, max_norm: _scalars(x, max_norm))
+    gradient = {
+        "x": lambda g, op: _shrunk(g, op.max_norm),
+        "max_norm": not_differentiable("a gate's setting takes no part in the value"),
+    }
+    samples = [sample(floats(3), np.array(100.0))]
+
+
+@builds(ClipGradientByNorm)
+def clip_gradient_norm(x: T, max_norm: Any, name: str | None = None) -> T:
+    found: T = gate_leaves(lambda leaf: _set(ClipGradientByNorm, leaf, max_norm, name=name), x)
+    return found
+
+
+def _shrunk(g: Any, max_norm: Any) -> Tensor:
+    """A cotangent whose norm is at most *max_norm*."""
+    count = max_norm.ndim  # Of axes along which there are examples, each with a norm of its own.
+    squares = real(g * conjugate(g)) if g.dtype.is_complex else square(g)
+    squared = reduce_sum(squares, tuple(range(count, g.ndim)), keepdims=count > 0)
+    limit = beside(real(max_norm) if g.dtype.is_complex else max_norm, g)
+    above = greater(squared, square(limit))
+    # Below the limit the factor is exactly 1, and its own derivative is exactly 0.
+    factor = where(above, limit * rsqrt(where(above, squared, 1)), 1)
+    return g * cast(factor, g.dtype)
