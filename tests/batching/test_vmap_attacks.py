@@ -127,3 +127,13 @@ def test_a_choice_between_a_tensor_and_itself_is_not_computed() -> None:
         wider = sg.where(wide, x, x)
     assert prepare([plain], [x, here]).outputs[0].op.type == "Placeholder"
     assert prepare([wider], [x, wide]).outputs[0].op.type == "SelectV2"
+
+
+def test_what_no_example_takes_leaves_no_nan_in_what_all_share():
+    """The root of -1 is not computed for the second example, nor is its derivative."""
+
+    def loss(w):
+        branches = lambda a: sg.cond(a > 0.0, lambda: w * sg.sqrt(a), lambda: 2.0 * a * w)
+        return sg.reduce_sum(sg.vmap(branches)(np.array([4.0, -1.0])))
+
+    assert sg.grad(loss)(np.float64(2.0)) == 2.0 - 2.0

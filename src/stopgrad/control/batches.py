@@ -76,16 +76,17 @@ def _chosen(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Par
     assert graph is not None
     chosen: list[Output] = []
     for number, body in enumerate(op.branches):
-        shielded = _shielded(_hits(index, number, len(op.branches)), operands[1:], batched[1:])
+        here = _hits(index, number, len(op.branches))
+        shielded, flags = _shielded(here, operands[1:], batched[1:], size)
         names = dict(zip(body.inputs, operands[1:], strict=True))
-        outputs, which = replay(body, shielded, batched[1:], size, graph, names)
+        outputs, which = replay(body, shielded, flags, size, graph, names)
         made = everywhere([y for y in outputs if y is not None], which, size)
         if not number:
             chosen = made
             continue
-        here = build("GreaterEqual", index, scalar_beside(index, number, np.int32))
+        beyond = build("GreaterEqual", index, scalar_beside(index, number, np.int32))
         chosen = [
-            build("SelectV2", lengthened(here, y.ndim), y, x) for x, y in zip(chosen, made, strict=True)
+            build("SelectV2", lengthened(beyond, y.ndim), y, x) for x, y in zip(chosen, made, strict=True)
         ]
     return Partly(chosen, [True] * len(chosen))
 
@@ -98,20 +99,24 @@ def _hits(index: Output, number: int, count: int) -> Output | None:
     return build(how, index, scalar_beside(index, number, np.int32))
 
 
-def _shielded(here: Output | None, operands: Sequence[Output], batched: Flags) -> list[Output]:
-    """The operands, from which no gradient passes but where an example is *here*.
+def _shielded(
+    here: Output | None, operands: Sequence[Output], batched: Flags, size: Size
+) -> tuple[list[Output], list[bool]]:
+    """The operands, from which no gradient passes but where an example is *here*; and which hold examples.
 
-    What is computed for the others is not used, but its derivative may be infinite, and zero times that is no
-    number. A single branch is for all.
+    What is computed for the others is not used, but its derivative may be infinite, and zero times that is
+    no number. So an operand that is the same for all examples is repeated for each, as in JAX. A single
+    branch is for all.
     """
     if here is None:
-        return list(operands)
-    return [
-        build("SelectV2", lengthened(here, x.ndim), x, build("ZeroGradient", x))
-        if b and x.type.differentiable
-        else x
-        for x, b in zip(operands, batched, strict=True)
-    ]
+        return list(operands), list(batched)
+    shielded = []
+    for x, b in zip(operands, batched, strict=True):
+        if x.type.differentiable:
+            x = x if b else repeated(x, size)
+            x = build("SelectV2", lengthened(here, x.ndim), x, build("ZeroGradient", x))
+        shielded.append(x)
+    return shielded, [b or x.type.differentiable for x, b in zip(operands, batched, strict=True)]
 
 
 def WHILE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Partly:  # noqa: N802
@@ -148,7 +153,8 @@ def _those_that_go_on(op: Operation, flags: Flags, size: Size) -> Body:
         ((holds,), _) = replay(op.condition, parameters, flags, size, trace.graph)
         assert holds is not None
         names = dict(zip(op.body.inputs, parameters, strict=True))
-        outputs, which = replay(op.body, _shielded(holds, parameters, flags), flags, size, trace.graph, names)
+        shielded, inside = _shielded(holds, parameters, flags, size)
+        outputs, which = replay(op.body, shielded, inside, size, trace.graph, names)
         made = everywhere([y for y in outputs if y is not None], which, size)
         kept = [
             build("SelectV2", lengthened(holds, new.ndim), new, old)
