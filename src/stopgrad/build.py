@@ -312,7 +312,7 @@ def graph_for(x: Output) -> Graph:
 
 
 def visible(x: Output, builder: Builder | None = None) -> Output:
-    """*x* as it may be used here: stopped, if it was built in a ``no_gradient`` block around nothing here."""
+    """*x* as it may be used here: stopped, outside of the ``no_gradient`` block that it was built in."""
     graph = x.op.graph
     region = graph._hidden.get(x.op.id)
     if region is None:

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import os
 import sys
 from collections.abc import Sequence
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any, TypeAlias
 
-from stopgrad.source import RawLocation, capture
+from stopgrad.source import RawLocation, capture, is_internal
 
 # The graph stands above this module, which holds its parts without looking into them.
 Graph: TypeAlias = Any
@@ -27,7 +26,6 @@ Operation: TypeAlias = Any
 Output: TypeAlias = Any
 
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Region:
@@ -314,7 +312,7 @@ def _suspending_frame() -> FrameType | None:
 
 def _stands_for_another(frame: FrameType) -> bool:
     code, caller = frame.f_code, frame.f_back
-    if code.co_filename == contextlib.__file__ or code.co_filename.startswith(_PACKAGE):
+    if is_internal(code.co_filename):  # Ours, contextlib's, or an array library's that calls back.
         return True
     if code.co_name in _ENTERS:
         return True

@@ -37,7 +37,7 @@ def open_inputs(op: Operation, acting: Acting) -> Sequence[int]:
 def between(
     ys: Iterable[Output], xs: Collection[Output], stops: Collection[Output] = (), acting: Acting = NOBODY
 ) -> list[Step]:
-    """The operations that a gradient passes on its way from ys to xs, in order of their ids.
+    """The operations that a gradient passes from ys to xs, in order of their ids.
 
     Gradients arrive at the tensors in *stops* and go no further.
     """
