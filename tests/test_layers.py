@@ -25,6 +25,9 @@ MODULES = {
 ROWS = [
     ["source"],
     ["errors"],
+    ["interning"],
+    ["dtypes"],
+    ["sizes"],
     ["types"],
     ["builder"],
     ["graph"],

@@ -246,7 +246,7 @@ def test_the_text_of_a_loaded_graph_is_the_text_it_was_loaded_from(
     made_before: int, order: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However the sizes are numbered in this process: sums are written in the order of the text's names."""
-    monkeypatch.setattr(sg.types, "_FRESH", itertools.count(made_before + 1))
+    monkeypatch.setattr(sg.sizes, "_FRESH", itertools.count(made_before + 1))
     sizes = [sg.dim(), sg.dim()]
     with sg.Graph().as_default() as graph:
         for i in order:
@@ -261,7 +261,7 @@ def test_the_text_of_a_loaded_graph_is_the_text_it_was_loaded_from(
 
 
 def test_unknown_sizes_are_sorted_as_they_were_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sg.types, "_FRESH", itertools.count(1))
+    monkeypatch.setattr(sg.sizes, "_FRESH", itertools.count(1))
     sizes = [sg.dim() for _ in range(100)]
     for a, b in itertools.pairwise(sizes):
         assert repr(a + b) == repr(b + a) == f"{a} + {b}"

@@ -6,6 +6,7 @@ import copy
 import operator
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,7 @@ from stopgrad.types import (
     dim,
     dtype_of,
     exact_quotient,
+    length_value,
     map_sizes,
     product,
     same_size,
@@ -31,6 +33,7 @@ from stopgrad.types import (
     size_from_text,
     size_value,
     tensor_type,
+    total,
 )
 
 NAMES = ("n", "m", "k")
@@ -224,7 +227,115 @@ def test_python_numbers_of_all_kinds_of_integers_are_sizes() -> None:
     assert np.int64(2) * N is N * 2
     assert shape_of(np.int32(3)) == (3,)
     assert shape_of([np.int64(3), N, "m"]) == (3, N, M)
-    assert all(type(s) is int for s in shape_of([np.int64(3), True]))
+    assert all(type(s) is int for s in shape_of([np.int64(3), np.array(2)]))
+    for size in (
+        N + np.int64(2),
+        np.uint8(2) * N,
+        N // np.int64(2),
+        np.int64(7) // N,
+        7 % N,
+        N % np.int64(2),
+    ):
+        assert all(type(factor) is int for _, factor in size.terms)
+
+
+@pytest.mark.parametrize("flag", [True, False, np.True_])
+def test_a_flag_is_no_size_as_in_numpy(flag: Any) -> None:
+    with pytest.raises(sg.ShapeError, match="is no size"):
+        shape_of([flag, 2])
+    with pytest.raises(sg.ArgumentError, match="is no size"):
+        N + flag
+
+
+# -------------------------------------------------------------------------------------------- bounds
+
+
+def sum_of_names(count: int, letter: str = "s") -> Any:
+    return total(dim(f"{letter}{i}") for i in range(count))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: N * 2**63,
+        lambda: N + 2**63,
+        lambda: N - 2**70 - N,
+        lambda: (N * 2**40) * (M * 2**40),
+        lambda: N // 2**64,
+        lambda: at_least(N, 2**63),
+        lambda: shape_of([2**63]),
+        lambda: shape_of([9**30_000]),  # Python itself would not print it
+        lambda: N * 9**30_000,
+        lambda: N**65,
+        lambda: N**33 * N**33,
+        lambda: product([N] * 65),
+        lambda: sum_of_names(10_001),
+        lambda: sum_of_names(101) * sum_of_names(100, "t"),
+        lambda: sum_of_names(60, "a") ** 3,
+    ],
+)
+def test_a_size_that_no_array_can_have_is_refused_before_it_is_computed(build: Callable[[], Any]) -> None:
+    start = time.process_time()
+    with pytest.raises(sg.ShapeError):
+        build()
+    assert time.process_time() - start < 1
+
+
+def test_quotients_in_quotients_are_bounded_by_their_text() -> None:
+    size: Any = N
+    for _ in range(12):
+        size = (size + 1) // (size + 2)
+    with pytest.raises(sg.ShapeError, match="10000 names and quotients"):
+        (size + 1) // (size * 2)
+    assert len(repr(size)) < 100_000
+
+
+def test_quotients_stand_in_each_other_to_any_depth() -> None:
+    size: Any = N
+    for _ in range(2_000):
+        size = (size + 3) // 2
+    assert size_from_text(repr(dim("n") + 1)) is N + 1
+    assert size_value(size, {"n": 10**6}) == 3
+    assert pickle.loads(pickle.dumps(size)) is size
+    assert repr(size).count("//") == 2_000
+
+
+def test_values_are_bounded_on_the_way_too() -> None:
+    tower: Any = N
+    for i in range(8):
+        tower = (tower**60) // dim(f"d{i}")
+    start = time.process_time()
+    with pytest.raises(sg.ShapeError, match="no array has a size beyond"):
+        size_value(tower, {"n": 10, **{f"d{i}": 1 for i in range(8)}})
+    assert time.process_time() - start < 1
+
+
+def test_sizes_of_3000_terms_are_sizes() -> None:
+    many = sum_of_names(3_000)
+    assert many + 1 - many == 1
+    assert size_value(many * 2, {f"s{i}": i for i in range(3_000)}) == 2_999 * 3_000
+    assert size_value(many // 2, {f"s{i}": i for i in range(3_000)}) == 2_999 * 3_000 // 4
+
+
+# ------------------------------------------------------------------------- what has no value when it is fed
+
+
+@pytest.mark.parametrize("build", [lambda: N // 0, lambda: N % 0, lambda: (N + 1) // (M - M)])
+def test_dividing_by_zero_is_our_error(build: Callable[[], Any]) -> None:
+    with pytest.raises(sg.ShapeError, match="cannot be divided by 0"):
+        build()
+
+
+@pytest.mark.parametrize("size", [N // M, N % M, 7 // M, (N + 1) // (M * 2), at_least(N // M - 1, 0)])
+def test_a_divisor_that_is_fed_as_zero_is_our_error_with_what_was_fed(size: Any) -> None:
+    with pytest.raises(sg.ShapeError, match=r"has no value: .*m.* is 0 where .*m = 0"):
+        size_value(size, {"n": 4, "m": 0})
+
+
+def test_a_length_that_comes_out_negative_is_an_error_with_what_was_fed() -> None:
+    assert length_value(N - 4, {"n": 4}) == 0
+    with pytest.raises(sg.ShapeError, match=r"the size n - 4 is -1 where n = 3"):
+        length_value(N - 4, {"n": 3})
 
 
 @pytest.mark.parametrize(

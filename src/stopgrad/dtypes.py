@@ -1,0 +1,106 @@
+"""Element types. Each is one object, so that equality is identity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from stopgrad.errors import DTypeError
+
+
+class DType:
+    """The type of one element.
+
+    Examples:
+        >>> float32.name, float32.itemsize, float32.is_floating
+        ('float32', 4, True)
+    """
+
+    __slots__ = (
+        "is_bool",
+        "is_complex",
+        "is_differentiable",
+        "is_floating",
+        "is_integer",
+        "itemsize",
+        "kind",
+        "name",
+        "numpy",
+        "real",
+    )
+
+    name: str
+    numpy: np.dtype[Any]
+    real: DType
+
+    def __init__(self, name: str, numpy: Any, kind: str) -> None:
+        self.name = name
+        self.numpy = np.dtype(numpy)
+        self.kind = kind
+        self.itemsize = self.numpy.itemsize
+        self.is_bool = kind == "b"
+        self.is_integer = kind in "iu"
+        self.is_floating = kind == "f"
+        self.is_complex = kind == "c"
+        self.is_differentiable = kind in "fc"
+        self.real = self
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dtype_of, (self.name,)
+
+
+DTYPES: dict[str, DType] = {}
+
+
+def _define(name: str, numpy: Any, kind: str) -> DType:
+    return DTYPES.setdefault(name, DType(name, numpy, kind))
+
+
+float16 = _define("float16", np.float16, "f")
+bfloat16 = _define("bfloat16", ml_dtypes.bfloat16, "f")
+float32 = _define("float32", np.float32, "f")
+float64 = _define("float64", np.float64, "f")
+complex64 = _define("complex64", np.complex64, "c")
+complex128 = _define("complex128", np.complex128, "c")
+int8 = _define("int8", np.int8, "i")
+int16 = _define("int16", np.int16, "i")
+int32 = _define("int32", np.int32, "i")
+int64 = _define("int64", np.int64, "i")
+uint8 = _define("uint8", np.uint8, "u")
+uint16 = _define("uint16", np.uint16, "u")
+uint32 = _define("uint32", np.uint32, "u")
+uint64 = _define("uint64", np.uint64, "u")
+bool_ = _define("bool", np.bool_, "b")
+complex64.real = float32
+complex128.real = float64
+
+_BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES.values()}
+_BY_PYTHON = {bool: bool_, int: int32, float: float32, complex: complex64}
+
+DTypeLike = DType | str | type | np.dtype
+
+
+def dtype_of(x: Any) -> DType:
+    """The :class:`DType` meant by a name, a NumPy dtype or scalar type, or a Python number type.
+
+    Examples:
+        >>> dtype_of("float32") is float32 is dtype_of(np.float32) is dtype_of(float)
+        True
+    """
+    if type(x) is DType:
+        return x
+    if isinstance(x, str) and x in DTYPES:
+        return DTYPES[x]
+    try:
+        return (
+            _BY_PYTHON[x]
+            if isinstance(x, type) and x in _BY_PYTHON
+            else _BY_NUMPY[np.dtype(x).newbyteorder("=")]
+        )
+    except (KeyError, TypeError):
+        raise DTypeError(f"{x!r} is no element type of stopgrad; it has {', '.join(DTYPES)}") from None

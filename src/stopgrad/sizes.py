@@ -1,0 +1,542 @@
+"""Sizes: an ``int``, or a :class:`Dim`, which has no value until something is fed.
+
+A :class:`Dim` is a polynomial with integer coefficients over :class:`Symbol` s, kept in normal form, so
+``n*n + 2*n + 1`` and ``(n + 1) * (n + 1)`` are one object. A symbol is a name, or what is no polynomial, such
+as ``n // 2``, and then knows how to compute itself. Both are interned, and live as long as they are held.
+
+Equality of objects (``==``) is total; whether two sizes *must* be equal is the separate question
+:func:`same_size`.
+
+Sizes are bounded, so that none takes long to compute, whoever wrote it: :data:`LARGEST`,
+:data:`LONGEST` and :data:`DEGREE`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+import math
+import operator
+import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from stopgrad.dtypes import DTYPES
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.interning import Interned
+
+LARGEST = 2**63 - 1
+"""No array has a larger size; no number in a size is larger."""
+
+LONGEST = 10_000
+"""As many names and quotients a size may hold, each counted as often as it is written."""
+
+DEGREE = 64
+"""As many sizes are multiplied at most: no array of NumPy has more axes."""
+
+
+class Symbol:
+    """What sizes are polynomials in: a name, or the quotient or the larger of two sizes. Interned.
+
+    Attributes:
+        name: the name; empty for what is computed.
+        rule: ``"//"`` or ``"max"``; empty for a name.
+        of: the sizes that it is computed from.
+        depth: 0 for a name; greater than that of all symbols that it is computed from.
+        length: as many names and quotients stand in its text.
+        never_negative: whether it is at least 0 for all values of the names, as far as its form tells.
+    """
+
+    __slots__ = ("__weakref__", "_rank", "depth", "length", "name", "never_negative", "of", "rule")
+
+    def __init__(self, name: str, rule: str = "", of: tuple[Size, ...] = ()) -> None:
+        self.name, self.rule, self.of = name, rule, of
+        inside = [symbol for size in of for symbol in _symbols(size)]
+        self.depth = 1 + max([s.depth for s in inside], default=0) if rule else 0
+        self.length = 1 + sum(map(_length, of))
+        if self.length > LONGEST:
+            raise _too_long()
+        self.never_negative = all(map(_never_negative, of[-1:] if rule == "max" else of))
+        self._rank = "" if rule else _padded(name)
+
+    @property
+    def rank(self) -> str:
+        """What symbols are sorted by: unknown sizes as they were made, so ``_9`` before ``_10``."""
+        if not self._rank:
+            self._rank = _padded(repr(_normal({((self, 1),): 1})))
+        return self._rank
+
+    def value(self, binding: Mapping[str, int], known: Mapping[Symbol, int]) -> int:
+        """Its value, where the names have those of *binding*, and the symbols inside those *known*."""
+        if not self.rule:
+            if self.name not in binding:
+                raise ShapeError(
+                    f"the size {self.name!r} is not determined by what was fed; "
+                    "feed a value whose shape names it"
+                )
+            return binding[self.name]
+        a, b = [_evaluated(size, known) for size in self.of]
+        if self.rule == "max":
+            return max(a, b)
+        if b == 0:
+            whole = _normal({((self, 1),): 1})
+            raise ShapeError(f"the size {whole!r} has no value: {self.of[1]!r} is 0{_where(whole, binding)}")
+        return a // b
+
+    def text(self, known: Mapping[Symbol, str]) -> str:
+        """Its text, from that of the symbols inside."""
+        if not self.rule:
+            return self.name
+        parts = [_written(size, known) for size in self.of]
+        if self.rule == "max":
+            return f"max({', '.join(parts)})"
+        return self.rule.join(
+            part if isinstance(size, int) or part.isidentifier() else f"({part})"
+            for size, part in zip(self.of, parts, strict=True)
+        )
+
+
+_Monomial = tuple[tuple[Symbol, int], ...]
+
+
+class Dim:
+    """A size not known until values are fed: a polynomial over named sizes. Made by :func:`dim`.
+
+    Examples:
+        >>> n = dim("n")
+        >>> (n + 1) * (n + 1) is n * n + 2 * n + 1
+        True
+        >>> (n * 6) // 3, 2 * n - n - n, (n + 1) // 2
+        (2*n, 0, (n + 1)//2)
+    """
+
+    __slots__ = ("__weakref__", "length", "terms")
+
+    # A NumPy number on the left of an operator leaves the operation to us.
+    __array_ufunc__ = None
+
+    terms: tuple[tuple[_Monomial, int], ...]
+    length: int
+
+    def __add__(self, other: Size) -> Size:
+        return total([self, other])
+
+    def __mul__(self, other: Size) -> Size:
+        others = _terms(other)
+        if len(self.terms) * len(others) > LONGEST:
+            raise _too_long()
+        found: dict[_Monomial, int] = {}
+        for (a, p), (b, q) in itertools.product(self.terms, others):
+            monomial = _multiplied(a, b)
+            found[monomial] = found.get(monomial, 0) + p * q
+        return _normal(found)
+
+    def __pow__(self, power: int) -> Size:
+        power = whole(power)
+        if not 0 <= power <= DEGREE:
+            raise ShapeError(f"a size has powers from 0 to {DEGREE}, not {shown(power)}")
+        return product([self] * power)
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __sub__(self, other: Size) -> Size:
+        return self + -_size(other)
+
+    def __rsub__(self, other: Size) -> Size:
+        return -self + other
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Size) -> Size:
+        exact = exact_quotient(self, other)
+        return exact if exact is not None else _computed("//", self, _size(other))
+
+    def __rfloordiv__(self, other: int) -> Size:
+        return _computed("//", _size(other), self)
+
+    def __mod__(self, other: Size) -> Size:
+        return self - (self // other) * other
+
+    def __rmod__(self, other: int) -> Size:
+        return other - (other // self) * self
+
+    def __int__(self) -> int:
+        raise ShapeError(
+            f"the size {self!r} has no value yet: it is known when a value is fed; "
+            "for its value in the graph use sg.size"
+        )
+
+    __index__ = __int__
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        known: dict[Symbol, str] = {}
+        for symbol in symbols(self):
+            known[symbol] = symbol.text(known)
+        return _written(self, known)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        places = {symbol: i for i, symbol in enumerate(symbols(self))}
+        parts = [(s.name, s.rule, [_packed(size, places) for size in s.of]) for s in places]
+        return _unpickled, (_process(), parts, _packed(self, places))
+
+
+Size = int | Dim
+Shape = tuple[Size, ...]
+
+_SYMBOLS: Interned[Symbol] = Interned()
+_DIMS: Interned[Dim] = Interned()
+
+
+# -------------------------------------------------------------------------------------------- numbers
+
+
+def whole(number: Any) -> int:
+    """A plain ``int`` from a Python or NumPy integer; neither a flag nor ``1.0`` is one.
+
+    Raises:
+        TypeError: it is no integer.
+    """
+    if type(number) is int:
+        return number
+    if isinstance(number, bool):
+        raise TypeError(f"an integer is needed, not {number!r}")
+    return int(operator.index(number))
+
+
+def _size(size: Any) -> Size:
+    """A size that takes part in arithmetic: exactly an ``int`` or a :class:`Dim`."""
+    if isinstance(size, Dim):
+        return size
+    try:
+        number = whole(size)
+    except TypeError:
+        raise ArgumentError(
+            f"{size!r} is no size: sizes are whole numbers, "
+            "and what is computed from them and from other sizes"
+        ) from None
+    return within_bounds(number)
+
+
+def within_bounds(number: int) -> int:
+    """*number*, where it can stand in a size."""
+    if not -LARGEST <= number <= LARGEST:
+        raise ShapeError(f"{shown(number)} is no size: no array has a size beyond {LARGEST}")
+    return number
+
+
+def shown(number: int) -> str:
+    """A number as messages print it; Python refuses to print huge ones."""
+    return str(number) if number.bit_length() <= 256 else f"a number of {number.bit_length()} bits"
+
+
+def _too_long() -> ShapeError:
+    return ShapeError(f"a size of more than {LONGEST} names and quotients; give its parts names of their own")
+
+
+# --------------------------------------------------------------------------------------- normal form
+
+
+def _terms(size: Size) -> tuple[tuple[_Monomial, int], ...]:
+    found = _size(size)
+    return found.terms if isinstance(found, Dim) else (((), found),)
+
+
+def _symbols(size: Size) -> list[Symbol]:
+    """The symbols of its monomials, not those inside of quotients."""
+    if isinstance(size, int):
+        return []
+    return [symbol for monomial, _ in size.terms for symbol, _ in monomial]
+
+
+def symbols(size: Size) -> list[Symbol]:
+    """All symbols in a size, those inside of quotients before the quotients."""
+    found: dict[Symbol, None] = {}
+    stack = [size]
+    while stack:
+        for symbol in _symbols(stack.pop()):
+            if symbol not in found:
+                found[symbol] = None
+                stack += symbol.of
+    return sorted(found, key=operator.attrgetter("depth"))
+
+
+def _length(size: Size) -> int:
+    return size.length if isinstance(size, Dim) else 0
+
+
+def _never_negative(size: Size) -> bool:
+    """Whether a size is at least 0 for all values of its names, as far as its form tells."""
+    return all(
+        factor >= 0 and all(symbol.never_negative for symbol, _ in monomial)
+        for monomial, factor in _terms(size)
+    )
+
+
+def _multiplied(a: _Monomial, b: _Monomial, sign: int = 1) -> _Monomial:
+    """The product of two monomials; with the sign -1 their quotient."""
+    powers = dict(a)
+    for symbol, power in b:
+        powers[symbol] = powers.get(symbol, 0) + sign * power
+    found = [(symbol, power) for symbol, power in powers.items() if power]
+    if len(found) > 1:
+        found.sort(key=lambda p: p[0].rank)
+    if sum([power for _, power in found]) > DEGREE:
+        raise ShapeError(f"the product of more than {DEGREE} sizes; no array has so many axes")
+    return tuple(found)
+
+
+def _order(term: tuple[_Monomial, int]) -> Any:
+    return -sum(power for _, power in term[0]), [(symbol.rank, power) for symbol, power in term[0]]
+
+
+def _normal(total: Mapping[_Monomial, int]) -> Size:
+    terms = [(monomial, factor) for monomial, factor in total.items() if factor]
+    if len(terms) > 1:
+        terms.sort(key=_order)
+    for _, factor in terms:
+        within_bounds(factor)
+    if not terms or not terms[0][0]:
+        return terms[0][1] if terms else 0
+    return _DIMS.one(tuple(terms), _dim_of, terms)
+
+
+def _dim_of(terms: Sequence[tuple[_Monomial, int]]) -> Dim:
+    made = object.__new__(Dim)
+    made.terms = tuple(terms)
+    made.length = sum(symbol.length for monomial, _ in terms for symbol, _ in monomial)
+    if made.length > LONGEST:
+        raise _too_long()
+    return made
+
+
+def _computed(rule: str, a: Size, b: Size) -> Size:
+    if rule == "//" and isinstance(b, int) and b == 0:
+        raise ShapeError(f"the size {a!r} cannot be divided by 0")
+    return _normal({((_SYMBOLS.one((rule, a, b), Symbol, "", rule, (a, b)), 1),): 1})
+
+
+def total(sizes: Iterable[Size]) -> Size:
+    """The sum of sizes; 0 for none."""
+    found: dict[_Monomial, int] = {}
+    for size in sizes:
+        for monomial, factor in _terms(size):
+            found[monomial] = found.get(monomial, 0) + factor
+    return _normal(found)
+
+
+def product(sizes: Iterable[Size]) -> Size:
+    """The product of sizes; 1 for none."""
+    return math.prod(sizes)
+
+
+def exact_quotient(a: Size, b: Size) -> Size | None:
+    """``a / b`` where that is a size for every value of the names, else None.
+
+    Examples:
+        >>> exact_quotient(dim("n") * 6, 3), exact_quotient(dim("n"), 2)
+        (2*n, None)
+    """
+    divisor = _terms(b)
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b if b and a % b == 0 else None
+    if len(divisor) != 1:
+        return 1 if a is b else None
+    ((monomial, factor),) = divisor
+    quotient: dict[_Monomial, int] = {}
+    for term, coefficient in _terms(a):
+        if not factor or coefficient % factor:
+            return None
+        divided = _multiplied(term, monomial, -1)
+        if any(power < 0 for _, power in divided):
+            return None
+        quotient[divided] = coefficient // factor
+    return _normal(quotient)
+
+
+def at_least(size: Size, low: int) -> Size:
+    """``max(size, low)``.
+
+    Examples:
+        >>> at_least(dim("n") + 1, 0), at_least(dim("n") - 1, 0)
+        (n + 1, max(n - 1, 0))
+    """
+    size, low = _size(size), whole(low)
+    if isinstance(size, int):
+        return max(size, low)
+    return size if low <= 0 and _never_negative(size) else _computed("max", size, within_bounds(low))
+
+
+# ---------------------------------------------------------------------------------------------- names
+
+FRESH = re.compile(r"\b_\d+\b")
+"""The names of unknown sizes.
+
+They mean something in one process only: texts, files and pickles rename them.
+"""
+
+# What the text form of a graph writes for something else.
+_RESERVED = {*DTYPES, "inf", "nan", "max", "array"}
+
+_FRESH = itertools.count(1)
+
+
+def _padded(text: str) -> str:
+    return FRESH.sub(lambda m: f"_{int(m[0][1:]):012d}", text)
+
+
+def dim(name: str | None = None) -> Dim:
+    """The size called *name*; without a name, a fresh one equal to no other."""
+    if name is None:
+        return named(f"_{next(_FRESH)}")
+    if not isinstance(name, str) or not name.isidentifier() or name in _RESERVED or keyword.iskeyword(name):
+        raise ShapeError(f"{name!r} cannot name a size; take an identifier, such as 'batch'")
+    if FRESH.fullmatch(name):
+        raise ShapeError(
+            f"{name!r} cannot name a size: such names are kept for unknown ones; take None for one"
+        )
+    return named(str(name))
+
+
+def named(name: str) -> Dim:
+    """The size of a name, which may be that of an unknown one."""
+    found = _normal({((_SYMBOLS.one(name, Symbol, name), 1),): 1})
+    assert isinstance(found, Dim)
+    return found
+
+
+_TOKEN = uuid.uuid4().hex
+_ELSEWHERE: Interned[Dim] = Interned()
+
+
+def _process() -> str:
+    """What tells this process from all others, forked ones too."""
+    return f"{_TOKEN}-{os.getpid()}"
+
+
+_Packed = int | list[tuple[list[tuple[int, int]], int]]
+
+
+def _packed(size: Size, places: Mapping[Symbol, int]) -> _Packed:
+    """A size for a pickle, its symbols being numbers."""
+    if isinstance(size, int):
+        return size
+    return [
+        ([(places[symbol], power) for symbol, power in monomial], factor) for monomial, factor in size.terms
+    ]
+
+
+def _unpickled(process: str, parts: Sequence[tuple[str, str, list[_Packed]]], packed: _Packed) -> Size:
+    """A size from a pickle: unknown sizes of another process are fresh ones here, the same each time."""
+    found: list[Size] = []
+
+    def unpacked(packed: _Packed) -> Size:
+        if isinstance(packed, int):
+            return packed
+        return total(product([factor, *(found[i] ** power for i, power in ps)]) for ps, factor in packed)
+
+    for name, rule, of in parts:
+        if rule:
+            found.append(_computed(rule, *map(unpacked, of)))
+        elif process != _process() and FRESH.fullmatch(name):
+            found.append(_ELSEWHERE.one((process, name), dim))
+        else:
+            found.append(named(name))
+    return unpacked(packed)
+
+
+# --------------------------------------------------------------------------------------------- values
+
+
+def size_value(size: Size, binding: Mapping[str, int]) -> int:
+    """The number a size stands for once its names have values.
+
+    Examples:
+        >>> size_value((dim("n") + 1) // 2, {"n": 4})
+        2
+    """
+    if isinstance(size, int):
+        return size
+    known: dict[Symbol, int] = {}
+    for symbol in symbols(size):
+        known[symbol] = within_bounds(symbol.value(binding, known))
+    return _evaluated(size, known)
+
+
+def length_value(size: Size, binding: Mapping[str, int]) -> int:
+    """:func:`size_value` of what is the length of an axis, and so not negative."""
+    found = size_value(size, binding)
+    if not 0 <= found <= LARGEST:
+        raise ShapeError(
+            f"the size {size!r} is {shown(found)}{_where(size, binding)}; no array has such a size"
+        )
+    return found
+
+
+def _evaluated(size: Size, known: Mapping[Symbol, int]) -> int:
+    if isinstance(size, int):
+        return size
+    return sum(
+        factor * math.prod([known[symbol] ** power for symbol, power in monomial])
+        for monomial, factor in size.terms
+    )
+
+
+def _where(size: Size, binding: Mapping[str, int]) -> str:
+    """The fed sizes that a size depends on, for messages."""
+    names = [s.name for s in symbols(size) if not s.rule]
+    shown = ", ".join(f"{name} = {binding[name]}" for name in names[:8])
+    return f" where {shown}{', ...' if len(names) > 8 else ''}" if names else ""
+
+
+def _written(size: Size, known: Mapping[Symbol, str]) -> str:
+    """A size's text, from that of its symbols."""
+    if isinstance(size, int):
+        return str(size)
+
+    def factor_text(symbol: Symbol, power: int, alone: bool) -> str:
+        text = known[symbol] if alone or symbol.rule != "//" else f"({known[symbol]})"
+        return text if power == 1 else f"{text}**{power}"
+
+    parts = []
+    for monomial, factor in size.terms:
+        alone = factor == 1 and len(monomial) == 1 and monomial[0][1] == 1
+        texts = [factor_text(symbol, power, alone) for symbol, power in monomial]
+        parts.append("*".join(texts if factor == 1 and texts else [str(factor), *texts]))
+    return " + ".join(parts).replace("+ -", "- ")
+
+
+# What the sizes are while a graph is checked against fed values; None while it is built.
+_BINDING: ContextVar[Mapping[str, int] | None] = ContextVar("binding", default=None)
+
+
+@contextmanager
+def checking(binding: Mapping[str, int]) -> Iterator[None]:
+    """Inside, sizes assumed equal while building must have equal values under *binding*."""
+    token = _BINDING.set(binding)
+    try:
+        yield
+    finally:
+        _BINDING.reset(token)
+
+
+def same_size(a: Size, b: Size) -> bool:
+    """Whether two sizes may be taken for equal: False only where they surely differ.
+
+    While building, sizes of which nothing is known are taken for equal; the operation's shape rule runs
+    once more, under :func:`checking`, when values are fed.
+    """
+    if a is b or a == b:
+        return True
+    binding = _BINDING.get()
+    if binding is not None:
+        return size_value(a, binding) == size_value(b, binding)
+    return isinstance(_size(a) - _size(b), Dim)
