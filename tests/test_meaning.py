@@ -553,7 +553,7 @@ def test_an_attribute_must_say_its_kind() -> None:
             define(infer=staticmethod(infer))
     kinds = sg.op.Kind
     made = define(infer=staticmethod(declared), kinds={"size": kinds.SIZE})
-    assert made.kinds == {"size": kinds.SIZE, "axis": kinds.PLAIN}
+    assert made.kinds == {"size": kinds.SIZE, "axis": kinds.INTEGER}
     assert define().kinds == {}
 
 

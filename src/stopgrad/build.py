@@ -7,6 +7,7 @@ arrays and Python numbers, and where there is no graph at all it computes with N
 from __future__ import annotations
 
 import gc
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident
@@ -16,7 +17,7 @@ import numpy as np
 
 from stopgrad.body import Body
 from stopgrad.builder import CURRENT, Builder, Region, Trace, current, default_graph, enter, leave
-from stopgrad.errors import GraphError, ShapeError, StopgradError
+from stopgrad.errors import DefinitionError, GraphError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared
 from stopgrad.op import REGISTRY, NoGradient, Op
@@ -34,12 +35,42 @@ def infer_types(
     key = (types, values)
     found = definition._inferred.get(key)
     if found is None:
+        if definition.cached:
+            check_canonical(definition, values)
+            if next(_REMEMBERED) % REMEMBERED == 0:
+                for other in REGISTRY.values():
+                    other._inferred.clear()
         inferred = definition.infer(*types, **dict(zip(definition.attributes, values, strict=True)))
         found = inferred if isinstance(inferred, tuple) else (inferred,)
-        if len(definition._inferred) > 4096:
-            definition._inferred.clear()
         definition._inferred[key] = found
     return found
+
+
+REMEMBERED = 8192
+"""As many inferences are remembered at most, of all operations together; then all are forgotten."""
+_REMEMBERED = itertools.count(1)
+
+
+def check_canonical(definition: type[Op], values: tuple[Any, ...]) -> None:
+    """Refuse attributes that other operations could be taken for: ``1.0`` or ``True`` in the place of ``1``.
+
+    Only where the first of its kind comes by, so that it costs nothing afterwards: who lets values in, a
+    public function or a file, makes them canonical.
+    """
+    for name, value, canonical in zip(
+        definition.attributes, values, definition.canonical(values), strict=True
+    ):
+        if not _is_same(value, canonical):
+            raise DefinitionError(
+                f"{definition.type}: {name} is {value!r} of type {type(value).__name__}, not {canonical!r}; "
+                f"make attributes plain with {definition.type}.canonical before building with them"
+            )
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    return all(map(_is_same, a, b)) if type(a) is tuple else True
 
 
 def raise_for(definition: type[Op], error: StopgradError, operands: Sequence[Any]) -> NoReturn:
@@ -109,7 +140,7 @@ def emit(
         prefix, origin = builder.prefix_in(graph), None
     place = builder.place or capture() if origin is None else None
     if origin is not None and definition.merged and builder.shared is not None:
-        key = (definition, inputs, values)
+        key = (definition, inputs, definition.identity(values) if definition.inexact else values)
         found = builder.shared.get(key)
         if found is not None:
             return found

@@ -17,17 +17,21 @@ definitions stands in :mod:`stopgrad.build`, how they are computed in :mod:`stop
 from __future__ import annotations
 
 import inspect
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, ClassVar, NoReturn, cast
 
+import numpy as np
+
 from stopgrad.body import Body
-from stopgrad.errors import DefinitionError, GradientError
+from stopgrad.errors import ArgumentError, DefinitionError, GradientError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.operands import Literal, shorten
 from stopgrad.samples import Sample
 from stopgrad.scope import Scope, as_scope
-from stopgrad.types import TensorType
+from stopgrad.types import Dim, DType, Shape, TensorType, whole, whole_size, within_bounds
 
 Rule = Callable[..., Any]
 
@@ -125,17 +129,101 @@ class Kind(Enum):
     """What an attribute is. Text, the binding of sizes, rewriting and batching read it."""
 
     AXIS = "the position of an axis of the first operand"
-    AXES = "positions of axes of the first operand"
-    PERMUTATION = "an order of all axes of the first operand"
+    AXES = "positions of axes of the first operand, in a tuple"
+    PERMUTATION = "an order of all axes of the first operand, in a tuple"
     SIZE = "a size, which may be symbolic"
-    SHAPE = "the shape of the result, whose sizes may be symbolic"
-    SIZES = "sizes, which may be symbolic, in tuples and slices"
+    SHAPE = "a tuple of the sizes of the result, which may be symbolic"
+    SIZES = "sizes, which may be symbolic, in tuples, or a word that stands for some"
+    SCALAR = "a number or a size, which may be symbolic"
     DTYPE = "an element type"
     ARRAY = "an array, as a Literal"
     BODY = "a closed graph that the operation runs"
     BODIES = "a tuple of closed graphs"
-    PLAIN = "a number, a flag or a word"
+    FLAG = "True or False"
+    INTEGER = "a whole number"
+    INTEGERS = "a tuple of whole numbers"
+    REAL = "a number"
+    WORD = "a word"
 
+
+def flag(value: Any) -> bool:
+    """A plain ``bool`` from a flag of Python or NumPy, or from 0 or 1."""
+    if value is True or value is False:
+        return bool(value)
+    if not isinstance(value, np.bool_) and whole(value) not in (0, 1):
+        raise TypeError(f"True or False is needed, not {value!r}")
+    return bool(value)
+
+
+def real(value: Any) -> float:
+    """A plain ``float`` from a number of Python or NumPy."""
+    if type(value) is float:
+        return value
+    if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+        raise TypeError(f"a number is needed, not {value!r}")
+    return float(value)
+
+
+def _word(value: Any) -> str:
+    return str(value) if isinstance(value, str) else _no(value)
+
+
+def _integers(value: Any) -> tuple[int, ...]:
+    return tuple(map(whole, value)) if isinstance(value, tuple) else _no(value)
+
+
+def _size(value: Any) -> Any:
+    return value if isinstance(value, Dim) else within_bounds(whole(value))
+
+
+def _sizes(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_sizes, value))
+    return str(value) if isinstance(value, str) else _size(value)
+
+
+def _scalar(value: Any) -> Any:
+    return real(value) if isinstance(value, (float, np.floating)) else _size(value)
+
+
+def _shape(value: Any) -> Shape:
+    return tuple(map(whole_size, value)) if isinstance(value, tuple) else _no(value)
+
+
+def _instance(*kinds: type) -> Callable[[Any], Any]:
+    return lambda value: value if isinstance(value, kinds) else _no(value)
+
+
+def _bodies(value: Any) -> Any:
+    return tuple(map(_CANONICAL[Kind.BODY], value)) if isinstance(value, tuple) else _no(value)
+
+
+def _no(value: Any) -> NoReturn:
+    raise TypeError(f"not {value!r}")
+
+
+_CANONICAL: dict[Kind, Callable[[Any], Any]] = {
+    Kind.AXIS: whole,
+    Kind.AXES: _integers,
+    Kind.PERMUTATION: _integers,
+    Kind.SIZE: _size,
+    Kind.SHAPE: _shape,
+    Kind.SIZES: _sizes,
+    Kind.SCALAR: _scalar,
+    Kind.DTYPE: _instance(DType),
+    Kind.ARRAY: _instance(Literal),
+    Kind.BODY: _instance(Body),
+    Kind.BODIES: _bodies,
+    Kind.FLAG: flag,
+    Kind.INTEGER: whole,
+    Kind.INTEGERS: _integers,
+    Kind.REAL: real,
+    Kind.WORD: _word,
+}
+"""From what may be given for an attribute to the one value that stands for it.
+
+To Python ``1 == 1.0 == True``; here they are told apart, so that no key that holds attributes confuses them.
+"""
 
 _BY_ANNOTATION = {
     "Axis": Kind.AXIS,
@@ -144,21 +232,26 @@ _BY_ANNOTATION = {
     "Size": Kind.SIZE,
     "Shape": Kind.SHAPE,
     "Sizes": Kind.SIZES,
+    "Scalar": Kind.SCALAR,
     "DType": Kind.DTYPE,
     "Literal": Kind.ARRAY,
     "Body": Kind.BODY,
     "Bodies": Kind.BODIES,
-    "bool": Kind.PLAIN,
-    "int": Kind.PLAIN,
-    "float": Kind.PLAIN,
-    "str": Kind.PLAIN,
+    "bool": Kind.FLAG,
+    "int": Kind.INTEGER,
+    "tuple[int, ...]": Kind.INTEGERS,
+    "float": Kind.REAL,
+    "str": Kind.WORD,
 }
+
+_INEXACT = {Kind.REAL, Kind.SCALAR}
 
 # Names for the annotations of ``infer``, from which the kinds of the attributes are read.
 Axis = int
 Axes = tuple[int, ...]
 Permutation = tuple[int, ...]
 Sizes = Any
+Scalar = Any
 
 
 # ------------------------------------------------------------------------------------------- lowering
@@ -232,6 +325,7 @@ class Op:
     joint: ClassVar[Joint | None]
     differentiable: ClassVar[tuple[int, ...]]
     has_bodies: ClassVar[bool]
+    inexact: ClassVar[bool]
     function: ClassVar[Callable[..., Any]]
 
     infer: ClassVar[Callable[..., Any]]
@@ -268,6 +362,28 @@ class Op:
     _inferred: ClassVar[dict[Any, tuple[TensorType, ...]]]
 
     @classmethod
+    def canonical(cls, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Attributes as operations hold them: plain numbers of Python, of their kinds.
+
+        Raises:
+            ArgumentError: one that is not of its kind.
+        """
+        found = []
+        for (name, kind), value in zip(cls.kinds.items(), values, strict=True):
+            try:
+                found.append(_CANONICAL[kind](value))
+            except (TypeError, ShapeError, OverflowError):
+                raise ArgumentError(f"{cls.type}: {name} is {kind.value}, not {shorten(value)}") from None
+        return tuple(found)
+
+    @classmethod
+    def identity(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Attributes as a key: equal only where they are the same, which ``0.0`` and ``-0.0`` are not."""
+        if not cls.inexact:
+            return values
+        return tuple([struct.pack("d", v) if type(v) is float else v for v in values])
+
+    @classmethod
     def _read_signature(cls) -> None:
         parameters = inspect.signature(cls.infer).parameters.values()
         cls.operands = tuple(
@@ -286,6 +402,7 @@ class Op:
                     )
                 cls.kinds[p.name] = kind
         cls.attributes = tuple(cls.kinds)
+        cls.inexact = not _INEXACT.isdisjoint(cls.kinds.values())
         cls.has_bodies = any(kind in (Kind.BODY, Kind.BODIES) for kind in cls.kinds.values())
         cls.slots = {name: ("operand", i) for i, name in enumerate(cls.operands)}
         cls.slots |= {name: ("value", i) for i, name in enumerate(cls.attributes)}

@@ -99,6 +99,7 @@ __all__ = [
     "uint64",
     "whole",
     "whole_size",
+    "within_bounds",
 ]
 
 

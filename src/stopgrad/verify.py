@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from stopgrad.body import Body, bodies_in
+from stopgrad.build import check_canonical
 from stopgrad.errors import GraphError, StopgradError
 from stopgrad.graph import Graph, Operation
 from stopgrad.op import REGISTRY, Op
@@ -48,6 +49,8 @@ def _verify_operation(graph: Graph, position: int, op: Operation) -> None:
             raise broken("operands are outputs of earlier operations of the same graph")
     if len(op.values) != len(definition.attributes):
         raise broken("attributes are those of the definition")
+    if definition.cached:
+        check_canonical(definition, op.values)
     if op.origin is not None and op.origin.graph is graph and op.origin.id >= position:
         raise broken(
             "a gradient operation comes after its forward operation, unless that was left in another graph"

@@ -255,7 +255,7 @@ class _Reader:
                 given[attribute] = self._value(ast.parse(text, mode="eval").body, types)
             else:
                 inputs.append(_operand(argument, named))
-        values = tuple(given[name] for name in definition.attributes)
+        values = definition.canonical([given[name] for name in definition.attributes])
         inferred = infer_types(definition, tuple(x.type for x in inputs), values)
         if inferred != types:
             raise GraphError(f"its type follows as {', '.join(map(repr, inferred))}")

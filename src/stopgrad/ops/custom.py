@@ -14,7 +14,7 @@ from stopgrad.build import as_output, close, emit, graph_for, inline, local, par
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import ArgumentError, GradientError, GraphError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.op import Joint, Kind, NoGradient, Op, Rule, Undefined, stopped, unconnected
+from stopgrad.op import Joint, NoGradient, Op, Rule, Undefined, stopped, unconnected
 from stopgrad.operands import as_array
 from stopgrad.ops.data import Const, identity, zeros_like
 from stopgrad.ops.gates import carries_gradient
@@ -186,8 +186,6 @@ class CustomGradient(Op):
         >>> sg.grad(sg.custom_gradient(lambda x: (x * x, lambda g: g * 10.0)))(3.0)
         array(10., dtype=float32)
     """
-
-    kinds = {"kept": Kind.PLAIN}
 
     @staticmethod
     def infer(

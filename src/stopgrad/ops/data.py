@@ -13,7 +13,7 @@ from stopgrad.build import apply, constant_in, emit, evaluate, graph_for, naming
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import GraphError, ShapeError
 from stopgrad.graph import Operation, Output, describe
-from stopgrad.op import Kind, Op, Sizes, not_differentiable, unsupported
+from stopgrad.op import Kind, Op, Scalar, not_differentiable, unsupported
 from stopgrad.operands import Array, Literal, Tensor, as_array, show_shape
 from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_number, normal_axes
 from stopgrad.public import builds, guarded
@@ -492,7 +492,7 @@ class Range(Op):
     kinds = {"size": Kind.SIZE}
 
     @staticmethod
-    def infer(*, start: Sizes, size: Any, delta: Sizes, dtype: DType) -> TensorType:
+    def infer(*, start: Scalar, size: Any, delta: Scalar, dtype: DType) -> TensorType:
         check_dtype(tensor_type(dtype, ()), is_number, "numbers", "C2")
         return tensor_type(dtype, (size,))
 

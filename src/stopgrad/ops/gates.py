@@ -313,7 +313,7 @@ class PreventGradient(Gate):
     """
 
     infer = staticmethod(lambda x, *, message: x)
-    kinds = {"message": Kind.PLAIN}
+    kinds = {"message": Kind.WORD}
     gradient = {"x": Undefined(lambda op: op.values[0] or "prevent_gradient forbids it")}
     samples = [sample(floats(3), message="not here")]
 
@@ -336,7 +336,7 @@ class Probe(Gate):
     """
 
     infer = staticmethod(lambda x, *, label: x)
-    kinds = {"label": Kind.PLAIN}
+    kinds = {"label": Kind.WORD}
     gradient = {"x": lambda g, op: _named(g, op)}
     samples = [sample(floats(3), label="here")]
 

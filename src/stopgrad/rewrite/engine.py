@@ -17,7 +17,7 @@ from stopgrad.errors import StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.op import Kind
 from stopgrad.ops.data import Placeholder
-from stopgrad.types import TensorType, checking, map_sizes, size_value, tensor_type
+from stopgrad.types import TensorType, checking, length_value, map_sizes, size_value, tensor_type
 from stopgrad.verify import verify_if_enabled
 
 Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Sequence[Output | None] | None"]
@@ -26,7 +26,7 @@ Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Se
 An output that nobody uses may have None in its place. Bodies among the attributes are the old ones.
 """
 
-_SIZED = (Kind.SIZE, Kind.SHAPE, Kind.SIZES)
+_SIZED = (Kind.SIZE, Kind.SHAPE, Kind.SIZES, Kind.SCALAR)
 
 
 @dataclass
@@ -90,7 +90,7 @@ class Copying:
         if self.binding is None or not type.symbolic:
             return type
         binding = self.binding
-        return tensor_type(type.dtype, tuple(size_value(s, binding) for s in type.shape))
+        return tensor_type(type.dtype, tuple(length_value(s, binding) for s in type.shape))
 
     def values(self, op: Operation) -> tuple[Any, ...]:
         """An operation's attributes with the sizes that are known."""
