@@ -25,7 +25,7 @@ MODULES = {
 ROWS = [
     ["source"],
     ["errors"],
-    ["interning"],
+    ["interning", "plain"],
     ["dtypes"],
     ["sizes"],
     ["types"],

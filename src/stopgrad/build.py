@@ -21,7 +21,7 @@ from stopgrad.errors import DefinitionError, GraphError, ShapeError, StopgradErr
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared
 from stopgrad.op import REGISTRY, NoGradient, Op
-from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, type_of
+from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, shorten, type_of
 from stopgrad.source import capture
 from stopgrad.types import TensorType
 
@@ -62,8 +62,8 @@ def check_canonical(definition: type[Op], values: tuple[Any, ...]) -> None:
     ):
         if not _is_same(value, canonical):
             raise DefinitionError(
-                f"{definition.type}: {name} is {value!r} of type {type(value).__name__}, not {canonical!r}; "
-                f"make attributes plain with {definition.type}.canonical before building with them"
+                f"{name} is {shorten(value)}, not the plain {shorten(canonical)}; make attributes plain with "
+                f"{definition.type}.canonical before building with them"
             )
 
 

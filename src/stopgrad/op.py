@@ -29,9 +29,10 @@ from stopgrad.body import Body
 from stopgrad.errors import ArgumentError, DefinitionError, GradientError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.operands import Literal, shorten
+from stopgrad.plain import flag, real, whole
 from stopgrad.samples import Sample
 from stopgrad.scope import Scope, as_scope
-from stopgrad.types import Dim, DType, Shape, TensorType, whole, whole_size, within_bounds
+from stopgrad.types import Dim, DType, Shape, TensorType, whole_size, within_bounds
 
 Rule = Callable[..., Any]
 
@@ -144,24 +145,6 @@ class Kind(Enum):
     INTEGERS = "a tuple of whole numbers"
     REAL = "a number"
     WORD = "a word"
-
-
-def flag(value: Any) -> bool:
-    """A plain ``bool`` from a flag of Python or NumPy, or from 0 or 1."""
-    if value is True or value is False:
-        return bool(value)
-    if not isinstance(value, np.bool_) and whole(value) not in (0, 1):
-        raise TypeError(f"True or False is needed, not {value!r}")
-    return bool(value)
-
-
-def real(value: Any) -> float:
-    """A plain ``float`` from a number of Python or NumPy."""
-    if type(value) is float:
-        return value
-    if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
-        raise TypeError(f"a number is needed, not {value!r}")
-    return float(value)
 
 
 def _word(value: Any) -> str:
@@ -373,7 +356,7 @@ class Op:
             try:
                 found.append(_CANONICAL[kind](value))
             except (TypeError, ShapeError, OverflowError):
-                raise ArgumentError(f"{cls.type}: {name} is {kind.value}, not {shorten(value)}") from None
+                raise ArgumentError(f"{name} is {kind.value}, not {shorten(value)}") from None
         return tuple(found)
 
     @classmethod

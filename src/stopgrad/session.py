@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -21,6 +21,7 @@ from stopgrad.files import as_dtype, read_arrays, storage, write_arrays
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.operands import as_array, show_shape
 from stopgrad.ops.data import Assign, Parameter, Placeholder
+from stopgrad.plain import is_whole, whole
 from stopgrad.rewrite import Rewritten, check_sizes, needed, prepare
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType, bind_sizes, dtype_of, float32, size_value
@@ -544,5 +545,6 @@ def function(
     return Function(f, engine, _tuple(donate_argnums))
 
 
-def _tuple(argnums: int | Sequence[int]) -> tuple[int, ...]:
-    return (argnums,) if isinstance(argnums, int) else tuple(argnums)
+def _tuple(argnums: Any) -> tuple[int, ...]:
+    alone = is_whole(argnums) or not isinstance(argnums, Iterable)
+    return tuple(map(whole, (argnums,) if alone else argnums))

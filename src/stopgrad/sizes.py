@@ -28,6 +28,7 @@ from typing import Any
 from stopgrad.dtypes import DTYPES
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.interning import Interned
+from stopgrad.plain import whole
 
 LARGEST = 2**63 - 1
 """No array has a larger size; no number in a size is larger."""
@@ -197,19 +198,6 @@ _DIMS: Interned[Dim] = Interned()
 
 
 # -------------------------------------------------------------------------------------------- numbers
-
-
-def whole(number: Any) -> int:
-    """A plain ``int`` from a Python or NumPy integer; neither a flag nor ``1.0`` is one.
-
-    Raises:
-        TypeError: it is no integer.
-    """
-    if type(number) is int:
-        return number
-    if isinstance(number, bool):
-        raise TypeError(f"an integer is needed, not {number!r}")
-    return int(operator.index(number))
 
 
 def _size(size: Any) -> Size:

@@ -10,8 +10,6 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from stopgrad.dtypes import (
     DTYPES,
     DType,
@@ -35,6 +33,7 @@ from stopgrad.dtypes import (
 )
 from stopgrad.errors import ShapeError
 from stopgrad.interning import Interned
+from stopgrad.plain import is_whole, whole
 from stopgrad.sizes import (
     FRESH,
     Dim,
@@ -51,7 +50,6 @@ from stopgrad.sizes import (
     shown,
     size_value,
     total,
-    whole,
     within_bounds,
 )
 
@@ -97,7 +95,6 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
-    "whole",
     "whole_size",
     "within_bounds",
 ]
@@ -115,9 +112,9 @@ def shape_of(shape: ShapeLike) -> Shape:
         >>> shape_of(["batch", 3])
         (batch, 3)
     """
-    if shape is None or isinstance(shape, (int, np.integer, str, Dim)):
-        shape = (shape,)
-    return tuple(dim(s) if s is None or isinstance(s, str) else whole_size(s) for s in shape)
+    alone = shape is None or isinstance(shape, (str, Dim)) or is_whole(shape)
+    sizes: Any = (shape,) if alone else shape
+    return tuple([dim(s) if s is None or isinstance(s, str) else whole_size(s) for s in sizes])
 
 
 def whole_size(size: Any) -> Size:

@@ -7,7 +7,7 @@ and compute it at once with NumPy. ``sg.function`` around them compiles.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from stopgrad.autodiff.forward import push_forward
@@ -18,6 +18,7 @@ from stopgrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from stopgrad.graph import Graph, Output
 from stopgrad.operands import as_array, type_of
 from stopgrad.ops.data import zeros_like
+from stopgrad.plain import flag, is_whole, whole
 from stopgrad.structure import flatten, unflatten
 
 Function = Callable[..., Any]
@@ -25,8 +26,10 @@ Function = Callable[..., Any]
 
 def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
     """The positions that argnums name, counted from the front; refused where they are none of *args*."""
-    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    if not all(isinstance(i, int) for i in positions):
+    alone = is_whole(argnums) or not isinstance(argnums, Iterable)
+    given: Any = (argnums,) if alone else argnums
+    positions = tuple(given)
+    if not all(map(is_whole, positions)):
         raise ArgumentError(
             f"{what}: argnums={argnums!r} is no position, nor several; take 0 for the first argument"
         )
@@ -35,7 +38,7 @@ def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: 
             raise GradientError(
                 f"{what}: argnums={argnums!r}, but the function was given {len(args)} positional arguments"
             )
-    return tuple(i % len(args) for i in positions)
+    return tuple(whole(i) % len(args) for i in positions)
 
 
 def _differentiated(tracing: Tracing, tree: Any, what: str) -> tuple[Any, list[Output]]:
@@ -109,7 +112,7 @@ def value_and_grad(
                 _zero_or_none(g, x, unconnected) for g, x in zip(gradients(y, targets), targets, strict=True)
             ]
             parts = tuple(like_targets(entered[i], targets, found) for i in positions)
-            gradient = parts[0] if isinstance(argnums, int) else parts
+            gradient = parts[0] if is_whole(argnums) else parts
             return tracing.results((((y, aux) if has_aux else y), gradient))
 
     return with_gradient
@@ -139,7 +142,7 @@ def check_function(f: Any, what: str) -> None:
 
 def with_aux(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
     """What a function returned as a value and what it returned besides; None where that is not asked for."""
-    if not has_aux:
+    if not flag(has_aux, f"{what}: has_aux"):
         return result, None
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise GradientError(

@@ -27,6 +27,7 @@ from stopgrad.graph import Output
 from stopgrad.ops.data import full, range as numbers
 from stopgrad.ops.index import one_hot
 from stopgrad.ops.shape import reshape
+from stopgrad.plain import is_whole
 from stopgrad.scope import Scope
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import product
@@ -72,7 +73,7 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
             for leaf in leaves:
                 rows = _rows(as_output(leaf, outside.graph), targets)
                 parts = tuple(like_targets(entered[i], targets, rows) for i in positions)
-                blocks.append(parts[0] if isinstance(argnums, int) else parts)
+                blocks.append(parts[0] if is_whole(argnums) else parts)
             found = unflatten(spec, blocks)
             return outside.results((found, aux) if has_aux else found)
 

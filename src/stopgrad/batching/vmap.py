@@ -8,7 +8,6 @@ differentiated, batched again and compiled like everything else.
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from stopgrad.build import as_output, close, local, parameter_of, tracing
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.graph import Output
 from stopgrad.operands import shorten, type_of
+from stopgrad.plain import is_whole, whole
 from stopgrad.structure import NAMESPACE, flatten, paths, unflatten
 from stopgrad.types import Dim, Size, TensorType, same_size, tensor_type
 
@@ -175,7 +175,7 @@ def _of_one(type: TensorType, axis: Axis) -> TensorType:
 
 def _argument_axes(in_axes: Any, args: tuple[Any, ...], kwargs: Any) -> list[Axis]:
     """The axis for each leaf of the arguments."""
-    if in_axes is None or _is_axis(in_axes):
+    if in_axes is None or is_whole(in_axes):
         found = [in_axes] * len(flatten(args)[0])
     elif not isinstance(in_axes, (tuple, list)):
         raise ArgumentError(
@@ -219,21 +219,11 @@ def _spread(axes: Any, tree: Any, what: str) -> list[Axis]:
             "same structure, or one axis for all of it"
         ) from None
     for axis in found:
-        if axis is not None and not _is_axis(axis):
+        if axis is not None and not is_whole(axis):
             raise ArgumentError(
                 f"vmap: {what} holds {shorten(axis)}, which is no axis; take an integer or None"
             )
     return found
-
-
-def _is_axis(axis: Any) -> bool:
-    if isinstance(axis, bool):
-        return False
-    try:
-        operator.index(axis)
-    except TypeError:
-        return False
-    return True
 
 
 def _normal(axis: Axis, leaf: Any, name: str) -> Axis:
@@ -253,7 +243,7 @@ def _normal(axis: Axis, leaf: Any, name: str) -> Axis:
             f"vmap: in_axes says axis {axis} for {name}, which is {kind!r}; name an axis that it has, or "
             "None if it is the same for all"
         )
-    return operator.index(axis) % kind.ndim
+    return whole(axis) % kind.ndim
 
 
 def _names(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -33,6 +32,7 @@ from stopgrad.ops.arithmetic import add
 from stopgrad.ops.compare import less
 from stopgrad.ops.convert import cast
 from stopgrad.ops.data import range as numbers
+from stopgrad.plain import whole
 from stopgrad.public import guarded, publish
 from stopgrad.selective import Acting
 from stopgrad.structure import flatten, unflatten
@@ -235,7 +235,7 @@ def _is_plain(tree: Any) -> bool:
 
 def _steps(maximum: Any) -> int:
     try:
-        found = operator.index(maximum)
+        found = whole(maximum)
     except TypeError:
         raise ArgumentError(
             f"while_loop: maximum_iterations must be a whole number, not {maximum!r}"

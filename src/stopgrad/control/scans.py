@@ -31,6 +31,7 @@ from stopgrad.op import Joint, Op, Wire
 from stopgrad.operands import show_shape, type_of
 from stopgrad.ops.arithmetic import add
 from stopgrad.ops.data import zeros_like
+from stopgrad.plain import flag, is_whole, whole
 from stopgrad.public import guarded, publish
 from stopgrad.selective import Acting
 from stopgrad.structure import flatten, unflatten
@@ -372,9 +373,9 @@ def scan(
         (array(7.), array([0., 2., 6.]))
     """
     check_function(f, "scan", "f")
-    if not isinstance(unroll, int) or unroll < 1:
+    if not is_whole(unroll) or unroll < 1:
         raise ArgumentError(f"scan: unroll must be a positive number of steps, not {unroll!r}")
-    return run_scan("scan", f, init, xs, length, bool(reverse), unroll, name)
+    return run_scan("scan", f, init, xs, length, flag(reverse), whole(unroll), name)
 
 
 @guarded("map_fn")
@@ -410,9 +411,9 @@ def _length(parts: Sequence[Any], length: Any, what: str) -> int | Dim:
     """The number of steps, which all sequences and *length* must agree on."""
     found = length
     if length is not None and not isinstance(length, Dim):
-        if isinstance(length, bool) or not hasattr(length, "__index__") or isinstance(length, Output):
+        if not is_whole(length):
             raise ArgumentError(f"{what}: length must be a number of steps, not {length!r}")
-        found = length.__index__()
+        found = whole(length)
         if found < 0:
             raise ArgumentError(f"{what}: length must not be negative, not {found}")
     for x in parts:

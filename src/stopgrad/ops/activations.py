@@ -16,6 +16,7 @@ from stopgrad.ops.inference import is_floating, is_real, same
 from stopgrad.ops.powers import exp
 from stopgrad.ops.special import erfc
 from stopgrad.ops.trigonometric import tanh
+from stopgrad.plain import flag, real
 from stopgrad.public import builds
 from stopgrad.samples import Values, floats, sample, unary as singles
 from stopgrad.types import TensorType, float64
@@ -176,7 +177,7 @@ class LeakyRelu(RealElementwise):
 
 @builds(LeakyRelu)
 def leaky_relu(x: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
-    return apply(LeakyRelu, (x,), (float(alpha),), name)
+    return apply(LeakyRelu, (x,), (real(alpha),), name)
 
 
 class Elu(RealElementwise):
@@ -437,4 +438,4 @@ def _approximate_slope(x: Any) -> Tensor:
 
 @builds(Gelu)
 def gelu(x: Any, approximate: bool = False, name: str | None = None) -> Tensor:
-    return apply(Gelu, (x,), (bool(approximate),), name)
+    return apply(Gelu, (x,), (flag(approximate),), name)

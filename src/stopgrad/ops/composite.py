@@ -29,6 +29,7 @@ from stopgrad.ops.inference import (
 from stopgrad.ops.powers import exp, log, rsqrt
 from stopgrad.ops.reduce import reduce_mean, reduce_variance
 from stopgrad.ops.shape import reduce_sum
+from stopgrad.plain import real
 from stopgrad.public import builds, guarded
 from stopgrad.samples import binary as pairs, floats, sample
 from stopgrad.types import DType, TensorType, tensor_type
@@ -387,6 +388,6 @@ def layer_norm(
     epsilon: float = 1e-5,
     name: str | None = None,
 ) -> Tensor:
-    y = apply(LayerNorm, (x,), (axes_in(LayerNorm, axis, x), float(epsilon)), name)
+    y = apply(LayerNorm, (x,), (axes_in(LayerNorm, axis, x), real(epsilon)), name)
     y = y if scale is None else y * scale
     return y if offset is None else y + offset

@@ -29,6 +29,7 @@ from stopgrad.ops.windows import (
     reach,
     trimmed,
 )
+from stopgrad.plain import whole
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, ShapeLike, TensorType, same_size, shape_of, tensor_type
@@ -92,7 +93,7 @@ def _read(
 def _groups(groups: int | None, channels: Any, filters: Shape) -> int:
     """How many groups there are, as the numbers of channels say unless the user does."""
     if groups is not None:
-        return int(groups)
+        return whole(groups)
     each = filters[-2] if len(filters) >= 2 else 1
     return (
         channels // each

@@ -11,11 +11,12 @@ import numpy as np
 from stopgrad.batch_rules import BROADCAST, ELEMENTWISE
 from stopgrad.build import apply, constant_in, emit, evaluate, graph_for, naming
 from stopgrad.builder import current, default_graph
-from stopgrad.errors import GraphError, ShapeError
+from stopgrad.errors import GraphError, ShapeError, StopgradError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.op import Kind, Op, Scalar, not_differentiable, unsupported
 from stopgrad.operands import Array, Literal, Tensor, as_array, show_shape
 from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_number, normal_axes
+from stopgrad.plain import is_whole, real, whole
 from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, floats, sample
 from stopgrad.scope import require_graph
@@ -511,6 +512,18 @@ class Range(Op):
     ]
 
 
+def _plain(number: Any) -> int | float | Dim:
+    if isinstance(number, Dim):
+        return number
+    try:
+        return whole(number) if is_whole(number) else real(number)
+    except (TypeError, StopgradError):
+        raise ShapeError(
+            f"(C3) takes numbers and sizes, not {number!r}: the result's size must be known when the "
+            "graph is built"
+        ) from None
+
+
 @builds(Range)
 def range(
     start: Any, limit: Any = None, delta: Any = 1, dtype: DTypeLike | None = None, name: str | None = None
@@ -538,17 +551,7 @@ def range(
     """
     if limit is None:
         start, limit = 0, start
-    numbers = [
-        n if isinstance(n, (Dim, float)) else n.item() if isinstance(n, (np.generic, np.ndarray)) else n
-        for n in (start, limit, delta)
-    ]
-    for number in numbers:
-        if isinstance(number, Output) or not isinstance(number, (int, float, Dim)):
-            raise ShapeError(
-                f"(C3) takes numbers and sizes, not {number!r}: the result's size must be known when the "
-                "graph is built"
-            )
-    start, limit, delta = numbers
+    numbers = start, limit, delta = [_plain(n) for n in (start, limit, delta)]
     if isinstance(delta, Dim) or delta == 0:
         raise ShapeError(f"(C1) delta must be a number other than 0, not {delta!r}")
     symbolic = isinstance(start, Dim) or isinstance(limit, Dim)

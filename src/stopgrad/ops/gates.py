@@ -362,7 +362,7 @@ def probe(x: T, name: str) -> T:
         6.0
     """
     leaves, spec = flatten(x)
-    labels = [f"{name}/{path}" if path else name for path in paths(x)]
+    labels = [f"{name}/{path}" if path else str(name) for path in paths(x)]
     gated = (
         apply(Probe, (leaf,), (label,), label) if carries_gradient(leaf) else leaf
         for leaf, label in zip(leaves, labels, strict=True)

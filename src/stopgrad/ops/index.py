@@ -28,6 +28,7 @@ from stopgrad.ops.inference import (
     same_shape,
 )
 from stopgrad.ops.shape import broadcast_to
+from stopgrad.plain import whole
 from stopgrad.public import builds
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import (
@@ -178,7 +179,8 @@ def gather(
     params: Any, indices: Any, axis: int | None = None, batch_dims: int = 0, name: str | None = None
 ) -> Tensor:
     indices = _as_indices(indices)
-    batch = batch_dims + type_of(indices).ndim if batch_dims < 0 else batch_dims
+    batch = whole(batch_dims)
+    batch = batch + type_of(indices).ndim if batch < 0 else batch
     with about(GatherV2, params, indices):
         position = batch if axis is None else normal_axis(axis, type_of(params).ndim)
     return apply(GatherV2, (params, indices), (position, batch), name)
@@ -267,7 +269,7 @@ def scatter_add(
     operands = x, _as_indices(indices), updates
     with about(TensorScatterAdd, *operands):
         position = normal_axis(axis, type_of(x).ndim)
-    return apply(TensorScatterAdd, operands, (position, batch_dims), name)
+    return apply(TensorScatterAdd, operands, (position, whole(batch_dims)), name)
 
 
 # ------------------------------------------------------------------------------------ along one axis

@@ -6,12 +6,12 @@ the constraint that the documentation of the operation lists.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.operands import show_shape
+from stopgrad.plain import whole
 from stopgrad.types import DType, Shape, TensorType, bool_, same_size, tensor_type
 
 Infer = Callable[..., Any]
@@ -171,7 +171,7 @@ def broadcast_c2(*shapes: Any) -> tuple[Any, ...]:
 def normal_axis(axis: Any, ndim: int, constraint: str = "C2") -> int:
     """*axis* counted from the front."""
     try:
-        index = operator.index(axis)
+        index = whole(axis)
     except TypeError:
         raise ShapeError(f"({constraint}) {axis!r} is no axis; take an integer") from None
     if not -ndim <= index < ndim:

@@ -15,6 +15,7 @@ from stopgrad.operands import Tensor, as_list, show_shape, type_of
 from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes, normal_axis, same_shape
 from stopgrad.ops.shape import reduce_sum, reshape, squeeze, sum_axes
 from stopgrad.ops.slices import StridedSlice, part_of
+from stopgrad.plain import is_whole, whole
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
 from stopgrad.types import TensorType, exact_quotient, same_size, shape_of, tensor_type
@@ -82,7 +83,8 @@ def concat(xs: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
     if not xs:
         raise ShapeError("ConcatV2: (C1) needs at least one tensor")
     ndim = type_of(xs[0]).ndim
-    if isinstance(axis, int) and -ndim <= axis < 0:
+    axis = whole(axis)
+    if -ndim <= axis < 0:
         axis += ndim
     return apply(ConcatV2, xs, (axis,), name)
 
@@ -132,7 +134,8 @@ def stack(xs: Sequence[Any], axis: int = 0, name: str | None = None) -> Tensor:
     if not xs:
         raise ShapeError("Pack: (C1) needs at least one tensor")
     ndim = type_of(xs[0]).ndim + 1
-    if isinstance(axis, int) and -ndim <= axis < 0:
+    axis = whole(axis)
+    if -ndim <= axis < 0:
         axis += ndim
     return apply(Pack, xs, (axis,), name)
 
@@ -224,15 +227,15 @@ def split(
     kind = type_of(x)
     with about(Split, x):
         axis = normal_axis(axis, kind.ndim, "C1")
-    if isinstance(num_or_size_splits, int):
-        each = exact_quotient(kind.shape[axis], num_or_size_splits) if num_or_size_splits > 0 else None
+    if is_whole(num_or_size_splits):
+        count = whole(num_or_size_splits)
+        each = exact_quotient(kind.shape[axis], count) if count > 0 else None
         if each is None:
             with about(Split, x):
                 raise ShapeError(
-                    f"(C2) axis {axis}, of size {kind.shape[axis]}, does not split into {num_or_size_splits} "
-                    "equal parts"
+                    f"(C2) axis {axis}, of size {kind.shape[axis]}, does not split into {count} equal parts"
                 )
-        sizes: tuple[Any, ...] = (each,) * num_or_size_splits
+        sizes: tuple[Any, ...] = (each,) * count
     else:
         sizes = shape_of(num_or_size_splits)
     parts = apply(Split, (x,), (sizes, axis), name)

@@ -17,6 +17,7 @@ from stopgrad.ops.data import range as indices
 from stopgrad.ops.index import one_hot
 from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
 from stopgrad.ops.shape import broadcast_to, expand_dims, reshape, squeeze
+from stopgrad.plain import flag, is_whole, whole
 from stopgrad.public import builds, guarded
 from stopgrad.samples import complexes, floats, sample
 from stopgrad.types import TensorType, same_size, tensor_type
@@ -106,7 +107,7 @@ def matmul(
         return squeeze(row, (-2, -1) if q == 1 else -2)
     if q == 1 and p >= 2:
         return squeeze(matmul(a, expand_dims(b, 1), transpose_a, False, name), -1)
-    return apply(MatMul, (a, b), (bool(transpose_a), bool(transpose_b)), name)
+    return apply(MatMul, (a, b), (flag(transpose_a), flag(transpose_b)), name)
 
 
 def _gradient_a(g: Any, op: Any) -> Tensor:
@@ -320,8 +321,9 @@ def tensordot(a: Any, b: Any, axes: Any = 2, name: str | None = None) -> Tensor:
         (2, 4)
     """
     p, q = type_of(a).ndim, type_of(b).ndim
-    if isinstance(axes, int):
-        axes = (list(range(p - axes, p)), list(range(axes)))
+    if is_whole(axes):
+        count = whole(axes)
+        axes = (list(range(p - count, p)), list(range(count)))
     met = [tuple(v) if isinstance(v, Sequence) else (v,) for v in axes]
     with about(Einsum, a, b):
         met_a, met_b = [normal_axis(i, p) for i in met[0]], [normal_axis(i, q) for i in met[1]]

@@ -22,6 +22,7 @@ from stopgrad.ops.inference import (
 from stopgrad.ops.join import pad
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.ops.slices import part_of
+from stopgrad.plain import flag
 from stopgrad.public import builds
 from stopgrad.samples import complexes, floats, sample
 from stopgrad.types import TensorType
@@ -107,7 +108,7 @@ def linear_recurrence(
         shape = broadcast_c2(type_of(a).shape, type_of(b).shape)
         position = normal_axis(axis, len(shape), "C3")
     a, b = (x if type_of(x).shape == shape else broadcast_to(x, shape) for x in (a, b))
-    return apply(LinearRecurrence, (a, b), (position, bool(reverse)), name)
+    return apply(LinearRecurrence, (a, b), (position, flag(reverse)), name)
 
 
 def _backwards(g: Any, op: Any) -> Tensor:

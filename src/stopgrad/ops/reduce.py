@@ -29,6 +29,7 @@ from stopgrad.ops.inference import (
 from stopgrad.ops.powers import exp, sqrt
 from stopgrad.ops.running import cumprod
 from stopgrad.ops.shape import Sum, reduced, reshape, spread, transpose, unreduced
+from stopgrad.plain import flag
 from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, complexes, floats, ints, sample
 from stopgrad.types import DType, DTypeLike, TensorType, dtype_of, int32, int64, product, tensor_type
@@ -58,7 +59,7 @@ def _reduction(allowed: Callable[[DType], bool], what: str) -> Any:
 
 def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     def function(x: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-        return apply(definition, (x,), (axes_in(definition, axis, x), bool(keepdims)), name)
+        return apply(definition, (x,), (axes_in(definition, axis, x), flag(keepdims)), name)
 
     function.__name__ = function.__qualname__ = function_name
     return builds(definition)(function)

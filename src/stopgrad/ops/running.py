@@ -14,6 +14,7 @@ from stopgrad.ops.convert import conj
 from stopgrad.ops.families import axis_in
 from stopgrad.ops.inference import check_dtype, is_number, normal_axis
 from stopgrad.ops.recurrence import linear_recurrence, shifted
+from stopgrad.plain import flag
 from stopgrad.public import builds
 from stopgrad.samples import complexes, floats, sample
 from stopgrad.types import TensorType
@@ -85,7 +86,7 @@ class Cumsum(Running):
 def cumsum(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    return apply(Cumsum, (x,), (axis_in(Cumsum, axis, x), bool(exclusive), bool(reverse)), name)
+    return apply(Cumsum, (x,), (axis_in(Cumsum, axis, x), flag(exclusive), flag(reverse)), name)
 
 
 class Cumprod(Running):
@@ -119,7 +120,7 @@ class Cumprod(Running):
 def cumprod(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
-    return apply(Cumprod, (x,), (axis_in(Cumprod, axis, x), bool(exclusive), bool(reverse)), name)
+    return apply(Cumprod, (x,), (axis_in(Cumprod, axis, x), flag(exclusive), flag(reverse)), name)
 
 
 def _cumprod_gradient(g: Any, op: Any) -> Tensor:

@@ -17,6 +17,7 @@ from stopgrad.ops.order import argsort
 from stopgrad.ops.powers import log
 from stopgrad.ops.random import drawn_dtype, random_bits, random_uniform
 from stopgrad.ops.reduce import argmax
+from stopgrad.plain import whole
 from stopgrad.public import guarded
 from stopgrad.types import DTypeLike, ShapeLike, dtype_of, float16, float64, int32, shape_of, uint32
 
@@ -135,6 +136,7 @@ def random_integers(
         >>> sg.random_integers(sg.random_key(0), [3], 0, 10)
         array([7, 2, 6], dtype=int32)
     """
+    low, high = whole(low), whole(high)
     if not low < high <= low + 2**32 - 1:
         raise ArgumentError(f"low={low} must be less than high={high}, by less than 2³²")
     return add(cast(floormod(random_bits(key, shape), as_array(high - low, uint32)), dtype), low, name)
@@ -157,9 +159,10 @@ def random_permutation(key: Any, x: Any, name: str | None = None) -> Tensor:
         >>> np.sort(sg.random_permutation(sg.random_key(0), 4))
         array([0, 1, 2, 3], dtype=int32)
     """
-    count = shape_of(x)[0] if not hasattr(x, "dtype") else type_of(x).shape[0]
-    order = argsort(random_bits(key, (count,)), name=None if hasattr(x, "dtype") else name)
-    return gather(x, order, name=name) if hasattr(x, "dtype") else order
+    sized = not hasattr(x, "dtype") or isinstance(x, np.integer)
+    count = shape_of(x)[0] if sized else type_of(x).shape[0]
+    order = argsort(random_bits(key, (count,)), name=name if sized else None)
+    return order if sized else gather(x, order, name=name)
 
 
 @guarded("dropout")

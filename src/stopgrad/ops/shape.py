@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from stopgrad.graph import Output
 from stopgrad.op import Axes, Op, Permutation
 from stopgrad.operands import Tensor, show_shape, type_of
 from stopgrad.ops.inference import normal_axes
+from stopgrad.plain import flag, is_whole, whole
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import (
@@ -78,15 +78,21 @@ class Reshape(Op):
 
 @builds(Reshape)
 def reshape(x: Any, shape: Any, name: str | None = None) -> Tensor:
-    wanted = [shape] if isinstance(shape, (int, str, Dim)) else list(shape)
+    alone = isinstance(shape, (int, str, Dim)) or is_whole(shape)
+    wanted: list[Any] = [shape] if alone else list(shape)
+    if not _PLAIN.issuperset(map(type, wanted)):
+        wanted = [s if type(s) is Dim else whole(s) if is_whole(s) else shape_of([s])[0] for s in wanted]
     with about(Reshape, x):
-        if any(isinstance(s, (int, np.integer)) and s < -1 for s in wanted) or wanted.count(-1) > 1:
+        if any(type(s) is int and s < -1 for s in wanted) or wanted.count(-1) > 1:
             raise ShapeError(
                 f"(C1) the shape {show_shape(wanted)} may hold -1 once and no other negative size"
             )
         if -1 in wanted:
             wanted[wanted.index(-1)] = _missing_size(type_of(x), wanted)
     return apply(Reshape, (x,), (shape_of(wanted),), name)
+
+
+_PLAIN = {int, Dim}
 
 
 def _missing_size(x: TensorType, wanted: list[Any]) -> Any:
@@ -134,7 +140,7 @@ def transpose(x: Any, perm: Sequence[int] | None = None, name: str | None = None
     order = (
         tuple(range(ndim))[::-1]
         if perm is None
-        else tuple(p + ndim if -ndim <= p < 0 else p for p in map(operator.index, perm))
+        else tuple(p + ndim if -ndim <= p < 0 else p for p in map(whole, perm))
     )
     return apply(Transpose, (x,), (order,), name)
 
@@ -280,7 +286,7 @@ class Sum(Op):
 
 @builds(Sum)
 def reduce_sum(x: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    return apply(Sum, (x,), (normal_axes(axis, type_of(x).ndim), bool(keepdims)), name)
+    return apply(Sum, (x,), (normal_axes(axis, type_of(x).ndim), flag(keepdims)), name)
 
 
 def reduced(x: TensorType, axis: tuple[int, ...], keepdims: bool) -> TensorType:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any
@@ -17,6 +16,7 @@ from stopgrad.op import Op, Sizes
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.inference import check_shape
 from stopgrad.ops.shape import reshape
+from stopgrad.plain import is_whole, whole
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
 from stopgrad.types import Dim, Shape, ShapeLike, TensorType, at_least, shape_of, tensor_type
@@ -175,15 +175,16 @@ def part_of(x: Any, axis: int, start: Any, size: Any) -> Tensor:
 def _span(index: slice, size: Any) -> Span:
     """The span of a Python slice along an axis of this size, which may be symbolic."""
     for bound in (index.start, index.stop, index.step):
-        if not (
-            bound is None
-            or isinstance(bound, (int, np.integer))
-            or (isinstance(bound, Dim) and bound is not index.step)
-        ):
+        if bound is None or (isinstance(bound, Dim) and bound is not index.step):
+            continue
+        if isinstance(bound, Dim) or not is_whole(bound):
             raise ShapeError(
                 f"(C3) {bound!r} bounds no slice; take whole numbers and sizes, and for the step a number"
             )
-    step = 1 if index.step is None else int(index.step)
+    index = slice(
+        *[b if b is None or isinstance(b, Dim) else whole(b) for b in (index.start, index.stop, index.step)]
+    )
+    step = 1 if index.step is None else index.step
     if step == 0:
         raise ShapeError("(C3) a slice's step cannot be 0")
     if isinstance(size, int) and not isinstance(index.start, Dim) and not isinstance(index.stop, Dim):
@@ -263,7 +264,7 @@ def _position(part: Any, size: Any) -> Any:
     try:
         if isinstance(part, (bool, np.bool_, Output)):
             raise TypeError
-        position = part if isinstance(part, Dim) else operator.index(part)
+        position = part if isinstance(part, Dim) else whole(part)
     except TypeError:
         raise ShapeError(
             f"(C3) {part!r} is no index; take integers, slices, None or Ellipsis, or sg.gather and sg.where"

@@ -17,6 +17,7 @@ from stopgrad.ops.arithmetic import square
 from stopgrad.ops.families import INF, NAN, RealElementwise, unary
 from stopgrad.ops.inference import is_floating, same
 from stopgrad.ops.powers import exp
+from stopgrad.plain import is_whole, whole
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample, unary as singles
 from stopgrad.types import TensorType
@@ -172,7 +173,7 @@ class Polygamma(Op):
 
     Constraints:
         (C1) x is floating-point.
-        (C2) n is a Python integer of at least 1.
+        (C2) n is an integer of at least 1.
 
     Examples:
         >>> sg.polygamma(1, np.array([1.0]))
@@ -194,6 +195,6 @@ class Polygamma(Op):
 
 @builds(Polygamma)
 def polygamma(n: int, x: Any, name: str | None = None) -> Tensor:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ArgumentError(f"Polygamma: (C2) the order must be a Python integer of at least 1, not {n!r}")
-    return apply(Polygamma, (x,), (n,), name)
+    if not is_whole(n) or n < 1:
+        raise ArgumentError(f"Polygamma: (C2) the order must be an integer of at least 1, not {n!r}")
+    return apply(Polygamma, (x,), (whole(n),), name)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.errors import ShapeError
+from stopgrad.plain import whole
 from stopgrad.types import Dim, Shape, shape_of
 
 Padding = Any
@@ -22,13 +22,13 @@ Geometry = tuple[tuple[int, ...], Padding, tuple[int, ...]]
 def per_axis(given: Any, rank: int, what: str) -> tuple[int, ...]:
     """One number for each spatial axis, from a number, a list of them, or TensorFlow's list for all axes."""
     if isinstance(given, Sequence):
-        numbers = [operator.index(n) for n in given]
+        numbers = [whole(n) for n in given]
         if len(numbers) == rank + 2 and numbers[0] == numbers[-1] == 1:
             numbers = numbers[1:-1]
         elif len(numbers) == 1:
             numbers *= rank
     else:
-        numbers = [operator.index(given)] * rank
+        numbers = [whole(given)] * rank
     if len(numbers) != rank or any(n < 1 for n in numbers):
         raise ShapeError(
             f"(C3) {what}={given!r} must be positive, one number or one for each of {rank} spatial axes"

@@ -1,0 +1,440 @@
+"""Numbers, flags and words of NumPy are taken wherever Python's are, and come out as Python's.
+
+Each call below is made with Python's own and then with NumPy's: the same graph, whose attributes are plain.
+Then with each whole number in turn as ``1.0`` or ``True``: not taken for 1, even where 1 was seen before.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import stopgrad as sg
+from stopgrad.body import walk
+from stopgrad.build import check_canonical
+
+N = sg.dim("n")
+
+
+class Tensor(NamedTuple):
+    """Stands for a placeholder."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def tensor(*shape: int, dtype: str = "float32") -> Tensor:
+    return Tensor(dtype, shape)
+
+
+X, XX = tensor(4), tensor(4, 6)
+IMAGE, VOLUME, FILTERS = tensor(2, 8, 8, 3), tensor(2, 8, 3), tensor(3, 3, 3, 5)
+INDICES, FLAGS, KEY = tensor(2, dtype="int32"), tensor(4, dtype="bool"), tensor(2, dtype="uint32")
+
+
+@dataclass
+class Call:
+    """A call, and what to call with what it returns."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    to: tuple[Tensor, ...] | None = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def function(self) -> Any:
+        return getattr(sg, self.name)
+
+
+def call(name: str, /, *args: Any, **kwargs: Any) -> Call:
+    return Call(name, args, kwargs)
+
+
+def applied(name: str, f: Any, *, to: tuple[Tensor, ...], **kwargs: Any) -> Call:
+    """A transformation of a function; what it returns is called on tensors."""
+    return Call(name, (f,), kwargs, to)
+
+
+def square(x: Any) -> Any:
+    return sg.reduce_sum(x * x)
+
+
+def product(x: Any, y: Any) -> Any:
+    return sg.reduce_sum(x * y)
+
+
+WINDOW = {"ksize": 2, "strides": 2, "padding": "SAME", "dilations": 1}
+PADDED = {"ksize": (2, 3), "strides": [1, 2], "padding": ((1, 1), (0, 1)), "dilations": (1, 2)}
+CONVOLVED = {"strides": 1, "padding": "SAME", "dilations": 2, "groups": 1}
+REDUCTIONS = ("logsumexp", "max", "mean", "min", "prod", "std", "sum", "variance")
+
+CALLS = [
+    *[call(f"reduce_{name}", XX, axis=1, keepdims=True) for name in REDUCTIONS],
+    *[call(f"reduce_{name}", XX, axis=[0, -1], keepdims=False) for name in REDUCTIONS],
+    *[call(name, FLAGS, axis=0, keepdims=True) for name in ("reduce_all", "reduce_any")],
+    call("argmax", XX, axis=1),
+    call("argmin", XX, axis=-1),
+    call("argsort", XX, axis=1, direction="DESCENDING"),
+    call("sort", XX, axis=-1, direction="DESCENDING"),
+    call("top_k", XX, k=2),
+    call("cumsum", XX, axis=1, exclusive=True, reverse=False),
+    call("cumprod", XX, axis=-1, exclusive=False, reverse=True),
+    call("linear_recurrence", XX, XX, axis=1, reverse=True),
+    call("softmax", XX, axis=-1),
+    call("softmax", XX, axis=(0, 1)),
+    call("log_softmax", XX, axis=1),
+    call("layer_norm", XX, axis=-1, epsilon=0.25),
+    call("leaky_relu", X, alpha=0.25),
+    call("gelu", X, approximate=True),
+    call("polygamma", 2, X),
+    call("softmax_cross_entropy_with_logits", XX, XX, axis=1),
+    call("mean_squared_error", XX, XX, axis=1),
+    call("matmul", XX, XX, transpose_a=True, transpose_b=False),
+    call("matmul", XX, XX, transpose_a=False, transpose_b=True),
+    call("tensordot", XX, XX, axes=2),
+    call("tensordot", XX, XX, axes=[[1], [1]]),
+    call("tensordot", XX, XX, axes=(0, 0)),
+    call("einsum", "ij,kj->ik", XX, XX),
+    call("reshape", XX, [3, 8]),
+    call("reshape", XX, [2, -1]),
+    call("reshape", XX, 24),
+    call("transpose", XX, perm=[1, 0]),
+    call("transpose", XX, perm=(-1, 0)),
+    call("expand_dims", XX, axis=1),
+    call("expand_dims", XX, axis=(0, -1)),
+    call("squeeze", tensor(1, 4, 1), axis=0),
+    call("squeeze", tensor(1, 4, 1), axis=[0, 2]),
+    call("broadcast_to", X, [3, 4]),
+    call("reverse", XX, axis=[0, 1]),
+    call("reverse", XX, axis=1),
+    call("tile", XX, [2, 1]),
+    call("pad", XX, [[1, 0], [2, 3]], mode="CONSTANT"),
+    call("concat", [XX, XX], axis=1),
+    call("stack", [X, X], axis=-1),
+    call("unstack", XX, axis=1),
+    call("split", XX, 2, axis=1),
+    call("split", XX, [1, 3], axis=0),
+    call("split", XX, [1, 5], axis=-1),
+    call("gather", XX, INDICES, axis=1, batch_dims=0),
+    call("gather", XX, tensor(4, 2, dtype="int32"), axis=1, batch_dims=1),
+    call("scatter_add", XX, INDICES, tensor(2, 6), axis=0, batch_dims=0),
+    call("take_along_axis", XX, tensor(4, 2, dtype="int32"), axis=1),
+    call("one_hot", INDICES, 5, axis=-1),
+    call("strided_slice", XX, [0, 1], [4, -1], [2, 1]),
+    call("size", XX, axis=1),
+    call("size", XX, axis=[0, 1]),
+    call("placeholder", "float32", [2, 3]),
+    call("placeholder", "float32", 3),
+    call("placeholder", "float32", ["batch", 3]),
+    call("constant", np.float32(1.0), shape=[2, 1]),
+    call("fill", [2, 3], 0.5),
+    call("full", [2, 3], 0.5),
+    call("ones", [2, 3]),
+    call("zeros", 4),
+    call("range", 2, 8, 3),
+    call("range", 5),
+    call("range", 0.5, 3.0, 0.25),
+    call("range", 1, N, 2),
+    call("avg_pool", IMAGE, **WINDOW),
+    call("avg_pool2d", IMAGE, **PADDED),
+    call("avg_pool1d", VOLUME, **WINDOW),
+    call("max_pool", IMAGE, **PADDED),
+    call("max_pool1d", VOLUME, **WINDOW),
+    call("max_pool2d", IMAGE, **WINDOW),
+    call("conv", IMAGE, FILTERS, **CONVOLVED),
+    call(
+        "conv2d",
+        IMAGE,
+        FILTERS,
+        **CONVOLVED | {"padding": [(1, 0), (2, 1)], "strides": [2, 1], "dilations": 1},
+    ),
+    call("conv1d", VOLUME, tensor(3, 3, 5), **CONVOLVED),
+    call("conv2d_backprop_filter", IMAGE, [3, 3, 3, 5], tensor(2, 8, 8, 5), **CONVOLVED),
+    call("conv2d_backprop_input", [2, 8, 8, 3], FILTERS, tensor(2, 8, 8, 5), **CONVOLVED),
+    call("conv2d_transpose", IMAGE, tensor(3, 3, 5, 3), [2, 16, 16, 5], strides=2, padding="SAME"),
+    call("random_key", 7),
+    call("random_split", KEY, n=3),
+    call("random_bits", KEY, [2, 3]),
+    call("random_uniform", KEY, [2, 3]),
+    call("random_normal", KEY, [2, 3]),
+    call("random_gumbel", KEY, [2, 3]),
+    call("random_bernoulli", KEY, 0.5, [2, 3]),
+    call("random_categorical", KEY, XX, axis=1, shape=[3]),
+    call("random_integers", KEY, [2, 3], 1, 7),
+    call("dropout", X, 0.25, KEY),
+    call("prevent_gradient", X, message="not here"),
+    call("probe", X, name="seen"),
+    call("scan", lambda s, x: (s + x, s), 0.0, X, reverse=True, unroll=2),
+    call("scan", lambda s, _: (s * 2.0, s), 1.0, length=3),
+    call("while_loop", lambda s: s < 3.0, lambda s: s + 1.0, 0.0, maximum_iterations=4),
+    applied("grad", product, argnums=1, to=(X, X), has_aux=False, unconnected="none"),
+    applied("grad", product, argnums=[0, 1], to=(X, X)),
+    applied("grad", lambda x: (square(x), x), to=(X,), has_aux=True),
+    applied("value_and_grad", product, argnums=(0, -1), to=(X, X), has_aux=False, unconnected="zero"),
+    applied("jacobian", product, argnums=1, to=(X, X), has_aux=False),
+    applied("hessian", product, argnums=[0, 1], to=(X, X)),
+    applied("vmap", product, to=(XX, XX), in_axes=(1, 1), out_axes=0),
+    applied("vmap", lambda x: x * 2.0, to=(XX,), in_axes=1, out_axes=-1),
+    call("explain", product, X, X, argnums=1),
+    Call("vjp", (square, X), {"has_aux": False}),
+]
+
+# Parameters that take tensors (where a number of NumPy is an array with a dtype), functions, types or names.
+NO_NUMBERS = {
+    "a",
+    "args",
+    "b",
+    "body",
+    "branches",
+    "by",
+    "cond",
+    "condition",
+    "constant_values",
+    "data",
+    "dtype",
+    "elems",
+    "f",
+    "false_fn",
+    "filters",
+    "g",
+    "grad_ys",
+    "graph",
+    "hard",
+    "high",
+    "indices",
+    "init",
+    "key",
+    "kwargs",
+    "labels",
+    "logits",
+    "loop_vars",
+    "low",
+    "max_norm",
+    "mean",
+    "name",
+    "off_value",
+    "offset",
+    "on_value",
+    "operands",
+    "p",
+    "parameter",
+    "params",
+    "pred",
+    "predictions",
+    "primals",
+    "s",
+    "scale",
+    "soft",
+    "stddev",
+    "stop_gradients",
+    "tangents",
+    "true_fn",
+    "updates",
+    "value",
+    "when",
+    "wrt",
+    "x",
+    "xs",
+    "y",
+    "ys",
+}
+# What takes a number for a tensor all the same, or words, or is shown elsewhere in this file.
+ELSEWHERE = {
+    ("dim", "name"),
+    ("fori_loop", "lower"),
+    ("fori_loop", "upper"),
+    ("switch", "index"),
+    ("function", "donate_argnums"),
+    ("function", "engine"),
+    ("gradients", "unconnected_gradients"),
+}
+
+
+def public_functions() -> dict[str, Any]:
+    return {
+        name: f
+        for name, f in vars(sg).items()
+        if not name.startswith("_") and inspect.isfunction(f) and f.__module__.startswith("stopgrad")
+    }
+
+
+def test_every_parameter_that_takes_a_number_is_in_a_call() -> None:
+    given = {
+        (c.name, p) for c in CALLS for p in inspect.signature(c.function).bind(*c.args, **c.kwargs).arguments
+    }
+    taken = {
+        (name, p)
+        for name, f in public_functions().items()
+        for p in inspect.signature(f).parameters
+        if p not in NO_NUMBERS
+    }
+    assert taken - given - ELSEWHERE == set()
+
+
+# ----------------------------------------------------------------------------------------------- calls
+
+
+def converted(value: Any, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, Tensor):
+        return sg.placeholder(value.dtype, value.shape)
+    if isinstance(value, (list, tuple)):
+        return type(value)(converted(v, change) for v in value)
+    if isinstance(value, (bool, int, float, str)):
+        return change(value)
+    return value
+
+
+def graph_of(c: Call, change: Callable[[Any], Any]) -> sg.Graph:
+    graph = sg.Graph()
+    with graph.as_default():
+        args = [converted(v, change) for v in c.args]
+        kwargs = {name: converted(v, change) for name, v in c.kwargs.items()}
+        made = c.function(*args, **kwargs)
+        if c.to is not None:
+            made(*[converted(x, change) for x in c.to])
+    for op in walk(graph.operations):
+        check_canonical(op.definition, op.values)
+    return graph
+
+
+def of_numpy(integer: Callable[[int], Any]) -> Callable[[Any], Any]:
+    def change(value: Any) -> Any:
+        if isinstance(value, bool):
+            return np.bool_(value)
+        if isinstance(value, int):
+            return integer(value)
+        return np.str_(value) if isinstance(value, str) else np.float32(value)
+
+    return change
+
+
+@pytest.mark.parametrize("integer", [np.int64, np.int8, np.array], ids=["int64", "int8", "array"])
+@pytest.mark.parametrize("c", CALLS, ids=repr)
+def test_numbers_of_numpy_build_what_pythons_build(c: Call, integer: Callable[[int], Any]) -> None:
+    if c.name in ("random_key", "random_integers") and integer is np.array:
+        integer = np.int64
+    assert graph_of(c, of_numpy(integer)).to_text() == graph_of(c, lambda value: value).to_text()
+
+
+def places(value: Any) -> Iterator[Any]:
+    """The numbers, flags and words among arguments, in the order in which they are converted."""
+    if isinstance(value, (list, tuple)) and not isinstance(value, Tensor):
+        for v in value:
+            yield from places(v)
+    elif isinstance(value, (bool, int, float, str)):
+        yield value
+
+
+def each_wrong(c: Call, kind: type, wrong: Callable[[Any], Any]) -> Iterator[Callable[[Any], Any]]:
+    """For each number, flag or word of this kind: what changes it alone into a wrong one."""
+    for place, value in enumerate(places([*c.args, *c.kwargs.values()])):
+        if type(value) is kind:
+            count = iter(range(1_000))
+            yield lambda v, count=count, place=place: wrong(v) if next(count) == place else v
+
+
+def test_what_is_not_refused_is_found() -> None:
+    changes = list(each_wrong(call("reduce_sum", XX, axis=[0, 1], keepdims=True), int, float))
+    assert [[change(v) for v in (0, 1, True)] for change in changes] == [[0.0, 1, True], [0, 1.0, True]]
+
+
+WRONG = (float, lambda _: True, lambda _: np.True_)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=["float", "True", "numpy.True"])
+@pytest.mark.parametrize("c", [c for c in CALLS if c.name != "range"], ids=repr)
+def test_what_is_no_whole_number_is_not_taken_for_one(c: Call, wrong: Callable[[int], Any]) -> None:
+    graph_of(c, lambda value: value)  # Caches have seen the right one.
+    for change in each_wrong(c, int, wrong):
+        with pytest.raises(sg.StopgradError) as caught:
+            graph_of(c, change)
+        assert not isinstance(caught.value, sg.DefinitionError)
+
+
+@pytest.mark.parametrize("wrong", [2, 1.0, "yes", None], ids=repr)
+@pytest.mark.parametrize("c", CALLS, ids=repr)
+def test_what_is_no_flag_is_not_taken_for_one(c: Call, wrong: Any) -> None:
+    graph_of(c, lambda value: value)
+    for change in each_wrong(c, bool, lambda _: wrong):
+        with pytest.raises(sg.StopgradError) as caught:
+            graph_of(c, change)
+        assert not isinstance(caught.value, sg.DefinitionError)
+
+
+# -------------------------------------------------------------------------------------- not as arguments
+
+
+@pytest.mark.parametrize("integer", [np.int64, np.uint8, np.array], ids=["int64", "uint8", "array"])
+def test_indices_of_numpy_are_indices(integer: Callable[[int], Any]) -> None:
+    def text(i: Callable[[int], Any]) -> str:
+        graph = sg.Graph()
+        with graph.as_default():
+            x = sg.placeholder("float32", [4, 6, "n"])
+            for index in (
+                i(1),
+                (slice(i(1), i(3)), i(2)),
+                (Ellipsis, slice(None, None, i(2))),
+                (slice(i(3), i(0), np.int64(-1)), None, slice(i(1), None)),
+                (0, 0, slice(i(1), N, i(3))),
+            ):
+                x[index]
+        for op in graph.operations:
+            check_canonical(op.definition, op.values)
+        return graph.to_text()
+
+    assert text(integer) == text(int)
+
+
+@pytest.mark.parametrize(
+    "index", [1.0, True, np.True_, slice(0.0, 1), slice(None, True), slice(None, None, 1.0)]
+)
+def test_what_is_no_index_is_refused(index: Any) -> None:
+    with sg.Graph().as_default():
+        x = sg.placeholder("float32", [4])
+        x[1], x[0:1], x[:1], x[::1]
+        with pytest.raises(sg.ShapeError):
+            x[index]
+
+
+def test_bounds_and_branches_may_be_numpys() -> None:
+    def looped(lower: Any, upper: Any) -> Any:
+        return sg.fori_loop(lower, upper, lambda i, s: s + i, 0)
+
+    assert looped(np.int64(1), np.uint8(5)) == looped(1, 5) == 10
+    branches = [lambda: np.float32(1.0), lambda: np.float32(2.0)]
+    assert sg.switch(np.int64(1), branches) == sg.switch(1, branches) == 2.0
+    assert sg.random_permutation(sg.random_key(np.uint8(3)), np.int64(5)).tolist() == (
+        sg.random_permutation(sg.random_key(3), 5).tolist()
+    )
+
+
+def test_donated_arguments_may_be_named_with_numpys_numbers() -> None:
+    double = sg.function(lambda x: x * 2.0, donate_argnums=np.int64(0), engine="numpy")
+    assert double(np.array([1.0]))[0] == 2.0
+    both = sg.function(lambda x, y: x * y, donate_argnums=[np.int64(0), np.uint8(1)], engine="numpy")
+    assert both(np.array([1.0]), np.array([3.0]))[0] == 3.0
+    for wrong in (1.0, True, [0, 1.0]):
+        with pytest.raises(sg.ArgumentError):
+            sg.function(lambda x: x, donate_argnums=wrong)
+
+
+def test_sizes_made_of_numpys_numbers_are_pythons() -> None:
+    for size in (
+        np.int64(2) * N,
+        N + np.uint8(1),
+        np.int32(9) - N,
+        N // np.int64(2),
+        N % np.int64(2),
+        N ** np.int64(2),
+    ):
+        assert all(type(n) is int for monomial, n in size.terms)
+    assert np.int64(2) * N is 2 * N
+    assert N // np.int64(2) is N // 2
