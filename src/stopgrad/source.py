@@ -22,10 +22,14 @@ RawLocation = tuple[CodeType, int]
 
 # By file name, whose hash Python keeps; a code object's hash is computed anew each time.
 _INTERNAL: dict[str, bool] = {}
+FILES = 4096
+"""Of so many files at most it is remembered; cells of notebooks are files, too."""
 
 
 def is_internal(file: str) -> bool:
     """Whether a file is part of the package, and no recipe; or may stand between it and the user's line."""
+    if len(_INTERNAL) >= FILES:
+        _INTERNAL.clear()
     found = _INTERNAL[file] = file.startswith((_PACKAGE, *_BETWEEN)) and not file.startswith(_RECIPES)
     return found
 

@@ -1,0 +1,346 @@
+"""What outlives a call: every container that modules and classes of the package keep, and what it may hold.
+
+None holds an array, a graph or a function of a user, and all are bounded.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import functools
+import gc
+import importlib
+import inspect
+import pkgutil
+import tracemalloc
+import types
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopgrad as sg
+from stopgrad import build, interpreter, op, sizes, source
+from stopgrad.body import Body
+from stopgrad.dtypes import DType
+from stopgrad.interning import Interned
+from stopgrad.types import TensorType
+
+CONTAINERS = (
+    *(dict, list, set, bytearray, deque, Interned, ContextVar, functools._lru_cache_wrapper),
+    *(weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet),
+)
+
+# Those that change after the package has been imported: what each holds, and what bounds it.
+CHANGES = {
+    "stopgrad.builder.CURRENT": "who builds here and now: one link for each open block of the thread or task",
+    "stopgrad.engines.registry.ENGINES": "engines, which somebody registered",
+    "stopgrad.engines.registry._MADE": "one of each engine",
+    "stopgrad.interpreter._asks_for": "4,096 lowerings, which are functions of definitions",
+    "stopgrad.op.REGISTRY": "definitions, which somebody wrote",
+    "stopgrad.op.Op._inferred": "types, by types and attributes: build.REMEMBERED of all together",
+    "stopgrad.sizes._BINDING": "sizes, while a graph is checked against them",
+    "stopgrad.sizes._DIMS": "weak: sizes that somebody holds",
+    "stopgrad.sizes._ELSEWHERE": "weak: unknown sizes of other processes that somebody holds",
+    "stopgrad.sizes._SYMBOLS": "weak: names and quotients in sizes that somebody holds",
+    "stopgrad.source._INTERNAL": "names of files: source.FILES",
+    "stopgrad.structure._SEEN": "types of leaves, users' too; optree holds the dataclasses of these",
+    "stopgrad.types._TYPES": "weak: types that somebody holds",
+}
+
+# Those that are as they were when the package was imported.
+CONSTANT = {
+    "stopgrad.cli.WORKLOADS",
+    "stopgrad.dtypes.DTYPES",
+    "stopgrad.dtypes._BY_NUMPY",
+    "stopgrad.dtypes._BY_PYTHON",
+    "stopgrad.engines.protocol.Engine.forms",
+    "stopgrad.op.Op.gradient",
+    "stopgrad.op.Op.kinds",
+    "stopgrad.op.Op.samples",
+    "stopgrad.op.Op.slots",
+    "stopgrad.op._BY_ANNOTATION",
+    "stopgrad.op._CANONICAL",
+    "stopgrad.op._INEXACT",
+    "stopgrad.operands._NO_NUMBERS",
+    "stopgrad.ops.activations._KINKS",
+    "stopgrad.ops.compare._BOOLS",
+    "stopgrad.ops.compare._INTS",
+    "stopgrad.ops.inference._DESCRIPTIONS",
+    "stopgrad.ops.operators._BINARY",
+    "stopgrad.ops.operators._COMPARISONS",
+    "stopgrad.ops.operators._OTHERS",
+    "stopgrad.ops.pooling._WITH_COTANGENT",
+    "stopgrad.ops.shape._PLAIN",
+    "stopgrad.session._SYMBOLIC",
+    "stopgrad.sizes._RESERVED",
+    "stopgrad.types._ARITHMETIC",
+}
+
+
+def modules() -> Iterator[types.ModuleType]:
+    """Those of the package, but for the recipes, which are users' code."""
+    for found in pkgutil.walk_packages(sg.__path__, "stopgrad."):
+        if not found.name.startswith(("stopgrad.recipes", "stopgrad.tour", "stopgrad.__main__")):
+            yield importlib.import_module(found.name)
+
+
+def assigned(module: types.ModuleType) -> set[str]:
+    """The names to which a module's own text gives a value or a function."""
+    tree = ast.parse(inspect.getsource(module))
+    targets = [t for node in tree.body if isinstance(node, ast.Assign) for t in node.targets]
+    targets += [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    return functions | {t.id for t in targets if isinstance(t, ast.Name)}
+
+
+def containers() -> dict[str, list[Any]]:
+    """All containers of modules and classes; those of a kind of class, the definitions, under one name."""
+    found: dict[str, list[Any]] = {}
+    for module in modules():
+        for name in assigned(module) - {"__all__"}:
+            if isinstance(vars(module).get(name), CONTAINERS):
+                found[f"{module.__name__}.{name}"] = [vars(module)[name]]
+        for kind in vars(module).values():
+            if inspect.isclass(kind) and kind.__module__ == module.__name__ and not _made_by_python(kind):
+                owner = sg.op.Op if issubclass(kind, sg.op.Op) else kind
+                for name, value in vars(kind).items():
+                    if isinstance(value, CONTAINERS) and not name.startswith("__"):
+                        found.setdefault(f"{owner.__module__}.{owner.__name__}.{name}", []).append(value)
+    return found
+
+
+def _made_by_python(kind: type) -> bool:
+    return issubclass(kind, enum.Enum) or hasattr(kind, "_field_defaults")
+
+
+def contents(container: Any) -> Any:
+    if isinstance(container, dict):
+        return [(id(k), id(v)) for k, v in container.items()]
+    return sorted(map(id, container)) if isinstance(container, set) else list(map(id, container))
+
+
+def test_every_container_is_listed() -> None:
+    found = set(containers())
+    assert {"stopgrad.op.REGISTRY", "stopgrad.op.Op._inferred"} < found
+    assert found - set(CHANGES) - CONSTANT == set(), "say what it holds and what bounds it, in this file"
+    assert set(CHANGES) | CONSTANT <= found, "these are no longer there"
+
+
+def test_nothing_else_is_cached() -> None:
+    """Caches of functools, and containers as defaults of arguments, which live as long as a function."""
+    for module in modules():
+        for name, value in vars(module).items():
+            if inspect.isfunction(value) and value.__module__ == module.__name__:
+                given = [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+                assert not any(isinstance(d, CONTAINERS) for d in given), f"{module.__name__}.{name}"
+
+
+# ---------------------------------------------------------------------------------------------- a user
+
+
+class User:
+    """Works with the package, and remembers weakly all that he made."""
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        self.made: list[weakref.ref[Any]] = []
+
+    def own(self, thing: Any) -> Any:
+        self.made.append(weakref.ref(thing))
+        return thing
+
+    def work(self) -> None:
+        self.train()
+        for n in range(3):
+            self.call(n)
+        self.give_gradients()
+        self.transform()
+
+    def train(self) -> None:
+        graph = self.own(sg.Graph())
+        with graph.as_default():
+            start = self.own(np.ones((3, 2), np.float32))
+            w = sg.parameter(start, name="w")
+            x = sg.placeholder("float32", [None, 3], name="x")
+            big = self.own(np.arange(200.0, dtype=np.float32))
+            loss = sg.reduce_sum(sg.square(x @ w)) + sg.reduce_mean(sg.constant(big))
+            (dw,) = sg.gradients(loss, [w])
+            step = sg.assign(w, w - 0.1 * dw)
+        with self.own(sg.Session(graph, engine=self.engine)) as session:
+            for n in range(1, 4):
+                session.run([step, loss], {x: self.own(np.ones((n, 3), np.float32))})
+        read = self.own(sg.Graph.from_text(sg.Graph.to_text(_without_arrays())))
+        assert len(read)
+
+    def call(self, n: int) -> None:
+        array = self.own(np.full(100 + n, 2.0))
+        f = self.own(lambda x: sg.grad(lambda y: sg.reduce_sum(sg.exp(y) * array))(x))
+        made = self.own(sg.function(f, engine=self.engine))
+        made(np.ones(100 + n))
+
+    def give_gradients(self) -> None:
+        for n in range(200):
+            array = self.own(np.full(50, float(n)))
+
+            def f(x: Any, array: Any = array) -> Any:
+                return sg.exp(x), self.own(lambda g: g * array)
+
+            g = self.own(sg.custom_gradient(f))
+            if n % 20 == 0:
+                sg.grad(lambda x, g=g: sg.reduce_sum(g(x)))(np.ones(50))
+            else:
+                graph = self.own(sg.Graph())
+                with graph.as_default():
+                    g(sg.placeholder("float64", [50]))
+
+    def transform(self) -> None:
+        array = self.own(np.full((4, 4), 2.0))
+        f = self.own(lambda x: sg.reduce_sum(sg.sin(x) @ array))
+        sg.hessian(f)(np.ones(4))
+        sg.vmap(f)(np.ones((3, 4)))
+        sg.jvp(f, (np.ones(4),), (np.ones(4),))
+        body = self.own(lambda s, x: (s + sg.reduce_sum(x * array), s))
+        sg.grad(lambda x: sg.scan(body, 0.0, x)[0])(np.ones((3, 4)))
+        sg.explain(f, np.ones(4))
+        with pytest.raises(sg.ShapeError):
+            sg.matmul(np.ones((3, 3)), array)
+
+
+def _without_arrays() -> sg.Graph:
+    graph = sg.Graph()
+    with graph.as_default():
+        sg.exp(sg.placeholder("float32", ["rows", None]))
+    return graph
+
+
+def held(roots: list[Any], depth: int = 12) -> list[Any]:
+    """What containers hold, directly and through others; definitions, modules and types are not entered."""
+    closed = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, DType)
+    seen = {id(root): root for root in roots}
+    level = list(roots)
+    for _ in range(depth):
+        level = [x for x in gc.get_referents(*level) if id(x) not in seen]
+        seen.update((id(x), x) for x in level)
+        level = [x for x in level if not isinstance(x, closed)]
+    return list(seen.values())
+
+
+@pytest.mark.parametrize("engine", ["numpy", "xla"])
+def test_what_a_user_made_goes_with_him(engine: str) -> None:
+    user = User(engine)
+    user.work()
+    made = user.made
+    assert len(made) > 700
+    gc.collect()
+    gc.collect()
+    alive = [ref() for ref in made if ref() is not None]
+    assert alive == []
+
+
+def test_no_container_holds_an_array_a_graph_or_what_is_built() -> None:
+    before = {name: [contents(c) for c in found] for name, found in containers().items() if name in CONSTANT}
+    user = User("numpy")
+    user.work()
+    after = containers()
+    assert {name: [contents(c) for c in after[name]] for name in before} == before
+    found = held([c for name in CHANGES for c in after[name] if c is not sg.op.REGISTRY])
+    assert any(isinstance(x, TensorType) for x in found)  # It looks into them.
+    kinds = (np.ndarray, sg.Graph, sg.Operation, sg.Output, sg.Session, sg.Function, Body)
+    assert [x for x in found if isinstance(x, kinds)] == []
+    ours = [x for x in found if isinstance(x, types.FunctionType) and x.__module__ == __name__]
+    assert ours == []
+
+
+# ---------------------------------------------------------------------------------------------- bounds
+
+
+def interned() -> int:
+    gc.collect()
+    return sum(map(len, (sizes._SYMBOLS, sizes._DIMS, sizes._ELSEWHERE, sg.types._TYPES)))
+
+
+def build_one(n: int) -> None:
+    """A graph whose types and sizes no other has."""
+    graph = sg.Graph()
+    with graph.as_default():
+        x = sg.placeholder("float32", [f"rows{n}", None, 5_000 + n])
+        y = sg.reduce_sum(sg.reshape(x[1:], [-1, 5_000 + n])[::2] * 2.0, axis=0)
+        sg.gradients(y, [x])
+
+
+def forget() -> None:
+    for d in op.REGISTRY.values():
+        d._inferred.clear()
+
+
+def remembered() -> int:
+    return sum(len(d._inferred) for d in op.REGISTRY.values())
+
+
+def test_types_and_sizes_go_with_their_graphs() -> None:
+    """But for those in remembered inferences, of which there are so many at most."""
+    forget()
+    before = interned()
+    for n in range(1_000):
+        build_one(n)
+    assert remembered() <= build.REMEMBERED
+    assert interned() - before < 2 * build.REMEMBERED
+    forget()
+    assert interned() - before < 10
+
+
+@pytest.mark.nightly
+def test_ten_thousand_graphs_leave_memory_as_it_was() -> None:
+    counts, used = [], []
+    tracemalloc.start()
+    for part in range(5):
+        for n in range(part * 2_000, (part + 1) * 2_000):
+            build_one(n)
+        forget()
+        counts.append(interned())
+        used.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    assert max(counts) - min(counts) < 10
+    assert max(used[1:]) - min(used[1:]) < 50_000, used
+
+
+def test_5000_custom_gradients_leave_nothing_behind() -> None:
+    """Of each call a closure over an array of 80 kB: 400 MB, if they stayed."""
+    made = []
+    tracemalloc.start()
+    for n in range(5_000):
+        array = np.full(10_000, float(n))
+
+        @sg.custom_gradient
+        def f(x: Any, array: Any = array) -> Any:
+            return x * 2.0, lambda g, array=array: g * array
+
+        made.append(weakref.ref(array))
+        with sg.Graph().as_default():
+            f(sg.placeholder("float64", [10_000]))
+    del array, f
+    gc.collect()
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert not any(ref() is not None for ref in made)
+    assert used < 10_000_000
+
+
+def test_inferences_are_forgotten_in_the_end() -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        for n in range(build.REMEMBERED + 100):
+            sg.placeholder("float32", [n])
+    assert remembered() <= build.REMEMBERED
+
+
+def test_names_of_files_are_bounded() -> None:
+    for n in range(source.FILES + 100):
+        exec(compile("sg.exp(x)", f"<cell {n}>", "exec"), {"sg": sg, "x": 1.0})
+    assert len(source._INTERNAL) <= source.FILES
+    assert interpreter._asks_for.cache_info().maxsize == 4096
