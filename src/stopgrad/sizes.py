@@ -480,7 +480,7 @@ def _evaluated(size: Size, known: Mapping[Symbol, int]) -> int:
 
 def _where(size: Size, binding: Mapping[str, int]) -> str:
     """The fed sizes that a size depends on, for messages."""
-    names = [s.name for s in symbols(size) if not s.rule]
+    names = [s.name for s in sorted(symbols(size), key=lambda s: s.rank) if not s.rule]
     shown = ", ".join(f"{name} = {binding[name]}" for name in names[:8])
     return f" where {shown}{', ...' if len(names) > 8 else ''}" if names else ""
 

@@ -26,7 +26,13 @@ Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Se
 An output that nobody uses may have None in its place. Bodies among the attributes are the old ones.
 """
 
-_SIZED = (Kind.SIZE, Kind.SHAPE, Kind.SIZES, Kind.SCALAR)
+# From sizes to numbers; those that are lengths are not negative.
+_VALUES = {
+    Kind.SIZE: length_value,
+    Kind.SHAPE: length_value,
+    Kind.SIZES: size_value,
+    Kind.SCALAR: size_value,
+}
 
 
 @dataclass
@@ -97,12 +103,11 @@ class Copying:
         binding = self.binding
         if binding is None:
             return op.values
-        return tuple(
-            [
-                map_sizes(value, lambda size: size_value(size, binding)) if kind in _SIZED else value
-                for kind, value in zip(op.definition.kinds.values(), op.values, strict=True)
-            ]
-        )
+        found = []
+        for kind, value in zip(op.definition.kinds.values(), op.values, strict=True):
+            known = _VALUES.get(kind)
+            found.append(value if known is None else map_sizes(value, lambda size: known(size, binding)))
+        return tuple(found)
 
     def _rewritten(self, value: Any) -> Any:
         if isinstance(value, Body):
