@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from stopgrad.body import Body
@@ -106,7 +107,7 @@ class Copying:
         found = []
         for kind, value in zip(op.definition.kinds.values(), op.values, strict=True):
             known = _VALUES.get(kind)
-            found.append(value if known is None else map_sizes(value, lambda size: known(size, binding)))
+            found.append(value if known is None else map_sizes(value, partial(known, binding=binding)))
         return tuple(found)
 
     def _rewritten(self, value: Any) -> Any:
