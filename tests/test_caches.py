@@ -12,6 +12,8 @@ import gc
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
 import tracemalloc
 import types
 import weakref
@@ -76,6 +78,7 @@ CONSTANT = {
     "stopgrad.ops.operators._OTHERS",
     "stopgrad.ops.pooling._WITH_COTANGENT",
     "stopgrad.ops.shape._PLAIN",
+    "stopgrad.rewrite.engine._VALUES",
     "stopgrad.session._SYMBOLIC",
     "stopgrad.sizes._RESERVED",
     "stopgrad.types._ARITHMETIC",
@@ -259,9 +262,14 @@ def test_no_container_holds_an_array_a_graph_or_what_is_built() -> None:
 # ---------------------------------------------------------------------------------------------- bounds
 
 
+INTERNED = (sg.types._TYPES, sizes._ELSEWHERE, sizes._DIMS, sizes._SYMBOLS)
+
+
 def interned() -> int:
     gc.collect()
-    return sum(map(len, (sizes._SYMBOLS, sizes._DIMS, sizes._ELSEWHERE, sg.types._TYPES)))
+    for table in INTERNED:
+        table.sweep()
+    return sum(map(len, INTERNED))
 
 
 def build_one(n: int) -> None:
@@ -344,3 +352,83 @@ def test_names_of_files_are_bounded() -> None:
         exec(compile("sg.exp(x)", f"<cell {n}>", "exec"), {"sg": sg, "x": 1.0})
     assert len(source._INTERNAL) <= source.FILES
     assert interpreter._asks_for.cache_info().maxsize == 4096
+
+
+# ------------------------------------------------------------------------------------------- interning
+
+
+class Thing:
+    """Something that can be interned; it may hold another."""
+
+    def __init__(self, inner: Any = None) -> None:
+        self.inner = inner
+
+
+def test_one_object_for_each_key_as_long_as_somebody_holds_it() -> None:
+    table: Interned[Thing] = Interned()
+    first = table.one("a", Thing)
+    assert table.one("a", Thing) is first is table.get("a")
+    assert table.one("b", Thing) is not first
+    assert table.get("b") is None
+    assert table.keep("a", Thing()) is first
+    del first
+    second = table.one("a", Thing)
+    assert table.get("a") is second
+
+
+def test_keys_of_the_dead_are_forgotten() -> None:
+    table: Interned[Thing] = Interned()
+    alive = [table.one(("alive", n), Thing) for n in range(1_000)]
+    for n in range(100_000):
+        table.one(("dead", n), Thing)
+        assert len(table) <= 2 * len(alive) + 256
+    table.sweep()
+    assert len(table) == len(alive)
+    assert all(table.get(("alive", n)) is one for n, one in enumerate(alive))
+
+
+def test_quotients_in_quotients_are_forgotten_at_once() -> None:
+    before = interned()
+    size: Any = sg.dim("nested")
+    for _ in range(500):
+        size = (size + 1) // 2
+    assert interned() - before > 500
+    del size
+    assert interned() == before
+
+
+def test_interning_runs_no_code_when_something_dies() -> None:
+    """An interrupt in such code would be swallowed."""
+    calls = []
+
+    def watch(frame: types.FrameType, event: str, _: Any) -> None:
+        calls.append(frame.f_code.co_filename)
+
+    kind = sg.types.tensor_type(sg.float32, (sg.dim("dying") // 3, 2))
+    sys.setprofile(watch)
+    del kind
+    sys.setprofile(None)
+    assert [name for name in calls if "weakref" in name or "stopgrad" in name] == []
+
+
+def test_a_forked_child_interns_though_another_thread_was_about_to() -> None:
+    program = """
+import os, sys, threading, stopgrad as sg
+from stopgrad import interning
+def hold():
+    with interning._LOCK:
+        held.set()
+        done.wait()
+held, done = threading.Event(), threading.Event()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    sg.types.tensor_type(sg.float32, (sg.dim('n'), 77))
+    os._exit(0)
+done.set()
+thread.join()
+sys.exit(os.waitpid(child, 0)[1])
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=60)

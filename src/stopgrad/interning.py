@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Hashable
 from threading import RLock
 from typing import Any, Generic, TypeVar
-from weakref import WeakValueDictionary
+from weakref import ref
 
 T = TypeVar("T")
 
@@ -20,32 +20,53 @@ def _renew() -> None:
 
 os.register_at_fork(after_in_child=_renew)
 
+_FEW = 256
+
 
 class Interned(Generic[T]):
     """Objects by what they are, so that two equal ones are one. It keeps none of them alive.
 
     Keys that are equal must mean the same: whoever asks makes them canonical first, since to Python
     ``1 == 1.0 == True``.
+
+    What has died leaves its key behind until as many were added as were alive: no code runs when an object
+    dies, in which an interrupt would be lost.
     """
 
     def __init__(self) -> None:
-        self._objects: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
+        self._objects: dict[Hashable, ref[Any]] = {}
+        self._room = _FEW
 
     def get(self, key: Hashable) -> T | None:
         """The object of this key, if there is one."""
-        found: T | None = self._objects.get(key)
-        return found
+        found = self._objects.get(key)
+        return None if found is None else found()
 
     def keep(self, key: Hashable, made: T) -> T:
         """*made*, from now on the object of this key; or the one that another thread has made meanwhile."""
         with _LOCK:
-            kept: T = self._objects.setdefault(key, made)
-            return kept
+            kept = self.get(key)
+            if kept is not None:
+                return kept
+            if len(self._objects) >= self._room:
+                self.sweep()
+            self._objects[key] = ref(made)
+            return made
 
     def one(self, key: Hashable, make: Callable[..., T], *given: Any) -> T:
         """The object of this key; ``make(*given)``, if there is none yet."""
         found = self.get(key)
         return self.keep(key, make(*given)) if found is None else found
+
+    def sweep(self) -> None:
+        """Forget the keys of what has died."""
+        with _LOCK:
+            keys = list(self._objects)
+            while keys:
+                key = keys.pop()  # The latest first: it may hold the last of what an earlier one stands for.
+                if self.get(key) is None:
+                    self._objects.pop(key, None)
+            self._room = 2 * len(self._objects) + _FEW
 
     def __len__(self) -> int:
         return len(self._objects)

@@ -309,7 +309,9 @@ def _dim_of(terms: Sequence[tuple[_Monomial, int]]) -> Dim:
 def _computed(rule: str, a: Size, b: Size) -> Size:
     if rule == "//" and isinstance(b, int) and b == 0:
         raise ShapeError(f"the size {a!r} cannot be divided by 0")
-    return _normal({((_SYMBOLS.one((rule, a, b), Symbol, "", rule, (a, b)), 1),): 1})
+    # By identity, so that the key does not keep alive what the symbol is computed from; that does itself.
+    key = rule, *[(size,) if isinstance(size, int) else id(size) for size in (a, b)]
+    return _normal({((_SYMBOLS.one(key, Symbol, "", rule, (a, b)), 1),): 1})
 
 
 def total(sizes: Iterable[Size]) -> Size:
