@@ -112,7 +112,7 @@ def shape_of(shape: ShapeLike) -> Shape:
         >>> shape_of(["batch", 3])
         (batch, 3)
     """
-    alone = shape is None or isinstance(shape, (str, Dim)) or is_whole(shape)
+    alone = isinstance(shape, str) or not hasattr(shape, "__iter__") or is_whole(shape)
     sizes: Any = (shape,) if alone else shape
     return tuple([dim(s) if s is None or isinstance(s, str) else whole_size(s) for s in sizes])
 

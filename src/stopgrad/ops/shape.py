@@ -78,7 +78,7 @@ class Reshape(Op):
 
 @builds(Reshape)
 def reshape(x: Any, shape: Any, name: str | None = None) -> Tensor:
-    alone = isinstance(shape, (int, str, Dim)) or is_whole(shape)
+    alone = isinstance(shape, str) or not hasattr(shape, "__iter__") or is_whole(shape)
     wanted: list[Any] = [shape] if alone else list(shape)
     if not _PLAIN.issuperset(map(type, wanted)):
         wanted = [s if type(s) is Dim else whole(s) if is_whole(s) else shape_of([s])[0] for s in wanted]
