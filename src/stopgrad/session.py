@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -81,9 +80,9 @@ class Session:
 
     A run is all or nothing: after an error, an interrupt (Ctrl-C) or a signal, the parameters have either all
     their values from before or, where the run had ended already, all their new ones. Threads may share a
-    session: its runs wait for each other, and :meth:`value`, :meth:`save` and :meth:`restore` for the run under
-    way. A signal handler or a callback inside a run may use :meth:`value` and :meth:`save`, which see the
-    values from before; a run there is an error.
+    session: its runs wait for each other, and :meth:`value`, :meth:`save` and :meth:`restore` for the run
+    under way. A signal handler or a callback inside a run may use :meth:`value` and :meth:`save`, which see
+    the values from before; a run there is an error.
 
     Memory: the xla engine writes new values beside the old ones, into the arrays that held those before them.
     So each parameter that has been assigned takes its size twice.
@@ -115,9 +114,8 @@ class Session:
         # Neither refers to the session: once dropped it is freed at once, with all that it holds.
         self._plans = cached(partial(_plan, found), cache_size, "Session")
         self._ready = cached(partial(_compile, self._auto), cache_size, "Session")
-        self._lock = threading.RLock()
+        self._locks: dict[object, threading.RLock] = {}
         self._closed = False
-        _SESSIONS.add(self)
 
     @property
     def engine(self) -> str:
@@ -154,8 +152,7 @@ class Session:
                 f"Session.run: cannot fetch {fetches!r}; fetch outputs, operations or names"
             ) from None
         arrays = [feed_value(x, value, asked) for x, value in zip(plan.feeds, feeds.values(), strict=True)]
-        self._check_not_inside("run")
-        with self._lock:
+        with self._lock_outside("run"):
             values = self._run(plan, arrays, asked)
         return unflatten(spec, values)
 
@@ -165,7 +162,7 @@ class Session:
         member = _member(self.graph, parameter)
         if member.op.definition is not Parameter:
             raise GraphError(f"{describe(member)} is no parameter; fetch it with Session.run")
-        with self._lock:
+        with self._lock():
             return np.array(self._present("value").value(member))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -174,7 +171,7 @@ class Session:
         The old file stays until the new is whole.
         """
         self._present("save")
-        with self._lock:
+        with self._lock():
             state = self._present("save")
             arrays = {p.op.name: np.asarray(state.value(p)) for p in self._all_parameters()}
         write_arrays(path, arrays)
@@ -185,7 +182,7 @@ class Session:
         All of them or, after an error, none.
         """
         self._present("restore")
-        self._check_not_inside("restore")
+        lock = self._lock_outside("restore")
         stored = read_arrays(path)
         found = {}
         for p in self._all_parameters():
@@ -199,7 +196,7 @@ class Session:
                     f"{os.fspath(path)} holds {array.dtype}{show_shape(array.shape)} for {describe(p)}"
                 )
             found[p] = as_dtype(array, p.dtype)
-        with self._lock:
+        with lock:
             state = self._present("restore")
             values = {p: state.engine.hold(array) for p, array in found.items()}
             state.engine.finish(values.values())
@@ -236,12 +233,22 @@ class Session:
             self._state = state = _State(engine_named(), {}, {})
         return state
 
-    def _check_not_inside(self, what: str) -> None:
-        if self._lock._is_owned():  # type: ignore[attr-defined] # As threading.Condition asks it.
+    def _lock(self) -> threading.RLock:
+        """The lock that is held while the session runs.
+
+        After a fork it is another one: of the old one nobody knows who held it, and he is not here.
+        """
+        return self._locks.get(_process) or self._locks.setdefault(_process, threading.RLock())
+
+    def _lock_outside(self, what: str) -> threading.RLock:
+        """The same, for what cannot be done inside a run."""
+        lock = self._lock()
+        if lock._is_owned():  # type: ignore[attr-defined] # As threading.Condition asks it.
             raise GraphError(
                 f"Session.{what}: called inside a run of the same session, by a signal handler or a callback; "
-                "the values from before can be seen and saved there, all else must wait until the run has ended"
+                "there value and save can be used, all else must wait until the run has ended"
             )
+        return lock
 
     def _run(self, plan: _Plan, arrays: list[Any], asked: Engine) -> list[np.ndarray[Any, Any]]:
         """Compute all, then replace the state: with the lock held."""
@@ -278,17 +285,17 @@ class Session:
         return [op.outputs[0] for op in self.graph.operations if op.definition is Parameter]
 
 
-_SESSIONS: weakref.WeakSet[Session] = weakref.WeakSet()
+_process = object()
+"""Stands for this process, among those that were forked from each other."""
 
 
-def _renew_locks() -> None:
-    """After a fork: whoever held a lock stayed behind."""
-    for session in list(_SESSIONS):
-        session._lock = threading.RLock()
+def _forked() -> None:
+    global _process
+    _process = object()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
+    os.register_at_fork(after_in_child=_forked)
 
 
 def _spare(state: _State, parameter: Output) -> Any:
