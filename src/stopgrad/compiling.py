@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.body import Body
-from stopgrad.engines import Compiled, Engine, engine as engine_named, failure
+from stopgrad.engines import Compiled, Engine, engine as engine_named, fail
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Output
 from stopgrad.rewrite import Rewritten
@@ -39,7 +39,7 @@ def compile_for(
     try:
         return Ready(engine, engine.compile(inputs, outputs, donate))
     except Exception as error:
-        raise failure(engine, outputs, error) from error
+        fail(engine, outputs, error)
 
 
 def cached(function: Callable[..., Any], size: int, what: str) -> Any:

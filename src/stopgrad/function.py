@@ -14,7 +14,7 @@ from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.build import as_output, emit
 from stopgrad.builder import default_graph
 from stopgrad.compiling import CACHE_SIZE, Ready, cached, choose, compile_for, has_hash
-from stopgrad.engines import Engine, engine as engine_named, failure
+from stopgrad.engines import Engine, engine as engine_named, fail
 from stopgrad.errors import ArgumentError, GraphError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.operands import as_array
@@ -110,11 +110,13 @@ class Function:
             arrays = [np.asarray(a) for a in arrays]  # They may be the other engine's own.
         try:
             found = traced.ready.run(arrays)
-            if native and borrowed:  # Else what the caller writes into his arrays now would be computed with.
+            if (
+                borrowed or not native
+            ):  # Else what the caller now writes into his arrays would be computed with.
                 traced.ready.engine.finish(found)
             results = iter(found if native else [*map(np.asarray, found)])
         except Exception as error:
-            raise failure(traced.ready.engine, traced.outputs, error) from error
+            fail(traced.ready.engine, traced.outputs, error)
         return unflatten(
             traced.spec, [leaf if leaf is not _RESULT else next(results) for leaf in traced.leaves]
         )

@@ -14,7 +14,7 @@ import numpy as np
 from stopgrad.build import emit
 from stopgrad.builder import default_graph
 from stopgrad.compiling import CACHE_SIZE, Ready, cached, choose, compile_for, has_hash
-from stopgrad.engines import Engine, engine as engine_named, failure
+from stopgrad.engines import Engine, engine as engine_named, fail
 from stopgrad.errors import EngineError, FeedError, GraphError
 from stopgrad.feeds import feed_value, sizes_of
 from stopgrad.files import as_dtype, read_arrays, storage, write_arrays
@@ -245,7 +245,7 @@ class Session:
         lock = self._lock()
         if lock._is_owned():  # type: ignore[attr-defined] # As threading.Condition asks it.
             raise GraphError(
-                f"Session.{what}: called inside a run of the same session, by a signal handler or a callback; "
+                f"Session.{what}: called inside a run of this session, by a signal handler or a callback; "
                 "there value and save can be used, all else must wait until the run has ended"
             )
         return lock
@@ -264,11 +264,11 @@ class Session:
             values = {**state.values, **first} if first else state.values
             spare = [_spare(state, p) for p in plan.assigned] if engine.reuses else ()
             results = ready.run([*[values[p] for p in plan.parameters], *arrays, *spare])
+            engine.finish(results)
             count = len(plan.fetches)
             fetched = [_to_numpy(r) for r in results[:count]]
-            engine.finish(results[count:])
         except Exception as error:
-            raise failure(engine, plan.fetches, error) from error
+            fail(engine, plan.fetches, error)
         if plan.assigned or values is not old.values:
             new = dict(zip(plan.assigned, results[count:], strict=True))
             self._commit(state._replace(values={**values, **new}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from stopgrad.body import walk
 from stopgrad.errors import EngineError, StopgradError
@@ -67,15 +67,18 @@ class Engine(ABC):
         """Whether *x* is an array that the engine takes without looking at it."""
 
     def finish(self, values: Iterable[Any]) -> None:  # noqa: B027 - most engines have nothing to wait for
-        """Wait until values are computed. What went wrong while they were is raised here at the latest."""
+        """Wait until values are computed; before that, they can only be handed to the engine again.
+
+        What went wrong while they were computed is raised here at the latest.
+        """
 
 
-def failure(engine: Engine, what: Sequence[Output], error: Exception) -> StopgradError:
-    """What is raised where an engine fails to compile or to compute outputs."""
+def fail(engine: Engine, what: Sequence[Output], error: Exception) -> NoReturn:
+    """Raise, as an error of ours, what happened while an engine compiled or computed outputs."""
     if isinstance(error, StopgradError):
-        return error
+        raise error
     first = describe(what[0]) if what else "nothing"
     more = f" and {len(what) - 1} more" if len(what) > 1 else ""
-    return EngineError(
+    raise EngineError(
         f"the {engine.name} engine could not compute {first}{more}: {type(error).__name__}: {error}"
-    )
+    ) from error

@@ -88,6 +88,7 @@ class XlaEngine(Engine):
         return isinstance(x, self._array)
 
     def finish(self, values: Iterable[Any]) -> None:
+        # NumPy must not look at an array whose computation failed: jaxlib would end the process.
         for value in values:
             value.block_until_ready()
 
