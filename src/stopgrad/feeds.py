@@ -65,9 +65,9 @@ def _as_numpy(x: Output, value: Any) -> np.ndarray[Any, Any]:
 def _may_become(value: Any, wanted: TensorType) -> bool:
     if value.size == 0 and value.dtype == np.float64:
         return True  # An empty list has no dtype of its own.
-    if wanted.dtype.is_integer and value.dtype.kind in "iu" and value.size:
+    if wanted.dtype.is_integer and value.dtype.kind in "iu":
         limits = np.iinfo(wanted.dtype.numpy)
-        return bool(limits.min <= value.min() and value.max() <= limits.max)
+        return value.size == 0 or bool(limits.min <= value.min() and value.max() <= limits.max)
     if value.dtype.kind == "b":
         return wanted.dtype.is_bool
     if wanted.dtype.name == "bfloat16":
@@ -76,7 +76,7 @@ def _may_become(value: Any, wanted: TensorType) -> bool:
 
 
 def _kind(value: Any) -> str:
-    span = f" from {value.min()} to {value.max()}" if value.dtype.kind in "iu" else ""
+    span = f" from {value.min()} to {value.max()}" if value.dtype.kind in "iu" and value.size else ""
     return f"{value.dtype}{show_shape(value.shape)}{span}"
 
 
