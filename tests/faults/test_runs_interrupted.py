@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -239,3 +241,28 @@ def test_an_interrupt_at_places_of_a_function(engine: str, most: int | None) -> 
 @pytest.mark.nightly
 def test_an_interrupt_at_every_place_of_a_function_on_xla() -> None:
     interrupt_calls("xla")
+
+
+def test_an_interrupt_while_jax_changes_a_setting_leaves_it_as_it_was() -> None:
+    """JAX sets its settings in Python, where an interrupt between the two halves would leave them changed."""
+    before = settings()
+    x = np.arange(4.0)  # 64 bits wide, which JAX has to be told at each call.
+    f = sg.function(lambda x: sg.exp(x), engine="xla")
+    expected = f(x)
+    place_in_jax = inspect.getfile(type(jax.enable_x64(True)))
+    counting = Injection((place_in_jax,))
+    assert not counting(lambda: f(x))
+    assert counting.met > 3
+    for at in range(counting.met):
+        injection = Injection((place_in_jax,), at)
+        assert injection(lambda: f(x))
+        assert settings() == before, injection.place
+        np.testing.assert_array_equal(f(x), expected)
+    with jax.debug_nans(True):
+        during = settings()
+        counting = Injection((place_in_jax,))
+        counting(lambda: f(x))
+        for at in range(counting.met):
+            assert Injection((place_in_jax,), at)(lambda: f(x))
+            assert settings() == during
+    assert settings() == before
