@@ -19,6 +19,9 @@ import stopgrad as sg
 
 ENGINES = ("numpy", "xla")
 HOME = Path(sg.__file__).parent
+READING = threading.Lock()
+"""Held by tests that read files in several threads: CPython's ast.parse, through which NumPy reads headers,
+fails now and then where another thread parses, too ("AST constructor recursion depth mismatch")."""
 
 
 class Interrupt(BaseException):
@@ -45,6 +48,12 @@ class Counting:
     def count(self, session: sg.Session) -> float:
         """How many steps were made. All parameters say the same."""
         return whole([session.value(p) for p in self.parameters])
+
+    def saved(self, path: Path) -> float:
+        """How many steps had been made when a file was saved."""
+        with READING, sg.Session(self.graph, engine="numpy") as session:
+            session.restore(path)
+            return self.count(session)
 
 
 def whole(values: list[Any]) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from fault_tools import ENGINES, Counting, whole
+from fault_tools import ENGINES, READING, Counting, whole
 
 on_both_engines = pytest.mark.parametrize("engine", ENGINES)
 
@@ -65,8 +65,7 @@ def share(engine: str, tmp_path: Path, seconds: float) -> list[int]:
         def save() -> None:
             path = tmp_path / f"{threading.get_ident()}.npz"
             session.save(path)
-            with np.load(path) as stored:
-                whole([stored[name] for name in stored.files])
+            c.saved(path)
 
         def value() -> None:
             whole([session.value(c.parameters[1])])
@@ -75,7 +74,8 @@ def share(engine: str, tmp_path: Path, seconds: float) -> list[int]:
             whole(session.run(c.parameters))
 
         def restore() -> None:
-            session.restore(start)
+            with READING:
+                session.restore(start)
             time.sleep(0.01)
 
         counts = together(seconds, run, run, save, value, fetch, restore, lambda: c.step(other))
@@ -171,8 +171,7 @@ def test_a_callback_sees_the_values_from_before_and_may_not_run(
         session.run([c.steps, y], {c.by: 1.0})
         assert seen == [0, 1]
         assert c.count(session) == 2
-        with np.load(tmp_path / "inside.npz") as stored:
-            assert whole([stored[name] for name in stored.files]) == 1
+        assert c.saved(tmp_path / "inside.npz") == 1
 
 
 def test_a_callback_may_run_another_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,8 +198,7 @@ def test_a_signal_handler_sees_whole_states_and_its_runs_are_refused_or_come_bet
     def handler(*_: Any) -> None:
         before = c.count(session)
         session.save(tmp_path / "handler.npz")
-        with np.load(tmp_path / "handler.npz") as stored:
-            assert whole([stored[name] for name in stored.files]) == before
+        assert c.saved(tmp_path / "handler.npz") == before
         try:
             c.step(session)
         except sg.GraphError as error:
