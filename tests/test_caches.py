@@ -76,7 +76,7 @@ CONSTANT = {
     "stopgrad.ops.operators._OTHERS",
     "stopgrad.ops.pooling._WITH_COTANGENT",
     "stopgrad.ops.shape._PLAIN",
-    "stopgrad.session._SYMBOLIC",
+    "stopgrad.function._SYMBOLIC",
     "stopgrad.sizes._RESERVED",
     "stopgrad.types._ARITHMETIC",
 }

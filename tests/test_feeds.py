@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.types import DTYPES
+from stopgrad.dtypes import DTYPES
 
 ENGINES = pytest.mark.parametrize("engine", ["numpy", "xla"])
 OURS = list(DTYPES.values())

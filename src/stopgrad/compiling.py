@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ from stopgrad.body import Body
 from stopgrad.engines import Compiled, Engine, engine as engine_named, fail
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Output
+from stopgrad.plain import is_whole, whole
 from stopgrad.rewrite import Rewritten
 
 CACHE_SIZE = 128
@@ -52,15 +52,11 @@ def cached(function: Callable[..., Any], size: int, what: str) -> Any:
         size: how many results to keep: an integer of at least 1.
         what: who asks, for the error.
     """
-    try:
-        count = operator.index(size)
-    except TypeError:
-        count = 0
-    if count < 1 or isinstance(size, bool):
+    if not is_whole(size) or whole(size) < 1:
         raise ArgumentError(
             f"{what}: cache_size is how many compiled computations to keep, at least 1; not {size!r}"
         )
-    return functools.lru_cache(count)(function)
+    return functools.lru_cache(whole(size))(function)
 
 
 def has_hash(x: Any) -> bool:

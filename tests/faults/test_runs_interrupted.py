@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import random
 import threading
@@ -241,6 +242,22 @@ def test_an_interrupt_at_places_of_a_function(engine: str, most: int | None) -> 
 @pytest.mark.nightly
 def test_an_interrupt_at_every_place_of_a_function_on_xla() -> None:
     interrupt_calls("xla")
+
+
+def test_an_interrupt_while_a_dataclass_is_first_met() -> None:
+    f = sg.function(lambda d: d.x + 1.0, engine="numpy")
+
+    def first() -> Any:
+        kind = dataclasses.make_dataclass("D", ["x"])
+        return kind(np.ones(2))
+
+    value = first()
+    counting = Injection(("structure.py",))
+    assert not counting(lambda: f(value))
+    for at in range(counting.met):
+        value = first()
+        assert Injection(("structure.py",), at)(lambda: f(value))
+        assert f(value).tolist() == [2.0, 2.0]
 
 
 def test_an_interrupt_while_jax_changes_a_setting_leaves_it_as_it_was() -> None:
