@@ -61,6 +61,7 @@ CONSTANT = {
     "stopgrad.dtypes._BY_NUMPY",
     "stopgrad.dtypes._BY_PYTHON",
     "stopgrad.engines.protocol.Engine.forms",
+    "stopgrad.function._SYMBOLIC",
     "stopgrad.op.Op.gradient",
     "stopgrad.op.Op.kinds",
     "stopgrad.op.Op.samples",
@@ -79,7 +80,6 @@ CONSTANT = {
     "stopgrad.ops.pooling._WITH_COTANGENT",
     "stopgrad.ops.shape._PLAIN",
     "stopgrad.rewrite.engine._VALUES",
-    "stopgrad.session._SYMBOLIC",
     "stopgrad.sizes._RESERVED",
     "stopgrad.types._ARITHMETIC",
 }

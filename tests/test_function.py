@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections import namedtuple
 from dataclasses import dataclass
 from typing import Any
@@ -325,3 +327,99 @@ def test_arrays_of_the_other_byte_order_are_taken(engine: str) -> None:
     foreign = np.array([1.0, 2.0], ">f8")
     np.testing.assert_array_equal(double(foreign, foreign), [3.0, 6.0])
     np.testing.assert_array_equal(double(np.array([1.0, 2.0]), foreign), [3.0, 6.0])
+
+
+# ------------------------------------------------------------------------------------- arrays of jax
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "float32", "float64", "int64", "uint64", "complex128"]
+)
+@pytest.mark.parametrize("x64", [True, False])
+def test_arrays_of_jax_are_computed_as_numpys_of_the_same_content(engine: str, dtype: str, x64: bool) -> None:
+    f = sg.function(lambda x: (x * x + x, sg.reduce_sum(x)), engine=engine)
+    with jax.enable_x64(True):
+        native = jax.numpy.arange(5).astype(dtype)
+    array = np.asarray(native)
+    with jax.enable_x64(x64):
+        found, expected = f(native), f(array)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == other.dtype == array.dtype
+        assert np.asarray(one).tobytes() == other.tobytes()
+
+
+def test_a_weakly_typed_array_of_jax_has_its_dtype() -> None:
+    f = sg.function(lambda x: x * np.float64(2.0), engine="xla")
+    weak = jax.numpy.full(3, 1.5)
+    assert weak.weak_type
+    assert f(weak).dtype == f(np.full(3, 1.5, F32)).dtype
+    assert f.traces == 1
+
+
+def test_numpy_arrays_may_be_changed_after_a_call_beside_arrays_of_jax() -> None:
+    """JAX computes later, and on a CPU reads NumPy's memory then."""
+    f = sg.function(lambda x, m: (sg.reduce_sum(m @ m @ m) * 0.0 + x, x), engine="xla")
+    m = jax.numpy.ones((600, 600))
+    for _ in range(20):
+        x = np.full(1 << 16, 1.0, F32)
+        results = f(x, m)
+        x[:] = -1.0
+        assert all((np.asarray(y) == 1.0).all() for y in results)
+
+
+def test_jax_may_trace_through_a_function() -> None:
+    f = sg.function(lambda x: sg.exp(x) * 2.0, engine="xla")
+    f(jax.numpy.ones(2))
+    assert jax.jit(lambda x: f(x) + 1.0)(jax.numpy.zeros(2)).tolist() == [3.0, 3.0]
+    assert jax.grad(lambda x: f(x))(0.0) == 2.0
+
+
+# ------------------------------------------------------------------------------------------- the cache
+
+
+def test_the_signatures_used_last_are_kept() -> None:
+    f = Counted()
+    fast = sg.function(f, engine="numpy", cache_size=3)
+    fast(np.ones(1))
+    fast(np.ones(2))
+    with pytest.warns(UserWarning, match="compiled for 3 signatures"):
+        fast(np.ones(3))
+    fast(np.ones(1))
+    fast(np.ones(4))  # Now 2 is the one that goes.
+    assert (f.runs, fast.traces) == (4, 3)
+    for n in (1, 3, 4):
+        fast(np.ones(n))
+    assert f.runs == 4
+    fast(np.ones(2))
+    assert (f.runs, fast.traces) == (5, 3)
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.0, None, True, "3"])
+def test_a_cache_size_is_a_positive_integer(size: Any) -> None:
+    with pytest.raises(sg.ArgumentError, match="cache_size is how many"):
+        sg.function(lambda x: x, cache_size=size)
+    with pytest.raises(sg.ArgumentError, match="cache_size is how many"):
+        sg.Session(sg.Graph(), cache_size=size)
+
+
+def test_a_function_that_is_dropped_is_freed_at_once() -> None:
+    f = Counted()
+    gone = weakref.ref(f)
+    fast = sg.function(f, engine="numpy")
+    fast(np.ones(2))
+    gc.collect()
+    gc.disable()
+    try:
+        del f, fast
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_minus_zero_is_another_complex_constant() -> None:
+    f = sg.function(lambda x, c: x + c, engine="numpy")
+    minus = np.array(complex(-0.0, -0.0), np.complex64)
+    assert not np.signbit(f(minus, 0j).real)
+    assert np.signbit(f(minus, complex(-0.0, -0.0)).real)
+    assert f.traces == 2

@@ -45,7 +45,8 @@ ROWS = [
     ["batching"],
     ["rewrite"],
     ["engines"],
-    ["session"],
+    ["compiling", "feeds"],
+    ["session", "function"],
     ["flow", "interchange"],
     # The package itself: recipes and the command are written as users write, with ``import stopgrad as sg``.
     [""],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections import Counter, namedtuple
 from dataclasses import dataclass
 from pathlib import Path
@@ -381,3 +383,102 @@ def test_a_fetched_array_is_not_the_parameter_itself(engine: str) -> None:
             fetched[...] = 7.0
         np.testing.assert_array_equal(again, [2.0, 2.0, 2.0])
         np.testing.assert_array_equal(session.run(w), [2.0, 2.0, 2.0])
+
+
+# ------------------------------------------------------------------------------- what is kept
+
+
+@pytest.mark.parametrize("kind", [NumPyEngine, XlaEngine])
+def test_the_computations_used_last_are_kept(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+    original = kind.compile
+
+    def compile(self: Any, *args: Any) -> Any:
+        compiled.append(args)
+        run = original(self, *args)
+        alive.add(run)
+        return run
+
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+    monkeypatch.setattr(kind, "compile", compile)
+    s = Swap()
+    with sg.Session(s.graph, engine=kind.name, cache_size=3) as session:
+        for n in (1, 2, 3):
+            session.run(s.total, {s.x: np.ones(n)})
+        session.run(s.total, {s.x: np.ones(1)})
+        session.run(s.total, {s.x: np.ones(4)})  # 2 goes
+        assert len(compiled) == 4
+        for n in (1, 3, 4):
+            session.run(s.total, {s.x: np.ones(n)})
+        assert len(compiled) == 4
+        gc.collect()
+        assert len(alive) == 3
+        for fetches in ([s.count], [s.a, s.b], [s.b, s.a], {"a": s.a}, [s.tick]):
+            session.run(fetches)
+        gc.collect()
+        assert len(alive) == 3
+        session.run(s.total, {s.x: np.ones(1)})
+        assert session.value(s.count) == 1
+
+
+@ENGINES
+def test_a_session_that_is_dropped_is_freed_at_once(engine: str) -> None:
+    s = Swap()
+    session = sg.Session(s.graph, engine=engine)
+    session.run([s.total, s.tick, s.to_a, s.to_b], {s.x: [1.0]})
+    gone = weakref.ref(session)
+    gc.collect()
+    gc.disable()
+    try:
+        del session
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_xla_writes_new_values_where_old_ones_were() -> None:
+    """Two sets of buffers take turns: the values, and those before them."""
+    graph = sg.Graph()
+    with graph.as_default():
+        w = sg.parameter(np.zeros(1 << 20, F32), name="w")
+        touched = sg.reduce_max(sg.assign(w, w + 1.0))
+    with sg.Session(graph, engine="xla") as session:
+        session.run(touched)
+        places = set()
+        for _ in range(20):
+            session.run(touched)
+            places.add(session._state.values[w].unsafe_buffer_pointer())
+        assert len(places) == 2
+
+
+def test_views_that_numpy_has_of_old_values_stay_what_they_were() -> None:
+    """What xla hands out shares memory with it; that memory is not written to while NumPy has it."""
+    graph = sg.Graph()
+    with graph.as_default():
+        w = sg.parameter(np.zeros(1 << 14, F32))
+        step = sg.assign(w, w + 1.0)
+    with sg.Session(graph, engine="xla") as session:
+        seen = []
+        for i in range(1, 40):
+            fetched = session.run([step, w, step])
+            held = np.asarray(session._state.values[w])  # As save takes them.
+            seen.append((i, [fetched[0], fetched[2], held]))
+            if i % 3 == 0:
+                del seen[0]
+        for i, arrays in seen:
+            assert all((array == i).all() for array in arrays)
+
+
+@ENGINES
+def test_values_may_change_places_any_number_of_times(engine: str) -> None:
+    s = Swap()
+    with s.graph.as_default():
+        both = [sg.assign(s.a, s.x[:2], name="x_to_a"), sg.assign(s.b, s.x[:2], name="x_to_b")]
+    with sg.Session(s.graph, engine=engine) as session:
+        for i in range(7):
+            session.run([s.to_a, s.to_b])
+            assert session.value(s.a)[0] == (3.0 if i % 2 == 0 else 1.0)
+        for i in range(5):
+            session.run(both, {s.x: np.full(2, i, F32)})
+            session.run(s.to_a)
+            assert session.value(s.a).tolist() == session.value(s.b).tolist() == [i, i]

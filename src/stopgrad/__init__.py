@@ -56,6 +56,10 @@ from stopgrad.flow import (
     assert_flows as assert_flows,
     explain as explain,
 )
+from stopgrad.function import (
+    Function as Function,
+    function as function,
+)
 from stopgrad.graph import Graph as Graph, Operand as Operand, Operation as Operation, Output as Output
 from stopgrad.op import Status as Status
 from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
@@ -90,11 +94,7 @@ from stopgrad.scope import (
     Scope as Scope,
     name_scope as name_scope,
 )
-from stopgrad.session import (
-    Function as Function,
-    Session as Session,
-    function as function,
-)
+from stopgrad.session import Session as Session
 from stopgrad.types import (
     Dim as Dim,
     DType as DType,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +12,6 @@ import optree
 NAMESPACE = "stopgrad"
 """Under which optree knows the dataclasses."""
 _SEEN: set[type] = set()
-_LOCK = threading.Lock()
 
 
 def _register(kind: type) -> None:
@@ -43,11 +42,11 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
         leaves, spec = optree.tree_flatten(tree, namespace=NAMESPACE)
         if _SEEN.issuperset(map(type, leaves)):
             return leaves, spec
-        with _LOCK:  # Dataclasses count as leaves until they are registered.
-            for kind in {*map(type, leaves)} - _SEEN:
-                if dataclasses.is_dataclass(kind):
+        for kind in {*map(type, leaves)} - _SEEN:  # Dataclasses count as leaves until they are registered.
+            if dataclasses.is_dataclass(kind):
+                with contextlib.suppress(ValueError):  # By another thread, or before an interrupt.
                     _register(kind)
-                _SEEN.add(kind)
+            _SEEN.add(kind)
 
 
 def unflatten(spec: Any, leaves: Sequence[Any]) -> Any:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from stopgrad.engines.protocol import Compiled, Engine
+from stopgrad.engines.protocol import Compiled, Engine, fail
 from stopgrad.engines.registry import ENGINES, engine, register
 
-__all__ = ["ENGINES", "Compiled", "Engine", "engine", "register"]
+__all__ = ["ENGINES", "Compiled", "Engine", "engine", "fail", "register"]
 
 for _found in pkgutil.iter_modules(__path__):
     if _found.ispkg:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn
 
 from stopgrad.body import walk
+from stopgrad.errors import EngineError, StopgradError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.interpreter import lowering
 from stopgrad.op import Op, Unsupported
@@ -24,6 +25,9 @@ class Engine(ABC):
         needs: the modules without which it is not installed. They are imported when the engine is made.
         keeps_sizes: whether it is given graphs with their sizes symbolic, and compiles once for all; else the
             sizes are numbers, and it compiles for each.
+        reuses: whether what it compiles writes results into the inputs given up by *donate*. Sessions then
+            give it, beside the values, arrays that they no longer need.
+        unusable: why it cannot compute in this process, although it is installed; None where it can.
         forms: lowerings of its own, or :func:`stopgrad.op.unsupported`, for operations whose definitions know
             nothing of the engine.
     """
@@ -32,6 +36,8 @@ class Engine(ABC):
     priority: int
     needs: ClassVar[Sequence[str]] = ()
     keeps_sizes: ClassVar[bool] = False
+    reuses: ClassVar[bool] = False
+    unusable: ClassVar[str | None] = None
     forms: ClassVar[Mapping[type[Op], Callable[..., Any] | Unsupported]] = {}
 
     def unsupported(self, operations: Sequence[Operation]) -> str | None:
@@ -46,12 +52,33 @@ class Engine(ABC):
     def compile(
         self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()
     ) -> Compiled:
-        """A function of the inputs' values. Inputs at the positions in *donate* may be overwritten by it."""
+        """A function of the inputs' values. Inputs at the positions in *donate* may be overwritten by it.
+
+        Its results share no memory with the other inputs, nor with each other. They may still be on their
+        way; :meth:`finish` waits for them.
+        """
 
     @abstractmethod
     def hold(self, array: Any) -> Any:
-        """The engine's own copy of an array, which it may keep and overwrite."""
+        """The engine's own copy of an array, which nobody else can change."""
 
     @abstractmethod
     def is_native(self, x: Any) -> bool:
         """Whether *x* is an array that the engine takes without looking at it."""
+
+    def finish(self, values: Iterable[Any]) -> None:  # noqa: B027 - most engines have nothing to wait for
+        """Wait until values are computed; before that, they can only be handed to the engine again.
+
+        What went wrong while they were computed is raised here at the latest.
+        """
+
+
+def fail(engine: Engine, what: Sequence[Output], error: Exception) -> NoReturn:
+    """Raise, as an error of ours, what happened while an engine compiled or computed outputs."""
+    if isinstance(error, StopgradError):
+        raise error
+    first = describe(what[0]) if what else "nothing"
+    more = f" and {len(what) - 1} more" if len(what) > 1 else ""
+    raise EngineError(
+        f"the {engine.name} engine could not compute {first}{more}: {type(error).__name__}: {error}"
+    ) from error

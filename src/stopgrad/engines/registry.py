@@ -48,6 +48,9 @@ def register(kind: E) -> E:
 def engine(name: str = "auto", operations: Sequence[Operation] = ()) -> Engine:
     """The engine of this name; for ``"auto"`` the best that is installed and can run the *operations*.
 
+    Raises:
+        EngineError: there is none, or it cannot be used in this process.
+
     Examples:
         >>> engine("numpy").name
         'numpy'
@@ -56,6 +59,8 @@ def engine(name: str = "auto", operations: Sequence[Operation] = ()) -> Engine:
         return _able(operations)
     if not isinstance(name, str) or name not in ENGINES:
         raise EngineError(f"there is no engine {name!r}; take {', '.join(map(repr, ('auto', *ENGINES)))}")
+    if ENGINES[name].unusable is not None:
+        raise EngineError(f"the {name} engine cannot be used: {ENGINES[name].unusable}")
     if name not in _MADE:
         _MADE[name] = ENGINES[name]()
     return _MADE[name]
@@ -67,6 +72,9 @@ def _able(operations: Sequence[Operation]) -> Engine:
         missing = next((module for module in kind.needs if importlib.util.find_spec(module) is None), None)
         if missing is not None:
             reasons.append(f"\n  {name}: needs {missing}, which is not installed")
+            continue
+        if kind.unusable is not None:
+            reasons.append(f"\n  {name}: {kind.unusable}")
             continue
         found = engine(name)
         why = found.unsupported(operations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +30,8 @@ class NumPyEngine(Engine):
             with np.errstate(all="ignore"):
                 return _apart(interpret(arrays), arrays)
 
-        return run
+        # In a copy of the context, where an interrupt cannot leave the caller's warnings switched off.
+        return lambda arrays: contextvars.copy_context().run(run, arrays)
 
     def hold(self, array: Any) -> Any:
         return np.array(array)

@@ -1,8 +1,10 @@
-"""XLA, through JAX's documented interface: one ``jax.jit`` per compiled graph."""
+"""XLA, through JAX's documented interface: one executable, compiled ahead of time, per graph."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from stopgrad.body import walk
 from stopgrad.engines.protocol import Compiled, Engine
 from stopgrad.engines.registry import register
+from stopgrad.engines.xla.settings import Settings
 from stopgrad.graph import Output
 from stopgrad.interpreter import program
 from stopgrad.namespaces import Namespace, require
@@ -28,20 +31,22 @@ def jax_namespace() -> Namespace:
 
 @register
 class XlaEngine(Engine):
-    """Compiles with XLA.
+    """Compiles with XLA, for JAX's default device.
 
-    64-bit types are enabled around the calls that compute with them, and only there: the process's own JAX
-    settings stay as they are.
+    The process's own JAX settings have no influence on what is computed, and stay as they are. Arrays given
+    to it that lie on other devices are computed with where they lie.
     """
 
     name = "xla"
     priority = 100
     needs = ("jax",)
+    reuses = True
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
         self.namespace = jax_namespace()
         self._array = self._jax.Array
+        self._settings = Settings(self._jax)
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
         """What a lowering returned, as an array of the inferred dtype."""
@@ -50,25 +55,63 @@ class XlaEngine(Engine):
     def compile(
         self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()
     ) -> Compiled:
-        interpret = program(inputs, outputs, self)
-        compiled = self._jax.jit(lambda *arrays: interpret(arrays), donate_argnums=tuple(donate))
-        enable_x64 = self._jax.enable_x64
+        interpret, settings = program(inputs, outputs, self), self._settings
+        operations = walk(outputs[0].op.graph.subgraph_to(outputs)) if outputs else ()
+        wide_inputs = any(x.dtype in _WIDE for x in inputs)
+        wide = wide_inputs or any(y.dtype in _WIDE for op in operations for y in op.outputs)
+        # What is given up is kept even if nothing reads it: results are written into it.
+        traced = self._jax.jit(
+            lambda *arrays: interpret(arrays), donate_argnums=tuple(donate), keep_unused=bool(donate)
+        )
+        kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
+        compiled = settings.fixed(wide, lambda: traced.lower(*kinds).compile())
+
+        def call(arrays: Sequence[Any]) -> Sequence[Any]:
+            try:
+                return compiled(*arrays)
+            except (TypeError, ValueError):
+                # Not what was compiled for: arrays on other devices, and what JAX traces with.
+                return settings.fixed(wide, traced, *arrays)
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
-            return compiled(*arrays)
+            if settings.debugging():
+                return settings.fixed(wide, call, arrays)
+            return settings.wide(call, arrays) if wide_inputs else call(arrays)
 
-        def run_with_64_bits(arrays: Sequence[Any]) -> Sequence[Any]:
-            with enable_x64(True):
-                return compiled(*arrays)
-
-        operations = walk(outputs[0].op.graph.subgraph_to(outputs)) if outputs else ()
-        wide = any(y.dtype in _WIDE for op in operations for y in op.outputs)
-        return run_with_64_bits if wide or any(x.dtype in _WIDE for x in inputs) else run
+        return run
 
     def hold(self, array: Any) -> Any:
-        with self._jax.enable_x64(True):
-            # A copy: on a CPU, JAX would otherwise share the caller's memory, which donation then overwrites.
-            return self.namespace.array(np.asarray(array), copy=True)
+        # A copy: on a CPU, JAX would otherwise share the caller's memory.
+        return self._settings.fixed(True, lambda: self.namespace.array(np.asarray(array), copy=True))
 
     def is_native(self, x: Any) -> bool:
         return isinstance(x, self._array)
+
+    def finish(self, values: Iterable[Any]) -> None:
+        # NumPy must not look at an array whose computation failed: jaxlib would end the process.
+        for value in values:
+            value.block_until_ready()
+
+
+# JAX computes in threads of its own, which a forked process lacks: there it waits for them for ever.
+_FORKED = (
+    "JAX was running when this process was forked from another, and its threads do not come along; "
+    "start the process with multiprocessing.get_context('spawn'), or compute in it with engine='numpy'"
+)
+_running = False
+
+
+def _before_fork() -> None:
+    global _running
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    # Nothing public tells. Without the answer, what was imported counts as running.
+    _running = bridge is not None and bool(getattr(bridge, "_backends", True))
+
+
+def _after_fork() -> None:
+    if _running:
+        XlaEngine.unusable = _FORKED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

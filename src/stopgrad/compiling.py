@@ -1,0 +1,68 @@
+"""What sessions and functions do alike: choose an engine, compile for it, keep what was compiled."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from stopgrad.body import Body
+from stopgrad.engines import Compiled, Engine, engine as engine_named, fail
+from stopgrad.errors import ArgumentError
+from stopgrad.graph import Output
+from stopgrad.plain import is_whole, whole
+from stopgrad.rewrite import Rewritten
+
+CACHE_SIZE = 128
+"""How many compiled computations a session or a function keeps, where nothing else is asked for."""
+
+
+class Ready(NamedTuple):
+    """A compiled computation, and the engine that runs it."""
+
+    engine: Engine
+    run: Compiled
+
+
+def choose(engine: Engine, auto: bool, prepared: Rewritten) -> Engine:
+    """This engine; or where it cannot run the graph and any may, the best that can."""
+    operations = Body(prepared.graph, prepared.inputs, prepared.outputs).operations()
+    if auto and engine.unsupported(operations) is not None:
+        return engine_named("auto", operations)
+    return engine
+
+
+def compile_for(
+    engine: Engine, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int]
+) -> Ready:
+    """Compile a prepared graph; whatever goes wrong in the engine is an error of ours."""
+    try:
+        return Ready(engine, engine.compile(inputs, outputs, donate))
+    except Exception as error:
+        fail(engine, outputs, error)
+
+
+def cached(function: Callable[..., Any], size: int, what: str) -> Any:
+    """The function, keeping its results for the arguments used last.
+
+    The standard library's cache: threads may share it, and a call that is interrupted or fails adds nothing.
+
+    Args:
+        function: of arguments that have a hash.
+        size: how many results to keep: an integer of at least 1.
+        what: who asks, for the error.
+    """
+    if not is_whole(size) or whole(size) < 1:
+        raise ArgumentError(
+            f"{what}: cache_size is how many compiled computations to keep, at least 1; not {size!r}"
+        )
+    return functools.lru_cache(whole(size))(function)
+
+
+def has_hash(x: Any) -> bool:
+    """Whether *x* may be part of what a cache knows calls by."""
+    try:
+        hash(x)
+    except TypeError:
+        return False
+    return True

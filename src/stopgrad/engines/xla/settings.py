@@ -1,0 +1,70 @@
+"""JAX's settings: the same whenever this engine computes, and as they were when it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+_Setting = tuple[Callable[[Any], Any], str, Any]
+"""A setting's context manager, its name, and the value that it is given."""
+
+
+class Settings:
+    """The settings of JAX that change what is traced, or stop what is compiled.
+
+    JAX reads them from the process and from the thread, whenever something is traced. An executable that was
+    compiled ahead asks for few: whether 64-bit NumPy arrays stay 64 bits wide, and the three debugging aids.
+    """
+
+    def __init__(self, jax: Any) -> None:
+        self._config = jax.config
+        self.enable_x64 = jax.enable_x64
+        self._fixed: list[_Setting] = [
+            (jax.disable_jit, "jax_disable_jit", False),
+            (jax.debug_nans, "jax_debug_nans", False),
+            (jax.debug_infs, "jax_debug_infs", False),
+            (jax.numpy_rank_promotion, "jax_numpy_rank_promotion", "allow"),
+            (jax.numpy_dtype_promotion, "jax_numpy_dtype_promotion", "standard"),
+            (jax.default_matmul_precision, "jax_default_matmul_precision", None),
+            (jax.allow_f16_reductions, "jax_allow_f16_reductions", True),
+        ]
+
+    def debugging(self) -> bool:
+        """Whether a debugging aid is on under which no executable may run as it is."""
+        config = self._config
+        return config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs
+
+    def fixed(self, wide: bool, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function under the engine's own settings; *wide*: with 64-bit types."""
+        fixed = [(self.enable_x64, "jax_enable_x64", wide), *self._fixed]
+        return self._under(fixed, function, *arguments)
+
+    def wide(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function with 64-bit types, and with all else as it is."""
+        if self._config.jax_enable_x64:
+            return function(*arguments)
+        try:
+            with self.enable_x64(True):
+                return function(*arguments)
+        finally:
+            if self._config.jax_enable_x64:
+                self._repair(self.enable_x64, False)
+
+    def _under(self, fixed: list[_Setting], function: Callable[..., Any], *arguments: Any) -> Any:
+        config = self._config
+        before = [getattr(config, name) for _, name, _ in fixed]
+        try:
+            with ExitStack() as stack:
+                for context, _, value in fixed:
+                    stack.enter_context(context(value))
+                return function(*arguments)
+        finally:
+            for (context, name, _), value in zip(fixed, before, strict=True):
+                if getattr(config, name) != value:
+                    self._repair(context, value)
+
+    @staticmethod
+    def _repair(context: Callable[[Any], Any], value: Any) -> None:
+        """Give a setting its value back: where an interrupt comes while JAX changes it, JAX does not."""
+        context(value).__enter__()

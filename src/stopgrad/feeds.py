@@ -1,0 +1,102 @@
+"""Fed values: what a placeholder takes, and the sizes that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.engines import Engine
+from stopgrad.errors import FeedError, StopgradError
+from stopgrad.graph import Output, describe
+from stopgrad.operands import show_shape
+from stopgrad.types import TensorType, bind_sizes, size_value
+
+
+def feed_value(x: Output, value: Any, engine: Engine) -> Any:
+    """A fed value as an array of x's dtype.
+
+    Numbers of the same kind are converted, as TensorFlow converts them.
+    """
+    wanted = x.type
+    if not (engine.is_native(value) and value.dtype == wanted.dtype.numpy):
+        value = _as_numpy(x, value)  # Other libraries convert by other rules, and less than NumPy can.
+    if value.dtype != wanted.dtype.numpy:
+        if value.dtype.kind in "OUSMm":
+            raise FeedError(f"{describe(x)} was fed {value!r:.60}, which is no array of numbers")
+        if not _may_become(value, wanted):
+            raise FeedError(
+                f"{describe(x)} was fed {_kind(value)}, which is not converted to {wanted.dtype} silently; "
+                "convert it first"
+            )
+        with np.errstate(all="ignore"):
+            value = value.astype(wanted.dtype.numpy)
+    shape = value.shape
+    if shape != wanted.shape and (
+        len(shape) != wanted.ndim
+        or any(isinstance(s, int) and s != n for s, n in zip(wanted.shape, shape, strict=True))
+    ):
+        raise FeedError(
+            f"{describe(x)} was fed a value of shape {show_shape(shape)}; it takes {show_shape(wanted.shape)}"
+        )
+    return value
+
+
+def _as_numpy(x: Output, value: Any) -> np.ndarray[Any, Any]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise FeedError(
+            f"{describe(x)} was fed a masked array; "
+            "fill it first, with value.filled(0.0), and feed its mask by itself"
+        )
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:  # A RuntimeError: JAX's array was deleted.
+        why = (
+            error.message
+            if isinstance(error, StopgradError)
+            else "its parts differ in length"
+            if "inhomogeneous" in str(error)
+            else error
+        )
+        raise FeedError(f"{describe(x)} was fed a value that is no array: {why}") from None
+
+
+def _may_become(value: Any, wanted: TensorType) -> bool:
+    if value.size == 0 and value.dtype == np.float64:
+        return True  # An empty list has no dtype of its own.
+    if wanted.dtype.is_integer and value.dtype.kind in "iu":
+        limits = np.iinfo(wanted.dtype.numpy)
+        return value.size == 0 or bool(limits.min <= value.min() and value.max() <= limits.max)
+    if value.dtype.kind == "b":
+        return wanted.dtype.is_bool
+    if wanted.dtype.name == "bfloat16":
+        return value.dtype.kind in "iuf"
+    return np.can_cast(value.dtype, wanted.dtype.numpy, "same_kind")
+
+
+def _kind(value: Any) -> str:
+    span = f" from {value.min()} to {value.max()}" if value.dtype.kind in "iu" and value.size else ""
+    return f"{value.dtype}{show_shape(value.shape)}{span}"
+
+
+def sizes_of(feeds: Sequence[Output], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """The named sizes, from the shapes that were fed."""
+    binding: dict[str, int] = {}
+    for x, shape in zip(feeds, shapes, strict=True):
+        before = dict(binding)
+        if not bind_sizes(x.shape, shape, binding):
+            known = ", ".join(f"{name} = {size}" for name, size in before.items())
+            raise FeedError(
+                f"{describe(x)} was fed a value of shape {show_shape(shape)}; "
+                f"{f'other feeds say {known}' if known else 'a name stands for one size'}"
+            )
+    for x, shape in zip(feeds, shapes, strict=True):
+        if any(
+            not isinstance(s, int) and size_value(s, binding) != n
+            for s, n in zip(x.shape, shape, strict=True)
+        ):
+            raise FeedError(
+                f"{describe(x)} was fed a value of shape {show_shape(shape)}, where {binding} is known"
+            )
+    return binding

@@ -1,0 +1,285 @@
+"""Interrupts while a session runs: the parameters are all from before or all from after, and all goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import stopgrad as sg
+from fault_tools import ENGINES, Counting, Injection, Interrupt, raise_in, settings
+
+OURS = ("session.py", "function.py", "compiling.py", "feeds.py", "engines/")
+Alarm = Callable[[float, Callable[[], Any]], bool]
+on_both_engines = pytest.mark.parametrize("engine", ENGINES)
+# Python drops an exception that comes while a finalizer runs, and says so.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def still_good(c: Counting, session: sg.Session, before: float) -> float:
+    """The steps made, after an interrupt of one that may have been made or not. The session goes on."""
+    now = c.count(session)
+    assert now in (before, before + 1)
+    steps, total = c.step(session)
+    assert total == 4 + now
+    assert c.count(session) == now + 1
+    assert all((s == now + 1).all() for s in steps)
+    return now + 1
+
+
+def interrupted_by_signals(engine: str, alarm: Alarm, tries: int, seed: int) -> int:
+    """How many of the runs were interrupted."""
+    random.seed(seed)
+    c, hits, before = Counting(), 0, settings()
+    with sg.Session(c.graph, engine=engine) as session:
+        c.step(session)
+        span = min(seconds(lambda: c.step(session)) for _ in range(20))
+        for _ in range(tries):
+            count = c.count(session)
+            hits += alarm(random.uniform(1e-6, span), lambda: c.step(session))
+            still_good(c, session, count)
+            assert settings() == before
+    return hits
+
+
+def seconds(function: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+@on_both_engines
+def test_a_signal_at_any_moment_of_a_run_leaves_a_whole_state(engine: str, alarm: Alarm) -> None:
+    assert interrupted_by_signals(engine, alarm, 300, seed=0) > 100
+
+
+@pytest.mark.nightly
+@on_both_engines
+@pytest.mark.parametrize("seed", range(5))
+def test_signals_in_10_000_runs(engine: str, alarm: Alarm, seed: int) -> None:
+    assert interrupted_by_signals(engine, alarm, 10_000, seed) > 3_000
+
+
+def interrupted_while_compiling(engine: str, alarm: Alarm, tries: int) -> int:
+    hits, c, before = 0, Counting(), settings()
+    with sg.Session(c.graph, engine=engine) as session:
+        span = seconds(lambda: c.step(session))
+    for i in range(tries):
+        with sg.Session(c.graph, engine=engine) as session:
+            hits += alarm(span * (i + random.random()) / tries, lambda: c.step(session))
+            still_good(c, session, 0)
+        assert settings() == before
+    return hits
+
+
+@on_both_engines
+def test_a_signal_while_a_run_is_being_compiled_leaves_nothing_half_done(engine: str, alarm: Alarm) -> None:
+    assert interrupted_while_compiling(engine, alarm, 10) > 3
+
+
+@pytest.mark.nightly
+@on_both_engines
+def test_signals_in_500_compilations(engine: str, alarm: Alarm) -> None:
+    assert interrupted_while_compiling(engine, alarm, 500) > 150
+
+
+@on_both_engines
+def test_an_exception_from_another_thread_leaves_a_whole_state(engine: str) -> None:
+    c, hits = Counting(), 0
+    with sg.Session(c.graph, engine=engine) as session:
+        c.step(session)
+        failed: list[BaseException] = []
+        ready, done = threading.Event(), threading.Event()
+
+        def work() -> None:
+            nonlocal hits
+            while not done.is_set():
+                try:
+                    try:
+                        before = c.count(session)
+                        ready.set()
+                        while True:
+                            c.step(session)
+                            before += 1
+                    except Interrupt:
+                        hits += 1
+                        ready.clear()
+                        still_good(c, session, before)
+                except Interrupt:
+                    continue
+                except BaseException as error:
+                    failed.append(error)
+                    return
+
+        worker = threading.Thread(target=work)
+        worker.start()
+        for _ in range(100):
+            if not ready.wait(20) or failed:
+                break
+            time.sleep(random.uniform(0, 3e-3))
+            raise_in(worker)
+        done.set()
+        while worker.is_alive():
+            raise_in(worker)
+            worker.join(0.05)
+        assert not failed
+        assert hits > 30
+
+
+def every_place(
+    act: Callable[[], Any], check: Callable[[str], None], fresh: Callable[[], None], most: int | None = None
+) -> int:
+    """Interrupt *act* at each place in our modules where an interrupt can come; returns how many there are.
+
+    Where they are too many for a quick test, *most* is how many of them are tried, evenly spread.
+    """
+    fresh()
+    counting = Injection(OURS)
+    assert not counting(act)
+    for at in range(0, counting.met, 1 if most is None else max(1, counting.met // most)):
+        fresh()
+        injection = Injection(OURS, at)
+        assert injection(act), f"{at} of {counting.met} was not met"
+        check(injection.place)
+    return counting.met
+
+
+def interrupt_runs(engine: str, compiled: bool, most: int | None = None) -> int:
+    c, before = Counting(), settings()
+    session = sg.Session(c.graph, engine=engine)
+    c.step(session)
+    count = 0.0
+
+    def fresh() -> None:
+        nonlocal session, count
+        if not compiled:
+            session.close()
+            session = sg.Session(c.graph, engine=engine)
+        count = c.count(session)
+
+    def check(place: str) -> None:
+        assert settings() == before, place
+        assert not session._lock()._is_owned(), place  # type: ignore[attr-defined]
+        still_good(c, session, count)
+
+    return every_place(lambda: c.step(session), check, fresh, most)
+
+
+@on_both_engines
+def test_an_interrupt_at_every_place_of_a_run(engine: str) -> None:
+    assert interrupt_runs(engine, compiled=True) > 40
+
+
+@pytest.mark.parametrize(("engine", "most"), [("numpy", None), ("xla", 15)])
+def test_an_interrupt_at_places_of_a_first_run(engine: str, most: int | None) -> None:
+    assert interrupt_runs(engine, compiled=False, most=most) > 100
+
+
+@pytest.mark.nightly
+def test_an_interrupt_at_every_place_of_a_first_run_on_xla() -> None:
+    assert interrupt_runs("xla", compiled=False) > 100
+
+
+@on_both_engines
+def test_an_interrupt_at_every_place_of_a_restore(engine: str, tmp_path: Path) -> None:
+    c, before = Counting(), settings()
+    path = tmp_path / "at_1.npz"
+    with sg.Session(c.graph, engine=engine) as session:
+        c.step(session)
+        session.save(path)
+        step = lambda: c.step(session)
+
+        def check(place: str) -> None:
+            assert settings() == before, place
+            now = c.count(session)
+            assert now in (1, 2), place
+            still_good(c, session, now)
+            session.restore(path)
+
+        def fresh() -> None:
+            session.restore(path)
+            step()
+
+        assert every_place(lambda: session.restore(path), check, fresh) > 20
+
+
+def interrupt_calls(engine: str, most: int | None = None) -> None:
+    before = settings()
+    x = np.arange(4.0)
+    f = sg.function(lambda x, n: sg.exp(x) * n, engine=engine)
+    expected = f(x, 2)
+
+    def check(place: str) -> None:
+        assert settings() == before, place
+        np.testing.assert_array_equal(f(x, 2), expected, place)
+        with sg.Graph().as_default() as graph:
+            assert sg.constant(1.0).graph is graph
+        assert type(sg.exp(0.0)) is np.ndarray
+
+    assert every_place(lambda: f(x, 2), check, lambda: None) > 15
+
+    def fresh() -> None:
+        nonlocal f
+        f = sg.function(lambda x, n: sg.exp(x) * n, engine=engine)
+
+    assert every_place(lambda: f(x, 2), check, fresh, most) > 40
+
+
+@pytest.mark.parametrize(("engine", "most"), [("numpy", None), ("xla", 10)])
+def test_an_interrupt_at_places_of_a_function(engine: str, most: int | None) -> None:
+    interrupt_calls(engine, most)
+
+
+@pytest.mark.nightly
+def test_an_interrupt_at_every_place_of_a_function_on_xla() -> None:
+    interrupt_calls("xla")
+
+
+def test_an_interrupt_while_a_dataclass_is_first_met() -> None:
+    f = sg.function(lambda d: d.x + 1.0, engine="numpy")
+
+    def first() -> Any:
+        kind = dataclasses.make_dataclass("D", ["x"])
+        return kind(np.ones(2))
+
+    value = first()
+    counting = Injection(("structure.py",))
+    assert not counting(lambda: f(value))
+    for at in range(counting.met):
+        value = first()
+        assert Injection(("structure.py",), at)(lambda: f(value))
+        assert f(value).tolist() == [2.0, 2.0]
+
+
+def test_an_interrupt_while_jax_changes_a_setting_leaves_it_as_it_was() -> None:
+    """JAX sets its settings in Python, where an interrupt between the two halves would leave them changed."""
+    before = settings()
+    x = np.arange(4.0)  # 64 bits wide, which JAX has to be told at each call.
+    f = sg.function(lambda x: sg.exp(x), engine="xla")
+    expected = f(x)
+    place_in_jax = inspect.getfile(type(jax.enable_x64(True)))
+    counting = Injection((place_in_jax,))
+    assert not counting(lambda: f(x))
+    assert counting.met > 3
+    for at in range(counting.met):
+        injection = Injection((place_in_jax,), at)
+        assert injection(lambda: f(x))
+        assert settings() == before, injection.place
+        np.testing.assert_array_equal(f(x), expected)
+    with jax.debug_nans(True):
+        during = settings()
+        counting = Injection((place_in_jax,))
+        counting(lambda: f(x))
+        for at in range(counting.met):
+            assert Injection((place_in_jax,), at)(lambda: f(x))
+            assert settings() == during
+    assert settings() == before

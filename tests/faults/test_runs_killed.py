@@ -1,0 +1,86 @@
+"""Training that saves every few steps, killed at any moment: the file is always one whole set of values."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# One process forks those that train, which is quick; JAX is imported there, but first runs in the children.
+TRAINING = """
+import json, os, random, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[4])
+from fault_tools import Counting
+import stopgrad as sg
+
+engine, kills, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+random.seed(kills)
+c, path = Counting(20_000), folder / "saved.npz"
+
+def train(started):
+    session = sg.Session(c.graph, engine=engine)
+    if path.exists():
+        session.restore(path)
+    c.step(session)
+    os.write(started, b".")
+    while True:
+        for _ in range(3):
+            c.step(session)
+        session.save(path)
+
+last, counts = 0.0, []
+looking = sg.Session(c.graph, engine="numpy")
+for _ in range(kills):
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            train(writing)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    assert os.read(reading, 1) == b".", "the training ended by itself"
+    os.close(reading)
+    time.sleep(random.uniform(0.0, 0.02))
+    os.kill(pid, signal.SIGKILL)
+    assert os.waitpid(pid, 0)[1] == signal.SIGKILL
+    if path.exists():
+        looking.restore(path)
+        count = c.count(looking)  # One number, or the state is torn.
+        assert count >= last, (count, last)
+        last = count
+    counts.append(last)
+print(json.dumps([len(counts), len(set(counts))]))
+"""
+
+
+def train_and_kill(engine: str, kills: int, folder: Path) -> tuple[int, int]:
+    """How often training was killed, and how many different files were found then."""
+    done = subprocess.run(
+        [sys.executable, "-c", TRAINING, engine, str(kills), str(folder), str(Path(__file__).parents[1])],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=3600,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    return found[0], found[1]
+
+
+def test_training_killed_300_times_leaves_a_whole_file_each_time(tmp_path: Path) -> None:
+    kills, files = train_and_kill("numpy", 300, tmp_path)
+    assert kills == 300
+    assert files > 50
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("engine", ["numpy", "xla"])
+def test_training_killed_1_000_times_leaves_a_whole_file_each_time(engine: str, tmp_path: Path) -> None:
+    kills, files = train_and_kill(engine, 1_000, tmp_path)
+    assert kills == 1_000
+    assert files > 150
