@@ -203,7 +203,7 @@ def test_training_on_attacked_digits_withstands_the_attack() -> None:
         def loss(net: Any, x: Any, y: Any, key: Any, name: str = name) -> Any:
             return adversarial.adversarial_loss(net, x, y, key, adversarial.TRAININGS[name])
 
-        net = adversarial.train(loss, x, labels, 0, "auto", epochs=15)
+        net = adversarial.train(adversarial.training_step(loss, "auto"), x, labels, 0, epochs=15)
         assert judge.accuracy(net, test) >= 0.93
         robust[name] = judge.accuracy(net, judge.attacked(net, "PGD, 10 steps"))
     assert robust["FGSM"] >= robust["plain"] + 0.2
