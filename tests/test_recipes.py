@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from sklearn.datasets import load_iris
 
 import stopgrad as sg
-from stopgrad.recipes import adversarial, boltzmann, em, softmax, targets
+from stopgrad.cli import WORKLOADS
+from stopgrad.recipes import adversarial, boltzmann, em, softmax, targets, training
 from stopgrad.recipes.result import Check, LossGraph, Result, differentiate
 from stopgrad.tour import graphs
 
@@ -201,7 +203,7 @@ def test_training_on_attacked_digits_withstands_the_attack() -> None:
         def loss(net: Any, x: Any, y: Any, key: Any, name: str = name) -> Any:
             return adversarial.adversarial_loss(net, x, y, key, adversarial.TRAININGS[name])
 
-        net = adversarial.train(loss, x, labels, 0, "auto", epochs=15)
+        net = adversarial.train(adversarial.training_step(loss, "auto"), x, labels, 0, epochs=15)
         assert judge.accuracy(net, test) >= 0.93
         robust[name] = judge.accuracy(net, judge.attacked(net, "PGD, 10 steps"))
     assert robust["FGSM"] >= robust["plain"] + 0.2
@@ -235,6 +237,32 @@ def test_each_target_is_stopped() -> None:
     assert status(without) == {"flows"}
     assert len(with_stop.generated) < len(without.generated)
     assert len(with_stop.stops()) == 2
+
+
+# -------------------------------------------------------------------------------------------- training
+
+
+def test_the_rate_falls_to_zero_and_matrices_shrink_without_a_gradient() -> None:
+    net = {"W": np.full((2, 3), 4.0, np.float32), "b": np.full(3, 4.0, np.float32)}
+    still = {name: np.zeros_like(value) for name, value in net.items()}
+    rates = [training.cosine(0.1, done) for done in (0.0, 0.25, 0.5, 0.75, 1.0)]
+    assert rates[0] == np.float32(0.1)
+    assert rates[-1] == 0
+    assert all(earlier > later for earlier, later in pairwise(rates))
+    shrunk, _ = training.adam(net, still, training.initial_moments(net), 0.1, weight_decay=2.0)
+    np.testing.assert_allclose(shrunk["W"], 4.0 * (1.0 - 0.1 * 2.0))
+    np.testing.assert_array_equal(shrunk["b"], net["b"])
+
+
+# ------------------------------------------------------------------------------------- all of the tour
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("recipe", WORKLOADS.values(), ids=WORKLOADS)
+def test_every_check_of_the_tour_holds_whatever_the_seed(recipe: ModuleType, seed: int) -> None:
+    failed = [str(check) for check in recipe.run(seed).checks if not check.passed]
+    assert not failed
 
 
 # ----------------------------------------------------------------------------------- results and graphs

@@ -29,7 +29,7 @@ import stopgrad as sg
 from stopgrad.namespaces import require
 from stopgrad.recipes import plots
 from stopgrad.recipes.result import Check, LossGraph, Picture, Progress, Result, Table, differentiate, silent
-from stopgrad.recipes.training import adam, initial_moments, weights
+from stopgrad.recipes.training import adam, cosine, initial_moments, weights
 
 Array = Any
 Numbers = np.ndarray[Any, Any]
@@ -91,8 +91,10 @@ def td_loss_without_stop(values: Array, states: Array, rewards: Array, following
 # -------------------------------------------------------------------------------------------- SimSiam
 
 HIDDEN, POINTS, NARROW = 512, 64, 64
-BATCH, EPOCHS, RATE = 128, 40, 2e-3
-WATCHED = 4
+BATCH, EPOCHS = 128, 60
+RATE, WEIGHT_DECAY = 5e-3, 2.0
+"""Of AdamW; the rate at the start, from where it falls to zero."""
+WATCHED = 5
 """The points are looked at every so many epochs."""
 LOSSES = {"with the stop": simsiam_loss, "without": simsiam_loss_without_stop}
 
@@ -165,23 +167,28 @@ def train(
     watch: Callable[[int, Network, float], None],
     epochs: int = EPOCHS,
 ) -> Network:
-    """Adam on pairs of views; *watch* is told the epoch, the weights and the loss."""
+    """Adam with weight decay on pairs of views, at a falling rate.
+
+    *watch* is told how many epochs are done, the weights and the loss.
+    """
     rng = np.random.default_rng(seed)
     net = initial(rng)
     moments = initial_moments(net)
 
     @sg.function(engine=engine)
-    def step(net: Network, moments: Any, view1: Array, view2: Array) -> Any:
+    def step(net: Network, moments: Any, view1: Array, view2: Array, rate: Array) -> Any:
         value, gradient = sg.value_and_grad(lambda net: loss(net, view1, view2))(net)
-        return *adam(net, gradient, moments, RATE), value
+        return *adam(net, gradient, moments, rate, WEIGHT_DECAY), value
 
-    value = float("nan")
-    for epoch in range(epochs + 1):
-        watch(epoch, net, float(value))
+    watch(0, net, float("nan"))
+    batches = len(x) // BATCH
+    for epoch in range(epochs):
         order = rng.permutation(len(x))
-        for i in range(0, len(x) - BATCH + 1, BATCH):
-            some = x[order[i : i + BATCH]]
-            net, moments, value = step(net, moments, view(some, rng), view(some, rng))
+        for i in range(batches):
+            some = x[order[i * BATCH : (i + 1) * BATCH]]
+            rate = cosine(RATE, (epoch + i / batches) / epochs)
+            net, moments, value = step(net, moments, view(some, rng), view(some, rng), rate)
+        watch(epoch + 1, net, float(value))
     return net
 
 
