@@ -121,7 +121,7 @@ def test_large_constants_and_unusual_values_are_kept_bit_for_bit(tmp_path: Path)
             "line 2.*stands twice",
         ),
         ('x: float32[2] = Const(value=array("x.value"))', "not in the text"),
-        ("x: float32[n.__class__] = Placeholder(dtype=float32, shape=(n,))", "spells no size"),
+        ("x: float32[n.__class__] = Placeholder(dtype=float32, shape=(n,))", "no part of a value"),
     ],
 )
 def test_text_that_does_not_read_says_which_line_and_why(text: str, reason: str) -> None:
@@ -161,5 +161,10 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_graph_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", a=np.zeros(2))
-    with pytest.raises(sg.GraphError, match="holds no graph"):
+    with pytest.raises(sg.GraphError, match="no file of arrays"):
         sg.Graph.load(tmp_path / "other.npz")
+    graph, *_ = small_graph()
+    with sg.Session(graph) as session:
+        session.save(tmp_path / "values")
+    with pytest.raises(sg.GraphError, match="holds no graph"):
+        sg.Graph.load(tmp_path / "values")

@@ -45,8 +45,10 @@ from stopgrad.errors import (
     DTypeError as DTypeError,
     EngineError as EngineError,
     FeedError as FeedError,
+    FileError as FileError,
     GradientError as GradientError,
     GraphError as GraphError,
+    MissingFileError as MissingFileError,
     ShapeError as ShapeError,
     StopgradError as StopgradError,
 )

@@ -52,6 +52,14 @@ class GraphError(StopgradError, ValueError):
     """A graph used against its rules: two graphs mixed, an unknown name, a broken invariant."""
 
 
+class FileError(GraphError, OSError):
+    """A file that cannot be written or read: a full disk, a folder in its place, no permission."""
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """A file that is not there, or whose folder is not."""
+
+
 class FeedError(StopgradError, ValueError):
     """A placeholder left unfed, or fed a value it cannot hold."""
 

@@ -1,50 +1,336 @@
-"""Arrays on disk, as NumPy's npz: written whole or not at all, with every dtype of ours."""
+"""Arrays on disk, in the safetensors format: written whole or not at all, checked before they are read.
+
+A file is a header, which says the name, dtype, shape and position of every array, and the arrays' bytes.
+The library *safetensors* reads it and checks it against the file's length. It is written here: the library
+replaces a file without waiting for the disk, with other permissions, and leaves its part files behind. What
+the format lacks, complex128, is stored as pairs of float64, and said in the header.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import hashlib
+import json
 import os
-import zipfile
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+import secrets
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NoReturn, cast
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
-from stopgrad.errors import GraphError
-from stopgrad.types import DType
+from stopgrad.errors import ArgumentError, FileError, GraphError, MissingFileError
+from stopgrad.operands import Array, shorten, show_shape
+from stopgrad.types import DTYPES, TensorType
+
+if sys.platform != "win32":
+    import fcntl
 
 AnyPath = str | os.PathLike[str]
 
+_NAMES = {
+    "bool": "BOOL",
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "uint8": "U8",
+    "uint16": "U16",
+    "uint32": "U32",
+    "uint64": "U64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+    "complex64": "C64",
+}
+_DTYPES = {stored: DTYPES[name] for name, stored in _NAMES.items()}
+_DTYPE = "dtype:"
+"""Before the name of an array in the header: its dtype, where that is not the one in which it is stored."""
 
-def write_arrays(path: AnyPath, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Write arrays by name. An old file stays as it is until the new one is complete."""
-    target = Path(path)
-    stored = {name: array.view(storage(array.dtype)) for name, array in arrays.items()}
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+
+# -------------------------------------------------------------------------------------------- writing
+
+
+def write_arrays(path: AnyPath, arrays: Mapping[str, Array], notes: Mapping[str, str] | None = None) -> None:
+    """Write arrays by name. An old file stays as it is until the new one is complete.
+
+    Args:
+        path: of the file. A symbolic link is followed; an old file's mode is kept.
+        arrays: of any dtype of ours. The names are data: all but ``__metadata__``, which the format uses.
+        notes: what else stands in the header.
+
+    Raises:
+        FileError: the disk is full, the folder is missing or read-only, the path is that of a folder.
+    """
+    # The widest elements first, so that all are aligned.
+    ordered = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
+    header = _header(ordered, notes or {})
+    with replacing(path) as file:
+        _write(file, header)
+        for _, array in ordered:
+            stored = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+            _write(file, stored.reshape(-1).view(np.uint8).data)
+
+
+def _header(arrays: Iterable[tuple[str, Array]], notes: Mapping[str, str]) -> bytes:
+    entries: dict[str, Any] = {"__metadata__": {"format": "stopgrad", **notes}}
+    at = 0
+    for name, array in arrays:
+        if name in entries:
+            raise GraphError(f"no array can be called {name!r} in a file; give it another name")
+        shape = list(array.shape)
+        if array.dtype == np.complex128:
+            entries["__metadata__"][_DTYPE + name] = "complex128"
+            entries[name] = {"dtype": "F64", "shape": [*shape, 2], "data_offsets": [at, at + array.nbytes]}
+        else:
+            dtype = _NAMES[array.dtype.name]
+            entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + array.nbytes]}
+        at += array.nbytes
+    text = json.dumps(entries, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    if len(text) > _LONGEST_HEADER:
+        raise GraphError(f"the names of the arrays take {len(text)} bytes; a file holds {_LONGEST_HEADER}")
+    return len(text).to_bytes(8, "little") + text
+
+
+_LONGEST_HEADER = 100_000_000
+"""What the library reads."""
+
+
+def _write(file: int, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view[: 1 << 30]) :]
+
+
+@contextmanager
+def replacing(path: AnyPath) -> Iterator[int]:
+    """A new file, open for writing, which takes the place of *path* when the block ends without an error.
+
+    It is written under a name of its own in the same folder. Whoever writes holds a lock on it: a part file
+    without one was left by a process that died, and is removed by the next who writes to *path*.
+    """
+    shown = _checked(path)
+    part, file = "", -1
     try:
-        with part.open("wb") as file:
-            np.savez(file, **stored)  # type: ignore[arg-type] # the stubs take every keyword for allow_pickle
-        part.replace(target)
+        target = os.path.realpath(shown)
+        old = _old(target, shown)
+        folder, name = os.path.split(target)
+        mark = f".{hashlib.blake2b(os.fsencode(name), digest_size=8).hexdigest()}."
+        _remove_abandoned(folder, mark)
+        part, file = _part_file(os.path.join(folder, mark))
+        if old is not None:
+            _keep_owner_and_mode(file, old)
+        yield file
+        os.fsync(file)
+        if sys.platform == "win32":
+            os.close(file)
+            file = -1
+        os.replace(part, target)
+        _flush_folder(folder)
+    except OSError as error:
+        _refuse(error, shown, "written")
     finally:
-        part.unlink(missing_ok=True)
+        if part:
+            with contextlib.suppress(OSError):
+                os.unlink(part)
+        if file >= 0:
+            os.close(file)
 
 
-def read_arrays(path: AnyPath) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of a file by name, as they are stored; :func:`as_dtype` gives them their own dtype."""
+def _checked(path: AnyPath) -> str:
     try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile):
-        raise GraphError(
-            f"{os.fspath(path)} is no file of arrays that Session.save or Graph.save wrote"
-        ) from None
+        shown = os.fspath(path)
+    except TypeError:
+        shown = b""  # type: ignore[assignment]
+    if not isinstance(shown, str) or not shown or "\0" in shown:
+        raise ArgumentError(f"{shorten(path)} is no path of a file; take a string or a pathlib.Path")
+    return shown
 
 
-def storage(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype in which files hold elements of *dtype*: itself, or their bits if the format lacks it."""
-    return np.dtype(np.uint16) if dtype.name == "bfloat16" else dtype
+def _old(target: str, shown: str) -> os.stat_result | None:
+    try:
+        found = os.stat(target)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise FileError(f"{shown} cannot be written: it is {_kind_of(found)}; give the path of a file")
+    return found
 
 
-def as_dtype(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    """A stored array in the dtype that it was written from."""
-    return array.view(dtype.numpy)
+def _kind_of(found: os.stat_result) -> str:
+    return "a folder" if stat.S_ISDIR(found.st_mode) else "a device or a pipe"
+
+
+def _part_file(beginning: str) -> tuple[str, int]:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    while True:
+        part = f"{beginning}{secrets.token_hex(4)}.part"
+        try:
+            file = os.open(part, flags, 0o666)
+        except FileExistsError:
+            continue
+        if _locked(file, wait=True) is not False and os.fstat(file).st_nlink:
+            return part, file
+        os.close(file)  # Somebody took it for an abandoned one before it was locked.
+
+
+def _locked(file: int, wait: bool) -> bool | None:
+    """Whether the lock of an open file is ours now; None where there are no locks."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _remove_abandoned(folder: str, mark: str) -> None:
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.startswith(mark) and name.endswith(".part"):
+                with contextlib.suppress(OSError):
+                    _remove_if_abandoned(os.path.join(folder, name))
+
+
+def _remove_if_abandoned(part: str) -> None:
+    if sys.platform == "win32":
+        os.unlink(part)  # Fails while it is open.
+        return
+    file = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        if _locked(file, wait=False):
+            os.unlink(part)
+    finally:
+        os.close(file)
+
+
+def _keep_owner_and_mode(file: int, old: os.stat_result) -> None:
+    if sys.platform == "win32":
+        return
+    new = os.fstat(file)
+    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
+        with contextlib.suppress(OSError):  # Only the superuser may.
+            os.fchown(file, old.st_uid, old.st_gid)
+    os.fchmod(file, stat.S_IMODE(old.st_mode))
+
+
+def _flush_folder(folder: str) -> None:
+    """Make the new name last; where the system can."""
+    with contextlib.suppress(OSError):
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
+_CURES = {
+    errno.ENOENT: "its folder does not exist; make it first",
+    errno.ENOTDIR: "its folder is no folder",
+    errno.ENOSPC: "the disk is full; make room, or save elsewhere",
+    errno.EDQUOT: "the disk quota is used up; make room, or save elsewhere",
+    errno.EFBIG: "the file is larger than the system allows",
+    errno.EACCES: "this is not permitted; save elsewhere, or change the permissions",
+    errno.EPERM: "this is not permitted; save elsewhere, or change the permissions",
+    errno.EROFS: "the file system is read-only; save elsewhere",
+    errno.ENAMETOOLONG: "the name is too long; take a shorter one",
+    errno.ELOOP: "its symbolic links lead in a circle",
+}
+
+
+def _refuse(error: OSError, path: str, done: str) -> NoReturn:
+    if isinstance(error, FileError):
+        raise error
+    why = _CURES.get(error.errno or 0, error.strerror or str(error))
+    if done == "read" and error.errno == errno.ENOENT:
+        why = "there is no such file"
+    kind = MissingFileError if error.errno == errno.ENOENT else FileError
+    refused = kind(f"{path} cannot be {done}: {why}")
+    refused.errno, refused.filename = error.errno, path
+    raise refused from error
+
+
+# -------------------------------------------------------------------------------------------- reading
+
+
+class ArrayFile:
+    """A file of arrays, open for reading. Its header is checked at once; an array is read when asked for.
+
+    Attributes:
+        names: of the arrays.
+        notes: what else stands in the header.
+    """
+
+    def __init__(self, path: AnyPath) -> None:
+        self._path = _checked(path)
+        try:
+            found = os.stat(self._path)
+            if not stat.S_ISREG(found.st_mode):
+                raise FileError(
+                    f"{self._path} cannot be read: it is {_kind_of(found)}; give the path of a file"
+                )
+            self._file = cast("Any", safe_open)(self._path, "numpy", backend="pread")
+        except OSError as error:
+            _refuse(error, self._path, "read")
+        except SafetensorError as error:
+            raise self._broken(error) from None
+        self.names: frozenset[str] = frozenset(self._file.keys())
+        self.notes: dict[str, str] = self._file.metadata() or {}
+
+    def _broken(self, error: SafetensorError) -> GraphError:
+        return GraphError(
+            f"{self._path} is no file of arrays that Session.save or Graph.save wrote: {str(error)[:200]}"
+        )
+
+    def some_names(self) -> str:
+        """Its names, as messages print them."""
+        shown = ", ".join(sorted(self.names)[:20])[:1000]
+        return f"{shown}, ..." if len(self.names) > 20 else shown or "none"
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape in which an array is stored."""
+        return tuple(self._file.get_slice(name).get_shape())
+
+    def read(self, name: str, type: TensorType, what: str) -> Array:
+        """The array of this name, which must have this type; *what* names it in errors."""
+        part = self._file.get_slice(name)
+        stored, shape = part.get_dtype(), tuple(part.get_shape())
+        said = self.notes.get(_DTYPE + name)
+        pairs = said == "complex128" and stored == "F64" and shape[-1:] == (2,)
+        if said is not None and not pairs:
+            raise GraphError(
+                f"{self._path} holds {stored}{show_shape(shape)} for {what}, said to be {said[:40]}"
+            )
+        dtype = DTYPES["complex128"] if pairs else _DTYPES.get(stored)
+        if dtype is None:
+            raise GraphError(f"{self._path} holds {stored}{show_shape(shape)} for {what}")
+        check_array(dtype.numpy, shape[:-1] if pairs else shape, type, f"{what} in {self._path}")
+        try:
+            array: Array = self._file.get_tensor(name)
+        except SafetensorError as error:
+            raise self._broken(error) from None
+        if dtype.is_bool and array.size and array.view(np.uint8).max() > 1:
+            raise GraphError(f"{self._path} holds bytes other than 0 and 1 for {what}, which is boolean")
+        return array.view(np.complex128).reshape(type.shape) if pairs else array
+
+    def __enter__(self) -> ArrayFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.__exit__(None, None, None)
+
+
+def check_array(dtype: np.dtype[Any], shape: tuple[int, ...], type: TensorType, what: str) -> None:
+    """Refuse an array that is not of this type, in the bytes of this machine."""
+    if dtype != type.dtype.numpy or shape != type.shape:
+        shown = f"{'' if dtype.isnative else 'byte-swapped '}{dtype.name}{show_shape(shape)}"
+        raise GraphError(f"{what} is {shown}, not {type!r}")

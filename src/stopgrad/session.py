@@ -17,9 +17,8 @@ from stopgrad.compiling import CACHE_SIZE, Ready, cached, choose, compile_for, h
 from stopgrad.engines import Engine, engine as engine_named, fail
 from stopgrad.errors import EngineError, FeedError, GraphError
 from stopgrad.feeds import feed_value, sizes_of
-from stopgrad.files import as_dtype, read_arrays, storage, write_arrays
+from stopgrad.files import ArrayFile, write_arrays
 from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.operands import show_shape
 from stopgrad.ops.data import Assign, Parameter, Placeholder
 from stopgrad.rewrite import check_sizes, needed, prepare
 from stopgrad.structure import flatten, unflatten
@@ -168,6 +167,8 @@ class Session:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the values of all parameters, by name, as they are together at one moment.
 
+        The file is one of safetensors, which other libraries read.
+
         The old file stays until the new is whole.
         """
         self._present("save")
@@ -183,19 +184,14 @@ class Session:
         """
         self._present("restore")
         lock = self._lock_outside("restore")
-        stored = read_arrays(path)
         found = {}
-        for p in self._all_parameters():
-            array = stored.get(p.op.name)
-            if array is None:
-                raise GraphError(
-                    f"{os.fspath(path)} holds no value of {describe(p)}; it has {', '.join(stored) or 'none'}"
-                )
-            if array.shape != p.shape or array.dtype != storage(p.dtype.numpy):
-                raise GraphError(
-                    f"{os.fspath(path)} holds {array.dtype}{show_shape(array.shape)} for {describe(p)}"
-                )
-            found[p] = as_dtype(array, p.dtype)
+        with ArrayFile(path) as stored:
+            for p in self._all_parameters():
+                if p.op.name not in stored.names:
+                    raise GraphError(
+                        f"{os.fspath(path)} holds no value of {describe(p)}; it has {stored.some_names()}"
+                    )
+                found[p] = stored.read(p.op.name, p.type, describe(p))
         with lock:
             state = self._present("restore")
             values = {p: state.engine.hold(array) for p, array in found.items()}

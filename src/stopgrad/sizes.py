@@ -20,7 +20,7 @@ import operator
 import os
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -441,6 +441,29 @@ def _unpickled(process: str, parts: Sequence[tuple[str, str, list[_Packed]]], pa
         else:
             found.append(named(name))
     return unpacked(packed)
+
+
+def renamed(size: Size, unknown: Callable[[str], str]) -> Size:
+    """A size in which unknown sizes have other names: those that *unknown* gives for theirs."""
+    found: dict[Symbol, Size] = {}
+
+    def rebuilt(size: Size) -> Size:
+        if isinstance(size, int):
+            return size
+        return total(product([factor, *(found[s] ** power for s, power in m)]) for m, factor in size.terms)
+
+    for symbol in symbols(size):
+        if symbol.rule:
+            found[symbol] = _computed(symbol.rule, *map(rebuilt, symbol.of))
+        else:
+            name = symbol.name
+            found[symbol] = named(unknown(name) if FRESH.fullmatch(name) else name)
+    return rebuilt(size)
+
+
+def depth(size: Size) -> int:
+    """How many quotients and maxima stand inside one another."""
+    return max([symbol.depth for symbol in _symbols(size)], default=0)
 
 
 # --------------------------------------------------------------------------------------------- values

@@ -18,8 +18,6 @@ _NUMPY = os.path.dirname(np.__file__)
 _BETWEEN = (contextlib.__file__, _NUMPY + os.sep, os.path.join(os.path.dirname(_NUMPY), "jax") + os.sep)
 _RECIPES = os.path.join(_PACKAGE, "recipes") + os.sep
 
-RawLocation = tuple[CodeType, int]
-
 # By file name, whose hash Python keeps; a code object's hash is computed anew each time.
 _INTERNAL: dict[str, bool] = {}
 FILES = 4096
@@ -34,7 +32,7 @@ def is_internal(file: str) -> bool:
     return found
 
 
-def capture() -> RawLocation | None:
+def capture() -> tuple[CodeType, int] | None:
     """The instruction, in the first frame outside the package, that led here."""
     frame = sys._getframe(2)
     known = _INTERNAL
@@ -53,7 +51,7 @@ def capture() -> RawLocation | None:
 class Location:
     """A place in a source file: ``file``, ``line`` and, if the interpreter knows it, the sub-expression."""
 
-    __slots__ = ("column", "end_column", "end_line", "file", "function", "line")
+    __slots__ = ("_source", "column", "end_column", "end_line", "file", "function", "line")
 
     def __init__(
         self,
@@ -63,6 +61,7 @@ class Location:
         column: int | None = None,
         end_column: int | None = None,
         function: str = "",
+        source: str | None = None,
     ) -> None:
         self.file = file
         self.line = line
@@ -70,10 +69,13 @@ class Location:
         self.column = column
         self.end_column = end_column
         self.function = function
+        self._source = source  # Known for a location from a file, which nobody opens a file for.
 
     @property
     def source(self) -> str:
         """The source text of the sub-expression, or of the line; empty where the file cannot be read."""
+        if self._source is not None:
+            return self._source
         text = linecache.getline(self.file, self.line)
         if self.end_line == self.line and self.column is not None and self.end_column is not None:
             # Columns count UTF-8 bytes.
@@ -89,9 +91,15 @@ class Location:
         return f"{self!r}: {source}" if source else repr(self)
 
 
+RawLocation = tuple[CodeType | Location, int]
+"""A captured instruction; or a place that is decoded already."""
+
+
 def decode(raw: RawLocation) -> Location:
     """The place of a captured instruction."""
     code, instruction = raw
+    if isinstance(code, Location):
+        return code
     position = next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
     line, end_line, column, end_column = position
     return Location(

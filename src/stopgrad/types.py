@@ -1,12 +1,10 @@
-"""What tensors are: their types, made of an element type and sizes; and sizes from text.
+"""What tensors are: their types, made of an element type and sizes.
 
 What :mod:`stopgrad.dtypes` and :mod:`stopgrad.sizes` have is to be had from here, too.
 """
 
 from __future__ import annotations
 
-import ast
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -87,7 +85,6 @@ __all__ = [
     "product",
     "same_size",
     "shape_of",
-    "size_from_text",
     "size_value",
     "tensor_type",
     "total",
@@ -208,46 +205,3 @@ def _made(dtype: DType, shape: Shape) -> TensorType:
     made.differentiable = dtype.is_differentiable
     made.symbolic = any(isinstance(size, Dim) for size in shape)
     return _TYPES.keep((dtype, shape), made)
-
-
-# --------------------------------------------------------------------------------------- sizes from text
-
-
-def size_from_text(text: str, reserved: bool = False) -> int | Dim:
-    """The size that *text* spells, as ``repr`` writes it; *reserved* allows the names of unknown sizes, too.
-
-    Examples:
-        >>> size_from_text("max(n - 1, 0)//2 + 3*m") is at_least(dim("n") - 1, 0) // 2 + 3 * dim("m")
-        True
-    """
-    try:
-        return _spelled(ast.parse(text.strip(), mode="eval").body, named if reserved else dim)
-    except (SyntaxError, KeyError):
-        raise ShapeError(f"{text!r} spells no size") from None
-
-
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-}
-
-
-def _spelled(node: ast.expr, name: Callable[[str], Dim]) -> int | Dim:
-    match node:
-        case ast.Constant(value=int() as number):
-            return number
-        case ast.Name(id=id):
-            return name(id)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_spelled(operand, name)
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)):
-            return product([_spelled(left, name)] * power)
-        case ast.BinOp(left=left, op=op, right=right):
-            return _ARITHMETIC[type(op)](_spelled(left, name), _spelled(right, name))
-        case ast.Call(func=ast.Name(id="max"), args=[a, bound]) if isinstance(
-            low := _spelled(bound, name), int
-        ):
-            return at_least(_spelled(a, name), low)
-    raise ShapeError(f"{ast.unparse(node)!r} spells no size")

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from stopgrad.interchange import text
+from stopgrad.interchange import saved, text
 
-__all__ = ["text"]
+__all__ = ["saved", "text"]

@@ -1,0 +1,90 @@
+"""The arrays of constants in the text of a graph: in the line where they are small, bit for bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stopgrad.errors import GraphError
+from stopgrad.interchange.grammar import spell_number
+from stopgrad.operands import Array
+from stopgrad.types import DType, TensorType, dtype_of
+
+INLINE = 16
+"""Elements that a line may hold; larger arrays stand in the file."""
+
+
+def spell_array(array: Array) -> str:
+    """What stands between the brackets of ``array(...)``.
+
+    Numbers, where they read back with the same bits; else the bytes (NaNs other than the usual one).
+    """
+    dtype = dtype_of(array.dtype)
+    numbers = array.astype(np.float32) if dtype.name == "bfloat16" else array
+    if dtype.is_differentiable and not np.isfinite(numbers).all():
+        usual = _array_of(numbers.ravel().tolist(), dtype)
+        if usual.tobytes() != array.tobytes():
+            return f"hex('{little_endian(array).tobytes().hex()}')"
+    return _spell_list(numbers.tolist())
+
+
+def little_endian(array: Array) -> Array:
+    """The array with its bytes in the order in which files have them."""
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
+
+
+def _spell_list(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_spell_list, value))}]"  # As deep as the array has axes.
+    return spell_number(value)
+
+
+def read_array(value: Any, type: TensorType) -> Array:
+    """The array that was spelled so, of this type."""
+    if type.symbolic:
+        raise GraphError("a constant has no unknown sizes")
+    shape = [int(size) for size in type.shape]
+    if isinstance(value, bytes):
+        return _array_of_bytes(value, type, shape)
+    items = [value]
+    for size in shape:
+        if not all(isinstance(item, list) and len(item) == size for item in items):
+            raise GraphError(f"the numbers have another shape than {type!r}")
+        items = [number for item in items for number in item]
+    for number in items:
+        _check_number(number, type.dtype)
+    return _array_of(items, type.dtype).reshape(shape)
+
+
+def _array_of(numbers: list[Any], dtype: DType) -> Array:
+    with np.errstate(all="ignore"):
+        return np.array(numbers, dtype.numpy)
+
+
+def _array_of_bytes(value: bytes, type: TensorType, shape: list[int]) -> Array:
+    found = np.frombuffer(value, np.uint8)
+    count = 1
+    for size in shape:
+        count *= size
+    if len(value) != count * type.dtype.itemsize:
+        raise GraphError(f"{len(value)} bytes are not those of {type!r}")
+    if type.dtype.is_bool and (found > 1).any():
+        raise GraphError("the bytes of booleans are 0 and 1")
+    stored = found.view(type.dtype.numpy.newbyteorder("<"))
+    return stored.astype(type.dtype.numpy).reshape(shape)
+
+
+def _check_number(number: Any, dtype: DType) -> None:
+    kind = type(number)
+    if dtype.is_bool:
+        fits = kind is bool
+    elif dtype.is_integer:
+        limits = np.iinfo(dtype.numpy)
+        fits = kind is int and limits.min <= number <= limits.max
+    elif kind is int:
+        fits = abs(number) <= 2**53  # What every float holds.
+    else:
+        fits = kind is float or (dtype.is_complex and kind is complex)
+    if not fits:
+        raise GraphError(f"{repr(number)[:40]} is no {dtype}")

@@ -1,0 +1,333 @@
+"""Reads the text of a graph, which may come from anywhere: what is not as it was written is refused.
+
+Every line is checked before its operation is made: the operands are there, attributes have the Python types
+that their definition declares, types follow from the operands, bodies are closed. A refused line is named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from stopgrad.body import Body
+from stopgrad.build import infer_types, quiet_gc
+from stopgrad.builder import Region
+from stopgrad.errors import ArgumentError, GraphError, StopgradError
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.interchange import limits
+from stopgrad.interchange.arrays import read_array
+from stopgrad.interchange.grammar import FORMS, Forms, Values, check_size
+from stopgrad.op import REGISTRY, Op
+from stopgrad.operands import Array, Literal, shorten
+from stopgrad.types import FRESH, Dim, TensorType, dim, dtype_of, tensor_type
+
+_GRAPH = re.compile(r"graph ([0-9]{1,9}) \{\Z")
+_TYPE = re.compile(r"(\w+)\[([^\[\]]*)\](?:, |\Z)")
+_TAIL = re.compile(r"(?: inside no_gradient ([0-9/]+))?(?: for (?:([0-9]*):)?([^\s:]+))?\Z")
+_REMEMBERED = 4096
+
+FindArray = Callable[[str, TensorType], Array]
+"""The array of a name, for a constant of a type."""
+
+
+class _Text:
+    """One of the graphs in a text."""
+
+    __slots__ = ("closed", "graph", "operations", "reached")
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+        self.operations: dict[str, Operation] = {}
+        self.closed = False
+        self.reached: dict[tuple[Output, ...], bytearray] = {}
+
+    def output(self, reference: Any) -> Output:
+        """The output of an earlier operation, from ``name`` or ``name:index``."""
+        if not isinstance(reference, str):
+            raise GraphError(f"{shorten(reference)} names no operation")
+        name, colon, index = reference.partition(":")
+        op = self.operations.get(name)
+        if op is None:
+            raise GraphError(f"no earlier operation is named {name[:60]!r}")
+        if not colon:
+            return op.outputs[0]
+        if not index.isdecimal() or len(index) > 9 or int(index) >= len(op.outputs):
+            raise GraphError(f"{reference[:60]!r}: the operation has {len(op.outputs)} outputs")
+        return op.outputs[int(index)]
+
+    def computed_from(self, inputs: tuple[Output, ...]) -> bytearray:
+        """Marks the operations that need nothing but *inputs*, which are placeholders."""
+        found = self.reached.get(inputs)
+        if found is None:
+            given = {x.op for x in inputs}
+            found = bytearray(len(self.operations))
+            for op in self.operations.values():
+                free = op.type == "Placeholder" or op.definition.stateful
+                found[op.id] = op in given or (not free and all(found[x.op.id] for x in op.inputs))
+            if len(self.reached) >= limits.PARAMETERS:
+                raise GraphError(f"the bodies of one graph have over {limits.PARAMETERS} lists of parameters")
+            self.reached[inputs] = found
+        return found
+
+
+class Reader:
+    """Reads one text.
+
+    Args:
+        array: finds the arrays that are not in the text.
+
+    Attributes:
+        operations: all operations, those in bodies too, in the order of their lines.
+        blocks: the ``no_gradient`` blocks, in the order in which the text names them first.
+    """
+
+    def __init__(self, array: FindArray) -> None:
+        self.operations: list[Operation] = []
+        self.blocks: list[Region] = []
+        self._array = array
+        self._graphs: dict[str, _Text] = {}
+        self._sizes: dict[str, Dim] = {}
+        self._blocks: dict[str, Region] = {}
+        # What is written often is read once.
+        self._types: dict[str, tuple[TensorType, ...]] = {}
+        self._attributes: dict[tuple[type[Op], str, str], tuple[Any, ...]] = {}
+
+    def read(self, text: str) -> Graph:
+        """The graph, which the graphs of its bodies precede."""
+        if not isinstance(text, str):
+            raise ArgumentError(f"from_text takes a text, not {shorten(text)}")
+        whole = self._begin("")
+        open_graphs = [whole]
+        with quiet_gc():
+            for number, line in enumerate(text.split("\n"), 1):
+                line = line.strip()
+                if not line:
+                    continue
+                try:
+                    self._read(open_graphs, line)
+                except StopgradError as error:
+                    raise _about(number, line, error.message) from None
+                except RecursionError:
+                    raise _about(number, line, "Python's stack is too short to read it") from None
+        if len(open_graphs) > 1:
+            raise GraphError("the graph's text ends inside a graph; a closing brace is missing")
+        return whole.graph
+
+    def _read(self, open_graphs: list[_Text], line: str) -> None:
+        if line == "}":
+            if len(open_graphs) == 1:
+                raise GraphError("there is no graph to close")
+            open_graphs.pop().closed = True
+        elif begins := _GRAPH.match(line):
+            if len(open_graphs) > limits.NESTING:
+                raise GraphError(f"more than {limits.NESTING} graphs stand inside one another")
+            open_graphs.append(self._begin(begins[1]))
+        else:
+            self._operation(open_graphs[-1], line)
+
+    def _begin(self, name: str) -> _Text:
+        if name in self._graphs:
+            raise GraphError(f"graph {name} stands twice")
+        made = self._graphs[name] = _Text()
+        return made
+
+    # -------------------------------------------------------------------------------------- a line
+
+    def _operation(self, where: _Text, line: str) -> None:
+        # Neither names nor types hold " = ", nor what stands behind the call a bracket.
+        head, equals, rest = line.partition(" = ")
+        name, colon, types_text = head.partition(": ")
+        call, closed, tail = rest.rpartition(")")
+        type, opened, arguments = call.partition("(")
+        if not (equals and colon and closed and opened):
+            raise GraphError("expected 'name: type = Type(operands, attribute=value)'")
+        definition = REGISTRY.get(type)
+        if definition is None:
+            raise GraphError(f"there is no operation type {type[:60]!r}")
+        types = self._types.get(types_text)
+        if types is None:
+            types = self._read_types(types_text)
+        operands, attributes = _parted(arguments)
+        inputs = tuple([where.output(x) for x in operands.split(", ")]) if operands else ()
+        _check_count(definition, inputs)
+        values = self._attributes.get((definition, types_text, attributes))
+        if values is None:
+            values = self._read_attributes(definition, types, types_text, attributes)
+        inferred = _inferred(definition, inputs, values)
+        if inferred != types:
+            raise GraphError(f"its type follows as {', '.join(map(repr, inferred))}")
+        block, origin = self._read_tail(where, tail) if tail else (None, None)
+        graph = where.graph
+        if len(name) > limits.NAME:
+            raise GraphError(f"a name has more than {limits.NAME} characters")
+        if name in where.operations:
+            raise GraphError(f"the name {name[:60]!r} stands twice")
+        label = graph._label_for("", name)
+        op = Operation(graph, definition, inputs, values, types, label, None, origin)
+        if block is not None:
+            graph._hidden[op.id] = block
+        where.operations[name] = op
+        self.operations.append(op)
+
+    def _read_types(self, text: str) -> tuple[TensorType, ...]:
+        found: list[TensorType] = []
+        at = 0
+        while at < len(text):
+            match = _TYPE.match(text, at)
+            if match is None:
+                raise GraphError(f"{text[at : at + 40]!r} is no type, as float32[n, 3]")
+            found.append(self._read_type(match[1], match[2]))
+            at = match.end()
+        if len(found) > limits.OUTPUTS:
+            raise GraphError(f"an operation has more than {limits.OUTPUTS} outputs")
+        if len(self._types) > _REMEMBERED:
+            self._types.clear()
+        types = self._types[text] = tuple(found)
+        return types
+
+    def _read_type(self, dtype: str, text: str) -> TensorType:
+        sizes: list[int | Dim] = []
+        values = Values(text, self._size, FORMS)
+        while not values.ended:
+            size = check_size(values.value())
+            if isinstance(size, int) and size < 0:
+                raise GraphError(f"the size {size} is negative")
+            sizes.append(size)
+        if len(sizes) > limits.RANK:
+            raise GraphError(f"a tensor has more than {limits.RANK} axes")
+        return tensor_type(dtype_of(dtype), tuple(sizes))
+
+    def _size(self, name: str) -> Dim:
+        """The size of a name; unknown sizes are fresh ones, the same for one name."""
+        if FRESH.fullmatch(name) is None:
+            return dim(name)
+        found = self._sizes.get(name)
+        if found is None:
+            found = self._sizes[name] = dim()
+        return found
+
+    def _read_attributes(
+        self, definition: type[Op], types: tuple[TensorType, ...], types_text: str, text: str
+    ) -> tuple[Any, ...]:
+        outside: list[Any] = []  # What was taken from elsewhere, so that the text does not say it all.
+        forms: Forms = {
+            **FORMS,
+            "array": partial(self._literal, types, outside),
+            "body": partial(self._body, outside),
+        }
+        given: dict[str, Any] = {}
+        values = Values(text, self._size, forms)
+        while not values.ended:
+            name, value = values.attribute()
+            if name not in definition.attributes or name in given:
+                raise GraphError(
+                    f"the attribute {name[:60]!r} {'stands twice' if name in given else 'is unknown'}; "
+                    f"{definition.type} has {', '.join(definition.attributes) or 'none'}"
+                )
+            given[name] = value
+        missing = [name for name in definition.attributes if name not in given]
+        if missing:
+            raise GraphError(f"the attribute {missing[0]!r} is missing")
+        made = definition.canonical([given[name] for name in definition.attributes])
+        if not outside:
+            if len(self._attributes) > _REMEMBERED:
+                self._attributes.clear()
+            self._attributes[definition, types_text, text] = made
+        return made
+
+    def _literal(self, types: tuple[TensorType, ...], outside: list[Any], *parts: Any) -> Literal:
+        """The value of a constant, which has the type of the result."""
+        if len(parts) != 1 or len(types) != 1:
+            raise GraphError("array takes numbers, or the name of an array in the file")
+        (value,) = parts
+        if not isinstance(value, str):
+            return Literal(read_array(value, types[0]))
+        outside.append(value)
+        return Literal(self._array(value, types[0]))
+
+    def _body(self, outside: list[Any], *parts: Any) -> Body:
+        if len(parts) != 3 or not isinstance(parts[1], tuple) or not isinstance(parts[2], tuple):
+            raise GraphError("body takes the number of a graph, names of parameters, and names of results")
+        number, parameters, results = parts
+        inner = self._graphs.get(str(number)) if type(number) is int else None
+        if inner is None or not inner.closed:
+            raise GraphError(f"graph {shorten(number)} does not stand before it")
+        inputs = tuple([inner.output(x) for x in parameters])
+        outputs = tuple([None if y is None else inner.output(y) for y in results])
+        if len(set(inputs)) < len(inputs) or any(x.op.type != "Placeholder" for x in inputs):
+            raise GraphError("the parameters of a body are placeholders, each one once")
+        closed = inner.computed_from(inputs)
+        for y in outputs:
+            if y is not None and not closed[y.op.id]:
+                raise GraphError(f"the body's result {y.op.name!r} needs more than the body's parameters")
+        outside.append(inner)
+        return Body(inner.graph, inputs, outputs)
+
+    def _read_tail(self, where: _Text, text: str) -> tuple[Region | None, Operation | None]:
+        """The no_gradient block and the origin, which stand behind an operation."""
+        match = _TAIL.match(text)
+        if match is None:
+            raise GraphError(f"{text[:60]!r} is neither a no_gradient block nor an origin")
+        block = self._block(match[1]) if match[1] else None
+        if not match[3]:
+            return block, None
+        graph = where if match[2] is None else self._graphs.get(match[2])
+        origin = graph.operations.get(match[3]) if graph is not None else None
+        if origin is None:
+            raise GraphError(f"no earlier operation is named {match[3][:60]!r}")
+        return block, origin
+
+    def _block(self, path: str) -> Region:
+        found = self._blocks.get(path)
+        if found is not None:
+            return found
+        numbers = path.split("/")
+        if len(numbers) > limits.NESTING or not all(n.isdecimal() and len(n) < 10 for n in numbers):
+            raise GraphError(f"{path[:60]!r} names no no_gradient block")
+        outer = None
+        for end in range(1, len(numbers) + 1):
+            inner = "/".join(numbers[:end])
+            if inner not in self._blocks:
+                self._blocks[inner] = Region(outer, None)
+                self.blocks.append(self._blocks[inner])
+            outer = self._blocks[inner]
+        return self._blocks[path]
+
+
+def _parted(arguments: str) -> tuple[str, str]:
+    """The operands, among which no ``=`` stands, and the attributes."""
+    first = arguments.find("=")
+    if first < 0:
+        return arguments, ""
+    comma = arguments.rfind(", ", 0, first)
+    return ("", arguments) if comma < 0 else (arguments[:comma], arguments[comma + 2 :])
+
+
+def _check_count(definition: type[Op], inputs: tuple[Output, ...]) -> None:
+    needed = len(definition.operands)
+    if len(inputs) < needed or (len(inputs) > needed and definition.variadic is None):
+        raise GraphError(
+            f"{definition.type} takes {'at least ' if definition.variadic else ''}{needed} operands, "
+            f"not {len(inputs)}"
+        )
+
+
+def _inferred(
+    definition: type[Op], inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> tuple[TensorType, ...]:
+    try:
+        return infer_types(definition, tuple([x.type for x in inputs]), values)
+    except StopgradError:
+        raise
+    except Exception as error:  # A shape rule expects what its function passes it, which a text need not.
+        raise GraphError(
+            f"{definition.type} cannot take such operands and attributes ({type(error).__name__}: {error})"
+        ) from None
+
+
+def _about(number: int, line: str, why: str) -> GraphError:
+    shown = line if len(line) <= 200 else f"{line[:197]}..."
+    why = why if len(why) <= 1000 else f"{why[:997]}..."
+    return GraphError(f"line {number} of the graph's text does not read: {why}\n  {shown}")

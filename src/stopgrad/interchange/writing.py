@@ -1,0 +1,181 @@
+"""Writes a graph as text. What would not read back is refused here, with the operation and its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from stopgrad.body import Body, bodies_in
+from stopgrad.builder import Region
+from stopgrad.errors import GraphError, StopgradError
+from stopgrad.graph import Graph, Operation, Output, check_name, describe
+from stopgrad.interchange import limits
+from stopgrad.interchange.arrays import INLINE, spell_array
+from stopgrad.interchange.grammar import spell_number
+from stopgrad.op import REGISTRY
+from stopgrad.operands import Array, Literal
+from stopgrad.sizes import depth, renamed
+from stopgrad.types import FRESH, Dim, DType, TensorType
+
+
+class Writer:
+    """Writes a graph and the graphs of its bodies; keeps what is numbered: graphs, unknown sizes, blocks.
+
+    Attributes:
+        operations: all operations, those in bodies too, in the order of their lines.
+        blocks: the ``no_gradient`` blocks, in the order in which the text names them first.
+        arrays: the values of large constants, by the names that the text has for them.
+    """
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self.blocks: dict[Region, str] = {}
+        self.arrays: dict[str, Array] = {}
+        self._graphs: dict[Graph, str] = {}
+        self._written: dict[Graph, int] = {}  # How many operations of each stand in the text so far.
+        self._unknown: dict[str, str] = {}
+        # What is written often is spelled once.
+        self._sizes: dict[Dim, str] = {}
+        self._types: dict[TensorType, str] = {}
+
+    def lines(self, graph: Graph) -> list[str]:
+        """The text, line by line."""
+        found: list[str] = []
+        self._graphs[graph] = ""
+        stack = [self._open(graph)]
+        while stack:
+            indent = "  " * (len(stack) - 1)
+            for op in stack[-1]:
+                body = next((b for b in bodies_in(op.values) if b.graph not in self._graphs), None)
+                if body is not None:
+                    if len(stack) > limits.NESTING:
+                        raise GraphError(
+                            f"{describe(op)} stands in more than {limits.NESTING} bodies; no text holds it"
+                        )
+                    self._graphs[body.graph] = str(len(self._graphs))
+                    found.append(f"{indent}graph {self._graphs[body.graph]} {{")
+                    stack.append(self._open(body.graph))
+                    break
+                found.append(indent + self._line(op))
+            else:
+                stack.pop()
+                if stack:
+                    found.append("  " * (len(stack) - 1) + "}")
+        return found
+
+    def _open(self, graph: Graph) -> Iterator[Operation]:
+        """The operations of a graph that are still to be written."""
+        settled = 0
+        while settled < len(graph):  # To settle one may build others.
+            op = graph._operations[settled]
+            op.definition.settle(op)
+            settled += 1
+        self._written[graph] = 0
+        while self._written[graph] < settled:
+            yield graph._operations[self._written[graph]]
+
+    def _line(self, op: Operation) -> str:
+        try:
+            _check(op)
+            where = self._graphs[op.graph]
+            types = ", ".join([self._type(y.type) for y in op.outputs])
+            arguments = [_reference(x) for x in op.inputs]
+            values = op.definition.canonical(op.values)
+            for name, value in zip(op.definition.attributes, values, strict=True):
+                label = f"{where}:{op.name}.{name}" if where else f"{op.name}.{name}"
+                arguments.append(f"{name}={self._value(value, label)}")
+        except StopgradError as error:
+            raise GraphError(f"{describe(op)} cannot be written: {error.message}") from None
+        region = op.graph._hidden.get(op.id)
+        inside = f" inside no_gradient {self._block(region)}" if region is not None else ""
+        self._written[op.graph] += 1
+        self.operations.append(op)
+        return f"{op.name}: {types} = {op.type}({', '.join(arguments)}){inside}{self._origin(op)}"
+
+    def _origin(self, op: Operation) -> str:
+        origin = op.origin
+        if origin is None or origin.id >= self._written.get(origin.graph, 0):
+            return ""
+        where = "" if origin.graph is op.graph else f"{self._graphs[origin.graph]}:"
+        return f" for {where}{origin.name}"
+
+    def _block(self, region: Region) -> str:
+        found = self.blocks.get(region)
+        if found is None:
+            chain: list[Region] = []
+            outer: Region | None = region
+            while outer is not None and outer not in self.blocks:
+                chain.append(outer)
+                outer = outer.outer
+            found = self.blocks[outer] if outer is not None else ""
+            for inner in reversed(chain):
+                found = self.blocks[inner] = f"{found}/{len(self.blocks) + 1}".lstrip("/")
+            if found.count("/") >= limits.NESTING:
+                raise GraphError(f"more than {limits.NESTING} no_gradient blocks stand inside one another")
+        return found
+
+    def _size(self, size: int | Dim) -> str:
+        if not isinstance(size, Dim):
+            return str(size)
+        found = self._sizes.get(size)
+        if found is None:
+            if depth(size) > limits.DEPTH:
+                raise GraphError(f"in a size, more than {limits.DEPTH} quotients stand inside one another")
+            text = repr(size)
+            if FRESH.search(text):
+                # A sum is written in the order of the text's own names: what is read is written the same.
+                FRESH.sub(self._number, text)
+                text = repr(renamed(size, lambda name: self._unknown[name]))
+            found = self._sizes[size] = text
+        return found
+
+    def _number(self, match: re.Match[str]) -> str:
+        return self._unknown.setdefault(match[0], f"_{len(self._unknown) + 1}")
+
+    def _type(self, type: TensorType) -> str:
+        found = self._types.get(type)
+        if found is None:
+            found = self._types[type] = f"{type.dtype.name}[{', '.join(map(self._size, type.shape))}]"
+        return found
+
+    def _value(self, value: Any, label: str, depth: int = 1) -> str:
+        """A value as it is written; *label* names an array in it that the text does not hold."""
+        if depth > limits.DEPTH:
+            raise GraphError(f"more than {limits.DEPTH} tuples stand inside one another")
+        if isinstance(value, tuple):
+            inner = ", ".join([self._value(v, f"{label}.{i}", depth + 1) for i, v in enumerate(value)])
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        if isinstance(value, Literal):
+            if value.array.size <= INLINE:
+                return f"array({spell_array(value.array)})"
+            self.arrays[label] = value.array
+            return f'array("{label}")'
+        if isinstance(value, Body):
+            inputs = self._value(tuple(map(_reference, value.inputs)), label)
+            outputs = self._value(tuple(None if y is None else _reference(y) for y in value.outputs), label)
+            return f"body({self._graphs[value.graph]}, {inputs}, {outputs})"
+        if isinstance(value, DType):
+            return value.name
+        if isinstance(value, Dim):
+            return self._size(value)
+        if isinstance(value, (bool, str)) or value is None:
+            return repr(value)
+        return spell_number(value)
+
+
+def _reference(x: Output) -> str:
+    return f"{x.op.name}:{x.index}" if x.index else x.op.name
+
+
+def _check(op: Operation) -> None:
+    """Refuse what no line can say."""
+    check_name(op.name)
+    if len(op.name) > limits.NAME:
+        raise GraphError(f"its name has more than {limits.NAME} characters")
+    if REGISTRY.get(op.type) is not op.definition:
+        raise GraphError("its type is not registered")
+    if len(op.outputs) > limits.OUTPUTS:
+        raise GraphError(f"it has more than {limits.OUTPUTS} outputs")
+    if any(y.type.ndim > limits.RANK for y in op.outputs):
+        raise GraphError(f"a tensor of more than {limits.RANK} axes stands in no text")
