@@ -15,7 +15,7 @@ DIGITS = 400
 DEPTH = 1_000
 """Brackets in brackets, quotients of quotients of sizes."""
 
-NESTING = 50
+NESTING = 200
 """Graphs in graphs, ``no_gradient`` blocks in blocks."""
 
 RANK = 64
