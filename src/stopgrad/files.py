@@ -313,7 +313,7 @@ class ArrayFile:
         dtype = DTYPES["complex128"] if pairs else _DTYPES.get(stored)
         if dtype is None:
             raise GraphError(f"{self._path} holds {stored}{show_shape(shape)} for {what}")
-        check_array(dtype.numpy, shape[:-1] if pairs else shape, type, f"{what} in {self._path}")
+        check_array(dtype.numpy, shape[:-1] if pairs else shape, type, self._path, what)
         try:
             array: Array = self._file.get_tensor(name)
         except SafetensorError as error:
@@ -329,8 +329,10 @@ class ArrayFile:
         self._file.__exit__(None, None, None)
 
 
-def check_array(dtype: np.dtype[Any], shape: tuple[int, ...], type: TensorType, what: str) -> None:
-    """Refuse an array that is not of this type, in the bytes of this machine."""
+def check_array(
+    dtype: np.dtype[Any], shape: tuple[int, ...], type: TensorType, where: str, what: str
+) -> None:
+    """Refuse an array that is not of this type, in the bytes of this machine; it is found *where* for *what*."""
     if dtype != type.dtype.numpy or shape != type.shape:
         shown = f"{'' if dtype.isnative else 'byte-swapped '}{dtype.name}{show_shape(shape)}"
-        raise GraphError(f"{what} is {shown}, not {type!r}")
+        raise GraphError(f"{where} holds {shown} for {what}, not {type!r}")

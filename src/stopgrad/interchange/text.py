@@ -69,7 +69,7 @@ def from_text(text: str, arrays: Mapping[str, Array] | None = None) -> Graph:
             raise GraphError(
                 f"the array {name[:60]!r} is not in the text; it is in the file that Graph.save writes"
             )
-        check_array(given[name].dtype, given[name].shape, type, f"the array {name!r}")
+        check_array(given[name].dtype, given[name].shape, type, "the mapping", f"the array {name[:60]!r}")
         return given[name]
 
     return Reader(array).read(text)

@@ -13,7 +13,7 @@ from stopgrad.graph import Graph, Operation, Output, check_name, describe
 from stopgrad.interchange import limits
 from stopgrad.interchange.arrays import INLINE, spell_array
 from stopgrad.interchange.grammar import spell_number
-from stopgrad.op import REGISTRY
+from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import Array, Literal
 from stopgrad.sizes import depth, renamed
 from stopgrad.types import FRESH, Dim, DType, TensorType
@@ -38,6 +38,7 @@ class Writer:
         # What is written often is spelled once.
         self._sizes: dict[Dim, str] = {}
         self._types: dict[TensorType, str] = {}
+        self._definitions: set[type[Op]] = set()
 
     def lines(self, graph: Graph) -> list[str]:
         """The text, line by line."""
@@ -76,26 +77,41 @@ class Writer:
             yield graph._operations[self._written[graph]]
 
     def _line(self, op: Operation) -> str:
+        definition, own = op.definition, op.name
         try:
-            _check(op)
-            where = self._graphs[op.graph]
+            if len(own) > limits.NAME:
+                raise GraphError(f"its name has more than {limits.NAME} characters")
+            if definition not in self._definitions:
+                self._learn(definition)
+            if len(op.outputs) > limits.OUTPUTS:
+                raise GraphError(f"it has more than {limits.OUTPUTS} outputs")
             types = ", ".join([self._type(y.type) for y in op.outputs])
             arguments = [_reference(x) for x in op.inputs]
-            values = op.definition.canonical(op.values)
-            for name, value in zip(op.definition.attributes, values, strict=True):
-                label = f"{where}:{op.name}.{name}" if where else f"{op.name}.{name}"
-                arguments.append(f"{name}={self._value(value, label)}")
+            if op.values:
+                where = self._graphs[op.graph]
+                label = f"{where}:{own}." if where else f"{own}."
+                for name, value in zip(definition.attributes, definition.canonical(op.values), strict=True):
+                    arguments.append(f"{name}={self._value(value, label + name)}")
         except StopgradError as error:
             raise GraphError(f"{describe(op)} cannot be written: {error.message}") from None
         region = op.graph._hidden.get(op.id)
         inside = f" inside no_gradient {self._block(region)}" if region is not None else ""
         self._written[op.graph] += 1
         self.operations.append(op)
-        return f"{op.name}: {types} = {op.type}({', '.join(arguments)}){inside}{self._origin(op)}"
+        origin = self._origin(op) if op.origin is not None else ""
+        return f"{own}: {types} = {definition.type}({', '.join(arguments)}){inside}{origin}"
+
+    def _learn(self, definition: type[Op]) -> None:
+        """Check that a type of operation can be written; it names those that have no name of their own."""
+        if REGISTRY.get(definition.type) is not definition:
+            raise GraphError("its type is not registered")
+        check_name(definition.type)
+        self._definitions.add(definition)
 
     def _origin(self, op: Operation) -> str:
         origin = op.origin
-        if origin is None or origin.id >= self._written.get(origin.graph, 0):
+        assert origin is not None
+        if origin.id >= self._written.get(origin.graph, 0):
             return ""
         where = "" if origin.graph is op.graph else f"{self._graphs[origin.graph]}:"
         return f" for {where}{origin.name}"
@@ -136,6 +152,8 @@ class Writer:
     def _type(self, type: TensorType) -> str:
         found = self._types.get(type)
         if found is None:
+            if type.ndim > limits.RANK:
+                raise GraphError(f"a tensor of more than {limits.RANK} axes stands in no text")
             found = self._types[type] = f"{type.dtype.name}[{', '.join(map(self._size, type.shape))}]"
         return found
 
@@ -166,16 +184,3 @@ class Writer:
 
 def _reference(x: Output) -> str:
     return f"{x.op.name}:{x.index}" if x.index else x.op.name
-
-
-def _check(op: Operation) -> None:
-    """Refuse what no line can say."""
-    check_name(op.name)
-    if len(op.name) > limits.NAME:
-        raise GraphError(f"its name has more than {limits.NAME} characters")
-    if REGISTRY.get(op.type) is not op.definition:
-        raise GraphError("its type is not registered")
-    if len(op.outputs) > limits.OUTPUTS:
-        raise GraphError(f"it has more than {limits.OUTPUTS} outputs")
-    if any(y.type.ndim > limits.RANK for y in op.outputs):
-        raise GraphError(f"a tensor of more than {limits.RANK} axes stands in no text")
