@@ -299,9 +299,8 @@ def test_restore_takes_all_or_nothing(tmp_path: Path) -> None:
                 session.restore(path)
             assert session.run([s.count, s.a])[0] == 1
             np.testing.assert_array_equal(session.value(s.a), [1.0, 2.0])
-        write_arrays(
-            path, {**good, "more": np.zeros(1)}
-        )  # values for which there is no parameter are left alone
+        # Values for which there is no parameter are left alone.
+        write_arrays(path, {**good, "more": np.zeros(1)})
         session.restore(path)
         assert session.run(s.count) == 5
         with pytest.raises(FileNotFoundError, match="nowhere"):

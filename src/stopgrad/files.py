@@ -332,7 +332,7 @@ class ArrayFile:
 def check_array(
     dtype: np.dtype[Any], shape: tuple[int, ...], type: TensorType, where: str, what: str
 ) -> None:
-    """Refuse an array that is not of this type, in the bytes of this machine; it is found *where* for *what*."""
+    """Refuse an array, found *where* for *what*, that is not of this type in the bytes of this machine."""
     if dtype != type.dtype.numpy or shape != type.shape:
         shown = f"{'' if dtype.isnative else 'byte-swapped '}{dtype.name}{show_shape(shape)}"
         raise GraphError(f"{where} holds {shown} for {what}, not {type!r}")
