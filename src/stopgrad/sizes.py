@@ -67,8 +67,15 @@ class Symbol:
     @property
     def rank(self) -> str:
         """What symbols are sorted by: unknown sizes as they were made, so ``_9`` before ``_10``."""
-        if not self._rank:
-            self._rank = _padded(repr(_normal({((self, 1),): 1})))
+        unknown = [] if self._rank else [self]
+        while unknown:  # From those inside, lest towers of quotients take the cube of their height.
+            symbol = unknown[-1]
+            inside = {s: s._rank for size in symbol.of for s in _symbols(size)}
+            missing = [s for s, rank in inside.items() if not rank]
+            if not missing:
+                symbol._rank = symbol.text(inside)
+                unknown.pop()
+            unknown += missing
         return self._rank
 
     def value(self, binding: Mapping[str, int], known: Mapping[Symbol, int]) -> int:

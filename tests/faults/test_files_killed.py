@@ -36,13 +36,15 @@ for _ in range(20):
     took.append(time.perf_counter() - start)
 usual = sorted(took)[10]
 found = {"kills": 0, "new": 0, "left": 0, "most_left": 0, "broken": 0}
-for i in range(1, kills + 1):
+i = 0
+while found["kills"] < kills:
+    i += 1
     before = value()
     child = os.fork()
     if child == 0:
         write_arrays(path, {"w": np.full(20_000, float(i))})
         os._exit(0)
-    time.sleep(r.uniform(0, 1.5 * usual))
+    time.sleep(r.uniform(0, usual))
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     found["kills"] += os.WIFSIGNALED(status)
@@ -81,8 +83,10 @@ def killed(kills: int, seed: int) -> dict:
 def check(found: dict, kills: int) -> None:
     print(found)
     assert found["broken"] == 0
-    assert found["kills"] > kills / 4  # The others were done before the signal came.
-    assert 0 < found["new"] < kills  # Before and after the file was replaced.
+    assert found["kills"] == kills
+    assert (
+        found["new"] > 0
+    )  # Some were killed when they had just replaced it, and after the file was replaced.
     assert found["left"] > 0  # Some writers were in the middle of writing,
     assert found["most_left"] <= 2  # whose part files the next writer removed.
     assert found["after"] == ["w"]

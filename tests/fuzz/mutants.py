@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
 import resource
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import numpy as np
 
 import stopgrad as sg
 from fuzz import seeds
@@ -428,25 +432,42 @@ def _packed(header: dict, body: bytes) -> bytes:
 # --------------------------------------------------------------------------------------------- checks
 
 
-class Broken(AssertionError):
+class BrokenError(AssertionError):
     """A mutant for which a promise does not hold."""
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Inside, an error after so many seconds, so that what never ends is found, too."""
+
+    def stop(*_: object) -> None:
+        raise BrokenError(f"it took more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def watched(what: Callable[[], sg.Graph]) -> sg.Graph | str:
     """The graph, or the message of our error; within the time and the memory that are promised."""
     before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
     try:
-        found: sg.Graph | str = what()
+        with at_most(10 * SECONDS):
+            found: sg.Graph | str = what()
     except StopgradError as error:
         found = str(error)
         if len(found) > 10_000:
-            raise Broken(f"a message of {len(found)} characters") from error
+            raise BrokenError(f"a message of {len(found)} characters") from error
     seconds = time.process_time() - start
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     if seconds > SECONDS:
-        raise Broken(f"it took {seconds:.1f} s")
+        raise BrokenError(f"it took {seconds:.1f} s")
     if grown > BYTES:
-        raise Broken(f"it took {grown / 1e6:.0f} MB")
+        raise BrokenError(f"it took {grown / 1e6:.0f} MB")
     return found
 
 
@@ -455,7 +476,7 @@ def check_text(text: str) -> sg.Graph | str:
     found = watched(lambda: sg.Graph.from_text(text))
     if isinstance(found, str):
         if not re.match(r"line \d+ of the graph's text does not read: |the graph's text ends inside", found):
-            raise Broken(f"an error that names no line: {found[:300]}")
+            raise BrokenError(f"an error that names no line: {found[:300]}")
     else:
         use(found)
     return found
@@ -479,10 +500,10 @@ def use(graph: sg.Graph) -> None:
         again = sg.Graph.from_text(text, _Anything()).to_text()
     except StopgradError as error:
         if "is not in the text" not in str(error):
-            raise Broken(f"what was read is not written: {error}") from error
+            raise BrokenError(f"what was read is not written: {error}") from error
     else:
         if again != text:
-            raise Broken("what was read is written differently")
+            raise BrokenError("what was read is written differently")
     outputs = [y for op in graph.operations for y in op.outputs]
     floating = [y for y in outputs if y.dtype.is_floating]
     sources = [y for y in floating if not y.op.inputs]
@@ -492,10 +513,8 @@ def use(graph: sg.Graph) -> None:
         lambda: _run(graph, outputs[-1:]),
     ):
         if floating and sources:
-            try:
+            with contextlib.suppress(StopgradError):
                 attempt()
-            except StopgradError:
-                pass
 
 
 class _Anything(dict):
@@ -509,10 +528,8 @@ def _run(graph: sg.Graph, fetched: list[sg.Output]) -> None:
     sizes = [s for op in needed for y in op.outputs for s in y.shape]
     if any(isinstance(s, Dim) and str(s) not in ("n", "m") for s in sizes):
         return
-    import numpy as np
-
     known = lambda shape: [s if isinstance(s, int) else 3 for s in shape]
-    if any(np.prod([float(s) for s in known(y.shape)]) > 1e5 for op in needed for y in op.outputs):
+    if any(np.prod([max(float(s), 1.0) for s in known(y.shape)]) > 1e5 for op in needed for y in op.outputs):
         return
     feeds = {
         op.outputs[0]: np.ones(known(op.outputs[0].shape), op.outputs[0].dtype.numpy)
@@ -523,4 +540,4 @@ def _run(graph: sg.Graph, fetched: list[sg.Output]) -> None:
         session.run(fetched, feeds)
 
 
-__all__ = ["Broken", "check_file", "check_text", "dim", "file_mutant", "infer_types", "text_mutant"]
+__all__ = ["BrokenError", "check_file", "check_text", "dim", "file_mutant", "infer_types", "text_mutant"]

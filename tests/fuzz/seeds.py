@@ -1,4 +1,4 @@
-"""Real graphs, whose texts and files the fuzzers mutate: every operation, loops, branches, gradients, gates."""
+"""Real graphs, whose texts and files the fuzzers mutate: operations, loops, branches, gradients, gates."""
 
 from __future__ import annotations
 

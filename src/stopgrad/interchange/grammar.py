@@ -23,8 +23,8 @@ from typing import Any, NoReturn
 
 from stopgrad.errors import GraphError
 from stopgrad.interchange import limits
-from stopgrad.sizes import DEGREE, depth, within_bounds
-from stopgrad.types import DTYPES, Dim, at_least, dtype_of, total
+from stopgrad.sizes import DEGREE, LONGEST, depth, within_bounds
+from stopgrad.types import DTYPES, Dim, at_least, total
 
 # Letters beyond ASCII stand for themselves; what may name a size is asked of the name as a whole.
 _TOKEN = re.compile(
@@ -87,6 +87,8 @@ class _Bracket:
         terms, operator = self.terms, self.operator
         if operator in ("+", "-"):
             terms.append(check_size(value) if operator == "+" else -check_size(value))
+            if len(terms) > LONGEST:
+                raise GraphError(f"a sum of more than {LONGEST} terms")
         elif operator:
             terms[-1] = _computed(operator, terms[-1], value)
         else:
@@ -207,7 +209,7 @@ class Values:
             return _word(token)
         if token in _WORDS:
             return _WORDS[token]
-        return dtype_of(token) if token in DTYPES else self._named(token)
+        return DTYPES[token] if token in DTYPES else self._named(token)
 
     def _closed(self, brackets: list[_Bracket]) -> Any:
         """What stands in the brackets that end here, and a power behind them."""

@@ -16,7 +16,10 @@ DEPTH = 1_000
 """Brackets in brackets, quotients of quotients of sizes."""
 
 NESTING = 200
-"""Graphs in graphs, ``no_gradient`` blocks in blocks."""
+"""Graphs written in graphs, ``no_gradient`` blocks in blocks."""
+
+BODIES = 100
+"""Bodies that run in bodies: what runs them is nested, too, and Python's stack is not endless."""
 
 RANK = 64
 """Axes of a tensor; also NumPy's bound."""

@@ -21,7 +21,7 @@ from stopgrad.interchange.arrays import read_array
 from stopgrad.interchange.grammar import FORMS, Forms, Values, check_size
 from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import Array, Literal, shorten
-from stopgrad.types import FRESH, Dim, TensorType, dim, dtype_of, tensor_type
+from stopgrad.types import DTYPES, FRESH, Dim, TensorType, dim, tensor_type
 
 _GRAPH = re.compile(r"graph ([0-9]{1,9}) \{\Z")
 _TYPE = re.compile(r"(\w+)\[([^\[\]]*)\](?:, |\Z)")
@@ -35,12 +35,13 @@ FindArray = Callable[[str, TensorType], Array]
 class _Text:
     """One of the graphs in a text."""
 
-    __slots__ = ("closed", "graph", "operations", "reached")
+    __slots__ = ("closed", "depth", "graph", "operations", "reached")
 
     def __init__(self) -> None:
         self.graph = Graph()
         self.operations: dict[str, Operation] = {}
         self.closed = False
+        self.depth = 0  # How many bodies run inside one another.
         self.reached: dict[tuple[Output, ...], bytearray] = {}
 
     def output(self, reference: Any) -> Output:
@@ -154,7 +155,7 @@ class Reader:
         _check_count(definition, inputs)
         values = self._attributes.get((definition, types_text, attributes))
         if values is None:
-            values = self._read_attributes(definition, types, types_text, attributes)
+            values = self._read_attributes(where, definition, types, types_text, attributes)
         inferred = _inferred(definition, inputs, values)
         if inferred != types:
             raise GraphError(f"its type follows as {', '.join(map(repr, inferred))}")
@@ -180,8 +181,8 @@ class Reader:
                 raise GraphError(f"{text[at : at + 40]!r} is no type, as float32[n, 3]")
             found.append(self._read_type(match[1], match[2]))
             at = match.end()
-        if len(found) > limits.OUTPUTS:
-            raise GraphError(f"an operation has more than {limits.OUTPUTS} outputs")
+            if len(found) > limits.OUTPUTS:
+                raise GraphError(f"an operation has more than {limits.OUTPUTS} outputs")
         if len(self._types) > _REMEMBERED:
             self._types.clear()
         types = self._types[text] = tuple(found)
@@ -197,7 +198,9 @@ class Reader:
             sizes.append(size)
         if len(sizes) > limits.RANK:
             raise GraphError(f"a tensor has more than {limits.RANK} axes")
-        return tensor_type(dtype_of(dtype), tuple(sizes))
+        if dtype not in DTYPES:
+            raise GraphError(f"{dtype[:40]!r} is no element type")
+        return tensor_type(DTYPES[dtype], tuple(sizes))
 
     def _size(self, name: str) -> Dim:
         """The size of a name; unknown sizes are fresh ones, the same for one name."""
@@ -209,13 +212,18 @@ class Reader:
         return found
 
     def _read_attributes(
-        self, definition: type[Op], types: tuple[TensorType, ...], types_text: str, text: str
+        self,
+        where: _Text,
+        definition: type[Op],
+        types: tuple[TensorType, ...],
+        types_text: str,
+        text: str,
     ) -> tuple[Any, ...]:
         outside: list[Any] = []  # What was taken from elsewhere, so that the text does not say it all.
         forms: Forms = {
             **FORMS,
             "array": partial(self._literal, types, outside),
-            "body": partial(self._body, outside),
+            "body": partial(self._body, where, outside),
         }
         given: dict[str, Any] = {}
         values = Values(text, self._size, forms)
@@ -247,7 +255,7 @@ class Reader:
         outside.append(value)
         return Literal(self._array(value, types[0]))
 
-    def _body(self, outside: list[Any], *parts: Any) -> Body:
+    def _body(self, where: _Text, outside: list[Any], *parts: Any) -> Body:
         if len(parts) != 3 or not isinstance(parts[1], tuple) or not isinstance(parts[2], tuple):
             raise GraphError("body takes the number of a graph, names of parameters, and names of results")
         number, parameters, results = parts
@@ -262,6 +270,9 @@ class Reader:
         for y in outputs:
             if y is not None and not closed[y.op.id]:
                 raise GraphError(f"the body's result {y.op.name!r} needs more than the body's parameters")
+        where.depth = max(where.depth, inner.depth + 1)
+        if where.depth > limits.BODIES:
+            raise GraphError(f"more than {limits.BODIES} bodies run inside one another")
         outside.append(inner)
         return Body(inner.graph, inputs, outputs)
 

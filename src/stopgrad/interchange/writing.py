@@ -34,6 +34,7 @@ class Writer:
         self.arrays: dict[str, Array] = {}
         self._graphs: dict[Graph, str] = {}
         self._written: dict[Graph, int] = {}  # How many operations of each stand in the text so far.
+        self._depths: dict[Graph, int] = {}  # How many bodies run inside one another.
         self._unknown: dict[str, str] = {}
         # What is written often is spelled once.
         self._sizes: dict[Dim, str] = {}
@@ -51,9 +52,7 @@ class Writer:
                 body = next((b for b in bodies_in(op.values) if b.graph not in self._graphs), None)
                 if body is not None:
                     if len(stack) > limits.NESTING:
-                        raise GraphError(
-                            f"{describe(op)} stands in more than {limits.NESTING} bodies; no text holds it"
-                        )
+                        raise GraphError(f"{describe(op)} cannot be written: its bodies nest too deeply")
                     self._graphs[body.graph] = str(len(self._graphs))
                     found.append(f"{indent}graph {self._graphs[body.graph]} {{")
                     stack.append(self._open(body.graph))
@@ -87,6 +86,8 @@ class Writer:
                 raise GraphError(f"it has more than {limits.OUTPUTS} outputs")
             types = ", ".join([self._type(y.type) for y in op.outputs])
             arguments = [_reference(x) for x in op.inputs]
+            if definition.has_bodies:
+                self._deepen(op)
             if op.values:
                 where = self._graphs[op.graph]
                 label = f"{where}:{own}." if where else f"{own}."
@@ -100,6 +101,12 @@ class Writer:
         self.operations.append(op)
         origin = self._origin(op) if op.origin is not None else ""
         return f"{own}: {types} = {definition.type}({', '.join(arguments)}){inside}{origin}"
+
+    def _deepen(self, op: Operation) -> None:
+        depth = 1 + max([self._depths.get(body.graph, 0) for body in bodies_in(op.values)], default=-1)
+        self._depths[op.graph] = max(self._depths.get(op.graph, 0), depth)
+        if depth > limits.BODIES:
+            raise GraphError(f"more than {limits.BODIES} bodies run inside one another")
 
     def _learn(self, definition: type[Op]) -> None:
         """Check that a type of operation can be written; it names those that have no name of their own."""

@@ -18,7 +18,7 @@ from stopgrad.ops.slices import StridedSlice, part_of
 from stopgrad.plain import is_whole, whole
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
-from stopgrad.types import TensorType, exact_quotient, same_size, shape_of, tensor_type
+from stopgrad.types import TensorType, exact_quotient, same_size, shape_of, tensor_type, total
 
 __all__ = [
     "concat",
@@ -58,10 +58,8 @@ class ConcatV2(Op):
         for x in xs[1:]:
             if not same_shape(x.shape, xs[0].shape, besides=axis):
                 raise ShapeError(f"(C3) {xs[0]!r} and {x!r} differ in more than axis {axis}")
-        total: Any = 0
-        for x in xs:
-            total = x.shape[axis] + total
-        return tensor_type(dtype, (*xs[0].shape[:axis], total, *xs[0].shape[axis + 1 :]))
+        length = total([x.shape[axis] for x in xs])
+        return tensor_type(dtype, (*xs[0].shape[:axis], length, *xs[0].shape[axis + 1 :]))
 
     gradient = {
         "xs": lambda g, op, i: part_of(
