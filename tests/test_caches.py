@@ -61,7 +61,13 @@ CONSTANT = {
     "stopgrad.dtypes._BY_NUMPY",
     "stopgrad.dtypes._BY_PYTHON",
     "stopgrad.engines.protocol.Engine.forms",
+    "stopgrad.files._CURES",
+    "stopgrad.files._DTYPES",
+    "stopgrad.files._NAMES",
     "stopgrad.function._SYMBOLIC",
+    "stopgrad.interchange.grammar.FORMS",
+    "stopgrad.interchange.grammar._ESCAPED",
+    "stopgrad.interchange.grammar._WORDS",
     "stopgrad.op.Op.gradient",
     "stopgrad.op.Op.kinds",
     "stopgrad.op.Op.samples",
@@ -81,7 +87,6 @@ CONSTANT = {
     "stopgrad.ops.shape._PLAIN",
     "stopgrad.rewrite.engine._VALUES",
     "stopgrad.sizes._RESERVED",
-    "stopgrad.types._ARITHMETIC",
 }
 
 
