@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import gc
+import linecache
+import re
+import struct
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import stopgrad as sg
+from stopgrad import sizes
+from stopgrad.body import bodies_in
 from stopgrad.build import emit
-from stopgrad.op import REGISTRY
+from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import Literal
 from stopgrad.samples import Sample, Values
-from stopgrad.types import dim
+from stopgrad.types import TensorType, dim
 from stopgrad.verify import verify
 
 
@@ -168,3 +176,400 @@ def test_a_file_that_is_no_graph_is_refused(tmp_path: Path) -> None:
         session.save(tmp_path / "values")
     with pytest.raises(sg.GraphError, match="holds no graph"):
         sg.Graph.load(tmp_path / "values")
+
+
+# ------------------------------------------------------------------------------------- bit for bit
+
+NANS = {
+    "float16": np.array([0x7E00, 0x7C01, 0xFE00, 0x8000, 0x7C00], np.uint16),
+    "bfloat16": np.array([0x7FC0, 0x7F81, 0xFFC0, 0x8000, 0xFF80], np.uint16),
+    "float32": np.array([0x7FC00000, 0x7F800001, 0xFFC00001, 0x80000000, 1], np.uint32),
+    "float64": np.array([0x7FF8 << 48, (0x7FF0 << 48) + 1, 0xFFF8 << 48, 1 << 63, 1], np.uint64),
+    "complex64": np.array([0x7FC00000, 0x80000000, 0x80000000, 0x7F800001], np.uint32),
+    "complex128": np.array([0x7FF8 << 48, 1 << 63, 1 << 63, (0x7FF0 << 48) + 1], np.uint64),
+}
+
+
+@pytest.mark.parametrize("form", ["text", "file"])
+@pytest.mark.parametrize("dtype", NANS)
+def test_unusual_values_come_back_with_their_bits(dtype: str, form: str, tmp_path: Path) -> None:
+    bits = NANS[dtype].view(sg.types.dtype_of(dtype).numpy)
+    usual = np.array([1.5, -0.0, np.inf, -np.inf, np.nan]).astype(bits.dtype)
+    with sg.Graph().as_default() as graph:
+        sg.constant(bits, name="bits")
+        sg.constant(usual, name="usual")
+        sg.constant(bits[:1].reshape(()), name="scalar")
+        sg.constant(usual[:0].reshape(0, 7), name="empty")
+        sg.constant(np.resize(bits, 40), name="many") if form == "file" else None
+    if form == "file":
+        graph.save(tmp_path / "graph")
+        again = sg.Graph.load(tmp_path / "graph")
+    else:
+        again = sg.Graph.from_text(graph.to_text())
+    assert len(again) == len(graph)
+    for old, new in zip(graph.operations, again.operations, strict=True):
+        assert old.value.array.tobytes() == new.value.array.tobytes()
+        assert old.value.array.dtype == new.value.array.dtype
+        assert old.value.array.shape == new.value.array.shape
+
+
+def test_usual_values_are_written_as_numbers() -> None:
+    with sg.Graph().as_default() as graph:
+        sg.constant([1.0, -0.0, float("inf"), float("nan")], name="a")
+        sg.constant(complex(-0.0, float("-inf")), name="b")
+        sg.constant(np.array([1.5, 2.0]), sg.bfloat16, name="c")
+        sg.constant([[True], [False]], name="d")
+    assert graph.to_text() == (
+        "a: float32[4] = Const(value=array([1.0, -0.0, inf, nan]))\n"
+        "b: complex64[] = Const(value=array(complex(-0.0, -inf)))\n"
+        "c: bfloat16[2] = Const(value=array([1.5, 2.0]))\n"
+        "d: bool[2, 1] = Const(value=array([[True], [False]]))\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "value", [0.1, -0.0, float("inf"), float("-inf"), float("nan"), 1e-320, np.float32(0.1)]
+)
+def test_float_attributes_come_back_with_their_bits(value: float) -> None:
+    with sg.Graph().as_default() as graph:
+        x = sg.placeholder(sg.float32, [], name="x")
+        emit(REGISTRY["LeakyRelu"], (x,), REGISTRY["LeakyRelu"].canonical((value,)), "y")
+    again = sg.Graph.from_text(graph.to_text()).operation_or_raise("y")
+    assert type(again.alpha) is float
+    assert struct.pack("d", again.alpha) == struct.pack("d", float(value))
+
+
+@pytest.mark.parametrize(
+    "bits", ["7ff8000000000001", "fff8000000000000", "7ff0000000000001", "8000000000000000"]
+)
+def test_nans_with_a_message_are_attributes_too(bits: str) -> None:
+    value = struct.unpack(">d", bytes.fromhex(bits))[0]
+    with sg.Graph().as_default() as graph:
+        x = sg.placeholder(sg.float32, [], name="x")
+        emit(REGISTRY["LeakyRelu"], (x,), (value,), "y")
+    again = sg.Graph.from_text(graph.to_text()).operation_or_raise("y")
+    assert struct.pack(">d", again.alpha).hex() == bits
+
+
+WORDS = ["", "a'b", 'a"b', "a'\"b", "\\", "\\n", "\n\r\t\x00\x1f\x7f\x85\u2028", "\ud800", "\ud83d\ude00"]
+WORDS += ["\U0001f600", "), for x", "' = ", ") inside no_gradient 1", "é", "x" * 100_000]
+
+
+@pytest.mark.parametrize("message", WORDS, ids=lambda word: repr(word)[:20])
+def test_words_come_back_as_they_were(message: str, tmp_path: Path) -> None:
+    with sg.Graph().as_default() as graph:
+        sg.prevent_gradient(sg.placeholder(sg.float32, [], name="x"), message, name="y")
+    graph.save(tmp_path / "graph")
+    for again in (sg.Graph.from_text(graph.to_text()), sg.Graph.load(tmp_path / "graph")):
+        assert again.operation_or_raise("y").message == message
+
+
+def test_names_of_all_characters_come_back() -> None:
+    names = [
+        "a_b",
+        ".a",
+        "0",
+        "a.b-c>d/e\\f",
+        "a->b",
+        "Exp",
+        "Exp_1",
+        "graph",
+        "array",
+        "x" * 65_000,
+        "nan",
+        "1e5",
+    ]
+    with sg.Graph().as_default() as graph:
+        xs = [sg.placeholder(sg.float32, [], name=name) for name in names]
+        sg.gradients(sg.add_n([sg.exp(x) for x in xs]), xs)
+    again = sg.Graph.from_text(graph.to_text())
+    assert [op.name for op in again.operations] == [op.name for op in graph.operations]
+    assert again.to_text() == graph.to_text()
+
+
+def test_sizes_of_3000_terms_come_back(tmp_path: Path) -> None:
+    with sg.Graph().as_default() as graph:
+        xs = [sg.placeholder(sg.float32, [None if i % 2 else f"n{i}"], name=f"x{i}") for i in range(3000)]
+        sg.concat(xs, 0, name="y")
+        sg.reshape(sg.concat(xs[:200], 0), [-1, 1], name="z")
+    graph.save(tmp_path / "graph")
+    again = sg.Graph.load(tmp_path / "graph")
+    assert again.to_text() == graph.to_text()
+    assert repr(again.output("y").shape[0]).count("+") == 2999
+
+
+@pytest.fixture
+def doubled() -> Iterator[type[Op]]:
+    class Doubled(Op):
+        """A user's own operation."""
+
+        @staticmethod
+        def infer(x: TensorType, *, times: int, of: str) -> TensorType:
+            return x
+
+        gradient = {"x": lambda g, op: g}
+        lower = lambda xp, x, times, of: x * times
+        samples = ()
+
+    yield Doubled
+    del REGISTRY["Doubled"]
+
+
+def test_an_operation_of_the_users_comes_back(doubled: type[Op], tmp_path: Path) -> None:
+    with sg.Graph().as_default() as graph:
+        emit(doubled, (sg.placeholder(sg.float32, ["n"], name="x"),), (10**300, "é(=)"), "y")
+    graph.save(tmp_path / "graph")
+    again = sg.Graph.load(tmp_path / "graph").operation_or_raise("y")
+    assert again.definition is doubled
+    assert again.values == (10**300, "é(=)")
+
+
+# ----------------------------------------------------------------------- refused when it is written
+
+
+def test_what_no_text_can_hold_is_refused_when_it_is_written_with_its_line(
+    doubled: type[Op], tmp_path: Path
+) -> None:
+    def refused(build: Callable[[sg.Output], object], why: str) -> None:
+        with sg.Graph().as_default() as graph:
+            build(sg.placeholder(sg.float32, ["n"], name="x"))
+        for write in (graph.to_text, lambda: graph.save(tmp_path / "graph")):
+            with pytest.raises(sg.GraphError, match=f"(?s)'y'.*test_text.py.*cannot be written: .*{why}"):
+                write()
+        assert list(tmp_path.iterdir()) == []
+
+    refused(lambda x: emit(doubled, (x,), (10**500, ""), "y"), "more than 400 digits")
+    refused(lambda x: sg.placeholder(sg.float32, [1] * 65, name="y"), "more than 64 axes")
+
+
+def test_deep_sizes_are_refused_when_they_are_written() -> None:
+    size: sg.Dim | int = dim("n")
+    for _ in range(1001):
+        size = (size + 3) // 2
+    with sg.Graph().as_default() as graph:
+        sg.placeholder(sg.float32, [size], name="y")
+    with pytest.raises(sg.GraphError, match="cannot be written: in a size, more than 1000 quotients"):
+        graph.to_text()
+
+
+# ----------------------------------------------------------------------------------- locations
+
+
+def test_a_loaded_graph_shows_its_lines_without_opening_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import stopgrad as sg\nwith graph.as_default():\n    y = sg.exp(sg.sin(x))\n")
+    with sg.Graph().as_default() as graph:
+        x = sg.placeholder(sg.float32, [], name="x")
+    exec(compile(script.read_text(), str(script), "exec"), {"graph": graph, "x": x})
+    graph.save(tmp_path / "graph")
+    script.unlink()
+    linecache.clearcache()
+    opened: list[str] = []
+    monkeypatch.setattr(linecache, "getline", lambda file, line: opened.append(file) or "")
+    monkeypatch.setattr(linecache, "getlines", lambda file, *_: opened.append(file) or [])
+    again = sg.Graph.load(tmp_path / "graph")
+    assert repr(again.operation_or_raise("Exp").location) == f"{script}:3"
+    assert again.operation_or_raise("Exp").location.describe() == f"{script}:3: sg.exp(sg.sin(x))"  # type: ignore[union-attr]
+    assert again.operation_or_raise("Sin").location.source == "sg.sin(x)"  # type: ignore[union-attr]
+    assert opened == []
+
+
+def test_a_location_in_a_file_is_never_opened(tmp_path: Path) -> None:
+    graph, *_ = small_graph()
+    path = tmp_path / "graph"
+    graph.save(path)
+    data = path.read_bytes()
+    own = __file__.encode()
+    path.write_bytes(data.replace(own, b"/dev/zero".ljust(len(own), b" ")))
+    again = sg.Graph.load(path)
+    for op in again.operations:
+        assert op.location is not None
+        assert op.location.file.startswith("/dev/zero")
+        assert op.location.source == graph.operation_or_raise(op.name).location.source  # type: ignore[union-attr]
+
+
+def test_the_lines_of_no_gradient_blocks_are_saved(tmp_path: Path) -> None:
+    with sg.Graph().as_default() as graph:
+        x = sg.placeholder(sg.float32, [], name="x")
+        with sg.no_gradient():
+            sg.exp(x, name="y")
+            with sg.no_gradient():
+                sg.sin(x, name="z")
+    graph.save(tmp_path / "graph")
+    again = sg.Graph.load(tmp_path / "graph")
+    shown = []
+    for g in (graph, again):
+        with g.as_default():
+            sg.add_n([g.output(name) for name in "xyz"])
+        shown.append([repr(op.location) for op in g.operations if op.type == "StopGradient"])
+    assert shown[0] == shown[1]
+    assert len(set(shown[0])) == 2
+
+
+def test_what_operations_of_other_graphs_were_made_for_is_kept() -> None:
+    with sg.Graph().as_default() as graph:
+        x = sg.placeholder(sg.float32, [3], name="x")
+        y, _ = sg.scan(lambda h, v: (sg.sin(h) * v, h), sg.constant(1.0), x)
+        sg.gradients(y, [x])
+    again = sg.Graph.from_text(graph.to_text())
+
+    def origins(graph: sg.Graph) -> list[str]:
+        operations = [
+            op
+            for outer in graph.operations
+            for body in bodies_in(outer.values)
+            for op in body.graph.operations
+        ]
+        return [f"{op.name} for {op.origin.name}" for op in operations if op.origin is not None]
+
+    assert origins(again) == origins(graph)
+    assert len(origins(graph)) > 3
+
+
+# ------------------------------------------------------------------------------------- hostile texts
+
+LONG = "+".join(f"a{i}" for i in range(3000))
+
+
+def sized(size: str) -> str:
+    return f"x: float32[{size}] = Placeholder(dtype=float32, shape=({size},))"
+
+
+X = sized("n") + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (sized("9**3000000"), "a power is that of a size, with an exponent of at most 64"),
+        (sized("n**1000000"), "exponent of at most 64"),
+        (sized("*".join(["n"] * 100_000)), "the product of more than 64 sizes"),
+        (sized(f"({LONG})*({LONG.replace('a', 'b')})"), "more than 10000 names"),
+        (sized("+".join(["n"] * 10**6)), "a sum of more than 10000 terms"),
+        (sized("max(" * 5000 + "n" + ", 0)" * 5000), "more than 1000 brackets"),
+        (sized("n" + "//2" * 10_000), "more than 1000 quotients"),
+        (sized("(" * 10**6), "more than 1000 brackets"),
+        (sized("9" * 10**6), "more than 400 digits"),
+        (sized(str(2**63)), "no array has a size beyond"),
+        (sized("-1"), "size -1 is negative"),
+        (sized("n//0"), "divided by 0"),
+        (sized("n % 2"), "no part of a value"),
+        (sized("f(n)"), r"nothing is written f\(...\)"),
+        (sized("max(n, m)"), "max takes a size and an integer"),
+        (sized("n if m else k"), "expected"),
+        (sized("'n'"), "only sizes are computed with"),
+        (sized("1.5"), "only sizes are computed with"),
+        (sized("True"), "only sizes are computed with"),
+        (sized("lambda"), "cannot name a size"),
+        ("x: float32[1234] = Placeholder(dtype=float32, shape=(1234.0,))", "shape is a tuple of the sizes"),
+        ("x: float32[2] = Placeholder(dtype=float32)", "the attribute 'shape' is missing"),
+        ("x: float32[2] = Placeholder(dtype=float32, shape=(2,), shape=(2,))", "'shape' stands twice"),
+        ("x: float32[2] = Placeholder(dtype=float32, shape=(2,), size=2)", "'size' is unknown"),
+        ("x: float33[2] = Placeholder(dtype=float33, shape=(2,))", "'float33' is no element type"),
+        (f"x: ({'9' * 5000},)float32[2] = Exp(x)", "is no type, as"),
+        ("x: " + "float32[n], " * 70_000 + "float32[n] = Exp(x)", "more than 65536 outputs"),
+        (sized(", ".join(["1"] * 65)), "more than 64 axes"),
+        (X + X, "(?s)line 2.*'x' stands twice"),
+        (X + "y: float32[n] = Exp(y)", "no earlier operation is named 'y'"),
+        (X + "y: float32[n] = Exp(x:1)", "has 1 outputs"),
+        (X + "y: float32[n] = Exp(x, x)", "takes 1 operands, not 2"),
+        (X + "y: float32[n] = Exp()", "takes 1 operands, not 0"),
+        (X + "y: float32[n] = AddN()", "cannot take such|needs at least|at least"),
+        (X + "y: float32[n] = Exp(x) for z", "no earlier operation is named 'z'"),
+        (X + "y: float32[n] = Exp(x) for", "neither a no_gradient block nor an origin"),
+        (X + f"y: float32[n] = Exp(x) inside no_gradient {'1/' * 300}1", "names no no_gradient block"),
+        (X + "y/: float32[n] = Exp(x)", "cannot name an operation"),
+        (
+            f"{'x' * 70_000}: float32[2] = Placeholder(dtype=float32, shape=(2,))",
+            "more than 65536 characters",
+        ),
+        ("x: int8[1] = Const(value=array([300]))", "300 is no int8"),
+        ("x: int8[1] = Const(value=array([1.0]))", "1.0 is no int8"),
+        ("x: bool[1] = Const(value=array([1]))", "1 is no bool"),
+        ("x: float32[] = Const(value=array(True))", "True is no float32"),
+        ("x: int32[2, 2] = Const(value=array([[1, 2], [3]]))", "another shape"),
+        ("x: int32[4000000000, 4000000000] = Const(value=array([]))", "another shape"),
+        ("x: int32[4000000000, 4000000000] = Const(value=array(hex('00')))", "1 bytes are not those"),
+        ("x: float32[n] = Const(value=array([]))", "no unknown sizes"),
+        ("x: bool[1] = Const(value=array(hex('02')))", "bytes of booleans are 0 and 1"),
+        ("graph 1 {\n" * 2, "graph 1 stands twice"),
+        ("".join(f"graph {i} {{\n" for i in range(1000)), "more than 200 graphs"),
+        ("graph 1 {", "a closing brace is missing"),
+        ("}", "there is no graph to close"),
+    ],
+    ids=lambda p: p[:30] if len(p) < 10_000 else p[-30:],
+)
+def test_hostile_texts_are_refused_at_once(text: str, why: str) -> None:
+    start = time.process_time()
+    with pytest.raises(sg.GraphError, match=why) as caught:
+        sg.Graph.from_text(text)
+    assert time.process_time() - start < 2
+    assert re.match(r"line \d+ of the graph's text does not read|the graph's text ends", str(caught.value))
+    assert len(str(caught.value)) < 2000
+
+
+H = "  h: float32[] = Placeholder(dtype=float32, shape=())\n"
+OUTER = "c: int32[] = Const(value=array(0))\nx: float32[] = Placeholder(dtype=float32, shape=())\n"
+
+
+@pytest.mark.parametrize(
+    ("inner", "body", "why"),
+    [
+        (H, "body(2, ('h',), ('h',))", "graph 2 does not stand before it"),
+        (H, "body(1, ('h', 'h'), ('h',))", "each one once"),
+        (H + "  y: float32[] = Exp(h)\n", "body(1, ('y',), ('y',))", "parameters of a body are placeholders"),
+        (H + H.replace("h:", "g:"), "body(1, ('h',), ('g',))", "'g' needs more than the body's parameters"),
+        (
+            H + "  w: float32[] = Parameter(value=array(1.0))\n  y: float32[] = Mul(h, w)\n",
+            "body(1, ('h',), ('y',))",
+            "'y' needs more than the body's parameters",
+        ),
+        (H, "body(1, ('h',), ('x',))", "no earlier operation is named 'x'"),
+        (H, "body(1, 'h', ('h',))", "body takes the number of a graph"),
+        (H, "body('1', ('h',), ('h',))", "does not stand before it"),
+        (H, "body(1, (1,), ('h',))", "1 names no operation"),
+        (H, "array(1.0)", "branches is a tuple of closed graphs"),
+        (
+            H + "  r: float32[] = Case(h, branches=(body(1, ('h',), ('h',)),))\n",
+            "body(1, ('h',), ('h',))",
+            "graph 1 does",
+        ),
+    ],
+)
+def test_bodies_are_closed(inner: str, body: str, why: str) -> None:
+    text = f"graph 1 {{\n{inner}}}\n{OUTER}y: float32[] = Case(c, x, branches=({body},))"
+    with pytest.raises(sg.GraphError, match=why):
+        sg.Graph.from_text(text)
+
+
+def test_a_refused_text_leaves_no_trace() -> None:
+    with pytest.raises(sg.GraphError):
+        sg.Graph.from_text("x: float32[87654] = Placeholder(dtype=float32, shape=(87654.0,))")
+    size = (
+        sg.Graph.from_text("x: float32[87654] = Placeholder(dtype=float32, shape=(87654,))")
+        .output("x")
+        .shape[0]
+    )
+    assert type(size) is int
+    gc.collect()
+    before = len(sizes._SYMBOLS), len(sizes._DIMS)
+    for text in (sized("q1*q2 + q3//2"), sized(LONG) + "?"):
+        with pytest.raises(sg.GraphError):
+            sg.Graph.from_text(text.replace("Placeholder", "Exp"))
+    gc.collect()
+    assert (len(sizes._SYMBOLS), len(sizes._DIMS)) == before
+
+
+def test_reading_and_writing_take_time_in_proportion() -> None:
+    def seconds(count: int) -> float:
+        with sg.Graph().as_default() as graph:
+            y = sg.placeholder(sg.float32, ["n", 3], name="x")
+            for _ in range(count // 2):
+                y = sg.reduce_sum(sg.exp(y), axis=1, keepdims=True)
+        start = time.process_time()
+        sg.Graph.from_text(graph.to_text())
+        return time.process_time() - start
+
+    assert min(seconds(20_000) for _ in range(3)) < 25 * min(seconds(2_000) for _ in range(3))
