@@ -340,6 +340,7 @@ def test_what_no_text_can_hold_is_refused_when_it_is_written_with_its_line(
 
     refused(lambda x: emit(doubled, (x,), (10**500, ""), "y"), "more than 400 digits")
     refused(lambda x: sg.placeholder(sg.float32, [1] * 65, name="y"), "more than 64 axes")
+    refused(lambda x: emit(REGISTRY["Sum"], (x,), ((-1,), True), "y"), "axis is")
 
 
 def test_deep_sizes_are_refused_when_they_are_written() -> None:
@@ -480,6 +481,9 @@ X = sized("n") + "\n"
         (X + "y: float32[n] = Exp(x) for z", "no earlier operation is named 'z'"),
         (X + "y: float32[n] = Exp(x) for", "neither a no_gradient block nor an origin"),
         (X + f"y: float32[n] = Exp(x) inside no_gradient {'1/' * 300}1", "names no no_gradient block"),
+        (X + "y: float32[1] = Sum(x, axis=(1,), keepdims=True)", "axis is|axis 1 does not exist"),
+        (X + "y: float32[1] = Sum(x, axis=(0, 0), keepdims=True)", "axis is"),
+        (X + "y: float32[1] = Max(x, axis=(-1,), keepdims=True)", "axis is"),
         (X + "y/: float32[n] = Exp(x)", "cannot name an operation"),
         (
             f"{'x' * 70_000}: float32[2] = Placeholder(dtype=float32, shape=(2,))",

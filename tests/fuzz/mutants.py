@@ -497,7 +497,7 @@ def use(graph: sg.Graph) -> None:
     """Whatever a loaded graph does next is a result or one of our errors."""
     try:
         text = graph.to_text()
-        again = sg.Graph.from_text(text, _Anything()).to_text()
+        again = sg.Graph.from_text(text).to_text()
     except StopgradError as error:
         if "is not in the text" not in str(error):
             raise BrokenError(f"what was read is not written: {error}") from error
@@ -505,20 +505,17 @@ def use(graph: sg.Graph) -> None:
         if again != text:
             raise BrokenError("what was read is written differently")
     outputs = [y for op in graph.operations for y in op.outputs]
-    floating = [y for y in outputs if y.dtype.is_floating]
-    sources = [y for y in floating if not y.op.inputs]
-    for attempt in (
-        lambda: sg.explain(floating[-1], sources[:1]).to_text(),
-        lambda: sg.gradients(floating[-1:], sources[:1]),
-        lambda: _run(graph, outputs[-1:]),
-    ):
-        if floating and sources:
+    sources = [y for y in outputs if not y.op.inputs and y.dtype.is_differentiable]
+    for y in {*outputs[-1:], *outputs[len(outputs) // 2 :][:1]}:
+        attempts: list[Callable[[], object]] = [lambda y=y: _run(graph, [y])]
+        if y.dtype.is_differentiable and sources:
+            attempts += [
+                lambda y=y: sg.explain(y, sources[:2]).to_text(),
+                lambda y=y: _run(graph, [g for g in sg.gradients(y, sources[:2]) if g is not None]),
+            ]
+        for attempt in attempts:
             with contextlib.suppress(StopgradError):
                 attempt()
-
-
-class _Anything(dict):
-    """No arrays."""
 
 
 def _run(graph: sg.Graph, fetched: list[sg.Output]) -> None:

@@ -18,6 +18,7 @@ from stopgrad.errors import ArgumentError, GraphError, StopgradError
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.interchange import limits
 from stopgrad.interchange.arrays import read_array
+from stopgrad.interchange.axes import Axes
 from stopgrad.interchange.grammar import FORMS, Forms, Values, check_size
 from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import Array, Literal, shorten
@@ -91,6 +92,7 @@ class Reader:
         self._graphs: dict[str, _Text] = {}
         self._sizes: dict[str, Dim] = {}
         self._blocks: dict[str, Region] = {}
+        self._axes = Axes()
         # What is written often is read once.
         self._types: dict[str, tuple[TensorType, ...]] = {}
         self._attributes: dict[tuple[type[Op], str, str], tuple[Any, ...]] = {}
@@ -156,6 +158,7 @@ class Reader:
         values = self._attributes.get((definition, types_text, attributes))
         if values is None:
             values = self._read_attributes(where, definition, types, types_text, attributes)
+        self._axes.check(definition, inputs, values)
         inferred = _inferred(definition, inputs, values)
         if inferred != types:
             raise GraphError(f"its type follows as {', '.join(map(repr, inferred))}")

@@ -12,6 +12,7 @@ from stopgrad.errors import GraphError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, check_name, describe
 from stopgrad.interchange import limits
 from stopgrad.interchange.arrays import INLINE, spell_array
+from stopgrad.interchange.axes import Axes
 from stopgrad.interchange.grammar import spell_number
 from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import Array, Literal
@@ -39,6 +40,7 @@ class Writer:
         # What is written often is spelled once.
         self._sizes: dict[Dim, str] = {}
         self._types: dict[TensorType, str] = {}
+        self._axes = Axes()
         self._definitions: set[type[Op]] = set()
 
     def lines(self, graph: Graph) -> list[str]:
@@ -91,7 +93,9 @@ class Writer:
             if op.values:
                 where = self._graphs[op.graph]
                 label = f"{where}:{own}." if where else f"{own}."
-                for name, value in zip(definition.attributes, definition.canonical(op.values), strict=True):
+                values = definition.canonical(op.values)
+                self._axes.check(definition, op.inputs, values)
+                for name, value in zip(definition.attributes, values, strict=True):
                     arguments.append(f"{name}={self._value(value, label + name)}")
         except StopgradError as error:
             raise GraphError(f"{describe(op)} cannot be written: {error.message}") from None

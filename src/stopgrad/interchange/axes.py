@@ -1,0 +1,36 @@
+"""The axes among the attributes of an operation, which must be there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stopgrad.errors import GraphError
+from stopgrad.graph import Output
+from stopgrad.op import Kind, Op
+from stopgrad.operands import shorten
+
+_AXES = (Kind.AXIS, Kind.AXES, Kind.PERMUTATION)
+
+
+class Axes:
+    """Knows which attributes of which definitions are axes."""
+
+    def __init__(self) -> None:
+        self._found: dict[type[Op], list[tuple[int, str, bool]]] = {}
+
+    def check(self, definition: type[Op], inputs: Sequence[Output], values: Sequence[Any]) -> None:
+        """Refuse axes that the first operand has not; public functions count them all from the front."""
+        found = self._found.get(definition)
+        if found is None:
+            found = self._found[definition] = [
+                (i, name, kind is Kind.AXIS)
+                for i, (name, kind) in enumerate(definition.kinds.items())
+                if kind in _AXES
+            ]
+        for i, name, alone in found:
+            axes = (values[i],) if alone else values[i]
+            # A new axis may stand behind the last one.
+            end = (inputs[0].ndim if inputs else 0) + alone
+            if len(set(axes)) < len(axes) or not all([0 <= axis < end for axis in axes]):  # noqa: C419
+                raise GraphError(f"{name} is {shorten(values[i])}, which the operand does not have")
