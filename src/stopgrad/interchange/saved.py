@@ -58,7 +58,6 @@ def load(path: AnyPath) -> Graph:
         GraphError: the file holds no graph, or one of its lines does not read.
         FileError: the file cannot be read.
     """
-    shown = os.fspath(path)
     with ArrayFile(path) as file:
 
         def constant(name: str, type: TensorType) -> Array:
@@ -69,15 +68,12 @@ def load(path: AnyPath) -> Graph:
         reader = Reader(constant)
         try:
             text = _column(file, "graph", uint8).tobytes().decode()
-        except UnicodeDecodeError as error:
-            raise GraphError(
-                f"{shown}: the graph's text is no UTF-8: {error.reason} at {error.start}"
-            ) from None
-        graph = reader.read(text)
-        try:
+            graph = reader.read(text)
             _give_locations(file, reader)
+        except UnicodeDecodeError as error:
+            raise GraphError(f"{os.fspath(path)}: its text is no UTF-8: {error.reason}") from None
         except GraphError as error:
-            raise GraphError(f"{shown}: its locations do not read: {error.message}") from None
+            raise GraphError(f"{os.fspath(path)}: {error.message}") from None
     return graph
 
 
