@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -160,17 +161,19 @@ def without_privileges() -> Iterator[None]:
             os.seteuid(0)
 
 
-def test_a_read_only_folder(tmp_path: Path) -> None:
-    for folder in [tmp_path, *tmp_path.parents][:3]:
-        folder.chmod(0o755)
-    path = tmp_path / "closed" / "w"
-    path.parent.mkdir()
-    write_arrays(path, OLD)
-    path.parent.chmod(0o555)
-    try:
-        with without_privileges():
-            error = refused_and_as_before(path, lambda: write_arrays(path, NEW), sg.FileError)
-    finally:
+def test_a_read_only_folder() -> None:
+    with tempfile.TemporaryDirectory() as outer:
+        path = Path(outer) / "closed" / "w"
+        path.parent.mkdir()
+        write_arrays(path, OLD)
+        path.parent.chmod(0o555)
+        Path(outer).chmod(0o755)
+
+        def save() -> None:
+            with without_privileges():
+                write_arrays(path, NEW)
+
+        error = refused_and_as_before(path, save, sg.FileError)
         path.parent.chmod(0o755)
     assert "this is not permitted; save elsewhere, or change the permissions" in str(error)
 
