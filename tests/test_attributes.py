@@ -175,6 +175,7 @@ NOT = [
     (Kind.AXES, 1),
     (Kind.AXES, [1]),
     (Kind.SIZE, 2**63),
+    (Kind.SIZE, -1),
     (Kind.SIZE, 1.0),
     (Kind.SHAPE, (-1,)),
     (Kind.SHAPE, (None,)),

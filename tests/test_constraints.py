@@ -6,7 +6,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ import constraint_cases
 import constraint_cases_control
 import constraint_cases_more
 from stopgrad.errors import StopgradError
-from stopgrad.op import REGISTRY, Op
+from stopgrad.op import REGISTRY, Kind, Op
 from stopgrad.operands import type_of
 from stopgrad.samples import Values
 from stopgrad.types import TensorType, bool_, complex64, float32, int32, shape_of, tensor_type, uint8
@@ -64,7 +64,7 @@ OTHER_DTYPES = (bool_, uint8, int32, float32, complex64)
 
 
 def damaged(
-    types: list[TensorType], attributes: dict[str, Any]
+    types: list[TensorType], attributes: dict[str, Any], kinds: Mapping[str, Kind]
 ) -> Iterator[tuple[list[TensorType], dict[str, Any]]]:
     """The operands and attributes of a sample, with one of them changed."""
     for i, type in enumerate(types):
@@ -82,7 +82,8 @@ def damaged(
             yield [*types[:i], other, *types[i + 1 :]], attributes
     for name, value in attributes.items():
         if type_name(value) == "int":
-            for other_value in (-9, -1, 0, 9):
+            # A size is not negative, says its kind.
+            for other_value in (0, 9) if kinds[name] is Kind.SIZE else (-9, -1, 0, 9):
                 yield types, attributes | {name: other_value}
 
 
@@ -99,7 +100,7 @@ def test_whatever_is_refused_is_documented(definition: type[Op]) -> None:
             tensor_type(o.dtype, shape_of(o.shape)) if isinstance(o, Values) else type_of(o)
             for o in sample.operands
         ]
-        for inputs, attributes in damaged(types, dict(sample.attributes)):
+        for inputs, attributes in damaged(types, dict(sample.attributes), definition.kinds):
             try:
                 definition.infer(*inputs, **attributes)
             except StopgradError as error:

@@ -189,7 +189,7 @@ _CANONICAL: dict[Kind, Callable[[Any], Any]] = {
     Kind.AXIS: whole,
     Kind.AXES: _integers,
     Kind.PERMUTATION: _integers,
-    Kind.SIZE: _size,
+    Kind.SIZE: whole_size,
     Kind.SHAPE: _shape,
     Kind.SIZES: _sizes,
     Kind.SCALAR: _scalar,
