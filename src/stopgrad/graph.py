@@ -8,21 +8,23 @@ asked for; locations are decoded only when printed. An operation holds its defin
 from __future__ import annotations
 
 import difflib
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from threading import RLock, get_ident
 from types import CodeType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
-from stopgrad.builder import Region, enter, leave
+from stopgrad.builder import Block, Region
 from stopgrad.errors import ArgumentError, GraphError, ShapeError
 from stopgrad.source import Location, RawLocation, decode
 from stopgrad.types import Dim, DType, Shape, TensorType
 
 if TYPE_CHECKING:
     import numpy as np
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -203,6 +205,7 @@ class Operation:
         label: str,
         location: RawLocation | tuple[CodeType | Location | None, int] | None,
         origin: Operation | None,
+        region: Region | None = None,
     ) -> None:
         self.graph = graph
         self.definition = definition
@@ -217,6 +220,8 @@ class Operation:
             if len(types) == 1
             else tuple([Output(self, i, t) for i, t in enumerate(types)])
         )
+        if region is not None:
+            graph._hidden[self] = region
         operations, thread = graph._operations, get_ident()
         id = -1
         if graph._author == thread:
@@ -289,6 +294,13 @@ def describe(x: Operation | Output) -> str:
     return f"{what} built at {location.describe()}" if location else what
 
 
+LOCK = RLock()
+"""Held while names are found, and where several threads build in one graph; never while a user's code runs."""
+
+if hasattr(os, "register_at_fork"):  # A child must not find it held by a thread that it does not have.
+    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
+
+
 class Graph:
     """An append-only list of operations.
 
@@ -303,17 +315,21 @@ class Graph:
 
     def __init__(self) -> None:
         self._operations: list[Operation] = []
-        self._names: list[str] = []
-        self._taken: dict[str, Any] = {}
-        self._counts: dict[str, int] = {}
-        self._scalars: dict[Any, Output] = {}  # By thread: failed builds take theirs back.
-        self._hidden: dict[int, Region] = {}
+        self._scopes: dict[str, int] = {}  # The prefixes that scopes have, each with its thread.
+        self._hidden: dict[Operation, Region] = {}
         self._body_of: str | None = None  # The construct whose body this is.
-        self._exits: dict[tuple[Output, Region | None, int], Output] = {}
-        self._lock = RLock()
+        self._encloses = False  # Whether bodies have been traced that may use its tensors.
+        # Which thread built last, and from which position on it was alone.
         self._author = 0
         self._authored_from = 0
-        self._turns = 0
+        # What follows from the operations, as far as it has been found out. It may lag behind; and what it
+        # says of an operation that was taken back does not count.
+        self._names: list[str] = []
+        self._taken: dict[str, Operation] = {}
+        self._read = 0  # How many operations' labels are in it.
+        self._counts: dict[str, int] = {}  # Up to which number names are taken.
+        self._scalars: dict[Any, Output] = {}  # By thread: failed builds take theirs back.
+        self._exits: dict[tuple[Output, Region | None, int], Output] = {}
 
     # ------------------------------------------------------------------------------------- reading
 
@@ -326,7 +342,7 @@ class Graph:
         """The operation of this name, or None."""
         self._name_all()
         found = self._taken.get(name)
-        return self._operations[found] if isinstance(found, int) else None
+        return found if found is not None and self.holds(found) else None
 
     def operation_or_raise(self, name: str) -> Operation:
         op = self.operation(name)
@@ -375,6 +391,11 @@ class Graph:
                     break
         return [op for op in self._operations[: len(marks)] if marks[op.id]]
 
+    def holds(self, op: Operation) -> bool:
+        """Whether an operation is in this graph, and was not taken back with a build that failed."""
+        operations = self._operations
+        return op.id < len(operations) and operations[op.id] is op
+
     def _check_member(self, op: Operation) -> None:
         if op.graph is not self:
             raise GraphError(f"{describe(op)} belongs to another graph")
@@ -399,54 +420,53 @@ class Graph:
 
     # ------------------------------------------------------------------------------------ building
 
-    def as_default(self) -> AbstractContextManager[Graph]:
+    def as_default(self) -> DefaultGraph:
         """A context in which operations without outputs among their operands are built in this graph."""
-        return _default(self)
+        return DefaultGraph(self)
 
     def truncate(self, length: int) -> None:
         """Forget the operations from position *length* on, after a failed build.
 
         Where another thread has built among them they stay, unused.
         """
-        with self._lock:
-            if length == len(self._operations) or self._authored_from > length or self._author != get_ident():
+        with LOCK:
+            removed = self._operations[length:]
+            if not removed or self._authored_from > length or self._author != get_ident():
                 return
-            self._taken = {name: id for name, id in self._taken.items() if id is None or id < length}
-            self._counts.clear()  # Only where a search for a free name begins.
-            for id in range(length, len(self._operations)):
-                self._hidden.pop(id, None)  # In place: others may be writing here.
-            del self._operations[length:]
+            # First what follows from them, which would be found out again; so a second try completes a first.
+            self._read = min(self._read, length)
+            self._counts.clear()
+            for name in [*self._names[length:], *(op._label for op in removed)]:
+                if name in self._taken and self._taken[name].id >= length:
+                    self._taken.pop(name, None)
             del self._names[length:]
+            for op in removed:
+                self._hidden.pop(op, None)
             for built in (self._scalars, self._exits):
                 for key in [key for key, x in list(built.items()) if x.op.id >= length]:
-                    del built[key]
+                    built.pop(key, None)
+            del self._operations[length:]
 
-    @contextmanager
-    def atomic(self) -> Iterator[None]:
+    def undo(self, length: int, scopes: int) -> None:
+        """Take back what this thread has built since there were so many operations and prefixes of scopes.
+
+        Where other threads have built as well, operations stay.
+        """
+        if len(self._operations) > length:
+            self.truncate(length)
+        if len(self._scopes) == scopes:
+            return
+        with LOCK:
+            for prefix in list(self._scopes)[scopes:]:
+                if self._scopes[prefix] == get_ident():
+                    self._scopes.pop(prefix, None)
+
+    def atomic(self) -> Atomic:
         """Inside, either everything is built or, after an error, nothing.
 
         Where another thread has built in the meantime, what was built stays, unused.
         """
-        with self._lock:
-            self._begin_turn()
-            turns, length, names, taken = (
-                self._turns,
-                len(self._operations),
-                len(self._names),
-                len(self._taken),
-            )
-        try:
-            yield
-        except BaseException:
-            with self._lock:
-                if self._turns == turns:
-                    self.truncate(length)
-                    # A dictionary keeps its order: what was taken since, scopes too, is free again, and later
-                    # names settle anew.
-                    del self._names[names:]
-                    while len(self._taken) > taken:
-                        self._taken.popitem()
-            raise
+        return Atomic(self)
 
     def _join(self, op: Operation, id: int) -> None:
         """Give an operation its place where several threads build; *id* is where it was put, -1 if nowhere.
@@ -454,76 +474,113 @@ class Graph:
         A lock for each operation would cost too much: the thread that built last needs none, as long as it is
         still the last afterwards. If not, the other one may even have taken the operation back with its own.
         """
-        with self._lock:
-            self._begin_turn()
+        with LOCK:
+            if self._author != get_ident():
+                self._author, self._authored_from = get_ident(), len(self._operations)
             operations = self._operations
             if id < 0 or op not in operations[id:]:
                 id = len(operations)
                 operations.append(op)
             op.id = operations.index(op, id)  # Whoever needs no lock may have come first.
 
-    def _begin_turn(self) -> None:
-        """From here on the running thread is the one that builds, until another does. The lock is held."""
-        if self._author != get_ident():
-            self._author, self._authored_from = get_ident(), len(self._operations)
-            self._turns += 1
-
     # --------------------------------------------------------------------------------------- names
 
-    def _unique(self, name: str) -> str:
-        if name not in self._taken:
-            return name
-        while True:
-            self._counts[name] = self._counts.get(name, 0) + 1
-            candidate = f"{name}_{self._counts[name]}"
-            if candidate not in self._taken:
-                return candidate
-
-    def _label_for(self, prefix: str, name: str) -> str:
+    def label_for(self, prefix: str, name: str) -> str:
         """The label of the next operation: its whole name, made unique.
 
-        The lock is held until that operation is there, so that no other thread's takes its position.
+        It is taken when the operation is there; until then the caller holds :data:`LOCK`.
         """
         check_name(name)
-        with self._lock:
-            if _looks_generated(name):
-                self._name_all()  # Names of earlier operations are settled first, whenever asked for.
-            label = self._unique(prefix + name)
-            self._taken[label] = len(self._operations)
-        return label
+        name = prefix + name
+        self._settle_before(name)
+        return name if name not in self._taken and name not in self._scopes else self._unique(name)
 
-    def _sub_scope(self, prefix: str) -> str:
+    def note_label(self, op: Operation) -> None:
+        """What :meth:`_read_labels` would find out about the operation that was built last."""
+        if self._read == op.id:
+            self._taken[op._label] = op
+            self._read = op.id + 1
+
+    def new_prefix(self, prefix: str) -> str:
         """A prefix for names that no other scope has."""
-        with self._lock:
-            self._begin_turn()
-            if _looks_generated(prefix):
-                self._name_all()
-            prefix = self._unique(prefix)
-            self._taken[prefix] = None
-        return prefix + "/"
+        with LOCK:
+            self._settle_before(prefix)
+            found = self._unique(prefix)
+            self._scopes[found] = get_ident()
+        return found + "/"
+
+    def _settle_before(self, name: str) -> None:
+        """Find out the names that must be settled before this one is taken."""
+        if _looks_generated(name):
+            self._name_all()  # Names of earlier operations are settled first, whenever asked for.
+        elif self._read != len(self._operations):
+            self._read_labels()
+
+    def _unique(self, name: str, own: Operation | None = None) -> str:
+        """The name, or with the first number with which nothing but *own* has it."""
+        if self._is_free(name, own):
+            return name
+        count = self._counts.get(name, 0)
+        while not self._is_free(f"{name}_{count + 1}", own):
+            count += 1
+        self._counts[name] = count
+        return f"{name}_{count + 1}"
+
+    def _is_free(self, name: str, own: Operation | None) -> bool:
+        if name in self._scopes:
+            return False
+        holder = self._taken.get(name)
+        return holder is None or holder is own or not self.holds(holder)
+
+    def _read_labels(self) -> None:
+        """Take the names that operations were given when they were built."""
+        start, operations = self._read, self._operations
+        if start == len(operations):
+            return
+        unread = operations[start:]
+        for id, op in enumerate(unread, start):
+            op.id = id  # The thread that built it may not have come to that yet.
+            label = op._label
+            if label and label[-1] != "/" and self._is_free(label, op):
+                self._taken[label] = op
+        self._read = start + len(unread)
 
     def _name(self, id: int) -> str:
         try:
             return self._names[id]
         except IndexError:
-            with self._lock:
-                self._name_all()
-                return self._names[id]
+            self._name_all()
+            return self._names[id]
 
     def _name_all(self) -> None:
-        with self._lock:
-            names, taken = self._names, self._taken
-            for id, op in enumerate(self._operations[len(names) :], len(names)):
+        with LOCK:
+            self._read_labels()
+            names = self._names
+            for op in self._operations[len(names) : self._read]:
                 label = op._label
                 if not label or label[-1] == "/":
-                    label = self._unique(label + op.definition.type)
-                    taken[label] = id
+                    label = self._unique(label + op.definition.type, op)
+                    self._taken[label] = op
                 names.append(label)
 
     def _some_names(self) -> str:
         self._name_all()
         shown = ", ".join(map(repr, self._names[:20]))
         return shown + (", ..." if len(self._names) > 20 else "") if shown else "none yet"
+
+
+def whole(graph: Graph, build: Callable[..., T], *args: Any) -> T:
+    """Call a function that builds in a graph; after an error nothing of that is left."""
+    length, scopes = len(graph._operations), len(graph._scopes)
+    try:
+        try:
+            return build(*args)
+        except BaseException:
+            graph.undo(length, scopes)
+            raise
+    except BaseException:  # Once more, should an interrupt have come before.
+        graph.undo(length, scopes)
+        raise
 
 
 _GENERATED = re.compile(r"[A-Z]\w*\Z")
@@ -543,11 +600,36 @@ def check_name(name: str) -> None:
         )
 
 
-@contextmanager
-def _default(graph: Graph) -> Iterator[Graph]:
-    owner = object()
-    enter(owner, graph=graph)
-    try:
-        yield graph
-    finally:
-        leave(owner)
+class DefaultGraph(Block):
+    """The context manager that :meth:`Graph.as_default` returns."""
+
+    __slots__ = ("graph",)
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def changes(self) -> dict[str, Any]:
+        return {"graph": self.graph}
+
+    def __enter__(self) -> Graph:
+        super().__enter__()
+        return self.graph
+
+
+class Atomic:
+    """The context manager that :meth:`Graph.atomic` returns."""
+
+    __slots__ = ("_extents", "graph")
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._extents: list[tuple[int, int]] = []
+
+    def __enter__(self) -> None:
+        self._extents.append((len(self.graph._operations), len(self.graph._scopes)))
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        length, scopes = self._extents.pop()
+        if kind is not None:
+            self.graph.undo(length, scopes)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stopgrad.builder import current, default_graph, enter_scope, leave_scope
+from stopgrad.builder import Block, Pending, current, default_graph
 from stopgrad.errors import GraphError
-from stopgrad.graph import Graph, check_name
+from stopgrad.graph import Graph, check_name, whole
 
 
-class Scope:
+class Scope(Block):
     """A graph and a prefix of names, as TensorFlow's Scope. As a context manager it is the default.
 
     Examples:
@@ -20,8 +20,10 @@ class Scope:
     """
 
     __slots__ = ("graph", "name", "prefix")
+    scoped = True
 
     def __init__(self, graph: Graph, prefix: str = "", name: str | None = None) -> None:
+        super().__init__()
         self.graph = graph
         self.prefix = prefix
         self.name = name
@@ -29,21 +31,26 @@ class Scope:
     def with_sub_scope(self, name: str) -> Scope:
         """A scope below this one; its name is made unique."""
         check_name(name)
-        return Scope(self.graph, self.graph._sub_scope(self.prefix + name))
+        return whole(self.graph, self._below, name)
+
+    def _below(self, name: str) -> Scope:
+        return Scope(self.graph, self.graph.new_prefix(self.prefix + name))
 
     def with_name(self, name: str) -> Scope:
         """This scope, with a name for the next operation built in it."""
         check_name(name)
         return Scope(self.graph, self.prefix, name)
 
-    def __enter__(self) -> Scope:
-        enter_scope(
-            self, graph=self.graph, prefix=self.prefix, pending=None if self.name is None else [self.name]
-        )
-        return self
+    def changes(self) -> dict[str, Any]:
+        return {
+            "graph": self.graph,
+            "prefix": self.prefix,
+            "pending": None if self.name is None else Pending(self.name),
+        }
 
-    def __exit__(self, *_: object) -> None:
-        leave_scope(self)
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Scope: ...
 
 
 def as_scope(x: Any, what: str) -> Scope:
@@ -65,4 +72,5 @@ def require_graph(what: str) -> Graph:
 
 def name_scope(name: str) -> Scope:
     """A scope below the default graph's current one."""
-    return Scope(require_graph(f"name_scope({name!r})"), current().prefix).with_sub_scope(name)
+    graph = require_graph(f"name_scope({name!r})")
+    return whole(graph, Scope(graph, current().prefix).with_sub_scope, name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +14,9 @@ import optree
 NAMESPACE = "stopgrad"
 """Under which optree knows the dataclasses."""
 _SEEN: set[type] = set()
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()
+if hasattr(os, "register_at_fork"):  # A child must not find it held by a thread that it does not have.
+    os.register_at_fork(before=_LOCK.acquire, after_in_parent=_LOCK.release, after_in_child=_LOCK.release)
 
 
 def _register(kind: type) -> None:
@@ -28,7 +32,8 @@ def _register(kind: type) -> None:
             object.__setattr__(value, name, child)
         return value
 
-    optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
+    with contextlib.suppress(ValueError):  # It is known already, if an interrupt came before that was noted.
+        optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:

@@ -18,6 +18,7 @@ from stopgrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from stopgrad.graph import Graph, Output
 from stopgrad.operands import as_array, type_of
 from stopgrad.ops.data import zeros_like
+from stopgrad.public import call, guarded
 from stopgrad.structure import flatten, unflatten
 
 Function = Callable[..., Any]
@@ -98,12 +99,13 @@ def value_and_grad(
         raise GradientError(f"grad: unconnected is 'zero' or 'none', not {unconnected!r}")
 
     @functools.wraps(f)
+    @guarded("grad", scopes=True)
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         tracing = Tracing(args, kwargs)
         positions = argument_positions(argnums, args, "grad")
         with tracing.building():
             entered, targets = enter_arguments(tracing, args, positions, "grad")
-            value, aux = with_aux(f(*entered, **tracing.enter(kwargs)), has_aux, "grad")
+            value, aux = with_aux(call(f, *entered, **tracing.enter(kwargs)), has_aux, "grad")
             y = _scalar(value, tracing.graph)
             found = [
                 _zero_or_none(g, x, unconnected) for g, x in zip(gradients(y, targets), targets, strict=True)
@@ -192,6 +194,7 @@ def grad(
     return gradient
 
 
+@guarded("vjp", scopes=True)
 def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of f, and its pullback.
 
@@ -214,10 +217,11 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     tracing = Tracing(primals)
     with tracing.building():
         entered, targets = enter_arguments(tracing, primals, range(len(primals)), "vjp")
-        value, aux = with_aux(f(*entered), has_aux, "vjp")
+        value, aux = with_aux(call(f, *entered), has_aux, "vjp")
         leaves, spec = flatten(value)
         ys = [as_output(y, tracing.graph) for y in leaves]
 
+    @guarded("vjp", scopes=True)
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         given = flatten(cotangents)[0]
         if len(given) != len(ys):
@@ -246,6 +250,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (values, pullback, tracing.results(aux)) if has_aux else (values, pullback)
 
 
+@guarded("jvp", scopes=True)
 def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of f, and its derivative along tangents.
 
@@ -281,7 +286,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
                 f"jvp: {len(directions)} tangents for {len(targets)} arguments; give them in one structure"
             )
         moved = [_direction(tracing, t, x) for t, x in zip(directions, targets, strict=True)]
-        leaves, spec = flatten(f(*entered))
+        leaves, spec = flatten(call(f, *entered))
         ys = [as_output(y, tracing.graph) for y in leaves]
         pushed = [
             _zero_or_none(t, y, "zero") for t, y in zip(push_forward(ys, targets, moved), ys, strict=True)
@@ -302,6 +307,7 @@ def _direction(tracing: Tracing, tangent: Any, x: Output) -> Output:
     return t
 
 
+@guarded("hvp", scopes=True)
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of f, a function with a scalar value, times a direction, without building the Hessian.
 

@@ -14,6 +14,7 @@ from stopgrad.body import walk
 from stopgrad.build import as_output, visible
 from stopgrad.errors import GradientError, GraphError
 from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.public import call, guarded
 from stopgrad.structure import flatten, paths, unflatten
 
 
@@ -98,6 +99,7 @@ def _label(key: Any) -> str:
     return key.name if isinstance(key, Output) else str(key)
 
 
+@guarded("explain", scopes=True)
 def explain(
     ys: Any, *args: Any, argnums: int | Sequence[int] | None = None, stop_gradients: Any = None, **kwargs: Any
 ) -> Flow:
@@ -144,7 +146,8 @@ def _explain_function(
     tracing = Tracing(args, kwargs)
     with tracing.building():
         entered = [_enter(tracing, arg) for arg in args]
-        ys = [visible(as_output(y, tracing.graph)) for y in flatten(f(*entered, **tracing.enter(kwargs)))[0]]
+        made = call(f, *entered, **tracing.enter(kwargs))
+        ys = [visible(as_output(y, tracing.graph)) for y in flatten(made)[0]]
     names = _argument_names(f, len(args))
     keys: dict[str, Output] = {}
     for i in positions:

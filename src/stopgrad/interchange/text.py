@@ -135,7 +135,7 @@ class _Writer:
             f"{name}={self._value(value, f'{self.graphs.get(op.graph, str())}:{op.name}.{name}')}"
             for name, value in op.attributes.items()
         ]
-        region = op.graph._hidden.get(op.id)
+        region = op.graph._hidden.get(op)
         inside = f" inside no_gradient {self._block(region)}" if region is not None else ""
         origin = f" for {op.origin.name}" if op.origin is not None and op.origin.graph is op.graph else ""
         return f"{op.name}: {types} = {op.type}({', '.join([*operands, *attributes])}){inside}{origin}"
@@ -259,13 +259,12 @@ class _Reader:
         inferred = infer_types(definition, tuple(x.type for x in inputs), values)
         if inferred != types:
             raise GraphError(f"its type follows as {', '.join(map(repr, inferred))}")
-        label = graph._label_for("", match["name"])
+        label = graph.label_for("", match["name"])
         if label != match["name"]:
             raise GraphError(f"the name {match['name']!r} stands twice")
         origin = named[match["origin"]] if match["origin"] else None
-        op = Operation(graph, definition, tuple(inputs), values, types, label, None, origin)
-        if match["block"]:
-            graph._hidden[op.id] = self._block(match["block"])
+        region = self._block(match["block"]) if match["block"] else None
+        op = Operation(graph, definition, tuple(inputs), values, types, label, None, origin, region)
         named[op.name] = op
 
     def _block(self, path: str) -> Region:

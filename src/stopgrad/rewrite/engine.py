@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import infer_types, quiet_gc
+from stopgrad.build import infer_types, without_gc
 from stopgrad.errors import StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.op import Kind
@@ -79,11 +79,10 @@ class Copying:
             values = tuple([self._rewritten(value) for value in values])
         types = infer_types(definition, tuple([x.type for x in inputs]), values)
         place = (like._place, like._instruction)
-        op = Operation(self.graph, definition, inputs, values, types, like._label, place, like.origin)
-        region = like.graph._hidden.get(like.id) if like.graph._hidden else None
-        if region is not None:
-            self.graph._hidden[op.id] = region
-        return op.outputs
+        region = like.graph._hidden.get(like) if like.graph._hidden else None
+        return Operation(
+            self.graph, definition, inputs, values, types, like._label, place, like.origin, region
+        ).outputs
 
     def concrete(self, type: TensorType) -> TensorType:
         """A type with the sizes that are known."""
@@ -134,8 +133,7 @@ def rewrite(
     numbers, and sizes that were assumed equal while building are checked.
     """
     copying = Copying(Graph(), rules, binding)
-    with quiet_gc():
-        mapping = _copy(copying, outputs, inputs)
+    mapping = without_gc(_copy, copying, outputs, inputs)
     verify_if_enabled(copying.graph)
     return Rewritten(copying.graph, [mapping[x] for x in inputs], [mapping[y] for y in outputs], mapping)
 
