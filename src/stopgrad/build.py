@@ -103,11 +103,11 @@ def emit(
     if trace is not None and (foreign or trace.graph is not graph):
         graph, inputs = _in_body(trace, graph, inputs)
         foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419
-    if graph._hidden:
-        inputs = tuple([visible(x, builder) for x in inputs])
     if foreign:
         raise_for(definition, _two_graphs(builder, inputs), inputs)
     results = definition._inferred.get((types, values)) or _inferred(definition, inputs, values)
+    if graph._hidden:
+        inputs = tuple([visible(x, builder) for x in inputs])
     if builder.graph is graph:
         prefix, origin = builder.prefix, builder.origin
         if pending is not None and pending.is_free():
@@ -219,6 +219,7 @@ def tracing(
     """
     trace = Trace(Graph(), outer_graph, current().tracing, what, remade)
     trace.graph._body_of = what
+    trace.graph.careful = True
     shared: dict[Any, Operation] | None = None if origin is None else {}
     return Inside(
         trace,

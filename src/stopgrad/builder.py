@@ -77,7 +77,7 @@ class Trace:
         self.graph = graph
         self.outer_graph = outer_graph
         if outer_graph is not None:
-            outer_graph._encloses = True
+            outer_graph.careful = True
         self.outer = outer
         self.what = what
         self.remade = remade
@@ -111,7 +111,7 @@ class Trace:
         if outermost.outer_graph is not None or graph._body_of or not self.encloses(current().graph):
             return False
         outermost.outer_graph = graph
-        graph._encloses = True
+        graph.careful = True
         return True
 
 
@@ -121,6 +121,7 @@ class Builder:
     Attributes:
         graph: where operations without operands go; None outside of any graph.
         prefix: what names begin with in that graph.
+        claim: holds the prefix for the scope that is built in.
         pending: a name for the next operation; None.
         origin: the forward operation for whose gradient is being built; None.
         shared: the operations of this generation by what they compute, equal ones being built once; None.
@@ -136,6 +137,7 @@ class Builder:
         "asleep",
         "block",
         "changes",
+        "claim",
         "frame",
         "graph",
         "loose",
@@ -155,6 +157,7 @@ class Builder:
     outer: Builder | None
     graph: Any
     prefix: str
+    claim: Claim | None
     pending: Pending | None
     origin: Operation | None
     shared: dict[Any, Operation] | None
@@ -192,16 +195,16 @@ class Builder:
         self.special = False
         if outer is None:
             self.graph = self.pending = self.origin = self.shared = self.region = self.tracing = None
-            self.place = None
+            self.place = self.claim = None
             self.prefix = ""
             return self
         self.graph, self.prefix, self.pending = outer.graph, outer.prefix, outer.pending
         self.origin, self.shared = outer.origin, outer.shared
-        self.region, self.tracing, self.place = outer.region, outer.tracing, outer.place
+        self.region, self.tracing, self.place, self.claim = outer.region, outer.tracing, outer.place, outer.claim
         graph = changes.get("graph")
         if graph is not None and graph is not outer.graph:
             self.prefix, self.pending = outer.prefix_in(graph), None
-            self.origin = self.shared = None
+            self.origin = self.shared = self.claim = None
         for name, value in changes.items():
             setattr(self, name, value)
         self.special = (
@@ -243,6 +246,15 @@ class Pending:
     def is_free(self) -> bool:
         op = self.taken_by
         return op is None or not op.graph.holds(op)
+
+
+class Claim:
+    """Holds the prefix of a scope that may still be built in, and those of the scopes around it."""
+
+    __slots__ = ("__weakref__", "outer")
+
+    def __init__(self, outer: Claim | None) -> None:
+        self.outer = outer
 
 
 class Entry(weakref.ref[MethodType]):
@@ -392,13 +404,18 @@ class Inside:
         self._changes = changes
         self.__exit__ = Builder().leave
 
+    def named(self, graph: Graph, prefix: str) -> Inside:
+        """The same, with a prefix of its own for names."""
+        self._changes["prefix"] = graph.claim(prefix, self.__exit__)
+        return self
+
     def __enter__(self) -> Any:
         outer = _innermost()
         entry = Entry(self.__exit__)
         entry.outer = outer
         around = _link(outer) or current()
         self.__exit__.__self__.begin(around, self._changes, None, _asleep(around))  # type: ignore[attr-defined]
-        del self.__exit__  # The ``with`` statement alone holds it now.
+        del self.__exit__  # The statement alone holds it now.
         CURRENT.set(entry)
         return self._value
 

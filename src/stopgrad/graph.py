@@ -10,11 +10,12 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from threading import RLock, get_ident
 from types import CodeType, MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stopgrad.builder import Block, Region
 from stopgrad.errors import ArgumentError, GraphError, ShapeError
@@ -23,8 +24,6 @@ from stopgrad.types import Dim, DType, Shape, TensorType
 
 if TYPE_CHECKING:
     import numpy as np
-
-T = TypeVar("T")
 
 
 @runtime_checkable
@@ -221,6 +220,7 @@ class Operation:
             else tuple([Output(self, i, t) for i, t in enumerate(types)])
         )
         if region is not None:
+            graph.careful = True
             graph._hidden[self] = region
         operations, thread = graph._operations, get_ident()
         id = -1
@@ -315,10 +315,12 @@ class Graph:
 
     def __init__(self) -> None:
         self._operations: list[Operation] = []
-        self._scopes: dict[str, int] = {}  # The prefixes that scopes have, each with its thread.
+        self._claims: dict[str, weakref.ref[Any]] = {}  # Prefixes of scopes, and what must be there to hold them.
         self._hidden: dict[Operation, Region] = {}
         self._body_of: str | None = None  # The construct whose body this is.
-        self._encloses = False  # Whether bodies have been traced that may use its tensors.
+        # Whether what looks like one operation may be several: where a tensor leaves a no_gradient block, or is
+        # used in a body.
+        self.careful = False
         # Which thread built last, and from which position on it was alone.
         self._author = 0
         self._authored_from = 0
@@ -326,7 +328,8 @@ class Graph:
         # says of an operation that was taken back does not count.
         self._names: list[str] = []
         self._taken: dict[str, Operation] = {}
-        self._read = 0  # How many operations' labels are in it.
+        self._inhabited: dict[str, Operation] = {}  # Prefixes, each with the first operation below it.
+        self._read = 0  # How many operations' labels are in these two.
         self._counts: dict[str, int] = {}  # Up to which number names are taken.
         self._scalars: dict[Any, Output] = {}  # By thread: failed builds take theirs back.
         self._exits: dict[tuple[Output, Region | None, int], Output] = {}
@@ -447,20 +450,6 @@ class Graph:
                     built.pop(key, None)
             del self._operations[length:]
 
-    def undo(self, length: int, scopes: int) -> None:
-        """Take back what this thread has built since there were so many operations and prefixes of scopes.
-
-        Where other threads have built as well, operations stay.
-        """
-        if len(self._operations) > length:
-            self.truncate(length)
-        if len(self._scopes) == scopes:
-            return
-        with LOCK:
-            for prefix in list(self._scopes)[scopes:]:
-                if self._scopes[prefix] == get_ident():
-                    self._scopes.pop(prefix, None)
-
     def atomic(self) -> Atomic:
         """Inside, either everything is built or, after an error, nothing.
 
@@ -493,20 +482,24 @@ class Graph:
         check_name(name)
         name = prefix + name
         self._settle_before(name)
-        return name if name not in self._taken and name not in self._scopes else self._unique(name)
+        return name if name not in self._taken and name not in self._claims else self._unique(name)
 
     def note_label(self, op: Operation) -> None:
         """What :meth:`_read_labels` would find out about the operation that was built last."""
         if self._read == op.id:
             self._taken[op._label] = op
+            self._inhabit(op._label, op)
             self._read = op.id + 1
 
-    def new_prefix(self, prefix: str) -> str:
-        """A prefix for names that no other scope has."""
+    def claim(self, prefix: str, holder: Any) -> str:
+        """A prefix for names that no other scope has.
+
+        It is taken as long as there is the *holder*, which is referred to weakly, or an operation named below it.
+        """
         with LOCK:
             self._settle_before(prefix)
             found = self._unique(prefix)
-            self._scopes[found] = get_ident()
+            self._claims[found] = weakref.ref(holder)
         return found + "/"
 
     def _settle_before(self, name: str) -> None:
@@ -527,8 +520,11 @@ class Graph:
         return f"{name}_{count + 1}"
 
     def _is_free(self, name: str, own: Operation | None) -> bool:
-        if name in self._scopes:
-            return False
+        claim = self._claims.get(name)
+        if claim is not None:
+            first = self._inhabited.get(name)
+            if claim() is not None or (first is not None and self.holds(first)):
+                return False
         holder = self._taken.get(name)
         return holder is None or holder is own or not self.holds(holder)
 
@@ -541,9 +537,22 @@ class Graph:
         for id, op in enumerate(unread, start):
             op.id = id  # The thread that built it may not have come to that yet.
             label = op._label
-            if label and label[-1] != "/" and self._is_free(label, op):
+            if not label:
+                continue
+            if label[-1] != "/" and self._is_free(label, op):
                 self._taken[label] = op
+            self._inhabit(label, op)
         self._read = start + len(unread)
+
+    def _inhabit(self, label: str, op: Operation) -> None:
+        """Note that an operation stands below its prefixes, where it is the first."""
+        prefix = label.rpartition("/")[0]
+        while prefix:
+            first = self._inhabited.get(prefix)
+            if first is not None and self.holds(first):
+                return  # And so below those around it.
+            self._inhabited[prefix] = op
+            prefix = prefix.rpartition("/")[0]
 
     def _name(self, id: int) -> str:
         try:
@@ -567,20 +576,6 @@ class Graph:
         self._name_all()
         shown = ", ".join(map(repr, self._names[:20]))
         return shown + (", ..." if len(self._names) > 20 else "") if shown else "none yet"
-
-
-def whole(graph: Graph, build: Callable[..., T], *args: Any) -> T:
-    """Call a function that builds in a graph; after an error nothing of that is left."""
-    length, scopes = len(graph._operations), len(graph._scopes)
-    try:
-        try:
-            return build(*args)
-        except BaseException:
-            graph.undo(length, scopes)
-            raise
-    except BaseException:  # Once more, should an interrupt have come before.
-        graph.undo(length, scopes)
-        raise
 
 
 _GENERATED = re.compile(r"[A-Z]\w*\Z")
@@ -620,16 +615,16 @@ class DefaultGraph(Block):
 class Atomic:
     """The context manager that :meth:`Graph.atomic` returns."""
 
-    __slots__ = ("_extents", "graph")
+    __slots__ = ("_lengths", "graph")
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._extents: list[tuple[int, int]] = []
+        self._lengths: list[int] = []
 
     def __enter__(self) -> None:
-        self._extents.append((len(self.graph._operations), len(self.graph._scopes)))
+        self._lengths.append(len(self.graph))
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        length, scopes = self._extents.pop()
+        length = self._lengths.pop()
         if kind is not None:
-            self.graph.undo(length, scopes)
+            self.graph.truncate(length)

@@ -12,7 +12,7 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType
 from typing import Any, TypeVar, cast
 
@@ -51,11 +51,8 @@ def publish(definition: type[Op], function: F) -> F:
 # -------------------------------------------------------------------------------------- all or nothing
 
 
-def guarded(what: str, scopes: bool = False) -> Callable[[F], F]:
-    """Decorator of public functions: what they build, they build as a whole, and errors name *what* was called.
-
-    *scopes* says that it may make scopes, as one does that calls a function of the user's.
-    """
+def guarded(what: str) -> Callable[[F], F]:
+    """Decorator of public functions: what they build, they build as a whole, and errors name *what* was called."""
 
     def decorate(function: F) -> F:
         _READERS.add(function.__code__)
@@ -63,11 +60,8 @@ def guarded(what: str, scopes: bool = False) -> Callable[[F], F]:
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
             graph = args[0].op.graph if args and type(args[0]) is Output else _graph_among(args, kwargs)
-            length, others = 0, ()
-            if graph is not None:
-                length = len(graph._operations)
-                if scopes or graph._encloses:
-                    others = _extents(graph)
+            length = 0 if graph is None else len(graph._operations)
+            others = _lengths() if graph is not None and graph.careful else ()
             try:
                 try:
                     return function(*args, **kwargs)
@@ -99,25 +93,21 @@ def _graph_among(args: Any, kwargs: Any) -> Graph | None:
     return default_graph()
 
 
-Extents = Sequence[tuple[Graph, int, int]]
-
-
-def _extents(graph: Graph) -> Extents:
-    """How much there is in a graph, and wherever else a call may build: here, and around."""
-    builder = current()
-    graphs = dict.fromkeys((graph, builder.graph))
-    trace = builder.tracing
+def _lengths() -> list[tuple[Graph, int]]:
+    """How much has been built in the bodies that are being traced, and around them."""
+    found = []
+    trace = current().tracing
     while trace is not None:
-        graphs |= dict.fromkeys((trace.graph, trace.outer_graph))
+        found += [(one, len(one)) for one in (trace.graph, trace.outer_graph) if one is not None]
         trace = trace.outer
-    return [(one, len(one._operations), len(one._scopes)) for one in graphs if one is not None]
+    return found
 
 
-def _undo(graph: Graph | None, length: int, others: Extents) -> None:
+def _undo(graph: Graph | None, length: int, others: Iterable[tuple[Graph, int]]) -> None:
     if graph is not None:
         graph.truncate(length)
-    for one, operations, scopes in others:
-        one.undo(operations, scopes)
+    for other, before in others:
+        other.truncate(before)
 
 
 # ---------------------------------------------------------------------------------------- whose mistake

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stopgrad.builder import Block, Pending, current, default_graph
+from stopgrad.builder import Block, Claim, Pending, current, default_graph
 from stopgrad.errors import GraphError
-from stopgrad.graph import Graph, check_name, whole
+from stopgrad.graph import Graph, check_name
 
 
 class Scope(Block):
@@ -19,7 +19,7 @@ class Scope(Block):
         'layer/one:0'
     """
 
-    __slots__ = ("graph", "name", "prefix")
+    __slots__ = ("_claim", "graph", "name", "prefix")
     scoped = True
 
     def __init__(self, graph: Graph, prefix: str = "", name: str | None = None) -> None:
@@ -27,24 +27,28 @@ class Scope(Block):
         self.graph = graph
         self.prefix = prefix
         self.name = name
+        self._claim: Claim | None = None
 
     def with_sub_scope(self, name: str) -> Scope:
         """A scope below this one; its name is made unique."""
         check_name(name)
-        return whole(self.graph, self._below, name)
-
-    def _below(self, name: str) -> Scope:
-        return Scope(self.graph, self.graph.new_prefix(self.prefix + name))
+        claim = Claim(self._claim)
+        return Scope(self.graph, self.graph.claim(self.prefix + name, claim))._with(claim)
 
     def with_name(self, name: str) -> Scope:
         """This scope, with a name for the next operation built in it."""
         check_name(name)
-        return Scope(self.graph, self.prefix, name)
+        return Scope(self.graph, self.prefix, name)._with(self._claim)
+
+    def _with(self, claim: Claim | None) -> Scope:
+        self._claim = claim
+        return self
 
     def changes(self) -> dict[str, Any]:
         return {
             "graph": self.graph,
             "prefix": self.prefix,
+            "claim": self._claim,
             "pending": None if self.name is None else Pending(self.name),
         }
 
@@ -73,4 +77,5 @@ def require_graph(what: str) -> Graph:
 def name_scope(name: str) -> Scope:
     """A scope below the default graph's current one."""
     graph = require_graph(f"name_scope({name!r})")
-    return whole(graph, Scope(graph, current().prefix).with_sub_scope, name)
+    builder = current()
+    return Scope(graph, builder.prefix)._with(builder.claim).with_sub_scope(name)

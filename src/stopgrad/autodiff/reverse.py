@@ -143,14 +143,14 @@ def generating(graph: Graph, name: str) -> Inside:
     while trace is not None and trace.graph is not graph:
         trace = trace.outer  # A gradient of tensors around a body is generated around it, too.
     check_name(name)
-    prefix = graph.new_prefix(outer.prefix_in(graph) + name)
-    return Inside(graph=graph, prefix=prefix, pending=None, shared={}, tracing=trace)
+    block = Inside(graph=graph, pending=None, shared={}, tracing=trace)
+    return block.named(graph, outer.prefix_in(graph) + name)
 
 
 _FOR_ARRAYS = "; for functions of arrays there is sg.grad"
 
 
-@guarded("gradients", scopes=True)
+@guarded("gradients")
 def gradients(
     ys: Any,
     xs: Any,

@@ -99,7 +99,7 @@ def value_and_grad(
         raise GradientError(f"grad: unconnected is 'zero' or 'none', not {unconnected!r}")
 
     @functools.wraps(f)
-    @guarded("grad", scopes=True)
+    @guarded("grad")
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         tracing = Tracing(args, kwargs)
         positions = argument_positions(argnums, args, "grad")
@@ -194,7 +194,7 @@ def grad(
     return gradient
 
 
-@guarded("vjp", scopes=True)
+@guarded("vjp")
 def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of f, and its pullback.
 
@@ -221,7 +221,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
         leaves, spec = flatten(value)
         ys = [as_output(y, tracing.graph) for y in leaves]
 
-    @guarded("vjp", scopes=True)
+    @guarded("vjp")
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         given = flatten(cotangents)[0]
         if len(given) != len(ys):
@@ -250,7 +250,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (values, pullback, tracing.results(aux)) if has_aux else (values, pullback)
 
 
-@guarded("jvp", scopes=True)
+@guarded("jvp")
 def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of f, and its derivative along tangents.
 
@@ -307,7 +307,7 @@ def _direction(tracing: Tracing, tangent: Any, x: Output) -> Output:
     return t
 
 
-@guarded("hvp", scopes=True)
+@guarded("hvp")
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of f, a function with a scalar value, times a direction, without building the Hessian.
 

@@ -62,7 +62,7 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
     check_function(f, "jacobian")
 
     @functools.wraps(f)
-    @guarded("jacobian", scopes=True)
+    @guarded("jacobian")
     def with_jacobian(*args: Any, **kwargs: Any) -> Any:
         outside = Tracing(args, kwargs)
         positions = argument_positions(argnums, args, "jacobian")

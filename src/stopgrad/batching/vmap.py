@@ -63,7 +63,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     check_function(f, "vmap")
 
     @functools.wraps(f)
-    @guarded("vmap", scopes=True)
+    @guarded("vmap")
     def mapped(*args: Any, **kwargs: Any) -> Any:
         axes = _argument_axes(in_axes, args, kwargs)
         outside = Tracing(args, kwargs)

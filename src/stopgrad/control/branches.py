@@ -123,7 +123,7 @@ class Case(Op):
         return [Wire(body, inputs, outputs, {}) for body in op.branches]
 
 
-@guarded("cond", scopes=True)
+@guarded("cond")
 def cond(
     pred: Any,
     true_fn: Callable[..., Any],
@@ -166,7 +166,7 @@ def cond(
     return _chosen("cond", index, [false_fn, true_fn], ["false_fn", "true_fn"], operands, name)
 
 
-@guarded("switch", scopes=True)
+@guarded("switch")
 def switch(
     index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, name: str | None = None
 ) -> Any:

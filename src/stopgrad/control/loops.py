@@ -149,7 +149,7 @@ class While(Op):
         return [Wire(op.body, range(len(op.inputs)), range(count), {j: j for j in range(count)}, True)]
 
 
-@guarded("while_loop", scopes=True)
+@guarded("while_loop")
 def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
@@ -245,7 +245,7 @@ def _steps(maximum: Any) -> int:
     return found
 
 
-@guarded("fori_loop", scopes=True)
+@guarded("fori_loop")
 def fori_loop(lower: Any, upper: Any, body: Callable[..., Any], init: Any, name: str | None = None) -> Any:
     """Repeats a function for the numbers from lower up to, but not including, upper.
 

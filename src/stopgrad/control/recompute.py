@@ -119,7 +119,7 @@ def checkpoint(f: Callable[..., Any], name: str | None = None) -> Callable[..., 
     check_function(f, "checkpoint", "f")
 
     @functools.wraps(f)
-    @guarded("checkpoint", scopes=True)
+    @guarded("checkpoint")
     def recomputed(*args: Any, **kwargs: Any) -> Any:
         leaves, spec = flatten((args, kwargs))
         places = [

@@ -333,7 +333,7 @@ class Scan(Op):
         return [Wire(op.body, range(len(op.inputs)), range(len(op.outputs)), carried, _may_be_empty(op))]
 
 
-@guarded("scan", scopes=True)
+@guarded("scan")
 def scan(
     f: Callable[..., Any],
     init: Any,
@@ -377,7 +377,7 @@ def scan(
     return run_scan("scan", f, init, xs, length, bool(reverse), unroll, name)
 
 
-@guarded("map_fn", scopes=True)
+@guarded("map_fn")
 def map_fn(f: Callable[..., Any], elems: Any, name: str | None = None) -> Any:
     """A function of each part along the first axis, the results along a new first axis.
 

@@ -99,7 +99,7 @@ def _label(key: Any) -> str:
     return key.name if isinstance(key, Output) else str(key)
 
 
-@guarded("explain", scopes=True)
+@guarded("explain")
 def explain(
     ys: Any, *args: Any, argnums: int | Sequence[int] | None = None, stop_gradients: Any = None, **kwargs: Any
 ) -> Flow:

@@ -291,7 +291,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         raise ArgumentError(f"custom_gradient: takes a function, not {f!r}")
 
     @functools.wraps(f)
-    @guarded("custom_gradient", scopes=True)
+    @guarded("custom_gradient")
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         return _build(f, args, kwargs)
 
