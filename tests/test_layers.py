@@ -27,6 +27,7 @@ ROWS = [
     ["errors"],
     ["types"],
     ["builder"],
+    ["names"],
     ["graph"],
     ["scope", "body", "operands"],
     ["namespaces", "samples", "structure"],

@@ -10,19 +10,21 @@ import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident
+from types import NoneType
 from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
 from stopgrad.body import Body
-from stopgrad.builder import CURRENT, Builder, Inside, Region, Trace, current, default_graph
-from stopgrad.errors import GraphError, ShapeError, StopgradError
-from stopgrad.graph import LOCK, Graph, Operation, Output, by_id, describe
+from stopgrad.builder import CURRENT, Builder, Inside, Trace, current, default_graph
+from stopgrad.errors import ArgumentError, GraphError, ShapeError, StopgradError
+from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared
-from stopgrad.op import REGISTRY, NoGradient, Op
-from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, type_of
+from stopgrad.names import LOCK
+from stopgrad.op import REGISTRY, Kind, NoGradient, Op
+from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, shorten, type_of
 from stopgrad.source import capture
-from stopgrad.types import TensorType
+from stopgrad.types import Dim, TensorType
 
 T = TypeVar("T")
 
@@ -34,14 +36,56 @@ def infer_types(
 ) -> tuple[TensorType, ...]:
     """The types of the outputs, remembered per operand types and attributes."""
     key = (types, values)
-    found = definition._inferred.get(key)
-    if found is None:
-        inferred = definition.infer(*types, **dict(zip(definition.attributes, values, strict=True)))
-        found = inferred if isinstance(inferred, tuple) else (inferred,)
-        if len(definition._inferred) > 4096:
-            definition._inferred.clear()
-        definition._inferred[key] = found
+    try:
+        found = definition._inferred.get(key)
+        if found is None:
+            inferred = definition.infer(*types, **dict(zip(definition.attributes, values, strict=True)))
+            found = inferred if isinstance(inferred, tuple) else (inferred,)
+            if len(definition._inferred) > 4096:
+                definition._inferred.clear()
+            definition._inferred[key] = found
+    except StopgradError:
+        raise
+    except (TypeError, ValueError, IndexError, OverflowError):
+        refuse_misfits(definition, values)
+        raise
     return found
+
+
+def refuse_misfits(definition: type[Op], values: tuple[Any, ...]) -> None:
+    """Refuse attributes that are nothing of their kind; asked where inferring types has failed."""
+    for (name, kind), value in zip(definition.kinds.items(), values, strict=True):
+        annotation = str(definition.infer.__annotations__.get(name))
+        if not isinstance(value, _PLAIN.get(annotation, object)) or not _is_of(kind, value):
+            shown = annotation if annotation in _PLAIN else kind.value
+            raise ArgumentError(f"{name} must be {shown}, not {shorten(value)}")
+
+
+_PLAIN: dict[str, Any] = {"int": int, "bool": int, "float": (int, float), "str": str}
+"""What attributes may be that are annotated so."""
+
+
+def _is_of(kind: Kind, value: Any) -> bool:
+    """Whether a value may be an attribute of this kind."""
+    match kind:
+        case Kind.AXIS:
+            return isinstance(value, int)
+        case Kind.AXES | Kind.PERMUTATION:
+            return isinstance(value, tuple) and all(isinstance(axis, int) for axis in value)
+        case Kind.SIZE:
+            return isinstance(value, (int, Dim))
+        case Kind.SHAPE:
+            return isinstance(value, tuple) and all(isinstance(size, (int, Dim)) for size in value)
+        case Kind.SIZES:
+            return isinstance(value, tuple) and all(
+                isinstance(part, (int, Dim, slice, NoneType)) or _is_of(kind, part) for part in value
+            )
+        case Kind.PLAIN:
+            return isinstance(value, (int, float, complex, str, NoneType)) or (
+                isinstance(value, tuple) and all(_is_of(kind, part) for part in value)
+            )
+        case _:
+            return True
 
 
 def raise_for(definition: type[Op], error: StopgradError, operands: Sequence[Any]) -> NoReturn:
@@ -78,7 +122,7 @@ def emit(
     An empty *name* says that the operation has none of its own, even where a scope has one ready.
     """
     try:
-        builder: Builder = CURRENT.get()().__self__  # type: ignore[union-attr, assignment]
+        builder: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]
     except AttributeError:  # A block has ended.
         builder = current()
     trace = region = pending = None
@@ -98,14 +142,17 @@ def emit(
         types = (x.type,)
         foreign = x.op.graph is not graph
     else:
-        types = tuple([x.type for x in inputs])
-        foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419 - a generator costs more
+        types, foreign = _types(inputs, graph)
     if trace is not None and (foreign or trace.graph is not graph):
         graph, inputs = _in_body(trace, graph, inputs)
-        foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419
+        types, foreign = _types(inputs, graph)
     if foreign:
         raise_for(definition, _two_graphs(builder, inputs), inputs)
-    results = definition._inferred.get((types, values)) or _inferred(definition, inputs, values)
+    try:
+        results = definition._inferred.get((types, values)) or _inferred(definition, inputs, values)
+    except TypeError:  # An attribute has no hash.
+        refuse_misfits(definition, values)
+        raise
     if graph._hidden:
         inputs = tuple([visible(x, builder) for x in inputs])
     if builder.graph is graph:
@@ -120,19 +167,22 @@ def emit(
         found = builder.shared.get(key)
         if found is not None and graph.holds(found):
             return found
-        op = builder.shared[key] = Operation(
-            graph, definition, inputs, values, results, prefix, place, origin, region
-        )
+        op = Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
+        builder.shared[key] = op
         return op
-    if name:
-        with LOCK:  # No other thread's operation takes the name.
-            label = graph.label_for(prefix, name)
-            op = Operation(graph, definition, inputs, values, results, label, place, origin, region)
-            graph.note_label(op)
-        if pending is not None:
-            pending.taken_by = op
-        return op
-    return Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
+    if not name:
+        return Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
+    with LOCK:  # No other thread's operation takes the name.
+        label = graph.names.label(prefix, name)
+        op = Operation(graph, definition, inputs, values, results, label, place, origin, region)
+        graph.names.note(op, pending)
+    return op
+
+
+def _types(inputs: Sequence[Output], graph: Graph) -> tuple[tuple[TensorType, ...], bool]:
+    """The types of operands, and whether any is of another graph."""
+    foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419 - a generator costs more
+    return tuple([x.type for x in inputs]), foreign
 
 
 def _inferred(
@@ -321,7 +371,7 @@ def visible(x: Output, builder: Builder | None = None) -> Output:
 
 
 def without_gc(build: Callable[..., T], *args: Any) -> T:
-    """Call a function without the cyclic garbage collector, which would visit the growing graph again and again."""
+    """Call a function without the cyclic garbage collector, which would visit the growing graph each time."""
     if not gc.isenabled():
         return build(*args)
     try:

@@ -3,10 +3,11 @@
 That is one chain of ``with`` blocks for the running thread or task, and no part of any graph. Each link holds
 what its block says and, resolved, what those around it say too, so that :func:`current` is one look-up.
 
-**A block ends when its ``with`` statement lets go of it.** The statement holds on to what it is going to call at
-the end; the chain refers weakly to just that. So nothing of ours has to run at the end of a block, which an
-interrupt could keep from running, and no order is asked for: a generator is closed late, or in another thread,
-or forgotten. Whoever looks at the chain next drops what has ended. Blocks that are entered by hand, or by an
+**A block ends when its ``with`` statement lets go of it.** The statement holds on to what it is going to
+call at the end; the chain refers weakly to just that. So nothing of ours has to run at the end of a block,
+where an interrupt could keep it from running, and no order is asked for: a generator is closed late, or in
+another thread, or forgotten. Whoever looks at the chain next drops what has ended. It has then ended for
+everybody, a task or thread with a copy of the context included. Blocks that are entered by hand, or by an
 ``ExitStack``, are held by themselves until their ``__exit__`` is called.
 
 A scope that a generator or coroutine entered holds only while that frame is running: whoever runs while the
@@ -22,8 +23,8 @@ import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
-from types import FrameType, MethodType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from types import FrameType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from stopgrad.source import RawLocation, capture, is_internal
 
@@ -200,7 +201,12 @@ class Builder:
             return self
         self.graph, self.prefix, self.pending = outer.graph, outer.prefix, outer.pending
         self.origin, self.shared = outer.origin, outer.shared
-        self.region, self.tracing, self.place, self.claim = outer.region, outer.tracing, outer.place, outer.claim
+        self.region, self.tracing, self.place, self.claim = (
+            outer.region,
+            outer.tracing,
+            outer.place,
+            outer.claim,
+        )
         graph = changes.get("graph")
         if graph is not None and graph is not outer.graph:
             self.prefix, self.pending = outer.prefix_in(graph), None
@@ -257,11 +263,11 @@ class Claim:
         self.outer = outer
 
 
-class Entry(weakref.ref[MethodType]):
+class Entry(weakref.ref[Any]):
     """A block's place in the chain: a weak reference to what its ``with`` statement will call at the end.
 
-    That is a method of the link. No function of this module may keep it in a variable, which a traceback would
-    hold on to; ``entry().__self__`` is the link, or an AttributeError where the block has ended.
+    That is a method of the link. No function of this module may keep it in a variable, which a traceback
+    would hold on to; ``entry().__self__`` is the link, or an AttributeError where the block has ended.
     """
 
     __slots__ = ("outer",)
@@ -270,13 +276,13 @@ class Entry(weakref.ref[MethodType]):
 
 _ROOT = Builder().begin(None, {})
 _ALWAYS = _ROOT.leave
-CURRENT: ContextVar[Entry] = ContextVar("builder", default=Entry(_ALWAYS))
+CURRENT: ContextVar[Entry] = ContextVar("builder", default=Entry(_ALWAYS))  # noqa: B039 - nothing changes in it
 
 
 def current() -> Builder:
     """Who builds here and now."""
     try:
-        link: Builder = CURRENT.get()().__self__  # type: ignore[union-attr, assignment]
+        link: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]
     except AttributeError:
         _innermost()
         return current()
@@ -301,7 +307,7 @@ def _innermost() -> Entry:
 def _link(entry: Entry) -> Builder | None:
     """The link of a block; None where it has ended."""
     try:
-        return entry().__self__  # type: ignore[union-attr, return-value]
+        return entry().__self__  # type: ignore[union-attr]
     except AttributeError:
         return None
 
@@ -339,7 +345,7 @@ class Block:
     scoped: ClassVar[bool] = False  # Holds only while the frame that entered it is running.
 
     def __init__(self) -> None:
-        self._by_hand: list[MethodType] = []
+        self._by_hand: list[Any] = []
 
     def changes(self) -> dict[str, Any]:
         """What holds inside, by the names of the attributes of :class:`Builder`."""
@@ -395,7 +401,7 @@ def _position(block: Block) -> int:
 
 
 class Inside:
-    """A block of our own functions, entered once, by a ``with`` statement of a function that is no generator."""
+    """A block of our own functions, entered once, by a ``with`` statement in no generator."""
 
     __slots__ = ("__exit__", "_changes", "_value")
 
@@ -406,7 +412,7 @@ class Inside:
 
     def named(self, graph: Graph, prefix: str) -> Inside:
         """The same, with a prefix of its own for names."""
-        self._changes["prefix"] = graph.claim(prefix, self.__exit__)
+        self._changes["prefix"] = graph.names.claim(prefix, self.__exit__)
         return self
 
     def __enter__(self) -> Any:
@@ -414,7 +420,7 @@ class Inside:
         entry = Entry(self.__exit__)
         entry.outer = outer
         around = _link(outer) or current()
-        self.__exit__.__self__.begin(around, self._changes, None, _asleep(around))  # type: ignore[attr-defined]
+        cast("Any", self.__exit__).__self__.begin(around, self._changes, None, _asleep(around))
         del self.__exit__  # The statement alone holds it now.
         CURRENT.set(entry)
         return self._value

@@ -8,17 +8,15 @@ asked for; locations are decoded only when printed. An operation holds its defin
 from __future__ import annotations
 
 import difflib
-import os
-import re
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from threading import RLock, get_ident
+from threading import get_ident
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stopgrad.builder import Block, Region
 from stopgrad.errors import ArgumentError, GraphError, ShapeError
+from stopgrad.names import LOCK, Names
 from stopgrad.source import Location, RawLocation, decode
 from stopgrad.types import Dim, DType, Shape, TensorType
 
@@ -237,7 +235,7 @@ class Operation:
     @property
     def name(self) -> str:
         """The unique name inside the graph: the name asked for, or the type, made unique by a number."""
-        return self.graph._name(self.id)
+        return self.graph.names.of(self)
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -294,13 +292,6 @@ def describe(x: Operation | Output) -> str:
     return f"{what} built at {location.describe()}" if location else what
 
 
-LOCK = RLock()
-"""Held while names are found, and where several threads build in one graph; never while a user's code runs."""
-
-if hasattr(os, "register_at_fork"):  # A child must not find it held by a thread that it does not have.
-    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
-
-
 class Graph:
     """An append-only list of operations.
 
@@ -315,22 +306,17 @@ class Graph:
 
     def __init__(self) -> None:
         self._operations: list[Operation] = []
-        self._claims: dict[str, weakref.ref[Any]] = {}  # Prefixes of scopes, and what must be there to hold them.
         self._hidden: dict[Operation, Region] = {}
         self._body_of: str | None = None  # The construct whose body this is.
-        # Whether what looks like one operation may be several: where a tensor leaves a no_gradient block, or is
-        # used in a body.
+        # Whether what looks like one operation may be several: where a tensor leaves a no_gradient block, or
+        # is used in a body.
         self.careful = False
         # Which thread built last, and from which position on it was alone.
         self._author = 0
         self._authored_from = 0
         # What follows from the operations, as far as it has been found out. It may lag behind; and what it
         # says of an operation that was taken back does not count.
-        self._names: list[str] = []
-        self._taken: dict[str, Operation] = {}
-        self._inhabited: dict[str, Operation] = {}  # Prefixes, each with the first operation below it.
-        self._read = 0  # How many operations' labels are in these two.
-        self._counts: dict[str, int] = {}  # Up to which number names are taken.
+        self.names = Names(self._operations)
         self._scalars: dict[Any, Output] = {}  # By thread: failed builds take theirs back.
         self._exits: dict[tuple[Output, Region | None, int], Output] = {}
 
@@ -343,16 +329,16 @@ class Graph:
 
     def operation(self, name: str) -> Operation | None:
         """The operation of this name, or None."""
-        self._name_all()
-        found = self._taken.get(name)
-        return found if found is not None and self.holds(found) else None
+        return self.names.find(name)
 
     def operation_or_raise(self, name: str) -> Operation:
         op = self.operation(name)
         if op is None:
-            close = difflib.get_close_matches(str(name), self._names, 3)
+            names = self.names.all()
+            close = difflib.get_close_matches(str(name), names, 3)
+            some = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
             hint = (
-                f"did you mean {' or '.join(map(repr, close))}?" if close else f"it has {self._some_names()}"
+                f"did you mean {' or '.join(map(repr, close))}?" if close else f"it has {some or 'none yet'}"
             )
             raise GraphError(f"the graph has no operation named {name!r}; {hint}")
         return op
@@ -436,13 +422,8 @@ class Graph:
             removed = self._operations[length:]
             if not removed or self._authored_from > length or self._author != get_ident():
                 return
-            # First what follows from them, which would be found out again; so a second try completes a first.
-            self._read = min(self._read, length)
-            self._counts.clear()
-            for name in [*self._names[length:], *(op._label for op in removed)]:
-                if name in self._taken and self._taken[name].id >= length:
-                    self._taken.pop(name, None)
-            del self._names[length:]
+            # First what follows from them, so that a second try completes what a first began.
+            self.names.forget(length, removed)
             for op in removed:
                 self._hidden.pop(op, None)
             for built in (self._scalars, self._exits):
@@ -471,128 +452,6 @@ class Graph:
                 id = len(operations)
                 operations.append(op)
             op.id = operations.index(op, id)  # Whoever needs no lock may have come first.
-
-    # --------------------------------------------------------------------------------------- names
-
-    def label_for(self, prefix: str, name: str) -> str:
-        """The label of the next operation: its whole name, made unique.
-
-        It is taken when the operation is there; until then the caller holds :data:`LOCK`.
-        """
-        check_name(name)
-        name = prefix + name
-        self._settle_before(name)
-        return name if name not in self._taken and name not in self._claims else self._unique(name)
-
-    def note_label(self, op: Operation) -> None:
-        """What :meth:`_read_labels` would find out about the operation that was built last."""
-        if self._read == op.id:
-            self._taken[op._label] = op
-            self._inhabit(op._label, op)
-            self._read = op.id + 1
-
-    def claim(self, prefix: str, holder: Any) -> str:
-        """A prefix for names that no other scope has.
-
-        It is taken as long as there is the *holder*, which is referred to weakly, or an operation named below it.
-        """
-        with LOCK:
-            self._settle_before(prefix)
-            found = self._unique(prefix)
-            self._claims[found] = weakref.ref(holder)
-        return found + "/"
-
-    def _settle_before(self, name: str) -> None:
-        """Find out the names that must be settled before this one is taken."""
-        if _looks_generated(name):
-            self._name_all()  # Names of earlier operations are settled first, whenever asked for.
-        elif self._read != len(self._operations):
-            self._read_labels()
-
-    def _unique(self, name: str, own: Operation | None = None) -> str:
-        """The name, or with the first number with which nothing but *own* has it."""
-        if self._is_free(name, own):
-            return name
-        count = self._counts.get(name, 0)
-        while not self._is_free(f"{name}_{count + 1}", own):
-            count += 1
-        self._counts[name] = count
-        return f"{name}_{count + 1}"
-
-    def _is_free(self, name: str, own: Operation | None) -> bool:
-        claim = self._claims.get(name)
-        if claim is not None:
-            first = self._inhabited.get(name)
-            if claim() is not None or (first is not None and self.holds(first)):
-                return False
-        holder = self._taken.get(name)
-        return holder is None or holder is own or not self.holds(holder)
-
-    def _read_labels(self) -> None:
-        """Take the names that operations were given when they were built."""
-        start, operations = self._read, self._operations
-        if start == len(operations):
-            return
-        unread = operations[start:]
-        for id, op in enumerate(unread, start):
-            op.id = id  # The thread that built it may not have come to that yet.
-            label = op._label
-            if not label:
-                continue
-            if label[-1] != "/" and self._is_free(label, op):
-                self._taken[label] = op
-            self._inhabit(label, op)
-        self._read = start + len(unread)
-
-    def _inhabit(self, label: str, op: Operation) -> None:
-        """Note that an operation stands below its prefixes, where it is the first."""
-        prefix = label.rpartition("/")[0]
-        while prefix:
-            first = self._inhabited.get(prefix)
-            if first is not None and self.holds(first):
-                return  # And so below those around it.
-            self._inhabited[prefix] = op
-            prefix = prefix.rpartition("/")[0]
-
-    def _name(self, id: int) -> str:
-        try:
-            return self._names[id]
-        except IndexError:
-            self._name_all()
-            return self._names[id]
-
-    def _name_all(self) -> None:
-        with LOCK:
-            self._read_labels()
-            names = self._names
-            for op in self._operations[len(names) : self._read]:
-                label = op._label
-                if not label or label[-1] == "/":
-                    label = self._unique(label + op.definition.type, op)
-                    self._taken[label] = op
-                names.append(label)
-
-    def _some_names(self) -> str:
-        self._name_all()
-        shown = ", ".join(map(repr, self._names[:20]))
-        return shown + (", ..." if len(self._names) > 20 else "") if shown else "none yet"
-
-
-_GENERATED = re.compile(r"[A-Z]\w*\Z")
-_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
-
-
-def _looks_generated(name: str) -> bool:
-    return _GENERATED.match(name.rpartition("/")[2]) is not None
-
-
-def check_name(name: str) -> None:
-    """Names follow TensorFlow's rule."""
-    if not isinstance(name, str) or not _NAME.match(name) or name.endswith("/"):
-        raise GraphError(
-            f"{name!r} cannot name an operation or scope: start with a letter or digit, then letters, "
-            "digits and _ . - /"
-        )
 
 
 class DefaultGraph(Block):

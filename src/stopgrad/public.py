@@ -52,7 +52,7 @@ def publish(definition: type[Op], function: F) -> F:
 
 
 def guarded(what: str) -> Callable[[F], F]:
-    """Decorator of public functions: what they build, they build as a whole, and errors name *what* was called."""
+    """Decorator of public functions: they build all or nothing, and errors name *what* was called."""
 
     def decorate(function: F) -> F:
         _READERS.add(function.__code__)
@@ -79,7 +79,7 @@ def guarded(what: str) -> Callable[[F], F]:
                 _undo(graph, length, others)
                 raise
 
-        _READERS.add(public.__code__)
+        _READERS.add(cast("Any", public).__code__)
         return cast("F", public)
 
     return decorate

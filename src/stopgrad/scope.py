@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from stopgrad.builder import Block, Claim, Pending, current, default_graph
 from stopgrad.errors import GraphError
-from stopgrad.graph import Graph, check_name
+from stopgrad.graph import Graph
+from stopgrad.names import check_name
 
 
 class Scope(Block):
@@ -33,7 +34,7 @@ class Scope(Block):
         """A scope below this one; its name is made unique."""
         check_name(name)
         claim = Claim(self._claim)
-        return Scope(self.graph, self.graph.claim(self.prefix + name, claim))._with(claim)
+        return Scope(self.graph, self.graph.names.claim(self.prefix + name, claim))._with(claim)
 
     def with_name(self, name: str) -> Scope:
         """This scope, with a name for the next operation built in it."""

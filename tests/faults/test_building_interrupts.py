@@ -1,29 +1,22 @@
 """An interrupt at any moment of building leaves nothing behind, and the same build done again is the same.
 
-Each step of each program is interrupted at its bytecodes, one after the other, by an exception that is raised in
-whichever frame of the package is running; by real signals; and by exceptions sent from another thread. Whatever
-was running, afterwards the graph holds all that a call builds or nothing of it, nothing else has changed, and
-the rest of the program builds what it builds undisturbed.
+Each step of each program is interrupted at its bytecodes, one after the other, by an exception that is raised
+in whichever frame of the package is running; by real signals; and by exceptions sent from another thread.
+Whatever was running, afterwards the graph holds all that a call builds or nothing of it, nothing else has
+changed, and the rest of the program builds what it builds undisturbed.
 """
 
 from __future__ import annotations
 
 import contextvars
-import ctypes
 import gc
-import random
-import signal
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pytest
 
 import stopgrad as sg
 from stopgrad import types

@@ -14,7 +14,8 @@ from stopgrad.autodiff.tracing import outputs_in
 from stopgrad.build import as_output, local, visible, without_gc
 from stopgrad.builder import Builder, Inside, Trace, current
 from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
-from stopgrad.graph import Graph, Operation, Output, check_name, describe
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.names import check_name
 from stopgrad.operands import as_array
 from stopgrad.ops.arithmetic import add, add_n
 from stopgrad.ops.convert import cast, real

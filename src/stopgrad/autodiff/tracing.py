@@ -35,7 +35,7 @@ class Tracing:
         self._company = next((d for d in arrays if d.is_floating), float32)
 
     def building(self) -> DefaultGraph:
-        """Inside, functions are called on stand-ins. Whoever enters it is ``guarded``, and so leaves no half."""
+        """Inside, functions are called on stand-ins. Whoever enters it is ``guarded``."""
         return self.graph.as_default()
 
     def stand_in(self, x: Any) -> Any:

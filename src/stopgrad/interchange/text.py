@@ -259,7 +259,7 @@ class _Reader:
         inferred = infer_types(definition, tuple(x.type for x in inputs), values)
         if inferred != types:
             raise GraphError(f"its type follows as {', '.join(map(repr, inferred))}")
-        label = graph.label_for("", match["name"])
+        label = graph.names.label("", match["name"])
         if label != match["name"]:
             raise GraphError(f"the name {match['name']!r} stands twice")
         origin = named[match["origin"]] if match["origin"] else None

@@ -14,7 +14,7 @@ from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.families import binary, unary
 from stopgrad.ops.inference import broadcast, broadcast_c2, check_same_dtype, is_floating, is_inexact, same
-from stopgrad.public import builds, publish
+from stopgrad.public import builds, guarded, publish
 from stopgrad.samples import bools, complexes, floats, sample
 from stopgrad.types import (
     DType,

@@ -29,7 +29,7 @@ from stopgrad.ops.windows import (
     reach,
     trimmed,
 )
-from stopgrad.public import builds, guarded
+from stopgrad.public import builds, guarded, reads_arguments
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, ShapeLike, TensorType, same_size, shape_of, tensor_type
 
@@ -77,6 +77,7 @@ def _attributes(op: Any) -> tuple[Any, ...]:
     return op.strides, op.padding, op.dilations, op.groups
 
 
+@reads_arguments
 def _read(
     definition: type[Op], operands: Any, rank: int, strides: Any, padding: Any, dilations: Any
 ) -> tuple[Any, ...]:
@@ -89,6 +90,7 @@ def _read(
         )
 
 
+@reads_arguments
 def _groups(groups: int | None, channels: Any, filters: Shape) -> int:
     """How many groups there are, as the numbers of channels say unless the user does."""
     if groups is not None:

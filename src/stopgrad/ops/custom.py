@@ -39,7 +39,7 @@ class Untraced:
 
     @property
     def lock(self) -> RLock:
-        """Its own, since while it runs other threads may build; and this process's, since threads do not fork."""
+        """Its own, since while it is held others may build; and this process's: threads are not forked."""
         return self._locks.setdefault(os.getpid(), RLock())
 
 
