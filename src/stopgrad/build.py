@@ -19,7 +19,7 @@ from stopgrad.body import Body
 from stopgrad.builder import CURRENT, Builder, Inside, Trace, current, default_graph
 from stopgrad.errors import ArgumentError, GraphError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
-from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared
+from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared, quietly
 from stopgrad.names import LOCK
 from stopgrad.op import REGISTRY, Kind, NoGradient, Op
 from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, shorten, type_of
@@ -148,11 +148,7 @@ def emit(
         types, foreign = _types(inputs, graph)
     if foreign:
         raise_for(definition, _two_graphs(builder, inputs), inputs)
-    try:
-        results = definition._inferred.get((types, values)) or _inferred(definition, inputs, values)
-    except TypeError:  # An attribute has no hash.
-        refuse_misfits(definition, values)
-        raise
+    results = definition._inferred.get((types, values)) or _inferred(definition, inputs, values)
     if graph._hidden:
         inputs = tuple([visible(x, builder) for x in inputs])
     if builder.graph is graph:
@@ -414,6 +410,9 @@ def apply(
     except StopgradError as error:
         error.name_after(definition.type)
         raise
+    except TypeError:  # An attribute may have no hash.
+        refuse_misfits(definition, values)
+        raise
 
 
 @contextmanager
@@ -435,9 +434,9 @@ def evaluate(definition: type[Op], arrays: Sequence[Array], values: tuple[Any, .
             raise ShapeError(
                 "outside of a graph every size must be a number; build it inside 'with graph.as_default():'"
             )
-    with np.errstate(all="ignore"), naming(definition):
+    with naming(definition):
         run = prepared(definition, values, Types(inputs, types), NUMPY_BACKEND, lambda: definition.type)
-        made = run(*arrays)
+        made = quietly(run, *arrays)
     results = tuple(
         np.asarray(v, t.dtype.numpy) for v, t in zip(made if len(types) > 1 else (made,), types, strict=True)
     )

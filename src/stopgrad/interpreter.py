@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from contextvars import copy_context
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from stopgrad.namespaces import NUMPY
 from stopgrad.op import Op, Unsupported
 from stopgrad.types import TensorType
 
+T = TypeVar("T")
 Run = Callable[[Sequence[Any]], list[Any]]
 """From the values of inputs to those of outputs."""
 
@@ -179,5 +181,14 @@ def failed(op: Operation, engine: str, error: Exception) -> StopgradError:
 
 def interpret(outputs: Sequence[Output], feeds: dict[Output, np.ndarray[Any, Any]]) -> list[Any]:
     """Compute outputs with NumPy at once, from the values of the placeholders they need."""
+    return quietly(program(list(feeds), outputs, NUMPY_BACKEND), list(feeds.values()))
+
+
+def quietly(compute: Callable[..., T], *args: Any) -> T:
+    """Call a function without NumPy's warnings, in a context of its own, with which that setting goes."""
+    return copy_context().run(_quietly, compute, args)
+
+
+def _quietly(compute: Callable[..., T], args: Any) -> T:
     with np.errstate(all="ignore"):
-        return program(list(feeds), outputs, NUMPY_BACKEND)(list(feeds.values()))
+        return compute(*args)

@@ -9,14 +9,20 @@ changed, and the rest of the program builds what it builds undisturbed.
 from __future__ import annotations
 
 import contextvars
+import ctypes
 import gc
+import random
+import signal
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import stopgrad as sg
 from stopgrad import types
@@ -289,7 +295,6 @@ def after(count: int) -> Callable[[Callable[[], None]], bool]:
             pass
         finally:
             sys.settrace(previous)
-        assert left <= 0 or left > 0
         return left <= 0
 
     return interrupted
@@ -319,3 +324,139 @@ def length(reference: Undisturbed, i: int) -> int:
 
     check(reference, i, count)
     return counted
+
+
+QUICK = 25
+"""At how many places each step is interrupted where not at all of them."""
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """What an interrupt left unfinished is finished before the next test."""
+    yield
+    gc.collect()
+
+
+pytestmark = pytest.mark.filterwarnings(
+    # Where no exception can be raised, as in the closing of a generator, Python prints it instead.
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_interrupt_at_any_bytecode_leaves_nothing_behind(name: str) -> None:
+    reference = Undisturbed(name)
+    chosen = random.Random(name)
+    for i in range(len(reference.steps)):
+        count = length(reference, i)
+        for place in sorted(chosen.sample(range(1, count + 1), min(QUICK, count))):
+            assert check(reference, i, after(place))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "i"), CASES)
+def test_an_interrupt_at_every_bytecode_leaves_nothing_behind(name: str, i: int) -> None:
+    reference = Undisturbed(name)
+    for place in range(1, length(reference, i) + 1):
+        check(reference, i, after(place))
+
+
+# ------------------------------------------------------------------------- at a moment from outside
+
+
+def by_signal(seconds: float) -> Callable[[Callable[[], None]], bool]:
+    """Interrupt a piece of work by a signal after so long."""
+
+    def interrupted(work: Callable[[], None]) -> bool:
+        armed = True
+
+        def interrupt(*_: Any) -> None:
+            nonlocal armed
+            if armed:
+                armed = False
+                raise Interrupt
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, seconds)
+                work()
+            finally:
+                armed, hit = False, not armed
+        except Interrupt:
+            hit = True
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        return hit
+
+    return interrupted
+
+
+def by_thread(seconds: float) -> Callable[[Callable[[], None]], bool]:
+    """Interrupt a piece of work by an exception sent from another thread after so long."""
+    send = ctypes.pythonapi.PyThreadState_SetAsyncExc
+    target = ctypes.c_ulong(threading.get_ident())
+
+    def interrupted(work: Callable[[], None]) -> bool:
+        done, hit = threading.Event(), False
+
+        def interrupt() -> None:
+            if not done.wait(seconds):
+                send(target, ctypes.py_object(Interrupt))
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            try:
+                work()
+            finally:
+                done.set()
+                thread.join()
+                send(target, None)  # Should it be on its way still.
+        except Interrupt:
+            hit = True
+        done.set()
+        thread.join()
+        send(target, None)
+        return hit
+
+    return interrupted
+
+
+def interrupt_at_random(interrupting: Callable[[float], Any], name: str, times: int) -> int:
+    """How many of so many attempts met a running step; each step is tried alike often."""
+    reference = Undisturbed(name)
+    chosen = random.Random(name)
+    hits = 0
+    for i in range(len(reference.steps)):
+        seconds = min(duration(reference, i) for _ in range(3))
+        for _ in range(times // len(reference.steps) + 1):
+            hits += check(reference, i, interrupting(max(chosen.uniform(0, seconds), 1e-6)))
+    return hits
+
+
+def duration(reference: Undisturbed, i: int) -> float:
+    taken = 0.0
+
+    def measure(work: Callable[[], None]) -> bool:
+        nonlocal taken
+        start = time.perf_counter()
+        work()
+        taken = time.perf_counter() - start
+        return False
+
+    check(reference, i, measure)
+    return taken
+
+
+@pytest.mark.parametrize("interrupting", [by_signal, by_thread])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_interrupt_at_a_random_moment_leaves_nothing_behind(name: str, interrupting: Any) -> None:
+    assert interrupt_at_random(interrupting, name, 60) > 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("interrupting", [by_signal, by_thread])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_interrupts_at_many_random_moments_leave_nothing_behind(name: str, interrupting: Any) -> None:
+    assert interrupt_at_random(interrupting, name, 5000) > 100

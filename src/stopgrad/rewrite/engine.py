@@ -8,6 +8,7 @@ rules, each once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -187,6 +188,11 @@ def needed(outputs: Sequence[Output], given: Mapping[Output, Any] | set[Output])
 def check_sizes(operations: Iterable[Operation], binding: Mapping[str, int] | None) -> None:
     """Hold the assumptions of the operations' shape rules against the sizes that were fed."""
     assert binding is not None
+    # In a context of its own, with which the binding goes, however this ends.
+    copy_context().run(_check_sizes, operations, binding)
+
+
+def _check_sizes(operations: Iterable[Operation], binding: Mapping[str, int]) -> None:
     with checking(binding):
         for op in operations:
             if any(x.type.symbolic for x in op.inputs):
