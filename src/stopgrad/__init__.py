@@ -47,6 +47,7 @@ from stopgrad.errors import (
     FeedError as FeedError,
     GradientError as GradientError,
     GraphError as GraphError,
+    InternalError as InternalError,
     ShapeError as ShapeError,
     StopgradError as StopgradError,
 )

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from stopgrad.body import Body
-from stopgrad.errors import EngineError, StopgradError
+from stopgrad.errors import EngineError, InternalError, StopgradError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.namespaces import NUMPY
 from stopgrad.op import Op, Unsupported
@@ -173,10 +173,15 @@ def _function_of(op: Operation, backend: Backend) -> Callable[..., Any]:
 
 def failed(op: Operation, engine: str, error: Exception) -> StopgradError:
     """What is raised where an operation's form for an engine does not work."""
-    if isinstance(error, EngineError) and " engine could not compute " in error.message:
+    if isinstance(error, (EngineError, InternalError)) and " engine could not compute " in error.message:
         return error  # From inside a body: it names the operation there.
     why = error.message if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
-    return EngineError(f"the {engine} engine could not compute {describe(op)}: {why}")
+    kind = InternalError if isinstance(error, _DEFECTS) else EngineError
+    return kind(f"the {engine} engine could not compute {describe(op)}: {why}")
+
+
+_DEFECTS = (AttributeError, NameError, LookupError, AssertionError)
+"""What no engine raises because of the values it gets or what it lacks."""
 
 
 def interpret(outputs: Sequence[Output], feeds: dict[Output, np.ndarray[Any, Any]]) -> list[Any]:

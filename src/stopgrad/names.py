@@ -146,13 +146,13 @@ class Names:
 
     def _inhabit(self, label: str, op: Operation) -> None:
         """Note that an operation stands below its prefixes, where it is the first."""
+        prefixes = []
         prefix = label.rpartition("/")[0]
-        while prefix:
-            first = self._inhabited.get(prefix)
-            if first is not None and self._there(first):
-                return  # And so below those around it.
-            self._inhabited[prefix] = op
+        while prefix and not ((first := self._inhabited.get(prefix)) is not None and self._there(first)):
+            prefixes.append(prefix)
             prefix = prefix.rpartition("/")[0]
+        for prefix in reversed(prefixes):  # One that is inhabited says that those around it are.
+            self._inhabited[prefix] = op
 
     def _unique(self, name: str, own: Operation | None = None) -> str:
         """The name, or with the first number with which nothing but *own* has it."""

@@ -148,10 +148,15 @@ def _explained(
         return None
     if isinstance(error, _ARGUMENTS) and _only_read(below) and _only_read(_up_to_user(caller)):
         return ArgumentError(f"{error}; help(sg.{function.__name__}) says what it takes")
-    last = below[-1].f_code.co_filename
-    if not is_internal(last) and not last.startswith(_PYTHON):
-        return None  # A method of an object of the user's.
+    ours = [frame for frame in below if frame.f_code.co_filename.startswith(_HOME)]
+    if ours[-1].f_code in _READERS and ours[-1] is not below[-1] and not _is_known(below[-1]):
+        return None  # A method of an object of the user's, which was being read.
     return InternalError(f"{type(error).__name__}: {error}")
+
+
+def _is_known(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return is_internal(file) or file.startswith(_PYTHON)
 
 
 def _only_read(frames: Iterable[FrameType]) -> bool:

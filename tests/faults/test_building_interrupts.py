@@ -398,16 +398,20 @@ def by_thread(seconds: float) -> Callable[[Callable[[], None]], bool]:
     target = ctypes.c_ulong(threading.get_ident())
 
     def interrupted(work: Callable[[], None]) -> bool:
-        done, hit = threading.Event(), False
+        begun, done, hit = threading.Event(), threading.Event(), False
 
         def interrupt() -> None:
+            begun.wait()
             if not done.wait(seconds):
                 send(target, ctypes.py_object(Interrupt))
 
         thread = threading.Thread(target=interrupt)
         thread.start()
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
         try:
             try:
+                begun.set()
                 work()
             finally:
                 done.set()
@@ -418,6 +422,7 @@ def by_thread(seconds: float) -> Callable[[Callable[[], None]], bool]:
         done.set()
         thread.join()
         send(target, None)
+        sys.setswitchinterval(interval)
         return hit
 
     return interrupted

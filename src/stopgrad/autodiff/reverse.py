@@ -176,7 +176,8 @@ def gradients(
 
     Raises:
         GraphError, DTypeError, ShapeError: ys, xs and grad_ys do not fit together.
-        GradientError: a gradient is undefined. The graph is then as it was.
+        GradientError: a gradient is undefined. The graph is then as it was; where another thread has built in
+            it meanwhile, what had been added stays, unused.
 
     References:
         Reverse accumulation (Linnainmaa 1970), with the interface of TensorFlow's ``tf.gradients``.
