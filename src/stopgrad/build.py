@@ -125,10 +125,10 @@ def emit(
         builder: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]
     except AttributeError:  # A block has ended.
         builder = current()
-    trace = region = pending = None
+    trace = region = pending = place = None
     if builder.special:
         builder = current()
-        trace, region = builder.tracing, builder.region
+        trace, region, place = builder.tracing, builder.region, builder.place
         pending = builder.pending if name is None else None
     if graph is None:
         graph = inputs[0].op.graph if inputs else _default_or_raise(builder, definition)
@@ -157,7 +157,7 @@ def emit(
             name = pending.name
     else:
         prefix, origin, pending = builder.prefix_in(graph), None, None
-    place = builder.place or capture() if origin is None else None
+    place = place or capture() if origin is None else None
     if origin is not None and definition.merged and builder.shared is not None:
         key = (definition, inputs, values)
         found = builder.shared.get(key)

@@ -486,4 +486,8 @@ class Atomic:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         length = self._lengths.pop()
         if kind is not None:
-            self.graph.truncate(length)
+            try:
+                self.graph.truncate(length)
+            except BaseException:  # An interrupt.
+                self.graph.truncate(length)
+                raise

@@ -59,7 +59,12 @@ def guarded(what: str) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
-            graph = args[0].op.graph if args and type(args[0]) is Output else _graph_among(args, kwargs)
+            for x in args:
+                if type(x) is Output:
+                    graph = x.op.graph
+                    break
+            else:
+                graph = _graph_among(args, kwargs)
             length = 0 if graph is None else len(graph._operations)
             others = _lengths() if graph is not None and graph.careful else ()
             try:

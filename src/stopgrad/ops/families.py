@@ -38,8 +38,8 @@ def unary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
 
     @reads_arguments
     def function(x: Any, name: str | None = None) -> Tensor:
-        if name is None and type(x) is Output and not x.op.graph.careful:  # As most often: one operation.
-            return emit(definition, (x,)).outputs[0]
+        if name is None and type(x) is Output and not (graph := x.op.graph).careful:  # As most often.
+            return emit(definition, (x,), (), None, graph).outputs[0]
         return whole(x, name)
 
     whole.__name__ = function_name
@@ -56,8 +56,10 @@ def binary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
 
     @reads_arguments
     def function(x: Any, y: Any, name: str | None = None) -> Tensor:
-        if name is None and type(x) is Output is type(y) and not x.op.graph.careful:  # As most often.
-            return emit(definition, (x, y)).outputs[0]
+        if (
+            name is None and type(x) is Output is type(y) and not (graph := x.op.graph).careful
+        ):  # As most often.
+            return emit(definition, (x, y), (), None, graph).outputs[0]
         return whole(x, y, name)
 
     whole.__name__ = function_name
