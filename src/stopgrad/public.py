@@ -59,6 +59,7 @@ def guarded(what: str) -> Callable[[F], F]:
 
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
+            graph: Graph | None
             for x in args:
                 if type(x) is Output:
                     graph = x.op.graph

@@ -38,7 +38,8 @@ def unary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
 
     @reads_arguments
     def function(x: Any, name: str | None = None) -> Tensor:
-        if name is None and type(x) is Output and not (graph := x.op.graph).careful:  # As most often.
+        # As most often, one operation:
+        if name is None and type(x) is Output and not (graph := x.op.graph).careful:
             return emit(definition, (x,), (), None, graph).outputs[0]
         return whole(x, name)
 
