@@ -166,7 +166,7 @@ def emit(
         op = Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
         builder.shared[key] = op
         return op
-    if not name:
+    if name is None or (type(name) is str and not name):
         return Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
     with LOCK:  # No other thread's operation takes the name.
         label = graph.names.label(prefix, name)

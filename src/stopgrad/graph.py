@@ -329,6 +329,8 @@ class Graph:
 
     def operation(self, name: str) -> Operation | None:
         """The operation of this name, or None."""
+        if not isinstance(name, str):
+            raise GraphError(f"operations are found by their names, not by {name!r:.60}")
         return self.names.find(name)
 
     def operation_or_raise(self, name: str) -> Operation:
@@ -345,7 +347,7 @@ class Graph:
 
     def output(self, name: str) -> Output:
         """The output called ``"operation:index"``, or the only output of ``"operation"``."""
-        operation, _, index = name.partition(":")
+        operation, _, index = name.partition(":") if isinstance(name, str) else (name, "", "")
         op = self.operation_or_raise(operation)
         if not index:
             return op.as_output()
@@ -355,9 +357,7 @@ class Graph:
 
     def subgraph_to(self, targets: Iterable[Operand]) -> list[Operation]:
         """The operations that the targets are computed from, themselves included, in order."""
-        stack = [t.as_output().op for t in targets]
-        for op in stack:
-            self._check_member(op)
+        stack = self._members(targets)
         found = set(stack)
         while stack:
             for source in [x.op for x in stack.pop().inputs]:
@@ -369,9 +369,7 @@ class Graph:
     def subgraph_from(self, sources: Iterable[Operand]) -> list[Operation]:
         """The operations computed from the sources, themselves included, in order."""
         marks = bytearray(len(self._operations))
-        for source in sources:
-            op = source.as_output().op
-            self._check_member(op)
+        for op in self._members(sources):
             marks[op.id] = 1
         for op in self._operations[: len(marks)]:
             for x in op.inputs:
@@ -385,9 +383,16 @@ class Graph:
         operations = self._operations
         return op.id < len(operations) and operations[op.id] is op
 
-    def _check_member(self, op: Operation) -> None:
-        if op.graph is not self:
-            raise GraphError(f"{describe(op)} belongs to another graph")
+    def _members(self, operands: Iterable[Operand]) -> list[Operation]:
+        found = []
+        for x in operands if isinstance(operands, Iterable) else [operands]:
+            if not hasattr(x, "as_output"):
+                raise GraphError(f"takes a list of outputs of the graph, not {x!r:.60}")
+            op = x.as_output().op
+            if op.graph is not self:
+                raise GraphError(f"{describe(op)} belongs to another graph")
+            found.append(op)
+        return found
 
     def __len__(self) -> int:
         return len(self._operations)

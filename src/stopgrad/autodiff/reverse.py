@@ -396,7 +396,7 @@ def _add_gradients(
 ) -> list[Output | None]:
     """:func:`gradients` in this graph; *prefix* names the scope."""
     with self.as_default():
-        return gradients(ys, xs, grad_ys, name=prefix or "gradients")
+        return gradients(ys, xs, grad_ys, name="gradients" if prefix is None else prefix)
 
 
 Graph.add_gradients = _add_gradients  # type: ignore[method-assign]

@@ -18,12 +18,13 @@ from stopgrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from stopgrad.graph import Graph, Output
 from stopgrad.operands import as_array, type_of
 from stopgrad.ops.data import zeros_like
-from stopgrad.public import call, guarded
+from stopgrad.public import call, guarded, reads_arguments
 from stopgrad.structure import flatten, unflatten
 
 Function = Callable[..., Any]
 
 
+@reads_arguments
 def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
     """The positions that argnums name, counted from the front; refused where they are none of *args*."""
     positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -95,7 +96,7 @@ def value_and_grad(
         (array(5.), array([2., 4.]))
     """
     check_function(f, "grad")
-    if unconnected not in ("zero", "none"):
+    if not isinstance(unconnected, str) or unconnected not in ("zero", "none"):
         raise GradientError(f"grad: unconnected is 'zero' or 'none', not {unconnected!r}")
 
     @functools.wraps(f)
@@ -139,6 +140,7 @@ def check_function(f: Any, what: str) -> None:
         raise ArgumentError(f"{what}: takes a function, not {f!r}")
 
 
+@reads_arguments
 def with_aux(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
     """What a function returned as a value and what it returned besides; None where that is not asked for."""
     if not has_aux:
@@ -187,6 +189,7 @@ def grad(
     both = value_and_grad(f, argnums, has_aux=has_aux, unconnected=unconnected)
 
     @functools.wraps(f)
+    @reads_arguments
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, found = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found

@@ -6,6 +6,7 @@ by a second scan over the same body, which rewriting unites with the first befor
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -410,9 +411,10 @@ def _length(parts: Sequence[Any], length: Any, what: str) -> int | Dim:
     """The number of steps, which all sequences and *length* must agree on."""
     found = length
     if length is not None and not isinstance(length, Dim):
-        if isinstance(length, bool) or not hasattr(length, "__index__") or isinstance(length, Output):
-            raise ArgumentError(f"{what}: length must be a number of steps, not {length!r}")
-        found = length.__index__()
+        try:
+            found = operator.index(None if isinstance(length, bool) else length)
+        except TypeError:
+            raise ArgumentError(f"{what}: length must be a number of steps, not {length!r}") from None
         if found < 0:
             raise ArgumentError(f"{what}: length must not be negative, not {found}")
     for x in parts:
