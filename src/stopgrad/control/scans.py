@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from stopgrad.autodiff.reach import between, body_masks
 from stopgrad.autodiff.reverse import backpropagate
@@ -412,7 +412,7 @@ def _length(parts: Sequence[Any], length: Any, what: str) -> int | Dim:
     found = length
     if length is not None and not isinstance(length, Dim):
         try:
-            found = operator.index(None if isinstance(length, bool) else length)
+            found = operator.index(cast("Any", None) if isinstance(length, bool) else length)
         except TypeError:
             raise ArgumentError(f"{what}: length must be a number of steps, not {length!r}") from None
         if found < 0:
