@@ -19,7 +19,7 @@ from stopgrad.body import Body
 from stopgrad.builder import CURRENT, Builder, Inside, Trace, current, default_graph
 from stopgrad.errors import ArgumentError, GraphError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
-from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared, quietly
+from stopgrad.interpreter import NUMPY_BACKEND, Types, failed, prepared, quietly
 from stopgrad.names import LOCK
 from stopgrad.op import REGISTRY, Kind, NoGradient, Op
 from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, shorten, type_of
@@ -436,7 +436,12 @@ def evaluate(definition: type[Op], arrays: Sequence[Array], values: tuple[Any, .
             )
     with naming(definition):
         run = prepared(definition, values, Types(inputs, types), NUMPY_BACKEND, lambda: definition.type)
-        made = quietly(run, *arrays)
+        try:
+            made = quietly(run, *arrays)
+        except (StopgradError, MemoryError):
+            raise
+        except Exception as error:
+            raise failed("it", NUMPY_BACKEND.name, error) from error
     results = tuple(
         np.asarray(v, t.dtype.numpy) for v, t in zip(made if len(types) > 1 else (made,), types, strict=True)
     )

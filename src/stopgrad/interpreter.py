@@ -131,7 +131,7 @@ def program(inputs: Sequence[Output], outputs: Sequence[Output], backend: Backen
                     for i, value, dtype in zip(writes, made, dtypes, strict=True):
                         values[i] = convert(value, dtype)
             except Exception as error:
-                raise failed(op, backend.name, error) from error
+                raise failed(describe(op), backend.name, error) from error
             for i in dead:
                 values[i] = None
         return [values[i] for i in results]
@@ -171,16 +171,16 @@ def _function_of(op: Operation, backend: Backend) -> Callable[..., Any]:
     return prepared(op.definition, op.values, types, backend, lambda: describe(op))
 
 
-def failed(op: Operation, engine: str, error: Exception) -> StopgradError:
+def failed(what: str, engine: str, error: Exception) -> StopgradError:
     """What is raised where an operation's form for an engine does not work."""
     if isinstance(error, (EngineError, InternalError)) and " engine could not compute " in error.message:
         return error  # From inside a body: it names the operation there.
     why = error.message if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
     kind = InternalError if isinstance(error, _DEFECTS) else EngineError
-    return kind(f"the {engine} engine could not compute {describe(op)}: {why}")
+    return kind(f"the {engine} engine could not compute {what}: {why}")
 
 
-_DEFECTS = (AttributeError, NameError, LookupError, AssertionError)
+_DEFECTS = (AttributeError, NameError, TypeError, LookupError, AssertionError)
 """What no engine raises because of the values it gets or what it lacks."""
 
 

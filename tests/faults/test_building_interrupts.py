@@ -27,6 +27,7 @@ import pytest
 import stopgrad as sg
 from stopgrad import types
 from stopgrad.builder import current
+from stopgrad.rewrite import check_sizes
 from stopgrad.verify import verify
 
 HOME = str(Path(sg.__file__).parent)
@@ -176,6 +177,12 @@ PROGRAMS: dict[str, list[Step]] = {
         let("g", lambda v: sg.gradients(v.z, v.x)),
         let("h", lambda v: sg.gradients(v.g, v.x)),
         let("i", lambda v: sg.vmap(lambda a: sg.custom_gradient(square)(a))(v.x)),
+    ],
+    "sizes": [
+        let("x", lambda v: sg.placeholder(sg.float32, ["n"])),
+        let("y", lambda v: sg.placeholder(sg.float32, ["m"])),
+        let("z", lambda v: v.x + v.y),
+        let("c", lambda v: check_sizes(v.graph.operations, {"n": 3, "m": 3})),
     ],
     "at once": [
         let("a", lambda v: outside(lambda: sg.softmax(np.array([1.0, 2.0])))),
