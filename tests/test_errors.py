@@ -156,7 +156,7 @@ def test_a_defect_in_a_lowering_is_ours(error: Any, x: sg.Output, monkeypatch: p
 
 
 def test_what_an_engine_cannot_hold_is_no_defect() -> None:
-    with pytest.raises(sg.EngineError, match="Fill: .*too large"):
+    with pytest.raises(sg.EngineError, match=r"Fill: .*too large"):
         sg.zeros([2**60, 2**60])
 
 
