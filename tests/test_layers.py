@@ -30,6 +30,7 @@ ROWS = [
     ["sizes"],
     ["types"],
     ["builder"],
+    ["names"],
     ["graph"],
     ["scope", "body", "operands"],
     ["namespaces", "samples", "structure"],

@@ -48,6 +48,7 @@ from stopgrad.errors import (
     FileError as FileError,
     GradientError as GradientError,
     GraphError as GraphError,
+    InternalError as InternalError,
     MissingFileError as MissingFileError,
     ShapeError as ShapeError,
     StopgradError as StopgradError,

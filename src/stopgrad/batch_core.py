@@ -13,7 +13,7 @@ from typing import Any
 from stopgrad.batch_rules import Flags, Partly, again, repeated
 from stopgrad.body import Body, scan_key
 from stopgrad.build import close, emit, infer_types, parameter_of, tracing
-from stopgrad.builder import Builder, current, enter, leave
+from stopgrad.builder import Builder, Inside, current
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import REGISTRY
 from stopgrad.selective import named_in
@@ -42,10 +42,8 @@ def replay(
     Returns:
         The body's outputs, and which of them are batched.
     """
-    owner = object()
     outer = current()
-    enter(owner, graph=graph)
-    try:
+    with Inside(graph=graph):
         copy = _Replay(body, operands, batched, size, originals or {}, current(), outer.prefix_in(graph))
         for op, parts in _united(body.operations()):
             copy.step(op)
@@ -53,8 +51,6 @@ def replay(
                 copy.take_over(one, op)
         made = [None if y is None else copy.made[y] for y in body.outputs]
         return made, [y is not None and y in copy.batched for y in body.outputs]
-    finally:
-        leave(owner)
 
 
 class _Replay:

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import gc
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import get_ident
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
 from stopgrad.body import Body
-from stopgrad.builder import CURRENT, Builder, Region, Trace, current, default_graph, enter, leave
+from stopgrad.builder import CURRENT, Builder, Inside, Trace, current, default_graph
 from stopgrad.errors import DefinitionError, GraphError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
-from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared
+from stopgrad.interpreter import NUMPY_BACKEND, Types, failed, prepared, quietly
+from stopgrad.names import LOCK
 from stopgrad.op import REGISTRY, NoGradient, Op
 from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, shorten, type_of
 from stopgrad.source import capture
 from stopgrad.types import TensorType
+
+T = TypeVar("T")
 
 # ------------------------------------------------------------------------------------------- inference
 
@@ -106,10 +109,15 @@ def emit(
 
     An empty *name* says that the operation has none of its own, even where a scope has one ready.
     """
-    builder = CURRENT.get()
-    special = builder.special
-    if special:
+    try:
+        builder: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]
+    except AttributeError:  # A block has ended.
         builder = current()
+    trace = region = pending = place = None
+    if builder.special:
+        builder = current()
+        trace, region, place = builder.tracing, builder.region, builder.place
+        pending = builder.pending if name is None else None
     if graph is None:
         graph = inputs[0].op.graph if inputs else _default_or_raise(builder, definition)
     # One or two operands, as most operations have, without a loop.
@@ -122,41 +130,43 @@ def emit(
         types = (x.type,)
         foreign = x.op.graph is not graph
     else:
-        types = tuple([x.type for x in inputs])
-        foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419 - a generator costs more
-    if special and builder.tracing is not None and (foreign or builder.tracing.graph is not graph):
-        graph, inputs = _in_body(builder.tracing, graph, inputs)
-        foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419
-    if graph._hidden:
-        inputs = tuple([visible(x, builder) for x in inputs])
+        types, foreign = _types(inputs, graph)
+    if trace is not None and (foreign or trace.graph is not graph):
+        graph, inputs = _in_body(trace, graph, inputs)
+        types, foreign = _types(inputs, graph)
     if foreign:
         raise_for(definition, _two_graphs(builder, inputs), inputs)
     results = definition._inferred.get((types, values)) or _inferred(definition, inputs, values)
+    if graph._hidden:
+        inputs = tuple([visible(x, builder) for x in inputs])
     if builder.graph is graph:
         prefix, origin = builder.prefix, builder.origin
-        if special and name is None and builder.pending:
-            name = builder.pending.pop()
+        if pending is not None and pending.is_free():
+            name = pending.name
     else:
-        prefix, origin = builder.prefix_in(graph), None
-    place = builder.place or capture() if origin is None else None
+        prefix, origin, pending = builder.prefix_in(graph), None, None
+    place = place or capture() if origin is None else None
     if origin is not None and definition.merged and builder.shared is not None:
         key = (definition, inputs, definition.identity(values) if definition.inexact else values)
         found = builder.shared.get(key)
-        if found is not None:
+        if found is not None and graph.holds(found):
             return found
-        op = builder.shared[key] = Operation(
-            graph, definition, inputs, values, results, prefix, place, origin
-        )
-    elif name:
-        with graph._lock:  # No other thread's operation takes its position.
-            label = graph._label_for(prefix, name)
-            op = Operation(graph, definition, inputs, values, results, label, place, origin)
-            graph._taken[label] = op.id
-    else:
-        op = Operation(graph, definition, inputs, values, results, prefix, place, origin)
-    if special and builder.region is not None:
-        graph._hidden[op.id] = builder.region
+        op = Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
+        builder.shared[key] = op
+        return op
+    if name is None or (type(name) is str and not name):
+        return Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
+    with LOCK:  # No other thread's operation takes the name.
+        label = graph.names.label(prefix, name)
+        op = Operation(graph, definition, inputs, values, results, label, place, origin, region)
+        graph.names.note(op, pending)
     return op
+
+
+def _types(inputs: Sequence[Output], graph: Graph) -> tuple[tuple[TensorType, ...], bool]:
+    """The types of operands, and whether any is of another graph."""
+    foreign = any([x.op.graph is not graph for x in inputs])  # noqa: C419 - a generator costs more
+    return tuple([x.type for x in inputs]), foreign
 
 
 def _inferred(
@@ -204,7 +214,7 @@ def captured(trace: Trace, x: Output) -> Output:
     if x.op.graph is trace.graph:
         return x
     found = trace.captures.get(x)
-    if found is None:
+    if found is None or not trace.graph.holds(found.op):
         if not trace.adopts(x.op.graph):
             return x
         if x.op.type in trace.remade:
@@ -230,23 +240,22 @@ def _remade(trace: Trace, x: Output) -> Output:
     return built[x]
 
 
-@contextmanager
 def tracing(
     what: str,
     outer_graph: Graph | None,
     *,
     remade: frozenset[str] = frozenset(),
     origin: Operation | None = None,
-) -> Iterator[Trace]:
-    """Inside, operations are built in a new body; *what* names the construct in errors.
+) -> Inside:
+    """Inside, operations are built in a new body; *what* names the construct in errors. Yields its Trace.
 
     With an *origin*, they are made for its gradient, and equal ones are built once.
     """
-    builder = current()
-    trace = Trace(Graph(), outer_graph, builder.tracing, what, remade)
+    trace = Trace(Graph(), outer_graph, current().tracing, what, remade)
     trace.graph._body_of = what
+    trace.graph.careful = True
     shared: dict[Any, Operation] | None = None if origin is None else {}
-    enter(
+    return Inside(
         trace,
         graph=trace.graph,
         prefix="",
@@ -256,37 +265,19 @@ def tracing(
         origin=origin,
         shared=shared,
     )
-    try:
-        yield trace
-    finally:
-        leave(trace)
 
 
-@contextmanager
-def building_in(graph: Graph) -> Iterator[None]:
+def building_in(graph: Graph) -> Inside:
     """Inside, operations on tensors of *graph* are built there, whatever is being traced."""
     builder = current()
     if builder.graph is graph:
-        yield
-        return
+        return Inside()
     trace = builder.tracing
     while trace is not None and trace.graph is not graph:
         trace = trace.outer
-    owner = object()
     origin = builder.origin
-    enter(
-        owner,
-        graph=graph,
-        tracing=trace,
-        region=None,
-        pending=None,
-        origin=origin,
-        shared=None if origin is None else {},
-    )
-    try:
-        yield
-    finally:
-        leave(owner)
+    shared: dict[Any, Operation] | None = None if origin is None else {}
+    return Inside(graph=graph, tracing=trace, region=None, pending=None, origin=origin, shared=shared)
 
 
 def close(trace: Trace, parameters: Sequence[Output], results: Sequence[Output | None]) -> Body:
@@ -301,6 +292,7 @@ def close(trace: Trace, parameters: Sequence[Output], results: Sequence[Output |
                 f"inside {trace.what}, the function returned {describe(y)}, which belongs to a graph that "
                 "does not enclose it; pass its value in"
             )
+    trace.forget_undone()
     return Body(trace.graph, [*parameters, *trace.captures.values()], outputs)
 
 
@@ -345,7 +337,7 @@ def graph_for(x: Output) -> Graph:
 def visible(x: Output, builder: Builder | None = None) -> Output:
     """*x* as it may be used here: stopped, outside of the ``no_gradient`` block that it was built in."""
     graph = x.op.graph
-    region = graph._hidden.get(x.op.id)
+    region = graph._hidden.get(x.op)
     if region is None:
         return x
     here = (builder or current()).region
@@ -353,30 +345,27 @@ def visible(x: Output, builder: Builder | None = None) -> Output:
         return x
     key = x, here, get_ident()
     found = graph._exits.get(key)
-    if found is None:
-        found = graph._exits[key] = _exit(x, region, here).outputs[0]
+    if found is None or not graph.holds(found.op):
+        # The stop at the end of the block, at the line of that block.
+        stop = Operation(
+            graph, REGISTRY["StopGradient"], (x,), (), (x.type,), "", region.location, None, here
+        )
+        found = graph._exits[key] = stop.outputs[0]
     return found
 
 
-def _exit(x: Output, region: Region, here: Region | None) -> Operation:
-    """The stop at the end of a ``no_gradient`` block, at the line of that block."""
-    graph = x.op.graph
-    op = Operation(graph, REGISTRY["StopGradient"], (x,), (), (x.type,), "", region.location, None)
-    if here is not None:
-        graph._hidden[op.id] = here
-    return op
-
-
-@contextmanager
-def quiet_gc() -> Iterator[None]:
-    """Inside, no cyclic garbage collector, which would visit the growing graph again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
+def without_gc(build: Callable[..., T], *args: Any) -> T:
+    """Call a function without the cyclic garbage collector, which would visit the growing graph each time."""
+    if not gc.isenabled():
+        return build(*args)
     try:
-        yield
-    finally:
-        if enabled:
+        try:
+            gc.disable()
+            return build(*args)
+        finally:
             gc.enable()
+    finally:  # Once more, should an interrupt have come before.
+        gc.enable()
 
 
 def apply(
@@ -409,6 +398,9 @@ def apply(
     except StopgradError as error:
         error.name_after(definition.type)
         raise
+    except TypeError:  # An attribute may have no hash.
+        definition.canonical(values)
+        raise
 
 
 @contextmanager
@@ -430,9 +422,14 @@ def evaluate(definition: type[Op], arrays: Sequence[Array], values: tuple[Any, .
             raise ShapeError(
                 "outside of a graph every size must be a number; build it inside 'with graph.as_default():'"
             )
-    with np.errstate(all="ignore"), naming(definition):
+    with naming(definition):
         run = prepared(definition, values, Types(inputs, types), NUMPY_BACKEND, lambda: definition.type)
-        made = run(*arrays)
+        try:
+            made = quietly(run, *arrays)
+        except (StopgradError, MemoryError):
+            raise
+        except Exception as error:
+            raise failed("it", NUMPY_BACKEND.name, error) from error
     results = tuple(
         np.asarray(v, t.dtype.numpy) for v, t in zip(made if len(types) > 1 else (made,), types, strict=True)
     )
@@ -471,7 +468,7 @@ def constant_in(graph: Graph, array: Array, name: str | None = "") -> Output:
     if array.ndim == 0 and name == "":
         key = (array.dtype, array.tobytes(), get_ident())
         found = graph._scalars.get(key)
-        if found is None:
+        if found is None or not graph.holds(found.op):
             found = emit(REGISTRY["Const"], (), (Literal(array),), name, graph).outputs[0]
             graph._scalars[key] = found
         return found

@@ -3,9 +3,15 @@
 That is one chain of ``with`` blocks for the running thread or task, and no part of any graph. Each link holds
 what its block says and, resolved, what those around it say too, so that :func:`current` is one look-up.
 
-A block may end out of order (a generator is closed late, a task outlives its parent): its link is then taken
-out of the chain wherever it stands. And a scope that a generator or coroutine entered holds only while that
-frame is running: whoever runs while the generator is suspended builds outside of it.
+**A block ends when its ``with`` statement lets go of it.** The statement holds on to what it is going to
+call at the end; the chain refers weakly to just that. So nothing of ours has to run at the end of a block,
+where an interrupt could keep it from running, and no order is asked for: a generator is closed late, or in
+another thread, or forgotten. Whoever looks at the chain next drops what has ended. It has then ended for
+everybody, a task or thread with a copy of the context included. Blocks that are entered by hand, or by an
+``ExitStack``, are held by themselves until their ``__exit__`` is called.
+
+A scope that a generator or coroutine entered holds only while that frame is running: whoever runs while the
+generator is suspended builds outside of it.
 """
 
 from __future__ import annotations
@@ -13,10 +19,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Sequence
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
 from stopgrad.source import RawLocation, capture, is_internal
 
@@ -69,10 +77,17 @@ class Trace:
     ) -> None:
         self.graph = graph
         self.outer_graph = outer_graph
+        if outer_graph is not None:
+            outer_graph.careful = True
         self.outer = outer
         self.what = what
         self.remade = remade
         self.captures: dict[Output, Output] = {}
+
+    def forget_undone(self) -> None:
+        """Keep no capture whose parameter went with a build that failed."""
+        for x in [x for x, parameter in self.captures.items() if not self.graph.holds(parameter.op)]:
+            del self.captures[x]
 
     def encloses(self, graph: Graph) -> bool:
         """Whether *graph* is this body or one that encloses it."""
@@ -97,6 +112,7 @@ class Trace:
         if outermost.outer_graph is not None or graph._body_of or not self.encloses(current().graph):
             return False
         outermost.outer_graph = graph
+        graph.careful = True
         return True
 
 
@@ -106,23 +122,28 @@ class Builder:
     Attributes:
         graph: where operations without operands go; None outside of any graph.
         prefix: what names begin with in that graph.
-        pending: a name for the next operation, alone in a list from which it is taken; None.
+        claim: holds the prefix for the scope that is built in.
+        pending: a name for the next operation; None.
         origin: the forward operation for whose gradient is being built; None.
         shared: the operations of this generation by what they compute, equal ones being built once; None.
         region: the innermost ``no_gradient`` block.
         tracing: the innermost body being traced.
         place: the location of the next operations, where they are built again for others; None: the user's.
         special: whether there is more to heed than a graph, a prefix and an origin, which is rare.
+        loose: whether a block of the chain may end before one inside of it.
+        suspends: whether a block of the chain holds only while a generator or coroutine is running.
     """
 
     __slots__ = (
         "asleep",
+        "block",
         "changes",
+        "claim",
         "frame",
         "graph",
+        "loose",
         "origin",
         "outer",
-        "owner",
         "pending",
         "place",
         "prefix",
@@ -134,52 +155,80 @@ class Builder:
         "view",
     )
 
+    outer: Builder | None
     graph: Any
     prefix: str
-    pending: list[str] | None
+    claim: Claim | None
+    pending: Pending | None
     origin: Operation | None
     shared: dict[Any, Operation] | None
     region: Region | None
     tracing: Trace | None
     place: Any
+    changes: dict[str, Any]
+    frame: FrameType | None
+    asleep: frozenset[FrameType]
+    loose: bool
+    suspends: bool
+    special: bool
+    view: tuple[Sequence[Builder], Builder] | None
 
-    def __init__(
+    def __init__(self, block: Block | None = None) -> None:
+        self.block = block  # Until it begins.
+
+    def begin(
         self,
         outer: Builder | None,
-        owner: object,
         changes: dict[str, Any],
-        frame: FrameType | None,
+        frame: FrameType | None = None,
         asleep: frozenset[FrameType] = frozenset(),
-    ) -> None:
+        loose: bool = False,
+    ) -> Builder:
+        """Take over what the links around say, and change it."""
         self.outer = outer
-        self.owner = owner
+        self.block = None
         self.changes = changes
         self.frame = frame
         self.asleep = asleep
         self.suspends = frame is not None or (outer is not None and outer.suspends)
-        self.view: tuple[Sequence[Builder], Builder] | None = None
+        self.loose = loose or self.suspends or (outer is not None and outer.loose)
+        self.view = None
         self.special = False
         if outer is None:
             self.graph = self.pending = self.origin = self.shared = self.region = self.tracing = None
-            self.place = None
+            self.place = self.claim = None
             self.prefix = ""
-            return
+            return self
         self.graph, self.prefix, self.pending = outer.graph, outer.prefix, outer.pending
         self.origin, self.shared = outer.origin, outer.shared
-        self.region, self.tracing, self.place = outer.region, outer.tracing, outer.place
+        self.region, self.tracing, self.place, self.claim = (
+            outer.region,
+            outer.tracing,
+            outer.place,
+            outer.claim,
+        )
         graph = changes.get("graph")
         if graph is not None and graph is not outer.graph:
             self.prefix, self.pending = outer.prefix_in(graph), None
-            self.origin = self.shared = None
+            self.origin = self.shared = self.claim = None
         for name, value in changes.items():
             setattr(self, name, value)
         self.special = (
-            self.suspends
+            self.loose
             or self.pending is not None
             or self.region is not None
             or self.tracing is not None
             or self.place is not None
         )
+        return self
+
+    def leave(self, *_: object) -> None:
+        """What a ``with`` statement calls at its end, and by holding which it keeps the block going.
+
+        There is nothing to do then. Called on a block that was entered by hand, it ends that.
+        """
+        if self.block is not None:
+            _leave_by_hand(self.block)
 
     def prefix_in(self, graph: Graph) -> str:
         """The prefix of names in *graph*, which need not be the default one."""
@@ -191,14 +240,53 @@ class Builder:
         return ""
 
 
-_ROOT = Builder(None, None, {}, None)
-CURRENT: ContextVar[Builder] = ContextVar("builder", default=_ROOT)
+class Pending:
+    """A name for the next operation; free again if that operation is taken back."""
+
+    __slots__ = ("name", "taken_by")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.taken_by: Operation | None = None
+
+    def is_free(self) -> bool:
+        op = self.taken_by
+        return op is None or not op.graph.holds(op)
+
+
+class Claim:
+    """Holds the prefix of a scope that may still be built in, and those of the scopes around it."""
+
+    __slots__ = ("__weakref__", "outer")
+
+    def __init__(self, outer: Claim | None) -> None:
+        self.outer = outer
+
+
+class Entry(weakref.ref[Any]):
+    """A block's place in the chain: a weak reference to what its ``with`` statement will call at the end.
+
+    That is a method of the link. No function of this module may keep it in a variable, which a traceback
+    would hold on to; ``entry().__self__`` is the link, or an AttributeError where the block has ended.
+    """
+
+    __slots__ = ("outer",)
+    outer: Entry
+
+
+_ROOT = Builder().begin(None, {})
+_ALWAYS = _ROOT.leave
+CURRENT: ContextVar[Entry] = ContextVar("builder", default=Entry(_ALWAYS))  # noqa: B039 - nothing changes in it
 
 
 def current() -> Builder:
     """Who builds here and now."""
-    link = CURRENT.get()
-    return _running(link) if link.suspends else link
+    try:
+        link: Builder = CURRENT.get()().__self__  # type: ignore[union-attr]
+    except AttributeError:
+        _innermost()
+        return current()
+    return _holding(link) if link.loose else link
 
 
 def default_graph() -> Graph | None:
@@ -206,69 +294,206 @@ def default_graph() -> Graph | None:
     return current().graph
 
 
-def enter(owner: object, **changes: Any) -> Builder:
-    """Begin a block; :func:`leave` with the same *owner* ends it."""
-    outer = CURRENT.get()
-    link = Builder(outer, owner, changes, None, _asleep(outer))
-    CURRENT.set(link)
-    return link
+def _innermost() -> Entry:
+    """The innermost block that has not ended; those inside of it are dropped."""
+    entry = first = CURRENT.get()
+    while _link(entry) is None:
+        entry = entry.outer
+    if entry is not first:
+        CURRENT.set(entry)
+    return entry
 
 
-def enter_scope(owner: object, **changes: Any) -> Builder:
-    """:func:`enter`, for a block that holds only while the frame that entered it is running."""
-    outer = CURRENT.get()
-    link = Builder(outer, owner, changes, _suspending_frame(), _asleep(outer))
-    CURRENT.set(link)
-    return link
+def _link(entry: Entry) -> Builder | None:
+    """The link of a block; None where it has ended."""
+    try:
+        return entry().__self__  # type: ignore[union-attr]
+    except AttributeError:
+        return None
 
 
-def leave(owner: object, frame: FrameType | None = None) -> None:
-    """End the innermost block of *owner*, wherever it stands in the chain of this thread or task."""
-    link = CURRENT.get()
-    if link.owner is owner and link.frame is frame and link.outer is not None:
-        CURRENT.set(link.outer)
-        return
-    above: list[Builder] = []
-    while link.outer is not None and not (link.owner is owner and link.frame is frame):
-        above.append(link)
-        link = link.outer
-    if link.outer is not None:
-        CURRENT.set(_rebuilt(link.outer, above))
-    elif any(link.owner is owner for link in above):  # It was entered in another frame.
-        leave(owner, next(link.frame for link in above if link.owner is owner))
+# --------------------------------------------------------------------------------------------- blocks
 
 
-def leave_scope(owner: object) -> None:
-    """:func:`leave`, for a block of :func:`enter_scope`; of several of one *owner*, the running frame's."""
-    leave(owner, _suspending_frame())
+class _Asked(threading.local):
+    """The block whose end has been asked for last: a ``with`` statement does that before it enters."""
+
+    entry: Entry | None = None
 
 
-def _rebuilt(base: Builder, above: list[Builder]) -> Builder:
-    for link in reversed(above):
-        base = Builder(base, link.owner, link.changes, link.frame, link.asleep)
-        if "shared" in link.changes:
-            base.origin = link.origin  # The one thing that changes inside a block.
-    return base
+_ASKED = _Asked()
 
 
-def _running(link: Builder) -> Builder:
-    """The chain without the blocks whose generator or coroutine is suspended; the same one each time.
+class _End:
+    """``__exit__`` of blocks: of each ``with`` statement an object of its own."""
 
-    A block that was entered while a generator was suspended is outside of that generator's blocks when the
-    generator runs again.
+    def __get__(self, block: Block | None, kind: type[Block]) -> Any:
+        if block is None:  # ExitStack asks the class.
+            return _leave_by_hand
+        end = Builder(block).leave
+        _ASKED.entry = Entry(end)
+        return end
+
+
+class Block:
+    """What is said about building for as long as a ``with`` statement lasts. Subclasses say what.
+
+    One object may be entered several times, also at the same time, by several threads or generators.
     """
-    frames = _frames()
-    links = _links(link)
+
+    __slots__ = ("_by_hand",)
+    scoped: ClassVar[bool] = False  # Holds only while the frame that entered it is running.
+
+    def __init__(self) -> None:
+        self._by_hand: list[Any] = []
+
+    def changes(self) -> dict[str, Any]:
+        """What holds inside, by the names of the attributes of :class:`Builder`."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Any:
+        CURRENT.set(_entered(self))
+        return self
+
+    if TYPE_CHECKING:
+
+        def __exit__(self, *_: object) -> None: ...
+
+    else:
+        __exit__ = _End()
+
+
+def _entered(block: Block) -> Entry:
+    """The new innermost entry, for a block that begins."""
+    entry, _ASKED.entry = _ASKED.entry, None
+    link: Builder | None = None if entry is None else getattr(entry(), "__self__", None)
+    by_hand = link is None or link.block is not block
+    if by_hand:
+        link = Builder(block)
+        block._by_hand.append(link.leave)
+        entry = Entry(block._by_hand[-1])
+    assert link is not None
+    assert entry is not None
+    entry.outer = _innermost()
+    outer = _link(entry.outer) or current()
+    frame = _suspending_frame()
+    link.begin(
+        outer,
+        block.changes(),
+        frame if block.scoped else None,
+        _asleep(outer),
+        loose=by_hand or frame is not None,
+    )
+    return entry
+
+
+def _leave_by_hand(block: Block, *_: object) -> None:
+    """End a block that was entered by hand; of several, the innermost one of the running frame."""
+    if block._by_hand:
+        del block._by_hand[_position(block)]
+
+
+def _position(block: Block) -> int:
+    frame = _suspending_frame() if block.scoped else None
+    held = [end.__self__ for end in block._by_hand]
+    places = [held.index(link) for link in _links() if link in held]  # The innermost first.
+    return next((i for i in places if held[i].frame is frame), places[0] if places else -1)
+
+
+class Inside:
+    """A block of our own functions, entered once, by a ``with`` statement in no generator."""
+
+    __slots__ = ("__exit__", "_changes", "_value")
+
+    def __init__(self, value: Any = None, **changes: Any) -> None:
+        self._value = value
+        self._changes = changes
+        self.__exit__ = Builder().leave
+
+    def named(self, graph: Graph, prefix: str) -> Inside:
+        """The same, with a prefix of its own for names."""
+        self._changes["prefix"] = graph.names.claim(prefix, self.__exit__)
+        return self
+
+    def __enter__(self) -> Any:
+        outer = _innermost()
+        entry = Entry(self.__exit__)
+        entry.outer = outer
+        around = _link(outer) or current()
+        cast("Any", self.__exit__).__self__.begin(around, self._changes, None, _asleep(around))
+        del self.__exit__  # The statement alone holds it now.
+        CURRENT.set(entry)
+        return self._value
+
+
+class NoGradientBlock(Block, contextlib.ContextDecorator):
+    """The context manager that :func:`no_gradient` returns; also a decorator."""
+
+    scoped = True
+
+    def changes(self) -> dict[str, Any]:
+        return {"region": Region(current().region, capture())}
+
+    def __enter__(self) -> None:
+        super().__enter__()
+
+
+# --------------------------------------------------------------------------- chains that are not as they were
+
+
+def _holding(link: Builder) -> Builder:
+    """The chain without blocks that have ended, or whose generator or coroutine is suspended.
+
+    The same one each time. A block that was entered while a generator was suspended is outside of that
+    generator's blocks when the generator runs again.
+    """
+    if not link.suspends and _intact(link):
+        return link
+    frames = _frames() if link.suspends else set()
     held: list[Builder] = []  # The innermost first.
-    for one in reversed(links):
+    for one in reversed(_links()):
         if one.frame is None or one.frame in frames:
             inside = [i for i, other in enumerate(held) if other.frame in one.asleep]
             held.insert(inside[-1] + 1 if inside else 0, one)
-    if held == links:
+    if held == list(_around(link)):
         return link
     if link.view is None or link.view[0] != held:
-        link.view = held, _rebuilt(_ROOT, held)
+        view = _ROOT
+        for one in reversed(held):
+            view = Builder().begin(view, one.changes, one.frame, one.asleep, one.loose)
+            if "shared" in one.changes:
+                view.origin = one.origin  # The one thing that changes inside a block.
+        link.view = held, view
     return link.view[1]
+
+
+def _intact(link: Builder) -> bool:
+    """Whether no block of the chain has ended since the innermost began."""
+    entry = CURRENT.get()
+    while link is not _ROOT:
+        if _link(entry) is not link:
+            return False
+        assert link.outer is not None
+        entry, link = entry.outer, link.outer
+    return True
+
+
+def _links() -> list[Builder]:
+    """The links of the blocks that have not ended, the innermost first."""
+    found = []
+    entry = CURRENT.get()
+    while (link := _link(entry)) is not _ROOT:
+        if link is not None:
+            found.append(link)
+        entry = entry.outer
+    return found
+
+
+def _around(link: Builder) -> Iterator[Builder]:
+    """A link and those around it when it began."""
+    while link.outer is not None:
+        yield link
+        link = link.outer
 
 
 def _asleep(link: Builder) -> frozenset[FrameType]:
@@ -276,16 +501,8 @@ def _asleep(link: Builder) -> frozenset[FrameType]:
     if not link.suspends:
         return frozenset()
     frames = _frames()
-    return frozenset(one.frame for one in _links(link) if one.frame is not None and one.frame not in frames)
-
-
-def _links(link: Builder) -> list[Builder]:
-    """The links of a chain, the innermost first."""
-    found = []
-    while link.outer is not None:
-        found.append(link)
-        link = link.outer
-    return found
+    found = [one.frame for one in _links()]
+    return frozenset(frame for frame in found if frame is not None and frame not in frames)
 
 
 def _frames() -> set[FrameType]:
@@ -304,7 +521,7 @@ def _suspending_frame() -> FrameType | None:
     Whoever enters it for somebody else is passed over: a context manager's ``__enter__``, contextlib, and a
     generator that makes a context manager, which contextlib drives.
     """
-    frame: FrameType | None = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and _stands_for_another(frame):
         frame = frame.f_back
     return frame if frame is not None and frame.f_code.co_flags & _SUSPENDS else None
@@ -321,13 +538,3 @@ def _stands_for_another(frame: FrameType) -> bool:
 
 
 _ENTERS = frozenset({"__enter__", "__exit__", "__aenter__", "__aexit__"})
-
-
-class NoGradientBlock(contextlib.ContextDecorator):
-    """The context manager that :func:`no_gradient` returns; also a decorator."""
-
-    def __enter__(self) -> None:
-        enter_scope(self, region=Region(current().region, capture()))
-
-    def __exit__(self, *_: object) -> None:
-        leave_scope(self)

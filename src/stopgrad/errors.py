@@ -6,8 +6,9 @@ Each message names the operation, the broken rule, the user's line and the cure.
 from __future__ import annotations
 
 import re
+from typing import Any
 
-from stopgrad.source import capture, decode
+from stopgrad.source import RawLocation, capture, decode
 
 
 class StopgradError(Exception):
@@ -15,7 +16,16 @@ class StopgradError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self._raw = capture()
+        self._place: RawLocation | str | None = capture()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A code object cannot be pickled, and where this is read the file may not be.
+        return _restored, (type(self), self.args, {**self.__dict__, "_place": self.where})
+
+    @property
+    def where(self) -> str:
+        """The user's line, as it is printed; empty where there is none."""
+        return decode(self._place).describe() if isinstance(self._place, tuple) else self._place or ""
 
     @property
     def message(self) -> str:
@@ -28,8 +38,16 @@ class StopgradError(Exception):
             self.args = (f"{what}: {self.message}",)
 
     def __str__(self) -> str:
-        where = decode(self._raw).describe() if self._raw else ""
+        where = self.where
         return self.message if where in self.message else f"{self.message}\n  at {where}"
+
+
+def _restored(kind: type[StopgradError], args: tuple[Any, ...], state: dict[str, Any]) -> StopgradError:
+    """An error that was pickled or copied."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 # "MatMul: ...", "Session.run: ...", or "Exp 'y' float32[3] built at ...".
@@ -70,6 +88,13 @@ class GradientError(StopgradError, ValueError):
 
 class EngineError(StopgradError, RuntimeError):
     """An engine that is unknown, not installed, or lacks an operation."""
+
+
+class InternalError(StopgradError, RuntimeError):
+    """A defect of this package, and no mistake of its user."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{message}; this is a defect of stopgrad, please report it")
 
 
 class DefinitionError(StopgradError, TypeError):

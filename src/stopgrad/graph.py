@@ -8,16 +8,15 @@ asked for; locations are decoded only when printed. An operation holds its defin
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from operator import attrgetter
-from threading import RLock, get_ident
+from threading import get_ident
 from types import CodeType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from stopgrad.builder import Region, enter, leave
+from stopgrad.builder import Block, Region
 from stopgrad.errors import ArgumentError, GraphError, ShapeError
+from stopgrad.names import LOCK, Names
 from stopgrad.source import Location, RawLocation, decode
 from stopgrad.types import Dim, DType, Shape, TensorType
 
@@ -203,6 +202,7 @@ class Operation:
         label: str,
         location: RawLocation | tuple[CodeType | Location | None, int] | None,
         origin: Operation | None,
+        region: Region | None = None,
     ) -> None:
         self.graph = graph
         self.definition = definition
@@ -217,6 +217,9 @@ class Operation:
             if len(types) == 1
             else tuple([Output(self, i, t) for i, t in enumerate(types)])
         )
+        if region is not None:
+            graph.careful = True
+            graph._hidden[self] = region
         operations, thread = graph._operations, get_ident()
         id = -1
         if graph._author == thread:
@@ -232,7 +235,7 @@ class Operation:
     @property
     def name(self) -> str:
         """The unique name inside the graph: the name asked for, or the type, made unique by a number."""
-        return self.graph._name(self.id)
+        return self.graph.names.of(self)
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -303,17 +306,19 @@ class Graph:
 
     def __init__(self) -> None:
         self._operations: list[Operation] = []
-        self._names: list[str] = []
-        self._taken: dict[str, Any] = {}
-        self._counts: dict[str, int] = {}
-        self._scalars: dict[Any, Output] = {}  # By thread: failed builds take theirs back.
-        self._hidden: dict[int, Region] = {}
+        self._hidden: dict[Operation, Region] = {}
         self._body_of: str | None = None  # The construct whose body this is.
-        self._exits: dict[tuple[Output, Region | None, int], Output] = {}
-        self._lock = RLock()
+        # Whether what looks like one operation may be several: where a tensor leaves a no_gradient block, or
+        # is used in a body.
+        self.careful = False
+        # Which thread built last, and from which position on it was alone.
         self._author = 0
         self._authored_from = 0
-        self._turns = 0
+        # What follows from the operations, as far as it has been found out. It may lag behind; and what it
+        # says of an operation that was taken back does not count.
+        self.names = Names(self._operations)
+        self._scalars: dict[Any, Output] = {}  # By thread: failed builds take theirs back.
+        self._exits: dict[tuple[Output, Region | None, int], Output] = {}
 
     # ------------------------------------------------------------------------------------- reading
 
@@ -324,23 +329,25 @@ class Graph:
 
     def operation(self, name: str) -> Operation | None:
         """The operation of this name, or None."""
-        self._name_all()
-        found = self._taken.get(name)
-        return self._operations[found] if isinstance(found, int) else None
+        if not isinstance(name, str):
+            raise GraphError(f"operations are found by their names, not by {name!r:.60}")
+        return self.names.find(name)
 
     def operation_or_raise(self, name: str) -> Operation:
         op = self.operation(name)
         if op is None:
-            close = difflib.get_close_matches(str(name), self._names, 3)
+            names = self.names.all()
+            close = difflib.get_close_matches(str(name), names, 3)
+            some = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
             hint = (
-                f"did you mean {' or '.join(map(repr, close))}?" if close else f"it has {self._some_names()}"
+                f"did you mean {' or '.join(map(repr, close))}?" if close else f"it has {some or 'none yet'}"
             )
             raise GraphError(f"the graph has no operation named {name!r}; {hint}")
         return op
 
     def output(self, name: str) -> Output:
         """The output called ``"operation:index"``, or the only output of ``"operation"``."""
-        operation, _, index = name.partition(":")
+        operation, _, index = name.partition(":") if isinstance(name, str) else (name, "", "")
         op = self.operation_or_raise(operation)
         if not index:
             return op.as_output()
@@ -350,9 +357,7 @@ class Graph:
 
     def subgraph_to(self, targets: Iterable[Operand]) -> list[Operation]:
         """The operations that the targets are computed from, themselves included, in order."""
-        stack = [t.as_output().op for t in targets]
-        for op in stack:
-            self._check_member(op)
+        stack = self._members(targets)
         found = set(stack)
         while stack:
             for source in [x.op for x in stack.pop().inputs]:
@@ -364,9 +369,7 @@ class Graph:
     def subgraph_from(self, sources: Iterable[Operand]) -> list[Operation]:
         """The operations computed from the sources, themselves included, in order."""
         marks = bytearray(len(self._operations))
-        for source in sources:
-            op = source.as_output().op
-            self._check_member(op)
+        for op in self._members(sources):
             marks[op.id] = 1
         for op in self._operations[: len(marks)]:
             for x in op.inputs:
@@ -375,9 +378,21 @@ class Graph:
                     break
         return [op for op in self._operations[: len(marks)] if marks[op.id]]
 
-    def _check_member(self, op: Operation) -> None:
-        if op.graph is not self:
-            raise GraphError(f"{describe(op)} belongs to another graph")
+    def holds(self, op: Operation) -> bool:
+        """Whether an operation is in this graph, and was not taken back with a build that failed."""
+        operations = self._operations
+        return op.id < len(operations) and operations[op.id] is op
+
+    def _members(self, operands: Iterable[Operand]) -> list[Operation]:
+        found = []
+        for x in operands if isinstance(operands, Iterable) else [operands]:
+            if not hasattr(x, "as_output"):
+                raise GraphError(f"takes a list of outputs of the graph, not {x!r:.60}")
+            op = x.as_output().op
+            if op.graph is not self:
+                raise GraphError(f"{describe(op)} belongs to another graph")
+            found.append(op)
+        return found
 
     def __len__(self) -> int:
         return len(self._operations)
@@ -399,54 +414,34 @@ class Graph:
 
     # ------------------------------------------------------------------------------------ building
 
-    def as_default(self) -> AbstractContextManager[Graph]:
+    def as_default(self) -> DefaultGraph:
         """A context in which operations without outputs among their operands are built in this graph."""
-        return _default(self)
+        return DefaultGraph(self)
 
     def truncate(self, length: int) -> None:
         """Forget the operations from position *length* on, after a failed build.
 
         Where another thread has built among them they stay, unused.
         """
-        with self._lock:
-            if length == len(self._operations) or self._authored_from > length or self._author != get_ident():
+        with LOCK:
+            removed = self._operations[length:]
+            if not removed or self._authored_from > length or self._author != get_ident():
                 return
-            self._taken = {name: id for name, id in self._taken.items() if id is None or id < length}
-            self._counts.clear()  # Only where a search for a free name begins.
-            for id in range(length, len(self._operations)):
-                self._hidden.pop(id, None)  # In place: others may be writing here.
-            del self._operations[length:]
-            del self._names[length:]
+            # First what follows from them, so that a second try completes what a first began.
+            self.names.forget(length, removed)
+            for op in removed:
+                self._hidden.pop(op, None)
             for built in (self._scalars, self._exits):
                 for key in [key for key, x in list(built.items()) if x.op.id >= length]:
-                    del built[key]
+                    built.pop(key, None)
+            del self._operations[length:]
 
-    @contextmanager
-    def atomic(self) -> Iterator[None]:
+    def atomic(self) -> Atomic:
         """Inside, either everything is built or, after an error, nothing.
 
         Where another thread has built in the meantime, what was built stays, unused.
         """
-        with self._lock:
-            self._begin_turn()
-            turns, length, names, taken = (
-                self._turns,
-                len(self._operations),
-                len(self._names),
-                len(self._taken),
-            )
-        try:
-            yield
-        except BaseException:
-            with self._lock:
-                if self._turns == turns:
-                    self.truncate(length)
-                    # A dictionary keeps its order: what was taken since, scopes too, is free again, and later
-                    # names settle anew.
-                    del self._names[names:]
-                    while len(self._taken) > taken:
-                        self._taken.popitem()
-            raise
+        return Atomic(self)
 
     def _join(self, op: Operation, id: int) -> None:
         """Give an operation its place where several threads build; *id* is where it was put, -1 if nowhere.
@@ -454,100 +449,50 @@ class Graph:
         A lock for each operation would cost too much: the thread that built last needs none, as long as it is
         still the last afterwards. If not, the other one may even have taken the operation back with its own.
         """
-        with self._lock:
-            self._begin_turn()
+        with LOCK:
+            if self._author != get_ident():
+                self._author, self._authored_from = get_ident(), len(self._operations)
             operations = self._operations
             if id < 0 or op not in operations[id:]:
                 id = len(operations)
                 operations.append(op)
             op.id = operations.index(op, id)  # Whoever needs no lock may have come first.
 
-    def _begin_turn(self) -> None:
-        """From here on the running thread is the one that builds, until another does. The lock is held."""
-        if self._author != get_ident():
-            self._author, self._authored_from = get_ident(), len(self._operations)
-            self._turns += 1
 
-    # --------------------------------------------------------------------------------------- names
+class DefaultGraph(Block):
+    """The context manager that :meth:`Graph.as_default` returns."""
 
-    def _unique(self, name: str) -> str:
-        if name not in self._taken:
-            return name
-        while True:
-            self._counts[name] = self._counts.get(name, 0) + 1
-            candidate = f"{name}_{self._counts[name]}"
-            if candidate not in self._taken:
-                return candidate
+    __slots__ = ("graph",)
 
-    def _label_for(self, prefix: str, name: str) -> str:
-        """The label of the next operation: its whole name, made unique.
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.graph = graph
 
-        The lock is held until that operation is there, so that no other thread's takes its position.
-        """
-        check_name(name)
-        with self._lock:
-            if _looks_generated(name):
-                self._name_all()  # Names of earlier operations are settled first, whenever asked for.
-            label = self._unique(prefix + name)
-            self._taken[label] = len(self._operations)
-        return label
+    def changes(self) -> dict[str, Any]:
+        return {"graph": self.graph}
 
-    def _sub_scope(self, prefix: str) -> str:
-        """A prefix for names that no other scope has."""
-        with self._lock:
-            self._begin_turn()
-            if _looks_generated(prefix):
-                self._name_all()
-            prefix = self._unique(prefix)
-            self._taken[prefix] = None
-        return prefix + "/"
-
-    def _name(self, id: int) -> str:
-        try:
-            return self._names[id]
-        except IndexError:
-            with self._lock:
-                self._name_all()
-                return self._names[id]
-
-    def _name_all(self) -> None:
-        with self._lock:
-            names, taken = self._names, self._taken
-            for id, op in enumerate(self._operations[len(names) :], len(names)):
-                label = op._label
-                if not label or label[-1] == "/":
-                    label = self._unique(label + op.definition.type)
-                    taken[label] = id
-                names.append(label)
-
-    def _some_names(self) -> str:
-        self._name_all()
-        shown = ", ".join(map(repr, self._names[:20]))
-        return shown + (", ..." if len(self._names) > 20 else "") if shown else "none yet"
+    def __enter__(self) -> Graph:
+        super().__enter__()
+        return self.graph
 
 
-_GENERATED = re.compile(r"[A-Z]\w*\Z")
-_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*\Z")
+class Atomic:
+    """The context manager that :meth:`Graph.atomic` returns."""
 
+    __slots__ = ("_lengths", "graph")
 
-def _looks_generated(name: str) -> bool:
-    return _GENERATED.match(name.rpartition("/")[2]) is not None
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._lengths: list[int] = []
 
+    def __enter__(self) -> None:
+        self._lengths.append(len(self.graph))
 
-def check_name(name: str) -> None:
-    """Names follow TensorFlow's rule."""
-    if not isinstance(name, str) or not _NAME.match(name) or name.endswith("/"):
-        raise GraphError(
-            f"{name!r} cannot name an operation or scope: start with a letter or digit, then letters, "
-            "digits and _ . - /"
-        )
-
-
-@contextmanager
-def _default(graph: Graph) -> Iterator[Graph]:
-    owner = object()
-    enter(owner, graph=graph)
-    try:
-        yield graph
-    finally:
-        leave(owner)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        length = self._lengths.pop()
+        if kind is not None:
+            try:
+                self.graph.truncate(length)
+            except BaseException:  # An interrupt.
+                self.graph.truncate(length)
+                raise

@@ -9,17 +9,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from contextvars import copy_context
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from stopgrad.body import Body
-from stopgrad.errors import EngineError, StopgradError
+from stopgrad.errors import EngineError, InternalError, StopgradError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.namespaces import NUMPY
 from stopgrad.op import Op, Unsupported
 from stopgrad.types import TensorType
 
+T = TypeVar("T")
 Run = Callable[[Sequence[Any]], list[Any]]
 """From the values of inputs to those of outputs."""
 
@@ -129,7 +131,7 @@ def program(inputs: Sequence[Output], outputs: Sequence[Output], backend: Backen
                     for i, value, dtype in zip(writes, made, dtypes, strict=True):
                         values[i] = convert(value, dtype)
             except Exception as error:
-                raise failed(op, backend.name, error) from error
+                raise failed(describe(op), backend.name, error) from error
             for i in dead:
                 values[i] = None
         return [values[i] for i in results]
@@ -169,15 +171,29 @@ def _function_of(op: Operation, backend: Backend) -> Callable[..., Any]:
     return prepared(op.definition, op.values, types, backend, lambda: describe(op))
 
 
-def failed(op: Operation, engine: str, error: Exception) -> StopgradError:
+def failed(what: str, engine: str, error: Exception) -> StopgradError:
     """What is raised where an operation's form for an engine does not work."""
-    if isinstance(error, EngineError) and " engine could not compute " in error.message:
+    if isinstance(error, (EngineError, InternalError)) and " engine could not compute " in error.message:
         return error  # From inside a body: it names the operation there.
     why = error.message if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
-    return EngineError(f"the {engine} engine could not compute {describe(op)}: {why}")
+    kind = InternalError if isinstance(error, _DEFECTS) else EngineError
+    return kind(f"the {engine} engine could not compute {what}: {why}")
+
+
+_DEFECTS = (AttributeError, NameError, TypeError, LookupError, AssertionError)
+"""What no engine raises because of the values it gets or what it lacks."""
 
 
 def interpret(outputs: Sequence[Output], feeds: dict[Output, np.ndarray[Any, Any]]) -> list[Any]:
     """Compute outputs with NumPy at once, from the values of the placeholders they need."""
+    return quietly(program(list(feeds), outputs, NUMPY_BACKEND), list(feeds.values()))
+
+
+def quietly(compute: Callable[..., T], *args: Any) -> T:
+    """Call a function without NumPy's warnings, in a context of its own, with which that setting goes."""
+    return copy_context().run(_quietly, compute, args)
+
+
+def _quietly(compute: Callable[..., T], args: Any) -> T:
     with np.errstate(all="ignore"):
-        return program(list(feeds), outputs, NUMPY_BACKEND)(list(feeds.values()))
+        return compute(*args)

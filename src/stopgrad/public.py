@@ -1,18 +1,29 @@
-"""What makes a function public: it is documented, its errors name it, and none leaves half a build."""
+"""What makes a function public: it is documented, its errors name it, and it builds all or nothing.
+
+Arguments are read at the boundary: in the bodies of public functions, and in the functions that
+:func:`reads_arguments` marks. What fails there because of its type or value is the user's mistake. What fails
+deeper, after arguments were read, is a defect of ours, and says so. What a function of the user's raises is
+handed on as it is.
+"""
 
 from __future__ import annotations
 
 import functools
+import os
+import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FrameType
 from typing import Any, TypeVar, cast
 
-from stopgrad.builder import default_graph
-from stopgrad.errors import ArgumentError, StopgradError
+from stopgrad.builder import current, default_graph
+from stopgrad.errors import ArgumentError, InternalError, StopgradError
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import Op
+from stopgrad.operands import as_array, as_list, type_of
 from stopgrad.source import is_internal
 from stopgrad.structure import flatten
+from stopgrad.types import shape_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,49 +48,139 @@ def publish(definition: type[Op], function: F) -> F:
     return function
 
 
-_ARGUMENTS = (TypeError, ValueError, IndexError, AttributeError, OverflowError)
-"""What Python and NumPy raise for an argument of the wrong kind."""
+# -------------------------------------------------------------------------------------- all or nothing
 
 
 def guarded(what: str) -> Callable[[F], F]:
-    """Decorator of public functions that do more than :func:`apply`.
-
-    Errors name *what* was called, and leave no operation behind.
-    """
+    """Decorator of public functions: they build all or nothing, and errors name *what* was called."""
 
     def decorate(function: F) -> F:
+        _READERS.add(function.__code__)
+
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
-            graph = args[0].op.graph if args and type(args[0]) is Output else _graph_among((args, kwargs))
-            length = len(graph._operations) if graph is not None else 0
+            graph: Graph | None
+            for x in args:
+                if type(x) is Output:
+                    graph = x.op.graph
+                    break
+            else:
+                graph = _graph_among(args, kwargs)
+            length = 0 if graph is None else len(graph._operations)
+            others = _lengths() if graph is not None and graph.careful else ()
             try:
-                return function(*args, **kwargs)
-            except BaseException as error:  # KeyboardInterrupt, too, leaves nothing behind.
-                if graph is not None:
-                    graph.truncate(length)
-                if isinstance(error, StopgradError):
-                    error.name_after(what)
-                    raise
-                if not isinstance(error, _ARGUMENTS) or not _is_ours(error):
-                    raise
-                refused = ArgumentError(f"{error}; help(sg.{function.__name__}) says what it takes")
-                refused.name_after(what)
-                raise refused from error
+                try:
+                    return function(*args, **kwargs)
+                except BaseException as error:  # KeyboardInterrupt, too, leaves nothing behind.
+                    _undo(graph, length, others)
+                    if isinstance(error, StopgradError):
+                        error.name_after(what)
+                        raise
+                    told = _explained(error, function, sys._getframe(1))
+                    if told is None:
+                        raise
+                    told.name_after(what)
+                    raise told from error
+            except BaseException:  # Once more, should an interrupt have come before.
+                _undo(graph, length, others)
+                raise
 
+        _READERS.add(cast("Any", public).__code__)
         return cast("F", public)
 
     return decorate
 
 
-def _graph_among(tree: Any) -> Graph | None:
-    """The graph of the outputs among arguments, or the default."""
-    symbolic = next((x.as_output() for x in flatten(tree)[0] if isinstance(x, (Output, Operation))), None)
-    return symbolic.op.graph if symbolic is not None else default_graph()
+def _graph_among(args: Any, kwargs: Any) -> Graph | None:
+    """The graph of the first output among arguments, or the default."""
+    for x in flatten((args, kwargs))[0]:
+        if isinstance(x, (Output, Operation)):
+            return x.graph
+    return default_graph()
 
 
-def _is_ours(error: BaseException) -> bool:
-    """Whether an error comes from below our own code, not from a function that a user passed in."""
-    frames = [frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__)]
-    ours = [is_internal(file) for file in frames]
-    last = len(ours) - 1 - ours[::-1].index(True)
-    return all(ours[:last])
+def _lengths() -> list[tuple[Graph, int]]:
+    """How much has been built in the bodies that are being traced, and around them."""
+    found = []
+    trace = current().tracing
+    while trace is not None:
+        found += [(one, len(one)) for one in (trace.graph, trace.outer_graph) if one is not None]
+        trace = trace.outer
+    return found
+
+
+def _undo(graph: Graph | None, length: int, others: Iterable[tuple[Graph, int]]) -> None:
+    if graph is not None:
+        graph.truncate(length)
+    for other, before in others:
+        other.truncate(before)
+
+
+# ---------------------------------------------------------------------------------------- whose mistake
+
+_READERS: set[CodeType] = set()
+"""The code that reads arguments."""
+
+_ARGUMENTS = (TypeError, ValueError, IndexError, OverflowError)
+"""What Python and NumPy raise for an argument of the wrong kind."""
+
+_NO_DEFECTS = (Warning, MemoryError, OSError, RecursionError, StopIteration, StopAsyncIteration)
+"""What says nothing about who is to blame."""
+
+
+def reads_arguments(function: F) -> F:
+    """Decorator: what fails in here for its type or value is an argument that the user gave."""
+    _READERS.add(function.__code__)
+    return function
+
+
+def call(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function that a user passed in: what it raises is none of our errors."""
+    return f(*args, **kwargs)
+
+
+for _reader in (as_array, as_list, type_of, shape_of, flatten):
+    reads_arguments(_reader)
+
+
+def _explained(
+    error: BaseException, function: Callable[..., Any], caller: FrameType | None
+) -> StopgradError | None:
+    """What to tell a user of an error that is none of our own; None where it is to be handed on as it is."""
+    below = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not isinstance(error, Exception) or isinstance(error, _NO_DEFECTS):
+        return None
+    if any(frame.f_code is call.__code__ for frame in below):
+        return None
+    if isinstance(error, _ARGUMENTS) and _only_read(below) and _only_read(_up_to_user(caller)):
+        return ArgumentError(f"{error}; help(sg.{function.__name__}) says what it takes")
+    ours = [frame for frame in below if frame.f_code.co_filename.startswith(_HOME)]
+    if ours[-1].f_code in _READERS and ours[-1] is not below[-1] and not _is_known(below[-1]):
+        return None  # A method of an object of the user's, which was being read.
+    return InternalError(f"{type(error).__name__}: {error}")
+
+
+def _is_known(frame: FrameType) -> bool:
+    file = frame.f_code.co_filename
+    return is_internal(file) or file.startswith(_PYTHON)
+
+
+def _only_read(frames: Iterable[FrameType]) -> bool:
+    """Whether, of our own code, only such as reads arguments is at work."""
+    return all(
+        frame.f_code in _READERS or frame.f_code.co_name in _COMPREHENSIONS
+        for frame in frames
+        if frame.f_code.co_filename.startswith(_HOME)
+    )
+
+
+def _up_to_user(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame of ours and those that led to it, up to the user's."""
+    while frame is not None and is_internal(frame.f_code.co_filename) and frame.f_code is not call.__code__:
+        yield frame
+        frame = frame.f_back
+
+
+_COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
+_HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_PYTHON = os.path.dirname(os.__file__) + os.sep

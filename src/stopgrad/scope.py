@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from stopgrad.builder import current, default_graph, enter_scope, leave_scope
+from stopgrad.builder import Block, Claim, Pending, current, default_graph
 from stopgrad.errors import GraphError
-from stopgrad.graph import Graph, check_name
+from stopgrad.graph import Graph
+from stopgrad.names import check_name
 
 
-class Scope:
+class Scope(Block):
     """A graph and a prefix of names, as TensorFlow's Scope. As a context manager it is the default.
 
     Examples:
@@ -19,31 +20,42 @@ class Scope:
         'layer/one:0'
     """
 
-    __slots__ = ("graph", "name", "prefix")
+    __slots__ = ("_claim", "graph", "name", "prefix")
+    scoped = True
 
     def __init__(self, graph: Graph, prefix: str = "", name: str | None = None) -> None:
+        super().__init__()
         self.graph = graph
         self.prefix = prefix
         self.name = name
+        self._claim: Claim | None = None
 
     def with_sub_scope(self, name: str) -> Scope:
         """A scope below this one; its name is made unique."""
         check_name(name)
-        return Scope(self.graph, self.graph._sub_scope(self.prefix + name))
+        claim = Claim(self._claim)
+        return Scope(self.graph, self.graph.names.claim(self.prefix + name, claim))._with(claim)
 
     def with_name(self, name: str) -> Scope:
         """This scope, with a name for the next operation built in it."""
         check_name(name)
-        return Scope(self.graph, self.prefix, name)
+        return Scope(self.graph, self.prefix, name)._with(self._claim)
 
-    def __enter__(self) -> Scope:
-        enter_scope(
-            self, graph=self.graph, prefix=self.prefix, pending=None if self.name is None else [self.name]
-        )
+    def _with(self, claim: Claim | None) -> Scope:
+        self._claim = claim
         return self
 
-    def __exit__(self, *_: object) -> None:
-        leave_scope(self)
+    def changes(self) -> dict[str, Any]:
+        return {
+            "graph": self.graph,
+            "prefix": self.prefix,
+            "claim": self._claim,
+            "pending": None if self.name is None else Pending(self.name),
+        }
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Scope: ...
 
 
 def as_scope(x: Any, what: str) -> Scope:
@@ -65,4 +77,6 @@ def require_graph(what: str) -> Graph:
 
 def name_scope(name: str) -> Scope:
     """A scope below the default graph's current one."""
-    return Scope(require_graph(f"name_scope({name!r})"), current().prefix).with_sub_scope(name)
+    graph = require_graph(f"name_scope({name!r})")
+    builder = current()
+    return Scope(graph, builder.prefix)._with(builder.claim).with_sub_scope(name)

@@ -7,15 +7,15 @@ cotangent to its operand, and keeps apart the groups that selective gates make.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from stopgrad.autodiff.reach import Step, routes
 from stopgrad.autodiff.tracing import outputs_in
-from stopgrad.build import as_output, local, quiet_gc, visible
-from stopgrad.builder import Builder, Trace, current, enter, leave
+from stopgrad.build import as_output, local, visible, without_gc
+from stopgrad.builder import Builder, Inside, Trace, current
 from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
-from stopgrad.graph import Graph, Operation, Output, check_name, describe
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.names import check_name
 from stopgrad.operands import as_array
 from stopgrad.ops.arithmetic import add, add_n
 from stopgrad.ops.convert import cast, real
@@ -134,27 +134,18 @@ class Cotangents:
 # ------------------------------------------------------------------------------------------ around it
 
 
-@contextmanager
-def generating(graph: Graph, name: str) -> Iterator[Builder]:
-    """Inside, operations belong to the gradient.
+def generating(graph: Graph, name: str) -> Inside:
+    """Inside, operations belong to the gradient: they are named below *name*, and equal ones are built once.
 
-    They are named below *name*, equal ones are built once, and none is left after an error.
-
-    Yields the builder, whose ``origin`` says for which forward operation is being built.
+    The builder's ``origin`` says for which forward operation is being built.
     """
-    owner, outer = object(), current()
+    outer = current()
     trace = outer.tracing
     while trace is not None and trace.graph is not graph:
         trace = trace.outer  # A gradient of tensors around a body is generated around it, too.
     check_name(name)
-    with graph.atomic(), quiet_gc():
-        start, prefix = len(graph), graph._sub_scope(outer.prefix_in(graph) + name)
-        builder = enter(owner, graph=graph, prefix=prefix, pending=None, shared={}, tracing=trace)
-        try:
-            yield current() if builder.suspends else builder
-            verify_if_enabled(graph, start)
-        finally:
-            leave(owner)
+    block = Inside(graph=graph, pending=None, shared={}, tracing=trace)
+    return block.named(graph, outer.prefix_in(graph) + name)
 
 
 _FOR_ARRAYS = "; for functions of arrays there is sg.grad"
@@ -185,7 +176,8 @@ def gradients(
 
     Raises:
         GraphError, DTypeError, ShapeError: ys, xs and grad_ys do not fit together.
-        GradientError: a gradient is undefined. The graph is then as it was.
+        GradientError: a gradient is undefined. The graph is then as it was; where another thread has built in
+            it meanwhile, what had been added stays, unused.
 
     References:
         Reverse accumulation (Linnainmaa 1970), with the interface of TensorFlow's ``tf.gradients``.
@@ -214,14 +206,31 @@ def gradients(
             graph = _one_graph(roots, [*targets, *walls])
             break
     roots = [visible(y) for y in roots] if graph._hidden else roots
-    stops = set(walls)
-    with generating(graph, name) as builder:
-        seeds = _seeds(roots, grad_ys, graph, builder)
-        arrived = _pulled(roots, targets, seeds, stops, builder)
-        builder.origin = roots[0].op
-        if unconnected_gradients == "zero":
-            arrived = {x: zeros_like(x) if g is None else g for x, g in arrived.items()}
+    zeros = unconnected_gradients == "zero"
+    arrived = without_gc(_generated, roots, targets, grad_ys, set(walls), graph, name, zeros)
     return [arrived[x] for x in targets]
+
+
+def _generated(
+    ys: Sequence[Output],
+    xs: Sequence[Output],
+    grad_ys: Any,
+    stops: Collection[Output],
+    graph: Graph,
+    name: str,
+    zeros: bool,
+) -> dict[Output, Output | None]:
+    """What arrives at each x, in a scope of its own; *zeros*: zeros where nothing does."""
+    start = len(graph)
+    with generating(graph, name):
+        builder = current()
+        seeds = _seeds(ys, grad_ys, graph, builder)
+        arrived = _pulled(ys, xs, seeds, stops, builder)
+        builder.origin = ys[0].op
+        if zeros:
+            arrived = {x: zeros_like(x) if g is None else g for x, g in arrived.items()}
+        verify_if_enabled(graph, start)
+    return arrived
 
 
 def _pulled(
@@ -284,7 +293,7 @@ def _through(
 
 def _may_use(op: Operation, builder: Builder) -> bool:
     """Whether an operation is where the builder builds, and no ``no_gradient`` block hides it there."""
-    hidden = op.graph._hidden.get(op.id) if op.graph._hidden else None
+    hidden = op.graph._hidden.get(op) if op.graph._hidden else None
     return op.graph is builder.graph and (hidden is None or hidden.holds(builder.region))
 
 
@@ -387,7 +396,7 @@ def _add_gradients(
 ) -> list[Output | None]:
     """:func:`gradients` in this graph; *prefix* names the scope."""
     with self.as_default():
-        return gradients(ys, xs, grad_ys, name=prefix or "gradients")
+        return gradients(ys, xs, grad_ys, name="gradients" if prefix is None else prefix)
 
 
 Graph.add_gradients = _add_gradients  # type: ignore[method-assign]

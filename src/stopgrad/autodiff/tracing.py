@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,7 @@ import numpy as np
 from stopgrad.build import as_output, emit, graph_for
 from stopgrad.builder import default_graph
 from stopgrad.errors import GraphError
-from stopgrad.graph import Graph, Operation, Output
+from stopgrad.graph import DefaultGraph, Graph, Operation, Output
 from stopgrad.interpreter import interpret
 from stopgrad.operands import Array, as_array
 from stopgrad.ops.data import Placeholder, identity
@@ -36,10 +34,9 @@ class Tracing:
         arrays = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype") and not isinstance(x, Output))
         self._company = next((d for d in arrays if d.is_floating), float32)
 
-    @contextmanager
-    def building(self) -> Iterator[None]:
-        with self.graph.as_default(), self.graph.atomic():
-            yield
+    def building(self) -> DefaultGraph:
+        """Inside, functions are called on stand-ins. Whoever enters it is ``guarded``."""
+        return self.graph.as_default()
 
     def stand_in(self, x: Any) -> Any:
         """A fresh output with this value, so that the function's own other uses of x stay apart."""

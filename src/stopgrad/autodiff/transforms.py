@@ -19,11 +19,13 @@ from stopgrad.graph import Graph, Output
 from stopgrad.operands import as_array, type_of
 from stopgrad.ops.data import zeros_like
 from stopgrad.plain import flag, is_whole, whole
+from stopgrad.public import call, guarded, reads_arguments
 from stopgrad.structure import flatten, unflatten
 
 Function = Callable[..., Any]
 
 
+@reads_arguments
 def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: str) -> tuple[int, ...]:
     """The positions that argnums name, counted from the front; refused where they are none of *args*."""
     alone = is_whole(argnums) or not isinstance(argnums, Iterable)
@@ -97,16 +99,17 @@ def value_and_grad(
         (array(5.), array([2., 4.]))
     """
     check_function(f, "grad")
-    if unconnected not in ("zero", "none"):
+    if not isinstance(unconnected, str) or unconnected not in ("zero", "none"):
         raise GradientError(f"grad: unconnected is 'zero' or 'none', not {unconnected!r}")
 
     @functools.wraps(f)
+    @guarded("grad")
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         tracing = Tracing(args, kwargs)
         positions = argument_positions(argnums, args, "grad")
         with tracing.building():
             entered, targets = enter_arguments(tracing, args, positions, "grad")
-            value, aux = with_aux(f(*entered, **tracing.enter(kwargs)), has_aux, "grad")
+            value, aux = with_aux(call(f, *entered, **tracing.enter(kwargs)), has_aux, "grad")
             y = _scalar(value, tracing.graph)
             found = [
                 _zero_or_none(g, x, unconnected) for g, x in zip(gradients(y, targets), targets, strict=True)
@@ -140,6 +143,7 @@ def check_function(f: Any, what: str) -> None:
         raise ArgumentError(f"{what}: takes a function, not {f!r}")
 
 
+@reads_arguments
 def with_aux(result: Any, has_aux: bool, what: str) -> tuple[Any, Any]:
     """What a function returned as a value and what it returned besides; None where that is not asked for."""
     if not flag(has_aux, f"{what}: has_aux"):
@@ -188,6 +192,7 @@ def grad(
     both = value_and_grad(f, argnums, has_aux=has_aux, unconnected=unconnected)
 
     @functools.wraps(f)
+    @reads_arguments
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, found = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
@@ -195,6 +200,7 @@ def grad(
     return gradient
 
 
+@guarded("vjp")
 def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of f, and its pullback.
 
@@ -217,10 +223,11 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     tracing = Tracing(primals)
     with tracing.building():
         entered, targets = enter_arguments(tracing, primals, range(len(primals)), "vjp")
-        value, aux = with_aux(f(*entered), has_aux, "vjp")
+        value, aux = with_aux(call(f, *entered), has_aux, "vjp")
         leaves, spec = flatten(value)
         ys = [as_output(y, tracing.graph) for y in leaves]
 
+    @guarded("vjp")
     def pullback(cotangents: Any) -> tuple[Any, ...]:
         given = flatten(cotangents)[0]
         if len(given) != len(ys):
@@ -249,6 +256,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     return (values, pullback, tracing.results(aux)) if has_aux else (values, pullback)
 
 
+@guarded("jvp")
 def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     """The value of f, and its derivative along tangents.
 
@@ -284,7 +292,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
                 f"jvp: {len(directions)} tangents for {len(targets)} arguments; give them in one structure"
             )
         moved = [_direction(tracing, t, x) for t, x in zip(directions, targets, strict=True)]
-        leaves, spec = flatten(f(*entered))
+        leaves, spec = flatten(call(f, *entered))
         ys = [as_output(y, tracing.graph) for y in leaves]
         pushed = [
             _zero_or_none(t, y, "zero") for t, y in zip(push_forward(ys, targets, moved), ys, strict=True)
@@ -305,6 +313,7 @@ def _direction(tracing: Tracing, tangent: Any, x: Output) -> Output:
     return t
 
 
+@guarded("hvp")
 def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of f, a function with a scalar value, times a direction, without building the Hessian.
 

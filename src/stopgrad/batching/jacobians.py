@@ -20,7 +20,7 @@ from stopgrad.autodiff.transforms import (
 from stopgrad.batch_core import replay
 from stopgrad.batch_rules import repeated
 from stopgrad.body import Body
-from stopgrad.build import as_output, close, local, parameter_of, quiet_gc, tracing, visible
+from stopgrad.build import as_output, close, local, parameter_of, tracing, visible, without_gc
 from stopgrad.builder import current
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
@@ -28,6 +28,7 @@ from stopgrad.ops.data import full, range as numbers
 from stopgrad.ops.index import one_hot
 from stopgrad.ops.shape import reshape
 from stopgrad.plain import is_whole
+from stopgrad.public import call, guarded
 from stopgrad.scope import Scope
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import product
@@ -62,12 +63,13 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
     check_function(f, "jacobian")
 
     @functools.wraps(f)
+    @guarded("jacobian")
     def with_jacobian(*args: Any, **kwargs: Any) -> Any:
         outside = Tracing(args, kwargs)
         positions = argument_positions(argnums, args, "jacobian")
         with outside.building():
             entered, targets = enter_arguments(outside, args, positions, "jacobian")
-            value, aux = with_aux(f(*entered, **outside.enter(kwargs)), has_aux, "jacobian")
+            value, aux = with_aux(call(f, *entered, **outside.enter(kwargs)), has_aux, "jacobian")
             leaves, spec = flatten(value)
             blocks = []
             for leaf in leaves:
@@ -87,10 +89,12 @@ def _rows(y: Output, targets: Sequence[Output]) -> list[Output]:
         raise ShapeError(
             f"jacobian: the value {y.type!r} has a symbolic size; its elements must be known when it is built"
         )
+    return without_gc(_built_rows, visible(local(y)), targets, count)
+
+
+def _built_rows(y: Output, targets: Sequence[Output], count: int) -> list[Output]:
     graph = current().graph
-    assert graph is not None
-    y = visible(local(y))
-    with quiet_gc(), Scope(graph, current().prefix).with_sub_scope("jacobian"):
+    with Scope(graph, current().prefix).with_sub_scope("jacobian"):
         body, captured = _pullback(y, targets)
         made: list[Output | None] = [None] * len(targets)
         for g, x in zip(body.outputs, targets, strict=True):

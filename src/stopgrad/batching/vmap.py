@@ -22,6 +22,7 @@ from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.graph import Output
 from stopgrad.operands import shorten, type_of
 from stopgrad.plain import is_whole, whole
+from stopgrad.public import call, guarded
 from stopgrad.structure import NAMESPACE, flatten, paths, unflatten
 from stopgrad.types import Dim, Size, TensorType, same_size, tensor_type
 
@@ -62,6 +63,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     check_function(f, "vmap")
 
     @functools.wraps(f)
+    @guarded("vmap")
     def mapped(*args: Any, **kwargs: Any) -> Any:
         axes = _argument_axes(in_axes, args, kwargs)
         outside = Tracing(args, kwargs)
@@ -124,7 +126,7 @@ class _Call:
             for i in mapped:
                 inside[i] = parameter_of(trace.graph, _of_one(entered[i].type, self.axes[i]), entered[i].op)
             args, kwargs = unflatten(self.spec, inside)
-            result = self.f(*args, **kwargs)
+            result = call(self.f, *args, **kwargs)
             values, spec = flatten(result)
             tensors = [
                 i for i, y in enumerate(values) if is_tensor(y) or isinstance(y, (int, float, complex))

@@ -13,6 +13,7 @@ from stopgrad.errors import ArgumentError, DTypeError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import Op
 from stopgrad.operands import as_array, is_python, type_of
+from stopgrad.public import call
 from stopgrad.structure import flatten, paths, shown, unflatten
 from stopgrad.types import DType, TensorType, same_size
 
@@ -98,7 +99,7 @@ def trace_function(
     """
     with tracing(what, graph) as trace:
         parameters = [parameter_of(trace.graph, t) for t in types]
-        leaves, spec = flatten(f(*arguments(list(parameters))))
+        leaves, spec = flatten(call(f, *arguments(list(parameters))))
         results = []
         for leaf in leaves:
             try:

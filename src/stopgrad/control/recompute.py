@@ -16,7 +16,7 @@ from stopgrad.errors import ShapeError
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import Joint, Op, Wire
 from stopgrad.operands import as_array, type_of
-from stopgrad.public import publish
+from stopgrad.public import call, guarded, publish
 from stopgrad.scope import Scope, as_scope
 from stopgrad.selective import Acting
 from stopgrad.structure import flatten, unflatten
@@ -119,6 +119,7 @@ def checkpoint(f: Callable[..., Any], name: str | None = None) -> Callable[..., 
     check_function(f, "checkpoint", "f")
 
     @functools.wraps(f)
+    @guarded("checkpoint")
     def recomputed(*args: Any, **kwargs: Any) -> Any:
         leaves, spec = flatten((args, kwargs))
         places = [
@@ -138,7 +139,7 @@ def checkpoint(f: Callable[..., Any], name: str | None = None) -> Callable[..., 
             return (unflatten(spec, filled),)
 
         traced = trace_function(
-            lambda called: f(*called[0], **called[1]),
+            lambda called: call(f, *called[0], **called[1]),
             [type_of(x) for x in given],
             arguments,
             "checkpoint",

@@ -14,6 +14,7 @@ from stopgrad.body import walk
 from stopgrad.build import as_output, visible
 from stopgrad.errors import GradientError, GraphError
 from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.public import call, guarded, reads_arguments
 from stopgrad.structure import flatten, paths, unflatten
 
 
@@ -98,6 +99,7 @@ def _label(key: Any) -> str:
     return key.name if isinstance(key, Output) else str(key)
 
 
+@guarded("explain")
 def explain(
     ys: Any, *args: Any, argnums: int | Sequence[int] | None = None, stop_gradients: Any = None, **kwargs: Any
 ) -> Flow:
@@ -137,6 +139,7 @@ def explain(
     return Flow(dict(reach(roots, targets, stops)), graph, roots)
 
 
+@reads_arguments
 def _explain_function(
     f: Callable[..., Any], args: Sequence[Any], kwargs: Any, argnums: int | Sequence[int] | None
 ) -> Flow:
@@ -144,7 +147,8 @@ def _explain_function(
     tracing = Tracing(args, kwargs)
     with tracing.building():
         entered = [_enter(tracing, arg) for arg in args]
-        ys = [visible(as_output(y, tracing.graph)) for y in flatten(f(*entered, **tracing.enter(kwargs)))[0]]
+        made = call(f, *entered, **tracing.enter(kwargs))
+        ys = [visible(as_output(y, tracing.graph)) for y in flatten(made)[0]]
     names = _argument_names(f, len(args))
     keys: dict[str, Output] = {}
     for i in positions:
@@ -193,6 +197,8 @@ def assert_blocked(ys: Any, xs: Any, by: Any = None) -> None:
         GradientError: which gradients arrive, or what cuts them instead.
     """
     flow = explain(outputs_in(ys, "assert_blocked: ys"), outputs_in(xs, "assert_blocked: xs"))
+    if by is not None and not hasattr(by, "as_output"):
+        raise GraphError(f"assert_blocked: by is an operation or an output, not {by!r:.60}")
     gate = None if by is None else by if isinstance(by, Operation) else by.as_output().op
     for found in flow.values():
         if found.status in ("flows", "partly stopped"):

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import infer_types, quiet_gc
+from stopgrad.build import infer_types, without_gc
 from stopgrad.builder import Region
 from stopgrad.errors import ArgumentError, GraphError, StopgradError
 from stopgrad.graph import Graph, Operation, Output
@@ -20,6 +20,7 @@ from stopgrad.interchange import limits
 from stopgrad.interchange.arrays import read_array
 from stopgrad.interchange.axes import Axes
 from stopgrad.interchange.grammar import FORMS, Forms, Values, check_size
+from stopgrad.names import LOCK
 from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import Array, Literal, shorten
 from stopgrad.types import DTYPES, FRESH, Dim, TensorType, dim, tensor_type
@@ -103,20 +104,22 @@ class Reader:
             raise ArgumentError(f"from_text takes a text, not {shorten(text)}")
         whole = self._begin("")
         open_graphs = [whole]
-        with quiet_gc():
-            for number, line in enumerate(text.split("\n"), 1):
-                line = line.strip()
-                if not line:
-                    continue
-                try:
-                    self._read(open_graphs, line)
-                except StopgradError as error:
-                    raise _about(number, line, error.message) from None
-                except RecursionError:
-                    raise _about(number, line, "Python's stack is too short to read it") from None
+        without_gc(self._read_lines, open_graphs, text)
         if len(open_graphs) > 1:
             raise GraphError("the graph's text ends inside a graph; a closing brace is missing")
         return whole.graph
+
+    def _read_lines(self, open_graphs: list[_Text], text: str) -> None:
+        for number, line in enumerate(text.split("\n"), 1):
+            line = line.strip()
+            if not line:
+                continue
+            try:
+                self._read(open_graphs, line)
+            except StopgradError as error:
+                raise _about(number, line, error.message) from None
+            except RecursionError:
+                raise _about(number, line, "Python's stack is too short to read it") from None
 
     def _read(self, open_graphs: list[_Text], line: str) -> None:
         if line == "}":
@@ -168,10 +171,10 @@ class Reader:
             raise GraphError(f"a name has more than {limits.NAME} characters")
         if name in where.operations:
             raise GraphError(f"the name {name[:60]!r} stands twice")
-        label = graph._label_for("", name)
-        op = Operation(graph, definition, inputs, values, types, label, None, origin)
-        if block is not None:
-            graph._hidden[op.id] = block
+        with LOCK:
+            label = graph.names.label("", name)
+            op = Operation(graph, definition, inputs, values, types, label, None, origin, block)
+            graph.names.note(op, None)
         where.operations[name] = op
         self.operations.append(op)
 

@@ -9,11 +9,12 @@ from typing import Any
 from stopgrad.body import Body, bodies_in
 from stopgrad.builder import Region
 from stopgrad.errors import GraphError, StopgradError
-from stopgrad.graph import Graph, Operation, Output, check_name, describe
+from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.interchange import limits
 from stopgrad.interchange.arrays import INLINE, spell_array
 from stopgrad.interchange.axes import Axes
 from stopgrad.interchange.grammar import spell_number
+from stopgrad.names import check_name
 from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import Array, Literal
 from stopgrad.sizes import depth, renamed
@@ -99,7 +100,7 @@ class Writer:
                     arguments.append(f"{name}={self._value(value, label + name)}")
         except StopgradError as error:
             raise GraphError(f"{describe(op)} cannot be written: {error.message}") from None
-        region = op.graph._hidden.get(op.id)
+        region = op.graph._hidden.get(op)
         inside = f" inside no_gradient {self._block(region)}" if region is not None else ""
         self._written[op.graph] += 1
         self.operations.append(op)

@@ -14,7 +14,7 @@ from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.families import binary, unary
 from stopgrad.ops.inference import broadcast, broadcast_c2, check_same_dtype, is_floating, is_inexact, same
-from stopgrad.public import builds, publish
+from stopgrad.public import builds, guarded, publish
 from stopgrad.samples import bools, complexes, floats, sample
 from stopgrad.types import (
     DType,
@@ -176,7 +176,12 @@ class Conj(Op):
 def conj(x: Any, name: str | None = None) -> Tensor:
     # Gradient rules call this on every operand, most of which are real, so it must be cheap there.
     dtype = x.type.dtype if type(x) is Output else type_of(x).dtype
-    return apply(Conj, (x,), (), name) if dtype.is_complex else x
+    return _conj(x, name) if dtype.is_complex else x
+
+
+@guarded("Conj")
+def _conj(x: Any, name: str | None) -> Tensor:
+    return apply(Conj, (x,), (), name)
 
 
 publish(Conj, conj)

@@ -30,7 +30,7 @@ from stopgrad.ops.windows import (
     trimmed,
 )
 from stopgrad.plain import whole
-from stopgrad.public import builds, guarded
+from stopgrad.public import builds, guarded, reads_arguments
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, ShapeLike, TensorType, same_size, shape_of, tensor_type
 
@@ -78,6 +78,7 @@ def _attributes(op: Any) -> tuple[Any, ...]:
     return op.strides, op.padding, op.dilations, op.groups
 
 
+@reads_arguments
 def _read(
     definition: type[Op], operands: Any, rank: int, strides: Any, padding: Any, dilations: Any
 ) -> tuple[Any, ...]:
@@ -90,6 +91,7 @@ def _read(
         )
 
 
+@reads_arguments
 def _groups(groups: int | None, channels: Any, filters: Shape) -> int:
     """How many groups there are, as the numbers of channels say unless the user does."""
     if groups is not None:

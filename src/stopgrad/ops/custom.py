@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
 from typing import Any
@@ -19,6 +20,7 @@ from stopgrad.operands import as_array
 from stopgrad.ops.data import Const, identity, zeros_like
 from stopgrad.ops.gates import carries_gradient
 from stopgrad.ops.shape import sum_to
+from stopgrad.public import call, guarded
 from stopgrad.scope import Scope, as_scope
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import Size, TensorType, same_size
@@ -29,11 +31,16 @@ __all__ = ["custom_gradient"]
 class Untraced:
     """A gradient function that nobody has asked for yet; one thread at a time asks."""
 
-    __slots__ = ("function", "lock")
+    __slots__ = ("_locks", "function")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
-        self.lock = RLock()  # Its own: while it runs, other threads may build.
+        self._locks: dict[int, RLock] = {}
+
+    @property
+    def lock(self) -> RLock:
+        """Its own, since while it is held others may build; and this process's: threads are not forked."""
+        return self._locks.setdefault(os.getpid(), RLock())
 
 
 def _settle(op: Operation) -> Body:
@@ -57,7 +64,8 @@ def _trace(op: Operation) -> None:
         late = [x for x in used if x.op.id >= op.id]
         if late:
             pullback, used = _remade(op, pullback, used, late)
-        op.inputs += tuple(used)
+        # Begun anew, should the first try have been interrupted between these two.
+        op.inputs = (*op.inputs[: count + len(kept)], *used)
         op.values = (count, pullback, asked, kept)
 
 
@@ -101,7 +109,7 @@ def _traced(
     name = op if isinstance(op, str) else describe(op)
     with tracing("the gradient function of custom_gradient", ys[0].op.graph) as trace:
         cotangents = [parameter_of(trace.graph, y.type, y.op) for y in ys]
-        made = function(*cotangents)
+        made = call(function, *cotangents)
         parts = list(made) if isinstance(made, (list, tuple)) else [made]
         if len(parts) == asked:
             parts = [parts[k] for k in kept]
@@ -281,6 +289,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         raise ArgumentError(f"custom_gradient: takes a function, not {f!r}")
 
     @functools.wraps(f)
+    @guarded("custom_gradient")
     def with_gradient(*args: Any, **kwargs: Any) -> Any:
         return _build(f, args, kwargs)
 
@@ -295,26 +304,25 @@ def _build(
     positional = len(flatten(args)[0])
     graph = next((graph_for(leaf) for leaf in leaves if isinstance(leaf, Output)), default_graph())
     if graph is None:
-        return _pair(f(*args, **kwargs))[0]
-    with graph.atomic():
-        inner = [identity(leaf) if carries_gradient(leaf) else leaf for leaf in leaves]
-        args, kwargs = unflatten(spec, inner)
-        results, pullback = _pair(f(*args, **kwargs))
-        ys, result_spec = flatten(results)
-        ys = [local(y) if isinstance(y, Output) else identity(as_array(y)) for y in ys]
-        xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
-        asked = [
-            leaf
-            for i, leaf in enumerate(leaves)
-            if carries_gradient(leaf) or (i < positional and isinstance(leaf, (float, complex)))
-        ]
-        kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
-        held: Body | Untraced = Untraced(pullback)
-        used: list[Output] = []
-        if current().tracing is not None:  # What it uses must become known to the body before that is closed.
-            held, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
-        op = emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept), name)
-        return unflatten(result_spec, op.outputs)
+        return _pair(call(f, *args, **kwargs))[0]
+    inner = [identity(leaf) if carries_gradient(leaf) else leaf for leaf in leaves]
+    args, kwargs = unflatten(spec, inner)
+    results, pullback = _pair(call(f, *args, **kwargs))
+    ys, result_spec = flatten(results)
+    ys = [local(y) if isinstance(y, Output) else identity(as_array(y)) for y in ys]
+    xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
+    asked = [
+        leaf
+        for i, leaf in enumerate(leaves)
+        if carries_gradient(leaf) or (i < positional and isinstance(leaf, (float, complex)))
+    ]
+    kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
+    held: Body | Untraced = Untraced(pullback)
+    used: list[Output] = []
+    if current().tracing is not None:  # What it uses must become known to the body before that is closed.
+        held, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
+    op = emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept), name)
+    return unflatten(result_spec, op.outputs)
 
 
 def _pair(made: Any) -> tuple[Any, Callable[..., Any]]:

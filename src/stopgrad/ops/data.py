@@ -429,6 +429,7 @@ def full(shape: ShapeLike, value: Any, dtype: DTypeLike | None = None, name: str
     return fill(shape, as_array(value, dtype_of(dtype) if dtype is not None else None), name)
 
 
+@guarded("zeros_like")
 def zeros_like(x: Any, name: str | None = None) -> Tensor:
     """Zeros of the type of another tensor.
 
@@ -445,6 +446,7 @@ def zeros_like(x: Any, name: str | None = None) -> Tensor:
     return _like(x, 0, name)
 
 
+@guarded("ones_like")
 def ones_like(x: Any, name: str | None = None) -> Tensor:
     """Ones of the type of another tensor.
 

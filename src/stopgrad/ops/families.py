@@ -20,7 +20,7 @@ from stopgrad.ops.inference import (
     normal_axis,
     same,
 )
-from stopgrad.public import publish
+from stopgrad.public import guarded, publish, reads_arguments
 from stopgrad.samples import binary as pairs
 
 INF, NAN = math.inf, math.nan
@@ -32,11 +32,18 @@ PAIRS = ((0.0, INF), (-0.0, 1.0), (INF, -INF), (NAN, 1.0), (1.0, 0.0), (0.0, 0.0
 def unary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     """The public function of an operation with one operand and no attributes."""
 
-    def function(x: Any, name: str | None = None) -> Tensor:
-        if name is None and type(x) is Output:  # As most often: nothing to convert.
-            return emit(definition, (x,), (), name).outputs[0]
+    @guarded(definition.type)
+    def whole(x: Any, name: str | None = None) -> Tensor:
         return apply(definition, (x,), (), name)
 
+    @reads_arguments
+    def function(x: Any, name: str | None = None) -> Tensor:
+        # As most often, one operation:
+        if name is None and type(x) is Output and not (graph := x.op.graph).careful:
+            return emit(definition, (x,), (), None, graph).outputs[0]
+        return whole(x, name)
+
+    whole.__name__ = function_name
     function.__name__ = function.__qualname__ = function_name
     return publish(definition, function)
 
@@ -44,11 +51,19 @@ def unary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
 def binary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     """The public function of an operation with two operands and no attributes."""
 
-    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
-        if name is None and type(x) is Output is type(y):  # As most often: nothing to convert.
-            return emit(definition, (x, y), (), name).outputs[0]
+    @guarded(definition.type)
+    def whole(x: Any, y: Any, name: str | None = None) -> Tensor:
         return apply(definition, (x, y), (), name)
 
+    @reads_arguments
+    def function(x: Any, y: Any, name: str | None = None) -> Tensor:
+        if (
+            name is None and type(x) is Output is type(y) and not (graph := x.op.graph).careful
+        ):  # As most often.
+            return emit(definition, (x, y), (), None, graph).outputs[0]
+        return whole(x, y, name)
+
+    whole.__name__ = function_name
     function.__name__ = function.__qualname__ = function_name
     return publish(definition, function)
 

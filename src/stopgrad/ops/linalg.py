@@ -8,10 +8,10 @@ from typing import Any
 
 from stopgrad.batch_rules import EINSUM, MATMUL
 from stopgrad.build import about, apply, emit
-from stopgrad.errors import ShapeError
+from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.graph import Output
 from stopgrad.op import Op
-from stopgrad.operands import Tensor, type_of
+from stopgrad.operands import Tensor, shorten, type_of
 from stopgrad.ops.convert import conj
 from stopgrad.ops.data import range as indices
 from stopgrad.ops.index import one_hot
@@ -195,6 +195,8 @@ class Einsum(Op):
 @builds(Einsum)
 def einsum(equation: str, *xs: Any, name: str | None = None) -> Tensor:
     with about(Einsum, *xs):
+        if not isinstance(equation, str):
+            raise ArgumentError(f"the equation is text such as 'ij,jk->ik', not {shorten(equation)}")
         explicit = _explicit(equation.replace(" ", ""), [type_of(x).ndim for x in xs])
     return apply(Einsum, xs, (explicit,), name)
 

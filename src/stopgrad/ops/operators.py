@@ -7,9 +7,11 @@ from typing import Any
 
 from stopgrad.graph import Output
 from stopgrad.ops import arithmetic, compare, linalg, powers, shape, slices
+from stopgrad.public import reads_arguments
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+    @reads_arguments
     def reflected(self: Output, other: Any) -> Any:
         return function(other, self)
 
@@ -17,6 +19,7 @@ def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _bits(bitwise: Callable[..., Any], logical: Callable[..., Any]) -> Callable[..., Any]:
+    @reads_arguments
     def operator(self: Output, other: Any) -> Any:
         return (logical if self.dtype.is_bool else bitwise)(self, other)
 
@@ -52,18 +55,20 @@ for _name, _function in _COMPARISONS.items():
     setattr(Output, f"__{_name}__", _function)
 
 
+@reads_arguments
 def _invert(self: Output) -> Any:
     return compare.logical_not(self) if self.dtype.is_bool else compare.invert(self)
 
 
+@reads_arguments
 def _getitem(self: Output, index: Any) -> Any:
     return slices.take_index(self, index)
 
 
 _OTHERS: dict[str, Any] = {
-    "__neg__": lambda self: arithmetic.negative(self),
+    "__neg__": arithmetic.negative,
     "__pos__": lambda self: self,
-    "__abs__": lambda self: arithmetic.abs(self),
+    "__abs__": arithmetic.abs,
     "__invert__": _invert,
     "__getitem__": _getitem,
     "T": property(lambda self: shape.transpose(self)),

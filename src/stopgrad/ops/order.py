@@ -15,7 +15,7 @@ from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.data import zeros_like
 from stopgrad.ops.index import scatter_add_along_axis, take_along_axis
 from stopgrad.ops.inference import check_dtype, is_real, normal_axis
-from stopgrad.public import builds
+from stopgrad.public import builds, reads_arguments
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import Size, TensorType, int32, shape_of, tensor_type
 
@@ -38,9 +38,10 @@ def _along(x: TensorType, axis: int) -> None:
     normal_axis(axis, x.ndim)
 
 
+@reads_arguments
 def _read(definition: type[Op], x: Any, axis: Any, direction: str) -> tuple[int, bool]:
     """The attributes that a function's arguments mean."""
-    if direction.upper() not in ("ASCENDING", "DESCENDING"):
+    if not isinstance(direction, str) or direction.upper() not in ("ASCENDING", "DESCENDING"):
         raise ArgumentError(f"{direction!r} is no direction; take 'ASCENDING' or 'DESCENDING'")
     with about(definition, x):
         return normal_axis(axis, type_of(x).ndim), direction.upper() == "DESCENDING"

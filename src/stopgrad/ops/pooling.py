@@ -28,7 +28,7 @@ from stopgrad.ops.windows import (
     trimmed,
     view,
 )
-from stopgrad.public import builds, guarded
+from stopgrad.public import builds, guarded, reads_arguments
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, TensorType, tensor_type
 
@@ -111,6 +111,7 @@ def _attributes(op: Any) -> tuple[Any, ...]:
     return op.ksize, op.strides, op.padding, op.dilations
 
 
+@reads_arguments
 def _read(
     definition: type[Op],
     operands: tuple[Any, ...],

@@ -10,6 +10,7 @@ import numpy as np
 
 from stopgrad.errors import ShapeError
 from stopgrad.plain import whole
+from stopgrad.public import reads_arguments
 from stopgrad.types import Dim, Shape, shape_of
 
 Padding = Any
@@ -19,6 +20,7 @@ Geometry = tuple[tuple[int, ...], Padding, tuple[int, ...]]
 """Strides, padding, dilations."""
 
 
+@reads_arguments
 def per_axis(given: Any, rank: int, what: str) -> tuple[int, ...]:
     """One number for each spatial axis, from a number, a list of them, or TensorFlow's list for all axes."""
     if isinstance(given, Sequence):
@@ -36,6 +38,7 @@ def per_axis(given: Any, rank: int, what: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
+@reads_arguments
 def normal_padding(given: Any, rank: int) -> Padding:
     """``"SAME"``, ``"VALID"`` or a pair of sizes for each spatial axis."""
     if isinstance(given, str):

@@ -8,12 +8,13 @@ rules, each once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import infer_types, quiet_gc
+from stopgrad.build import infer_types, without_gc
 from stopgrad.errors import StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.op import Kind
@@ -86,11 +87,10 @@ class Copying:
             values = tuple([self._rewritten(value) for value in values])
         types = infer_types(definition, tuple([x.type for x in inputs]), values)
         place = (like._place, like._instruction)
-        op = Operation(self.graph, definition, inputs, values, types, like._label, place, like.origin)
-        region = like.graph._hidden.get(like.id) if like.graph._hidden else None
-        if region is not None:
-            self.graph._hidden[op.id] = region
-        return op.outputs
+        region = like.graph._hidden.get(like) if like.graph._hidden else None
+        return Operation(
+            self.graph, definition, inputs, values, types, like._label, place, like.origin, region
+        ).outputs
 
     def concrete(self, type: TensorType) -> TensorType:
         """A type with the sizes that are known."""
@@ -140,8 +140,7 @@ def rewrite(
     numbers, and sizes that were assumed equal while building are checked.
     """
     copying = Copying(Graph(), rules, binding)
-    with quiet_gc():
-        mapping = _copy(copying, outputs, inputs)
+    mapping = without_gc(_copy, copying, outputs, inputs)
     verify_if_enabled(copying.graph)
     return Rewritten(copying.graph, [mapping[x] for x in inputs], [mapping[y] for y in outputs], mapping)
 
@@ -195,6 +194,11 @@ def needed(outputs: Sequence[Output], given: Mapping[Output, Any] | set[Output])
 def check_sizes(operations: Iterable[Operation], binding: Mapping[str, int] | None) -> None:
     """Hold the assumptions of the operations' shape rules against the sizes that were fed."""
     assert binding is not None
+    # In a context of its own, with which the binding goes, however this ends.
+    copy_context().run(_check_sizes, operations, binding)
+
+
+def _check_sizes(operations: Iterable[Operation], binding: Mapping[str, int]) -> None:
     with checking(binding):
         for op in operations:
             if any(x.type.symbolic for x in op.inputs):

@@ -41,7 +41,7 @@ def merge(
     if not op.definition.merged:
         return None
     # What a no_gradient block hides is not the same as what none does.
-    key = (op.definition, inputs, op.definition.identity(values), op.graph._hidden.get(op.id))
+    key = (op.definition, inputs, op.definition.identity(values), op.graph._hidden.get(op))
     found = copying.table.get(key)
     if found is None:
         found = copying.table[key] = copying.add(op.definition, inputs, values, op)
