@@ -135,6 +135,7 @@ class Kind(Enum):
     SIZE = "a size, which may be symbolic"
     SHAPE = "a tuple of the sizes of the result, which may be symbolic"
     SIZES = "sizes, which may be symbolic, in tuples, or a word that stands for some"
+    SPANS = "a tuple of the first element, number of elements and step for each axis"
     SCALAR = "a number or a size, which may be symbolic"
     DTYPE = "an element type"
     ARRAY = "an array, as a Literal"
@@ -165,6 +166,12 @@ def _sizes(value: Any) -> Any:
     return str(value) if isinstance(value, str) else _size(value)
 
 
+def _spans(value: Any) -> Any:
+    if not isinstance(value, tuple) or any(not isinstance(span, tuple) or len(span) != 3 for span in value):
+        return _no(value)
+    return tuple([(_size(start), _size(size), whole(step)) for start, size, step in value])
+
+
 def _scalar(value: Any) -> Any:
     return real(value) if isinstance(value, (float, np.floating)) else _size(value)
 
@@ -192,6 +199,7 @@ _CANONICAL: dict[Kind, Callable[[Any], Any]] = {
     Kind.SIZE: whole_size,
     Kind.SHAPE: _shape,
     Kind.SIZES: _sizes,
+    Kind.SPANS: _spans,
     Kind.SCALAR: _scalar,
     Kind.DTYPE: _instance(DType),
     Kind.ARRAY: _instance(Literal),
@@ -215,6 +223,7 @@ _BY_ANNOTATION = {
     "Size": Kind.SIZE,
     "Shape": Kind.SHAPE,
     "Sizes": Kind.SIZES,
+    "Spans": Kind.SPANS,
     "Scalar": Kind.SCALAR,
     "DType": Kind.DTYPE,
     "Literal": Kind.ARRAY,
@@ -234,6 +243,8 @@ Axis = int
 Axes = tuple[int, ...]
 Permutation = tuple[int, ...]
 Sizes = Any
+Span = tuple[Any, Any, int]
+Spans = tuple[Span, ...]
 Scalar = Any
 
 

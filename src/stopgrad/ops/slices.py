@@ -12,7 +12,7 @@ from stopgrad.batch_rules import along
 from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
-from stopgrad.op import Op, Sizes
+from stopgrad.op import Op, Span, Spans
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.inference import check_shape
 from stopgrad.ops.shape import reshape
@@ -26,11 +26,7 @@ __all__ = [
 ]
 
 
-Span = tuple[Any, Any, int]
-"""Along one axis: the first element, the number of elements, the step."""
-
-
-def _slices(spans: Sequence[Span]) -> tuple[slice, ...]:
+def _slices(spans: Spans) -> tuple[slice, ...]:
     return tuple(_slice(*span) for span in spans)
 
 
@@ -59,7 +55,7 @@ class StridedSlice(Op):
     """
 
     @staticmethod
-    def infer(x: TensorType, *, spans: Sizes) -> TensorType:
+    def infer(x: TensorType, *, spans: Spans) -> TensorType:
         if len(spans) != x.ndim:
             raise ShapeError(f"(C1) {len(spans)} slices for {x.ndim} axes")
         for axis, ((start, count, step), size) in enumerate(zip(spans, x.shape, strict=True)):
@@ -129,7 +125,7 @@ class StridedSliceGrad(Op):
     """
 
     @staticmethod
-    def infer(g: TensorType, *, shape: Shape, spans: Sizes) -> TensorType:
+    def infer(g: TensorType, *, shape: Shape, spans: Spans) -> TensorType:
         check_shape(g, tuple(size for _, size, _ in spans), "the cotangent", "C1", of="the slice")
         return tensor_type(g.dtype, shape)
 
@@ -138,13 +134,13 @@ class StridedSliceGrad(Op):
     batch = along(spans=lambda size: (0, size, 1))
 
     @staticmethod
-    def lower(xp: Any, g: Any, shape: tuple[int, ...], spans: tuple[Span, ...]) -> Any:
+    def lower(xp: Any, g: Any, shape: tuple[int, ...], spans: Spans) -> Any:
         full = xp.zeros(shape, g.dtype)
         full[_slices(spans)] = g
         return full
 
     @staticmethod
-    def xla(xp: Any, g: Any, shape: tuple[int, ...], spans: tuple[Span, ...]) -> Any:
+    def xla(xp: Any, g: Any, shape: tuple[int, ...], spans: Spans) -> Any:
         # A pad with gaps between the elements: XLA fuses it, where a scatter would be a loop.
         flipped = [i for i, (_, _, step) in enumerate(spans) if step < 0]
         g = xp.flip(g, flipped) if flipped else g
@@ -162,7 +158,7 @@ class StridedSliceGrad(Op):
 
 
 @builds(StridedSliceGrad)
-def strided_slice_grad(g: Any, shape: ShapeLike, spans: tuple[Span, ...], name: str | None = None) -> Tensor:
+def strided_slice_grad(g: Any, shape: ShapeLike, spans: Spans, name: str | None = None) -> Tensor:
     return apply(StridedSliceGrad, (g,), (shape_of(shape), spans), name)
 
 
@@ -230,7 +226,7 @@ def take_index(x: Any, index: Any, name: str | None = None) -> Tensor:
     return taken if shape == type_of(taken).shape else reshape(taken, shape, name)
 
 
-def _read(index: Any, x: TensorType) -> tuple[tuple[Span, ...], Shape]:
+def _read(index: Any, x: TensorType) -> tuple[Spans, Shape]:
     """The spans that an index means, and the shape of what it takes."""
     parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
     used = sum(1 for p in parts if p is not None and not isinstance(p, EllipsisType))

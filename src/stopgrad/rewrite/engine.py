@@ -33,6 +33,7 @@ _VALUES = {
     Kind.SIZE: length_value,
     Kind.SHAPE: length_value,
     Kind.SIZES: size_value,
+    Kind.SPANS: size_value,
     Kind.SCALAR: size_value,
 }
 
