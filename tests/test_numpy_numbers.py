@@ -252,6 +252,7 @@ ELSEWHERE = {
     ("fori_loop", "lower"),
     ("fori_loop", "upper"),
     ("switch", "index"),
+    ("function", "cache_size"),
     ("function", "donate_argnums"),
     ("function", "engine"),
     ("gradients", "unconnected_gradients"),
@@ -438,3 +439,17 @@ def test_sizes_made_of_numpys_numbers_are_pythons() -> None:
         assert all(type(n) is int for monomial, n in size.terms)
     assert np.int64(2) * N is 2 * N
     assert N // np.int64(2) is N // 2
+
+
+def test_the_size_of_a_cache_may_be_numpys() -> None:
+    double = sg.function(lambda x: x * 2.0, cache_size=np.int64(2), engine="numpy")
+    assert double(np.array([1.0]))[0] == 2.0
+    with sg.Graph().as_default() as graph:
+        y = sg.constant(1.0) + 1.0
+    with sg.Session(graph, engine="numpy", cache_size=np.uint8(1)) as session:
+        assert session.run(y) == 2.0
+    for wrong in (1.0, True, 0):
+        with pytest.raises(sg.ArgumentError):
+            sg.function(lambda x: x, cache_size=wrong)
+        with pytest.raises(sg.ArgumentError):
+            sg.Session(graph, cache_size=wrong)

@@ -548,6 +548,15 @@ def test_bodies_are_closed(inner: str, body: str, why: str) -> None:
         sg.Graph.from_text(text)
 
 
+def interned() -> list[int]:
+    """How many types, sizes and names there are."""
+    gc.collect()
+    tables = (sg.types._TYPES, sizes._DIMS, sizes._SYMBOLS)
+    for table in tables:
+        table.sweep()
+    return list(map(len, tables))
+
+
 def test_a_refused_text_leaves_no_trace() -> None:
     with pytest.raises(sg.GraphError):
         sg.Graph.from_text("x: float32[87654] = Placeholder(dtype=float32, shape=(87654.0,))")
@@ -557,18 +566,11 @@ def test_a_refused_text_leaves_no_trace() -> None:
         .shape[0]
     )
     assert type(size) is int
-
-    def held() -> list[int]:
-        gc.collect()
-        for table in (sizes._SYMBOLS, sizes._DIMS):
-            table.sweep()
-        return [len(sizes._SYMBOLS), len(sizes._DIMS)]
-
-    before = held()
+    before = interned()
     for text in (sized("q1*q2 + q3//2"), sized(LONG) + "?"):
         with pytest.raises(sg.GraphError):
             sg.Graph.from_text(text.replace("Placeholder", "Exp"))
-    assert held() == before
+    assert interned() == before
 
 
 def test_reading_and_writing_take_time_in_proportion() -> None:
