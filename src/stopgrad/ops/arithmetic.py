@@ -333,6 +333,7 @@ class AddN(Op):
     gradient = {"xs": lambda g, op, i: g}
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, *xs: Any) -> Any:

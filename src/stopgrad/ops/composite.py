@@ -245,6 +245,7 @@ class AlongAxes(Op, abstract=True):
 
     infer = staticmethod(_along)
     batch = ALONG
+    rounds_once = True
     samples = [
         sample(floats(2, 3), axis=(1,)),
         sample(floats("n", 2, 3), axis=(0, 2)),
@@ -357,6 +358,7 @@ class LayerNorm(Op):
     gradient = {"x": lambda g, op: _layer_norm_gradient(g, op)}
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: tuple[int, ...], epsilon: float) -> Any:

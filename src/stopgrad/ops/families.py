@@ -72,6 +72,7 @@ class Elementwise(Op, abstract=True):
 
     infer = same(is_inexact)
     batch = ELEMENTWISE
+    rounds_once = True
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = EXTREMES
 
 
@@ -86,6 +87,7 @@ class Arithmetic(Op, abstract=True):
 
     infer = broadcast(is_number)
     batch = ELEMENTWISE
+    rounds_once = True
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = PAIRS
 
 
@@ -98,6 +100,7 @@ class GradientOfElementwise(Op, abstract=True):
 
     infer = staticmethod(lambda y, g: broadcast(is_inexact)(y, g))
     batch = ELEMENTWISE
+    rounds_once = True
     samples = pairs(shapes=ALIKE)
     extremes: ClassVar[Sequence[tuple[Any, ...]]] = PAIRS
 

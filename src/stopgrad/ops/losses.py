@@ -84,6 +84,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
     }
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, labels: Any, logits: Any, axis: int) -> Any:
@@ -153,6 +154,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
     }
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, labels: Any, logits: Any) -> Any:

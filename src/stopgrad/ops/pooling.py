@@ -66,6 +66,7 @@ class Pool(Op, abstract=True):
         return _pooled(x, ksize, strides, padding, dilations)
 
     batch = FOLD
+    rounds_once = True
     samples = [
         sample(floats(2, 5, 3, distinct=True), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)),
         sample(
@@ -281,6 +282,7 @@ class MaxPoolGrad(Op):
     gradient = {"x": _CHOICE, "g": lambda g, op: apply(MaxPoolGradGrad, (op.x, g), _attributes(op))}
 
     batch = FOLD
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, x: Any, g: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
@@ -529,6 +531,7 @@ class AvgPoolGrad(Op):
     gradient = {"g": lambda g, op: apply(AvgPool, (g,), _attributes(op))}
 
     batch = FOLD
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, g: Any, shape: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:

@@ -71,6 +71,7 @@ class LinearRecurrence(Op):
     }
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:

@@ -69,6 +69,7 @@ class Reduction(Op, abstract=True):
     """One operand (C1), reduced over axes (C2)."""
 
     batch = ALONG
+    rounds_once = True
     samples = [
         sample(floats(2, 3, distinct=True), axis=(1,), keepdims=False),
         sample(floats("n", 2, 3, distinct=True), axis=(0, 2), keepdims=True),
@@ -425,6 +426,7 @@ class ArgReduction(Op, abstract=True):
 
     gradient = not_differentiable("a position has no derivative")
     batch = ALONG
+    rounds_once = True
     samples = [
         sample(floats(2, 3), axis=1, dtype=int64),
         sample(floats("n", 2), axis=0, dtype=int32),

@@ -186,6 +186,7 @@ class Polygamma(Op):
 
     gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
     batch = ELEMENTWISE
+    rounds_once = True
     lower = lambda xp, x, n: xp.special.polygamma(n, x)
     # JAX gives NaN at infinity, where every order is 0.
     xla = lambda xp, x, n: xp.where(x == INF, xp.zeros((), x.dtype), xp.special.polygamma(n, x))

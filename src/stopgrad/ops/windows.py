@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import ShapeError
+from stopgrad.operands import show_shape
 from stopgrad.plain import whole
-from stopgrad.types import Dim, Shape, shape_of
+from stopgrad.types import Dim, Shape, same_size, shape_of
 
 Padding = Any
 """``"SAME"``, ``"VALID"``, or for each spatial axis how many elements are added before and after."""
@@ -160,6 +161,43 @@ def padded_shape(shape: Sequence[int], ksize: Sequence[int], geometry: Geometry)
         *(low + n + high for n, (low, high) in zip(shape[1:-1], around, strict=True)),
         shape[-1],
     )
+
+
+# -------------------------------------------------------------------------------------------- convolution
+
+
+def convolved(x: Shape, filters: Shape, strides: Any, padding: Any, dilations: Any, groups: int) -> Shape:
+    """The shape of a convolution."""
+    if len(x) != len(filters) or len(x) < 3:
+        raise ShapeError(
+            f"(C2) the input {show_shape(x)} and the filters {show_shape(filters)} must have as many axes, "
+            "at least three"
+        )
+    if not same_size(x[-1], filters[-2] * groups):
+        raise ShapeError(
+            f"(C5) the input has {x[-1]} channels; filters {show_shape(filters)} in {groups} groups take "
+            f"{filters[-2] * groups}"
+        )
+    if isinstance(filters[-1], int) and filters[-1] % groups:
+        raise ShapeError(f"(C5) {filters[-1]} output channels do not fall into {groups} groups")
+    return (x[0], *output_shape(x[1:-1], filters[:-2], (strides, padding, dilations)), filters[-1])
+
+
+def number_of_groups(groups: int | None, channels: Any, filters: Shape) -> int:
+    """How many groups there are, as the numbers of channels say unless the user does."""
+    if groups is not None:
+        return whole(groups)
+    each = filters[-2] if len(filters) >= 2 else 1
+    return (
+        channels // each
+        if isinstance(channels, int) and isinstance(each, int) and each and channels % each == 0 and channels
+        else 1
+    )
+
+
+def letters(rank: int) -> str:
+    """Names of the spatial axes, as XLA takes them."""
+    return "XYZUVW"[:rank]
 
 
 # ------------------------------------------------------------------------ as products of matrices (NumPy)
