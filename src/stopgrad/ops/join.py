@@ -12,6 +12,9 @@ from stopgrad.build import about, apply
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.op import Axes, Axis, Op, Sizes
 from stopgrad.operands import Tensor, as_list, show_shape, type_of
+from stopgrad.ops.compare import equal
+from stopgrad.ops.convert import where
+from stopgrad.ops.data import zeros_like
 from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes, normal_axis, same_shape
 from stopgrad.ops.shape import reduce_sum, reshape, squeeze, sum_axes
 from stopgrad.ops.slices import StridedSlice, part_of
@@ -269,7 +272,7 @@ class PadV2(Op):
 
     gradient = {
         "x": lambda g, op: _unpadded(g, op),
-        "value": lambda g, op: reduce_sum(g) - reduce_sum(_unpadded(g, op)),
+        "value": lambda g, op: reduce_sum(where(_is_padding(op), g, 0)),
     }
     batch = PAD
     lower = lambda xp, x, value, paddings: xp.pad(x, paddings, constant_values=value)
@@ -277,6 +280,11 @@ class PadV2(Op):
         sample(floats(2, 3), floats(), paddings=((1, 0), (2, 1))),
         sample(floats(0), floats(), paddings=((1, 1),)),
     ]
+
+
+def _is_padding(op: Any) -> Tensor:
+    """Which elements of the padded tensor are the value."""
+    return equal(apply(PadV2, (zeros_like(op.x), 1), (op.paddings,)), 1)
 
 
 def _unpadded(g: Any, op: Any) -> Tensor:
