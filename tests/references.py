@@ -54,7 +54,9 @@ def flushed(x: Array) -> Array:
     if not dtype.is_differentiable:
         return x
     if dtype.is_complex:
-        return (flushed(x.real) + 1j * flushed(x.imag)).astype(x.dtype)
+        found = x.copy()
+        found.real, found.imag = flushed(x.real), flushed(x.imag)
+        return found
     wide = widen(x)
     return np.where(np.abs(wide) < least_normal(dtype), np.copysign(0, wide), wide).astype(x.dtype)
 
@@ -65,7 +67,7 @@ def ulp(values: Wide, dtype: DType) -> Wide:
     size = np.abs(values).astype(LONG)
     _, exponent = np.frexp(np.where(np.isfinite(size), size, greatest(dtype)))
     exponent = np.where(size == 0, low, exponent)
-    return np.ldexp(LONG(1), np.clip(exponent, low, 2 - low + 1) - bits)
+    return np.ldexp(LONG(1), np.maximum(exponent, low) - bits)
 
 
 def _bounded(values: Wide, dtype: DType) -> Wide:
@@ -86,11 +88,10 @@ def distance(found: Array, expected: Wide, scale: Wide | None = None) -> Array:
         parts = (distance(np.asarray(p(found)), p(expected), size) for p in (np.real, np.imag))
         return np.maximum(*parts)
     got, want = widen(found), np.asarray(expected, LONG)
-    unit = ulp(_bounded(want if scale is None else np.maximum(np.abs(want), np.abs(scale)), dtype), dtype)
+    size = np.abs(_bounded(want, dtype))
+    unit = ulp(size if scale is None else np.fmax(size, np.abs(scale)), dtype)
     apart = np.abs(_bounded(got, dtype) - _bounded(want, dtype)) / unit
-    return np.where(
-        np.isnan(got) | np.isnan(want), np.where(np.isnan(got) == np.isnan(want), 0, np.inf), apart
-    )
+    return np.where(np.isnan(got) != np.isnan(want), np.inf, np.where(np.isnan(got), 0, apart))
 
 
 def wrapped(x: Any, dtype: DType) -> Any:
@@ -199,6 +200,13 @@ def _gelu(x: Any, approximate: bool) -> Any:
     return np.where(x == -math.inf, LONG(math.nan), numbers(lambda v: v * _erfc(-v / mpmath.sqrt(2)) / 2)(x))
 
 
+def _power_scale(x: Any, y: Any) -> Any:
+    """An error of the exponent y log x is one of the result."""
+    if x.dtype != COMPLEX:
+        return np.zeros(np.shape(x), LONG)
+    return np.abs(np.power(x, y)) * (1 + np.abs(y * np.log(np.where(x == 0, 1, x))))
+
+
 def _gelu_scale(x: Any, approximate: bool) -> Any:
     return np.minimum(np.abs(x), 10) if approximate else _gelu(x, False) * (1 + np.minimum(x * x, 1e3))
 
@@ -297,7 +305,7 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "SquaredDifference": E(lambda x, y: (x - y) ** 2, 3),
     "Neg": E(np.negative),
     "Abs": E(np.abs, 2),
-    "Sign": E(_sign, 2, integer=integers(lambda x: (x > 0) - (x < 0))),
+    "Sign": E(_sign, 3, integer=integers(lambda x: (x > 0) - (x < 0))),
     "Square": E(np.square, 2),
     "Floor": E(np.floor),
     "Ceil": E(np.ceil),
@@ -305,7 +313,7 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "Sqrt": E(np.sqrt, 2),
     "Rsqrt": E(lambda x: 1 / np.sqrt(x), 2),
     "Reciprocal": E(lambda x: 1 / x, 2),
-    "Pow": E(np.power, 4),
+    "Pow": E(np.power, 4, _power_scale),
     "Exp": E(np.exp, 2),
     "Expm1": E(np.expm1, 4),
     "Log": E(np.log, 8),
@@ -319,7 +327,7 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "Lgamma": E(numbers(_lgamma), 8, lambda x: np.where(np.abs(x) < 100, 2 + np.abs(x), 0)),
     "Digamma": E(
         lambda x: np.where(x == 0, np.copysign(LONG(math.inf), -x), numbers(_digamma)(x)),
-        8,
+        12,
         lambda x: np.where(np.abs(x) < 1e6, 1 + np.log1p(np.abs(x)), 0),
     ),
     "Sin": E(np.sin, 2),
@@ -386,12 +394,8 @@ def edges(dtype: DType) -> Array:
         small = [n for n in (-100, -8, -7, -3, -2, -1) if n >= info.min] + [0, 1, 2, 3, 7, 8, 31, 63, 64, 100]
         return np.array([*near, *small], dtype.numpy)
     if dtype.is_complex:
-        parts = np.array([0.0, -0.0, 1.0, -1.5, 1e-3, 300.0, math.inf, -math.inf, math.nan], dtype.real.numpy)
-        return (
-            np.array([[np.complex128(complex(a, b)) for a in parts] for b in parts])
-            .ravel()
-            .astype(dtype.numpy)
-        )
+        parts = [0.0, -0.0, 1.0, -1.5, 1e-3, 300.0, math.inf, -math.inf, math.nan]
+        return np.array([complex(a, b) for a in parts for b in parts], dtype.numpy)
     tiny, eps = least_normal(dtype), ulp(LONG(1), dtype)
     size = [tiny, 2 * tiny, 1.5 * tiny, eps, 1 - eps / 2, 1, 1 + eps, greatest(dtype), greatest(dtype) / 2]
     size += [tiny * eps, tiny / 2, tiny * (1 - eps)]  # subnormal

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -205,7 +206,7 @@ def _windows(shape: Any, ksize: Any, strides: Any, padding: Any, dilations: Any)
 
 def _trilinear(shape: Any, filters: Any, **geometry: Any) -> Any:
     groups = geometry.pop("groups")
-    counts, places = _windows(shape, filters[:-2], **geometry)
+    _, places = _windows(shape, filters[:-2], **geometry)
     ins, outs = filters[-2], filters[-1] // groups
     for out, within, at in places:
         for g in range(groups):
@@ -255,8 +256,7 @@ def _max_pool(x: Wide, ksize: Any, **geometry: Any) -> Any:
 
 def _first_largest(x: Wide, ksize: Any, **geometry: Any) -> Any:
     """Of each window, for each element of it, whether it is the one that is chosen."""
-    shape, inside = _pooled(x.shape, ksize, **geometry)
-    for out, places in inside:
+    for out, places in _pooled(x.shape, ksize, **geometry)[1]:
         if places:
             largest = np.maximum.reduce([x[at] for at in places])
             free = np.ones(largest.shape, bool)
@@ -419,8 +419,8 @@ SHAPED: dict[str, Shaped] = {
     "Variance": S(_variance, 16, lambda x, **a: _mean(x * x, **a)),
     "ArgMax": S(_position(True)),
     "ArgMin": S(_position(False)),
-    "Cumsum": S(_running(0, np.add), 4, _sizes(_running(0, np.add))),
-    "Cumprod": S(_running(1, np.multiply), 8),
+    "Cumsum": S(_running(0, operator.add), 4, _sizes(_running(0, operator.add))),
+    "Cumprod": S(_running(1, operator.mul), 8),
     "LinearRecurrence": S(_recurrence, 8, _sizes(_recurrence)),
     "Softmax": S(_softmax, 8),
     "LogSoftmax": S(_log_softmax, 8, lambda x, axis: np.abs(_log_softmax(x, axis)) + 1),

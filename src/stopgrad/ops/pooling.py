@@ -231,6 +231,7 @@ def _choices(xp: Any, x: Any, ksize: Any, geometry: Any) -> list[tuple[Any, Any]
     """
     counts = output_shape(x.shape[1:-1], ksize, geometry)
     around = padded(xp, x, ksize, geometry, -math.inf)
+    inside = padded(np, np.ones((1, *x.shape[1:-1], 1), bool), ksize, geometry, False)
     places = [at(position, counts, geometry) for position in np.ndindex(*ksize)]
     largest = around[places[0]]
     for place in places[1:]:
@@ -239,6 +240,8 @@ def _choices(xp: Any, x: Any, ksize: Any, geometry: Any) -> list[tuple[Any, Any]
     found = []
     for place in places:
         hit = free & (around[place] == largest)
+        if not inside[place].all():
+            hit = hit & inside[place]  # Padding is never the largest, not even of nothing but -∞.
         free = free & ~hit
         found.append((place, hit))
     return found
