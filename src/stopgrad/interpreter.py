@@ -91,7 +91,7 @@ def prepared(
         raise EngineError(f"the {backend.name} engine cannot compute {what()}: {function.reason}")
     attributes = dict(zip(definition.attributes, values, strict=True))
     runs, typed, adds = _asks_for(function)
-    narrow = [definition.rounds_once and _is_narrow(x) for x in types.inputs]
+    narrow = [_is_narrow(x) for x in types.inputs] if definition.rounds_once else []
     if runs:
         attributes["run"] = _Runner(backend)
     if typed:

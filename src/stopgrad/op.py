@@ -292,10 +292,10 @@ class Op:
 
     - ``passes``: the operand that the operation hands on unchanged, and into which it is erased before
       running. An operation that does is a ``gate``.
-    - ``rounds_once``: floating-point operands of 16 bits go through its lowering as float32, and the result
-      is rounded at the end. Without it, what adds up many numbers loses them, differently in each engine. A
-      lowering with a parameter called ``accumulate`` gets its operands as they are, and float32 there, or
-      None where all are wide enough.
+    - ``rounds_once``: float16 and bfloat16 operands go through its lowering as float32, and the result is
+      rounded at the end; for all that computes instead of moving values. A lowering with a parameter called
+      ``accumulate`` gets its operands as they are, and there the dtype to add in: float32, or None for the
+      operands' own.
     - ``merged``: whether equal operations may be built once. Gates and what keeps state may not.
     - ``stateful``: it stands for a value that outlives a run.
     - ``selective``: the gate acts only with respect to the tensors that are its variadic operands; for all

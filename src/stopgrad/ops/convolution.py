@@ -93,7 +93,7 @@ class Conv(Op):
         (C2) x and the filters have as many axes, at least three.
         (C3) strides and dilations are positive, and padding is one of the words or pairs of sizes; all have
             as many numbers as there are spatial axes.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
         (C5) x has as many channels as the filters take in all groups, and groups divides the output channels.
 
     Examples:
@@ -280,7 +280,7 @@ class ConvBackpropInput(Op):
         (C1) g and the filters hold floating-point numbers of one dtype.
         (C2) The shape and the filters have as many axes, at least three.
         (C3) strides, padding and dilations are as in the convolution.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
         (C5) The shape has as many channels as the filters take in all groups, and groups divides the output
             channels.
         (C6) g has the shape of the convolution's result.
@@ -460,7 +460,7 @@ class ConvBackpropFilter(Op):
         (C1) x and g hold floating-point numbers of one dtype.
         (C2) x and the shape have as many axes, at least three.
         (C3) strides, padding and dilations are as in the convolution.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
         (C5) x has as many channels as filters of this shape take in all groups, and groups divides the output
             channels.
         (C6) g has the shape of the convolution's result.

@@ -323,7 +323,8 @@ def pad(
         >>> sg.pad(np.array([1.0, 2.0, 3.0]), [[2, 0]], mode="REFLECT")
         array([3., 2., 1., 2., 3.])
     """
-    pairs = tuple((shape_of([low])[0], shape_of([high])[0]) for low, high in paddings)
+    with about(PadV2, x):
+        pairs = _pairs(paddings)
     if mode.upper() == "CONSTANT":
         return apply(PadV2, (x, constant_values), (pairs,), name)
     skip = {"REFLECT": 1, "SYMMETRIC": 0}.get(mode.upper())
@@ -337,6 +338,18 @@ def pad(
         after = [reverse(part_of(x, axis, size - skip - high, high), [axis])] if high else []
         x = concat([*before, x, *after], axis) if before or after else x
     return x
+
+
+def _pairs(paddings: Any) -> tuple[Any, ...]:
+    found = []
+    for pair in paddings:
+        low, high = pair
+        if any(isinstance(n, (int, np.integer)) and n < 0 for n in (low, high)):
+            raise ShapeError(
+                f"(C2) the padding {show_shape((low, high))} is negative; to cut elements off, slice"
+            )
+        found.append((shape_of([low])[0], shape_of([high])[0]))
+    return tuple(found)
 
 
 def _check_mirrored(x: TensorType, pairs: tuple[Any, ...], mode: str, skip: int) -> None:

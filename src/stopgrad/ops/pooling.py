@@ -184,7 +184,7 @@ class MaxPool(Pool):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
 
     Examples:
         >>> sg.max_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
@@ -266,7 +266,7 @@ class MaxPoolGrad(Op):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
         (C5) g has the result's shape.
 
     Examples:
@@ -355,7 +355,7 @@ class MaxPoolGradGrad(Op):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
         (C5) h has x's shape.
 
     Examples:
@@ -454,7 +454,7 @@ class AvgPool(Pool):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
 
     Examples:
         >>> sg.avg_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
@@ -515,7 +515,7 @@ class AvgPoolGrad(Op):
         (C2) The shape is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
         (C5) g has the result's shape.
 
     Examples:

@@ -43,6 +43,8 @@ def normal_padding(given: Any, rank: int) -> Padding:
         if given.upper() not in ("SAME", "VALID"):
             raise ShapeError(f"(C3) padding={given!r} is unknown; take 'SAME', 'VALID' or pairs of sizes")
         return given.upper()
+    if any(isinstance(n, int) and n < 0 for pair in given if isinstance(pair, Sequence) for n in pair):
+        raise ShapeError(f"(C3) padding={given!r} has a negative size; to cut elements off, slice")
     pairs = [shape_of(pair) for pair in given]
     if len(pairs) == rank + 2 and pairs[0] == pairs[-1] == (0, 0):
         pairs = pairs[1:-1]
@@ -68,7 +70,8 @@ def output_shape(spatial: Shape, ksize: Shape, geometry: Geometry) -> Shape:
             continue
         low, high = (0, 0) if padding == "VALID" else padding[i]
         count = (size + low + high - reach(k, dilation)) // stride + 1
-        if isinstance(count, int) and count < 0:
+        # An axis without elements has no windows; one whose windows do not fit would silently have none.
+        if isinstance(count, int) and (count < 0 or (count == 0 and size != 0)):
             raise ShapeError(
                 f"(C4) a window that spans {reach(k, dilation)} elements is larger than axis {i + 1} of size "
                 f"{size}, padded by {low} and {high}"
