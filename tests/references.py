@@ -156,7 +156,12 @@ def _polygamma(n: int) -> Callable[[Any], Any]:
             return mpmath.mpf(0) if x > 0 else mpmath.nan
         if x <= 0 and x == mpmath.floor(x):  # SciPy's convention.
             return mpmath.inf * (-1) ** (n + 1)
-        return mpmath.polygamma(n, x)
+        if x > 0:
+            return mpmath.polygamma(n, x)
+        # mpmath steps from there to the right, one by one; the reflection is DLMF 5.15.6.
+        sine, cotangent = mpmath.sinpi(x), mpmath.cospi(x) / mpmath.sinpi(x)
+        slope = {1: -1, 2: 2 * mpmath.pi * cotangent}[n] * (mpmath.pi / sine) ** 2
+        return (-1) ** n * mpmath.polygamma(n, 1 - x) - slope
 
     return numbers(f)
 
@@ -205,6 +210,11 @@ def _power_scale(x: Any, y: Any) -> Any:
     if x.dtype != COMPLEX:
         return np.zeros(np.shape(x), LONG)
     return np.abs(np.power(x, y)) * (1 + np.abs(y * np.log(np.where(x == 0, 1, x))))
+
+
+def _of_complex(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The size of the exponentials of which complex functions are made; real ones are not."""
+    return lambda x: f(x) if x.dtype == COMPLEX else np.zeros(np.shape(x), LONG)
 
 
 def _gelu_scale(x: Any, approximate: bool) -> Any:
@@ -297,8 +307,8 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "AddV2": E(np.add),
     "Sub": E(np.subtract),
     "Mul": E(np.multiply, 2),
-    "RealDiv": E(np.divide, 2),
-    "FloorDiv": E(np.floor_divide, integer=integers(_floor_div)),
+    "RealDiv": E(np.divide, 3),
+    "FloorDiv": E(np.floor_divide, 2, integer=integers(_floor_div)),
     "FloorMod": E(np.remainder, integer=integers(_floor_mod)),
     "Maximum": E(np.maximum),
     "Minimum": E(np.minimum),
@@ -311,14 +321,14 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "Ceil": E(np.ceil),
     "Round": E(np.rint),
     "Sqrt": E(np.sqrt, 2),
-    "Rsqrt": E(lambda x: 1 / np.sqrt(x), 2),
+    "Rsqrt": E(lambda x: 1 / np.sqrt(x), 3),
     "Reciprocal": E(lambda x: 1 / x, 2),
-    "Pow": E(np.power, 4, _power_scale),
+    "Pow": E(np.power, 8, _power_scale),
     "Exp": E(np.exp, 2),
-    "Expm1": E(np.expm1, 4),
+    "Expm1": E(np.expm1, 6),
     "Log": E(np.log, 8),
-    "Log1p": E(np.log1p, 64),
-    "SqrtGrad": E(lambda y, g: g / 2 / y, 2),
+    "Log1p": E(np.log1p, 160),
+    "SqrtGrad": E(lambda y, g: g / 2 / y, 4),
     "RsqrtGrad": E(lambda y, g: -g / 2 * y**3, 4),
     "ReciprocalGrad": E(lambda y, g: -g * y**2, 4),
     "Erf": E(numbers(mpmath.erf), 4),
@@ -330,20 +340,20 @@ ELEMENTWISE: dict[str, Elementwise] = {
         12,
         lambda x: np.where(np.abs(x) < 1e6, 1 + np.log1p(np.abs(x)), 0),
     ),
-    "Sin": E(np.sin, 2),
-    "Cos": E(np.cos, 2),
-    "Tan": E(np.tan, 4),
+    "Sin": E(np.sin, 3, _of_complex(lambda z: np.exp(np.abs(z.imag)))),
+    "Cos": E(np.cos, 3, _of_complex(lambda z: np.exp(np.abs(z.imag)))),
+    "Tan": E(np.tan, 6, _of_complex(lambda z: (1 + np.abs(np.tan(z))) ** 2)),
     "Asin": E(np.arcsin, 4),
     "Acos": E(np.arccos, 4),
     "Atan": E(np.arctan, 4),
     "Atan2": E(np.arctan2, 4),
-    "Sinh": E(np.sinh, 4, lambda x: np.sinh(x) * (1 + np.abs(x))),
-    "Cosh": E(np.cosh, 4, lambda x: np.cosh(x) * (1 + np.abs(x))),
+    "Sinh": E(np.sinh, 6, lambda x: np.sinh(x) * (1 + np.abs(x))),
+    "Cosh": E(np.cosh, 6, lambda x: np.exp(np.abs(x.real)) * (1 + np.abs(x))),
     "Tanh": E(np.tanh, 10),
-    "TanhGrad": E(lambda y, g: g * (1 - y * y), 2),
+    "TanhGrad": E(lambda y, g: g * (1 - y * y), 2, lambda y, g: g),
     "Asinh": E(np.arcsinh, 4),
     "Acosh": E(np.arccosh, 4),
-    "Atanh": E(np.arctanh, 64),
+    "Atanh": E(np.arctanh, 160),
     "Relu": E(lambda x: np.maximum(x, 0)),
     "ReluGrad": E(lambda y, g: np.where(y > 0, g, LONG(0))),
     "Relu6": E(lambda x: np.minimum(np.maximum(x, 0), 6)),
