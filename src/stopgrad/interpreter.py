@@ -76,7 +76,9 @@ def _widened(function: Callable[..., Any], narrow: Sequence[bool]) -> Callable[.
     """A lowering that takes some of its operands in float32. What it returns is rounded by the backend."""
 
     def in_float32(xp: Any, *arrays: Any, **attributes: Any) -> Any:
-        wide = [x.astype(np.float32) if is_narrow else x for x, is_narrow in zip(arrays, narrow, strict=True)]
+        # Not what an engine keeps wider than its dtype anyway.
+        given = zip(arrays, narrow, strict=True)
+        wide = [x.astype(np.float32) if is_narrow and x.dtype.itemsize == 2 else x for x, is_narrow in given]
         return function(xp, *wide, **attributes)
 
     return in_float32

@@ -72,17 +72,17 @@ class Cast(Op):
 
     @staticmethod
     def lower(xp: Any, x: Any, dtype: Any) -> Any:
+        if dtype.is_integer and x.dtype.kind not in "biu":
+            return _saturated(xp, xp.real(x), np.iinfo(dtype.numpy))
+        return Cast.xla(xp, x, dtype)
+
+    @staticmethod
+    def xla(xp: Any, x: Any, dtype: Any) -> Any:
         if dtype.is_bool:
             return x != 0
         if x.dtype.kind == "c" and not dtype.is_complex:
             x = xp.real(x)
         return x.astype(dtype.numpy)
-
-    @staticmethod
-    def numpy(xp: Any, x: Any, dtype: Any) -> Any:
-        if dtype.is_integer and x.dtype.kind not in "biu":
-            return _saturated(xp.real(x), np.iinfo(dtype.numpy))
-        return Cast.lower(xp, x, dtype)
 
     samples = [
         sample(floats(3), dtype=float32),
@@ -93,15 +93,15 @@ class Cast(Op):
     ]
 
 
-def _saturated(x: Any, limits: Any) -> Any:
+def _saturated(xp: Any, x: Any, limits: Any) -> Any:
     """Integers from floating-point numbers as XLA converts them; NumPy's are undefined beyond the limits."""
     x = x.astype(np.float64) if x.dtype.itemsize < 4 else x
     low, beyond = float(limits.min), float(limits.max // 2 + 1) * 2.0
     if x.size and x.min() >= low and x.max() < beyond:
         return x.astype(limits.dtype)
-    found = np.where((x >= low) & (x < beyond), x, 0).astype(limits.dtype)
-    found = np.where(x < low, limits.dtype.type(limits.min), found)
-    return np.where(x >= beyond, limits.dtype.type(limits.max), found)
+    found = xp.where((x >= low) & (x < beyond), x, 0).astype(limits.dtype)
+    found = xp.where(x < low, limits.dtype.type(limits.min), found)
+    return xp.where(x >= beyond, limits.dtype.type(limits.max), found)
 
 
 @builds(Cast)
