@@ -73,7 +73,7 @@ SWEPT = {
 """The operands that take the swept dtype, where others are indices, labels or conditions."""
 
 QUICK = [DTYPES[name] for name in ("float16", "bfloat16", "float32", "float64", "complex64")]
-QUICK += [DTYPES[name] for name in ("int8", "uint32", "int64", "bool")]
+QUICK += [DTYPES[name] for name in ("int8", "uint32", "bool")]
 ALL = list(DTYPES.values())
 
 
@@ -312,7 +312,7 @@ def check_shaped(
 @pytest.mark.parametrize("name", SHAPED)
 def test_operations_on_many_elements_in_every_dtype(name: str) -> None:
     definition = REGISTRY[name]
-    assert check_shaped(definition, definition.samples[:3], QUICK, ["plain", "hard"])
+    assert check_shaped(definition, definition.samples[:2], QUICK, ["plain", "hard"])
 
 
 @pytest.mark.nightly
