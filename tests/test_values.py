@@ -350,6 +350,48 @@ def test_pooling_of_one_and_two_axes(engine: str) -> None:
 
 
 @ENGINES
+def test_padding_is_never_the_largest_even_of_nothing_but_minus_infinity(engine: str) -> None:
+    x = np.full((1, 3, 1), -np.inf)
+    found = by(engine, sg.grad(lambda x: sg.reduce_sum(sg.max_pool1d(x, 3, 1, "SAME"))), x)
+    np.testing.assert_array_equal(found[0, :, 0], [2, 1, 0])
+
+
+def test_windows_that_do_not_fit_are_refused() -> None:
+    x, f = np.ones((1, 3, 1)), np.ones((4, 1, 1))
+    wide = "a window that spans [45] elements is larger than axis 1 of size 3"
+    for call in (
+        lambda: sg.max_pool(x, 5),
+        lambda: sg.avg_pool(x, 4, 1),
+        lambda: sg.conv1d(x, f),
+        lambda: sg.max_pool(x, 2, dilations=4),
+        lambda: sg.function(lambda x: sg.max_pool(x, 5))(x),
+    ):
+        with pytest.raises(sg.ShapeError, match=rf"\(C4\) {wide}"):
+            call()
+    named = sg.Graph()
+    with named.as_default():
+        p = sg.placeholder(sg.float64, (1, None, 1))
+        y = sg.max_pool(p, 5)
+    with pytest.raises(sg.ShapeError, match=wide), sg.Session(named) as session:
+        session.run(y, {p: x})
+    assert sg.max_pool(x, 3).shape == (1, 1, 1)
+    assert sg.max_pool(np.ones((1, 0, 1)), 2).shape == (1, 0, 1)
+
+
+def test_negative_paddings_are_refused_with_the_rule_they_break() -> None:
+    x = np.ones(3)
+    for paddings, mode in (
+        ([[-1, 0]], "CONSTANT"),
+        ([[0, -2]], "REFLECT"),
+        (np.array([[-1, 0]]), "SYMMETRIC"),
+    ):
+        with pytest.raises(sg.ShapeError, match=r"PadV2: \(C2\) the padding .*-\d.* is negative; .* slice"):
+            sg.pad(x, paddings, mode)
+    with pytest.raises(sg.ShapeError, match=r"\(C3\) padding=\[\(-1, 0\)\] has a negative size"):
+        sg.max_pool(np.ones((1, 3, 1)), 2, padding=[(-1, 0)])
+
+
+@ENGINES
 def test_the_first_of_equal_elements_takes_the_gradient_of_max_pool(engine: str) -> None:
     x = np.zeros((1, 4, 4, 1))
     found = by(engine, sg.grad(lambda x: sg.reduce_sum(sg.max_pool2d(x, 2))), x)

@@ -64,10 +64,26 @@ def lowering(definition: type[Op], engine: str) -> Callable[..., Any] | Unsuppor
 
 
 @functools.lru_cache(4096)
-def _asks_for(function: Callable[..., Any]) -> tuple[bool, bool]:
-    """Whether a lowering wants to run bodies; and whether it wants types."""
+def _asks_for(function: Callable[..., Any]) -> tuple[bool, bool, bool]:
+    """Whether a lowering wants to run bodies, to know types, and in which dtype to add."""
     parameters = inspect.signature(function).parameters
-    return "run" in parameters, "types" in parameters
+    return "run" in parameters, "types" in parameters, "accumulate" in parameters
+
+
+def _is_narrow(x: TensorType) -> bool:
+    return x.dtype.is_floating and x.dtype.itemsize == 2
+
+
+def _widened(function: Callable[..., Any], narrow: Sequence[bool]) -> Callable[..., Any]:
+    """A lowering that takes some of its operands in float32. What it returns is rounded by the backend."""
+
+    def in_float32(xp: Any, *arrays: Any, **attributes: Any) -> Any:
+        # Not what an engine keeps wider than its dtype anyway.
+        given = zip(arrays, narrow, strict=True)
+        wide = [x.astype(np.float32) if is_narrow and x.dtype.itemsize == 2 else x for x, is_narrow in given]
+        return function(xp, *wide, **attributes)
+
+    return in_float32
 
 
 def prepared(
@@ -78,11 +94,16 @@ def prepared(
     if isinstance(function, Unsupported):
         raise EngineError(f"the {backend.name} engine cannot compute {what()}: {function.reason}")
     attributes = dict(zip(definition.attributes, values, strict=True))
-    runs, typed = _asks_for(function)
+    runs, typed, adds = _asks_for(function)
+    narrow = [_is_narrow(x) for x in types.inputs] if definition.rounds_once else []
     if runs:
         attributes["run"] = _Runner(backend)
     if typed:
         attributes["types"] = types
+    if adds:
+        attributes["accumulate"] = np.float32 if any(narrow) else None
+    elif any(narrow):
+        function = _widened(function, narrow)
     return functools.partial(function, backend.namespace, **attributes)
 
 

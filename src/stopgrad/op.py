@@ -303,6 +303,10 @@ class Op:
 
     - ``passes``: the operand that the operation hands on unchanged, and into which it is erased before
       running. An operation that does is a ``gate``.
+    - ``rounds_once``: float16 and bfloat16 operands go through its lowering as float32, and the result is
+      rounded at the end; for all that computes instead of moving values. A lowering with a parameter called
+      ``accumulate`` gets its operands as they are, and there the dtype to add in: float32, or None for the
+      operands' own.
     - ``merged``: whether equal operations may be built once. Gates and what keeps state may not.
     - ``stateful``: it stands for a value that outlives a run.
     - ``selective``: the gate acts only with respect to the tensors that are its variadic operands; for all
@@ -331,6 +335,7 @@ class Op:
     cached: ClassVar[bool] = True
     passes: ClassVar[int | None] = None
     gate: ClassVar[bool]
+    rounds_once: ClassVar[bool] = False
     merged: ClassVar[bool] = True
     stateful: ClassVar[bool] = False
     selective: ClassVar[bool] = False

@@ -30,12 +30,13 @@ from stopgrad.graph import Operation, Output
 from stopgrad.op import Joint, Op, Wire
 from stopgrad.operands import show_shape, type_of
 from stopgrad.ops.arithmetic import add
+from stopgrad.ops.convert import wide
 from stopgrad.ops.data import zeros_like
 from stopgrad.plain import flag, is_whole, whole
 from stopgrad.public import guarded, publish
 from stopgrad.selective import Acting
 from stopgrad.structure import flatten, unflatten
-from stopgrad.types import Dim, Size, TensorType, same_size, tensor_type
+from stopgrad.types import Dim, Size, TensorType, float32, same_size, tensor_type
 
 _REMADE = frozenset(
     [
@@ -106,6 +107,12 @@ def _may_be_empty(op: Operation) -> bool:
     return not isinstance(op.length, int) or op.length == 0
 
 
+def _sum_type(x: TensorType) -> TensorType:
+    """In what the cotangents of a constant are added up: as everywhere, not in 16 bits."""
+    narrow = x.dtype.is_floating and x.dtype.itemsize == 2
+    return tensor_type(float32, x.shape) if narrow else x
+
+
 class _Pull:
     """The parts of a scan's pullback while it is put together.
 
@@ -144,7 +151,7 @@ class _Pull:
             if j not in self.seed:
                 self.seed[j] = parameter_of(graph, self.op.outputs[j].type, self.op)
         for i in self.constants:
-            self.sums[i] = parameter_of(graph, self.op.inputs[i].type, self.op)
+            self.sums[i] = parameter_of(graph, _sum_type(self.op.inputs[i].type), self.op)
         self.parameters = [
             *(self.seed[j] for j in self.carries),
             *self.sums.values(),
@@ -161,7 +168,7 @@ class _Pull:
 
     def next_sums(self) -> list[Output]:
         """What has arrived at the constants so far, with what this step adds."""
-        return [add(self.sums[i], self.found[i]) for i in self.constants]
+        return [add(self.sums[i], wide(self.found[i])) for i in self.constants]
 
     def slices(self) -> list[Output]:
         """The cotangents of the sequences' parts at this step."""
@@ -206,7 +213,7 @@ class _Pull:
         """The scan the other way, and of its results the cotangents of the live operands."""
         op, gs = self.op, self.gs
         first = [zeros_like(op.outputs[j]) if (g := gs[j]) is None else g for j in self.carries]
-        sums = [zeros_like(op.inputs[i]) for i in self.constants]
+        sums = [wide(zeros_like(op.inputs[i])) for i in self.constants]
         results = [g for o in self.results if (g := gs[o]) is not None]
         inputs = (*first, *sums, *results, *(x for x, _ in self.kept), *(x for x, _ in self.fixed))
         count = len(first) + len(sums)

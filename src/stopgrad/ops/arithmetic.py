@@ -166,7 +166,8 @@ class FloorDiv(Arithmetic):
         y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        The quotient ⌊x / y⌋, of the broadcast shape. What an integer gives over 0 depends on the engine.
+        The quotient ⌊x / y⌋, of the broadcast shape. An integer over 0 gives 0, as in NumPy, and the least
+        integer over -1 itself, as all integer arithmetic is modulo 2ⁿ.
 
     Constraints:
         (C1) x and y hold real numbers, of one dtype.
@@ -180,6 +181,12 @@ class FloorDiv(Arithmetic):
     infer = broadcast(is_real)
     gradient = not_differentiable("floor division is constant wherever it has a derivative")
     lower = lambda xp, x, y: xp.floor_divide(x, y)
+
+    @staticmethod
+    def xla(xp: Any, x: Any, y: Any) -> Any:
+        quotient = xp.floor_divide(x, y)
+        return quotient if x.dtype.kind not in "iu" else xp.where(y == 0, xp.zeros((), x.dtype), quotient)
+
     samples = [*pairs(y=(0.5, 2.0)), *pairs((-9, 9), (1, 5), dtypes=("int32",))]
     extremes = ()
 
@@ -195,7 +202,7 @@ class FloorMod(Arithmetic):
         y: real numbers, of a shape that broadcasts with x's.
 
     Returns:
-        The remainder x - ⌊x / y⌋ · y, of the broadcast shape.
+        The remainder x - ⌊x / y⌋ · y, of the broadcast shape; of integers 0 where y is 0, as in NumPy.
 
     Constraints:
         (C1) x and y hold real numbers, of one dtype.
@@ -333,6 +340,7 @@ class AddN(Op):
     gradient = {"xs": lambda g, op, i: g}
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, *xs: Any) -> Any:

@@ -525,10 +525,11 @@ class LeftShift(Shift):
 
     Args:
         x: integers.
-        y: integers from 0 to the number of bits less one, of a shape that broadcasts with x's.
+        y: integers, of a shape that broadcasts with x's.
 
     Returns:
-        The product x · 2ʸ, without the bits that fall off.
+        The product x · 2ʸ, without the bits that fall off; 0 where y is negative or not below the number of
+        bits, as in NumPy.
 
     Constraints:
         (C1) x and y hold integers, of one dtype.
@@ -550,10 +551,11 @@ class RightShift(Shift):
 
     Args:
         x: integers.
-        y: integers from 0 to the number of bits less one, of a shape that broadcasts with x's.
+        y: integers, of a shape that broadcasts with x's.
 
     Returns:
-        The quotient ⌊x / 2ʸ⌋.
+        The quotient ⌊x / 2ʸ⌋; where y is negative or not below the number of bits, -1 for a negative x and 0
+        for others, as in NumPy.
 
     Constraints:
         (C1) x and y hold integers, of one dtype.

@@ -16,7 +16,7 @@ from stopgrad.build import apply
 from stopgrad.op import Axes, Op
 from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.compare import equal, greater, less
-from stopgrad.ops.convert import where
+from stopgrad.ops.convert import where, wide
 from stopgrad.ops.families import INF, NAN, PAIRS, Arithmetic, axes_in, binary
 from stopgrad.ops.inference import (
     broadcast,
@@ -69,8 +69,8 @@ class LogAddExp(Arithmetic):
 
     infer = broadcast(is_floating)
     gradient = {
-        "x": lambda g, op: g * exp(op.x - where(greater(op.result, -INF), op.result, 0)),
-        "y": lambda g, op: g * exp(op.y - where(greater(op.result, -INF), op.result, 0)),
+        "x": lambda g, op: _to_exponential(g, op.x, op),
+        "y": lambda g, op: _to_exponential(g, op.y, op),
     }
     lower = lambda xp, x, y: xp.logaddexp(x, y)
     samples = pairs()
@@ -78,6 +78,13 @@ class LogAddExp(Arithmetic):
 
 
 logaddexp = binary(LogAddExp, "logaddexp")
+
+
+def _to_exponential(g: Any, x: Any, op: Any) -> Tensor:
+    """The cotangent of log(eˣ + eʸ), in proportion to eˣ; not from the result as it was rounded."""
+    numbers = wide(x)
+    total = op.result if numbers is x else logaddexp(wide(op.x), wide(op.y))
+    return wide(g) * exp(numbers - where(greater(total, -INF), total, 0))
 
 
 class Xlogy(Arithmetic):
@@ -245,6 +252,7 @@ class AlongAxes(Op, abstract=True):
 
     infer = staticmethod(_along)
     batch = ALONG
+    rounds_once = True
     samples = [
         sample(floats(2, 3), axis=(1,)),
         sample(floats("n", 2, 3), axis=(0, 2)),
@@ -277,12 +285,16 @@ class Softmax(AlongAxes):
         array([0.5, 0.5])
     """
 
-    gradient = {"x": lambda g, op: op.result * (g - reduce_sum(g * op.result, op.axis, True))}
+    gradient = {"x": lambda g, op: _to_shares(wide(g), wide(op.result), op)}
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:
         e = xp.exp(_centred(xp, x, axis))
         return e / xp.sum(e, axis=axis, keepdims=True, dtype=x.dtype)
+
+
+def _to_shares(g: Any, y: Any, op: Any) -> Tensor:
+    return y * (g - reduce_sum(g * y, op.axis, True))
 
 
 @builds(Softmax)
@@ -309,7 +321,7 @@ class LogSoftmax(AlongAxes):
         array([-1000.,     0.])
     """
 
-    gradient = {"x": lambda g, op: g - exp(op.result) * reduce_sum(g, op.axis, True)}
+    gradient = {"x": lambda g, op: wide(g) - exp(wide(op.result)) * reduce_sum(wide(g), op.axis, True)}
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: tuple[int, ...]) -> Any:
@@ -357,6 +369,7 @@ class LayerNorm(Op):
     gradient = {"x": lambda g, op: _layer_norm_gradient(g, op)}
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: tuple[int, ...], epsilon: float) -> Any:
@@ -374,9 +387,9 @@ class LayerNorm(Op):
 
 
 def _layer_norm_gradient(g: Any, op: Any) -> Tensor:
-    y = op.result
+    g, x, y = wide(g), wide(op.x), wide(op.result)
     centred = g - reduce_mean(g, op.axis, True) - y * reduce_mean(g * y, op.axis, True)
-    return centred * rsqrt(reduce_variance(op.x, op.axis, True) + op.epsilon)
+    return centred * rsqrt(reduce_variance(x, op.axis, True) + op.epsilon)
 
 
 @builds(LayerNorm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from stopgrad.types import (
     dtype_of,
     float32,
     float64,
+    int8,
     int32,
     tensor_type,
 )
@@ -47,13 +49,17 @@ class Cast(Op):
         dtype: the dtype to convert to.
 
     Returns:
-        The values of x in that dtype. Integers come by rounding toward zero, real numbers by dropping the
-        imaginary part. The gradient is converted back; it ends where either side is neither floating-point
-        nor complex.
+        The values of x in that dtype. Real numbers come by dropping the imaginary part. From floating-point
+        numbers, integers come by rounding toward zero; beyond the dtype's limits they are its least or its
+        greatest, and NaN is 0. From integers they come modulo 2ⁿ. Booleans say whether a number is not 0;
+        NaN is not. The gradient is converted back; it ends where either side is neither floating-point nor
+        complex.
 
     Examples:
         >>> sg.cast(np.array([1.7, -1.7]), sg.int32)
         array([ 1, -1], dtype=int32)
+        >>> sg.cast(np.array([300.0, -1.0, np.nan]), sg.uint8)
+        array([255,   0,   0], dtype=uint8)
     """
 
     @staticmethod
@@ -66,6 +72,14 @@ class Cast(Op):
 
     @staticmethod
     def lower(xp: Any, x: Any, dtype: Any) -> Any:
+        if dtype.is_integer and x.dtype.kind not in "biu":
+            return _saturated(xp, xp.real(x), np.iinfo(dtype.numpy))
+        return Cast.xla(xp, x, dtype)
+
+    @staticmethod
+    def xla(xp: Any, x: Any, dtype: Any) -> Any:
+        if dtype.is_bool:
+            return x != 0
         if x.dtype.kind == "c" and not dtype.is_complex:
             x = xp.real(x)
         return x.astype(dtype.numpy)
@@ -75,7 +89,19 @@ class Cast(Op):
         sample(complexes(3), dtype=float64),
         sample(floats("n"), dtype=int32),
         sample(bools(3), dtype=float32),
+        sample(np.array([300.0, -1.0, math.nan, math.inf, -129.5]), dtype=int8),
     ]
+
+
+def _saturated(xp: Any, x: Any, limits: Any) -> Any:
+    """Integers from floating-point numbers as XLA converts them; NumPy's are undefined beyond the limits."""
+    x = x.astype(np.float64) if x.dtype.itemsize < 4 else x
+    low, beyond = float(limits.min), float(limits.max // 2 + 1) * 2.0
+    if x.size and x.min() >= low and x.max() < beyond:
+        return x.astype(limits.dtype)
+    found = xp.where((x >= low) & (x < beyond), x, 0).astype(limits.dtype)
+    found = xp.where(x < low, limits.dtype.type(limits.min), found)
+    return xp.where(x >= beyond, limits.dtype.type(limits.max), found)
 
 
 @builds(Cast)
@@ -86,6 +112,15 @@ def cast(x: Any, dtype: DTypeLike, name: str | None = None) -> Tensor:
         if hasattr(x, "dtype") and type_of(x).dtype is wanted and name is None
         else apply(Cast, (x,), (wanted,), name)
     )
+
+
+def wide(x: Any) -> Tensor:
+    """*x*, in float32 if it is float16 or bfloat16.
+
+    For gradient rules that take several steps, so that the cotangent is rounded once, when it arrives.
+    """
+    dtype = x.type.dtype if type(x) is Output else type_of(x).dtype
+    return cast(x, float32) if dtype.is_floating and dtype.itemsize == 2 else x
 
 
 class SelectV2(Op):
@@ -275,7 +310,14 @@ class Complex(Op):
 
     gradient = {"real": lambda g, op: real(g), "imag": lambda g, op: imag(g)}
     batch = ELEMENTWISE
-    lower = lambda xp, real, imag: real + 1j * imag
+
+    @staticmethod
+    def lower(xp: Any, real: Any, imag: Any) -> Any:
+        # Not real + i · imag, where i · ∞ is NaN + i∞.
+        parts = xp.stack(xp.broadcast_arrays(real, imag), -1)
+        return parts.view(complex64.numpy if parts.dtype.itemsize == 4 else complex128.numpy)[..., 0]
+
+    xla = lambda xp, real, imag: xp.lax.complex(*xp.broadcast_arrays(real, imag))
     samples = [sample(floats(3), floats(2, 3))]
 
 

@@ -12,7 +12,7 @@ from stopgrad.batch_rules import CONV, CONV_BACK_FILTER, CONV_BACK_INPUT
 from stopgrad.build import about, apply
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Sizes
-from stopgrad.operands import Tensor, show_shape, type_of
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_floating
 from stopgrad.ops.windows import (
     Padding,
@@ -20,19 +20,20 @@ from stopgrad.ops.windows import (
     back_pads,
     by_group,
     columns,
+    convolved,
+    letters,
     matrices,
     normal_padding,
-    output_shape,
+    number_of_groups,
     padded_shape,
     pads,
     per_axis,
     reach,
     trimmed,
 )
-from stopgrad.plain import whole
 from stopgrad.public import builds, guarded, reads_arguments
 from stopgrad.samples import floats, sample
-from stopgrad.types import Shape, ShapeLike, TensorType, same_size, shape_of, tensor_type
+from stopgrad.types import Shape, ShapeLike, TensorType, shape_of, tensor_type
 
 __all__ = [
     "conv",
@@ -44,23 +45,6 @@ __all__ = [
 ]
 
 
-def _convolved(x: Shape, filters: Shape, strides: Any, padding: Any, dilations: Any, groups: int) -> Shape:
-    """The shape of a convolution."""
-    if len(x) != len(filters) or len(x) < 3:
-        raise ShapeError(
-            f"(C2) the input {show_shape(x)} and the filters {show_shape(filters)} must have as many axes, "
-            "at least three"
-        )
-    if not same_size(x[-1], filters[-2] * groups):
-        raise ShapeError(
-            f"(C5) the input has {x[-1]} channels; filters {show_shape(filters)} in {groups} groups take "
-            f"{filters[-2] * groups}"
-        )
-    if isinstance(filters[-1], int) and filters[-1] % groups:
-        raise ShapeError(f"(C5) {filters[-1]} output channels do not fall into {groups} groups")
-    return (x[0], *output_shape(x[1:-1], filters[:-2], (strides, padding, dilations)), filters[-1])
-
-
 def _check_floating(*types: TensorType) -> None:
     check_same_dtype(*types)
     check_dtype(types[0], is_floating, "floating-point numbers")
@@ -68,10 +52,6 @@ def _check_floating(*types: TensorType) -> None:
 
 def _check_cotangent(g: TensorType, expected: Shape) -> None:
     check_shape(g, expected, "the cotangent", "C6", of="the result")
-
-
-def _letters(rank: int) -> str:
-    return "XYZUVW"[:rank]
 
 
 def _attributes(op: Any) -> tuple[Any, ...]:
@@ -89,19 +69,6 @@ def _read(
             normal_padding(padding, rank),
             per_axis(dilations, rank, "dilations"),
         )
-
-
-@reads_arguments
-def _groups(groups: int | None, channels: Any, filters: Shape) -> int:
-    """How many groups there are, as the numbers of channels say unless the user does."""
-    if groups is not None:
-        return whole(groups)
-    each = filters[-2] if len(filters) >= 2 else 1
-    return (
-        channels // each
-        if isinstance(channels, int) and isinstance(each, int) and each and channels % each == 0 and channels
-        else 1
-    )
 
 
 class Conv(Op):
@@ -127,7 +94,7 @@ class Conv(Op):
         (C2) x and the filters have as many axes, at least three.
         (C3) strides and dilations are positive, and padding is one of the words or pairs of sizes; all have
             as many numbers as there are spatial axes.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
         (C5) x has as many channels as the filters take in all groups, and groups divides the output channels.
 
     Examples:
@@ -140,7 +107,7 @@ class Conv(Op):
         x: TensorType, filters: TensorType, *, strides: Sizes, padding: Sizes, dilations: Sizes, groups: int
     ) -> TensorType:
         _check_floating(x, filters)
-        return tensor_type(x.dtype, _convolved(x.shape, filters.shape, strides, padding, dilations, groups))
+        return tensor_type(x.dtype, convolved(x.shape, filters.shape, strides, padding, dilations, groups))
 
     gradient = {
         "x": lambda g, op: apply(ConvBackpropInput, (op.filters, g), (op.x.shape, *_attributes(op))),
@@ -148,23 +115,31 @@ class Conv(Op):
     }
 
     batch = CONV
+    rounds_once = True
 
     @staticmethod
     def lower(
         xp: Any, x: Any, filters: Any, strides: Any, padding: Padding, dilations: Any, groups: int
     ) -> Any:
-        shape = _convolved(x.shape, filters.shape, strides, padding, dilations, groups)
+        shape = convolved(x.shape, filters.shape, strides, padding, dilations, groups)
         rows = columns(xp, x, filters.shape[:-2], shape[1:-1], (strides, padding, dilations), groups)
         return xp.moveaxis(rows @ matrices(xp, filters, groups), 0, 1).reshape(shape)
 
     @staticmethod
     def xla(
-        xp: Any, x: Any, filters: Any, strides: Any, padding: Padding, dilations: Any, groups: int
+        xp: Any,
+        x: Any,
+        filters: Any,
+        strides: Any,
+        padding: Padding,
+        dilations: Any,
+        groups: int,
+        accumulate: Any,
     ) -> Any:
-        shape = _convolved(x.shape, filters.shape, strides, padding, dilations, groups)
+        shape = convolved(x.shape, filters.shape, strides, padding, dilations, groups)
         if 0 in (*shape, *filters.shape):
             return xp.zeros(shape, x.dtype)
-        s = _letters(x.ndim - 2)
+        s = letters(x.ndim - 2)
         around = pads(x.shape[1:-1], filters.shape[:-2], (strides, padding, dilations))
         return xp.lax.conv_general_dilated(
             x,
@@ -174,6 +149,7 @@ class Conv(Op):
             rhs_dilation=dilations,
             dimension_numbers=(f"N{s}C", f"{s}IO", f"N{s}C"),
             feature_group_count=groups,
+            preferred_element_type=accumulate,
         )
 
     samples = [
@@ -214,7 +190,7 @@ def conv(
     return apply(
         Conv,
         (x, filters),
-        (*read, _groups(groups, kind.shape[-1] if kind.ndim else 1, type_of(filters).shape)),
+        (*read, number_of_groups(groups, kind.shape[-1] if kind.ndim else 1, type_of(filters).shape)),
         name,
     )
 
@@ -305,7 +281,7 @@ class ConvBackpropInput(Op):
         (C1) g and the filters hold floating-point numbers of one dtype.
         (C2) The shape and the filters have as many axes, at least three.
         (C3) strides, padding and dilations are as in the convolution.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
         (C5) The shape has as many channels as the filters take in all groups, and groups divides the output
             channels.
         (C6) g has the shape of the convolution's result.
@@ -327,7 +303,7 @@ class ConvBackpropInput(Op):
         groups: int,
     ) -> TensorType:
         _check_floating(filters, g)
-        _check_cotangent(g, _convolved(shape, filters.shape, strides, padding, dilations, groups))
+        _check_cotangent(g, convolved(shape, filters.shape, strides, padding, dilations, groups))
         return tensor_type(g.dtype, shape)
 
     gradient = {
@@ -336,6 +312,7 @@ class ConvBackpropInput(Op):
     }
 
     batch = CONV_BACK_INPUT
+    rounds_once = True
 
     @staticmethod
     def lower(
@@ -352,7 +329,15 @@ class ConvBackpropInput(Op):
 
     @staticmethod
     def xla(
-        xp: Any, filters: Any, g: Any, shape: Any, strides: Any, padding: Padding, dilations: Any, groups: int
+        xp: Any,
+        filters: Any,
+        g: Any,
+        shape: Any,
+        strides: Any,
+        padding: Padding,
+        dilations: Any,
+        groups: int,
+        accumulate: Any,
     ) -> Any:
         if 0 in (*shape, *g.shape, *filters.shape):
             return xp.zeros(shape, g.dtype)
@@ -364,7 +349,7 @@ class ConvBackpropInput(Op):
             .reshape(*ksize, filters.shape[-1] // groups, shape[-1])
         )
         around = back_pads(shape[1:-1], ksize, (strides, padding, dilations), g.shape[1:-1])
-        s = _letters(rank)
+        s = letters(rank)
         return xp.lax.conv_general_dilated(
             g,
             turned,
@@ -374,6 +359,7 @@ class ConvBackpropInput(Op):
             dilations,
             dimension_numbers=(f"N{s}C", f"{s}IO", f"N{s}C"),
             feature_group_count=groups,
+            preferred_element_type=accumulate,
         )
 
     samples = [
@@ -423,7 +409,7 @@ def conv2d_backprop_input(
     return apply(
         ConvBackpropInput,
         (filters, g),
-        (wanted, *read, _groups(groups, wanted[-1] if wanted else 1, type_of(filters).shape)),
+        (wanted, *read, number_of_groups(groups, wanted[-1] if wanted else 1, type_of(filters).shape)),
         name,
     )
 
@@ -475,7 +461,7 @@ class ConvBackpropFilter(Op):
         (C1) x and g hold floating-point numbers of one dtype.
         (C2) x and the shape have as many axes, at least three.
         (C3) strides, padding and dilations are as in the convolution.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
         (C5) x has as many channels as filters of this shape take in all groups, and groups divides the output
             channels.
         (C6) g has the shape of the convolution's result.
@@ -498,7 +484,7 @@ class ConvBackpropFilter(Op):
         groups: int,
     ) -> TensorType:
         _check_floating(x, g)
-        _check_cotangent(g, _convolved(x.shape, shape, strides, padding, dilations, groups))
+        _check_cotangent(g, convolved(x.shape, shape, strides, padding, dilations, groups))
         return tensor_type(g.dtype, shape)
 
     gradient = {
@@ -507,6 +493,7 @@ class ConvBackpropFilter(Op):
     }
 
     batch = CONV_BACK_FILTER
+    rounds_once = True
 
     @staticmethod
     def lower(
@@ -517,11 +504,19 @@ class ConvBackpropFilter(Op):
 
     @staticmethod
     def xla(
-        xp: Any, x: Any, g: Any, shape: Any, strides: Any, padding: Padding, dilations: Any, groups: int
+        xp: Any,
+        x: Any,
+        g: Any,
+        shape: Any,
+        strides: Any,
+        padding: Padding,
+        dilations: Any,
+        groups: int,
+        accumulate: Any,
     ) -> Any:
         if 0 in (*shape, *g.shape, *x.shape):
             return xp.zeros(shape, g.dtype)
-        s, spatial = _letters(len(strides)), x.shape[1:-1]
+        s, spatial = letters(len(strides)), x.shape[1:-1]
         around = [
             (low, reach(o, stride) + reach(k, d) - 1 - n - low)
             for n, k, o, stride, d, (low, _) in zip(
@@ -543,6 +538,7 @@ class ConvBackpropFilter(Op):
             rhs_dilation=strides,
             dimension_numbers=(f"C{s}N", f"I{s}O", f"{s}NC"),
             batch_group_count=groups,
+            preferred_element_type=accumulate,
         )
 
     samples = [
@@ -592,6 +588,6 @@ def conv2d_backprop_filter(
     return apply(
         ConvBackpropFilter,
         (x, g),
-        (wanted, *read, _groups(groups, kind.shape[-1] if kind.ndim else 1, wanted)),
+        (wanted, *read, number_of_groups(groups, kind.shape[-1] if kind.ndim else 1, wanted)),
         name,
     )

@@ -503,9 +503,9 @@ class Range(Op):
 
     @staticmethod
     def lower(xp: Any, start: Any, size: int, delta: Any, dtype: DType) -> Any:
-        return xp.arange(size).astype(dtype.numpy) * xp.asarray(delta, dtype.numpy) + xp.asarray(
-            start, dtype.numpy
-        )
+        # In float32 for dtypes of 16 bits, so that each number is rounded once.
+        wide = np.dtype(np.float32) if dtype.is_floating and dtype.itemsize == 2 else dtype.numpy
+        return xp.arange(size).astype(wide) * xp.asarray(delta, wide) + xp.asarray(start, wide)
 
     samples = [
         sample(start=2, size=3, delta=-3, dtype=int32),

@@ -235,6 +235,7 @@ class TensorScatterAdd(Op):
     }
 
     batch = SCATTER
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
@@ -401,6 +402,7 @@ class ScatterAddAlongAxis(Op):
     }
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:

@@ -12,6 +12,9 @@ from stopgrad.build import about, apply
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.op import Axes, Axis, Op, Sizes
 from stopgrad.operands import Tensor, as_list, show_shape, type_of
+from stopgrad.ops.compare import equal
+from stopgrad.ops.convert import where
+from stopgrad.ops.data import zeros_like
 from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes, normal_axis, same_shape
 from stopgrad.ops.shape import reduce_sum, reshape, squeeze, sum_axes
 from stopgrad.ops.slices import StridedSlice, part_of
@@ -269,7 +272,7 @@ class PadV2(Op):
 
     gradient = {
         "x": lambda g, op: _unpadded(g, op),
-        "value": lambda g, op: reduce_sum(g) - reduce_sum(_unpadded(g, op)),
+        "value": lambda g, op: reduce_sum(where(_is_padding(op), g, 0)),
     }
     batch = PAD
     lower = lambda xp, x, value, paddings: xp.pad(x, paddings, constant_values=value)
@@ -277,6 +280,11 @@ class PadV2(Op):
         sample(floats(2, 3), floats(), paddings=((1, 0), (2, 1))),
         sample(floats(0), floats(), paddings=((1, 1),)),
     ]
+
+
+def _is_padding(op: Any) -> Tensor:
+    """Which elements of the padded tensor are the value."""
+    return equal(apply(PadV2, (zeros_like(op.x), 1), (op.paddings,)), 1)
 
 
 def _unpadded(g: Any, op: Any) -> Tensor:
@@ -315,7 +323,8 @@ def pad(
         >>> sg.pad(np.array([1.0, 2.0, 3.0]), [[2, 0]], mode="REFLECT")
         array([3., 2., 1., 2., 3.])
     """
-    pairs = tuple((shape_of([low])[0], shape_of([high])[0]) for low, high in paddings)
+    with about(PadV2, x):
+        pairs = _pairs(paddings)
     if mode.upper() == "CONSTANT":
         return apply(PadV2, (x, constant_values), (pairs,), name)
     skip = {"REFLECT": 1, "SYMMETRIC": 0}.get(mode.upper())
@@ -329,6 +338,18 @@ def pad(
         after = [reverse(part_of(x, axis, size - skip - high, high), [axis])] if high else []
         x = concat([*before, x, *after], axis) if before or after else x
     return x
+
+
+def _pairs(paddings: Any) -> tuple[Any, ...]:
+    found = []
+    for pair in paddings:
+        low, high = pair
+        if any(isinstance(n, (int, np.integer)) and n < 0 for n in (low, high)):
+            raise ShapeError(
+                f"(C2) the padding {show_shape((low, high))} is negative; to cut elements off, slice"
+            )
+        found.append((shape_of([low])[0], shape_of([high])[0]))
+    return tuple(found)
 
 
 def _check_mirrored(x: TensorType, pairs: tuple[Any, ...], mode: str, skip: int) -> None:

@@ -72,6 +72,7 @@ class MatMul(Op):
     gradient = {"a": lambda g, op: _gradient_a(g, op), "b": lambda g, op: _gradient_b(g, op)}
 
     batch = MATMUL
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
@@ -80,12 +81,14 @@ class MatMul(Op):
         return xp.matmul(a, b)
 
     @staticmethod
-    def xla(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool) -> Any:
+    def xla(xp: Any, a: Any, b: Any, transpose_a: bool, transpose_b: bool, accumulate: Any) -> Any:
         if a.ndim > 2 or b.ndim > 2:
-            return MatMul.lower(xp, a, b, transpose_a, transpose_b)
+            a = xp.swapaxes(a, -1, -2) if transpose_a else a
+            b = xp.swapaxes(b, -1, -2) if transpose_b else b
+            return xp.matmul(a, b, preferred_element_type=accumulate)
         # Which axes meet is said, not carried out: in a loop a transposed copy costs more than the product.
         met = ((0 if transpose_a else 1,), (1 if transpose_b else 0,))
-        return xp.lax.dot_general(a, b, (met, ((), ())))
+        return xp.lax.dot_general(a, b, (met, ((), ())), preferred_element_type=accumulate)
 
     samples = [
         sample(floats(2, 3), floats(3, 4), transpose_a=False, transpose_b=False),
@@ -165,18 +168,17 @@ class Einsum(Op):
     gradient = {"xs": lambda g, op, i: _einsum_gradient(g, op, i)}
 
     batch = EINSUM
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, *xs: Any, equation: str) -> Any:
         equation, xs = _without_repetition(equation, xs)
-        if xs[0].dtype.kind == "V":  # bfloat16, of which NumPy's einsum knows nothing
-            return xp.einsum(equation, *(x.astype(xp.float32) for x in xs), optimize=True).astype(xs[0].dtype)
         return xp.einsum(equation, *xs, optimize=True)
 
     @staticmethod
-    def xla(xp: Any, *xs: Any, equation: str) -> Any:
+    def xla(xp: Any, *xs: Any, equation: str, accumulate: Any) -> Any:
         equation, xs = _without_repetition(equation, xs)
-        return xp.einsum(equation, *xs)
+        return xp.einsum(equation, *xs, preferred_element_type=accumulate)
 
     samples = [
         sample(floats(2, 3), floats(3, 4), equation="ij,jk->ik"),

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ALONG
-from stopgrad.build import about, apply
+from stopgrad.build import about, apply, coerce
 from stopgrad.errors import ShapeError
 from stopgrad.op import Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.activations import sigmoid
-from stopgrad.ops.arithmetic import squared_difference
+from stopgrad.ops.arithmetic import SquaredDifference, squared_difference
 from stopgrad.ops.composite import log_softmax, softmax
+from stopgrad.ops.convert import cast, wide
 from stopgrad.ops.families import INF, NAN, Arithmetic
 from stopgrad.ops.index import one_hot
 from stopgrad.ops.inference import (
@@ -78,12 +79,12 @@ class SoftmaxCrossEntropyWithLogits(Op):
     gradient = {
         "labels": lambda g, op: -expand_dims(g, op.axis) * log_softmax(op.logits, op.axis),
         "logits": lambda g, op: (
-            expand_dims(g, op.axis)
-            * (softmax(op.logits, op.axis) * reduce_sum(op.labels, op.axis, True) - op.labels)
+            expand_dims(wide(g), op.axis) * _surplus(wide(op.labels), wide(op.logits), op.axis)
         ),
     }
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, labels: Any, logits: Any, axis: int) -> Any:
@@ -103,6 +104,11 @@ class SoftmaxCrossEntropyWithLogits(Op):
         ([[1.0, 0.0]], [[-INF, 0.0]]),
         ([[0.5, 0.5]], [[INF, NAN]]),
     )
+
+
+def _surplus(labels: Any, logits: Any, axis: int) -> Tensor:
+    """By how much each class is thought likelier than it is."""
+    return softmax(logits, axis) * reduce_sum(labels, axis, True) - labels
 
 
 @builds(SoftmaxCrossEntropyWithLogits)
@@ -146,13 +152,11 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
 
     gradient = {
         "labels": not_differentiable("a class number has no derivative"),
-        "logits": lambda g, op: (
-            expand_dims(g, -1)
-            * (softmax(op.logits) - one_hot(op.labels, op.logits.shape[-1], dtype=op.logits.dtype))
-        ),
+        "logits": lambda g, op: expand_dims(wide(g), -1) * _surplus_of_one(op.labels, wide(op.logits)),
     }
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, labels: Any, logits: Any) -> Any:
@@ -172,6 +176,10 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
         sample(ints(0), floats(0, 3)),
     ]
     extremes = ((np.array([0, 1, 2, -1], np.int32), [[1e4, -1e4], [-INF, 0.0], [0.0, 0.0], [0.0, 0.0]]),)
+
+
+def _surplus_of_one(labels: Any, logits: Any) -> Tensor:
+    return softmax(logits) - one_hot(labels, logits.shape[-1], dtype=logits.dtype)
 
 
 @builds(SparseSoftmaxCrossEntropyWithLogits)
@@ -203,7 +211,7 @@ class SigmoidCrossEntropyWithLogits(Arithmetic):
     infer = staticmethod(lambda labels, logits: broadcast(is_floating)(labels, logits))
     gradient = {
         "labels": lambda g, op: -g * op.logits,
-        "logits": lambda g, op: g * (sigmoid(op.logits) - op.labels),
+        "logits": lambda g, op: wide(g) * (sigmoid(wide(op.logits)) - wide(op.labels)),
     }
     lower = lambda xp, labels, logits: (
         xp.maximum(logits, xp.zeros((), logits.dtype)) - logits * labels + xp.log1p(xp.exp(-xp.abs(logits)))
@@ -237,4 +245,9 @@ def mean_squared_error(labels: Any, predictions: Any, axis: Any = -1, name: str 
         >>> sg.mean_squared_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
         array(2.)
     """
-    return reduce_mean(squared_difference(labels, predictions), axis, name=name)
+    x, y = coerce(SquaredDifference, (labels, predictions))
+    a, b = wide(x), wide(y)
+    if a is x:
+        return reduce_mean(squared_difference(a, b), axis, name=name)
+    # A square overflows in float16 long before the mean does.
+    return cast(reduce_mean(squared_difference(a, b), axis), type_of(x).dtype, name)

@@ -70,6 +70,7 @@ class Argsort(Op):
 
     gradient = not_differentiable("a position has no derivative")
     batch = ALONG
+    rounds_once = True
     lower = lambda xp, x, axis, descending: _order(xp, x, axis, descending).astype(np.int32)
     samples = [
         sample(floats(2, 4), axis=1, descending=False),
@@ -132,6 +133,7 @@ class Sort(Op):
     }
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: int, descending: bool) -> Any:
@@ -206,6 +208,7 @@ class TopKV2(Op):
     gradient = {"x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.outputs[1], g[0], -1)}
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, x: Any, k: int) -> Any:

@@ -66,6 +66,7 @@ class Pool(Op, abstract=True):
         return _pooled(x, ksize, strides, padding, dilations)
 
     batch = FOLD
+    rounds_once = True
     samples = [
         sample(floats(2, 5, 3, distinct=True), ksize=(2,), strides=(2,), padding="VALID", dilations=(1,)),
         sample(
@@ -184,7 +185,7 @@ class MaxPool(Pool):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
 
     Examples:
         >>> sg.max_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
@@ -231,6 +232,7 @@ def _choices(xp: Any, x: Any, ksize: Any, geometry: Any) -> list[tuple[Any, Any]
     """
     counts = output_shape(x.shape[1:-1], ksize, geometry)
     around = padded(xp, x, ksize, geometry, -math.inf)
+    inside = padded(np, np.ones((1, *x.shape[1:-1], 1), bool), ksize, geometry, False)
     places = [at(position, counts, geometry) for position in np.ndindex(*ksize)]
     largest = around[places[0]]
     for place in places[1:]:
@@ -239,6 +241,8 @@ def _choices(xp: Any, x: Any, ksize: Any, geometry: Any) -> list[tuple[Any, Any]
     found = []
     for place in places:
         hit = free & (around[place] == largest)
+        if not inside[place].all():
+            hit = hit & inside[place]  # Padding is never the largest, not even of nothing but -∞.
         free = free & ~hit
         found.append((place, hit))
     return found
@@ -263,7 +267,7 @@ class MaxPoolGrad(Op):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
         (C5) g has the result's shape.
 
     Examples:
@@ -282,6 +286,7 @@ class MaxPoolGrad(Op):
     gradient = {"x": _CHOICE, "g": lambda g, op: apply(MaxPoolGradGrad, (op.x, g), _attributes(op))}
 
     batch = FOLD
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, x: Any, g: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
@@ -351,7 +356,7 @@ class MaxPoolGradGrad(Op):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
         (C5) h has x's shape.
 
     Examples:
@@ -450,7 +455,7 @@ class AvgPool(Pool):
         (C2) x is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
 
     Examples:
         >>> sg.avg_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
@@ -511,7 +516,7 @@ class AvgPoolGrad(Op):
         (C2) The shape is [batch, spatial..., channels], with at least one spatial axis.
         (C3) ksize, strides and dilations are positive, and padding is one of the words or pairs of sizes; all
             have as many numbers as there are spatial axes.
-        (C4) The number of windows, ⌊(padded size - window's span) / stride⌋ + 1, is not negative.
+        (C4) The window fits into each padded axis, unless the axis has no elements.
         (C5) g has the result's shape.
 
     Examples:
@@ -530,6 +535,7 @@ class AvgPoolGrad(Op):
     gradient = {"g": lambda g, op: apply(AvgPool, (g,), _attributes(op))}
 
     batch = FOLD
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, g: Any, shape: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:

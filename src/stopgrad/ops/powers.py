@@ -7,7 +7,15 @@ from typing import Any
 from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.convert import conj, where
-from stopgrad.ops.families import ALIKE, Arithmetic, Elementwise, GradientOfElementwise, binary, unary
+from stopgrad.ops.families import (
+    ALIKE,
+    Arithmetic,
+    Elementwise,
+    GradientOfElementwise,
+    binary,
+    flushed,
+    unary,
+)
 from stopgrad.ops.inference import broadcast, is_inexact
 from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
 
@@ -66,7 +74,7 @@ class Rsqrt(Elementwise):
     """
 
     gradient = {"x": lambda g, op: rsqrt_grad(conj(op.result), g)}
-    lower = lambda xp, x: xp.reciprocal(xp.sqrt(x))
+    lower = lambda xp, x: 1 / xp.sqrt(x)
     samples = singles(0.5, 2.0)
 
 
@@ -91,7 +99,7 @@ class Reciprocal(Elementwise):
     """
 
     gradient = {"x": lambda g, op: reciprocal_grad(conj(op.result), g)}
-    lower = lambda xp, x: xp.reciprocal(x)
+    lower = lambda xp, x: 1 / x
     samples = singles(0.5, 2.0)
 
 
@@ -124,6 +132,14 @@ class Pow(Arithmetic):
         "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
     }
     lower = lambda xp, x, y: xp.power(x, y)
+
+    @staticmethod
+    def xla(xp: Any, x: Any, y: Any) -> Any:
+        if x.dtype.kind == "c":  # XLA's power of 0 is NaN.
+            zero = (x == 0) & (xp.real(y) > 0)
+            return xp.where(zero, xp.zeros((), x.dtype), xp.power(xp.where(zero, xp.ones((), x.dtype), x), y))
+        return xp.power(flushed(xp, x), y)
+
     samples = pairs((0.5, 2.0), (-2.0, 2.0))
 
 
@@ -230,7 +246,16 @@ class Log1p(Elementwise):
     """
 
     gradient = {"x": lambda g, op: g / (1 + conj(op.x))}
-    lower = lambda xp, x: xp.log1p(x)
+    xla = lambda xp, x: xp.log1p(x)
+
+    @staticmethod
+    def lower(xp: Any, x: Any) -> Any:
+        if x.dtype.kind != "c":
+            return xp.log1p(x)
+        # NumPy's own is log(1 + x), which loses the digits of a small x.
+        a, b = xp.real(x), xp.imag(x)
+        return xp.log1p(a * (2 + a) + b * b) / 2 + 1j * xp.arctan2(b, 1 + a)
+
     samples = singles(-0.5, 3.0)
 
 

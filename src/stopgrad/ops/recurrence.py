@@ -33,7 +33,7 @@ __all__ = [
 
 
 class LinearRecurrence(Op):
-    """The sequence y with yᵢ = aᵢ · yᵢ₋₁ + bᵢ along an axis, beginning from 0.
+    """The sequence y with yᵢ = aᵢ · yᵢ₋₁ + bᵢ along an axis, beginning with y₀ = b₀.
 
     Discounted sums, exponential averages and running products are of this form. XLA computes it in
     logarithmic depth; the gradients are recurrences that run the other way, and multiply only.
@@ -71,14 +71,15 @@ class LinearRecurrence(Op):
     }
 
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, a: Any, b: Any, axis: int, reverse: bool) -> Any:
         factors, terms = xp.moveaxis(a, axis, 0), xp.moveaxis(b, axis, 0)
         y = xp.empty_like(terms)
-        last = xp.zeros(terms.shape[1:], b.dtype)
+        last: Any = None
         for i in reversed(range(len(terms))) if reverse else range(len(terms)):
-            last = y[i] = factors[i] * last + terms[i]
+            last = y[i] = terms[i] if last is None else factors[i] * last + terms[i]
         return xp.moveaxis(y, 0, axis)
 
     @staticmethod

@@ -12,9 +12,9 @@ from stopgrad.batch_rules import ALONG
 from stopgrad.build import apply
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.op import Axes, Axis, Op, not_differentiable
-from stopgrad.operands import Tensor
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.compare import equal
-from stopgrad.ops.convert import cast, conj, where
+from stopgrad.ops.convert import cast, conj, where, wide
 from stopgrad.ops.data import size_as
 from stopgrad.ops.families import axes_in, axis_in
 from stopgrad.ops.inference import (
@@ -69,6 +69,7 @@ class Reduction(Op, abstract=True):
     """One operand (C1), reduced over axes (C2)."""
 
     batch = ALONG
+    rounds_once = True
     samples = [
         sample(floats(2, 3, distinct=True), axis=(1,), keepdims=False),
         sample(floats("n", 2, 3, distinct=True), axis=(0, 2), keepdims=True),
@@ -86,6 +87,12 @@ class Reduction(Op, abstract=True):
 
 def _count(op: Any) -> Any:
     return product(op.x.shape[a] for a in op.axis)
+
+
+def _shared(g: Any, op: Any) -> Tensor:
+    """A cotangent in as many parts as elements are reduced, which may be more than its dtype can count."""
+    numbers = wide(g)
+    return cast(numbers / size_as(_count(op), numbers.dtype, g), g.dtype)
 
 
 class Mean(Reduction):
@@ -109,7 +116,7 @@ class Mean(Reduction):
     """
 
     infer = _reduction(is_inexact, "floating-point or complex numbers")
-    gradient = {"x": lambda g, op: spread(g / size_as(_count(op), op.x.dtype, g), op)}
+    gradient = {"x": lambda g, op: spread(_shared(g, op), op)}
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
@@ -133,8 +140,9 @@ def _to_extreme(g: Any, op: Any) -> Tensor:
     No element attains a NaN: that is 0 / 0, and the NaN goes on to all of them.
     """
     hit = equal(op.x, unreduced(op.result, op))
-    count = apply(Sum, (cast(hit, op.x.dtype),), (op.axis, True))
-    return where(hit, unreduced(g, op), 0) / count
+    g = wide(unreduced(g, op))
+    count = apply(Sum, (cast(hit, g.dtype),), (op.axis, True))
+    return where(hit, g, 0) / count
 
 
 class Max(Extremum):
@@ -193,14 +201,12 @@ reduce_min = _public(Min, "reduce_min")
 
 def lowest(dtype: Any) -> Any:
     """The value below all others of a NumPy dtype."""
-    kind = dtype_of(dtype)
-    return np.array(-np.inf, dtype) if kind.is_floating else np.iinfo(dtype).min
+    return np.array(-np.inf if dtype_of(dtype).is_floating else np.iinfo(dtype).min, dtype)
 
 
 def highest(dtype: Any) -> Any:
     """The value above all others of a NumPy dtype."""
-    kind = dtype_of(dtype)
-    return np.array(np.inf, dtype) if kind.is_floating else np.iinfo(dtype).max
+    return np.array(np.inf if dtype_of(dtype).is_floating else np.iinfo(dtype).max, dtype)
 
 
 class Prod(Reduction):
@@ -225,7 +231,7 @@ class Prod(Reduction):
     """
 
     infer = _reduction(is_number, "numbers")
-    gradient = {"x": lambda g, op: spread(g, op) * conj(_product_of_others(op))}
+    gradient = {"x": lambda g, op: spread(wide(g), op) * conj(_product_of_others(op))}
     lower = lambda xp, x, axis, keepdims: xp.prod(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples = [
         *Reduction.samples,
@@ -239,7 +245,7 @@ reduce_prod = _public(Prod, "reduce_prod")
 
 def _product_of_others(op: Any) -> Tensor:
     """For each element, the product of all others that are reduced together with it."""
-    x, kept = op.x, tuple(i for i in range(op.x.ndim) if i not in op.axis)
+    x, kept = wide(op.x), tuple(i for i in range(op.x.ndim) if i not in op.axis)
     order = (*kept, *op.axis)
     rows = reshape(transpose(x, order), (product(x.shape[i] for i in kept), _count(op)))
     before, after = cumprod(rows, 1, exclusive=True), cumprod(rows, 1, exclusive=True, reverse=True)
@@ -335,9 +341,7 @@ class LogSumExp(Reduction):
     """
 
     infer = _reduction(is_floating, "floating-point numbers")
-    gradient = {
-        "x": lambda g, op: spread(g, op) * exp(op.x - spread(where(op.result > -math.inf, op.result, 0), op))
-    }
+    gradient = {"x": lambda g, op: _to_exponentials(g, op)}
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
@@ -348,6 +352,16 @@ class LogSumExp(Reduction):
 
 
 reduce_logsumexp = _public(LogSumExp, "reduce_logsumexp")
+
+
+def _to_exponentials(g: Any, op: Any) -> Tensor:
+    """The cotangent of log Σ eˣ, in proportion to eˣ.
+
+    The result as it was rounded will not do: an error of it is one of the exponent.
+    """
+    x = wide(op.x)
+    total = op.result if x is op.x else apply(LogSumExp, (x,), (op.axis, op.keepdims))
+    return spread(wide(g), op) * exp(x - spread(where(total > -math.inf, total, 0), op))
 
 
 class Variance(Reduction):
@@ -371,12 +385,7 @@ class Variance(Reduction):
     """
 
     infer = _reduction(is_floating, "floating-point numbers")
-    gradient = {
-        "x": lambda g, op: (
-            spread(g * (2 / size_as(_count(op), op.x.dtype, g)), op)
-            * (op.x - reduce_mean(op.x, op.axis, True))
-        )
-    }
+    gradient = {"x": lambda g, op: _to_distances(wide(g), wide(op.x), op)}
 
     @staticmethod
     def lower(xp: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
@@ -385,6 +394,10 @@ class Variance(Reduction):
 
 
 reduce_variance = _public(Variance, "reduce_variance")
+
+
+def _to_distances(g: Any, x: Any, op: Any) -> Tensor:
+    return spread(g * (2 / size_as(_count(op), x.dtype, g)), op) * (x - reduce_mean(x, op.axis, True))
 
 
 @guarded("reduce_std")
@@ -404,7 +417,11 @@ def reduce_std(x: Any, axis: Any = None, keepdims: bool = False, name: str | Non
         >>> sg.reduce_std(np.array([1.0, 3.0]))
         array(1.)
     """
-    return sqrt(reduce_variance(x, axis, keepdims), name)
+    numbers = wide(x)
+    if numbers is x:
+        return sqrt(reduce_variance(x, axis, keepdims), name)
+    # Squares overflow in float16 long before their roots do.
+    return cast(sqrt(reduce_variance(numbers, axis, keepdims)), type_of(x).dtype, name)
 
 
 # ---------------------------------------------------------------------------------------- arg-reductions
@@ -425,6 +442,7 @@ class ArgReduction(Op, abstract=True):
 
     gradient = not_differentiable("a position has no derivative")
     batch = ALONG
+    rounds_once = True
     samples = [
         sample(floats(2, 3), axis=1, dtype=int64),
         sample(floats("n", 2), axis=0, dtype=int32),

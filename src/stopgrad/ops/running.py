@@ -35,6 +35,7 @@ class Running(Op, abstract=True):
         return x
 
     batch = ALONG
+    rounds_once = True
     samples = [
         sample(floats(2, 3, low=0.5), axis=1, exclusive=False, reverse=False),
         sample(floats("n", 2, low=0.5), axis=0, exclusive=True, reverse=True),

@@ -12,7 +12,7 @@ from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import maximum, minimum, square
 from stopgrad.ops.compare import greater
-from stopgrad.ops.convert import cast, conj as conjugate, real, where
+from stopgrad.ops.convert import cast, conj as conjugate, real, where, wide
 from stopgrad.ops.data import zeros_like
 from stopgrad.ops.gates import Gate, gate_leaves
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_for_each, is_real
@@ -203,6 +203,7 @@ def clip_gradient_norm(x: T, max_norm: Any, name: str | None = None) -> T:
 def _shrunk(g: Any, max_norm: Any) -> Tensor:
     """A cotangent whose norm is at most *max_norm*."""
     count = max_norm.ndim  # Of axes along which there are examples, each with a norm of its own.
+    g, max_norm = wide(g), wide(max_norm)
     squares = real(g * conjugate(g)) if g.dtype.is_complex else square(g)
     squared = reduce_sum(squares, tuple(range(count, g.ndim)), keepdims=count > 0)
     limit = beside(real(max_norm) if g.dtype.is_complex else max_norm, g)

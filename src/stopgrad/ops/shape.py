@@ -256,7 +256,8 @@ class Sum(Op):
         keepdims: whether the axes stay, with size 1.
 
     Returns:
-        The sum; 0 over no elements. Tensors of float16 and bfloat16 are summed as the engine does.
+        The sum; 0 over no elements. float16 and bfloat16 are added in float32, and the sum is rounded; so it
+        is wherever numbers are added up (docs/numerics.md).
 
     Constraints:
         (C1) x holds numbers.
@@ -275,6 +276,7 @@ class Sum(Op):
 
     gradient = {"x": lambda g, op: spread(g, op)}
     batch = ALONG
+    rounds_once = True
     lower = lambda xp, x, axis, keepdims: xp.sum(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
     samples = [
         sample(floats(2, 3), axis=(0,), keepdims=False),

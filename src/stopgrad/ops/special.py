@@ -5,8 +5,12 @@ DLMF is the Digital Library of Mathematical Functions: chapter 5 has the gamma f
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.build import apply
@@ -114,7 +118,7 @@ class Lgamma(RealElementwise):
         x: floating-point.
 
     Returns:
-        The logarithm log |Γ(x)|; infinite at 0, -1, -2 and so on.
+        The logarithm log |Γ(x)|; ∞ at 0, -1, -2 and so on, and at -∞.
 
     Constraints:
         (C1) x is floating-point.
@@ -125,12 +129,81 @@ class Lgamma(RealElementwise):
     """
 
     gradient = {"x": lambda g, op: g * digamma(op.x)}
-    lower = lambda xp, x: xp.special.gammaln(x)
+    xla = lambda xp, x: xp.special.gammaln(x)
+
+    @staticmethod
+    def lower(xp: Any, x: Any) -> Any:
+        # SciPy gives -∞ at -∞, and ∞ at the least of numbers, where Γ(x) is 1 / x.
+        size = xp.abs(x)
+        small = size < xp.finfo(x.dtype).tiny
+        found = xp.special.gammaln(xp.where(small | (size == INF), xp.ones((), x.dtype), x))
+        return xp.where(small, -xp.log(size), xp.where(size == INF, size, found))
+
     samples = singles(0.5, 4.0)
     extremes = ((0.0,), (INF,), (NAN,))
 
 
 lgamma = unary(Lgamma, "lgamma")
+
+
+# ------------------------------------------------------------------------------------------- polygamma
+# Left of 0 the libraries are wrong: JAX's zeta function below about -7.4, SciPy's digamma near its poles.
+# There both engines reflect (DLMF 5.15.6): ψ⁽ⁿ⁾(x) = (-1)ⁿ ψ⁽ⁿ⁾(1 - x) - dⁿ/dxⁿ π cot πx.
+
+
+def _cotangent(xp: Any, r: Any) -> Any:
+    """cot πr for |r| ≤ 1/2, precise near both its pole and its zeros."""
+    size = xp.abs(r)
+    complement = xp.tan(math.pi * (0.5 - size))
+    return xp.copysign(xp.where(size > 0.25, complement, 1 / xp.tan(math.pi * size)), r)
+
+
+@functools.lru_cache(64)
+def _derivative_of_cotangent(n: int) -> tuple[float, ...]:
+    """dⁿ/dxⁿ π cot πx as a polynomial in c = cot πx: its coefficients, those of high powers first.
+
+    By c′ = -π (1 + c²) the next derivative is -π (1 + c²) times that of the polynomial.
+    """
+    powers = [0, 1]
+    for _ in range(n):
+        slope = [k * a for k, a in enumerate(powers)][1:]
+        powers = [-(a + b) for a, b in zip([*slope, 0, 0], [0, 0, *slope], strict=True)]
+    return tuple(_product(a, math.pi ** (n + 1)) for a in reversed(powers))
+
+
+def _product(whole: int, x: float) -> float:
+    """Their product, infinite where it is too large."""
+    return math.copysign(INF, whole) if abs(whole) > 1e300 / x else whole * x
+
+
+def _reflected(xp: Any, x: Any, n: int, right: Callable[[Any], Any], pole: float) -> Any:
+    """ψ⁽ⁿ⁾(x) from a function that computes it right of 0."""
+    left = x < 0
+    r = x - xp.round(x)
+    c = _cotangent(xp, xp.where(r == 0, xp.full((), 0.25, x.dtype), r))
+    first, *others = (xp.asarray(a, x.dtype) for a in _derivative_of_cotangent(n))
+    cotangent = first
+    for a in others:
+        cotangent = cotangent * c + a
+    found = right(xp.where(left, 1 - x, x))
+    found = xp.where(left, (-found if n % 2 else found) - cotangent, found)
+    return xp.where(left & (r == 0), xp.full((), pole, x.dtype), found)
+
+
+def _trigamma_and_higher(xp: Any, x: Any, n: int) -> Any:
+    """ψ⁽ⁿ⁾(x) right of 0, by the zeta function of Hurwitz (DLMF 5.15.3 and 25.11.12)."""
+    limits = np.finfo(x.dtype)
+    zeta = xp.special.zeta(xp.full((), n + 1, x.dtype), x)
+    if math.factorial(n) < float(limits.max):
+        size = xp.asarray(float(math.factorial(n)), x.dtype) * zeta
+    else:
+        size = xp.exp(math.lgamma(n + 1) + xp.log(zeta))
+    size = xp.where(x == 0, xp.full((), INF, x.dtype), size)
+    if math.factorial(n - 1) < float(limits.max):
+        # The first terms of DLMF 5.15.8, for JAX's zeta function is 0 or NaN far out.
+        far = xp.asarray(float(math.factorial(n - 1)), x.dtype) * xp.power(1 / x, n) * (1 + n / 2 / x)
+        size = xp.where(x > n / math.sqrt(limits.eps), far, size)
+    return size if n % 2 else -size
 
 
 class Digamma(RealElementwise):
@@ -140,7 +213,8 @@ class Digamma(RealElementwise):
         x: floating-point.
 
     Returns:
-        The quotient Γ′(x) / Γ(x).
+        The quotient Γ′(x) / Γ(x). As in SciPy, -∞ at 0 and ∞ at -0.0, and NaN at the other poles, -1, -2 and
+        so on, and at -∞.
 
     Constraints:
         (C1) x is floating-point.
@@ -151,11 +225,15 @@ class Digamma(RealElementwise):
     """
 
     gradient = {"x": lambda g, op: g * polygamma(1, op.x)}
-    lower = lambda xp, x: xp.special.digamma(x)
-    # JAX gives NaN at both zeros, where there is a pole.
-    xla = lambda xp, x: xp.where(x == 0, -xp.copysign(xp.full((), INF, x.dtype), x), xp.special.digamma(x))
-    samples = singles(0.5, 4.0)
-    extremes = ((0.0,), (-0.0,), (INF,), (NAN,))
+
+    @staticmethod
+    def lower(xp: Any, x: Any) -> Any:
+        found = _reflected(xp, x, 0, xp.special.digamma, NAN)
+        # JAX gives NaN at both zeros.
+        return xp.where(x == 0, -xp.copysign(xp.full((), INF, x.dtype), x), found)
+
+    samples = [*singles(0.5, 4.0), *singles(-8.9, -8.1)]
+    extremes = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,), (-3.0,), (-20.4,))
 
 
 digamma = unary(Digamma, "digamma")
@@ -169,7 +247,8 @@ class Polygamma(Op):
         x: floating-point.
 
     Returns:
-        The derivative ψ⁽ⁿ⁾(x).
+        The derivative ψ⁽ⁿ⁾(x). At the poles 0, -1, -2 and so on ∞ for odd n and, as in SciPy, -∞ for even n,
+        where the two sides differ; NaN at -∞.
 
     Constraints:
         (C1) x is floating-point.
@@ -186,11 +265,16 @@ class Polygamma(Op):
 
     gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
     batch = ELEMENTWISE
-    lower = lambda xp, x, n: xp.special.polygamma(n, x)
-    # JAX gives NaN at infinity, where every order is 0.
-    xla = lambda xp, x, n: xp.where(x == INF, xp.zeros((), x.dtype), xp.special.polygamma(n, x))
-    samples = [sample(floats(3, low=0.5, high=4.0), n=1), sample(floats("n", low=0.5, high=4.0), n=2)]
-    extremes = ((INF,), (NAN,))
+    rounds_once = True
+    lower = lambda xp, x, n: _reflected(
+        xp, x, n, lambda y: _trigamma_and_higher(xp, y, n), INF if n % 2 else -INF
+    )
+    samples = [
+        sample(floats(3, low=0.5, high=4.0), n=1),
+        sample(floats("n", low=0.5, high=4.0), n=2),
+        sample(floats(3, low=-8.9, high=-8.1), n=1),
+    ]
+    extremes = ((0.0,), (INF,), (-INF,), (NAN,), (-3.0,), (-20.4,))
 
 
 @builds(Polygamma)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.convert import conj
-from stopgrad.ops.families import Arithmetic, Elementwise, GradientOfElementwise, binary, unary
+from stopgrad.ops.families import Arithmetic, Elementwise, GradientOfElementwise, binary, flushed, unary
 from stopgrad.ops.inference import broadcast, is_floating
 from stopgrad.ops.powers import rsqrt
 from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
@@ -205,6 +207,8 @@ class Atan2(Arithmetic):
         "x": lambda g, op: -g * (op.y / (square(op.x) + square(op.y))),
     }
     lower = lambda xp, y, x: xp.arctan2(y, x)
+    # XLA takes subnormal numbers for 0 in some of the steps, and gives NaN or the other sign.
+    xla = lambda xp, y, x: xp.arctan2(flushed(xp, y), flushed(xp, x))
     samples = pairs((0.5, 2.0), (0.5, 2.0))
 
 
@@ -230,6 +234,15 @@ class Sinh(Elementwise):
 
     gradient = {"x": lambda g, op: g * conj(cosh(op.x))}
     lower = lambda xp, x: xp.sinh(x)
+
+    @staticmethod
+    def xla(xp: Any, x: Any) -> Any:
+        if x.dtype.kind != "c":
+            return xp.sinh(x)
+        # XLA's own is (eˣ - e⁻ˣ) / 2, where a small real part is lost.
+        a, b = xp.real(x), xp.imag(x)
+        return xp.lax.complex(xp.sinh(a) * xp.cos(b), xp.cosh(a) * xp.sin(b))
+
     samples = singles()
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import ShapeError
+from stopgrad.operands import show_shape
 from stopgrad.plain import whole
 from stopgrad.public import reads_arguments
-from stopgrad.types import Dim, Shape, shape_of
+from stopgrad.types import Dim, Shape, same_size, shape_of
 
 Padding = Any
 """``"SAME"``, ``"VALID"``, or for each spatial axis how many elements are added before and after."""
@@ -45,6 +46,8 @@ def normal_padding(given: Any, rank: int) -> Padding:
         if given.upper() not in ("SAME", "VALID"):
             raise ShapeError(f"(C3) padding={given!r} is unknown; take 'SAME', 'VALID' or pairs of sizes")
         return given.upper()
+    if any(isinstance(n, int) and n < 0 for pair in given if isinstance(pair, Sequence) for n in pair):
+        raise ShapeError(f"(C3) padding={given!r} has a negative size; to cut elements off, slice")
     pairs = [shape_of(pair) for pair in given]
     if len(pairs) == rank + 2 and pairs[0] == pairs[-1] == (0, 0):
         pairs = pairs[1:-1]
@@ -70,7 +73,8 @@ def output_shape(spatial: Shape, ksize: Shape, geometry: Geometry) -> Shape:
             continue
         low, high = (0, 0) if padding == "VALID" else padding[i]
         count = (size + low + high - reach(k, dilation)) // stride + 1
-        if isinstance(count, int) and count < 0:
+        # An axis without elements has no windows; one whose windows do not fit would silently have none.
+        if isinstance(count, int) and (count < 0 or (count == 0 and size != 0)):
             raise ShapeError(
                 f"(C4) a window that spans {reach(k, dilation)} elements is larger than axis {i + 1} of size "
                 f"{size}, padded by {low} and {high}"
@@ -163,6 +167,44 @@ def padded_shape(shape: Sequence[int], ksize: Sequence[int], geometry: Geometry)
         *(low + n + high for n, (low, high) in zip(shape[1:-1], around, strict=True)),
         shape[-1],
     )
+
+
+# -------------------------------------------------------------------------------------------- convolution
+
+
+def convolved(x: Shape, filters: Shape, strides: Any, padding: Any, dilations: Any, groups: int) -> Shape:
+    """The shape of a convolution."""
+    if len(x) != len(filters) or len(x) < 3:
+        raise ShapeError(
+            f"(C2) the input {show_shape(x)} and the filters {show_shape(filters)} must have as many axes, "
+            "at least three"
+        )
+    if not same_size(x[-1], filters[-2] * groups):
+        raise ShapeError(
+            f"(C5) the input has {x[-1]} channels; filters {show_shape(filters)} in {groups} groups take "
+            f"{filters[-2] * groups}"
+        )
+    if isinstance(filters[-1], int) and filters[-1] % groups:
+        raise ShapeError(f"(C5) {filters[-1]} output channels do not fall into {groups} groups")
+    return (x[0], *output_shape(x[1:-1], filters[:-2], (strides, padding, dilations)), filters[-1])
+
+
+@reads_arguments
+def number_of_groups(groups: int | None, channels: Any, filters: Shape) -> int:
+    """How many groups there are, as the numbers of channels say unless the user does."""
+    if groups is not None:
+        return whole(groups)
+    each = filters[-2] if len(filters) >= 2 else 1
+    return (
+        channels // each
+        if isinstance(channels, int) and isinstance(each, int) and each and channels % each == 0 and channels
+        else 1
+    )
+
+
+def letters(rank: int) -> str:
+    """Names of the spatial axes, as XLA takes them."""
+    return "XYZUVW"[:rank]
 
 
 # ------------------------------------------------------------------------ as products of matrices (NumPy)
