@@ -19,7 +19,7 @@ import stopgrad as sg
 
 ENGINES = ("numpy", "xla")
 HOME = Path(sg.__file__).parent
-READING = threading.Lock()
+READING = threading.RLock()
 """Held by tests that read files in several threads: CPython's ast.parse, through which NumPy reads headers,
 fails now and then where another thread parses, too ("AST constructor recursion depth mismatch")."""
 

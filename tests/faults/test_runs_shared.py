@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 import sys
 import threading
@@ -205,19 +206,22 @@ def test_a_signal_handler_sees_whole_states_and_its_runs_are_refused_or_come_bet
             refused.append((str(error), c.count(session) == before))
         else:
             between.append(before)
+        if ringing:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 3e-3))
 
-    steps = 0
+    steps, ringing = 0, True
     with sg.Session(c.graph, engine=engine) as session:
         c.step(session)
         steps += 1
         old = signal.signal(signal.SIGALRM, handler)
         try:
-            signal.setitimer(signal.ITIMER_REAL, 3e-3, 3e-3)
+            signal.setitimer(signal.ITIMER_REAL, 1e-3)
             end = time.monotonic() + 10
             while len(refused) < 15 and time.monotonic() < end:
                 c.step(session)
                 steps += 1
         finally:
+            ringing = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, old)
         assert c.count(session) == steps + len(between)
