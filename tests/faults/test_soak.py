@@ -66,7 +66,7 @@ def census(seconds: float = 0.0, rounds: int = 0) -> Census:
 def complaints(before: Census, found: Sequence[Census]) -> list[str]:
     """What grew. Memory and threads are judged after a third of the time: JAX fills its caches and pools."""
     warm = [now for now in found if now.seconds > found[-1].seconds / 3]
-    odd = [f"objects: {now.objects - before.objects}" for now in found if now.objects != before.objects]
+    odd = [f"objects: {grown}" for now in found if (grown := now.objects - before.objects)]
     odd += [f"threads: {now}" for now in warm if now.threads != warm[0].threads]
     odd += [f"files: {now}" for now in warm if now.files != warm[0].files]
     memory = np.array([now.memory for now in warm])
