@@ -70,7 +70,7 @@ def test_a_lowering_that_fails_is_named_and_leaves_all_as_it_was(
 
     def lower(xp: Any, x: Any) -> Any:
         if fails[0]:
-            raise KeyError("my own")
+            raise ValueError("my own")
         return xp.tanh(x)
 
     monkeypatch.setattr(sg.ops.Tanh, engine, staticmethod(lower), raising=False)
@@ -78,10 +78,10 @@ def test_a_lowering_that_fails_is_named_and_leaves_all_as_it_was(
         c.step(session)
         for _ in range(2):
             with pytest.raises(
-                sg.EngineError, match=r"could not compute Tanh 'bend'.*KeyError: 'my own'"
+                sg.EngineError, match=r"could not compute Tanh 'bend'.*ValueError: my own"
             ) as caught:
                 session.run([y, c.steps], {c.by: 1.0})
-            assert isinstance(caught.value.__cause__, KeyError)
+            assert isinstance(caught.value.__cause__, ValueError)
             assert c.count(session) == 1
         fails[0] = False
         session.run([y, c.steps], {c.by: 1.0})

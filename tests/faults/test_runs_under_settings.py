@@ -109,7 +109,7 @@ def test_every_operation_gives_the_same_bits_under_all_of_them() -> None:
 def test_every_sample_of_every_operation_gives_the_same_bits(name: str) -> None:
     for value in HOSTILE[name]:
         count, names = differing(None, {name: value})
-        assert count > 700
+        assert count > 500
         assert not names, value
 
 
@@ -184,7 +184,7 @@ def test_settings_of_a_thread_are_overridden_and_kept_as_well() -> None:
 
 def test_an_error_while_tracing_leaves_the_settings_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     def lower(xp: Any, x: Any) -> Any:
-        raise KeyError("my own")
+        raise ValueError("my own")
 
     monkeypatch.setattr(sg.ops.Tanh, "xla", staticmethod(lower), raising=False)
     with jax.debug_nans(True), jax.numpy_rank_promotion("warn"):
