@@ -584,3 +584,30 @@ def test_reading_and_writing_take_time_in_proportion() -> None:
         return time.process_time() - start
 
     assert min(seconds(20_000) for _ in range(3)) < 25 * min(seconds(2_000) for _ in range(3))
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        "ksize=(2,), strides=(1,), padding='SAME', dilations=(-2147483648,)",
+        "ksize=(2,), strides=(1,), padding='VALID', dilations=(0,)",
+        "ksize=(2,), strides=(-1,), padding='SAME', dilations=(1,)",
+        "ksize=(2,), strides=(0,), padding='SAME', dilations=(1,)",
+        "ksize=(-3,), strides=(1,), padding='VALID', dilations=(1,)",
+        "ksize=(2,), strides=(1,), padding=((-1, 1),), dilations=(1,)",
+        "ksize=(2,), strides=(1,), padding=((1, n),), dilations=(1,)",
+        "ksize=(2,), strides=(1,), padding='OTHER', dilations=(1,)",
+        "ksize=(2,), strides=((1,),), padding='SAME', dilations=(1,)",
+    ],
+)
+def test_windows_that_reach_beyond_the_array_are_refused(geometry: str) -> None:
+    x = "x: float64[2, 4, 3] = Placeholder(dtype=float64, shape=(2, 4, 3))\n"
+    for call in (
+        "AvgPool(x",
+        "MaxPool(x",
+        "MaxPoolGrad(x, x",
+        "MaxPoolGradGrad(x, x",
+        "AvgPoolGrad(x, shape=(2, 4, 3)",
+    ):
+        with pytest.raises(sg.GraphError, match=r"line 2 .*(\(C3\)|cannot take such)"):
+            sg.Graph.from_text(f"{x}y: float64[2, 4, 3] = {call}, {geometry})")

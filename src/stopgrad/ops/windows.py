@@ -63,9 +63,26 @@ def reach(size: Any, dilation: int) -> Any:
     return (size - 1) * dilation + 1
 
 
+def _check_geometry(ksize: Sequence[Any], geometry: Geometry) -> None:
+    """Refuse what no public function makes, but a text may say: it would reach beyond the array."""
+    strides, padding, dilations = geometry
+    numbers = [*(n for n in ksize if not isinstance(n, Dim)), *strides, *dilations]
+    if any(type(n) is not int or n < 0 for n in numbers) or 0 in strides or 0 in dilations:
+        raise ShapeError(
+            f"(C3) {ksize}, strides {strides} and dilations {dilations} are no geometry of windows"
+        )
+    if padding in ("SAME", "VALID"):
+        return
+    if not all(
+        type(pair) is tuple and [type(n) for n in pair] == [int, int] and min(pair) >= 0 for pair in padding
+    ):
+        raise ShapeError(f"(C3) padding={padding!r} is no pair of numbers, 0 or more, for each spatial axis")
+
+
 def output_shape(spatial: Shape, ksize: Shape, geometry: Geometry) -> Shape:
     """How many windows there are along each spatial axis."""
     strides, padding, dilations = geometry
+    _check_geometry(ksize, geometry)
     counts: list[Any] = []
     for i, (size, k, stride, dilation) in enumerate(zip(spatial, ksize, strides, dilations, strict=True)):
         if padding == "SAME":
@@ -124,6 +141,10 @@ def padded(xp: Any, x: Any, ksize: Sequence[int], geometry: Geometry, value: Any
 def view(xp: Any, x: Any, ksize: Sequence[int], counts: Sequence[Any], geometry: Geometry) -> Any:
     """All windows of a padded array, [batch, counts..., ksize..., channels], without a copy. NumPy."""
     strides, _, dilations = geometry
+    # Whatever the rules let through, no window may look at memory beyond the array.
+    for size, o, k, s, d in zip(x.shape[1:-1], counts, ksize, strides, dilations, strict=True):
+        if min(s, d) < 1 or (o > 0 and k > 0 and (o - 1) * s + reach(k, d) > size):
+            raise ShapeError(f"{o} windows of {k} elements, {s} and {d} apart, exceed an axis of size {size}")
     steps = x.strides[1:-1]
     shape = (x.shape[0], *counts, *ksize, x.shape[-1])
     jumps = (
@@ -179,6 +200,8 @@ def convolved(x: Shape, filters: Shape, strides: Any, padding: Any, dilations: A
             f"(C2) the input {show_shape(x)} and the filters {show_shape(filters)} must have as many axes, "
             "at least three"
         )
+    if groups < 1:
+        raise ShapeError(f"(C5) {groups} groups; there is at least one")
     if not same_size(x[-1], filters[-2] * groups):
         raise ShapeError(
             f"(C5) the input has {x[-1]} channels; filters {show_shape(filters)} in {groups} groups take "
