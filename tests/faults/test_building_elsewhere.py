@@ -26,7 +26,8 @@ from stopgrad.verify import verify
 # ----------------------------------------------------------------------------------------------- forks
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-forks_with_threads = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+# Python from 3.12 on, and JAX where it has been imported, warn of it.
+forks_with_threads = pytest.mark.filterwarnings("ignore:.*fork")
 
 
 def in_child(work: Callable[[], None], seconds: float = 20.0) -> None:
