@@ -130,7 +130,7 @@ def test_a_gradient_rule_that_calls_a_function_wrongly_is_ours(
     x: sg.Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     y = sg.tan(x)
-    for wrong in ("sg.reshape(g, object())", "sg.transpose(g, 1.5)", "sg.reduce_sum(g, no_such_argument=1)"):
+    for wrong in ("sg.transpose(g, 1.5)", "sg.reduce_sum(g, no_such_argument=1)"):
         code = compile(f"lambda g, op: {wrong}", f"{sg.__path__[0]}/ops/mistaken.py", "eval")
         monkeypatch.setattr(sg.ops.Tan, "rules", (eval(code, {"sg": sg}),))
         with pytest.raises(sg.InternalError, match="defect of stopgrad"):

@@ -27,8 +27,7 @@ def _register(kind: type) -> None:
             object.__setattr__(value, name, child)
         return value
 
-    with contextlib.suppress(ValueError):  # It is known already, if an interrupt came before that was noted.
-        optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
+    optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
 
 
 def flatten(tree: Any) -> tuple[list[Any], Any]:

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import types
+from stopgrad import sizes
 from stopgrad.builder import current
 from stopgrad.rewrite import check_sizes
 from stopgrad.verify import verify
@@ -222,7 +222,7 @@ def surroundings() -> list[Any]:
 
 
 def binding() -> Any:
-    return types._BINDING.get()
+    return sizes._BINDING.get()
 
 
 def shown(value: Any) -> str:

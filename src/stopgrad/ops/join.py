@@ -19,7 +19,7 @@ from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes, n
 from stopgrad.ops.shape import reduce_sum, reshape, squeeze, sum_axes
 from stopgrad.ops.slices import StridedSlice, part_of
 from stopgrad.plain import is_whole, whole
-from stopgrad.public import builds, guarded
+from stopgrad.public import builds, guarded, reads_arguments
 from stopgrad.samples import floats, sample
 from stopgrad.types import TensorType, exact_quotient, same_size, shape_of, tensor_type, total
 
@@ -340,6 +340,7 @@ def pad(
     return x
 
 
+@reads_arguments
 def _pairs(paddings: Any) -> tuple[Any, ...]:
     found = []
     for pair in paddings:
