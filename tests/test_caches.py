@@ -12,7 +12,6 @@ import gc
 import importlib
 import inspect
 import pkgutil
-import subprocess
 import sys
 import tracemalloc
 import types
@@ -415,26 +414,3 @@ def test_interning_runs_no_code_when_something_dies() -> None:
     del kind
     sys.setprofile(None)
     assert [name for name in calls if "weakref" in name or "stopgrad" in name] == []
-
-
-def test_a_forked_child_interns_though_another_thread_was_about_to() -> None:
-    program = """
-import os, sys, threading, stopgrad as sg
-from stopgrad import interning
-def hold():
-    with interning._LOCK:
-        held.set()
-        done.wait()
-held, done = threading.Event(), threading.Event()
-thread = threading.Thread(target=hold)
-thread.start()
-held.wait()
-child = os.fork()
-if child == 0:
-    sg.types.tensor_type(sg.float32, (sg.dim('n'), 77))
-    os._exit(0)
-done.set()
-thread.join()
-sys.exit(os.waitpid(child, 0)[1])
-"""
-    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=60)

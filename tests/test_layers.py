@@ -25,6 +25,7 @@ MODULES = {
 ROWS = [
     ["source"],
     ["errors"],
+    ["locks"],
     ["interning", "plain"],
     ["dtypes"],
     ["sizes"],

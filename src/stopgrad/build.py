@@ -16,11 +16,11 @@ from typing import Any, NoReturn, TypeVar, cast
 import numpy as np
 
 from stopgrad.body import Body
-from stopgrad.builder import CURRENT, Builder, Inside, Trace, current, default_graph
+from stopgrad.builder import CURRENT, Builder, Inside, Pending, Trace, current, default_graph
 from stopgrad.errors import DefinitionError, GraphError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Types, failed, prepared, quietly
-from stopgrad.names import LOCK
+from stopgrad.locks import exclusive
 from stopgrad.op import REGISTRY, NoGradient, Op
 from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, shorten, type_of
 from stopgrad.source import capture
@@ -156,10 +156,18 @@ def emit(
         return op
     if name is None or (type(name) is str and not name):
         return Operation(graph, definition, inputs, values, results, prefix, place, origin, region)
-    with LOCK:  # No other thread's operation takes the name.
-        label = graph.names.label(prefix, name)
-        op = Operation(graph, definition, inputs, values, results, label, place, origin, region)
-        graph.names.note(op, pending)
+    return named(graph, prefix, name, pending, definition, inputs, values, results, place, origin, region)
+
+
+@exclusive
+def named(
+    graph: Graph, prefix: str, name: str, pending: Pending | None, definition: type[Op], *parts: Any
+) -> Operation:
+    """A new operation, of *parts* as the class takes them, with a name that no other thread's takes."""
+    inputs, values, types, *origins = parts
+    label = graph.names.label(prefix, name)
+    op = Operation(graph, definition, inputs, values, types, label, *origins)
+    graph.names.note(op, pending)
     return op
 
 

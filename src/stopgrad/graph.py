@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from stopgrad.builder import Block, Region
 from stopgrad.errors import ArgumentError, GraphError, ShapeError
-from stopgrad.names import LOCK, Names
+from stopgrad.locks import exclusive
+from stopgrad.names import Names
 from stopgrad.source import Location, RawLocation, decode
 from stopgrad.types import Dim, DType, Shape, TensorType
 
@@ -418,23 +419,23 @@ class Graph:
         """A context in which operations without outputs among their operands are built in this graph."""
         return DefaultGraph(self)
 
+    @exclusive
     def truncate(self, length: int) -> None:
         """Forget the operations from position *length* on, after a failed build.
 
         Where another thread has built among them they stay, unused.
         """
-        with LOCK:
-            removed = self._operations[length:]
-            if not removed or self._authored_from > length or self._author != get_ident():
-                return
-            # First what follows from them, so that a second try completes what a first began.
-            self.names.forget(length, removed)
-            for op in removed:
-                self._hidden.pop(op, None)
-            for built in (self._scalars, self._exits):
-                for key in [key for key, x in list(built.items()) if x.op.id >= length]:
-                    built.pop(key, None)
-            del self._operations[length:]
+        removed = self._operations[length:]
+        if not removed or self._authored_from > length or self._author != get_ident():
+            return
+        # First what follows from them, so that a second try completes what a first began.
+        self.names.forget(length, removed)
+        for op in removed:
+            self._hidden.pop(op, None)
+        for built in (self._scalars, self._exits):
+            for key in [key for key, x in list(built.items()) if x.op.id >= length]:
+                built.pop(key, None)
+        del self._operations[length:]
 
     def atomic(self) -> Atomic:
         """Inside, either everything is built or, after an error, nothing.
@@ -443,20 +444,20 @@ class Graph:
         """
         return Atomic(self)
 
+    @exclusive
     def _join(self, op: Operation, id: int) -> None:
         """Give an operation its place where several threads build; *id* is where it was put, -1 if nowhere.
 
         A lock for each operation would cost too much: the thread that built last needs none, as long as it is
         still the last afterwards. If not, the other one may even have taken the operation back with its own.
         """
-        with LOCK:
-            if self._author != get_ident():
-                self._author, self._authored_from = get_ident(), len(self._operations)
-            operations = self._operations
-            if id < 0 or op not in operations[id:]:
-                id = len(operations)
-                operations.append(op)
-            op.id = operations.index(op, id)  # Whoever needs no lock may have come first.
+        if self._author != get_ident():
+            self._author, self._authored_from = get_ident(), len(self._operations)
+        operations = self._operations
+        if id < 0 or op not in operations[id:]:
+            id = len(operations)
+            operations.append(op)
+        op.id = operations.index(op, id)  # Whoever needs no lock may have come first.
 
 
 class DefaultGraph(Block):

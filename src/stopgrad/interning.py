@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable
-from threading import RLock
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
+from stopgrad.locks import exclusive
+
 T = TypeVar("T")
-
-_LOCK = RLock()
-
-
-def _renew() -> None:
-    global _LOCK
-    _LOCK = RLock()  # Who held it has not come along.
-
-
-os.register_at_fork(after_in_child=_renew)
 
 _FEW = 256
 
@@ -42,31 +32,31 @@ class Interned(Generic[T]):
         found = self._objects.get(key)
         return None if found is None else found()
 
+    @exclusive
     def keep(self, key: Hashable, made: T) -> T:
         """*made*, from now on the object of this key; or the one that another thread has made meanwhile."""
-        with _LOCK:
-            kept = self.get(key)
-            if kept is not None:
-                return kept
-            if len(self._objects) >= self._room:
-                self.sweep()
-            self._objects[key] = ref(made)
-            return made
+        kept = self.get(key)
+        if kept is not None:
+            return kept
+        if len(self._objects) >= self._room:
+            self.sweep()
+        self._objects[key] = ref(made)
+        return made
 
     def one(self, key: Hashable, make: Callable[..., T], *given: Any) -> T:
         """The object of this key; ``make(*given)``, if there is none yet."""
         found = self.get(key)
         return self.keep(key, make(*given)) if found is None else found
 
+    @exclusive
     def sweep(self) -> None:
         """Forget the keys of what has died."""
-        with _LOCK:
-            keys = list(self._objects)
-            while keys:
-                key = keys.pop()  # The latest first: it may hold the last of what an earlier one stands for.
-                if self.get(key) is None:
-                    self._objects.pop(key, None)
-            self._room = 2 * len(self._objects) + _FEW
+        keys = list(self._objects)
+        while keys:
+            key = keys.pop()  # The latest first: it may hold the last of what an earlier one stands for.
+            if self.get(key) is None:
+                self._objects.pop(key, None)
+        self._room = 2 * len(self._objects) + _FEW
 
     def __len__(self) -> int:
         return len(self._objects)

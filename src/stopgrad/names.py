@@ -8,24 +8,17 @@ been interrupted.
 
 from __future__ import annotations
 
-import os
 import re
 import weakref
 from collections.abc import Sequence
-from threading import RLock
 from typing import Any, TypeAlias
 
 from stopgrad.builder import Pending
 from stopgrad.errors import GraphError
+from stopgrad.locks import exclusive
 
 # The graph stands above this module.
 Operation: TypeAlias = Any
-
-LOCK = RLock()
-"""Held while names are found, and where threads build in one graph; never while a user's code runs."""
-
-if hasattr(os, "register_at_fork"):  # A child must not find it held by a thread that it does not have.
-    os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)
 
 
 class Names:
@@ -66,7 +59,7 @@ class Names:
     def label(self, prefix: str, name: str) -> str:
         """The label of the next operation: its whole name, made unique.
 
-        It is taken when the operation is there; until then the caller holds :data:`LOCK`.
+        It is taken when the operation is there; until then the caller holds :data:`stopgrad.locks.LOCK`.
         """
         check_name(name)
         name = prefix + name
@@ -85,15 +78,15 @@ class Names:
             self._inhabit(op._label, op)
             self._read = op.id + 1
 
+    @exclusive
     def claim(self, prefix: str, holder: Any) -> str:
         """A prefix for names that no other scope has.
 
         It is taken as long as there is the *holder*, which is referred to weakly, or an operation below it.
         """
-        with LOCK:
-            self._prepare(prefix)
-            found = self._unique(prefix)
-            self._claims[found] = weakref.ref(holder)
+        self._prepare(prefix)
+        found = self._unique(prefix)
+        self._claims[found] = weakref.ref(holder)
         return found + "/"
 
     def forget(self, first: int, removed: Sequence[Operation]) -> None:
@@ -119,17 +112,17 @@ class Names:
         elif self._read != len(self._operations):
             self._read_labels()
 
+    @exclusive
     def _settle(self) -> None:
         """Give those operations a name that have only a prefix."""
-        with LOCK:
-            self._read_labels()
-            names = self._names
-            for op in self._operations[len(names) : self._read]:
-                label = op._label
-                if not label or label[-1] == "/":
-                    label = self._unique(label + op.definition.type, op)
-                    self._taken[label] = op
-                names.append(label)
+        self._read_labels()
+        names = self._names
+        for op in self._operations[len(names) : self._read]:
+            label = op._label
+            if not label or label[-1] == "/":
+                label = self._unique(label + op.definition.type, op)
+                self._taken[label] = op
+            names.append(label)
 
     def _read_labels(self) -> None:
         """Take the names that operations were given when they were built."""

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import names
+from stopgrad import locks
 from stopgrad.builder import current
 from stopgrad.verify import verify
 
@@ -85,7 +85,7 @@ def test_the_lock_is_not_held_in_a_child_by_a_thread_that_it_has_not() -> None:
     held, forked = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with names.LOCK:
+        with locks.LOCK:
             held.set()
             forked.wait(0.2)
 
@@ -94,7 +94,7 @@ def test_the_lock_is_not_held_in_a_child_by_a_thread_that_it_has_not() -> None:
     held.wait()
 
     def work() -> None:
-        assert names.LOCK.acquire(timeout=5)
+        assert locks.LOCK.acquire(timeout=5)
 
     in_child(work)
     forked.set()

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import sizes
+from stopgrad import locks, sizes
 from stopgrad.builder import current
 from stopgrad.rewrite import check_sizes
 from stopgrad.verify import verify
@@ -218,7 +218,7 @@ def surroundings() -> list[Any]:
     """What holds here and now."""
     b = current()
     here = [b.graph, b.prefix, b.pending, b.origin, b.shared, b.region, b.tracing, b.place]
-    return [*here, gc.isenabled(), binding(), np.geterr()]
+    return [*here, gc.isenabled(), binding(), np.geterr(), locks.LOCK._is_owned()]
 
 
 def binding() -> Any:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import infer_types, without_gc
+from stopgrad.build import infer_types, named, without_gc
 from stopgrad.builder import Region
 from stopgrad.errors import ArgumentError, GraphError, StopgradError
 from stopgrad.graph import Graph, Operation, Output
@@ -20,7 +20,6 @@ from stopgrad.interchange import limits
 from stopgrad.interchange.arrays import read_array
 from stopgrad.interchange.axes import Axes
 from stopgrad.interchange.grammar import FORMS, Forms, Values, check_size
-from stopgrad.names import LOCK
 from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import Array, Literal, shorten
 from stopgrad.types import DTYPES, FRESH, Dim, TensorType, dim, tensor_type
@@ -171,10 +170,7 @@ class Reader:
             raise GraphError(f"a name has more than {limits.NAME} characters")
         if name in where.operations:
             raise GraphError(f"the name {name[:60]!r} stands twice")
-        with LOCK:
-            label = graph.names.label("", name)
-            op = Operation(graph, definition, inputs, values, types, label, None, origin, block)
-            graph.names.note(op, None)
+        op = named(graph, "", name, None, definition, inputs, values, types, None, origin, block)
         where.operations[name] = op
         self.operations.append(op)
 

@@ -15,6 +15,7 @@ from stopgrad.build import as_output, close, emit, graph_for, inline, local, par
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import ArgumentError, GradientError, GraphError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.locks import holding
 from stopgrad.op import Joint, NoGradient, Op, Rule, Undefined, stopped, unconnected
 from stopgrad.operands import as_array
 from stopgrad.ops.data import Const, identity, zeros_like
@@ -50,8 +51,7 @@ def _settle(op: Operation) -> Body:
     """
     pullback = op.pullback
     if isinstance(pullback, Untraced):
-        with pullback.lock:
-            _trace(op)
+        holding(pullback.lock, _trace, op)
     body: Body = op.pullback
     return body
 
