@@ -199,6 +199,22 @@ def test_the_end_of_a_block_is_not_shared_with_a_thread_whose_build_may_fail() -
     assert found[0].op in graph.operations
 
 
+def test_a_build_taken_back_reserves_no_scope_that_stood_unclaimed(graph: sg.Graph) -> None:
+    """vmap puts operations below a prefix that nobody has claimed; a later claim must not stay."""
+
+    def second() -> list[str]:
+        sg.gradients(sg.sin(x), x)
+        return [op.name for op in graph.operations]
+
+    x = sg.placeholder(sg.float32, [3], name="x")
+    sg.vmap(sg.grad(lambda a: a * a))(x)
+    length = len(graph)
+    assert any(op.name.startswith("gradients/") for op in graph.operations)
+    first = second()
+    graph.truncate(length)
+    assert second() == first
+
+
 def test_names_taken_by_another_thread_outlive_a_failed_build() -> None:
     graph = sg.Graph()
     with graph.as_default():

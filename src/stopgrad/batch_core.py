@@ -71,6 +71,7 @@ class _Replay:
         self.size = size
         self.originals = dict(originals)
         self.builder = builder
+        builder.special = True  # Each step says its place, which a block without one is not asked for.
         self.prefix = prefix
         self.place = builder.place
         self.origin = builder.origin

@@ -28,7 +28,8 @@ class Names:
 
     def __init__(self, operations: Sequence[Operation]) -> None:
         self._operations = operations
-        self._claims: dict[str, weakref.ref[Any]] = {}  # Prefixes of scopes, each with what holds it.
+        # Prefixes of scopes, each with what holds it, and from which position on operations below it do.
+        self._claims: dict[str, tuple[weakref.ref[Any], int]] = {}
         self._names: list[str] = []  # Of the first operations.
         self._taken: dict[str, Operation] = {}
         self._inhabited: dict[str, Operation] = {}  # Prefixes, each with the first operation below it.
@@ -86,7 +87,9 @@ class Names:
         """
         self._prepare(prefix)
         found = self._unique(prefix)
-        self._claims[found] = weakref.ref(holder)
+        # What stands below already, as of graphs that are put in whole, was there without a claim.
+        start = len(self._operations) if self._is_inhabited(found) else 0
+        self._claims[found] = weakref.ref(holder), start
         return found + "/"
 
     def forget(self, first: int, removed: Sequence[Operation]) -> None:
@@ -160,11 +163,21 @@ class Names:
     def _is_free(self, name: str, own: Operation | None) -> bool:
         claim = self._claims.get(name)
         if claim is not None:
-            first = self._inhabited.get(name)
-            if claim() is not None or (first is not None and self._there(first)):
+            holds, start = claim
+            if holds() is not None or (self._is_inhabited(name) and self._is_inhabited_from(name, start)):
                 return False
         holder = self._taken.get(name)
         return holder is None or holder is own or not self._there(holder)
+
+    def _is_inhabited(self, prefix: str) -> bool:
+        first = self._inhabited.get(prefix)
+        return first is not None and self._there(first)
+
+    def _is_inhabited_from(self, prefix: str, start: int) -> bool:
+        if not start:
+            return True
+        below = prefix + "/"
+        return any(op._label.startswith(below) for op in self._operations[start : self._read])
 
 
 _GENERATED = re.compile(r"[A-Z]\w*\Z")
