@@ -19,17 +19,7 @@ from stopgrad.op import Joint, Op
 from stopgrad.public import call
 
 HERE = __file__
-KINDS = [
-    sg.ArgumentError,
-    sg.ShapeError,
-    sg.DTypeError,
-    sg.GraphError,
-    sg.FeedError,
-    sg.GradientError,
-    sg.EngineError,
-    sg.DefinitionError,
-    sg.InternalError,
-]
+KINDS = [kind for kind in vars(sg).values() if isinstance(kind, type) and issubclass(kind, sg.StopgradError)]
 
 
 @pytest.fixture
