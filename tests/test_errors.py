@@ -95,6 +95,19 @@ def test_a_defect_in_inference_is_ours(error: Any, x: sg.Output, monkeypatch: py
 
 
 @pytest.mark.parametrize("error", DEFECTS)
+def test_a_defect_in_inference_of_one_operation_from_outputs_is_ours(
+    error: Any, x: sg.Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for definition in (sg.ops.Tanh, sg.ops.AddV2):
+        monkeypatch.setattr(definition, "infer", staticmethod(defect(error)))
+        monkeypatch.setattr(definition, "_inferred", {})
+    check_internal(lambda: sg.tanh(x), x.graph)
+    check_internal(lambda: sg.add(x, x), x.graph)
+    check_internal(lambda: x + x, x.graph)
+    check_internal(lambda: sg.grad(lambda a: sg.reduce_sum(sg.tanh(a)))(np.ones(3)))
+
+
+@pytest.mark.parametrize("error", DEFECTS)
 def test_a_defect_in_a_gradient_rule_is_ours(
     error: Any, x: sg.Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
