@@ -19,17 +19,7 @@ from stopgrad.op import Joint, Op
 from stopgrad.public import call
 
 HERE = __file__
-KINDS = [
-    sg.ArgumentError,
-    sg.ShapeError,
-    sg.DTypeError,
-    sg.GraphError,
-    sg.FeedError,
-    sg.GradientError,
-    sg.EngineError,
-    sg.DefinitionError,
-    sg.InternalError,
-]
+KINDS = [kind for kind in vars(sg).values() if isinstance(kind, type) and issubclass(kind, sg.StopgradError)]
 
 
 @pytest.fixture
@@ -102,6 +92,19 @@ def test_a_defect_in_inference_is_ours(error: Any, x: sg.Output, monkeypatch: py
     check_internal(lambda: sg.reduce_sum(np.ones(3)))
     check_internal(lambda: sg.grad(lambda a: sg.reduce_sum(a))(np.ones(3)))
     check_internal(lambda: sg.scan(lambda c, a: (c + sg.reduce_sum(a), a), 0.0, x), x.graph)
+
+
+@pytest.mark.parametrize("error", DEFECTS)
+def test_a_defect_in_inference_of_one_operation_from_outputs_is_ours(
+    error: Any, x: sg.Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for definition in (sg.ops.Tanh, sg.ops.AddV2):
+        monkeypatch.setattr(definition, "infer", staticmethod(defect(error)))
+        monkeypatch.setattr(definition, "_inferred", {})
+    check_internal(lambda: sg.tanh(x), x.graph)
+    check_internal(lambda: sg.add(x, x), x.graph)
+    check_internal(lambda: x + x, x.graph)
+    check_internal(lambda: sg.grad(lambda a: sg.reduce_sum(sg.tanh(a)))(np.ones(3)))
 
 
 @pytest.mark.parametrize("error", DEFECTS)

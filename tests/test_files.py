@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import stopgrad as sg
-from stopgrad import sizes
+from stopgrad import files, sizes
 from stopgrad.files import ArrayFile, write_arrays
 from stopgrad.interchange import limits
 from stopgrad.interchange.text import from_text
@@ -237,9 +237,24 @@ def test_a_new_file_has_the_mode_that_the_user_asks_for(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------- limits
 
 
+def test_a_header_is_refused_by_its_length_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    notes = ",".join(f'"{i}":""' for i in range(400_000)).encode()
+    text = b'{"__metadata__":{' + notes + b"}}"
+    assert len(text) > files.HEADER
+    path.write_bytes(len(text).to_bytes(8, "little") + text)
+    for read in (sg.Graph.load, sg.Session(sg.Graph()).restore):
+        with pytest.raises(sg.GraphError, match=f"header would be {len(text)} bytes long"):
+            read(path)
+    with pytest.raises(sg.GraphError, match="names, dtypes and shapes"):
+        files.write_arrays(path, {"x" * files.HEADER: np.zeros(1)})
+    assert path.read_bytes()[8:] == text
+
+
 def test_security_md_lists_the_limits() -> None:
     text = (Path(__file__).parents[1] / "SECURITY.md").read_text()
     listed = dict(re.findall(r"^\| `([A-Z]+)` \| (\d+) \|", text, re.MULTILINE))
     known = {name: getattr(limits, name) for name in dir(limits) if name.isupper()}
     known |= {name: getattr(sizes, name) for name in ("LARGEST", "LONGEST", "DEGREE")}
+    known["HEADER"] = files.HEADER
     assert {name: int(value) for name, value in listed.items()} == known

@@ -44,7 +44,10 @@ class StopgradError(Exception):
 
 def _restored(kind: type[StopgradError], args: tuple[Any, ...], state: dict[str, Any]) -> StopgradError:
     """An error that was pickled or copied."""
-    error = kind.__new__(kind, *args)
+    base: Any = kind
+    while "__new__" not in vars(base):  # As Python does; an attribute may be that of another base.
+        base = base.__base__
+    error: StopgradError = base.__new__(kind, *args)
     error.args = args
     error.__dict__.update(state)
     return error

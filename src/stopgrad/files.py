@@ -52,6 +52,9 @@ _DTYPES = {stored: DTYPES[name] for name, stored in _NAMES.items()}
 _DTYPE = "dtype:"
 """Before the name of an array in the header: its dtype, where that is not the one in which it is stored."""
 
+HEADER = 3_000_000
+"""Bytes of a header, room for 30,000 arrays. What reads one takes up to 28 times as much memory."""
+
 
 # -------------------------------------------------------------------------------------------- writing
 
@@ -93,13 +96,11 @@ def _header(arrays: Iterable[tuple[str, Array]], notes: Mapping[str, str]) -> by
         at += array.nbytes
     text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    if len(text) > _LONGEST_HEADER:
-        raise GraphError(f"the names of the arrays take {len(text)} bytes; a file holds {_LONGEST_HEADER}")
+    if len(text) > HEADER:
+        raise GraphError(
+            f"the names, dtypes and shapes of the arrays take {len(text)} bytes; a file holds {HEADER}"
+        )
     return len(text).to_bytes(8, "little") + text
-
-
-_LONGEST_HEADER = 100_000_000
-"""What the library reads."""
 
 
 def _write(file: int, data: bytes | memoryview) -> None:
@@ -278,6 +279,7 @@ class ArrayFile:
                 raise FileError(
                     f"{self._path} cannot be read: it is {_kind_of(found)}; give the path of a file"
                 )
+            self._check_header()
             self._file = cast("Any", safe_open)(self._path, "numpy", backend="pread")
         except OSError as error:
             _refuse(error, self._path, "read")
@@ -285,6 +287,15 @@ class ArrayFile:
             raise self._broken(error) from None
         self.names: frozenset[str] = frozenset(self._file.keys())
         self.notes: dict[str, str] = self._file.metadata() or {}
+
+    def _check_header(self) -> None:
+        with open(self._path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+        if length > HEADER:
+            raise GraphError(
+                f"{self._path} is no file of arrays that Session.save or Graph.save wrote: "
+                f"its header would be {length} bytes long; {HEADER} is the most"
+            )
 
     def _broken(self, error: SafetensorError) -> GraphError:
         return GraphError(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.build import about, apply, emit
+from stopgrad.errors import StopgradError
 from stopgrad.graph import Output
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, type_of
@@ -40,7 +41,12 @@ def unary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     def function(x: Any, name: str | None = None) -> Tensor:
         # As most often, one operation:
         if name is None and type(x) is Output and not (graph := x.op.graph).careful:
-            return emit(definition, (x,), (), None, graph).outputs[0]
+            try:
+                return emit(definition, (x,), (), None, graph).outputs[0]
+            except StopgradError:
+                raise
+            except Exception:
+                return whole(x, name)  # Fails again, and says whose mistake it is.
         return whole(x, name)
 
     whole.__name__ = function_name
@@ -60,7 +66,12 @@ def binary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
         if (
             name is None and type(x) is Output is type(y) and not (graph := x.op.graph).careful
         ):  # As most often.
-            return emit(definition, (x, y), (), None, graph).outputs[0]
+            try:
+                return emit(definition, (x, y), (), None, graph).outputs[0]
+            except StopgradError:
+                raise
+            except Exception:
+                return whole(x, y, name)  # Fails again, and says whose mistake it is.
         return whole(x, y, name)
 
     whole.__name__ = function_name
