@@ -107,6 +107,15 @@ def test_a_defect_in_inference_of_one_operation_from_outputs_is_ours(
     check_internal(lambda: sg.grad(lambda a: sg.reduce_sum(sg.tanh(a)))(np.ones(3)))
 
 
+def test_a_defect_met_while_reading_a_text_is_ours(x: sg.Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    sg.tanh(x)
+    text = x.graph.to_text()
+    monkeypatch.setattr(sg.ops.Tanh, "infer", staticmethod(defect(AttributeError)))
+    monkeypatch.setattr(sg.ops.Tanh, "_inferred", {})
+    with pytest.raises(sg.GraphError, match=r"line 2 .*Tanh: AttributeError: .*a defect of stopgrad"):
+        sg.Graph.from_text(text)
+
+
 @pytest.mark.parametrize("error", DEFECTS)
 def test_a_defect_in_a_gradient_rule_is_ours(
     error: Any, x: sg.Output, monkeypatch: pytest.MonkeyPatch

@@ -12,7 +12,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LOCK = RLock()
-"""Held for moments: where names are found, and where threads build in one graph; never while users' code runs."""
+"""Held for moments: where names are found and threads build in one graph; never while users' code runs."""
 
 if hasattr(os, "register_at_fork"):  # A child must not find it held by a thread that it does not have.
     os.register_at_fork(before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release)

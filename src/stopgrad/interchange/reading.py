@@ -14,7 +14,7 @@ from typing import Any
 from stopgrad.body import Body
 from stopgrad.build import infer_types, named, without_gc
 from stopgrad.builder import Region
-from stopgrad.errors import ArgumentError, GraphError, StopgradError
+from stopgrad.errors import ArgumentError, GraphError, InternalError, StopgradError
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.interchange import limits
 from stopgrad.interchange.arrays import read_array
@@ -334,6 +334,8 @@ def _inferred(
         return infer_types(definition, tuple([x.type for x in inputs]), values)
     except StopgradError:
         raise
+    except (AttributeError, NameError) as error:
+        raise InternalError(f"{definition.type}: {type(error).__name__}: {error}") from error
     except Exception as error:  # A shape rule expects what its function passes it, which a text need not.
         raise GraphError(
             f"{definition.type} cannot take such operands and attributes ({type(error).__name__}: {error})"
