@@ -405,14 +405,14 @@ def by_thread(seconds: float) -> Callable[[Callable[[], None]], bool]:
     target = ctypes.c_ulong(threading.get_ident())
 
     def interrupted(work: Callable[[], None]) -> bool:
-        ready, done, hit = threading.Event(), threading.Event(), False
-        moment = None
+        # Plain variables: an Event is Python code, which an interrupt would leave with its lock held.
+        hit = done = False
+        moment: float | None = None
 
         def interrupt() -> None:
-            ready.set()
-            while not done.is_set() and (moment is None or time.perf_counter() < moment):
+            while not done and (moment is None or time.perf_counter() < moment):
                 pass
-            if not done.is_set():
+            if not done:
                 send(target, ctypes.py_object(Interrupt))
 
         thread = threading.Thread(target=interrupt)
@@ -421,18 +421,16 @@ def by_thread(seconds: float) -> Callable[[Callable[[], None]], bool]:
         sys.setswitchinterval(1e-6)
         try:
             try:
-                ready.wait()
                 moment = time.perf_counter() + seconds
                 work()
             finally:
-                done.set()
-                thread.join()
+                done = True
+                while thread.is_alive():
+                    pass
                 send(target, None)  # Should it be on its way still.
         except Interrupt:
-            hit = True
-        done.set()
+            hit = done = True
         thread.join()
-        send(target, None)
         sys.setswitchinterval(interval)
         return hit
 
