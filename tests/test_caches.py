@@ -44,6 +44,7 @@ CHANGES = {
     "stopgrad.interpreter._asks_for": "4,096 lowerings, which are functions of definitions",
     "stopgrad.op.REGISTRY": "definitions, which somebody wrote",
     "stopgrad.op.Op._inferred": "types, by types and attributes: build.REMEMBERED of all together",
+    "stopgrad.ops.special._derivative_of_cotangent": "64 polynomials, by their order",
     "stopgrad.sizes._BINDING": "sizes, while a graph is checked against them",
     "stopgrad.sizes._DIMS": "weak: sizes that somebody holds",
     "stopgrad.sizes._ELSEWHERE": "weak: unknown sizes of other processes that somebody holds",
@@ -84,6 +85,7 @@ CONSTANT = {
     "stopgrad.ops.operators._OTHERS",
     "stopgrad.ops.pooling._WITH_COTANGENT",
     "stopgrad.ops.shape._PLAIN",
+    "stopgrad.public._READERS",
     "stopgrad.rewrite.engine._VALUES",
     "stopgrad.sizes._RESERVED",
 }

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pooled
 import stopgrad as sg
 from stopgrad.op import Joint, Op
 from stopgrad.public import call
@@ -29,10 +30,6 @@ def x() -> Any:
 
 
 # -------------------------------------------------------------------------------------- sent elsewhere
-
-
-def fail(rows: int) -> Any:
-    return sg.matmul(np.ones((2, 3)), np.ones((rows, 2)))
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda e: pickle.loads(pickle.dumps(e))])
@@ -55,9 +52,9 @@ def test_an_error_is_copied_and_pickled_with_its_text_and_line(kind: Any, again:
 def test_an_error_comes_back_from_a_pool_of_processes() -> None:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         with pytest.raises(sg.ShapeError, match=r"MatMul: .*3.*4") as caught:
-            pool.submit(fail, 4).result()
-        assert pool.submit(fail, 3).result().shape == (2, 2)
-    assert f"{HERE}:" in str(caught.value)
+            pool.submit(pooled.multiply, 4).result()
+        assert pool.submit(pooled.multiply, 3).result().shape == (2, 2)
+    assert f"{pooled.__file__}:" in str(caught.value)
 
 
 # ------------------------------------------------------------------------------------- whose mistake
