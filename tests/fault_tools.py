@@ -19,9 +19,6 @@ import stopgrad as sg
 
 ENGINES = ("numpy", "xla")
 HOME = Path(sg.__file__).parent
-READING = threading.RLock()
-"""Held by tests that read files in several threads: CPython's ast.parse, through which NumPy reads headers,
-fails now and then where another thread parses, too ("AST constructor recursion depth mismatch")."""
 
 
 class Interrupt(BaseException):
@@ -51,7 +48,7 @@ class Counting:
 
     def saved(self, path: Path) -> float:
         """How many steps had been made when a file was saved."""
-        with READING, sg.Session(self.graph, engine="numpy") as session:
+        with sg.Session(self.graph, engine="numpy") as session:
             session.restore(path)
             return self.count(session)
 

@@ -1617,7 +1617,12 @@ RUNNING = [
         "open a new one",
     ),
     bad("a closed session has no values", lambda s: closed(s).value(s.w), sg.GraphError, "closed"),
-    bad("a closed session saves nothing", lambda s: closed(s).save("nowhere.npz"), sg.GraphError, "closed"),
+    bad(
+        "a closed session saves nothing",
+        lambda s: closed(s).save("nowhere.safetensors"),
+        sg.GraphError,
+        "closed",
+    ),
     bad(
         "restore from no npz",
         lambda s: s.session.restore(HERE),

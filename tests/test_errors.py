@@ -16,6 +16,7 @@ import pytest
 
 import pooled
 import stopgrad as sg
+from junk import JUNK
 from stopgrad.op import Joint, Op
 from stopgrad.public import call
 
@@ -234,22 +235,6 @@ def test_a_call_with_the_wrong_arguments_is_a_mistake_of_the_user(definition: ty
 
 # ------------------------------------------------------------------------------------ any junk at all
 
-JUNK: list[Any] = [
-    "junk",
-    None,
-    object(),
-    -1,
-    1.5,
-    [1, [2]],
-    (),
-    {},
-    np.array(["a"]),
-    np.zeros((7, 7, 7)),
-    True,
-    10**30,
-    float("nan"),
-    lambda: 0,
-]
 GRAPH = sg.Graph()
 with GRAPH.as_default():
     X = sg.placeholder(sg.float32, [3], name="x")

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
+from junk import JUNK
 from stopgrad.op import REGISTRY, Op
 from stopgrad.samples import Sample, Values
 from stopgrad.types import dtype_of
@@ -476,24 +477,6 @@ def test_every_operation_is_a_class_and_a_function(definition: type[Op], sample:
         assert getattr(op, attribute) is op.attributes[attribute]
     if definition.variadic:
         assert getattr(op, definition.variadic) == op.inputs[len(definition.operands) :]
-
-
-JUNK: list[Any] = [
-    "junk",
-    None,
-    object(),
-    -1,
-    1.5,
-    [1, [2]],
-    (),
-    {},
-    np.array(["a"]),
-    np.zeros((7, 7, 7)),
-    True,
-    10**30,
-    float("nan"),
-    lambda: 0,
-]
 
 
 @pytest.mark.parametrize(("definition", "sample"), SAMPLED)

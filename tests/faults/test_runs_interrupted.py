@@ -201,7 +201,7 @@ def test_an_interrupt_at_every_place_of_a_first_run_on_xla() -> None:
 @on_both_engines
 def test_an_interrupt_at_every_place_of_a_restore(engine: str, tmp_path: Path) -> None:
     c, before = Counting(), settings()
-    path = tmp_path / "at_1.npz"
+    path = tmp_path / "at_1.safetensors"
     with sg.Session(c.graph, engine=engine) as session:
         c.step(session)
         session.save(path)

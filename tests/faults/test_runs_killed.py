@@ -19,7 +19,7 @@ import stopgrad as sg
 
 engine, kills, folder = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 random.seed(kills)
-c, path = Counting(20_000), folder / "saved.npz"
+c, path = Counting(20_000), folder / "saved.safetensors"
 
 def train(started):
     session = sg.Session(c.graph, engine=engine)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from fault_tools import ENGINES, READING, Counting, whole
+from fault_tools import ENGINES, Counting, whole
 
 on_both_engines = pytest.mark.parametrize("engine", ENGINES)
 
@@ -55,7 +55,7 @@ def together(seconds: float, *workers: Callable[[], Any]) -> list[int]:
 def share(engine: str, tmp_path: Path, seconds: float) -> list[int]:
     c, seen = Counting(2_000), []
     with sg.Session(c.graph, engine=engine) as session, sg.Session(c.graph, engine=engine) as other:
-        start = tmp_path / "start.npz"
+        start = tmp_path / "start.safetensors"
         session.save(start)
 
         def run() -> None:
@@ -64,7 +64,7 @@ def share(engine: str, tmp_path: Path, seconds: float) -> list[int]:
             seen.append((steps[1], total - 3))
 
         def save() -> None:
-            path = tmp_path / f"{threading.get_ident()}.npz"
+            path = tmp_path / f"{threading.get_ident()}.safetensors"
             session.save(path)
             c.saved(path)
 
@@ -75,8 +75,7 @@ def share(engine: str, tmp_path: Path, seconds: float) -> list[int]:
             whole(session.run(c.parameters))
 
         def restore() -> None:
-            with READING:
-                session.restore(start)
+            session.restore(start)
             time.sleep(0.01)
 
         counts = together(seconds, run, run, save, value, fetch, restore, lambda: c.step(other))
@@ -160,8 +159,8 @@ def test_a_callback_sees_the_values_from_before_and_may_not_run(
 
     def act() -> None:
         seen.append(c.count(session))
-        session.save(tmp_path / "inside.npz")
-        for forbidden in (lambda: c.step(session), lambda: session.restore(tmp_path / "inside.npz")):
+        session.save(tmp_path / "inside.safetensors")
+        for forbidden in (lambda: c.step(session), lambda: session.restore(tmp_path / "inside.safetensors")):
             with pytest.raises(sg.GraphError, match="inside a run of this session") as caught:
                 forbidden()
             assert "save" in str(caught.value)
@@ -172,7 +171,7 @@ def test_a_callback_sees_the_values_from_before_and_may_not_run(
         session.run([c.steps, y], {c.by: 1.0})
         assert seen == [0, 1]
         assert c.count(session) == 2
-        assert c.saved(tmp_path / "inside.npz") == 1
+        assert c.saved(tmp_path / "inside.safetensors") == 1
 
 
 def test_a_callback_may_run_another_session(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,8 +197,8 @@ def test_a_signal_handler_sees_whole_states_and_its_runs_are_refused_or_come_bet
 
     def handler(*_: Any) -> None:
         before = c.count(session)
-        session.save(tmp_path / "handler.npz")
-        assert c.saved(tmp_path / "handler.npz") == before
+        session.save(tmp_path / "handler.safetensors")
+        assert c.saved(tmp_path / "handler.safetensors") == before
         try:
             c.step(session)
         except sg.GraphError as error:
