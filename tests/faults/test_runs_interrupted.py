@@ -7,7 +7,7 @@ import inspect
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,22 @@ def still_good(c: Counting, session: sg.Session, before: float) -> float:
     return now + 1
 
 
-def interrupted_by_signals(engine: str, alarm: Alarm, tries: int, seed: int) -> int:
-    """How many of the runs were interrupted."""
+def attempts(tries: int, enough: Callable[[], bool]) -> Iterator[int]:
+    """So many attempts, and more until enough have met what they were to meet: a busy machine is late."""
+    for i in range(20 * tries):
+        if i >= tries and enough():
+            return
+        yield i
+
+
+def interrupted_by_signals(engine: str, alarm: Alarm, tries: int, wanted: int, seed: int) -> int:
+    """How many of the runs were interrupted: more than are wanted, if that can be had."""
     random.seed(seed)
     c, hits, before = Counting(), 0, settings()
     with sg.Session(c.graph, engine=engine) as session:
         c.step(session)
         span = min(seconds(lambda: c.step(session)) for _ in range(20))
-        for _ in range(tries):
+        for _ in attempts(tries, lambda: hits > wanted):
             count = c.count(session)
             hits += alarm(random.uniform(1e-6, span), lambda: c.step(session))
             still_good(c, session, count)
@@ -59,23 +67,27 @@ def seconds(function: Callable[[], Any]) -> float:
 
 @on_both_engines
 def test_a_signal_at_any_moment_of_a_run_leaves_a_whole_state(engine: str, alarm: Alarm) -> None:
-    assert interrupted_by_signals(engine, alarm, 300, seed=0) > 100
+    assert interrupted_by_signals(engine, alarm, 300, 100, seed=0) > 100
 
 
 @pytest.mark.nightly
 @on_both_engines
 @pytest.mark.parametrize("seed", range(5))
 def test_signals_in_10_000_runs(engine: str, alarm: Alarm, seed: int) -> None:
-    assert interrupted_by_signals(engine, alarm, 10_000, seed) > 3_000
+    assert interrupted_by_signals(engine, alarm, 10_000, 3_000, seed) > 3_000
 
 
-def interrupted_while_compiling(engine: str, alarm: Alarm, tries: int) -> int:
+def interrupted_while_compiling(engine: str, alarm: Alarm, tries: int, wanted: int) -> int:
     hits, c, before = 0, Counting(), settings()
-    with sg.Session(c.graph, engine=engine) as session:
-        span = seconds(lambda: c.step(session))
-    for i in range(tries):
+
+    def first_run() -> float:
         with sg.Session(c.graph, engine=engine) as session:
-            hits += alarm(span * (i + random.random()) / tries, lambda: c.step(session))
+            return seconds(lambda: c.step(session))
+
+    span = min(first_run() for _ in range(3))  # The very first takes longer than those to come.
+    for i in attempts(tries, lambda: hits > wanted):
+        with sg.Session(c.graph, engine=engine) as session:
+            hits += alarm(span * (i % tries + random.random()) / tries, lambda: c.step(session))
             still_good(c, session, 0)
         assert settings() == before
     return hits
@@ -83,13 +95,13 @@ def interrupted_while_compiling(engine: str, alarm: Alarm, tries: int) -> int:
 
 @on_both_engines
 def test_a_signal_while_a_run_is_being_compiled_leaves_nothing_half_done(engine: str, alarm: Alarm) -> None:
-    assert interrupted_while_compiling(engine, alarm, 10) > 3
+    assert interrupted_while_compiling(engine, alarm, 10, 3) > 3
 
 
 @pytest.mark.nightly
 @on_both_engines
 def test_signals_in_500_compilations(engine: str, alarm: Alarm) -> None:
-    assert interrupted_while_compiling(engine, alarm, 500) > 150
+    assert interrupted_while_compiling(engine, alarm, 500, 150) > 150
 
 
 def interrupted_from_another_thread(engine: str, tries: int) -> None:
