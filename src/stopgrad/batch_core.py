@@ -43,7 +43,7 @@ def replay(
         The body's outputs, and which of them are batched.
     """
     outer = current()
-    with Inside(graph=graph):
+    with Inside(graph=graph, place=outer.place):  # Each step says its own.
         copy = _Replay(body, operands, batched, size, originals or {}, current(), outer.prefix_in(graph))
         for op, parts in _united(body.operations()):
             copy.step(op)
@@ -71,7 +71,6 @@ class _Replay:
         self.size = size
         self.originals = dict(originals)
         self.builder = builder
-        builder.special = True  # Each step says its place, which a block without one is not asked for.
         self.prefix = prefix
         self.place = builder.place
         self.origin = builder.origin

@@ -219,6 +219,7 @@ class Builder:
             or self.region is not None
             or self.tracing is not None
             or self.place is not None
+            or "place" in changes  # It is said inside.
         )
         return self
 
