@@ -35,7 +35,7 @@ ROWS = [
     ["graph"],
     ["scope", "body", "operands"],
     ["namespaces", "samples", "structure"],
-    ["files"],
+    ["files", "folders"],
     ["op"],
     ["interpreter"],
     ["build"],

@@ -7,21 +7,24 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.body import Body
+from stopgrad.build import emit
 from stopgrad.engines import Compiled, Engine, engine as engine_named, fail
 from stopgrad.errors import ArgumentError
-from stopgrad.graph import Output
+from stopgrad.ops.data import Placeholder
 from stopgrad.plain import is_whole, whole
-from stopgrad.rewrite import Rewritten
+from stopgrad.rewrite import Rewritten, formed
+from stopgrad.types import TensorType
 
 CACHE_SIZE = 128
 """How many compiled computations a session or a function keeps, where nothing else is asked for."""
 
 
 class Ready(NamedTuple):
-    """A compiled computation, and the engine that runs it."""
+    """A compiled computation, the engine that runs it, and how."""
 
     engine: Engine
     run: Compiled
+    variant: str
 
 
 def choose(engine: Engine, auto: bool, prepared: Rewritten) -> Engine:
@@ -33,13 +36,30 @@ def choose(engine: Engine, auto: bool, prepared: Rewritten) -> Engine:
 
 
 def compile_for(
-    engine: Engine, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int]
+    engine: Engine,
+    prepared: Rewritten,
+    donate: Sequence[int],
+    spare: Sequence[TensorType],
+    strict: bool,
 ) -> Ready:
-    """Compile a prepared graph; whatever goes wrong in the engine is an error of ours."""
+    """Compile a prepared graph; whatever goes wrong in the engine is an error of ours.
+
+    Args:
+        engine: that can run it.
+        prepared: the graph.
+        donate: positions of inputs that may be overwritten.
+        spare: types of further inputs, which nothing reads: results are written there.
+        strict: whether operations are computed as their definitions say, in no form of the engine's own.
+    """
+    variant = engine.variants[-1 if strict else 0]
+    form = formed(prepared, variant.forms)
+    given = [emit(Placeholder, (), (x.dtype, x.shape), "", form.graph).outputs[0] for x in spare]
+    inputs, count = [*form.inputs, *given], len(form.inputs)
     try:
-        return Ready(engine, engine.compile(inputs, outputs, donate))
+        run = engine.compile(inputs, form.outputs, [*donate, *range(count, len(inputs))], variant)
+        return Ready(engine, run, variant.name)
     except Exception as error:
-        fail(engine, outputs, error)
+        fail(engine, prepared.outputs, error)
 
 
 def cached(function: Callable[..., Any], size: int, what: str) -> Any:

@@ -19,7 +19,7 @@ from stopgrad.errors import ArgumentError, GraphError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.operands import as_array
 from stopgrad.ops.data import Assign, Parameter, Placeholder
-from stopgrad.plain import is_whole, whole
+from stopgrad.plain import flag, is_whole, whole
 from stopgrad.rewrite import prepare
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import dtype_of, float32
@@ -68,6 +68,7 @@ class Function:
         engine: str,
         donate_argnums: tuple[int, ...],
         cache_size: int = CACHE_SIZE,
+        strict: bool = False,
     ) -> None:
         self._f = f
         self._engine_name = engine
@@ -76,7 +77,7 @@ class Function:
         self.__doc__ = f.__doc__
         self.__wrapped__ = f
         # Refers to f alone: a function that is dropped is freed at once, with all that was compiled for it.
-        trace = partial(_trace, f, self.__name__, engine == "auto", donate_argnums)
+        trace = partial(_trace, f, self.__name__, engine == "auto", strict, donate_argnums)
         self._traced = cached(trace, cache_size, "function")
         self._warned = False
 
@@ -170,6 +171,7 @@ def _trace(
     f: Callable[..., Any],
     name: str,
     auto: bool,
+    strict: bool,
     donate_argnums: tuple[int, ...],
     engine: Engine,
     spec: Any,
@@ -199,7 +201,7 @@ def _trace(
         )
     donated = _donated(name, donate_argnums, spec, signature)
     prepared = prepare(outputs, inputs, {})
-    ready = compile_for(choose(engine, auto, prepared), prepared.inputs, prepared.outputs, donated)
+    ready = compile_for(choose(engine, auto, prepared), prepared, donated, (), strict)
     return _Traced(ready, outputs, result_spec, [_RESULT if _is_result(x) else x for x in result_leaves])
 
 
@@ -234,10 +236,15 @@ def function(
     engine: str = "auto",
     donate_argnums: int | Sequence[int] = (),
     cache_size: int = CACHE_SIZE,
+    strict: bool = False,
 ) -> Function: ...
 @overload
 def function(
-    *, engine: str = "auto", donate_argnums: int | Sequence[int] = (), cache_size: int = CACHE_SIZE
+    *,
+    engine: str = "auto",
+    donate_argnums: int | Sequence[int] = (),
+    cache_size: int = CACHE_SIZE,
+    strict: bool = False,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
     f: Callable[..., Any] | None = None,
@@ -245,6 +252,7 @@ def function(
     engine: str = "auto",
     donate_argnums: int | Sequence[int] = (),
     cache_size: int = CACHE_SIZE,
+    strict: bool = False,
 ) -> Any:
     """Compile a function of nested structures of arrays: traced once per signature, kept, and called.
 
@@ -256,6 +264,7 @@ def function(
             if the call fails or is interrupted.
         cache_size: for how many signatures the function is kept compiled; beyond it the least recently used
             goes.
+        strict: as in :class:`Session`.
 
     Returns:
         a function with f's arguments. It returns NumPy arrays; or the engine's own, left where they are, when
@@ -271,10 +280,10 @@ def function(
         array([0.5, 1. ])
     """
     if f is None:
-        return lambda f: Function(f, engine, _tuple(donate_argnums), cache_size)
+        return lambda f: Function(f, engine, _tuple(donate_argnums), cache_size, flag(strict))
     if not callable(f):
         raise ArgumentError(f"function: takes a function, not {f!r}")
-    return Function(f, engine, _tuple(donate_argnums), cache_size)
+    return Function(f, engine, _tuple(donate_argnums), cache_size, flag(strict))
 
 
 def _tuple(argnums: Any) -> tuple[int, ...]:

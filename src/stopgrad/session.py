@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.build import emit
 from stopgrad.builder import default_graph
 from stopgrad.compiling import CACHE_SIZE, Ready, cached, choose, compile_for, has_hash
 from stopgrad.engines import Engine, engine as engine_named, fail
@@ -20,6 +19,7 @@ from stopgrad.feeds import feed_value, sizes_of
 from stopgrad.files import ArrayFile, write_arrays
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.ops.data import Assign, Parameter, Placeholder
+from stopgrad.plain import flag
 from stopgrad.rewrite import check_sizes, needed, prepare
 from stopgrad.structure import flatten, unflatten
 
@@ -76,6 +76,9 @@ class Session:
             When that cannot compute what is fetched, the session moves to the best that can.
         cache_size: how many compiled computations are kept (one for each choice of fetches and feeds, and of
             shapes fed); beyond it the least recently used goes. Compiling one again takes its time again.
+        strict: whether every operation is computed just as its definition says, one after the other. Else the
+            engine may compute several together, or in another order, where that is faster; what may differ
+            then stands in ``docs/performance.md``.
 
     A run is all or nothing: after an error, an interrupt (Ctrl-C) or a signal, the parameters have either all
     their values from before or, where the run had ended already, all their new ones. Threads may share a
@@ -97,7 +100,12 @@ class Session:
     """
 
     def __init__(
-        self, graph: Graph | None = None, engine: str = "auto", *, cache_size: int = CACHE_SIZE
+        self,
+        graph: Graph | None = None,
+        engine: str = "auto",
+        *,
+        cache_size: int = CACHE_SIZE,
+        strict: bool = False,
     ) -> None:
         found = default_graph() if graph is None else graph
         if found is not None and not isinstance(found, Graph):
@@ -112,7 +120,7 @@ class Session:
         self._state = _State(engine_named(engine), {}, {})
         # Neither refers to the session: once dropped it is freed at once, with all that it holds.
         self._plans = cached(partial(_plan, found), cache_size, "Session")
-        self._ready = cached(partial(_compile, self._auto), cache_size, "Session")
+        self._ready = cached(partial(_compile, self._auto, flag(strict)), cache_size, "Session")
         self._locks: dict[object, threading.RLock] = {}
         self._closed = False
 
@@ -344,7 +352,9 @@ def _consumer(op: Operation, running: Sequence[Operation]) -> Operation | None:
     return next((user for user in running if any(x.op is op for x in user.inputs)), None)
 
 
-def _compile(auto: bool, engine: Engine, plan: _Plan, shapes: Sequence[tuple[int, ...]]) -> Ready:
+def _compile(
+    auto: bool, strict: bool, engine: Engine, plan: _Plan, shapes: Sequence[tuple[int, ...]]
+) -> Ready:
     """Compile a plan for the shapes fed; for another engine, where this one cannot run it and any may."""
     outputs, inputs = [*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds]
     binding: dict[str, int] | None = sizes_of(plan.feeds, shapes)
@@ -354,17 +364,9 @@ def _compile(auto: bool, engine: Engine, plan: _Plan, shapes: Sequence[tuple[int
             return plan.unsized[engine]
         binding = None
     prepared = prepare(outputs, inputs, binding)
-    chosen, inputs = choose(engine, auto, prepared), prepared.inputs
-    if chosen.reuses:
-        # Nothing reads these: results are written there.
-        inputs = [
-            *inputs,
-            *[
-                emit(Placeholder, (), (p.dtype, p.shape), "", prepared.graph).outputs[0]
-                for p in plan.assigned
-            ],
-        ]
-    ready = compile_for(chosen, inputs, prepared.outputs, range(len(prepared.inputs), len(inputs)))
+    chosen = choose(engine, auto, prepared)
+    spare = [p.type for p in plan.assigned] if chosen.reuses else ()
+    ready = compile_for(chosen, prepared, (), spare, strict)
     if chosen.keeps_sizes:
         plan.unsized[chosen] = ready
     return ready

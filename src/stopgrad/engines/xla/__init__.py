@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.body import walk
-from stopgrad.engines.protocol import Compiled, Engine
+from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.graph import Output
@@ -53,7 +53,11 @@ class XlaEngine(Engine):
         return self.namespace.asarray(value, dtype)
 
     def compile(
-        self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()
+        self,
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        donate: Sequence[int] = (),
+        variant: Variant = PLAIN,
     ) -> Compiled:
         interpret, settings = program(inputs, outputs, self), self._settings
         operations = walk(outputs[0].op.graph.subgraph_to(outputs)) if outputs else ()
