@@ -12,6 +12,8 @@ import numpy as np
 from stopgrad.body import walk
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
+from stopgrad.engines.xla.native.library import library
+from stopgrad.engines.xla.native.rows import regions
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.graph import Output
 from stopgrad.interpreter import program
@@ -41,6 +43,7 @@ class XlaEngine(Engine):
     priority = 100
     needs = ("jax",)
     reuses = True
+    variants = (Variant("native"), PLAIN)
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
@@ -60,6 +63,8 @@ class XlaEngine(Engine):
         variant: Variant = PLAIN,
     ) -> Compiled:
         interpret, settings = program(inputs, outputs, self), self._settings
+        native = variant.name == "native" and self._jax.default_backend() == "cpu" and library().available
+        fast = program(inputs, outputs, self, regions) if native else interpret
         operations = walk(outputs[0].op.graph.subgraph_to(outputs)) if outputs else ()
         wide_inputs = any(x.dtype in _WIDE for x in inputs)
         wide = wide_inputs or any(y.dtype in _WIDE for op in operations for y in op.outputs)
@@ -67,8 +72,11 @@ class XlaEngine(Engine):
         traced = self._jax.jit(
             lambda *arrays: interpret(arrays), donate_argnums=tuple(donate), keep_unused=bool(donate)
         )
+        ahead = self._jax.jit(
+            lambda *arrays: fast(arrays), donate_argnums=tuple(donate), keep_unused=bool(donate)
+        )
         kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
-        compiled = settings.fixed(wide, lambda: traced.lower(*kinds).compile())
+        compiled = settings.fixed(wide, lambda: ahead.lower(*kinds).compile())
 
         def call(arrays: Sequence[Any]) -> Sequence[Any]:
             try:

@@ -1,0 +1,379 @@
+"""Regions of a graph that the vector machine of ``rows.cc`` computes, each in one pass over memory.
+
+A region is made of operations on tensors of R rows and N columns: elementwise ones, reductions of rows, and
+what goes with them. Each is computed as its lowering says (:mod:`recording`), so that the numbers are those of
+the user's own graph, up to the order in which a reduction adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.engines.xla.native.recording import (
+    FULL,
+    NUMBER,
+    ROW,
+    VECTOR,
+    Node,
+    Recorder,
+    Refused,
+    Symbol,
+)
+from stopgrad.engines.xla.native.schedule import Result, encode, ordered
+from stopgrad.errors import StopgradError
+from stopgrad.graph import Operation, Output, by_id
+from stopgrad.interpreter import Region, Types, prepared
+from stopgrad.namespaces import require
+from stopgrad.ops.convert import Cast
+from stopgrad.ops.data import Const, Fill, Range
+from stopgrad.ops.index import OneHot, ScatterAddAlongAxis, TakeAlongAxis
+from stopgrad.ops.powers import Pow
+from stopgrad.ops.shape import BroadcastTo, Reshape
+
+DEBUG = 0
+LEAST = 4096
+"""Elements below which a region is left to XLA."""
+MOST_COLUMNS = 65536
+
+_FREE = frozenset({Const, Fill, Range, Reshape, BroadcastTo, OneHot})
+"""What costs nothing where it is used, and is not worth storing: computed again wherever a region needs it."""
+
+
+class _Namespace:
+    """A recorder as a backend of the interpreter."""
+
+    name = "xla"
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.namespace = recorder
+
+    def array(self, value: Any, dtype: Any) -> Any:
+        return self.namespace.array(value, dtype)
+
+
+# ------------------------------------------------------------- operations that rows do in a form of their own
+
+
+def _cast(xp: Recorder, x: Symbol, dtype: Any) -> Symbol:
+    return xp.astype(x, dtype.numpy)
+
+
+def _range(xp: Recorder, start: Any, size: int, delta: Any, dtype: Any) -> Symbol:
+    if start != 0 or delta != 1:
+        raise Refused("a range")
+    return xp.arange(size, dtype.numpy)
+
+
+def _const(xp: Recorder, value: Any) -> Symbol:
+    return xp.number(value.array)
+
+
+def _hits(xp: Recorder, x: Symbol, indices: Symbol, axis: int) -> Symbol:
+    """Where the columns are that a whole number per row says."""
+    if axis != x.ndim - 1 or indices.shape != (*x.shape[:-1], 1):
+        raise Refused("indices")
+    return xp.equal(indices, xp.arange(x.shape[-1], indices.dtype))
+
+
+def _take(xp: Recorder, x: Symbol, indices: Symbol, axis: int) -> Symbol:
+    hits = _hits(xp, x, indices, axis)
+    return xp.sum(xp.where(hits, x, xp.zeros((), x.dtype)), axis=axis, keepdims=True)
+
+
+def _scatter_add(xp: Recorder, x: Symbol, indices: Symbol, updates: Symbol, axis: int) -> Symbol:
+    return xp.add(x, xp.where(_hits(xp, x, indices, axis), updates, xp.zeros((), x.dtype)))
+
+
+_FORMS: Any = {
+    Cast: _cast,
+    Range: _range,
+    Const: _const,
+    TakeAlongAxis: _take,
+    ScatterAddAlongAxis: _scatter_add,
+    Pow: lambda xp, x, y: xp.power(x, y),
+}
+
+
+def _record(recorder: Recorder, op: Operation, operands: Sequence[Symbol]) -> Sequence[Symbol]:
+    """What an operation computes, written down."""
+    form = _FORMS.get(op.definition)
+    if form is not None:
+        made = form(recorder, *operands, **dict(zip(op.definition.attributes, op.values, strict=True)))
+    else:
+        types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
+        made = prepared(op.definition, op.values, types, _Namespace(recorder), lambda: "it")(*operands)
+    if len(op.outputs) != 1:
+        raise Refused("several results")
+    return [recorder.array(made, op.outputs[0].dtype.numpy)]
+
+
+# ------------------------------------------------------------------------------------------------ a region
+
+# A lowering may ask a symbol for what only arrays have.
+_DECLINED = (Refused, StopgradError, TypeError, AttributeError, ValueError, LookupError)
+_CHAIN = 16
+"""How many free operations in a row are looked through."""
+
+
+class _Draft:
+    """A region that grows.
+
+    Attributes:
+        shape: the number of rows, and their length.
+        operations: that belong to it.
+    """
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self.recorder = Recorder(*shape)
+        self.operations: list[Operation] = []
+        self._symbols: dict[Output, Symbol] = {}
+
+    def take(self, op: Operation) -> bool:
+        """Take an operation in, if rows can do it."""
+        try:
+            (made,) = _record(self.recorder, op, [self.symbol(x) for x in op.inputs])
+        except _DECLINED as e:
+            if DEBUG: print("declined", op.type, repr(e)[:200])
+            return False
+        if made.node is None or made.node.kind == VECTOR or made.node.op in ("input", "constant"):
+            return False
+        self._symbols[op.outputs[0]] = made
+        self.operations.append(op)
+        return True
+
+    def symbol(self, x: Output, depth: int = 0) -> Symbol:
+        """An output as the region sees it. What is free is recorded in it, although it does not belong to it."""
+        found = self._symbols.get(x)
+        if found is None and x.op.definition in _FREE and depth < _CHAIN:
+            try:
+                operands = [self.symbol(y, depth + 1) for y in x.op.inputs]
+                (found,) = _record(self.recorder, x.op, operands)
+            except _DECLINED:
+                # As an input it would have to be computed before the region.
+                if any(y in self._symbols and y.op in self.operations for y in x.op.inputs):
+                    raise Refused("what is free has no form") from None
+        if found is None:
+            found = self.recorder.given(x)
+        self._symbols[x] = found
+        return found
+
+    def unfolds(self, op: Operation) -> bool:
+        """Whether what is free was recorded, and is no input."""
+        found = self._symbols.get(op.outputs[0])
+        return found is not None and found.source is not op.outputs[0]
+
+    def joined(self, other: _Draft) -> _Draft | None:
+        """One region of two, if rows can do that."""
+        whole = _Draft(self.shape)
+        operations = sorted([*self.operations, *other.operations], key=by_id)
+        return whole if all(whole.take(op) for op in operations) else None
+
+    def region(self, used: Callable[[Output], bool], owned: Sequence[Operation]) -> Region | None:
+        """The region, if it pays.
+
+        Args:
+            used: whether an output is needed outside.
+            owned: free operations that only the region uses.
+        """
+        outputs = [op.outputs[0] for op in self.operations if used(op.outputs[0])]
+        places: dict[Node, int] = {}
+        results: list[Result] = []
+        for y in outputs:
+            node = self._symbols[y].node
+            assert node is not None
+            if node.kind in (ROW, NUMBER) and self.recorder.kind_of(tuple(y.shape)) == FULL:
+                node = self.recorder.spread(node)
+            if node not in places:
+                places[node] = len(results)
+                results.append(Result(y, node))
+            self._symbols[y].node = node
+        if not _pays(self.shape, results):
+            return None
+        inputs, program = encode(*self.shape, results)
+        order = [places[self._symbols[y].node] for y in outputs]  # type: ignore[index]
+        return Region([*self.operations, *owned], inputs, outputs, _function(results, outputs, order, program))
+
+
+def _function(
+    results: Sequence[Result], outputs: Sequence[Output], order: Sequence[int], program: Any
+) -> Callable[..., Sequence[Any]]:
+    jax = require("jax", "the xla engine", "xla")
+    ffi = require("jax.ffi", "the xla engine", "xla")
+    kinds = [jax.ShapeDtypeStruct(r.output.shape, r.output.dtype.numpy) for r in results]
+    call = ffi.ffi_call("stopgrad_rows", kinds)
+
+    def compute(*arrays: Any) -> Sequence[Any]:
+        made = call(*arrays, program=program)
+        return [made[i].reshape(y.shape) for i, y in zip(order, outputs, strict=True)]
+
+    return compute
+
+
+def _pays(shape: tuple[int, int], results: Sequence[Result]) -> bool:
+    """Whether a region is faster than what XLA makes of its operations."""
+    nodes = ordered([result.node for result in results])
+    sums = [x for x in nodes if x.op in ("RowSum", "RowMax", "RowMin", "Total")]
+    return bool(sums) and any(x.kind == FULL and x.inputs for x in nodes)
+
+
+# --------------------------------------------------------------------------------------------- all regions
+
+
+class _Growing:
+    """Finds the regions of a graph, operation by operation, so that none depends on itself through others.
+
+    Sets of drafts are integers, a bit for each.
+    """
+
+    def __init__(self) -> None:
+        self._drafts: list[_Draft] = []
+        # Of each draft, those that it needs, and those that need it, also through others.
+        self._before: list[int] = []
+        self._after: list[int] = []
+        # Of each output, the draft whose own it is, and the drafts that it needs through other operations.
+        self._own: dict[Operation, int] = {}
+        self._through: dict[Operation, int] = {}
+        self._became: dict[int, int] = {}
+        self._gone = 0
+
+    def drafts(self) -> list[_Draft]:
+        return [draft for draft in self._drafts if draft.operations]
+
+    def add(self, op: Operation) -> None:
+        own = through = 0
+        for x in op.inputs:
+            own |= self._live(self._own.get(x.op, 0))
+            through |= self._live(self._through.get(x.op, 0))
+        if op.definition not in _FREE:
+            joined = self._joined(op, own, through)
+            own, through = (0, through | own) if joined is None else (1 << joined, 0)
+        self._own[op] = own
+        self._through[op] = through
+
+    def _joined(self, op: Operation, own: int, through: int) -> int | None:
+        """The draft that takes an operation in, if one does."""
+        shape = _shape_of(op)
+        found: int | None = None
+        for k in _bits(own):
+            if shape in (None, self._drafts[k].shape) and not (own | through) & self._after[k] | through >> k & 1:
+                found = k if found is None else self._united(found, k)
+        if found is not None and self._drafts[found].take(op):
+            self._needs(found, own | through)
+            return found
+        if shape is None:
+            return None
+        draft = _Draft(shape)
+        if not draft.take(op):
+            return None
+        self._drafts.append(draft)
+        self._before.append(0)
+        self._after.append(0)
+        self._needs(len(self._drafts) - 1, own | through)
+        return len(self._drafts) - 1
+
+    def _needs(self, k: int, drafts: int) -> None:
+        """A draft needs others, and what these need."""
+        for j in _bits(drafts):
+            drafts |= self._before[j]
+        new = drafts & ~self._before[k] & ~(1 << k)
+        if not new:
+            return
+        later = 1 << k | self._after[k]
+        for j in _bits(new):
+            self._after[j] |= later
+        for j in _bits(later):
+            self._before[j] |= new
+
+    def _united(self, k: int, j: int) -> int:
+        """One draft of two of one shape, where that may be."""
+        if (self._before[k] >> j | self._before[j] >> k) & 1 or self._drafts[k].shape != self._drafts[j].shape:
+            return k
+        whole = self._drafts[k].joined(self._drafts[j])
+        if whole is None:
+            return k
+        self._drafts[k], self._drafts[j] = whole, _Draft(whole.shape)
+        for masks in (self._before, self._after):
+            masks[k] |= masks[j]
+            masks[j] = 0
+        self._became[j] = k
+        self._gone |= 1 << j
+        for i, _ in enumerate(self._drafts):
+            self._before[i] = self._live(self._before[i])
+            self._after[i] = self._live(self._after[i])
+        # What needs one of them needs what both need.
+        before = self._before[k]
+        self._before[k] = 0
+        self._needs(k, before)
+        return k
+
+    def _live(self, drafts: int) -> int:
+        """Drafts, those that were united under their present number."""
+        gone = drafts & self._gone
+        for j in _bits(gone):
+            k = j
+            while k in self._became:
+                k = self._became[k]
+            drafts = drafts & ~(1 << j) | 1 << k
+        return drafts
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def _shape_of(op: Operation) -> tuple[int, int] | None:
+    """Rows and columns of the largest float32 tensor of an operation, if that is worth it."""
+    best: tuple[int, ...] = ()
+    size = LEAST - 1
+    for x in (*op.inputs, *op.outputs):
+        if x.dtype.numpy == np.float32 and x.ndim and isinstance(x.type.size, int) and x.type.size > size:
+            best, size = tuple(x.shape), x.type.size
+    if not best or not 2 <= best[-1] <= MOST_COLUMNS:
+        return None
+    return size // best[-1], best[-1]
+
+
+def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
+    """The regions of a graph, for :func:`stopgrad.interpreter.program`.
+
+    Args:
+        operations: of one graph, in order.
+        wanted: its results.
+    """
+    growing = _Growing()
+    for op in operations:
+        growing.add(op)
+    drafts = growing.drafts()
+    if not drafts:
+        return ()
+    users: dict[Output, list[Operation]] = {}
+    for op in operations:
+        for x in op.inputs:
+            users.setdefault(x, []).append(op)
+    results = set(wanted)
+    home = {op: draft for draft in drafts for op in draft.operations}
+    owned: dict[_Draft, list[Operation]] = {}
+    for op in reversed(operations):
+        if op.definition in _FREE and not results.intersection(op.outputs):
+            found = {home.get(user) for y in op.outputs for user in users.get(y, ())}
+            draft = found.pop() if len(found) == 1 else None
+            if draft is not None and draft.unfolds(op):
+                home[op] = draft
+                owned.setdefault(draft, []).append(op)
+    made = []
+    for draft in drafts:
+
+        def used(y: Output, draft: _Draft = draft) -> bool:
+            return y in results or any(home.get(user) is not draft for user in users.get(y, ()))
+
+        region = draft.region(used, owned.get(draft, ()))
+        if region is not None:
+            made.append(region)
+    return made
