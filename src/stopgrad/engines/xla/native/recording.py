@@ -212,6 +212,10 @@ class Recorder:
             raise Refused("a complex number")
         return Symbol(self, array.shape, array.dtype, self.constant(plain), None)
 
+    def given_in_full(self) -> list[Output]:
+        """The inputs of which all columns are used."""
+        return [node.given[0] for node in self._nodes.values() if node.op == "input" and node.kind == FULL]
+
     # ---- kinds
 
     def kind_of(self, shape: _Shape) -> str:
@@ -359,10 +363,13 @@ class Recorder:
         if math.prod(shape) != x.size:
             raise Refused("a size to be found")
         node = x.node
-        fits = node is None or node.kind == NUMBER or self.kind_of(shape) == self.kind_of(x.shape)
-        if not fits or (node is not None and node.kind == COLUMNS):
-            raise Refused("a reshape")
-        if node is not None and node.kind == VECTOR and _bare(shape) != (self.columns,):
+        if node is None or node.kind == NUMBER:
+            fits = True
+        elif node.kind == VECTOR:
+            fits = _bare(shape) == (self.columns,)
+        else:
+            fits = node.kind != COLUMNS and self.kind_of(shape) == self.kind_of(x.shape)
+        if not fits:
             raise Refused("a reshape")
         return Symbol(self, tuple(shape), x.dtype, node, x.source)
 

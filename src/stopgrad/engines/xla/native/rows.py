@@ -288,6 +288,15 @@ class _Growing:
         for j in _bits(later):
             self._before[j] |= new
 
+    def unite_readers(self) -> None:
+        """One region of those that read the same, so that it is read once."""
+        readers: dict[tuple[Output, tuple[int, int]], int] = {}
+        for j in range(len(self._drafts)):
+            for x in self._drafts[j].recorder.given_in_full():
+                k = readers.setdefault((x, self._drafts[j].shape), j)
+                if self._drafts[j].operations and k != j:
+                    readers[x, self._drafts[j].shape] = self._united(k, j)
+
     def _united(self, k: int, j: int) -> int:
         """One draft of two of one shape, where that may be."""
         if (self._before[k] >> j | self._before[j] >> k) & 1 or self._drafts[k].shape != self._drafts[j].shape:
@@ -350,6 +359,7 @@ def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequen
     growing = _Growing()
     for op in operations:
         growing.add(op)
+    growing.unite_readers()
     drafts = growing.drafts()
     if not drafts:
         return ()

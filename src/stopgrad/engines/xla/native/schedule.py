@@ -42,8 +42,8 @@ TILE = 2048
 """Numbers of a tile: a few of them lie in the nearest cache."""
 BLOCK = 16384
 """Numbers of a block: a few of them lie in the second one."""
-TASK = 32768
-TASKS = 64
+LEAST_TASKS, TASKS = 8, 64
+"""Into how many tasks rows are divided, if there are as many rows."""
 
 
 class Result(NamedTuple):
@@ -411,8 +411,8 @@ def _laid_out(schedule: Schedule) -> Any:
     numbers = bytearray(4 * len(schedule._numbers))
     for index, value in constants:
         numbers[4 * index : 4 * index + 4] = value
-    block = max(1, min(rows, BLOCK // columns))
-    task = max(block, -(-max(TASK // columns, -(-rows // TASKS)) // block) * block)
+    block = max(1, min(BLOCK // columns, -(-rows // LEAST_TASKS)))
+    task = max(block, -(-rows // (TASKS * block)) * block)
     header = [
         rows, columns, block, min(TILE, block * columns), schedule._most_tiles, len(schedule._kept),
         len(schedule._row_registers), len(schedule._numbers), len(schedule._numbers), len(schedule._scalars),

@@ -66,6 +66,17 @@ INLINE F truth(I mask) { return as_float(mask & as_int(all(1.0f))); }
 INLINE F magnitude(F x) { return as_float(as_int(x) & 0x7fffffff); }
 INLINE F with_sign_of(F x, F y) { return as_float(as_int(x) | (as_int(y) & int32_t(0x80000000))); }
 
+// x * y + z, rounded once where the processor can.
+INLINE F multiply_add(F x, F y, F z) {
+#if defined(__AVX512F__)
+  return (F)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)z);
+#elif defined(__FMA__)
+  return (F)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)z);
+#else
+  return x * y + z;
+#endif
+}
+
 // As NumPy's: NaN where either is.
 INLINE F maximum(F x, F y) { return choose(x != x, x, x > y ? x : y); }
 INLINE F minimum(F x, F y) { return choose(x != x, x, x < y ? x : y); }
@@ -211,21 +222,10 @@ INLINE F error_near_zero(F x) {
   return x * (p * s + 1.128379165726710E+0f);
 }
 
-// x * x - square, where that is cheap.
-INLINE F rounding_of_square(F x, F square) {
-#if defined(__AVX512F__)
-  return (F)_mm512_fmsub_ps((__m512)x, (__m512)x, (__m512)square);
-#elif defined(__FMA__)
-  return (F)_mm256_fmsub_ps((__m256)x, (__m256)x, (__m256)square);
-#else
-  return F{};
-#endif
-}
-
 // erfc(x) for x >= 1.
 INLINE F complement_far(F x) {
   F square = x * x;
-  F lost = rounding_of_square(x, square);
+  F lost = multiply_add(x, x, -square);
   F q = 1.0f / x, y = q * q;
   F p = 2.326819970068386E-2f * y - 1.387039388740657E-1f;
   p = p * y + 3.687424674597105E-1f;
