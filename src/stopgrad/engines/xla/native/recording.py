@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -47,7 +47,7 @@ class Node:
         self.inputs = inputs
         self.kind = kind
         self.given = given
-        self.late = op == "Total" or any([x.late for x in inputs])
+        self.late = op == "Total" or any(x.late for x in inputs)
 
 
 class Symbol:
@@ -119,8 +119,8 @@ for _method, _name in {
 
 # From a namespace's functions to instructions: of floats to floats, of floats to booleans, of booleans.
 _ARITHMETIC = {
-    "negative": "Negative", "abs": "Abs", "sign": "Sign", "square": "Square", "sqrt": "Sqrt", "floor": "Floor",
-    "ceil": "Ceil", "round": "Round", "exp": "Exp", "expm1": "Expm1", "log": "Log", "log1p": "Log1p",
+    "negative": "Negative", "abs": "Abs", "sign": "Sign", "square": "Square", "sqrt": "Sqrt",
+    "floor": "Floor", "ceil": "Ceil", "round": "Round", "exp": "Exp", "expm1": "Expm1", "log": "Log", "log1p": "Log1p",
     "tanh": "Tanh", "logistic": "Sigmoid", "erf": "Erf", "erfc": "Erfc", "add": "Add", "subtract": "Subtract",
     "multiply": "Multiply", "divide": "Divide", "maximum": "Maximum", "minimum": "Minimum",
 }  # fmt: skip
@@ -142,6 +142,15 @@ def _bare(shape: _Shape) -> _Shape:
     """A shape without leading axes of size 1."""
     first = next((i for i, n in enumerate(shape) if n != 1), len(shape))
     return shape[first:]
+
+
+def shape_of(x: Output) -> _Shape:
+    """The sizes of an output, which are numbers."""
+    return tuple([n if isinstance(n, int) else _refused("a symbolic size") for n in x.shape])
+
+
+def _refused(why: str) -> NoReturn:
+    raise Refused(why)
 
 
 class Recorder:
@@ -191,10 +200,7 @@ class Recorder:
 
     def given(self, x: Output) -> Symbol:
         """An input of the region."""
-        shape = tuple(x.shape)
-        if not all(isinstance(n, int) for n in shape):
-            raise Refused("a symbolic size")
-        return Symbol(self, shape, x.dtype.numpy, None, x)
+        return Symbol(self, shape_of(x), x.dtype.numpy, None, x)
 
     def array(self, value: Any, dtype: Any) -> Symbol:
         """What a lowering returned."""
@@ -442,7 +448,13 @@ class Recorder:
     # ---- reductions
 
     def _reduce(
-        self, name: str, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None, initial: Any = None
+        self,
+        name: str,
+        x: Any,
+        axis: Any = None,
+        keepdims: bool = False,
+        dtype: Any = None,
+        initial: Any = None,
     ) -> Symbol:
         expected = _BOOL if name in ("any", "all") else _FLOAT
         if not isinstance(x, Symbol) or x.dtype != expected or dtype not in (None, _FLOAT):

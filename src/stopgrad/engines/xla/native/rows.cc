@@ -8,10 +8,12 @@
 // Blocks are joined to tasks, whose size follows from the program alone. Sums over rows are added up in each
 // task, and then over the tasks in their order: results do not depend on the number of threads, nor on timing.
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -143,6 +145,7 @@ enum Special {
   COLUMN_SUM,
   TOTAL,
   STORE_BOOL,
+  PREFETCH,  // The same tile of the next block.
   LOAD_ROW,  // From here on, of one number per row.
   GATHER,
   INSIDE,
@@ -228,7 +231,7 @@ float reduced(int op, const float* a, long n) {
 
 // ------------------------------------------------------------------------------------------- the program
 
-enum Kind { NONE, TILE, KEPT, INPUT, OUTPUT, ROW_VECTOR, ROW, NUMBER, ROW_INPUT };
+enum Kind { NONE, TILE, KEPT, INPUT, OUTPUT, ROW_VECTOR, ROW, NUMBER, ROW_INPUT, LAST_OUTPUT };
 
 struct Operand {
   uint8_t kind;
@@ -334,6 +337,24 @@ struct Flushing {
 #endif
 };
 
+// From how many bytes on a result is written past the caches.
+constexpr long STREAMED = 8 << 20;
+
+void stream(float* d, const float* a, long n) {
+#if defined(__AVX512F__)
+  long i = 0;
+  const long head = (64 - reinterpret_cast<uintptr_t>(d) % 64) % 64 / 4;
+  if (head) {
+    i = std::min(head, n);
+    store(d, load(a, i), i);
+  }
+  for (; i + W <= n; i += W) _mm512_stream_ps(d + i, (__m512)load(a + i));
+  if (i < n) store(d + i, load(a + i, n - i), n - i);
+#else
+  std::memcpy(d, a, n * sizeof(float));
+#endif
+}
+
 struct Place {
   const float* at;
   long stride;
@@ -347,19 +368,21 @@ struct Machine {
   long N, task = 0, first = 0, count = 0;  // The task, the block's first row, and its rows.
   float *tiles, *kept, *rows;
   long tile_size, kept_size, row_size;
+  bool streams;
 
   explicit Machine(const Job& job) : job(job), h(job.program.h), N(h.columns) {
     auto rounded = [](long n) { return (n + 15) / 16 * 16 + 16; };
     tile_size = rounded(h.tile);
     kept_size = rounded(h.block * N);
     row_size = rounded(h.block);
+    streams = h.rows * N * 4 >= STREAMED;
     float* memory = scratch.get(size());
     tiles = memory;
     if (memory == nullptr) return;
-    kept = tiles + h.tiles * tile_size;
+    kept = tiles + (h.tiles + 1) * tile_size;
     rows = kept + h.kept * kept_size;
   }
-  size_t size() const { return h.tiles * tile_size + h.kept * kept_size + h.row_registers * row_size + 16; }
+  size_t size() const { return (h.tiles + 1) * tile_size + h.kept * kept_size + h.row_registers * row_size + 16; }
 
   Place place(int32_t code, long i, long c, long columns) const {
     const long index = code >> 4;
@@ -367,7 +390,8 @@ struct Machine {
       case TILE: return {tiles + index * tile_size, columns, false};
       case KEPT: return {kept + index * kept_size + i * N + c, N, false};
       case INPUT: return {static_cast<const float*>(job.inputs[index]) + (first + i) * N + c, N, false};
-      case OUTPUT: return {static_cast<const float*>(job.outputs[index]) + (first + i) * N + c, N, false};
+      case OUTPUT:
+      case LAST_OUTPUT: return {static_cast<const float*>(job.outputs[index]) + (first + i) * N + c, N, false};
       case ROW_VECTOR: return {static_cast<const float*>(job.inputs[index]) + c, 0, false};
       case ROW: return {rows + index * row_size + i, 1, true};
       case ROW_INPUT: return {static_cast<const float*>(job.inputs[index]) + first + i, 1, true};
@@ -475,6 +499,17 @@ struct Machine {
       const Kernel kernel = KERNELS[in.op].of[x.number + 2 * y.number + 4 * z.number];
       auto level = [n](const Place& p) { return p.stride == (p.number ? 0 : n); };
       float* at = const_cast<float*>(d.at);
+      if (streams && (in.d & 15) == LAST_OUTPUT) {
+        // Not read again here: it goes past the caches.
+        float* beside = tiles + h.tiles * tile_size;
+        if (m == 1 || (level(x) && level(y) && level(z))) {
+          kernel(beside, x.at, y.at, z.at, m * n);
+        } else {
+          for (long k = 0; k < m; ++k)
+            kernel(beside + k * n, x.at + k * x.stride, y.at + k * y.stride, z.at + k * z.stride, n);
+        }
+        return stream(at, beside, m * n);
+      }
       if (m == 1 || (level(d) && level(x) && level(y) && level(z))) return kernel(at, x.at, y.at, z.at, m * n);
       for (long k = 0; k < m; ++k)
         kernel(at + k * d.stride, x.at + k * x.stride, y.at + k * y.stride, z.at + k * z.stride, n);
@@ -538,6 +573,14 @@ struct Machine {
         job.totals[in.d * job.tasks + task] += total;
         return;
       }
+      case PREFETCH: {
+        const long at = (first + h.block + i) * N + c, end = std::min(at + m * n, h.rows * N);
+        if ((in.a & 15) == INPUT) {
+          const float* a = static_cast<const float*>(job.inputs[in.a >> 4]);
+          for (long j = at; j < end; j += 16) __builtin_prefetch(a + j, 0, 2);
+        }
+        return;
+      }
       case STORE_BOOL: {
         const Place a = place(in.a, i, c, n);
         for (long k = 0; k < m; ++k) {
@@ -598,6 +641,9 @@ void work(Shared& shared, long tasks) {
   if (machine.tiles == nullptr) shared.failed = true;
   for (; mine < tasks; mine = shared.next.fetch_add(1)) {
     if (machine.tiles != nullptr) machine.run_task(mine);
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
     shared.done.fetch_add(1, std::memory_order_release);
   }
 }
@@ -658,8 +704,10 @@ ffi::Error rows(ffi::ThreadPool pool, ffi::RemainingArgs arguments, ffi::Remaini
   }
   compute_numbers(job, job.program.before, h.before);
   job.tasks = (h.rows + h.task - 1) / h.task;
-  job.totals.reset(new double[h.totals * job.tasks]);
-  job.sums.reset(new float[size_t(h.sums) * job.tasks * h.columns]);
+  job.totals.reset(new (std::nothrow) double[h.totals * job.tasks]);
+  job.sums.reset(new (std::nothrow) float[size_t(h.sums) * job.tasks * h.columns]);
+  if (job.totals == nullptr || job.sums == nullptr)
+    return ffi::Error(ffi::ErrorCode::kResourceExhausted, "no memory for sums over rows");
 
   auto shared = std::make_shared<Shared>();
   shared->job = &job;

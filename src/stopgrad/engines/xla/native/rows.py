@@ -1,8 +1,8 @@
 """Regions of a graph that the vector machine of ``rows.cc`` computes, each in one pass over memory.
 
 A region is made of operations on tensors of R rows and N columns: elementwise ones, reductions of rows, and
-what goes with them. Each is computed as its lowering says (:mod:`recording`), so that the numbers are those of
-the user's own graph, up to the order in which a reduction adds.
+what goes with them. Each is computed as its lowering says (:mod:`recording`), so that the numbers are those
+of the user's own graph, up to the order in which a reduction adds.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from stopgrad.engines.xla.native.recording import (
     Recorder,
     Refused,
     Symbol,
+    shape_of,
 )
 from stopgrad.engines.xla.native.schedule import Result, encode, ordered
 from stopgrad.errors import StopgradError
@@ -33,13 +34,12 @@ from stopgrad.ops.index import OneHot, ScatterAddAlongAxis, TakeAlongAxis
 from stopgrad.ops.powers import Pow
 from stopgrad.ops.shape import BroadcastTo, Reshape
 
-DEBUG = 0
 LEAST = 4096
 """Elements below which a region is left to XLA."""
 MOST_COLUMNS = 65536
 
 _FREE = frozenset({Const, Fill, Range, Reshape, BroadcastTo, OneHot})
-"""What costs nothing where it is used, and is not worth storing: computed again wherever a region needs it."""
+"""What costs nothing where it is used and is not worth storing. A region that needs it computes it again."""
 
 
 class _Namespace:
@@ -136,8 +136,7 @@ class _Draft:
         """Take an operation in, if rows can do it."""
         try:
             (made,) = _record(self.recorder, op, [self.symbol(x) for x in op.inputs])
-        except _DECLINED as e:
-            if DEBUG: print("declined", op.type, repr(e)[:200])
+        except _DECLINED:
             return False
         if made.node is None or made.node.kind == VECTOR or made.node.op in ("input", "constant"):
             return False
@@ -146,7 +145,7 @@ class _Draft:
         return True
 
     def symbol(self, x: Output, depth: int = 0) -> Symbol:
-        """An output as the region sees it. What is free is recorded in it, although it does not belong to it."""
+        """An output as the region sees it. What is free is recorded here, although it does not belong to it."""
         found = self._symbols.get(x)
         if found is None and x.op.definition in _FREE and depth < _CHAIN:
             try:
@@ -185,7 +184,7 @@ class _Draft:
         for y in outputs:
             node = self._symbols[y].node
             assert node is not None
-            if node.kind in (ROW, NUMBER) and self.recorder.kind_of(tuple(y.shape)) == FULL:
+            if node.kind in (ROW, NUMBER) and self.recorder.kind_of(shape_of(y)) == FULL:
                 node = self.recorder.spread(node)
             if node not in places:
                 places[node] = len(results)
@@ -195,7 +194,9 @@ class _Draft:
             return None
         inputs, program = encode(*self.shape, results)
         order = [places[self._symbols[y].node] for y in outputs]  # type: ignore[index]
-        return Region([*self.operations, *owned], inputs, outputs, _function(results, outputs, order, program))
+        return Region(
+            [*self.operations, *owned], inputs, outputs, _function(results, outputs, order, program)
+        )
 
 
 def _function(
@@ -259,7 +260,10 @@ class _Growing:
         shape = _shape_of(op)
         found: int | None = None
         for k in _bits(own):
-            if shape in (None, self._drafts[k].shape) and not (own | through) & self._after[k] | through >> k & 1:
+            if (
+                shape in (None, self._drafts[k].shape)
+                and not (own | through) & self._after[k] | through >> k & 1
+            ):
                 found = k if found is None else self._united(found, k)
         if found is not None and self._drafts[found].take(op):
             self._needs(found, own | through)
@@ -299,7 +303,9 @@ class _Growing:
 
     def _united(self, k: int, j: int) -> int:
         """One draft of two of one shape, where that may be."""
-        if (self._before[k] >> j | self._before[j] >> k) & 1 or self._drafts[k].shape != self._drafts[j].shape:
+        if (self._before[k] >> j | self._before[j] >> k) & 1 or self._drafts[k].shape != self._drafts[
+            j
+        ].shape:
             return k
         whole = self._drafts[k].joined(self._drafts[j])
         if whole is None:
@@ -343,7 +349,7 @@ def _shape_of(op: Operation) -> tuple[int, int] | None:
     size = LEAST - 1
     for x in (*op.inputs, *op.outputs):
         if x.dtype.numpy == np.float32 and x.ndim and isinstance(x.type.size, int) and x.type.size > size:
-            best, size = tuple(x.shape), x.type.size
+            best, size = shape_of(x), x.type.size
     if not best or not 2 <= best[-1] <= MOST_COLUMNS:
         return None
     return size // best[-1], best[-1]

@@ -1,8 +1,8 @@
 """Programs for the vector machine of ``rows.cc``: what is computed when, and where it is kept meanwhile.
 
-A program is a sequence of stages. A row goes through them one after the other, because a sum over it is known
-only when all its columns have been seen; a stage is what can be done while going through the columns once. What
-several stages need is kept, or computed again where that is cheap.
+A program is a sequence of stages. A row goes through them one after the other, because a sum over it is
+known only when all its columns have been seen; a stage is what can be done while going through the columns
+once. What several stages need is kept, or computed again where that is cheap.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ INSTRUCTIONS = (
     "Log1p", "Tanh", "Sigmoid", "Erf", "Erfc", "IsNan", "IsInf", "IsFinite", "Not", "ToFloat", "Add",
     "Subtract", "Multiply", "Divide", "Maximum", "Minimum", "Equal", "NotEqual", "Less", "LessEqual", "And",
     "Or", "EqualWhole", "LessWhole", "Where", "Load", "Position", "OneHot", "RowSum", "RowMax", "RowMin",
-    "ColumnSum", "Total", "StoreBool", "LoadRow", "Gather", "Inside", "StoreRow", "StoreRowBool", "TotalRow",
+    "ColumnSum", "Total", "StoreBool", "Prefetch", "LoadRow", "Gather", "Inside", "StoreRow", "StoreRowBool",
+    "TotalRow",
 )  # fmt: skip
 """In the order of ``rows.cc``."""
 
 _OPCODES = {name: i for i, name in enumerate(INSTRUCTIONS)}
-# How long an instruction takes for a vector of numbers; a load or a store of one is 1. 2 where nothing is said.
+# How long an instruction takes for a vector of numbers, whose load or store takes 1. Those not named take 2.
 _COSTS = {
     **{"Exp": 12, "Expm1": 15, "Log": 20, "Log1p": 32, "Tanh": 25, "Sigmoid": 22, "Erf": 45, "Erfc": 45},
     **{"Divide": 8, "Sqrt": 8, "Load": 3},
@@ -34,7 +35,7 @@ _COSTS = {
 _KEPT = 7
 """What costs at least that much is kept from one stage to the next, and not computed again."""
 
-_NONE, _TILE, _KEEP, _INPUT, _OUTPUT, _VECTOR, _ROW, _NUMBER, _ROW_INPUT = range(9)
+_NONE, _TILE, _KEEP, _INPUT, _OUTPUT, _VECTOR, _ROW, _NUMBER, _ROW_INPUT, _LAST_OUTPUT = range(10)
 _DTYPES = ("float32", "bool", "int32", "int64", "int8", "uint8", "int16", "uint16")
 _REDUCED = {"RowSum", "RowMax", "RowMin"}
 
@@ -219,8 +220,15 @@ class Schedule:
         self._totals.append(self._number(node) >> 4)
         return len(self._totals) - 1
 
-    def _write_tiles(self, number: int) -> None:
-        """What is done in a stage while it goes through the columns."""
+    def _read_directly(self) -> list[int]:
+        """The operands of all columns that are read where they are."""
+        given = [x for x in self._order if x.op == "input" and x.kind == FULL]
+        return [
+            _operand(_INPUT, self._position(x.given[0])) for x in given if self._needed[x] and not _loads(x)
+        ]
+
+    def _write_tiles(self, number: int) -> int:
+        """What is done in a stage while it goes through the columns; how long that takes."""
         sinks = []
         for node in self._order:
             if node.op in _REDUCED and self._levels[node] - 1 == number:
@@ -229,15 +237,16 @@ class Schedule:
                 there = self._needed[node.inputs[0]]
                 if max(there) == number:
                     sinks.append(node)
-            elif node in self._kept or node in self._stored:
-                if min(self._needed[node]) == number:
-                    sinks.append(node)
+            elif (node in self._kept or node in self._stored) and min(self._needed[node]) == number:
+                sinks.append(node)
         bools = [
             (i, node)
             for i, (output, node) in enumerate(self._results)
             if node.kind == FULL and self._stored.get(node) != i and self._levels[node] == number
         ]
+        before = self._weight
         _Tiles(self, number, sinks, bools).write()
+        return self._weight - before
 
 
 class _Tiles:
@@ -307,10 +316,13 @@ class _Tiles:
             return schedule._total(node)
         if node.kind == COLUMNS:
             return next(
-                k for k, r in enumerate([r for r in schedule._results if r.node.kind == COLUMNS]) if r.node is node
+                k
+                for k, r in enumerate([r for r in schedule._results if r.node.kind == COLUMNS])
+                if r.node is node
             )
         if node in schedule._stored:
-            return _operand(_OUTPUT, schedule._stored[node])
+            again = self.uses.get(node) or len(schedule._needed[node]) > 1
+            return _operand(_OUTPUT if again else _LAST_OUTPUT, schedule._stored[node])
         if node in schedule._kept:
             return _operand(_KEEP, schedule._kept[node])
         if self.free:
@@ -392,8 +404,11 @@ def encode(rows: int, columns: int, results: Sequence[Result]) -> tuple[list[Out
     """
     schedule = Schedule(rows, columns, results)
     schedule._write_rows()
-    for number in range(len(schedule._stages)):
-        schedule._write_tiles(number)
+    costs = [schedule._write_tiles(number) for number in range(len(schedule._stages))]
+    if columns <= TILE:
+        # While most is computed, the next rows come. Long rows come by themselves.
+        busiest = schedule._stages[costs.index(max(costs))].tiles
+        busiest[:0] = [_instruction("Prefetch", 0, [place]) for place in schedule._read_directly()]
     return schedule.inputs, _laid_out(schedule)
 
 
@@ -405,9 +420,7 @@ def _laid_out(schedule: Schedule) -> Any:
         for i, (output, node) in enumerate(schedule._results)
         if node.kind == NUMBER and output.type.size == 1
     ]
-    constants = [
-        (index, node.given) for node, index in schedule._numbers.items() if node.op == "constant"
-    ]
+    constants = [(index, node.given) for node, index in schedule._numbers.items() if node.op == "constant"]
     numbers = bytearray(4 * len(schedule._numbers))
     for index, value in constants:
         numbers[4 * index : 4 * index + 4] = value
