@@ -120,7 +120,8 @@ for _method, _name in {
 # From a namespace's functions to instructions: of floats to floats, of floats to booleans, of booleans.
 _ARITHMETIC = {
     "negative": "Negative", "abs": "Abs", "sign": "Sign", "square": "Square", "sqrt": "Sqrt",
-    "floor": "Floor", "ceil": "Ceil", "round": "Round", "exp": "Exp", "expm1": "Expm1", "log": "Log", "log1p": "Log1p",
+    "floor": "Floor", "ceil": "Ceil", "round": "Round", "exp": "Exp", "expm1": "Expm1", "log": "Log",
+    "log1p": "Log1p",
     "tanh": "Tanh", "logistic": "Sigmoid", "erf": "Erf", "erfc": "Erfc", "add": "Add", "subtract": "Subtract",
     "multiply": "Multiply", "divide": "Divide", "maximum": "Maximum", "minimum": "Minimum",
 }  # fmt: skip
@@ -426,7 +427,7 @@ class Recorder:
         return self.zeros(x.shape, x.dtype)
 
     def arange(self, size: int, dtype: Any = None) -> Symbol:
-        if size != self.columns or np.dtype(dtype) not in _WHOLE:
+        if size != self.columns or np.dtype(dtype) not in _WHOLE or size > np.iinfo(dtype).max:
             raise Refused("a range")
         return Symbol(self, (size,), np.dtype(dtype), self.node("Position", (), VECTOR))
 

@@ -7,6 +7,7 @@ of the user's own graph, up to the order in which a reduction adds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -145,7 +146,7 @@ class _Draft:
         return True
 
     def symbol(self, x: Output, depth: int = 0) -> Symbol:
-        """An output as the region sees it. What is free is recorded here, although it does not belong to it."""
+        """An output as the region sees it. What is free is recorded here, although it is not its own."""
         found = self._symbols.get(x)
         if found is None and x.op.definition in _FREE and depth < _CHAIN:
             try:
@@ -258,16 +259,19 @@ class _Growing:
     def _joined(self, op: Operation, own: int, through: int) -> int | None:
         """The draft that takes an operation in, if one does."""
         shape = _shape_of(op)
-        found: int | None = None
-        for k in _bits(own):
-            if (
-                shape in (None, self._drafts[k].shape)
-                and not (own | through) & self._after[k] | through >> k & 1
-            ):
-                found = k if found is None else self._united(found, k)
-        if found is not None and self._drafts[found].take(op):
-            self._needs(found, own | through)
-            return found
+        open_ = [
+            k
+            for k in _bits(own)
+            if not (own | through) & self._after[k] | through >> k & 1
+            and _suits(shape, self._drafts[k].shape)
+        ]
+        if open_:
+            found = max(open_, key=lambda k: math.prod(self._drafts[k].shape))
+            for k in open_:
+                found = self._united(found, k)
+            if self._drafts[found].take(op):
+                self._needs(found, own | through)
+                return found
         if shape is None:
             return None
         draft = _Draft(shape)
@@ -295,17 +299,21 @@ class _Growing:
     def unite_readers(self) -> None:
         """One region of those that read the same, so that it is read once."""
         readers: dict[tuple[Output, tuple[int, int]], int] = {}
-        for j in range(len(self._drafts)):
-            for x in self._drafts[j].recorder.given_in_full():
-                k = readers.setdefault((x, self._drafts[j].shape), j)
-                if self._drafts[j].operations and k != j:
-                    readers[x, self._drafts[j].shape] = self._united(k, j)
+        for j, draft in enumerate(self._drafts):
+            for x in draft.recorder.given_in_full() if draft.operations else ():
+                k = self._now(readers.setdefault((x, draft.shape), j))
+                self._united(k, self._now(j))
+
+    def _now(self, k: int) -> int:
+        """The number of the draft that a draft was united with."""
+        while k in self._became:
+            k = self._became[k]
+        return k
 
     def _united(self, k: int, j: int) -> int:
         """One draft of two of one shape, where that may be."""
-        if (self._before[k] >> j | self._before[j] >> k) & 1 or self._drafts[k].shape != self._drafts[
-            j
-        ].shape:
+        dependent = (self._before[k] >> j | self._before[j] >> k) & 1
+        if k == j or dependent or self._drafts[k].shape != self._drafts[j].shape:
             return k
         whole = self._drafts[k].joined(self._drafts[j])
         if whole is None:
@@ -329,10 +337,7 @@ class _Growing:
         """Drafts, those that were united under their present number."""
         gone = drafts & self._gone
         for j in _bits(gone):
-            k = j
-            while k in self._became:
-                k = self._became[k]
-            drafts = drafts & ~(1 << j) | 1 << k
+            drafts = drafts & ~(1 << j) | 1 << self._now(j)
         return drafts
 
 
@@ -341,6 +346,11 @@ def _bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
+
+
+def _suits(shape: tuple[int, int] | None, region: tuple[int, int]) -> bool:
+    """Whether an operation of a shape may be one on all columns of a region, or on one number per row."""
+    return shape is None or shape == region or math.prod(shape) == region[0]
 
 
 def _shape_of(op: Operation) -> tuple[int, int] | None:
