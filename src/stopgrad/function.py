@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, NoReturn, overload
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.operands import as_array
 from stopgrad.ops.data import Assign, Parameter, Placeholder
 from stopgrad.plain import flag, is_whole, whole
+from stopgrad.quick import OTHER, Quick, handed_out, quick_call
 from stopgrad.rewrite import prepare
 from stopgrad.structure import flatten, unflatten
 from stopgrad.types import dtype_of, float32
@@ -44,7 +45,7 @@ class _Traced:
     Attributes:
         ready: computes the results.
         outputs: what they are in the traced graph.
-        spec: the structure of what the function returned.
+        spec: the structure of what the function returned; None where that is one result alone.
         leaves: what stood in it, with a mark in the place of each result.
         fresh: whether it has not been called yet.
     """
@@ -54,6 +55,17 @@ class _Traced:
     spec: Any
     leaves: list[Any]
     fresh: bool = True
+
+    def rebuild(self, results: Sequence[Any]) -> Any:
+        """What the function returned, with these results."""
+        if self.spec is None:
+            return results[0]
+        given = iter(results)
+        return unflatten(self.spec, [leaf if leaf is not _RESULT else next(given) for leaf in self.leaves])
+
+    def failed(self, error: Exception) -> NoReturn:
+        """Raise what happened in the engine as an error of ours."""
+        fail(self.ready.engine, self.outputs, error)
 
 
 class Function:
@@ -80,6 +92,8 @@ class Function:
         trace = partial(_trace, f, self.__name__, engine == "auto", strict, donate_argnums)
         self._traced = cached(trace, cache_size, "function")
         self._warned = False
+        self._before: _Traced | None = None
+        self._quick: Quick | None = None
 
     @property
     def traces(self) -> int:
@@ -87,6 +101,11 @@ class Function:
         return self._traced.cache_info().currsize
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        quick = self._quick
+        if quick is not None:
+            result = quick(args, kwargs)
+            if result is not OTHER:
+                return result
         leaves, spec = flatten((args, kwargs))
         if default_graph() is not None or not _SYMBOLIC.isdisjoint(map(type, leaves)):
             return self._f(*args, **kwargs)
@@ -111,16 +130,25 @@ class Function:
             arrays = [np.asarray(a) for a in arrays]  # They may be the other engine's own.
         try:
             found = traced.ready.run(arrays)
-            if (
-                borrowed or not native
-            ):  # Else what the caller now writes into his arrays would be computed with.
-                traced.ready.engine.finish(found)
-            results = iter(found if native else [*map(np.asarray, found)])
         except Exception as error:
-            fail(traced.ready.engine, traced.outputs, error)
-        return unflatten(
-            traced.spec, [leaf if leaf is not _RESULT else next(results) for leaf in traced.leaves]
+            traced.failed(error)
+        results = handed_out(found, native, borrowed, traced.ready.engine.finish, traced.failed)
+        # Only after two calls alike: refusing others costs more than the usual way.
+        alike, self._before = traced is self._before, traced
+        self._quick = (
+            quick_call(
+                traced.ready.engine,
+                traced.ready.run,
+                args,
+                kwargs,
+                leaves,
+                None if traced.spec is None else traced.rebuild,
+                traced.failed,
+            )
+            if alike and len(leaves) == len(signature) and not any(type(s) is _Constant for s in signature)
+            else None
         )
+        return traced.rebuild(results)
 
     def _warn_of_many(self) -> None:
         kept = self._traced.cache_info()
@@ -202,7 +230,9 @@ def _trace(
     donated = _donated(name, donate_argnums, spec, signature)
     prepared = prepare(outputs, inputs, {})
     ready = compile_for(choose(engine, auto, prepared), prepared, donated, (), strict)
-    return _Traced(ready, outputs, result_spec, [_RESULT if _is_result(x) else x for x in result_leaves])
+    alone = result_spec == _ALONE and len(outputs) == 1
+    leaves = [_RESULT if _is_result(x) else x for x in result_leaves]
+    return _Traced(ready, outputs, None if alone else result_spec, leaves)
 
 
 def _donated(name: str, argnums: Sequence[int], spec: Any, signature: _Signature) -> list[int]:
@@ -221,6 +251,7 @@ def _donated(name: str, argnums: Sequence[int], spec: Any, signature: _Signature
 
 
 _MANY = 16
+_, _ALONE = flatten(0)
 _SYMBOLIC = {Output, Operation}
 _RESULT = object()
 

@@ -41,11 +41,13 @@ class XlaEngine(Engine):
     priority = 100
     needs = ("jax",)
     reuses = True
+    checks = True
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
         self.namespace = jax_namespace()
         self._array = self._jax.Array
+        self.flatten = self._jax.tree_util.tree_flatten
         self._settings = Settings(self._jax)
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
@@ -70,17 +72,28 @@ class XlaEngine(Engine):
         kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
         compiled = settings.fixed(wide, lambda: traced.lower(*kinds).compile())
 
-        def call(arrays: Sequence[Any]) -> Sequence[Any]:
+        shapes, config = [x.shape for x in inputs], self._jax.config
+
+        def anyhow(*arrays: Any) -> Sequence[Any]:
             try:
                 return compiled(*arrays)
             except (TypeError, ValueError):
-                # Not what was compiled for: arrays on other devices, and what JAX traces with.
-                return settings.fixed(wide, traced, *arrays)
+                return traced(*arrays)
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
-            if settings.debugging():
-                return settings.fixed(wide, call, arrays)
-            return settings.wide(call, arrays) if wide_inputs else call(arrays)
+            try:
+                if donate and (config.jax_debug_nans or config.jax_debug_infs):
+                    return settings.fixed(wide, compiled, *arrays)
+                if wide_inputs and np.ndarray in map(type, arrays):  # JAX would make their numbers narrow.
+                    return settings.wide(compiled, *arrays)
+                return compiled(*arrays)
+            except FloatingPointError:  # JAX was asked to raise where there are NaNs.
+                return settings.fixed(wide, compiled, *arrays)
+            except (TypeError, ValueError):
+                # Arrays on other devices, what JAX traces with, and disable_jit.
+                if [getattr(x, "shape", None) for x in arrays] != shapes:
+                    raise
+                return settings.fixed(wide, anyhow, *arrays)
 
         return run
 
