@@ -144,9 +144,9 @@ class Session:
             FeedError, ShapeError, DTypeError, GraphError, EngineError; the parameters are then as they were.
         """
         asked = self._present("run").engine
-        leaves, spec = flatten(fetches)
+        leaves, spec = ([fetches], None) if type(fetches) is Output else flatten(fetches)
         feeds = {} if feed_dict is None else feed_dict
-        if not isinstance(feeds, Mapping):
+        if type(feeds) is not dict and not isinstance(feeds, Mapping):
             raise FeedError(
                 f"Session.run: feed_dict is a dict from tensors to values, not {type(feeds).__name__}"
             )
@@ -161,7 +161,7 @@ class Session:
         arrays = [feed_value(x, value, asked) for x, value in zip(plan.feeds, feeds.values(), strict=True)]
         with self._lock_outside("run"):
             values = self._run(plan, arrays, asked)
-        return unflatten(spec, values)
+        return values[0] if spec is None else unflatten(spec, values)
 
     def value(self, parameter: Output) -> np.ndarray[Any, Any]:
         """A copy of the value that a parameter has now."""
@@ -264,19 +264,22 @@ class Session:
                 state = _State(engine, {p: engine.hold(np.asarray(v)) for p, v in old.values.items()}, {})
             if engine is not asked:
                 arrays = [np.asarray(a) for a in arrays]  # They may be the other engine's own.
-            first = {p: engine.hold(state.value(p)) for p in plan.parameters if p not in state.values}
-            values = {**state.values, **first} if first else state.values
-            spare = [_spare(state, p) for p in plan.assigned] if engine.reuses else ()
-            results = ready.run([*[values[p] for p in plan.parameters], *arrays, *spare])
+            values, count = state.values, len(plan.fetches)
+            if plan.parameters:
+                first = {p: engine.hold(state.value(p)) for p in plan.parameters if p not in values}
+                values = {**values, **first} if first else values
+                arrays = [*[values[p] for p in plan.parameters], *arrays]
+            if plan.assigned and engine.reuses:
+                arrays = [*arrays, *[_spare(state, p) for p in plan.assigned]]
+            results = ready.run(arrays)
             engine.finish(results)
-            count = len(plan.fetches)
-            fetched = [_to_numpy(r) for r in results[:count]]
+            fetched = [np.asarray(r) for r in results[:count]]
         except Exception as error:
             fail(engine, plan.fetches, error)
         if plan.assigned or values is not old.values:
             new = dict(zip(plan.assigned, results[count:], strict=True))
             self._commit(state._replace(values={**values, **new}))
-        if engine.reuses:
+        if plan.assigned and engine.reuses:
             state.spare.update({p: values[p] for p in plan.assigned if p in values})
         return fetched
 
@@ -370,7 +373,3 @@ def _compile(
     if chosen.keeps_sizes:
         plan.unsized[chosen] = ready
     return ready
-
-
-def _to_numpy(x: Any) -> np.ndarray[Any, Any]:
-    return x if isinstance(x, np.ndarray) else np.asarray(x)
