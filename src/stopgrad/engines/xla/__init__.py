@@ -12,6 +12,8 @@ import numpy as np
 from stopgrad.body import walk
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
+from stopgrad.engines.xla.memory import keep_memory
+from stopgrad.engines.xla.options import compile_lowered, compiler_options
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.graph import Output
 from stopgrad.interpreter import program
@@ -42,11 +44,13 @@ class XlaEngine(Engine):
     needs = ("jax",)
     reuses = True
     checks = True
+    variants = (Variant("forms"), PLAIN)
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
         self.namespace = jax_namespace()
         self._array = self._jax.Array
+        keep_memory()
         self.flatten = self._jax.tree_util.tree_flatten
         self._settings = Settings(self._jax)
 
@@ -62,7 +66,7 @@ class XlaEngine(Engine):
         variant: Variant = PLAIN,
     ) -> Compiled:
         interpret, settings = program(inputs, outputs, self), self._settings
-        operations = walk(outputs[0].op.graph.subgraph_to(outputs)) if outputs else ()
+        operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
         wide_inputs = any(x.dtype in _WIDE for x in inputs)
         wide = wide_inputs or any(y.dtype in _WIDE for op in operations for y in op.outputs)
         # What is given up is kept even if nothing reads it: results are written into it.
@@ -70,7 +74,10 @@ class XlaEngine(Engine):
             lambda *arrays: interpret(arrays), donate_argnums=tuple(donate), keep_unused=bool(donate)
         )
         kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
-        compiled = settings.fixed(wide, lambda: traced.lower(*kinds).compile())
+        options = {}
+        if variant is not PLAIN:
+            options = compiler_options(operations, self._jax.default_backend())
+        compiled = settings.fixed(wide, lambda: compile_lowered(traced.lower(*kinds), options))
 
         shapes, config = [x.shape for x in inputs], self._jax.config
 
