@@ -34,7 +34,7 @@ ROWS = [
     ["names"],
     ["graph"],
     ["scope", "body", "operands"],
-    ["namespaces", "samples", "structure"],
+    ["namespaces", "samples", "structure", "fingerprint"],
     ["files", "folders"],
     ["op"],
     ["interpreter"],
