@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -239,10 +240,22 @@ def _units(
         return list(home.values())
     units = {id(region): region for region in home.values()}
     needs = {key: {id(home[x.op]) for x in region.inputs if x.op in home} for key, region in units.items()}
+    sorter = TopologicalSorter(needs)
     try:
-        return [units[key] for key in TopologicalSorter(needs).static_order()]
+        sorter.prepare()
     except CycleError:
         raise InternalError("a region of operations depends on itself through operations outside") from None
+    # In the order of the graph as far as possible: in others more values would wait to be used.
+    place = {key: region.operations[-1].id for key, region in units.items()}
+    ready: list[tuple[int, int]] = []
+    ordered = []
+    while sorter.is_active():
+        for key in sorter.get_ready():
+            heappush(ready, (place[key], key))
+        key = heappop(ready)[1]
+        ordered.append(units[key])
+        sorter.done(key)
+    return ordered
 
 
 def _as_lowering(region: Region) -> Region:
