@@ -284,9 +284,11 @@ _DEFECTS = (AttributeError, NameError, TypeError, LookupError, AssertionError)
 """What no engine raises because of the values it gets or what it lacks."""
 
 
-def interpret(outputs: Sequence[Output], feeds: dict[Output, np.ndarray[Any, Any]]) -> list[Any]:
+def interpret(
+    outputs: Sequence[Output], feeds: dict[Output, np.ndarray[Any, Any]], regions: Regions | None = None
+) -> list[Any]:
     """Compute outputs with NumPy at once, from the values of the placeholders they need."""
-    return quietly(program(list(feeds), outputs, NUMPY_BACKEND), list(feeds.values()))
+    return quietly(program(list(feeds), outputs, NUMPY_BACKEND, regions), list(feeds.values()))
 
 
 def quietly(compute: Callable[..., T], *args: Any) -> T:

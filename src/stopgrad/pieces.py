@@ -21,8 +21,8 @@ from stopgrad.rows import Rows, cut_type, cut_values, repeats, rows_of
 
 PIECE = 2**18
 """Bytes of the largest array in a piece. A few of these fit into the second cache of common processors."""
-LARGE = 2**20
-"""Bytes from which on pieces are quicker than the whole."""
+LARGE = 2**22
+"""Bytes of an array from which on pieces are quicker than the whole."""
 
 _Users = Mapping[Output, Sequence[Operation]]
 
@@ -31,7 +31,7 @@ def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[R
     """The operations that are computed together in pieces, as the interpreter takes them."""
     if not any(_is_large(x) for op in operations for x in (*op.inputs, *op.outputs)):
         return []
-    rows = {op: found for op in operations if (found := rows_of(op)) is not None}
+    rows = {op: how for op in operations if (how := rows_of(op)) is not None}
     users: dict[Output, list[Operation]] = {}
     for op in operations:
         for x in dict.fromkeys(op.inputs):
@@ -64,7 +64,7 @@ def _is_large(x: Output) -> bool:
 
 def _meets(x: Output, op: Operation, cut: bool, rows: Mapping[Operation, Rows]) -> bool:
     """Whether an operand may be made row by row together with the operation that takes it."""
-    return cut and x.op in rows and rows[x.op].count == rows[op].count
+    return cut and x.op in rows and rows[x.op].extent == rows[op].extent
 
 
 def _levels(operations: Iterable[Operation], rows: Mapping[Operation, Rows]) -> dict[Operation, int]:
@@ -90,10 +90,9 @@ def _sink(
     for op in reversed(operations):
         if op not in rows or not wanted.isdisjoint(op.outputs):
             continue
-        late = min((_latest(y, user, rows, levels) for y in op.outputs for user in users.get(y, ())), default=0)
-        if late <= levels[op]:
-            continue
-        if all(
+        places = [_latest(y, user, rows, levels) for y in op.outputs for user in users.get(y, ())]
+        late = min(places, default=0)
+        if late > levels[op] and all(
             x.op not in levels
             or not x.op.inputs
             or x in wanted
@@ -192,7 +191,7 @@ class _Pieces:
         widest = max(map(_bytes, (*cut, *[y for op in members for y in op.outputs])))
         self._cut = [is_cut for _, is_cut in inputs]
         self._outputs = outputs
-        self._count = rows[members[0]].count
+        self._count = rows[members[0]].extent
         self._step = max(1, PIECE * self._count // max(widest, 1))
         # Two numbers of rows as a rule, and all of them.
         self._program = functools.lru_cache(3)(functools.partial(_made, members, rows, inputs, outputs))

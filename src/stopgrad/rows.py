@@ -23,11 +23,11 @@ class Rows(NamedTuple):
     """How an operation goes row by row.
 
     Attributes:
-        count: how many rows there are.
+        extent: how many rows there are.
         cut: for each operand, whether it is cut into rows as well; each row needs the whole of the others.
     """
 
-    count: int
+    extent: int
     cut: Sequence[bool]
 
 
@@ -110,7 +110,8 @@ def _adds_narrow(op: Operation) -> bool:
     """Whether it adds up floats of 16 bits. NumPy widens them in portions that do not end where rows do."""
     if not any(x.dtype.is_floating and x.dtype.itemsize == 2 for x in op.inputs):
         return False
-    return "accumulate" in inspect.signature(lowering(op.definition, "numpy")).parameters
+    function: Any = lowering(op.definition, "numpy")
+    return "accumulate" in inspect.signature(function).parameters
 
 
 def _row(x: Output) -> TensorType:
