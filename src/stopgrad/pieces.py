@@ -87,19 +87,32 @@ def _sink(
     wanted: set[Output],
 ) -> None:
     """Move to where it is needed what would otherwise be kept until then, if its operands are kept anyway."""
+    lasting: dict[Operation, int] = {}
+    for op in operations:
+        until = [_kept(x, op, lasting, levels, users) for x in op.inputs if x.op.inputs and x not in wanted]
+        if op in rows:
+            lasting[op] = min([level for level in until if level is not None], default=len(operations))
     for op in reversed(operations):
-        if op not in rows or not wanted.isdisjoint(op.outputs):
-            continue
-        places = [_latest(y, user, rows, levels) for y in op.outputs for user in users.get(y, ())]
-        late = min(places, default=0)
-        if late > levels[op] and all(
-            x.op not in levels
-            or not x.op.inputs
-            or x in wanted
-            or any(user is not op and levels[user] >= late for user in users[x])
-            for x in op.inputs
-        ):
-            levels[op] = late
+        if op in rows and wanted.isdisjoint(op.outputs):
+            places = [_latest(y, user, rows, levels) for y in op.outputs for user in users.get(y, ())]
+            late = min(places, default=0)
+            if levels[op] < late <= lasting[op]:
+                levels[op] = late
+
+
+def _kept(
+    x: Output,
+    op: Operation,
+    lasting: Mapping[Operation, int],
+    levels: Mapping[Operation, int],
+    users: _Users,
+) -> int | None:
+    """The level until which an operand is there without being kept for *op* alone; None for always."""
+    if x.op not in levels:
+        return None
+    others = [levels[user] for user in users[x] if user is not op]
+    # Alone with it, it can move there together with what takes it.
+    return max(others) if others else lasting.get(x.op, -1)
 
 
 def _latest(

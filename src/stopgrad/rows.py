@@ -6,7 +6,6 @@ does if it is, for the rows, what a batching rule makes of a smaller operation o
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ from stopgrad.batch_rules import ALONG, BROADCAST, ELEMENTWISE, ONE_HOT
 from stopgrad.build import infer_types
 from stopgrad.errors import StopgradError
 from stopgrad.graph import Operation, Output
-from stopgrad.interpreter import lowering
 from stopgrad.op import Kind
 from stopgrad.types import TensorType, tensor_type
 
@@ -78,7 +76,7 @@ def _is_along_rows(op: Operation, count: int) -> bool:
     definition = op.definition
     if definition.has_bodies or any(not x.ndim or x.shape[0] != count for x in op.inputs):
         return False
-    if definition.type in _LOOPS or _adds_narrow(op):
+    if definition.type in _LOOPS:
         return False
     values = []
     for kind, value in zip(definition.kinds.values(), op.values, strict=True):
@@ -104,14 +102,6 @@ def _is_along_rows(op: Operation, count: int) -> bool:
 
 _LOOPS = frozenset({"LinearRecurrence"})
 """What NumPy computes in a loop of Python's: the fewer times the better."""
-
-
-def _adds_narrow(op: Operation) -> bool:
-    """Whether it adds up floats of 16 bits. NumPy widens them in portions that do not end where rows do."""
-    if not any(x.dtype.is_floating and x.dtype.itemsize == 2 for x in op.inputs):
-        return False
-    function: Any = lowering(op.definition, "numpy")
-    return "accumulate" in inspect.signature(function).parameters
 
 
 def _row(x: Output) -> TensorType:
