@@ -184,6 +184,7 @@ def program(
                 else:
                     for i, value, dtype in zip(writes, made, dtypes, strict=True):
                         values[i] = convert(value, dtype)
+                    value = None  # It would be kept until the next of these.
             except Exception as error:
                 raise failed(describe(op), backend.name, error) from error
             for i in dead:
@@ -207,7 +208,7 @@ def _steps(
     for unit in units:
         for y in unit.outputs:
             slots[y] = len(slots)
-    last_use = {slots[x]: n for n, unit in enumerate(units) for x in unit.inputs}
+    last_use = {slots[x]: n for n, unit in enumerate(units) for x in (*unit.outputs, *unit.inputs)}
     kept = {slots[y] for y in outputs}
     dead: dict[int, list[int]] = {}
     for slot, n in last_use.items():

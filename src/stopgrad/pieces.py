@@ -89,8 +89,8 @@ def _sink(
     """Move to where it is needed what would otherwise be kept until then, if its operands are kept anyway."""
     lasting: dict[Operation, int] = {}
     for op in operations:
-        until = [_kept(x, op, lasting, levels, users) for x in op.inputs if x.op.inputs and x not in wanted]
         if op in rows:
+            until = [_kept(x, op, lasting, levels, users) for x in op.inputs if x not in wanted]
             lasting[op] = min([level for level in until if level is not None], default=len(operations))
     for op in reversed(operations):
         if op in rows and wanted.isdisjoint(op.outputs):
@@ -108,7 +108,7 @@ def _kept(
     users: _Users,
 ) -> int | None:
     """The level until which an operand is there without being kept for *op* alone; None for always."""
-    if x.op not in levels:
+    if x.op not in levels or not x.op.inputs or repeats(x.op):
         return None
     others = [levels[user] for user in users[x] if user is not op]
     # Alone with it, it can move there together with what takes it.
@@ -211,8 +211,9 @@ class _Pieces:
 
     def __call__(self, *arrays: Any) -> Sequence[Any]:
         count, step, given = self._count, self._step, list(zip(arrays, self._cut, strict=True))
-        if not all(a.flags.c_contiguous for a, cut in given if cut):
-            return self._program(count)(arrays)  # Here the order of additions could depend on their number.
+        if not all(a.flags.c_contiguous or not a.strides[0] for a, cut in given if cut):
+            # Rows do not lie one after the other: the order of additions could depend on how many there are.
+            return self._program(count)(arrays)
         results = [np.empty(y.shape, y.dtype.numpy) for y in self._outputs]
         for start in range(0, count, step):
             stop = min(start + step, count)
