@@ -94,7 +94,7 @@ PROBLEMS = [
         "rbm",
         {"batch": 100, "visible": 784, "hidden": 500},
         {"batch": 50, "visible": 40, "hidden": 30},
-        tolerance=0.25,  # Every library draws other numbers.
+        tolerance=0.1,  # Every library draws other numbers; only Σ |gradient| is compared.
     ),
     Problem(
         "S6",
