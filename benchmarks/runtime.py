@@ -4,17 +4,18 @@
                                  [--before ../other/src] [--numpy-engine] [--device gpu]
     python benchmarks/runtime.py --only gates
 
-The rows stand in ``runtime/problems.py``, and what each library is given in a module of its own beside it, as a
-user of that library would write it. Every library runs in a process of its own, a new one for each row, and only
-one works at a time: the others wait at a pipe. *First result* is the time from arrays to the first result
-in a process that has imported the library and made one small call; the caches on disk are empty. Then the
-rounds go round the libraries; in each, a library makes calls for ``--seconds`` and gives their median. Shown is
-the median of the rounds, and half the distance between the fastest and the slowest round in per cent of it.
-Results are waited for. Before anything is timed, the loss and Σ |gradient| of each are compared with stopgrad's.
+The rows stand in ``runtime/problems.py``, and what each library is given in a module of its own beside it,
+as a user of that library would write it. Every library runs in a process of its own, a new one for each
+row, and only one works at a time: the others wait at a pipe. *First result* is the time from arrays to the
+first result in a process that has imported the library and made one small call; the caches on disk are
+empty. Then the rounds go round the libraries; in each, a library makes calls for ``--seconds`` and gives
+their median. Shown is the median of the rounds, and half the distance between the fastest and the slowest
+round in per cent of it. Results are waited for. Before anything is timed, the loss and Σ |gradient| of
+each are compared with stopgrad's.
 
-The ratio is stopgrad's time by the fastest peer's. NumPy and Numba, written by hand, stand for what the machine
-can do and are not among the peers. PyTorch waits for work as its users have it: its threads spin for about a
-millisecond after a call, for which the next library's turn waits.
+The ratio is stopgrad's time by the fastest peer's. NumPy and Numba, written by hand, stand for what the
+machine can do and are not among the peers. PyTorch waits for work as its users have it: its threads spin
+for about a millisecond after a call, for which the next library's turn waits.
 """
 
 from __future__ import annotations
@@ -60,13 +61,17 @@ class Bench:
         self.versions: dict[str, str] = {}
         self.missing: dict[str, str] = {}
 
-    def start(self) -> dict[str, Worker]:
+    def start(self, columns: Sequence[str]) -> dict[str, Worker]:
         """A new process for each library, all loading at once."""
         workers = {
             name: Worker(
-                name, HERE, self.options.device, self.folder, self.options.before if name == "before" else None
+                name,
+                HERE,
+                self.options.device,
+                self.folder,
+                self.options.before if name == "before" else None,
             )
-            for name in self.columns
+            for name in columns
             if name not in self.missing
         }
         for name, worker in workers.items():
@@ -78,7 +83,7 @@ class Bench:
 
     def sitting(self, problems: Sequence[Problem]) -> list[dict[str, Any]]:
         """Rows that are measured in the same processes."""
-        workers = self.start()
+        workers = self.start(self.columns)
         try:
             return [self.row(problem, workers) for problem in problems]
         finally:
@@ -228,7 +233,11 @@ def tables(rows: list[dict[str, Any]], columns: list[str]) -> list[tuple[str, li
         for name, row in zip(names, rows, strict=True)
     ]
     return [
-        ("Time of a call: ms (S8: µs) ± spread in %; ≠ where results disagree", ["", *columns, *heads], times),
+        (
+            "Time of a call: ms (S8: µs) ± spread in %; ≠ where results disagree",
+            ["", *columns, *heads],
+            times,
+        ),
         ("First result in s / peak memory of the process in MB", ["", *columns], firsts),
     ]
 
@@ -244,7 +253,13 @@ def show(title: str, header: list[str], body: list[list[str]]) -> None:
         cells = [line[0].ljust(widths[0]), *[c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True)]]
         print("| " + " | ".join(cells) + " |")
         if number_ == 0:
-            print("|-" + "-|-".join("-" * w for w in widths[:1]) + "-|" + "|".join("-" * (w + 1) + ":" for w in widths[1:]) + "|")
+            print(
+                "|-"
+                + "-|-".join("-" * w for w in widths[:1])
+                + "-|"
+                + "|".join("-" * (w + 1) + ":" for w in widths[1:])
+                + "|"
+            )
 
 
 def remarks(rows: list[dict[str, Any]], missing: dict[str, str]) -> list[str]:
@@ -257,14 +272,16 @@ def remarks(rows: list[dict[str, Any]], missing: dict[str, str]) -> list[str]:
     if by_row:
         mean = geometric_mean([geometric_mean(found) for found in by_row.values()])
         lines.append(f"geometric mean of fastest peer / ours over {', '.join(by_row)}: {mean:.2f}")
+    empty: dict[str, list[str]] = {}
     for row in rows:
         for name, cell in row["libraries"].items():
-            where = f"{row['row']} {row['case']}, {name}"
+            where = f"{row['row']} {row['case']}"
             if not cell.get("agrees", True):
                 expected = row["libraries"]["stopgrad"]["figures"]
-                lines.append(f"{where}: loss, Σ|gradient| {cell['figures']} against {expected}")
-            elif "left_out" in cell and cell["left_out"] != "not written" and name not in missing:
-                lines.append(f"{where}: left out: {cell['left_out']}")
+                lines.append(f"{where}, {name}: loss, Σ |gradient| {cell['figures']} against {expected}")
+            elif "left_out" in cell and name not in missing:
+                empty.setdefault(f"{name}: {cell['left_out']}", []).append(where)
+    lines += [f"{why}: {'; '.join(where)}" for why, where in empty.items()]
     lines += [
         f"{name}: left out: {why} (pip install -e '.[bench]' installs all)" for name, why in missing.items()
     ]
@@ -280,7 +297,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small sizes, two short rounds")
     parser.add_argument("--only", help="comma-separated rows: S1 to S12, gates; by default all")
     parser.add_argument("--peers", help=f"comma-separated, of {', '.join(PEERS)}; or none")
-    parser.add_argument("--before", type=Path, help="the src folder of another checkout of stopgrad: a column")
+    parser.add_argument(
+        "--before", type=Path, help="the src folder of another checkout of stopgrad: a column"
+    )
     parser.add_argument("--numpy-engine", action="store_true", help="stopgrad's numpy engine: a column")
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--rounds", type=int, default=0, help="by default 5; 2 with --quick")

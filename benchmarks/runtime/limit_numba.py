@@ -74,9 +74,15 @@ def mixture(mean: Any, log_scale: Any, log_weight: Any, x: Any, blocks: int) -> 
                     z = (x[n, d] - mean[k, d]) * inverse[k, d]
                     square += z * z
                 log_p[k] = base[k] - np.float32(0.5) * square
-            r[:] = np.exp(log_p - log_p.max())
-            r /= r.sum()
+            top = np.float32(-np.inf)
             for k in range(components):
+                top = max(top, log_p[k])
+            total = np.float32(0.0)
+            for k in range(components):
+                r[k] = np.exp(log_p[k] - top)
+                total += r[k]
+            for k in range(components):
+                r[k] /= total
                 losses[block] -= r[k] * log_p[k]
                 count[block, k] += r[k]
                 for d in range(dimensions):

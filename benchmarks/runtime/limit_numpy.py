@@ -106,7 +106,9 @@ def mixture(params: Any, x: Any) -> Any:
     shift = x.mean(axis=0)
     centred, mean = x - shift, mean - shift
     squares = centred * centred
-    distance = squares @ inverse.T - 2.0 * (centred @ (mean * inverse).T) + (mean * mean * inverse).sum(axis=-1)
+    distance = (
+        squares @ inverse.T - 2.0 * (centred @ (mean * inverse).T) + (mean * mean * inverse).sum(axis=-1)
+    )
     logit = params["logit"] - np.logaddexp.reduce(params["logit"])
     log_p = logit - 0.5 * distance - params["log_scale"].sum(axis=-1)
     r = log_p - log_p.max(axis=-1, keepdims=True)
@@ -144,7 +146,12 @@ def lstm(params: Any, x: Any, targets: Any) -> Any:
         squashed = np.tanh(cells[t + 1])
         dh = dh + slopes[t]
         dc = dc + dh * o * (1.0 - squashed * squashed)
-        parts = (dc * g * i * (1 - i), dc * cells[t] * f * (1 - f), dc * i * (1 - g * g), dh * squashed * o * (1 - o))
+        parts = (
+            dc * g * i * (1 - i),
+            dc * cells[t] * f * (1 - f),
+            dc * i * (1 - g * g),
+            dh * squashed * o * (1 - o),
+        )
         np.concatenate(parts, axis=-1, out=dz[t])
         dc, dh = dc * f, dz[t] @ u.T
     flat = dz.reshape(steps * batch, -1)

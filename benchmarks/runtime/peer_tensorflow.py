@@ -1,4 +1,4 @@
-"""The rows in TensorFlow: ``tf.function`` of a gradient tape, plain or with ``jit_compile=True``; without Keras."""
+"""The rows in TensorFlow without Keras: ``tf.function`` of a gradient tape, plain or with ``jit_compile``."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def transformer_loss(params: Any, x: Any, labels: Any, heads: int) -> Any:
     h = tf.gather(params["words"], x) + params["places"]
     for layer in params["layers"]:
         h = h + attention(norm(h, layer["norm1"]), layer, heads)
-        h = h + dense(tf.nn.gelu(dense(norm(h, layer["norm2"]), layer["up"]), approximate=True), layer["down"])
+        h = h + dense(
+            tf.nn.gelu(dense(norm(h, layer["norm2"]), layer["up"]), approximate=True), layer["down"]
+        )
     return cross_entropy(dense(h, params["head"]), labels)
 
 

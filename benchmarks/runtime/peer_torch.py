@@ -1,4 +1,5 @@
-"""The rows in PyTorch: eager, or with the loss under ``torch.compile``, whose backward pass is then compiled too.
+"""The rows in PyTorch: eager, or with the loss under ``torch.compile``, whose backward pass is then compiled
+too.
 
 Convolutions have the channels first and the LSTM is nn.LSTM, as PyTorch's users have them.
 """
@@ -179,7 +180,12 @@ class Library:
             filters = np.ascontiguousarray(np.transpose(params[name]["w"], (3, 2, 0, 1)))
             params[name] = {"w": filters, "b": params[name]["b"]}
         side = data["x"].shape[1] // 2
-        w = params["dense1"]["w"].reshape(side, side, 64, -1).transpose(2, 0, 1, 3).reshape(side * side * 64, -1)
+        w = (
+            params["dense1"]["w"]
+            .reshape(side, side, 64, -1)
+            .transpose(2, 0, 1, 3)
+            .reshape(side * side * 64, -1)
+        )
         params["dense1"] = {"w": np.ascontiguousarray(w), "b": params["dense1"]["b"]}
         x = np.ascontiguousarray(np.transpose(data["x"], (0, 3, 1, 2)))
         return self._step(cnn_loss, params, x, data["labels"].astype(np.int64))
@@ -225,9 +231,7 @@ class Library:
     def transformer(self, data: Data) -> Call:
         heads = data["heads"]
         loss = lambda params, x, labels: transformer_loss(params, x, labels, heads)
-        return self._step(
-            loss, data["params"], data["x"].astype(np.int64), data["labels"].astype(np.int64)
-        )
+        return self._step(loss, data["params"], data["x"].astype(np.int64), data["labels"].astype(np.int64))
 
     def lstm(self, data: Data) -> Call:
         params, (_, _, inputs), width = data["params"], data["x"].shape, data["targets"].shape[-1]

@@ -1,38 +1,40 @@
 """What is measured: the rows, their sizes, and their numbers from fixed seeds.
 
-All is float32, labels are int32. *Step* means value, gradient and new parameters ``p - 0.1 g``, always from the
-same parameters, so that every call does the same and its results can be compared; no row donates memory.
+All is float32, labels are int32. *Step* means value, gradient and new parameters ``p - 0.1 g``, always
+from the same parameters, so that every call does the same and its results can be compared; no row donates
+memory.
 
 - S1 ``softmax_loss``: z = x - stop(max(x)), p = exp(z) / Σ exp(z), loss = Σ w p; value and gradient with
   respect to x [B, N].
-- S2 ``cross_entropy``: mean of -log softmax(x)[label] in the library's own words for it; value and gradient with
-  respect to x [B, N].
+- S2 ``cross_entropy``: mean of -log softmax(x)[label] in the library's own words for it; value and
+  gradient with respect to x [B, N].
 - S3 ``mlp``: a step of 784-512-512-10 with relu, batch 128, cross entropy.
-- S4 ``cnn``: a step of conv 3×3×1→32, relu, conv 3×3×32→64, relu ("SAME" both), max-pool 2×2, dense 128, relu,
-  dense 10, cross entropy; 64 images of 28×28×1. PyTorch has the channels first, all others last.
-- S5 ``rbm``: a CD-1 step of a Boltzmann machine of 784 × 500, batch 100, binary units, both layers drawn by the
-  library's own generator; loss = mean F(v) - mean F(stop(sample)), F the free energy.
-- S6 ``mixture``: one gradient of expectation maximisation for 8 components with diagonal covariance, 10,000 points
-  in 16 dimensions; log p(x|k) from Σ ((x - μ) / σ)² as differences; loss = -mean Σ stop(r) log p(x, k);
-  value and gradients with respect to means, log σ and logits of the weights.
-- S7 ``pgd``: a training step on adversarial examples: the MLP of S3, 7 steps of x ← clip(x + .02 sign(∂loss/∂x))
-  within .1 of the image and [0, 1], then the step of S3 at what they find.
-- S8 ``call``: Σ of all arguments, times 2; each argument 8 numbers: one, ten, a dict of ten; as NumPy arrays,
-  and as the library's own arrays; ``session``: one feed and one fetch, NumPy arrays in and out.
-- S9 ``transformer``: a step of 2 layers (norm first, causal attention of 4 heads, GELU), width 256, hidden 1,024,
-  1,000 words, 8 sequences of 64, next-word cross entropy.
-- S10 ``lstm``: 100 steps, batch 32, 64 → 128; loss = mean of (h - target)² over all states; value and gradient
-  with respect to both weights and the bias.
-- S11 ``norms``: 6 times [layer norm with scale and offset, GELU], 2048×1024; loss = mean of w y; value and gradient
-  with respect to x, scales and offsets. GELU is its tanh approximation here and in S9.
-- S12 ``deep``: an MLP of 100 or 1,000 layers of width 32, h ← tanh(h w + b), batch 32; loss = mean h²; value
-  and gradient with respect to all weights.
+- S4 ``cnn``: a step of conv 3×3×1→32, relu, conv 3×3×32→64, relu ("SAME" both), max-pool 2×2, dense 128,
+  relu, dense 10, cross entropy; 64 images of 28×28×1. PyTorch has the channels first, all others last.
+- S5 ``rbm``: a CD-1 step of a Boltzmann machine of 784 × 500, batch 100, binary units, both layers drawn
+  by the library's own generator; loss = mean F(v) - mean F(stop(sample)), F the free energy.
+- S6 ``mixture``: one gradient of expectation maximisation for 8 components with diagonal covariance,
+  10,000 points in 16 dimensions; log p(x|k) from Σ ((x - μ) / σ)² as differences; loss = -mean Σ stop(r)
+  log p(x, k); value and gradients with respect to means, log σ and logits of the weights.
+- S7 ``pgd``: a training step on adversarial examples: the MLP of S3, 7 steps of x ← clip(x + .02
+  sign(∂loss/∂x)) within .1 of the image and [0, 1], then the step of S3 at what they find.
+- S8 ``call``: Σ of all arguments, times 2; each argument 8 numbers: one, ten, a dict of ten; as NumPy
+  arrays, and as the library's own arrays; ``session``: one feed and one fetch, NumPy arrays in and out.
+- S9 ``transformer``: a step of 2 layers (norm first, causal attention of 4 heads, GELU), width 256, hidden
+  1,024, 1,000 words, 8 sequences of 64, next-word cross entropy.
+- S10 ``lstm``: 100 steps, batch 32, 64 → 128; loss = mean of (h - target)² over all states; value and
+  gradient with respect to both weights and the bias.
+- S11 ``norms``: 6 times [layer norm with scale and offset, GELU], 2048×1024; loss = mean of w y; value and
+  gradient with respect to x, scales and offsets. GELU is its tanh approximation here and in S9.
+- S12 ``deep``: an MLP of 100 or 1,000 layers of width 32, h ← tanh(h w + b), batch 32; loss = mean h²;
+  value and gradient with respect to all weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -171,7 +173,7 @@ class Numbers:
 
     def mlp(self, batch: int, widths: tuple[int, ...]) -> Data:
         return {
-            "params": [self.dense(a, b) for a, b in zip(widths, widths[1:], strict=False)],
+            "params": [self.dense(a, b) for a, b in pairwise(widths)],
             "x": self.rng.uniform(size=(batch, widths[0])).astype(np.float32),
             "labels": self.labels(widths[-1], batch),
         }
@@ -227,8 +229,14 @@ class Numbers:
                 **{name: self.weights(width, width) for name in ("query", "key", "value", "out")},
                 "up": self.weights(width, hidden),
                 "down": self.weights(hidden, width),
-                "norm1": {"scale": 1 + self.normal(width, scale=0.1), "offset": self.normal(width, scale=0.1)},
-                "norm2": {"scale": 1 + self.normal(width, scale=0.1), "offset": self.normal(width, scale=0.1)},
+                "norm1": {
+                    "scale": 1 + self.normal(width, scale=0.1),
+                    "offset": self.normal(width, scale=0.1),
+                },
+                "norm2": {
+                    "scale": 1 + self.normal(width, scale=0.1),
+                    "offset": self.normal(width, scale=0.1),
+                },
             }
 
         return {

@@ -1,4 +1,4 @@
-"""The processes in which libraries are measured: what runs in them, and the handle by which they are asked."""
+"""The processes in which libraries are measured: what runs in them, and how they are asked."""
 
 from __future__ import annotations
 
