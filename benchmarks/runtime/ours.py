@@ -153,6 +153,8 @@ class Library:
         if engine == "xla":
             import jax
 
+            if device == "gpu" and jax.default_backend() != "gpu":
+                raise RuntimeError("JAX sees no GPU")
             self.asarray, self.wait = jax.numpy.asarray, jax.block_until_ready
         else:
             self.asarray, self.wait = np.asarray, lambda x: x

@@ -168,6 +168,8 @@ class Worker:
         }
         if self.device == "cpu":
             environment |= {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+        else:  # Else the first of JAX's processes takes the memory of all.
+            environment["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
         if self.path is not None:
             environment["PYTHONPATH"] = str(self.path.resolve())
         return environment
