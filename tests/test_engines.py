@@ -12,9 +12,10 @@ import pytest
 
 import stopgrad as sg
 from stopgrad.body import Body
-from stopgrad.engines import ENGINES, Compiled, Engine, engine, register, registry
-from stopgrad.graph import Graph, Output
-from stopgrad.interpreter import program
+from stopgrad.engines import ENGINES, PLAIN, Compiled, Engine, Variant, engine, register, registry
+from stopgrad.errors import InternalError
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.interpreter import NUMPY_BACKEND, Region, program
 from stopgrad.namespaces import NUMPY
 from stopgrad.op import REGISTRY, Unsupported, unsupported
 
@@ -35,7 +36,11 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
                 return np.asarray(value, dtype)
 
             def compile(
-                self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()
+                self,
+                inputs: Sequence[Output],
+                outputs: Sequence[Output],
+                donate: Sequence[int] = (),
+                variant: Variant = PLAIN,
             ) -> Compiled:
                 return program(inputs, outputs, self)
 
@@ -236,9 +241,9 @@ def test_an_engine_that_keeps_sizes_compiles_once_for_all_of_them(
     compiled: list[Any] = []
     compile = kind.compile
 
-    def counted(self: Any, inputs: Sequence[Output], outputs: Sequence[Output], donate: Any = ()) -> Compiled:
+    def counted(self: Any, inputs: Sequence[Output], *more: Any) -> Compiled:
         compiled.append([x.shape for x in inputs])
-        return compile(self, inputs, outputs, donate)
+        return compile(self, inputs, *more)
 
     monkeypatch.setattr(kind, "compile", counted)
     with sg.Graph().as_default() as graph:
@@ -251,3 +256,44 @@ def test_an_engine_that_keeps_sizes_compiles_once_for_all_of_them(
             session.run(z, {x: np.zeros(3), y: np.ones(2)})
     assert len(compiled) == 1
     assert any(isinstance(size, sg.Dim) for shape in compiled[0] for size in shape)
+
+
+# ------------------------------------------------------------------------------------------- regions
+
+
+def pair_of_operations() -> tuple[Output, Output]:
+    graph = sg.Graph()
+    with graph.as_default():
+        x = sg.placeholder(sg.float32, [3])
+        y = sg.exp(sg.negative(x)) + sg.sin(x)
+    return x, y
+
+
+def test_operations_of_a_region_are_one_step() -> None:
+    x, y = pair_of_operations()
+    calls = []
+
+    def together(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[Region]:
+        negative, exp = (op for op in operations if op.type in ("Neg", "Exp"))
+
+        def compute(value: Any) -> list[Any]:
+            calls.append(value)
+            return [np.exp(-value)]
+
+        return [Region((negative, exp), (x,), exp.outputs, compute)]
+
+    value = np.array([1.0, 2.0, 3.0], np.float32)
+    (found,) = program([x], [y], NUMPY_BACKEND, together)([value])
+    np.testing.assert_array_equal(found, np.exp(-value) + np.sin(value))
+    assert len(calls) == 1
+
+
+def test_a_region_that_needs_itself_is_a_defect_and_said() -> None:
+    x, y = pair_of_operations()
+
+    def together(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[Region]:
+        negative, exp, sin, add = operations
+        return [Region((negative, add), (x, exp.outputs[0], sin.outputs[0]), add.outputs, lambda *a: [])]
+
+    with pytest.raises(InternalError, match="depends on itself"):
+        program([x], [y], NUMPY_BACKEND, together)

@@ -10,6 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -50,6 +51,26 @@ class NumPyBackend:
 NUMPY_BACKEND = NumPyBackend()
 
 
+class Region(NamedTuple):
+    """Operations that are computed together, by a function of arrays. No path leaves them and comes back.
+
+    Attributes:
+        operations: of one graph, in order.
+        inputs: what the function takes.
+        outputs: what it returns: all that is used outside.
+        function: from arrays to a sequence of arrays.
+    """
+
+    operations: Sequence[Operation]
+    inputs: Sequence[Output]
+    outputs: Sequence[Output]
+    function: Callable[..., Sequence[Any]]
+
+
+Regions = Callable[[Sequence[Operation], Sequence[Output]], Sequence[Region]]
+"""From the operations of a graph and its results to those that are computed together."""
+
+
 class Types(NamedTuple):
     """The inferred types of an operation, as a lowering sees them."""
 
@@ -87,7 +108,12 @@ def _widened(function: Callable[..., Any], narrow: Sequence[bool]) -> Callable[.
 
 
 def prepared(
-    definition: type[Op], values: Sequence[Any], types: Types, backend: Backend, what: Callable[[], str]
+    definition: type[Op],
+    values: Sequence[Any],
+    types: Types,
+    backend: Backend,
+    what: Callable[[], str],
+    regions: Regions | None = None,
 ) -> Callable[..., Any]:
     """An operation as a function of arrays alone, or an error that says why there is none."""
     function = lowering(definition, backend.name)
@@ -97,7 +123,7 @@ def prepared(
     runs, typed, adds = _asks_for(function)
     narrow = [_is_narrow(x) for x in types.inputs] if definition.rounds_once else []
     if runs:
-        attributes["run"] = _Runner(backend)
+        attributes["run"] = _Runner(backend, regions)
     if typed:
         attributes["types"] = types
     if adds:
@@ -110,14 +136,15 @@ def prepared(
 class _Runner:
     """Runs bodies for a lowering; each is made ready once."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, regions: Regions | None) -> None:
         self._backend = backend
+        self._regions = regions
         self._ready: dict[Body, Run] = {}
 
     def __call__(self, body: Body, arrays: Sequence[Any]) -> list[Any]:
         run = self._ready.get(body)
         if run is None:
-            run = self._ready[body] = program(body.inputs, body.results, self._backend)
+            run = self._ready[body] = program(body.inputs, body.results, self._backend, self._regions)
         return run(arrays)
 
 
@@ -132,10 +159,15 @@ class _Step(NamedTuple):
     dead: list[int]
 
 
-def program(inputs: Sequence[Output], outputs: Sequence[Output], backend: Backend) -> Run:
-    """The computation of *outputs* from *inputs*, operation by operation, over a backend's arrays."""
+def program(
+    inputs: Sequence[Output], outputs: Sequence[Output], backend: Backend, regions: Regions | None = None
+) -> Run:
+    """The computation of *outputs* from *inputs*, operation by operation, over a backend's arrays.
+
+    With *regions*, the operations of each are one step; also inside bodies.
+    """
     slots = {x: i for i, x in enumerate(inputs)}
-    steps = _steps(slots, inputs, outputs, backend)
+    steps = _steps(slots, inputs, outputs, backend, regions)
     results = [slots[y] for y in outputs]
     count = len(slots)
     convert = backend.array
@@ -161,14 +193,20 @@ def program(inputs: Sequence[Output], outputs: Sequence[Output], backend: Backen
 
 
 def _steps(
-    slots: dict[Output, int], inputs: Sequence[Output], outputs: Sequence[Output], backend: Backend
+    slots: dict[Output, int],
+    inputs: Sequence[Output],
+    outputs: Sequence[Output],
+    backend: Backend,
+    regions: Regions | None,
 ) -> list[_Step]:
     given = {x.op for x in inputs}
     operations = [op for op in outputs[0].op.graph.subgraph_to(outputs) if op not in given] if outputs else []
-    for op in operations:
-        for y in op.outputs:
+    together = [] if regions is None else [_as_lowering(r) for r in regions(operations, outputs)]
+    units = _units(operations, together, backend, regions)
+    for unit in units:
+        for y in unit.outputs:
             slots[y] = len(slots)
-    last_use = {slots[x]: n for n, op in enumerate(operations) for x in op.inputs}
+    last_use = {slots[x]: n for n, unit in enumerate(units) for x in unit.inputs}
     kept = {slots[y] for y in outputs}
     dead: dict[int, list[int]] = {}
     for slot, n in last_use.items():
@@ -176,20 +214,48 @@ def _steps(
             dead.setdefault(n, []).append(slot)
     return [
         _Step(
-            op,
-            _function_of(op, backend),
-            [slots[x] for x in op.inputs],
-            [slots[y] for y in op.outputs],
-            [y.dtype.numpy for y in op.outputs],
+            unit.operations[0],
+            unit.function,
+            [slots[x] for x in unit.inputs],
+            [slots[y] for y in unit.outputs],
+            [y.dtype.numpy for y in unit.outputs],
             dead.get(n, []),
         )
-        for n, op in enumerate(operations)
+        for n, unit in enumerate(units)
     ]
 
 
-def _function_of(op: Operation, backend: Backend) -> Callable[..., Any]:
+def _units(
+    operations: Sequence[Operation], together: Sequence[Region], backend: Backend, regions: Regions | None
+) -> Sequence[Region]:
+    """Regions, and all other operations as regions of their own, each after what it needs."""
+    home: dict[Operation, Region] = {}
+    for region in together:
+        home.update(dict.fromkeys(region.operations, region))
+    for op in operations:
+        if op not in home:
+            home[op] = Region((op,), op.inputs, op.outputs, _function_of(op, backend, regions))
+    if not together:
+        return list(home.values())
+    units = {id(region): region for region in home.values()}
+    needs = {key: {id(home[x.op]) for x in region.inputs if x.op in home} for key, region in units.items()}
+    try:
+        return [units[key] for key in TopologicalSorter(needs).static_order()]
+    except CycleError:
+        raise InternalError("a region of operations depends on itself through operations outside") from None
+
+
+def _as_lowering(region: Region) -> Region:
+    """A region whose function returns, as lowerings do, one array bare."""
+    function = region.function
+    if len(region.outputs) != 1:
+        return region
+    return region._replace(function=lambda *arrays: function(*arrays)[0])
+
+
+def _function_of(op: Operation, backend: Backend, regions: Regions | None) -> Callable[..., Any]:
     types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
-    return prepared(op.definition, op.values, types, backend, lambda: describe(op))
+    return prepared(op.definition, op.values, types, backend, lambda: describe(op), regions)
 
 
 def failed(what: str, engine: str, error: Exception) -> StopgradError:

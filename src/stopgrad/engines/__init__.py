@@ -8,10 +8,10 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from stopgrad.engines.protocol import Compiled, Engine, fail
-from stopgrad.engines.registry import ENGINES, engine, register
+from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant, fail
+from stopgrad.engines.registry import ENGINES, able, engine, register
 
-__all__ = ["ENGINES", "Compiled", "Engine", "engine", "fail", "register"]
+__all__ = ["ENGINES", "PLAIN", "Compiled", "Engine", "Variant", "able", "engine", "fail", "register"]
 
 for _found in pkgutil.iter_modules(__path__):
     if _found.ispkg:

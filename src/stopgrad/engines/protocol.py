@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 from stopgrad.body import walk
 from stopgrad.errors import EngineError, StopgradError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.interpreter import lowering
 from stopgrad.op import Op, Unsupported
+from stopgrad.rewrite import Rule
+from stopgrad.structure import flatten
 
 Compiled = Callable[[Sequence[Any]], Sequence[Any]]
 """From the values of the inputs to those of the outputs."""
+
+
+class Variant(NamedTuple):
+    """A way in which an engine can run a graph.
+
+    Attributes:
+        name: what reports call it.
+        forms: rules that put a graph into the form in which it runs best so.
+    """
+
+    name: str
+    forms: Sequence[Rule] = ()
+
+
+PLAIN = Variant("plain")
+"""Every operation as its definition says, one after the other."""
 
 
 class Engine(ABC):
@@ -28,6 +46,11 @@ class Engine(ABC):
         reuses: whether what it compiles writes results into the inputs given up by *donate*. Sessions then
             give it, beside the values, arrays that they no longer need.
         unusable: why it cannot compute in this process, although it is installed; None where it can.
+        checks: whether what it compiles raises a TypeError or ValueError, and computes nothing, for native
+            arrays of other shapes or dtypes than it compiled for, for NumPy arrays of other shapes, and for
+            objects of other types.
+        flatten: takes structures apart, as :func:`stopgrad.structure.flatten` does; perhaps quicker.
+        variants: the ways in which it can run a graph, the preferred first; the last is :data:`PLAIN`.
         forms: lowerings of its own, or :func:`stopgrad.op.unsupported`, for operations whose definitions know
             nothing of the engine.
     """
@@ -38,6 +61,9 @@ class Engine(ABC):
     keeps_sizes: ClassVar[bool] = False
     reuses: ClassVar[bool] = False
     unusable: ClassVar[str | None] = None
+    checks: ClassVar[bool] = False
+    flatten: Callable[[Any], tuple[list[Any], Any]] = staticmethod(flatten)
+    variants: ClassVar[Sequence[Variant]] = (PLAIN,)
     forms: ClassVar[Mapping[type[Op], Callable[..., Any] | Unsupported]] = {}
 
     def unsupported(self, operations: Sequence[Operation]) -> str | None:
@@ -50,9 +76,15 @@ class Engine(ABC):
 
     @abstractmethod
     def compile(
-        self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()
+        self,
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        donate: Sequence[int] = (),
+        variant: Variant = PLAIN,
     ) -> Compiled:
         """A function of the inputs' values. Inputs at the positions in *donate* may be overwritten by it.
+
+        The graph is in the variant's form already.
 
         Its results share no memory with the other inputs, nor with each other. They may still be on their
         way; :meth:`finish` waits for them.

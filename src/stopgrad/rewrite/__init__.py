@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from stopgrad.rewrite.engine import Rewritten, check_sizes, needed, rewrite
-from stopgrad.rewrite.passes import erase_gates, fold, merge, prepare, simplify
+from stopgrad.rewrite.engine import Rewritten, Rule, check_sizes, needed, rewrite
+from stopgrad.rewrite.passes import erase_gates, fold, formed, merge, prepare, simplify
 
 __all__ = [
     "Rewritten",
+    "Rule",
     "check_sizes",
     "erase_gates",
     "fold",
+    "formed",
     "merge",
     "needed",
     "prepare",

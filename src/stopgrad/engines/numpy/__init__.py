@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.engines.protocol import Compiled, Engine
+from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.graph import Output
 from stopgrad.interpreter import NUMPY_BACKEND, program
@@ -22,7 +22,11 @@ class NumPyEngine(Engine):
     priority = 0
 
     def compile(
-        self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int] = ()
+        self,
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        donate: Sequence[int] = (),
+        variant: Variant = PLAIN,
     ) -> Compiled:
         interpret = program(inputs, outputs, NUMPY_BACKEND)
 
