@@ -43,5 +43,5 @@ class Library:
             by_place = dict(enumerate(arrays))
             return lambda: list(request.infer(by_place, share_inputs=True, share_outputs=True).values())
         for i, x in enumerate(arrays):
-            request.set_input_tensor(i, openvino.Tensor(x, shared_memory=True))
+            request.set_input_tensor(i, openvino.Tensor(x))  # A copy, which the request keeps.
         return lambda: list(request.infer(share_outputs=True).values())

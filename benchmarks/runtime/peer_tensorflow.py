@@ -103,16 +103,28 @@ def transformer_loss(params: Any, x: Any, labels: Any, heads: int) -> Any:
     return cross_entropy(dense(h, params["head"]), labels)
 
 
+def lstm_step(params: Any, state: Any, x: Any) -> Any:
+    h, c = state
+    i, f, g, o = tf.split(x @ params["w"] + h @ params["u"] + params["b"], 4, axis=-1)
+    c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
+    return tf.sigmoid(o) * tf.tanh(c), c
+
+
 def lstm_loss(params: Any, x: Any, targets: Any) -> Any:
-    """Its loop is unrolled: a tf.while_loop takes longer."""
-    h = c = tf.zeros(targets.shape[1:])
+    """Unrolled: TensorFlow's own loops take longer."""
+    state = tf.zeros(targets.shape[1:]), tf.zeros(targets.shape[1:])
     states = []
     for part in tf.unstack(x):
-        i, f, g, o = tf.split(part @ params["w"] + h @ params["u"] + params["b"], 4, axis=-1)
-        c = tf.sigmoid(f) * c + tf.sigmoid(i) * tf.tanh(g)
-        h = tf.sigmoid(o) * tf.tanh(c)
-        states.append(h)
+        state = lstm_step(params, state, part)
+        states.append(state[0])
     return tf.reduce_mean(tf.square(tf.stack(states) - targets))
+
+
+def lstm_scan_loss(params: Any, x: Any, targets: Any) -> Any:
+    """As a loop: XLA takes minutes to compile what is unrolled."""
+    start = tf.zeros(targets.shape[1:]), tf.zeros(targets.shape[1:])
+    states, _ = tf.scan(lambda state, part: lstm_step(params, state, part), x, start)
+    return tf.reduce_mean(tf.square(states - targets))
 
 
 def norms_loss(params: Any, w: Any) -> Any:
@@ -231,7 +243,8 @@ class Library:
         return self._compiled(step_of(loss), data["params"], data["x"], data["labels"])
 
     def lstm(self, data: Data) -> Call:
-        return self._compiled(gradient_of(lstm_loss), data["params"], data["x"], data["targets"])
+        loss = lstm_scan_loss if self.jit else lstm_loss
+        return self._compiled(gradient_of(loss), data["params"], data["x"], data["targets"])
 
     def norms(self, data: Data) -> Call:
         return self._compiled(gradient_of(norms_loss), data["params"], data["w"])

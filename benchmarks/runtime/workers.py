@@ -65,7 +65,7 @@ def work(column: str, device: str) -> None:
             elif request["what"] == "time":
                 answer = timed(calls[name], request["seconds"])
             else:
-                answer = importlib.import_module("runtime.gates").measured(name, request["count"], calls)
+                answer = importlib.import_module("runtime.stops").measured(name, request["count"], calls)
         except LeftOut as reason:
             answer = {"left_out": str(reason)}
         except (Exception, RecursionError) as error:
