@@ -339,7 +339,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument("--rounds", type=int, default=0, help="by default 5; 2 with --quick")
     parser.add_argument("--seconds", type=float, default=0.0, help="of each turn, by default .3")
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds for a first result")
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=60.0,
+        help="seconds for a first result; stopgrad and torch.compile have twice as many",
+    )
     parser.add_argument("--json", type=Path, help="write everything measured to this file")
     options = parser.parse_args()
     options.rounds = options.rounds or (2 if options.quick else 5)
