@@ -89,6 +89,7 @@ CONSTANT = {
     "stopgrad.public._READERS",
     "stopgrad.rewrite.engine._VALUES",
     "stopgrad.sizes._RESERVED",
+    "stopgrad.tuning.BUDGETS",
 }
 
 

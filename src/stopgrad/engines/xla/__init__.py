@@ -86,7 +86,7 @@ class XlaEngine(Engine):
             ),
         )
 
-        shapes, config = [x.shape for x in inputs], self._jax.config
+        types, config = [(x.shape, x.dtype.numpy) for x in inputs], self._jax.config
 
         def anyhow(*arrays: Any) -> Sequence[Any]:
             try:
@@ -105,7 +105,7 @@ class XlaEngine(Engine):
                 return settings.fixed(wide, compiled, *arrays)
             except (TypeError, ValueError):
                 # Arrays on other devices, what JAX traces with, and disable_jit.
-                if [getattr(x, "shape", None) for x in arrays] != shapes:
+                if [(np.shape(x), getattr(x, "dtype", None)) for x in arrays] != types:
                     raise
                 return settings.fixed(wide, anyhow, *arrays)
 
