@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.engines.xla.native.library import library
 from stopgrad.engines.xla.native.recording import (
     FULL,
     NUMBER,
@@ -402,4 +403,5 @@ def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequen
         region = draft.region(used, owned.get(draft, ()))
         if region is not None:
             made.append(region)
-    return made
+    # Asked only now: the kernels are built when they are needed for the first time.
+    return made if made and library().available else ()
