@@ -12,12 +12,10 @@ import numpy as np
 from stopgrad.body import walk
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
-<<<<<<< HEAD
-from stopgrad.engines.xla.native.rows import regions
-=======
 from stopgrad.engines.xla.memory import keep_memory
+from stopgrad.engines.xla.native.library import loaded
+from stopgrad.engines.xla.native.rows import regions
 from stopgrad.engines.xla.options import compiler_options
->>>>>>> main
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
 from stopgrad.graph import Output
@@ -48,12 +46,8 @@ class XlaEngine(Engine):
     priority = 100
     needs = ("jax",)
     reuses = True
-<<<<<<< HEAD
-    variants = (Variant("native"), PLAIN)
-=======
     checks = True
-    variants = (Variant("forms"), PLAIN)
->>>>>>> main
+    variants = (Variant("native"), Variant("forms"), PLAIN)
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
@@ -76,13 +70,11 @@ class XlaEngine(Engine):
         variant: Variant = PLAIN,
     ) -> Compiled:
         interpret, settings = program(inputs, outputs, self), self._settings
-<<<<<<< HEAD
         native = variant.name == "native" and self._jax.default_backend() == "cpu"
         fast = program(inputs, outputs, self, regions) if native else interpret
-        operations = walk(outputs[0].op.graph.subgraph_to(outputs)) if outputs else ()
-=======
+        # What was compiled with kernels is of no use without them.
+        kernels = loaded() if native else None
         operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
->>>>>>> main
         wide_inputs = any(x.dtype in _WIDE for x in inputs)
         wide = wide_inputs or any(y.dtype in _WIDE for op in operations for y in op.outputs)
         # What is given up is kept even if nothing reads it: results are written into it.
@@ -93,19 +85,19 @@ class XlaEngine(Engine):
             lambda *arrays: fast(arrays), donate_argnums=tuple(donate), keep_unused=bool(donate)
         )
         kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
-<<<<<<< HEAD
-        compiled = settings.fixed(wide, lambda: ahead.lower(*kinds).compile())
-=======
         options = {}
         if variant is not PLAIN:
             options = compiler_options(operations, self._jax.default_backend())
         compiled = settings.fixed(
             wide,
             lambda: self._programs.compile(
-                lambda: traced.lower(*kinds), inputs, outputs, options, (variant.name, tuple(donate), wide)
+                lambda: ahead.lower(*kinds),
+                inputs,
+                outputs,
+                options,
+                (variant.name, tuple(donate), wide, kernels),
             ),
         )
->>>>>>> main
 
         types, config = [(x.shape, x.dtype.numpy) for x in inputs], self._jax.config
 

@@ -75,6 +75,12 @@ def library() -> Library:
     return _Loaded.found or holding(_Loaded.lock, _load)
 
 
+def loaded() -> str | None:
+    """The name of the library's file, which says what is in it, if this process has asked for it."""
+    found = _Loaded.found
+    return None if found is None or found.path is None else found.path.name
+
+
 def _load() -> Library:
     if _Loaded.found is None:
         try:
