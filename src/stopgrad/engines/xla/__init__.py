@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,12 +79,9 @@ class XlaEngine(Engine):
         wide_inputs = any(x.dtype in _WIDE for x in inputs)
         wide = wide_inputs or any(y.dtype in _WIDE for op in operations for y in op.outputs)
         # What is given up is kept even if nothing reads it: results are written into it.
-        traced = self._jax.jit(
-            lambda *arrays: interpret(arrays), donate_argnums=tuple(donate), keep_unused=bool(donate)
-        )
-        ahead = self._jax.jit(
-            lambda *arrays: fast(arrays), donate_argnums=tuple(donate), keep_unused=bool(donate)
-        )
+        jit = partial(self._jax.jit, donate_argnums=tuple(donate), keep_unused=bool(donate))
+        traced = jit(lambda *arrays: interpret(arrays))
+        ahead = jit(lambda *arrays: fast(arrays))
         kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
         options = {}
         if variant is not PLAIN:
