@@ -34,6 +34,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Region]:
         return made
 
     monkeypatch.setattr(rows, "LEAST", 1)
+    monkeypatch.setattr(rows, "LEAST_COLUMNS", 2)
     monkeypatch.setattr(rows, "_pays", lambda shape, results: True)
     monkeypatch.setattr(xla, "regions", spied)
     return regions

@@ -38,7 +38,8 @@ from stopgrad.ops.shape import BroadcastTo, Reshape
 
 LEAST = 4096
 """Elements below which a region is left to XLA."""
-MOST_COLUMNS = 65536
+LEAST_COLUMNS, MOST_COLUMNS = 16, 65536
+"""How long rows are: XLA is as fast on shorter ones, and longer ones leave the cache between two stages."""
 
 _FREE = frozenset({Const, Fill, Range, Reshape, BroadcastTo, OneHot})
 """What costs nothing where it is used and is not worth storing. A region that needs it computes it again."""
@@ -361,7 +362,7 @@ def _shape_of(op: Operation) -> tuple[int, int] | None:
     for x in (*op.inputs, *op.outputs):
         if x.dtype.numpy == np.float32 and x.ndim and isinstance(x.type.size, int) and x.type.size > size:
             best, size = shape_of(x), x.type.size
-    if not best or not 2 <= best[-1] <= MOST_COLUMNS:
+    if not best or not LEAST_COLUMNS <= best[-1] <= MOST_COLUMNS:
         return None
     return size // best[-1], best[-1]
 
