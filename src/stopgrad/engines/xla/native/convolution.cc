@@ -37,7 +37,6 @@ constexpr int kRows = 6;
 constexpr int kTallest = 14;
 // How many products are added up in one go, where lines are not longer: sums of such sums are more exact.
 constexpr int64_t kDepth = 320;
-constexpr int64_t kLarge = 1 << 18;
 constexpr int64_t kWidest = int64_t{kVectors} * kLanes;
 
 typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
@@ -128,7 +127,7 @@ inline void clear(float* to, int64_t count) {
 // one plane (the last two axes), or the whole planes of several; all but the last are alike.
 class Slabs {
  public:
-  Slabs(const Grid& grid, int64_t batch, const float* source, const Three& sizes, int64_t channels, int64_t few = 56)
+  Slabs(const Grid& grid, int64_t batch, const float* source, const Three& sizes, int64_t channels)
       : grid_(grid), source_(source), sizes_(sizes), channels_(channels), all_(batch * grid.counts[0]) {
     const int64_t taps0 = int64_t(grid.taps[0].size()), taps2 = int64_t(grid.taps[2].size());
     // Taps that are neighbours make one line.
@@ -138,11 +137,11 @@ class Slabs {
     pitch_ = together || channels < 64 ? channels : (ceil_div(channels, 16) | 1) * 16;
     width_ = (grid.counts[2] - 1) * grid.step[2] + span(2) + 1;
     rows_ = std::min<int64_t>(grid.counts[1], 1);
-    while (rows_ < grid.counts[1] && (rows_ * grid.counts[2] < few || slab(rows_ + 1) <= kMuch)) ++rows_;
+    while (rows_ < grid.counts[1] && (rows_ * grid.counts[2] < kFew || slab(rows_ + 1) <= kMuch)) ++rows_;
     rows_ = ceil_div(grid.counts[1], ceil_div(grid.counts[1], rows_));
     planes_ = 1;
     if (rows_ == grid.counts[1])
-      while (planes_ < all_ && (planes_ * windows_of_plane() < few ||
+      while (planes_ < all_ && (planes_ * windows_of_plane() < kFew ||
                                (slab(rows_) * (planes_ + 1) <= kMuch && all_ / (planes_ + 1) >= kTasks)))
         ++planes_;
     for (int64_t plane = 0; plane < planes_; ++plane)
@@ -184,7 +183,7 @@ class Slabs {
   }
 
  private:
-  static constexpr int64_t kMuch = 1 << 14, kTasks = 16;
+  static constexpr int64_t kFew = 56, kMuch = 1 << 14, kTasks = 16;
 
   int64_t span(int d) const {
     const std::vector<Tap>& taps = grid_.taps[d];
@@ -298,10 +297,31 @@ class Places {
   bool together_;
 };
 
+// What becomes of a result before it is written for good.
+struct Finish {
+  const float* bias = nullptr;  // added to each column
+  bool relu = false;            // the larger of it and 0
+  const float* gate = nullptr;  // of the target's shape: 0 where that is not above 0
+
+  bool any() const { return bias || relu || gate; }
+
+  void operator()(float* row, int64_t place, int64_t columns) const {
+    if (bias)
+      for (int64_t c = 0; c < columns; ++c) row[c] += bias[c];
+    if (relu)
+      for (int64_t c = 0; c < columns; ++c) row[c] = row[c] <= 0 ? 0 : row[c];  // NaN stays
+    if (gate) {
+      const float* own = gate + place * columns;
+      for (int64_t c = 0; c < columns; ++c) row[c] = own[c] > 0 ? row[c] : 0;
+    }
+  }
+};
+
 // Windows of a source times filters, which `at` finds by tap, channel of the source, and column.
 template <typename Filter>
 void convolve(ffi::ThreadPool& pool, const Grid& grid, int64_t batch, const float* source, const Three& sizes,
-              int64_t channels, const Filter& filter, float* target, const Three& target_sizes, int64_t columns) {
+              int64_t channels, const Filter& filter, float* target, const Three& target_sizes, int64_t columns,
+              const Finish& finish) {
   const Panels panels{columns};
   const Slabs slabs(grid, batch, source, sizes, channels);
   const int64_t windows = batch * grid.windows(), line = slabs.line(), lines = int64_t(slabs.lines().size());
@@ -353,8 +373,11 @@ void convolve(ffi::ThreadPool& pool, const Grid& grid, int64_t batch, const floa
               for (int64_t i = 0; i < rest; ++i) copy(place + i * pitch, last + i * size, size);
           }
         }
-      if (!straight)
-        for (int64_t i = 0; i < count; ++i) copy(target + places(first + i) * columns, out + i * pitch, columns);
+      for (int64_t i = 0; i < count && (finish.any() || !straight); ++i) {
+        const int64_t place = places(first + i);
+        finish(out + i * pitch, place, columns);
+        if (!straight) copy(target + place * columns, out + i * pitch, columns);
+      }
     }
   });
 }
@@ -394,36 +417,29 @@ constexpr auto kOuters = outers_of(std::make_integer_sequence<int, kVectors>{});
 void filter_gradient(ffi::ThreadPool& pool, const Geometry& g, const float* x, const float* dy, float* target) {
   const Grid grid = forward_grid(g);
   const Panels panels{g.features};
-  const int64_t width = panels.width();
-  // Sums that are too large for a cache are touched less often, and not kept more than once.
-  const bool large = product(g.window) * g.channels * width > kLarge;
-  const Slabs slabs(grid, g.batch, x, g.x, g.channels, large ? 256 : 56);
-  const int64_t line = slabs.line(), lines = int64_t(slabs.lines().size());
+  const Slabs slabs(grid, g.batch, x, g.x, g.channels);
+  const int64_t width = panels.width(), line = slabs.line(), lines = int64_t(slabs.lines().size());
   const int64_t height = round_up(line, kRows), size = lines * height * width;
   const int64_t threads = g.batch * grid.windows() * lines * line * width < (1 << 18) ? 1 : pool.num_threads();
-  // A task adds up a part of the slabs, and of large sums one line in one panel.
-  const int64_t parts = large ? 1 : std::min<int64_t>(slabs.count(), 16);
-  const int64_t pieces = large ? lines : 1, sides = large ? panels.count() : 1;
+  // Each part of the slabs is added up by itself.
+  const int64_t parts = std::min<int64_t>(slabs.count(), 16);
   Numbers sums = numbers(parts * size);
 
-  in_parallel(pool, parts * pieces * sides, threads, [&](Tasks& tasks) {
+  in_parallel(pool, parts, threads, [&](Tasks& tasks) {
     Numbers slab = numbers(slabs.size()), packed = numbers(slabs.windows() * kWidest);
-    for (int64_t task; (task = tasks.next()) >= 0;) {
-      const int64_t part = task / sides / pieces, piece = task / sides % pieces, side = task % sides;
-      const int64_t line_end = large ? piece + 1 : lines, panel_end = large ? side + 1 : panels.count();
+    for (int64_t part; (part = tasks.next()) >= 0;) {
       float* sum = sums.get() + part * size;
-      for (int64_t r = piece * height; r < line_end * height; ++r)
-        clear(sum + r * width + side * kWidest, std::min(panel_end * kWidest, width) - side * kWidest);
+      clear(sum, size);
       for (int64_t n = slabs.count() * part / parts; n < slabs.count() * (part + 1) / parts; ++n) {
         const auto [first, count] = slabs.fill(n, slab.get());
-        for (int64_t p = side; p < panel_end; ++p) {
+        for (int64_t p = 0; p < panels.count(); ++p) {
           const int vectors = panels.vectors(p);
           const int64_t used = panels.used(p), wide = int64_t{vectors} * kLanes;
           for (int64_t i = 0; i < count; ++i) {
             copy(packed.get() + i * wide, dy + (first + i) * g.features + p * kWidest, used);
             clear(packed.get() + i * wide + used, wide - used);
           }
-          for (int64_t l = piece; l < line_end; ++l)
+          for (int64_t l = 0; l < lines; ++l)
             for (int64_t r = 0; r < line; r += kRows)
               kOuters[vectors - 1](slab.get() + slabs.lines()[size_t(l)] + r, slabs.places(), packed.get(), count,
                                    sum + (l * height + r) * width + p * kWidest, width);
@@ -459,7 +475,11 @@ ffi::ErrorOr<Geometry> geometry(Sizes x, Sizes filters, Sizes y, Sizes strides, 
   return g;
 }
 
-ffi::Error Conv(ffi::ThreadPool pool, F32 x, F32 filters, ffi::Result<F32> y, Sizes strides, Sizes dilations, Sizes low) {
+// An operand that may be missing: it has no elements then.
+const float* if_there(const ffi::Buffer<ffi::F32>& x) { return x.element_count() ? x.typed_data() : nullptr; }
+
+ffi::Error Conv(ffi::ThreadPool pool, F32 x, F32 filters, ffi::Buffer<ffi::F32> bias, ffi::Result<F32> y, Sizes strides,
+                Sizes dilations, Sizes low, int64_t relu) {
   auto read = geometry(x.dimensions(), filters.dimensions(), y->dimensions(), strides, dilations, low);
   if (!read.has_value()) return read.error();
   const Geometry& g = read.value();
@@ -467,12 +487,13 @@ ffi::Error Conv(ffi::ThreadPool pool, F32 x, F32 filters, ffi::Result<F32> y, Si
   auto filter = [&](int64_t t0, int64_t t1, int64_t t2, int64_t c, int64_t first, int64_t count, float* to) {
     copy(to, from + (((t0 * g.window[1] + t1) * g.window[2] + t2) * g.channels + c) * g.features + first, count);
   };
-  convolve(pool, forward_grid(g), g.batch, x.typed_data(), g.x, g.channels, filter, y->typed_data(), g.y, g.features);
+  convolve(pool, forward_grid(g), g.batch, x.typed_data(), g.x, g.channels, filter, y->typed_data(), g.y, g.features,
+           Finish{if_there(bias), relu != 0, nullptr});
   return ffi::Error::Success();
 }
 
-ffi::Error InputGradient(ffi::ThreadPool pool, F32 filters, F32 dy, ffi::Result<F32> dx, Sizes strides, Sizes dilations,
-                         Sizes low) {
+ffi::Error InputGradient(ffi::ThreadPool pool, F32 filters, F32 dy, ffi::Buffer<ffi::F32> gate, ffi::Result<F32> dx,
+                         Sizes strides, Sizes dilations, Sizes low) {
   auto read = geometry(dx->dimensions(), filters.dimensions(), dy.dimensions(), strides, dilations, low);
   if (!read.has_value()) return read.error();
   const Geometry& g = read.value();
@@ -482,7 +503,8 @@ ffi::Error InputGradient(ffi::ThreadPool pool, F32 filters, F32 dy, ffi::Result<
     for (int64_t c = 0; c < count; ++c) to[c] = at[c * g.features];
   };
   for (const Grid& grid : backward_grids(g))
-    convolve(pool, grid, g.batch, dy.typed_data(), g.y, g.features, filter, dx->typed_data(), g.x, g.channels);
+    convolve(pool, grid, g.batch, dy.typed_data(), g.y, g.features, filter, dx->typed_data(), g.x, g.channels,
+             Finish{nullptr, false, if_there(gate)});
   return ffi::Error::Success();
 }
 
@@ -494,19 +516,14 @@ ffi::Error FilterGradient(ffi::ThreadPool pool, F32 x, F32 dy, ffi::Result<F32> 
   return ffi::Error::Success();
 }
 
-auto Binding() {
-  return ffi::Ffi::Bind()
-      .Ctx<ffi::ThreadPool>()
-      .Arg<F32>()
-      .Arg<F32>()
-      .Ret<F32>()
-      .Attr<Sizes>("strides")
-      .Attr<Sizes>("dilations")
-      .Attr<Sizes>("low");
-}
+// What all handlers take.
+auto binding() { return ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<F32>().Arg<F32>(); }
+
+#define GEOMETRY Ret<F32>().Attr<Sizes>("strides").Attr<Sizes>("dilations").Attr<Sizes>("low")
 
 }  // namespace
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(stopgrad_conv, Conv, Binding());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(stopgrad_conv_input, InputGradient, Binding());
-XLA_FFI_DEFINE_HANDLER_SYMBOL(stopgrad_conv_filter, FilterGradient, Binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(stopgrad_conv, Conv,
+                              binding().Arg<ffi::Buffer<ffi::F32>>().GEOMETRY.Attr<int64_t>("relu"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(stopgrad_conv_input, InputGradient, binding().Arg<ffi::Buffer<ffi::F32>>().GEOMETRY);
+XLA_FFI_DEFINE_HANDLER_SYMBOL(stopgrad_conv_filter, FilterGradient, binding().GEOMETRY);
