@@ -5,75 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.engines import engine as engine_named
+from native_kernels import Native, agree, floats, three
 from stopgrad.engines.xla.native import convolution
 from stopgrad.engines.xla.native.library import library
-from stopgrad.graph import Operation, Output
-from stopgrad.interpreter import Region, program
-from stopgrad.rewrite import prepare
 
 pytestmark = pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}")
-
-RANDOM = np.random.default_rng(0)
-
-
-def floats(*shape: int) -> np.ndarray[Any, Any]:
-    return RANDOM.standard_normal(shape).astype(np.float32)
-
-
-class Native:
-    """A function run by XLA with kernels. ``computed``: the types of the operations of each kernel."""
-
-    def __init__(self, function: Callable[..., Any], *arrays: Any) -> None:
-        with sg.Graph().as_default():
-            places = [sg.placeholder(sg.float32, x.shape) for x in arrays]
-            built = function(*places)
-        outputs = [*built] if isinstance(built, (list, tuple)) else [built]
-        form = prepare(outputs, places)
-        self.computed: list[list[str]] = []
-        run = program(form.inputs, form.outputs, engine_named("xla"), self._regions)  # type: ignore[arg-type]
-        self.run = jax.jit(lambda *values: run(values))
-        self.values = [np.asarray(y) for y in self.run(*arrays)]
-
-    def _regions(self, operations: Sequence[Operation], wanted: Sequence[Output]) -> list[Region]:
-        found = convolution.regions(operations, wanted)
-        self.computed += [[op.type for op in region.operations] for region in found]
-        return found
-
-
-def agree(function: Callable[..., Any], *arrays: Any, kernels: int) -> Native:
-    """Check results against float64; the error may be twice XLA's, and a few roundings."""
-    native = Native(function, *arrays)
-    assert len(native.computed) == kernels, native.computed
-    exact = sg.function(function, engine="numpy")(*[x.astype(np.float64) for x in arrays])
-    plain = sg.function(function, engine="xla", strict=True)(*arrays)
-    if not isinstance(exact, (list, tuple)):
-        exact, plain = [exact], [plain]
-    for found, reference, other in zip(native.values, exact, plain, strict=True):
-        assert found.dtype == np.float32
-        assert found.shape == reference.shape
-        scale = np.abs(reference).max(initial=1e-30)
-        error, usual = np.abs(found - reference).max(initial=0), np.abs(other - reference).max(initial=0)
-        assert error <= 2 * usual + 1e-6 * scale
-    return native
-
-
-def three(**geometry: Any) -> Callable[..., Any]:
-    """A convolution and its two gradients."""
-
-    def function(x: Any, filters: Any, g: Any) -> Any:
-        y = sg.conv(x, filters, **geometry)
-        return [y, *sg.gradients([y], [x, filters], [g])]
-
-    return function
 
 
 def arguments(x: Any, filters: Any, **geometry: Any) -> tuple[Any, ...]:
@@ -255,7 +199,9 @@ def test_nan_passes_relu_and_its_gate() -> None:
     x[0, 2, 2, 1] = np.nan
     (found,) = Native(lambda x, f: sg.relu(sg.conv(x, f)), x, filters).values
     assert np.isnan(found).all()
-    gated = Native(lambda y, f, g: sg.gradients([sg.conv(sg.relu(y), f)], [y], [g]), x, filters, floats(1, 3, 3, 4))
+    gated = Native(
+        lambda y, f, g: sg.gradients([sg.conv(sg.relu(y), f)], [y], [g]), x, filters, floats(1, 3, 3, 4)
+    )
     assert gated.values[0][0, 2, 2, 1] == 0
 
 
@@ -275,7 +221,7 @@ import os, sys
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 sys.path.insert(0, sys.argv[1])
 import numpy as np
-from test_convolution import Native, three
+from native_kernels import Native, three
 given = np.load(sys.argv[2])
 np.savez(sys.argv[3], *Native(three(padding="SAME"), *[given[name] for name in given.files]).values)
 """
@@ -285,8 +231,8 @@ np.savez(sys.argv[3], *Native(three(padding="SAME"), *[given[name] for name in g
 def test_the_number_of_threads_changes_nothing(tmp_path: Any) -> None:
     given = arguments((16, 28, 28, 16), (3, 3, 16, 32), padding="SAME")
     np.savez(tmp_path / "given.npz", *given)
-    command = [sys.executable, "-c", PINNED, os.path.dirname(__file__)]
-    subprocess.run([*command, tmp_path / "given.npz", tmp_path / "found.npz"], check=True)  # noqa: S603
+    command = [sys.executable, "-c", PINNED, str(Path(__file__).parent.parent)]
+    subprocess.run([*command, tmp_path / "given.npz", tmp_path / "found.npz"], check=True)
     alone = np.load(tmp_path / "found.npz")
     for ours, name in zip(Native(three(padding="SAME"), *given).values, alone.files, strict=True):
         np.testing.assert_array_equal(ours, alone[name])
