@@ -487,9 +487,10 @@ ffi::Error Conv(ffi::ThreadPool pool, F32 x, F32 filters, ffi::Buffer<ffi::F32> 
   auto filter = [&](int64_t t0, int64_t t1, int64_t t2, int64_t c, int64_t first, int64_t count, float* to) {
     copy(to, from + (((t0 * g.window[1] + t1) * g.window[2] + t2) * g.channels + c) * g.features + first, count);
   };
-  convolve(pool, forward_grid(g), g.batch, x.typed_data(), g.x, g.channels, filter, y->typed_data(), g.y, g.features,
-           Finish{if_there(bias), relu != 0, nullptr});
-  return ffi::Error::Success();
+  return stopgrad::answer([&] {
+    convolve(pool, forward_grid(g), g.batch, x.typed_data(), g.x, g.channels, filter, y->typed_data(), g.y, g.features,
+             Finish{if_there(bias), relu != 0, nullptr});
+  });
 }
 
 ffi::Error InputGradient(ffi::ThreadPool pool, F32 filters, F32 dy, ffi::Buffer<ffi::F32> gate, ffi::Result<F32> dx,
@@ -502,18 +503,19 @@ ffi::Error InputGradient(ffi::ThreadPool pool, F32 filters, F32 dy, ffi::Buffer<
     const float* at = from + (((t0 * g.window[1] + t1) * g.window[2] + t2) * g.channels + first) * g.features + f;
     for (int64_t c = 0; c < count; ++c) to[c] = at[c * g.features];
   };
-  for (const Grid& grid : backward_grids(g))
-    convolve(pool, grid, g.batch, dy.typed_data(), g.y, g.features, filter, dx->typed_data(), g.x, g.channels,
-             Finish{nullptr, false, if_there(gate)});
-  return ffi::Error::Success();
+  return stopgrad::answer([&] {
+    for (const Grid& grid : backward_grids(g))
+      convolve(pool, grid, g.batch, dy.typed_data(), g.y, g.features, filter, dx->typed_data(), g.x, g.channels,
+               Finish{nullptr, false, if_there(gate)});
+  });
 }
 
 ffi::Error FilterGradient(ffi::ThreadPool pool, F32 x, F32 dy, ffi::Result<F32> dw, Sizes strides, Sizes dilations,
                           Sizes low) {
   auto read = geometry(x.dimensions(), dw->dimensions(), dy.dimensions(), strides, dilations, low);
   if (!read.has_value()) return read.error();
-  filter_gradient(pool, read.value(), x.typed_data(), dy.typed_data(), dw->typed_data());
-  return ffi::Error::Success();
+  return stopgrad::answer(
+      [&] { filter_gradient(pool, read.value(), x.typed_data(), dy.typed_data(), dw->typed_data()); });
 }
 
 // What all handlers take.

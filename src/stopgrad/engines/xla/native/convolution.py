@@ -1,7 +1,7 @@
 """Convolutions and their gradients by the kernels of ``convolution.cc``, for sizes at which these are faster.
 
-XLA computes the rest. CPU time (Zen 5, AVX-512) for 64 × 28 × 28, filters 3 × 3, 32 → 64: forward 7.9 ms instead
-of 9.3, the gradient of the filters 8.3 instead of 14.5, of the input 8.1 instead of 12.1.
+XLA computes the rest. CPU time (Zen 5, AVX-512) for 64 × 28 × 28, filters 3 × 3, 32 → 64: forward 7.9 ms
+instead of 9.3, the gradient of the filters 8.3 instead of 14.5, of the input 8.1 instead of 12.1.
 """
 
 from __future__ import annotations

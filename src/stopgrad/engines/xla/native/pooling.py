@@ -1,7 +1,7 @@
 """Gradients of pooling by the kernels of ``pooling.cc``, for sizes at which these are faster.
 
-XLA computes the rest. CPU time (Zen 5, AVX-512): maxima of 2 × 2 at 64 × 28 × 28 × 64 1.6 ms instead of 3.0, of
-3 × 3 with strides of 2 at 16 × 56 × 56 × 64 2.9 instead of 7.9, means there 1.1 instead of 2.0.
+XLA computes the rest. CPU time (Zen 5, AVX-512): maxima of 2 × 2 at 64 × 28 × 28 × 64 1.6 ms instead of 3.0,
+of 3 × 3 with strides of 2 at 16 × 56 × 56 × 64 2.9 instead of 7.9, means there 1.1 instead of 2.0.
 """
 
 from __future__ import annotations

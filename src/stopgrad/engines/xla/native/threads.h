@@ -2,11 +2,13 @@
 
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 
 #include "xla/ffi/api/ffi.h"
 
@@ -28,7 +30,18 @@ class Tasks {
   std::atomic<int64_t> next_{0};
 };
 
-// Calls work(tasks) here and in the pool's other threads; returns when all tasks are done.
+template <typename Work>
+bool done(const Work& work, Tasks& tasks) {
+  try {
+    work(tasks);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+// Calls work(tasks) here and in the pool's other threads; returns when all tasks are done. Throws std::bad_alloc
+// where one of them did; nothing else may be thrown.
 //
 // The caller takes part, and waits only for threads that have begun: a handler may itself run in a thread of
 // this pool, and others may be waiting likewise. A thread that comes too late finds the door closed.
@@ -44,7 +57,7 @@ void in_parallel(xla::ffi::ThreadPool& pool, int64_t count, int64_t threads, con
     std::mutex lock;
     std::condition_variable left;
     int64_t inside = 0;
-    bool closed = false;
+    bool closed = false, failed = false;
   };
   auto door = std::make_shared<Door>();
   for (int64_t i = 1; i < threads; ++i) {
@@ -54,15 +67,28 @@ void in_parallel(xla::ffi::ThreadPool& pool, int64_t count, int64_t threads, con
         if (door->closed) return;
         ++door->inside;
       }
-      work(tasks);
+      bool failed = !done(work, tasks);
       std::lock_guard<std::mutex> held(door->lock);
+      door->failed |= failed;
       if (--door->inside == 0) door->left.notify_all();
     });
   }
-  work(tasks);
+  bool failed = !done(work, tasks);
   std::unique_lock<std::mutex> held(door->lock);
   door->closed = true;
   door->left.wait(held, [&] { return door->inside == 0; });
+  if (failed || door->failed) throw std::bad_alloc();
+}
+
+// What a handler answers: an error where memory ran out.
+template <typename Work>
+xla::ffi::Error answer(const Work& work) {
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    return xla::ffi::Error(xla::ffi::ErrorCode::kResourceExhausted, "no memory for a kernel");
+  }
+  return xla::ffi::Error::Success();
 }
 
 }  // namespace stopgrad
