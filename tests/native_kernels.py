@@ -57,6 +57,7 @@ def agree(function: Callable[..., Any], *arrays: Any, kernels: int) -> Native:
         assert found.shape == reference.shape
         scale = np.abs(reference).max(initial=1e-30)
         error, usual = np.abs(found - reference).max(initial=0), np.abs(other - reference).max(initial=0)
+        assert usual <= 1e-5 * scale
         assert error <= 2 * usual + 1e-6 * scale
     return native
 
