@@ -61,6 +61,8 @@ CONSTANT = {
     "stopgrad.dtypes.DTYPES",
     "stopgrad.dtypes._BY_NUMPY",
     "stopgrad.dtypes._BY_PYTHON",
+    "stopgrad.engines.xla.native.convolution._KERNELS",
+    "stopgrad.engines.xla.native.pooling._TARGETS",
     "stopgrad.engines.protocol.Engine.forms",
     "stopgrad.files._CURES",
     "stopgrad.files._DTYPES",
