@@ -40,12 +40,7 @@ def merge(
     """One operation for several that compute the same. Exact. Gates are never merged."""
     if not op.definition.merged:
         return None
-    # What a no_gradient block hides is not the same as what none does.
-    key = (op.definition, inputs, op.definition.identity(values), op.graph._hidden.get(op))
-    found = copying.table.get(key)
-    if found is None:
-        found = copying.table[key] = copying.add(op.definition, inputs, values, op)
-    return found
+    return copying.once(op.definition, inputs, values, op)
 
 
 def _const(x: Output) -> Any:

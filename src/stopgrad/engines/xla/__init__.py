@@ -16,6 +16,7 @@ from stopgrad.engines.xla.settings import Settings
 from stopgrad.graph import Output
 from stopgrad.interpreter import program
 from stopgrad.namespaces import Namespace, require
+from stopgrad.rewrite.forms import FORMS
 from stopgrad.types import complex128, float64, int64, uint64
 
 _WIDE = (float64, int64, uint64, complex128)
@@ -41,6 +42,7 @@ class XlaEngine(Engine):
     priority = 100
     needs = ("jax",)
     reuses = True
+    variants = (Variant("forms", FORMS), PLAIN)
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
