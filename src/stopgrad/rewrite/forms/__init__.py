@@ -8,6 +8,6 @@ pages back.
 
 from __future__ import annotations
 
-from stopgrad.rewrite.forms import products
+from stopgrad.rewrite.forms import products, rows
 
-FORMS = (*products.FORMS,)
+FORMS = (*products.FORMS, *rows.FORMS)
