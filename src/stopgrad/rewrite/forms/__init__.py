@@ -8,6 +8,6 @@ pages back.
 
 from __future__ import annotations
 
-from stopgrad.rewrite.forms import products, rows
+from stopgrad.rewrite.forms import contractions, products, rows
 
-FORMS = (*products.FORMS, *rows.FORMS)
+FORMS = (*products.FORMS, *contractions.FORMS, *rows.FORMS)
