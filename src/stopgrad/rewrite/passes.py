@@ -48,7 +48,8 @@ def _const(x: Output) -> Any:
     return x.op.values[0].array if x.op.definition is Const else None
 
 
-def _is_all(x: Output, value: float) -> bool:
+def is_all(x: Output, value: float) -> bool:
+    """Whether a tensor is known to hold this value everywhere; 0 is not -0.0."""
     array = _const(x)
     if array is None and x.op.definition in (Fill, BroadcastTo):
         array = _const(x.op.inputs[0])
@@ -70,7 +71,7 @@ def simplify(
     definition = op.definition
     if definition is Mul and not op.outputs[0].dtype.is_complex:  # 1 + 0i times an infinity has a NaN
         for one, other in (inputs, inputs[::-1]):
-            if _is_all(one, 1) and copying.concrete(op.outputs[0].type) is other.type:
+            if is_all(one, 1) and copying.concrete(op.outputs[0].type) is other.type:
                 return (other,)
     if definition is AddN and len(inputs) == 1:
         return inputs

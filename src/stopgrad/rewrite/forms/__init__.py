@@ -8,6 +8,6 @@ pages back.
 
 from __future__ import annotations
 
-from stopgrad.rewrite.forms import contractions, products, rows
+from stopgrad.rewrite.forms import contractions, labels, products, rows
 
-FORMS = (*products.FORMS, *contractions.FORMS, *rows.FORMS)
+FORMS = (*products.FORMS, *contractions.FORMS, *labels.FORMS, *rows.FORMS)
