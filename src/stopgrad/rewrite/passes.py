@@ -55,8 +55,8 @@ def is_all(x: Output, value: float) -> bool:
         array = _const(x.op.inputs[0])
     return (
         array is not None
-        and array.size == 1
-        and bool(array.reshape(()) == value)
+        and 0 < array.size <= _SMALL
+        and bool((array == value).all())
         and not np.signbit(array.real).any()
     )
 
@@ -75,6 +75,9 @@ def simplify(
                 return (other,)
     if definition is AddN and len(inputs) == 1:
         return inputs
+    if definition is Reshape and inputs[0].op.definition is Reshape:
+        x = inputs[0].op.inputs[0]
+        return (x,) if x.type.shape == values[0] else copying.once(Reshape, (x,), values, op)
     if definition in (Reshape, BroadcastTo) and inputs[0].type.shape == values[0]:
         return inputs
     if definition is Transpose and values[0] == tuple(range(len(values[0]))):
@@ -90,8 +93,6 @@ def simplify(
     inner = inputs[0].op if inputs else None
     if inner is not None and inner.definition is definition and definition in (Neg, Conj):
         return inner.inputs
-    if inner is not None and inner.definition is definition is Reshape:
-        return copying.add(Reshape, inner.inputs, values, op)
     return None
 
 

@@ -19,16 +19,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stopgrad.graph import Operation, Output
-from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, RealDiv, Sub
+from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, RealDiv, Square, Sub
 from stopgrad.ops.compare import Equal
-from stopgrad.ops.composite import Softmax
+from stopgrad.ops.composite import LayerNorm, Softmax
 from stopgrad.ops.convert import SelectV2
 from stopgrad.ops.data import Const
-from stopgrad.ops.powers import Exp, Reciprocal, ReciprocalGrad
-from stopgrad.ops.reduce import Max, Mean
+from stopgrad.ops.powers import Exp, Pow, Reciprocal, ReciprocalGrad, Rsqrt, RsqrtGrad, Sqrt, SqrtGrad
+from stopgrad.ops.reduce import Max, Mean, Variance
 from stopgrad.ops.shape import BroadcastTo, Reshape, Sum
 from stopgrad.rewrite.engine import Copying
 from stopgrad.rewrite.forms.factors import ONE, Factor, Maker
+from stopgrad.rewrite.passes import is_all
 from stopgrad.types import product
 
 Axes = tuple[int, ...]
@@ -73,6 +74,7 @@ class Rewriting(Maker):
         self.values = values
         self.rows = rows
         self.type = op.outputs[0].type
+        self.steps = 0
 
     def as_it_is(self) -> Output:
         return self.make(self.like.definition, *self.inputs, values=self.values)
@@ -178,6 +180,77 @@ def _softmax(at: Rewriting) -> Output | None:
     return at.result(e, Factor(under=(total,)), axes)
 
 
+def _root(at: Rewriting) -> Output | None:
+    """The square root of a mean square and a positive number, and one over it."""
+    (x,) = at.inputs
+    if x.op.definition is not AddV2 or x.dtype.itemsize < 4:
+        return None
+    for mean, number in (x.op.inputs, x.op.inputs[::-1]):
+        epsilon = number.op.values[0].array if number.op.definition is Const else np.zeros(())
+        if mean.op.definition is Mean and mean.op.values[1] and epsilon.size == 1 and epsilon.item() > 0:
+            axes = mean.op.values[0]
+            if mean.type is at.type and _is_square(mean.op.inputs[0]):
+                made = at.as_it_is()
+                at.rows.sums[made] = axes
+                at.rows.scaled[made] = Scaled(None, Factor(over=(made,)), axes)
+                return made
+    return None
+
+
+def _is_square(x: Output) -> bool:
+    definition, inputs = x.op.definition, x.op.inputs
+    return definition is Square or (
+        (definition is Mul and inputs[0] is inputs[1])
+        or (definition is Pow and inputs[1].op.definition is Const and is_all(inputs[1], 2))
+    )
+
+
+def _sqrt_grad(at: Rewriting) -> Output | None:
+    """g / 2y, in a row."""
+    y, g = at.inputs
+    known = at.rows.scaled.get(y)
+    if known is None or known.core is not None or not is_row(g, at.type.ndim, known.axes):
+        return None
+    half = Factor(over=(at.constant(0.5, y.dtype),))
+    whole = at.times(at.times(at.factor_of(unrepeated(g)), half), known.factor.inverse())
+    return at.row_result(whole, known.axes)
+
+
+def _rsqrt_grad(at: Rewriting) -> Output | None:
+    """-g · y³ / 2, in a row."""
+    y, g = at.inputs
+    known = at.rows.scaled.get(y)
+    if known is None or known.core is not None or not is_row(g, at.type.ndim, known.axes):
+        return None
+    whole = at.times(at.factor_of(unrepeated(g)), Factor(True, (at.constant(0.5, y.dtype),)))
+    for _ in range(3):
+        whole = at.times(whole, known.factor)
+    return at.row_result(whole, known.axes)
+
+
+def _centred(at: Rewriting, x: Output, axes: Axes) -> Output:
+    return at.make(Sub, x, at.make(Mean, x, values=(axes, True)))
+
+
+def _variance(at: Rewriting) -> Output | None:
+    (x,), (axes, keepdims) = at.inputs, at.values
+    if x.dtype.itemsize < 4:
+        return None
+    return at.make(Mean, at.make(Square, _centred(at, x, axes)), values=(axes, keepdims))
+
+
+def _layer_norm(at: Rewriting) -> Output | None:
+    (x,), (axes, epsilon) = at.inputs, at.values
+    if x.dtype.itemsize < 4 or not epsilon > 0:
+        return None
+    centred = _centred(at, x, axes)
+    variance = at.make(Mean, at.make(Square, centred), values=(axes, True))
+    root = at.make(Sqrt, at.make(AddV2, variance, at.constant(epsilon, x.dtype)))
+    at.rows.sums[root] = axes
+    at.rows.scaled[root] = Scaled(None, Factor(over=(root,)), axes)
+    return at.result(centred, Factor(under=(root,)), axes)
+
+
 def _max(at: Rewriting) -> Output | None:
     axes, keepdims = at.values
     if keepdims or not axes:
@@ -253,29 +326,39 @@ def _add(at: Rewriting) -> Output | None:
     if found is None:
         return None
     parts, axes = found
-    common = next((one.factor for one in parts if one.core is not None and not one.factor.is_one), None)
-    if common is None or at.like.definition is AddN and len(parts) > 2:
+    common = min(
+        (one.factor for one in parts if one.core is not None and not one.factor.is_one),
+        key=lambda factor: len(factor.over) + len(factor.under),
+        default=None,
+    )
+    if common is None:
         return None
     total: Output | None = None
     for i, (core, factor, _) in enumerate(parts):
         left = at.times(factor, common.inverse())
         if i and at.like.definition is Sub:
             left = left.negated()
-        if not set(left.over).isdisjoint(common.under) or (core is not None and (left.over or left.under)):
+        if not set(left.over).isdisjoint(common.under) or not set(left.under).isdisjoint(common.over):
             return None
+        minus = left.negative and total is not None
+        left = left.negated() if minus else left
         if core is None:
-            minus = left.negative and total is not None
-            left = left.negated() if minus else left
             term = at.row(left, at.type.dtype)
             at.rows.scaled.setdefault(term, Scaled(None, left, axes))
         else:
-            term, minus = core, left.negative
-        if total is None:
-            total = at.make(Neg, term) if minus else term
-        else:
-            total = at.make(Sub if minus else AddV2, total, term)
+            term = _times_row(at, core, left, axes)
+        total = term if total is None else at.make(Sub if minus else AddV2, total, term)
     assert total is not None
     return at.result(total, common, axes)
+
+
+def _times_row(at: Rewriting, core: Output, factor: Factor, axes: Axes) -> Output:
+    """A core times a factor; if it is a product with a row's value already, that is multiplied first."""
+    if core.op.definition is Mul and not factor.is_one:
+        for whole, row in (core.op.inputs, core.op.inputs[::-1]):
+            if is_row(row, core.ndim, axes) and whole.type is core.type:
+                return at.scaled(whole, at.times(factor, at.factor_of(row)))
+    return at.scaled(core, factor)
 
 
 def _sum(at: Rewriting) -> Output | None:
@@ -284,6 +367,7 @@ def _sum(at: Rewriting) -> Output | None:
     if known is None or known.core is None or not set(known.axes) <= set(axis):
         return None
     core, factor, axes = known
+    core = _without_centred(at, core, axes)
     vanishes = len(axes) == len(axis) and is_zero(at, core, axes)
     summed = at.make(Sum, core, values=(axes, True))
     made = at.scaled(summed, factor)
@@ -294,6 +378,34 @@ def _sum(at: Rewriting) -> Output | None:
     if vanishes:
         at.rows.zeros[made] = x
     return made if keepdims else at.make(Reshape, made, values=(at.type.shape,))
+
+
+def _without_centred(at: Rewriting, core: Output, axes: Axes) -> Output:
+    """What has the same sum along a row: without multiples of x - mean x."""
+    if core.op.definition not in (AddV2, Sub):
+        return core
+    a, b = core.op.inputs
+    if _is_centred(b, axes):
+        return _without_centred(at, a, axes)
+    if _is_centred(a, axes):
+        return at.make(Neg, b) if core.op.definition is Sub else b
+    return core
+
+
+def _is_centred(x: Output, axes: Axes) -> bool:
+    """Whether a tensor is x - mean x, times or divided by what is constant along the row."""
+    for _ in range(4):
+        a, b = x.op.inputs if len(x.op.inputs) == 2 else (x, x)
+        if x.op.definition is Sub:
+            mean = unrepeated(b)
+            return mean.op.definition is Mean and mean.op.inputs[0] is a and mean.op.values == (axes, True)
+        if x.op.definition in (Mul, RealDiv) and is_row(unrepeated(b), x.ndim, axes):
+            x = a
+        elif x.op.definition is Mul and is_row(unrepeated(a), x.ndim, axes):
+            x = b
+        else:
+            return False
+    return False
 
 
 def _sum_that_is_zero(at: Rewriting) -> Output | None:
@@ -322,9 +434,16 @@ def _mean(at: Rewriting) -> Output | None:
 # a row of the gradient. It stands in users' code that has no stop there.
 
 
+_STEPS = 32
+"""How many tensors are looked at to find out whether a sum is 0."""
+
+
 def is_zero(at: Rewriting, x: Output, axes: Axes) -> bool:
     """Whether a row's sum is 0 for every value, as far as it is made of sums that are known."""
-    terms = _terms(at, x, axes, 8)
+    if not at.rows.exponentials:
+        return False
+    at.steps = _STEPS
+    terms = _terms(at, x, axes)
     if terms is None:
         return False
     left: list[Factor] = []
@@ -337,47 +456,50 @@ def is_zero(at: Rewriting, x: Output, axes: Axes) -> bool:
     return not left
 
 
-def _terms(at: Rewriting, x: Output, axes: Axes, depth: int) -> list[Factor] | None:
+def _terms(at: Rewriting, x: Output, axes: Axes) -> list[Factor] | None:
     """A row's sum as the sum of factors; None if it is not made of sums that are there already."""
     total = at.rows.exponentials.get(x)
     if total is not None and at.rows.sums[total] == axes:
         return [Factor(over=(total,))]
-    if not depth:
+    at.steps -= 1
+    if at.steps < 0:
         return None
     known, definition = at.rows.scaled.get(x), x.op.definition
     if known is not None and known.core is not None and known.axes == axes:
-        return _multiplied(at, _terms(at, known.core, axes, depth - 1), known.factor)
+        return _multiplied(at, _terms(at, known.core, axes), known.factor)
     existing = _existing(at, x, axes)
     if existing is not None:
         return existing
     if definition is Neg:
-        inside = _terms(at, x.op.inputs[0], axes, depth - 1)
+        inside = _terms(at, x.op.inputs[0], axes)
         return None if inside is None else [term.negated() for term in inside]
     if definition in (AddV2, Sub):
-        a, b = (_terms(at, y, axes, depth - 1) for y in x.op.inputs)
+        a, b = (_terms(at, y, axes) for y in x.op.inputs)
         if a is None or b is None:
             return None
         return a + ([term.negated() for term in b] if definition is Sub else b)
     if definition is Mul:
         for a_, b_ in (x.op.inputs, x.op.inputs[::-1]):
-            found = _terms_of_product(at, a_, b_, axes, depth)
+            found = _terms_of_product(at, x, a_, b_, axes)
             if found is not None:
                 return found
     return None
 
 
-def _terms_of_product(at: Rewriting, a: Output, b: Output, axes: Axes, depth: int) -> list[Factor] | None:
+def _terms_of_product(at: Rewriting, x: Output, a: Output, b: Output, axes: Axes) -> list[Factor] | None:
     """Those of a · b where a is a row's, or the sum of something and a row's."""
+    if b.type is not x.type:
+        return None
     a = unrepeated(a)
     if is_row(a, b.ndim, axes):
-        return _multiplied(at, _terms(at, b, axes, depth - 1), at.factor_of(a))
+        return _multiplied(at, _terms(at, b, axes), at.factor_of(a))
     if a.op.definition in (AddV2, Sub):
         whole, row = (unrepeated(y) for y in a.op.inputs)
         if is_row(row, b.ndim, axes):
-            factor = at.factor_of(row)
-            first = _existing(at, at.multiply(whole, b), axes)
+            factor, product_ = at.factor_of(row), at.multiply(whole, b)
+            first = _existing(at, product_, axes) if product_.type is x.type else None
             second = _multiplied(
-                at, _terms(at, b, axes, depth - 1), factor.negated() if a.op.definition is Sub else factor
+                at, _terms(at, b, axes), factor.negated() if a.op.definition is Sub else factor
             )
             return None if first is None or second is None else first + second
     return None
@@ -421,6 +543,7 @@ _HANDLERS: dict[Any, Sequence[Callable[[Rewriting], Output | None]]] = {
     AddN: (_add,),
     AddV2: (_add,),
     BroadcastTo: (_zero,),
+    LayerNorm: (_layer_norm,),
     Max: (_max,),
     Mean: (_mean,),
     Mul: (_mul,),
@@ -429,12 +552,17 @@ _HANDLERS: dict[Any, Sequence[Callable[[Rewriting], Output | None]]] = {
     Reciprocal: (_reciprocal,),
     ReciprocalGrad: (_reciprocal_grad,),
     Reshape: (_zero,),
+    Rsqrt: (_root,),
+    RsqrtGrad: (_rsqrt_grad,),
     SelectV2: (_zero,),
     Softmax: (_softmax,),
+    Sqrt: (_root,),
+    SqrtGrad: (_sqrt_grad,),
     Sub: (_add,),
     Sum: (_sum_of_exponentials, _sum, _sum_that_is_zero),
+    Variance: (_variance,),
 }
-_BEGIN = frozenset({Max, Softmax, Sum})
+_BEGIN = frozenset({LayerNorm, Max, Rsqrt, Softmax, Sqrt, Sum, Variance})
 
 
 def divide_last(
