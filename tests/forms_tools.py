@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 import stopgrad as sg
 from stopgrad.engines.numpy import NumPyEngine
 from stopgrad.engines.xla import XlaEngine
@@ -71,4 +72,3 @@ def same_as_written(f: Callable[..., Output], *arrays: Any, rtol: float = 3e-5) 
             scale = np.max(np.abs(want[np.isfinite(want)]), initial=1e-30)
             np.testing.assert_allclose(made, want, rtol=rtol, atol=rtol * scale)
     return case
-

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forms_tools import Case, agree, same_as_written
 
 import stopgrad as sg
+from forms_tools import Case, agree, same_as_written
 
 F32 = np.float32
 INF, NAN = np.inf, np.nan
@@ -64,7 +64,8 @@ def test_a_label_that_is_no_class_gives_nan(labels: list[int]) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_extremes(name: str) -> None:
     x = np.array(
-        [[-INF] * 3, [0.0, -INF, 1.0], [INF, 0.0, 1.0], [NAN, 0.0, 1.0], [1e4, -1e4, 0.0], [2.0, 2.0, 2.0]], F32
+        [[-INF] * 3, [0.0, -INF, 1.0], [INF, 0.0, 1.0], [NAN, 0.0, 1.0], [1e4, -1e4, 0.0], [2.0, 2.0, 2.0]],
+        F32,
     )
 
     def f(x: Any, y: Any) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forms_tools import Case, agree, same_as_written
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
+from forms_tools import Case, agree, same_as_written
 from stopgrad.rewrite.forms import contractions
 
 F32 = np.float32
@@ -95,7 +95,9 @@ def test_in_float64_too(name: str) -> None:
         lambda x, w: sg.reduce_sum(x * w[0], 1),
         lambda x, w: sg.reduce_sum(sg.tanh(x[:, :, None] * w[:, 0]), 1),
         lambda x, w: sg.reduce_sum(x[:, None] + w, 2),
-        lambda x, w: sg.reduce_sum(sg.cast(sg.cast(x[:, None] * 3, "int32") * sg.cast(w, "int32"), "float32"), 2),
+        lambda x, w: sg.reduce_sum(
+            sg.cast(sg.cast(x[:, None] * 3, "int32") * sg.cast(w, "int32"), "float32"), 2
+        ),
         lambda x, w: sg.reduce_sum((x[:, None] + w) * 2.0, 2),
         lambda x, w: sg.reduce_sum((x[:, None] - w) ** 3, 2),
     ],
@@ -135,7 +137,13 @@ def squared(d: Any, how: str, x: Any, mu: Any) -> Any:
 def test_every_spelling_of_squared_distances(
     how: str, order: str, weight: str, keepdims: bool, n: int, k: int, d: int
 ) -> None:
-    weights = {"none": (1,), "of dimensions": (d,), "of both": (k, d), "of points": (n, 1, 1), "whitened": (k, d)}
+    weights = {
+        "none": (1,),
+        "of dimensions": (d,),
+        "of both": (k, d),
+        "of points": (n, 1, 1),
+        "whitened": (k, d),
+    }
 
     def f(x: Any, mu: Any, w: Any) -> Any:
         difference = differences(x, mu, order)
@@ -217,7 +225,8 @@ def test_the_second_derivative_of_distances() -> None:
 @pytest.mark.parametrize("dtype", [np.float64, np.float16])
 def test_other_dtypes_are_left_as_they_are(dtype: Any) -> None:
     case = Case(distances, [normal(5, 3).astype(dtype), normal(4, 3, seed=1).astype(dtype)])
-    assert not case.types()["Case"] and not case.types()["Einsum"]
+    assert not case.types()["Case"]
+    assert not case.types()["Einsum"]
 
 
 def test_a_small_sum_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

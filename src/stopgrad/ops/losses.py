@@ -18,7 +18,7 @@ from stopgrad.ops.arithmetic import SquaredDifference, squared_difference
 from stopgrad.ops.composite import log_softmax, softmax
 from stopgrad.ops.convert import cast, wide
 from stopgrad.ops.families import INF, NAN, Arithmetic
-from stopgrad.ops.index import TakeAlongAxis, inside, one_hot
+from stopgrad.ops.index import TakeAlongAxis, lies_inside, one_hot
 from stopgrad.ops.inference import (
     broadcast,
     check_dtype,
@@ -177,7 +177,7 @@ def _of_labels(xp: Any, labels: Any, logits: Any, take_along_axis: Callable[...,
     total = xp.sum(xp.exp(logits - top), axis=-1, keepdims=True, dtype=logits.dtype)
     chosen = take_along_axis(xp, logits, xp.expand_dims(labels, -1), axis=logits.ndim - 1)
     losses = xp.squeeze(xp.log(total) - (chosen - top), -1)
-    return xp.where(inside(xp, labels, logits.shape[-1]), losses, xp.full((), math.nan, logits.dtype))
+    return xp.where(lies_inside(xp, labels, logits.shape[-1]), losses, xp.full((), math.nan, logits.dtype))
 
 
 def _surplus_of_one(labels: Any, logits: Any) -> Tensor:

@@ -5,7 +5,6 @@ Where no factor has all the axes, the product of them is larger than any, and it
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +21,7 @@ from stopgrad.ops.powers import Pow
 from stopgrad.ops.reduce import AllOf, Mean
 from stopgrad.ops.shape import BroadcastTo, Reshape, Sum
 from stopgrad.rewrite.engine import Copying
-from stopgrad.rewrite.forms.factors import Maker
+from stopgrad.rewrite.forms.factors import Maker, count_of
 from stopgrad.types import float32, float64, int32
 
 Axes = frozenset[int]
@@ -114,7 +113,7 @@ class Contraction(Maker):
         self.dtype = dtype
         self.kept = [i for i in range(what.type.ndim) if i not in summed]
 
-    def reshape(self, x: Output, shape: Iterable[int]) -> Output:
+    def reshape(self, x: Output, shape: Iterable[Any]) -> Output:
         shape = tuple(shape)
         return x if x.shape == shape else self.make(Reshape, x, values=(shape,))
 
@@ -149,7 +148,7 @@ class Contraction(Maker):
             total = x if total is None else self.multiply(total, x)
         if total is None:
             return None
-        repeated = math.prod(self.what.type.shape[i] for i in self.summed - inside)
+        repeated = count_of(self.what.type.shape[i] for i in self.summed - inside)
         return self.scalar(total, repeated)
 
     def _product_of(self, xs: Sequence[Output], axes: Axes) -> Output:
@@ -179,26 +178,29 @@ def contract(
 ) -> Sequence[Output] | None:
     """A sum of products of broadcast tensors, or of their squared differences, as products of matrices.
 
-    Recognises ``reduce_sum(p, axes)`` where p is a product (Mul, Neg, Square, powers 1 and 2, constants) of tensors
-    each of which lacks an axis of p, and at most one difference of two such tensors, or its square. So it finds
-    ``reduce_sum(x[:, :, None] * w, 1)``, the squared distances ``reduce_sum((x[:, None] - mu) ** 2 * weight, -1)``,
-    and what the generator makes of them for x, mu and weight.
+    Recognises ``reduce_sum(p, axes)`` where p is a product (Mul, Neg, Square, powers 1 and 2, constants) of
+    tensors each of which lacks an axis of p, and at most one difference of two such tensors, or its square.
+    So it finds ``reduce_sum(x[:, :, None] * w, 1)``, the squared distances ``reduce_sum((x[:, None] - mu) **
+    2 * weight, -1)``, and what the generator makes of them for x, mu and weight.
 
     Effect: other order of the same terms. Differences are multiplied out, which cancels, so that is done in
-    float64 and for float32 operands only; a square's operands are centred first, by the mean of the smaller one
-    (any shift is right; near the data it leaves least to cancel). Where some distance is so small beside the
-    operands that less than float32's precision would be left (equal points, or anything not finite), the sum is
-    computed as written: that is looked at when the graph runs. So distances are never negative, and as precise as
-    before.
+    float64 and for float32 operands only; a square's operands are centred first, by the mean of the smaller
+    one (any shift is right; near the data it leaves least to cancel). Where some distance is so small beside
+    the operands that less than float32's precision would be left (equal points, or anything not finite), the
+    sum is computed as written: that is looked at when the graph runs. So distances are never negative, and as
+    precise as before.
 
     Not applied to fewer than 2¹⁶ products, to a difference of other dtypes than float32, nor to integers.
 
-    Figure: Gaussian mixture, 16 384 points, 16 components, 8 dimensions: squared distances and their gradient.
+    Figure: Gaussian mixture, 16 384 points, 16 components, 8 dimensions: squared distances and their
+    gradient.
     """
     if op.definition is not Sum or inputs[0].op.definition not in _PRODUCTS:
         return None
     (x,), (axis, _) = inputs, values
-    if not x.dtype.is_floating or x.dtype.itemsize < 4 or not axis or x.type.size < LARGE:
+    if x.type.symbolic or not x.dtype.is_floating or x.dtype.itemsize < 4:
+        return None
+    if not axis or count_of(x.shape) < LARGE:
         return None
     what = Product(x.type)
     if not what.multiply(x):
@@ -226,25 +228,29 @@ def _squares(
     make: Contraction, factors: list[Output], a: Output, b: Output, x: Output, values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
     """The sum of products with (a - b)², multiplied out; as written where that is not precise."""
-    small = min((a, b), key=lambda y: y.type.size)
+    small = min((a, b), key=lambda y: count_of(y.shape))
     others = tuple(sorted(make.what.axes_of(small) - make.summed))
     centre = make.make(Mean, small, values=(others, True))
     a, b = (make.make(Sub, y, centre) for y in (a, b))
     squares = [make.make(Square, y) for y in (a, b)]
-    sizes = [make([*factors, y]) for y in squares]
-    both = make([*factors, a, b])
-    if both is None or any(y is None for y in sizes):
+    both, total = make([*factors, a, b]), _both(make, factors, squares)
+    if both is None or total is None:
         return None
-    total = make.make(Sub, make.make(AddV2, *sizes), make.scalar(both, 2.0))
-    if factors:
-        sizes = [make([*(make.make(Abs, y) for y in factors), z]) for z in squares]
-    count = math.prod(x.shape[i] for i in make.summed)
+    size = _both(make, [make.make(Abs, y) for y in factors], squares) if factors else total
+    assert size is not None
+    total = make.make(Sub, total, make.scalar(both, 2.0))
+    count = count_of(x.shape[i] for i in make.summed)
     # float64 keeps 2⁻⁵³ of the sizes for each term; 2⁻²⁴ of the result is what float32 has.
-    least = make.scalar(make.make(AddV2, *sizes), (count + 4) * 2.0**-27)
+    least = make.scalar(size, (count + 4) * 2.0**-27)
     enough = make.make(GreaterEqual, make.make(Abs, total), least)
     precise = make.make(AllOf, enough, values=(tuple(range(enough.ndim)), False))
     done = make.finished(make.scalar(total, make.what.number))
     return _chosen(make, precise, done, x, values)
+
+
+def _both(make: Contraction, factors: Sequence[Output], squares: Iterable[Output]) -> Output | None:
+    first, second = (make([*factors, y]) for y in squares)
+    return None if first is None or second is None else make.make(AddV2, first, second)
 
 
 def _chosen(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence, Set
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,6 +53,11 @@ class Factor(NamedTuple):
 
 
 ONE = Factor()
+
+
+def count_of(sizes: Iterable[Any]) -> int:
+    """The product of sizes, which are numbers here."""
+    return math.prod(int(size) for size in sizes)
 
 
 class Maker:

@@ -24,10 +24,11 @@ def compare_instead_of_scatter(
     """A comparison of positions with labels for a scatter of one element per row into zeros.
 
     Recognises what the generator makes for ``take_along_axis(x, labels[..., None], axis)``. Puts there
-    ``where(one_hot(labels), update, 0)``, which fuses with what reads it; a scatter is a loop over its updates.
+    ``where(one_hot(labels), update, 0)``, which fuses with what reads it; a scatter is a loop over its
+    updates.
 
-    Effect: none, -0.0 apart, which stays where a sum with 0.0 would make it 0.0; labels outside of the axis hit nothing
-    in both. Not applied where a row has more than one index, which may be equal.
+    Effect: none, -0.0 apart, which stays where a sum with 0.0 would make it 0.0; labels outside of the axis
+    hit nothing in both. Not applied where a row has more than one index, which may be equal.
 
     Figure: -mean(take_along_axis(log_softmax(x), y)) and its gradient.
     """

@@ -17,12 +17,12 @@ def flatten_summed_product(
 ) -> Sequence[Output] | None:
     """One product of matrices for a product with batch axes that is summed over all of them.
 
-    Recognises ``reduce_sum(matmul(a, b, transpose_a=True), batch axes)`` with a [batch, k, m] and b [batch, k, n]:
-    what the generator makes for the weight of ``x @ w`` where x has batch axes. Puts there one product over
-    ``batch * k``, of the two operands reshaped, which moves no data.
+    Recognises ``reduce_sum(matmul(a, b, transpose_a=True), batch axes)`` with a [batch, k, m] and b [batch,
+    k, n]: what the generator makes for the weight of ``x @ w`` where x has batch axes. Puts there one product
+    over ``batch * k``, of the two operands reshaped, which moves no data.
 
-    Effect: the same terms are added in another order. Not applied where an operand would have to be transposed
-    first, where batches are broadcast, or where only some of them are summed.
+    Effect: the same terms are added in another order. Not applied where an operand would have to be
+    transposed first, where batches are broadcast, or where only some of them are summed.
 
     Figure: x [8, 128, 256], w [256, 1024], the weight's gradient alone: 19 → 3.5 ms.
     """
