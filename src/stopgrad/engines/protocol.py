@@ -12,6 +12,7 @@ from stopgrad.graph import Operation, Output, describe
 from stopgrad.interpreter import lowering
 from stopgrad.op import Op, Unsupported
 from stopgrad.rewrite import Rule
+from stopgrad.structure import flatten
 
 Compiled = Callable[[Sequence[Any]], Sequence[Any]]
 """From the values of the inputs to those of the outputs."""
@@ -45,6 +46,10 @@ class Engine(ABC):
         reuses: whether what it compiles writes results into the inputs given up by *donate*. Sessions then
             give it, beside the values, arrays that they no longer need.
         unusable: why it cannot compute in this process, although it is installed; None where it can.
+        checks: whether what it compiles raises a TypeError or ValueError, and computes nothing, for native
+            arrays of other shapes or dtypes than it compiled for, for NumPy arrays of other shapes, and for
+            objects of other types.
+        flatten: takes structures apart, as :func:`stopgrad.structure.flatten` does; perhaps quicker.
         variants: the ways in which it can run a graph, the preferred first; the last is :data:`PLAIN`.
         forms: lowerings of its own, or :func:`stopgrad.op.unsupported`, for operations whose definitions know
             nothing of the engine.
@@ -56,6 +61,8 @@ class Engine(ABC):
     keeps_sizes: ClassVar[bool] = False
     reuses: ClassVar[bool] = False
     unusable: ClassVar[str | None] = None
+    checks: ClassVar[bool] = False
+    flatten: Callable[[Any], tuple[list[Any], Any]] = staticmethod(flatten)
     variants: ClassVar[Sequence[Variant]] = (PLAIN,)
     forms: ClassVar[Mapping[type[Op], Callable[..., Any] | Unsupported]] = {}
 

@@ -12,7 +12,10 @@ import numpy as np
 from stopgrad.body import walk
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
+from stopgrad.engines.xla.memory import keep_memory
+from stopgrad.engines.xla.options import compiler_options
 from stopgrad.engines.xla.settings import Settings
+from stopgrad.engines.xla.stored import Programs
 from stopgrad.graph import Output
 from stopgrad.interpreter import program
 from stopgrad.namespaces import Namespace, require
@@ -42,12 +45,16 @@ class XlaEngine(Engine):
     priority = 100
     needs = ("jax",)
     reuses = True
+    checks = True
     variants = (Variant("forms", FORMS), PLAIN)
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
         self.namespace = jax_namespace()
         self._array = self._jax.Array
+        self._programs = Programs(self._jax)
+        keep_memory()
+        self.flatten = self._jax.tree_util.tree_flatten
         self._settings = Settings(self._jax)
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
@@ -62,7 +69,7 @@ class XlaEngine(Engine):
         variant: Variant = PLAIN,
     ) -> Compiled:
         interpret, settings = program(inputs, outputs, self), self._settings
-        operations = walk(outputs[0].op.graph.subgraph_to(outputs)) if outputs else ()
+        operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
         wide_inputs = any(x.dtype in _WIDE for x in inputs)
         wide = wide_inputs or any(y.dtype in _WIDE for op in operations for y in op.outputs)
         # What is given up is kept even if nothing reads it: results are written into it.
@@ -70,19 +77,38 @@ class XlaEngine(Engine):
             lambda *arrays: interpret(arrays), donate_argnums=tuple(donate), keep_unused=bool(donate)
         )
         kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
-        compiled = settings.fixed(wide, lambda: traced.lower(*kinds).compile())
+        options = {}
+        if variant is not PLAIN:
+            options = compiler_options(operations, self._jax.default_backend())
+        compiled = settings.fixed(
+            wide,
+            lambda: self._programs.compile(
+                lambda: traced.lower(*kinds), inputs, outputs, options, (variant.name, tuple(donate), wide)
+            ),
+        )
 
-        def call(arrays: Sequence[Any]) -> Sequence[Any]:
+        types, config = [(x.shape, x.dtype.numpy) for x in inputs], self._jax.config
+
+        def anyhow(*arrays: Any) -> Sequence[Any]:
             try:
                 return compiled(*arrays)
             except (TypeError, ValueError):
-                # Not what was compiled for: arrays on other devices, and what JAX traces with.
-                return settings.fixed(wide, traced, *arrays)
+                return traced(*arrays)
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
-            if settings.debugging():
-                return settings.fixed(wide, call, arrays)
-            return settings.wide(call, arrays) if wide_inputs else call(arrays)
+            try:
+                if donate and (config.jax_debug_nans or config.jax_debug_infs):
+                    return settings.fixed(wide, compiled, *arrays)
+                if wide_inputs and np.ndarray in map(type, arrays):  # JAX would make their numbers narrow.
+                    return settings.wide(compiled, *arrays)
+                return compiled(*arrays)
+            except FloatingPointError:  # JAX was asked to raise where there are NaNs.
+                return settings.fixed(wide, compiled, *arrays)
+            except (TypeError, ValueError):
+                # Arrays on other devices, what JAX traces with, and disable_jit.
+                if [(np.shape(x), getattr(x, "dtype", None)) for x in arrays] != types:
+                    raise
+                return settings.fixed(wide, anyhow, *arrays)
 
         return run
 

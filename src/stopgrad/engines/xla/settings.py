@@ -30,11 +30,6 @@ class Settings:
             (jax.allow_f16_reductions, "jax_allow_f16_reductions", True),
         ]
 
-    def debugging(self) -> bool:
-        """Whether a debugging aid is on under which no executable may run as it is."""
-        config = self._config
-        return config.jax_disable_jit or config.jax_debug_nans or config.jax_debug_infs
-
     def fixed(self, wide: bool, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function under the engine's own settings; *wide*: with 64-bit types."""
         fixed = [(self.enable_x64, "jax_enable_x64", wide), *self._fixed]

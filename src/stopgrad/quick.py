@@ -1,0 +1,112 @@
+"""Calls like the last one: straight to what was compiled for that.
+
+To find out what a call was given takes Python several times as long as the engine takes to check that the
+arrays are those that it compiled for. So calls are assumed to be like the last one, and it is the engine that
+objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.builder import default_graph
+from stopgrad.engines import Compiled, Engine
+
+OTHER = object()
+"""What a quick call answers where it was given something else than the last call: nothing was computed."""
+
+Quick = Callable[[Sequence[Any], Mapping[str, Any]], Any]
+"""From positional and keyword arguments to the result, or :data:`OTHER`."""
+
+
+def quick_call(
+    engine: Engine,
+    run: Compiled,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    leaves: Sequence[Any],
+    rebuild: Callable[[Sequence[Any]], Any] | None,
+    failed: Callable[[Exception], Any],
+) -> Quick | None:
+    """A function for calls with arguments like these; None where there is no quicker way than the usual one.
+
+    Args:
+        engine: that compiled *run*. It must refuse arrays of other shapes or dtypes (:attr:`Engine.checks`).
+        run: computes the results.
+        args: the positional arguments of the call that was just made.
+        kwargs: its keyword arguments.
+        leaves: all arguments, flat: arrays of the engine or of NumPy, and Python floats.
+        rebuild: from results to what the function returns; None where that is the first of them.
+        failed: is given what the engine raised.
+    """
+    kinds = {*map(type, leaves)}
+    ours = kinds - {np.ndarray, float}
+    if not engine.checks or len(ours) > 1 or not all(engine.is_native(x) for x in leaves if type(x) in ours):
+        return None
+    if not all(x.dtype.isnative for x in leaves if type(x) is np.ndarray):
+        return None
+    if float in kinds and not _all_float32(leaves):
+        return None
+    flat = not kwargs and [*map(id, args)] == [*map(id, leaves)]
+    flatten, spec = engine.flatten, None
+    if not flat:
+        found, spec = flatten((args, kwargs) if kwargs else args)
+        if [*map(id, found)] != [*map(id, leaves)]:
+            return None  # The engine takes structures apart otherwise than we do.
+    borrowed, native, finish = np.ndarray in kinds, bool(ours), engine.finish
+    left = native and not borrowed  # where they are, perhaps still on their way
+    # The engine would convert NumPy arrays that it was not compiled for.
+    dtypes = [x.dtype for x in leaves if type(x) is not float]
+
+    def call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if flat:
+            if kwargs:
+                return OTHER
+            given = args
+        else:
+            given, structure = flatten((args, kwargs) if kwargs else args)
+            if structure != spec:
+                return OTHER
+        if {*map(type, given)} != kinds or engine.unusable is not None or default_graph() is not None:
+            return OTHER
+        if borrowed and [x.dtype for x in given if type(x) is not float] != dtypes:
+            return OTHER
+        try:
+            results = run(given)
+        except (TypeError, ValueError):
+            return OTHER
+        except Exception as error:
+            return failed(error)
+        if not left:
+            results = handed_out(results, native, borrowed, finish, failed)
+        return results[0] if rebuild is None else rebuild(results)
+
+    return call
+
+
+def handed_out(
+    results: Sequence[Any],
+    native: bool,
+    borrowed: bool,
+    finish: Callable[[Sequence[Any]], None],
+    failed: Callable[[Exception], Any],
+) -> Sequence[Any]:
+    """Results as the caller gets them: the engine's own arrays where he gave it any, else NumPy's.
+
+    They are waited for where he gave NumPy arrays: else what he now writes there would be computed with.
+    """
+    if native and not borrowed:
+        return results
+    try:
+        finish(results)
+        return results if native else [np.asarray(x) for x in results]
+    except Exception as error:
+        return failed(error)
+
+
+def _all_float32(leaves: Sequence[Any]) -> bool:
+    """Whether Python floats are float32 here, as the engine takes them when it is asked for nothing else."""
+    return all(type(x) is float or x.dtype.kind in "iub" or x.dtype == np.float32 for x in leaves)
