@@ -97,3 +97,20 @@ def test_another_axis() -> None:
     y = np.array([[2, 0, 1]], np.int32)
     case = agree(lambda x, y: sg.take_along_axis(sg.sin(x), y, 0), normal(4, 3), y)
     assert not case.types()["ScatterAddAlongAxis"]
+
+
+@pytest.mark.parametrize("name", ["log softmax", "log softmax as written"])
+def test_a_logarithm_is_computed_for_the_label_only(name: str) -> None:
+    case = Case(loss_of(name), [normal(6, 5), LABELS])
+    done = case.formed.graph.subgraph_to(case.formed.outputs)
+    assert not case.types()["LogSoftmax"]
+    assert [op.outputs[0].shape for op in done if op.type == "Log"] == [(6, 1)]
+    # Max, Σ e, and what the test sums; nothing that the labels choose is summed up over the classes.
+    assert not any(op.type == "Sum" and op.inputs[0].op.type in ("SelectV2", "Neg") for op in done)
+
+
+def test_the_values_are_those_as_written_bit_for_bit() -> None:
+    for name in ("log softmax", "log softmax as written"):
+        case = Case(loss_of(name), [normal(6, 5), np.array([4, 0, -1, 5, 2, 1], np.int32)])
+        made, want = case.run(case.formed)[0], case.run(case.plain)[0]
+        np.testing.assert_array_equal(made, want)

@@ -19,7 +19,7 @@ import numpy as np
 
 from stopgrad.graph import Operation, Output
 from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, RealDiv, Square, Sub
-from stopgrad.ops.composite import LayerNorm, Softmax
+from stopgrad.ops.composite import LayerNorm, LogSoftmax, Softmax
 from stopgrad.ops.convert import SelectV2
 from stopgrad.ops.data import Const
 from stopgrad.ops.powers import Exp, Pow, Reciprocal, ReciprocalGrad, Rsqrt, RsqrtGrad, Sqrt, SqrtGrad
@@ -61,7 +61,11 @@ def _sum_of_exponentials(at: Rewriting) -> Output | None:
 
 
 def _softmax(at: Rewriting) -> Output | None:
-    (x,), (axes,) = at.inputs, at.values
+    return _as_quotient(at, at.inputs[0], at.values[0])
+
+
+def _as_quotient(at: Rewriting, x: Output, axes: Axes) -> Output | None:
+    """The softmax of x, from its parts."""
     if x.dtype.itemsize < 4 or count_of(x.shape[a] for a in axes) < 2:
         return None
     e = at.make(Exp, at.make(Sub, x, at.make(Max, x, values=(axes, True))))
@@ -70,6 +74,14 @@ def _softmax(at: Rewriting) -> Output | None:
     at.rows.exponentials[e] = total
     at.rows.scaled[total] = Scaled(None, Factor(over=(total,)), axes)
     return at.result(e, Factor(under=(total,)), axes)
+
+
+def _exp(at: Rewriting) -> Output | None:
+    """exp(log_softmax x), which the gradient of a log-softmax has."""
+    of = at.inputs[0].op
+    if of.definition is not LogSoftmax:
+        return None
+    return _as_quotient(at, of.inputs[0], of.values[0])
 
 
 def _root(at: Rewriting) -> Output | None:
@@ -325,6 +337,7 @@ _HANDLERS: dict[Any, Sequence[Callable[[Rewriting], Output | None]]] = {
     AddN: (_add,),
     AddV2: (_add,),
     BroadcastTo: (carry_zero,),
+    Exp: (_exp,),
     LayerNorm: (_layer_norm,),
     Max: (_max,),
     Mean: (_mean,),
@@ -344,7 +357,7 @@ _HANDLERS: dict[Any, Sequence[Callable[[Rewriting], Output | None]]] = {
     Sum: (_sum_of_exponentials, _sum, _sum_that_is_zero),
     Variance: (_variance,),
 }
-_BEGIN = frozenset({LayerNorm, Max, Rsqrt, Softmax, Sqrt, Sum, Variance})
+_BEGIN = frozenset({Exp, LayerNorm, Max, Rsqrt, Softmax, Sqrt, Sum, Variance})
 
 
 def divide_last(
