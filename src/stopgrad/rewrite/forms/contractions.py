@@ -155,12 +155,18 @@ class Contraction(Maker):
         """The sum over the product of one or two tensors, neither of which has the other's axes."""
         if len(xs) == 1:
             return self.make(Sum, xs[0], values=(tuple(sorted(self.summed)), False))
+        xs = [self._summed_alone(x, y) for x, y in (xs, xs[::-1])]
         terms = [sorted(self.what.axes_of(x)) for x in xs]
         equation = ",".join("".join(_LETTERS[i] for i in term) for term in terms)
         equation += "->" + "".join(_LETTERS[i] for i in self.kept if i in axes)
         flat = [self.reshape(x, [size for size in x.shape if size != 1]) for x in xs]
         made = self.make(Einsum, *flat, values=(equation,))
         return self.reshape(made, [self.what.type.shape[i] if i in axes else 1 for i in self.kept])
+
+    def _summed_alone(self, x: Output, other: Output) -> Output:
+        """A tensor, summed over the axes that the other one lacks."""
+        alone = tuple(sorted(self.what.axes_of(x) & self.summed - self.what.axes_of(other)))
+        return self.make(Sum, x, values=(alone, True)) if alone else x
 
     def finished(self, x: Output) -> Output:
         """A result in the type of the operation in whose place it comes."""
@@ -228,9 +234,9 @@ def _squares(
     make: Contraction, factors: list[Output], a: Output, b: Output, x: Output, values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
     """The sum of products with (a - b)², multiplied out; as written where that is not precise."""
-    small = min((a, b), key=lambda y: count_of(y.shape))
-    others = tuple(sorted(make.what.axes_of(small) - make.summed))
-    centre = make.make(Mean, small, values=(others, True))
+    small, large = sorted((a, b), key=lambda y: count_of(y.shape))
+    alone = make.what.axes_of(small) - make.what.axes_of(large)
+    centre = make.make(Mean, small, values=(tuple(sorted(alone)), True))
     a, b = (make.make(Sub, y, centre) for y in (a, b))
     squares = [make.make(Square, y) for y in (a, b)]
     both, total = make([*factors, a, b]), _both(make, factors, squares)
