@@ -198,8 +198,8 @@ def contract(
 
     Not applied to fewer than 2¹⁶ products, to a difference of other dtypes than float32, nor to integers.
 
-    Figure: Gaussian mixture, 16 384 points, 16 components, 8 dimensions: squared distances and their
-    gradient.
+    Figure: Gaussian mixture, 16 384 points, 16 components, 8 dimensions, value and gradient, processor time:
+    3.5 → 1.5 ms. What is looked at when the graph runs costs less than a tenth of that.
     """
     if op.definition is not Sum or inputs[0].op.definition not in _PRODUCTS:
         return None

@@ -25,6 +25,7 @@ from stopgrad.ops.data import Const
 from stopgrad.ops.powers import Exp, Pow, Reciprocal, ReciprocalGrad, Rsqrt, RsqrtGrad, Sqrt, SqrtGrad
 from stopgrad.ops.reduce import Max, Mean, Variance
 from stopgrad.ops.shape import BroadcastTo, Reshape, Sum
+from stopgrad.ops.slices import StridedSlice, StridedSliceGrad
 from stopgrad.rewrite.engine import Copying
 from stopgrad.rewrite.forms.factors import Factor, count_of
 from stopgrad.rewrite.forms.maxima import carry_zero, is_zero
@@ -273,7 +274,9 @@ def _sum(at: Rewriting) -> Output | None:
     factor, axes = known.factor, known.axes
     core = _without_centred(at, known.core, axes)
     vanishes = len(axes) == len(axis) and is_zero(at, core, axes)
-    summed = at.make(Sum, core, values=(axes, True))
+    summed = _sum_of_slice(at, core, known)
+    if summed is None:
+        summed = at.make(Sum, core, values=(axes, True))
     made = at.scaled(summed, factor)
     whole = at.times(factor, at.factor_of(summed))
     at.rows.scaled.setdefault(made, Scaled(None, whole, axes))
@@ -282,6 +285,24 @@ def _sum(at: Rewriting) -> Output | None:
     if vanishes:
         at.rows.zeros[made] = x
     return made if keepdims else at.make(Reshape, made, values=(at.type.shape,))
+
+
+def _sum_of_slice(at: Rewriting, core: Output, known: Scaled) -> Output | None:
+    """Σ e g along a row, where g is 0 but for a slice: the sum over the slice.
+
+    Where e is not finite outside of it, its own sum s, by which this is divided, says so.
+    """
+    if core.op.definition is not Mul:
+        return None
+    for e, g in (core.op.inputs, core.op.inputs[::-1]):
+        total = at.rows.exponentials.get(e)
+        if total is not None and total in known.factor.under and g.op.definition is StridedSliceGrad:
+            (inner,), (shape, spans) = g.op.inputs, g.op.values
+            others = [i for i in range(e.ndim) if i not in known.axes]
+            if shape == e.shape and all(spans[i] == (0, shape[i], 1) for i in others):
+                sliced = at.multiply(at.make(StridedSlice, e, values=(spans,)), inner)
+                return at.make(Sum, sliced, values=(known.axes, True))
+    return None
 
 
 def _without_centred(at: Rewriting, core: Output, axes: Axes) -> Output:
@@ -373,7 +394,11 @@ def divide_last(
     larger by at most the length of a row. Not applied to 16-bit floats, to an exponential that is not shifted
     by the maximum over the same axes (it may overflow), or where a row has one element.
 
-    Figures: loss Σ w · softmax x and its gradient, 4096 × 1024: 4.9 → 2.0 ms; 256 × 32000: 9.7 → 4.2 ms.
+    The same for what is divided by √(mean x² + ε), or multiplied by its inverse: layer norm, RMS norm.
+
+    Figures, processor time for value and gradient: Σ w · softmax x, 4096 × 1024: 8.8 → 4.5 ms; 256 × 32000:
+    15.0 → 7.7; -mean(log softmax(x)[:, 0]), 4096 × 1024: 8.2 → 2.9; RMS norm and tanh: 10.5 → 7.9; layer
+    norm, scale, offset and tanh: 15.3 → 14.5.
     """
     handlers = _HANDLERS.get(op.definition)
     if handlers is None or op.outputs[0].type.symbolic or inputs[0].type.symbolic:
