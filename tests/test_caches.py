@@ -90,6 +90,7 @@ CONSTANT = {
     "stopgrad.ops.shape._PLAIN",
     "stopgrad.public._READERS",
     "stopgrad.rewrite.engine._VALUES",
+    "stopgrad.rewrite.forms.rows._HANDLERS",
     "stopgrad.sizes._RESERVED",
     "stopgrad.tuning.BUDGETS",
 }
