@@ -22,6 +22,7 @@ from stopgrad.engines.xla.stored import Programs
 from stopgrad.graph import Output
 from stopgrad.interpreter import program
 from stopgrad.namespaces import Namespace, require
+from stopgrad.rewrite.forms import FORMS
 from stopgrad.types import complex128, float64, int64, uint64
 
 _WIDE = (float64, int64, uint64, complex128)
@@ -48,7 +49,7 @@ class XlaEngine(Engine):
     needs = ("jax",)
     reuses = True
     checks = True
-    variants = (Variant("native"), Variant("forms"), PLAIN)
+    variants = (Variant("native", FORMS), Variant("forms", FORMS), PLAIN)
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
