@@ -33,6 +33,7 @@ from stopgrad.namespaces import require
 from stopgrad.ops.convert import Cast
 from stopgrad.ops.data import Const, Fill, Range
 from stopgrad.ops.index import OneHot, ScatterAddAlongAxis, TakeAlongAxis
+from stopgrad.ops.losses import SparseSoftmaxCrossEntropyWithLogits
 from stopgrad.ops.powers import Pow
 from stopgrad.ops.shape import BroadcastTo, Reshape
 
@@ -90,7 +91,18 @@ def _scatter_add(xp: Recorder, x: Symbol, indices: Symbol, updates: Symbol, axis
     return xp.add(x, xp.where(_hits(xp, x, indices, axis), updates, xp.zeros((), x.dtype)))
 
 
+def _cross_entropy(xp: Recorder, labels: Symbol, logits: Symbol) -> Symbol:
+    """As the definition's lowering, with labels compared with the columns instead of with numbers."""
+    top = xp.max(logits, axis=-1, keepdims=True)
+    total = xp.sum(xp.exp(logits - top), axis=-1, keepdims=True)
+    at, axis = xp.expand_dims(labels, -1), logits.ndim - 1
+    losses = xp.squeeze(xp.log(total) - (_take(xp, logits, at, axis) - top), -1)
+    inside = xp.any(_hits(xp, logits, at, axis), axis=-1)
+    return xp.where(inside, losses, xp.full((), math.nan, logits.dtype))
+
+
 _FORMS: Any = {
+    SparseSoftmaxCrossEntropyWithLogits: _cross_entropy,
     Cast: _cast,
     Range: _range,
     Const: _const,
