@@ -8,12 +8,11 @@ of the user's own graph, up to the order in which a reduction adds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
 
-from stopgrad.engines.xla.native.library import library
 from stopgrad.engines.xla.native.recording import (
     FULL,
     NUMBER,
@@ -41,6 +40,9 @@ LEAST = 4096
 """Elements below which a region is left to XLA."""
 LEAST_COLUMNS, MOST_COLUMNS = 16, 65536
 """How long rows are: XLA is as fast on shorter ones, and longer ones leave the cache between two stages."""
+
+LONGEST = 256
+"""Operations in a region: uniting two takes time in proportion to both."""
 
 _FREE = frozenset({Const, Fill, Range, Reshape, BroadcastTo, OneHot})
 """What costs nothing where it is used and is not worth storing. A region that needs it computes it again."""
@@ -242,81 +244,100 @@ def _pays(shape: tuple[int, int], results: Sequence[Result]) -> bool:
 class _Growing:
     """Finds the regions of a graph, operation by operation, so that none depends on itself through others.
 
-    Sets of drafts are integers, a bit for each.
+    A draft has a level: it needs nothing that is ready later. What it computes is ready, for operations
+    outside, one level later. So whatever depends on it through others is ready too late for it, and drafts of
+    one level do not depend on each other.
     """
 
     def __init__(self) -> None:
         self._drafts: list[_Draft] = []
-        # Of each draft, those that it needs, and those that need it, also through others.
-        self._before: list[int] = []
-        self._after: list[int] = []
-        # Of each output, the draft whose own it is, and the drafts that it needs through other operations.
-        self._own: dict[Operation, int] = {}
-        self._through: dict[Operation, int] = {}
+        self._levels: list[int] = []
+        # Whether something outside has been told when a draft is ready: from then on its level stays.
+        self._exposed: list[bool] = []
         self._became: dict[int, int] = {}
-        self._gone = 0
+        # Of each operation, the draft inside which it is known, and when it is ready for all others.
+        self._inside: dict[Operation, int] = {}
+        self._ready: dict[Operation, int] = {}
 
     def drafts(self) -> list[_Draft]:
         return [draft for draft in self._drafts if draft.operations]
 
-    def add(self, op: Operation) -> None:
-        own = through = 0
+    def add(self, op: Operation, ours: bool) -> None:
+        """The next operation of the graph; *ours*: whether it may be part of a region."""
+        if not ours or not (self._hands_on(op) if op.definition in _FREE else self._joined(op)):
+            self._ready[op] = self._expose(op)
+
+    def _home(self, x: Output) -> int | None:
+        """The number of the draft inside which an output is known."""
+        k = self._inside.get(x.op)
+        while k is not None and k in self._became:
+            k = self._became[k]
+        return k
+
+    def _when(self, x: Output) -> int:
+        """When an output is ready outside of its draft."""
+        k = self._home(x)
+        return self._ready.get(x.op, 0) if k is None else self._levels[k] + 1
+
+    def _expose(self, op: Operation) -> int:
+        """When all operands of an operation outside are ready, which they will be then."""
         for x in op.inputs:
-            own |= self._live(self._own.get(x.op, 0))
-            through |= self._live(self._through.get(x.op, 0))
-        if op.definition not in _FREE:
-            joined = self._joined(op, own, through)
-            own, through = (0, through | own) if joined is None else (1 << joined, 0)
-        self._own[op] = own
-        self._through[op] = through
+            k = self._home(x)
+            if k is not None:
+                self._exposed[k] = True
+        return max(map(self._when, op.inputs), default=0)
 
-    def _joined(self, op: Operation, own: int, through: int) -> int | None:
-        """The draft that takes an operation in, if one does."""
+    def _hands_on(self, op: Operation) -> bool:
+        """Keep what is free inside the draft that knows its operands, if one does."""
+        homes = {k for x in op.inputs if (k := self._home(x)) is not None}
+        if len(homes) != 1:
+            return False
+        (k,) = homes
+        if any(self._home(x) != k and self._when(x) > self._levels[k] for x in op.inputs):
+            return False
+        self._inside[op] = k
+        return True
+
+    def _joined(self, op: Operation) -> bool:
+        """Put an operation into a draft, an old one or a new; tells whether rows can do it."""
         shape = _shape_of(op)
-        open_ = [
-            k
-            for k in _bits(own)
-            if not (own | through) & self._after[k] | through >> k & 1
-            and _suits(shape, self._drafts[k].shape)
-        ]
-        if open_:
-            found = max(open_, key=lambda k: math.prod(self._drafts[k].shape))
-            for k in open_:
-                found = self._united(found, k)
-            if self._drafts[found].take(op):
-                self._needs(found, own | through)
-                return found
+        homes = {k for x in op.inputs if (k := self._home(x)) is not None}
+        fitting = [k for k in homes if _suits(shape, self._drafts[k].shape)]
+        for k in sorted(fitting, key=lambda k: -math.prod(self._drafts[k].shape)):
+            for j in fitting:
+                k = self._united(k, j)
+            if self._takes(k, op):
+                return True
         if shape is None:
-            return None
-        draft = _Draft(shape)
-        if not draft.take(op):
-            return None
-        self._drafts.append(draft)
-        self._before.append(0)
-        self._after.append(0)
-        self._needs(len(self._drafts) - 1, own | through)
-        return len(self._drafts) - 1
+            return False
+        self._drafts.append(_Draft(shape))
+        self._levels.append(max(map(self._when, op.inputs), default=0))
+        self._exposed.append(False)
+        return self._takes(len(self._drafts) - 1, op)
 
-    def _needs(self, k: int, drafts: int) -> None:
-        """A draft needs others, and what these need."""
-        for j in _bits(drafts):
-            drafts |= self._before[j]
-        new = drafts & ~self._before[k] & ~(1 << k)
-        if not new:
-            return
-        later = 1 << k | self._after[k]
-        for j in _bits(new):
-            self._after[j] |= later
-        for j in _bits(later):
-            self._before[j] |= new
+    def _takes(self, k: int, op: Operation) -> bool:
+        """Whether a draft takes an operation in: it may have to wait for its other operands."""
+        draft = self._drafts[k]
+        level = max([self._levels[k], *[self._when(x) for x in op.inputs if self._home(x) != k]])
+        if (level > self._levels[k] and self._exposed[k]) or len(draft.operations) >= LONGEST:
+            return False
+        if not draft.take(op):
+            return False
+        for x in op.inputs:
+            j = self._home(x)
+            if j is not None and j != k:
+                self._exposed[j] = True
+        self._levels[k] = level
+        self._inside[op] = k
+        return True
 
     def unite_readers(self) -> None:
         """One region of those that read the same, so that it is read once."""
         readers: dict[tuple[Output, tuple[int, int]], int] = {}
         for j, draft in enumerate(self._drafts):
             for x in draft.recorder.given_in_full() if draft.operations else ():
-                k = self._now(readers.setdefault((x, draft.shape), j))
-                self._united(k, self._now(j))
+                k = readers.setdefault((x, draft.shape), j)
+                readers[x, draft.shape] = self._united(self._now(k), self._now(j))
 
     def _now(self, k: int) -> int:
         """The number of the draft that a draft was united with."""
@@ -325,41 +346,20 @@ class _Growing:
         return k
 
     def _united(self, k: int, j: int) -> int:
-        """One draft of two of one shape, where that may be."""
-        dependent = (self._before[k] >> j | self._before[j] >> k) & 1
-        if k == j or dependent or self._drafts[k].shape != self._drafts[j].shape:
+        """One draft of two of one shape, where that may be; the number of the one that has what *k* had."""
+        one, other = self._drafts[k], self._drafts[j]
+        early, late = sorted((k, j), key=lambda i: self._levels[i])
+        if k == j or one.shape != other.shape or len(one.operations) + len(other.operations) > LONGEST:
             return k
-        whole = self._drafts[k].joined(self._drafts[j])
+        if self._levels[early] < self._levels[late] and self._exposed[early]:
+            return k
+        whole = one.joined(other)
         if whole is None:
             return k
-        self._drafts[k], self._drafts[j] = whole, _Draft(whole.shape)
-        for masks in (self._before, self._after):
-            masks[k] |= masks[j]
-            masks[j] = 0
-        self._became[j] = k
-        self._gone |= 1 << j
-        for i, _ in enumerate(self._drafts):
-            self._before[i] = self._live(self._before[i])
-            self._after[i] = self._live(self._after[i])
-        # What needs one of them needs what both need.
-        before = self._before[k]
-        self._before[k] = 0
-        self._needs(k, before)
-        return k
-
-    def _live(self, drafts: int) -> int:
-        """Drafts, those that were united under their present number."""
-        gone = drafts & self._gone
-        for j in _bits(gone):
-            drafts = drafts & ~(1 << j) | 1 << self._now(j)
-        return drafts
-
-
-def _bits(mask: int) -> Iterator[int]:
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+        self._drafts[late], self._drafts[early] = whole, _Draft(whole.shape)
+        self._exposed[late] |= self._exposed[early]
+        self._became[early] = late
+        return late
 
 
 def _suits(shape: tuple[int, int] | None, region: tuple[int, int]) -> bool:
@@ -379,16 +379,19 @@ def _shape_of(op: Operation) -> tuple[int, int] | None:
     return size // best[-1], best[-1]
 
 
-def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
+def regions(
+    operations: Sequence[Operation], wanted: Sequence[Output], taken: Container[Operation] = ()
+) -> Sequence[Region]:
     """The regions of a graph, for :func:`stopgrad.interpreter.program`.
 
     Args:
         operations: of one graph, in order.
         wanted: its results.
+        taken: operations that are in regions of others.
     """
     growing = _Growing()
     for op in operations:
-        growing.add(op)
+        growing.add(op, op not in taken)
     growing.unite_readers()
     drafts = growing.drafts()
     if not drafts:
@@ -401,7 +404,7 @@ def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequen
     home = {op: draft for draft in drafts for op in draft.operations}
     owned: dict[_Draft, list[Operation]] = {}
     for op in reversed(operations):
-        if op.definition in _FREE and not results.intersection(op.outputs):
+        if op.definition in _FREE and op not in taken and not results.intersection(op.outputs):
             found = {home.get(user) for y in op.outputs for user in users.get(y, ())}
             draft = found.pop() if len(found) == 1 else None
             if draft is not None and draft.unfolds(op):
@@ -416,5 +419,4 @@ def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequen
         region = draft.region(used, owned.get(draft, ()))
         if region is not None:
             made.append(region)
-    # Asked only now: the kernels are built when they are needed for the first time.
-    return made if made and library().available else ()
+    return made
