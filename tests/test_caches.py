@@ -41,6 +41,7 @@ CHANGES = {
     "stopgrad.builder.CURRENT": "who builds here and now: one link for each open block of the thread or task",
     "stopgrad.engines.registry.ENGINES": "engines, which somebody registered",
     "stopgrad.engines.registry._MADE": "one of each engine",
+    "stopgrad.fingerprint._sources": "one text",
     "stopgrad.interpreter._asks_for": "4,096 lowerings, which are functions of definitions",
     "stopgrad.op.REGISTRY": "definitions, which somebody wrote",
     "stopgrad.op.Op._inferred": "types, by types and attributes: build.REMEMBERED of all together",
@@ -88,6 +89,7 @@ CONSTANT = {
     "stopgrad.public._READERS",
     "stopgrad.rewrite.engine._VALUES",
     "stopgrad.sizes._RESERVED",
+    "stopgrad.tuning.BUDGETS",
 }
 
 

@@ -34,7 +34,7 @@ ROWS = [
     ["names"],
     ["graph"],
     ["scope", "body", "operands"],
-    ["namespaces", "samples", "structure"],
+    ["namespaces", "samples", "structure", "fingerprint"],
     ["files", "folders"],
     ["op"],
     ["interpreter"],
@@ -47,7 +47,7 @@ ROWS = [
     ["batching"],
     ["rewrite"],
     ["engines"],
-    ["compiling", "feeds", "quick"],
+    ["compiling", "feeds", "quick", "tuning"],
     ["session", "function"],
     ["flow", "interchange"],
     # The package itself: recipes and the command are written as users write, with ``import stopgrad as sg``.

@@ -3,63 +3,146 @@
 from __future__ import annotations
 
 import functools
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from stopgrad.body import Body
 from stopgrad.build import emit
-from stopgrad.engines import Compiled, Engine, engine as engine_named, fail
+from stopgrad.engines import Compiled, Engine, able, engine as engine_named, fail
 from stopgrad.errors import ArgumentError
+from stopgrad.fingerprint import fingerprint
+from stopgrad.graph import Operation
 from stopgrad.ops.data import Placeholder
-from stopgrad.plain import is_whole, whole
+from stopgrad.plain import flag, is_whole, whole
 from stopgrad.rewrite import Rewritten, formed
+from stopgrad.tuning import Report, Sample, Tried, Way, budget, fastest, remember, remembered
 from stopgrad.types import TensorType
 
 CACHE_SIZE = 128
 """How many compiled computations a session or a function keeps, where nothing else is asked for."""
 
 
+class How(NamedTuple):
+    """How computations are to be compiled.
+
+    Attributes:
+        auto: whether any engine may run them.
+        strict: whether operations are computed as their definitions say, in no form of an engine's own.
+        tune: ``"off"``, or how thoroughly several ways are measured: ``"quick"`` or ``"full"``.
+        reports: where it is told what was done.
+    """
+
+    auto: bool
+    strict: bool
+    tune: str
+    reports: deque[Report]
+
+    @classmethod
+    def of(cls, engine: str, strict: Any, tune: Any, size: int) -> How:
+        """From the arguments of a session or a function."""
+        budget(tune)
+        return cls(engine == "auto", flag(strict, "strict"), tune, deque(maxlen=size))
+
+
 class Ready(NamedTuple):
-    """A compiled computation, the engine that runs it, and how."""
+    """A compiled computation, and the engine that runs it."""
 
     engine: Engine
     run: Compiled
-    variant: str
-
-
-def choose(engine: Engine, auto: bool, prepared: Rewritten) -> Engine:
-    """This engine; or where it cannot run the graph and any may, the best that can."""
-    operations = Body(prepared.graph, prepared.inputs, prepared.outputs).operations()
-    if auto and engine.unsupported(operations) is not None:
-        return engine_named("auto", operations)
-    return engine
 
 
 def compile_for(
     engine: Engine,
     prepared: Rewritten,
-    donate: Sequence[int],
-    spare: Sequence[TensorType],
-    strict: bool,
+    how: How,
+    donated: Sequence[int] = (),
+    assigned: Sequence[TensorType] = (),
+    sample: Sample | None = None,
 ) -> Ready:
     """Compile a prepared graph; whatever goes wrong in the engine is an error of ours.
 
     Args:
-        engine: that can run it.
+        engine: to run it. Where it cannot, and any may, the best that can does.
         prepared: the graph.
-        donate: positions of inputs that may be overwritten.
-        spare: types of further inputs, which nothing reads: results are written there.
-        strict: whether operations are computed as their definitions say, in no form of the engine's own.
+        how: the rest.
+        donated: positions of inputs that may be overwritten.
+        assigned: types of further inputs, which nothing reads, for engines that reuse memory: results are
+            written there.
+        sample: values of the inputs, for measuring.
     """
-    variant = engine.variants[-1 if strict else 0]
+    operations = Body(prepared.graph, prepared.inputs, prepared.outputs).operations()
+    if how.auto and engine.unsupported(operations) is not None:
+        engine = engine_named("auto", operations)
+    anywhere = how.auto and how.tune == "full" and sample is not None and sample.anywhere
+    ways, start = _ways(engine, operations, how.strict, anywhere), time.perf_counter()
+    tried: list[Tried] = []
+    known = None
+    compile = partial(_compile, prepared, donated, assigned)
+    if len(ways) == 1 or sample is None:
+        way = ways[0]
+        run = compile(way)
+    else:
+        graph = fingerprint(prepared.inputs, prepared.outputs)
+        known = remembered(graph, ways, how.tune) if graph else None
+        if known:
+            way, tried = known
+            run = compile(way)
+        else:
+            way, run, tried = fastest(ways, compile, sample.take(), assigned, budget(how.tune))
+            if graph:
+                remember(graph, ways, how.tune, way, tried)
+    took = time.perf_counter() - start
+    how.reports.append(
+        Report(_shown(prepared), way.engine.name, way.variant.name, took, tuple(tried), known is not None)
+    )
+    return Ready(way.engine, run)
+
+
+def _ways(engine: Engine, operations: Sequence[Operation], strict: bool, anywhere: bool) -> list[Way]:
+    """What may be measured, the preferred first."""
+    if strict:
+        return [Way(engine, engine.variants[-1])]
+    ways = [Way(engine, variant) for variant in engine.variants]
+    if anywhere:
+        others = [one for one in able(operations) if one is not engine]
+        # A graph with its sizes known is not for engines that keep them, nor the other way round.
+        ways += [
+            Way(one, variant)
+            for one in others
+            if one.keeps_sizes == engine.keeps_sizes
+            for variant in one.variants
+        ]
+    return ways
+
+
+def _compile(
+    prepared: Rewritten, donated: Sequence[int], assigned: Sequence[TensorType], way: Way
+) -> Compiled:
+    engine, variant = way
     form = formed(prepared, variant.forms)
-    given = [emit(Placeholder, (), (x.dtype, x.shape), "", form.graph).outputs[0] for x in spare]
-    inputs, count = [*form.inputs, *given], len(form.inputs)
+    spare = [
+        emit(Placeholder, (), (x.dtype, x.shape), "", form.graph).outputs[0]
+        for x in (assigned if engine.reuses else ())
+    ]
+    inputs, count = [*form.inputs, *spare], len(form.inputs)
     try:
-        run = engine.compile(inputs, form.outputs, [*donate, *range(count, len(inputs))], variant)
-        return Ready(engine, run, variant.name)
+        return engine.compile(inputs, form.outputs, [*donated, *range(count, len(inputs))], variant)
     except Exception as error:
         fail(engine, prepared.outputs, error)
+
+
+def _shown(prepared: Rewritten) -> str:
+    """A computation, in reports: the types of its inputs and results."""
+    return " -> ".join(
+        f"({', '.join([repr(x.type) for x in found[:_MANY]])}{', …' if len(found) > _MANY else ''})"
+        for found in (prepared.inputs, prepared.outputs)
+    )
+
+
+_MANY = 6
 
 
 def cached(function: Callable[..., Any], size: int, what: str) -> Any:

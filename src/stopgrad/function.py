@@ -13,16 +13,17 @@ import numpy as np
 from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.build import as_output, emit
 from stopgrad.builder import default_graph
-from stopgrad.compiling import CACHE_SIZE, Ready, cached, choose, compile_for, has_hash
+from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, compile_for, has_hash
 from stopgrad.engines import Engine, engine as engine_named, fail
 from stopgrad.errors import ArgumentError, GraphError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.operands import as_array
 from stopgrad.ops.data import Assign, Parameter, Placeholder
-from stopgrad.plain import flag, is_whole, whole
+from stopgrad.plain import is_whole, whole
 from stopgrad.quick import OTHER, Quick, handed_out, quick_call
 from stopgrad.rewrite import prepare
 from stopgrad.structure import flatten, unflatten
+from stopgrad.tuning import REPORTS, Report, Sample
 from stopgrad.types import dtype_of, float32
 
 
@@ -81,6 +82,7 @@ class Function:
         donate_argnums: tuple[int, ...],
         cache_size: int = CACHE_SIZE,
         strict: bool = False,
+        tune: str = "off",
     ) -> None:
         self._f = f
         self._engine_name = engine
@@ -88,8 +90,9 @@ class Function:
         self.__name__ = getattr(f, "__name__", "function")
         self.__doc__ = f.__doc__
         self.__wrapped__ = f
+        self._how = How.of(engine, strict, tune, REPORTS)
         # Refers to f alone: a function that is dropped is freed at once, with all that was compiled for it.
-        trace = partial(_trace, f, self.__name__, engine == "auto", strict, donate_argnums)
+        trace = partial(_trace, f, self.__name__, self._how, donate_argnums)
         self._traced = cached(trace, cache_size, "function")
         self._warned = False
         self._before: _Traced | None = None
@@ -99,6 +102,16 @@ class Function:
     def traces(self) -> int:
         """How many signatures are traced, compiled and kept."""
         return self._traced.cache_info().currsize
+
+    def report(self) -> tuple[Report, ...]:
+        """How what was compiled last is run: the engine, its way, and what was tried and measured.
+
+        Examples:
+            >>> f = sg.function(sg.exp, engine="numpy")
+            >>> f(1.0).dtype, f.report()[0].engine
+            (dtype('float32'), 'numpy')
+        """
+        return tuple(self._how.reports)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         quick = self._quick
@@ -114,7 +127,10 @@ class Function:
             engine = self._engine = engine_named(self._engine_name)
         arrays, signature, native, borrowed = self._arguments(leaves, engine)
         try:
-            traced = self._traced(engine, spec, tuple(signature))
+            if self._how.tune == "off":
+                traced = self._traced(engine, spec, tuple(signature))
+            else:
+                traced = self._traced(engine, spec, tuple(signature), Sample(arrays))
         except TypeError:
             odd = [s.value for s in signature if isinstance(s, _Constant) and not has_hash(s.value)]
             if not odd:
@@ -198,12 +214,12 @@ class Function:
 def _trace(
     f: Callable[..., Any],
     name: str,
-    auto: bool,
-    strict: bool,
+    how: How,
     donate_argnums: tuple[int, ...],
     engine: Engine,
     spec: Any,
     signature: _Signature,
+    sample: Sample | None = None,
 ) -> _Traced:
     """Trace f for a signature, and compile it."""
     graph = Graph()
@@ -229,7 +245,7 @@ def _trace(
         )
     donated = _donated(name, donate_argnums, spec, signature)
     prepared = prepare(outputs, inputs, {})
-    ready = compile_for(choose(engine, auto, prepared), prepared, donated, (), strict)
+    ready = compile_for(engine, prepared, how, donated, sample=sample)
     alone = result_spec == _ALONE and len(outputs) == 1
     leaves = [_RESULT if _is_result(x) else x for x in result_leaves]
     return _Traced(ready, outputs, None if alone else result_spec, leaves)
@@ -268,6 +284,7 @@ def function(
     donate_argnums: int | Sequence[int] = (),
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
+    tune: str = "off",
 ) -> Function: ...
 @overload
 def function(
@@ -276,6 +293,7 @@ def function(
     donate_argnums: int | Sequence[int] = (),
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
+    tune: str = "off",
 ) -> Callable[[Callable[..., Any]], Function]: ...
 def function(
     f: Callable[..., Any] | None = None,
@@ -284,6 +302,7 @@ def function(
     donate_argnums: int | Sequence[int] = (),
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
+    tune: str = "off",
 ) -> Any:
     """Compile a function of nested structures of arrays: traced once per signature, kept, and called.
 
@@ -296,6 +315,7 @@ def function(
         cache_size: for how many signatures the function is kept compiled; beyond it the least recently used
             goes.
         strict: as in :class:`Session`.
+        tune: as in :class:`Session`.
 
     Returns:
         a function with f's arguments. It returns NumPy arrays; or the engine's own, left where they are, when
@@ -311,10 +331,10 @@ def function(
         array([0.5, 1. ])
     """
     if f is None:
-        return lambda f: Function(f, engine, _tuple(donate_argnums), cache_size, flag(strict))
+        return lambda f: Function(f, engine, _tuple(donate_argnums), cache_size, strict, tune)
     if not callable(f):
         raise ArgumentError(f"function: takes a function, not {f!r}")
-    return Function(f, engine, _tuple(donate_argnums), cache_size, flag(strict))
+    return Function(f, engine, _tuple(donate_argnums), cache_size, strict, tune)
 
 
 def _tuple(argnums: Any) -> tuple[int, ...]:

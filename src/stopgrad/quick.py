@@ -46,6 +46,8 @@ def quick_call(
     ours = kinds - {np.ndarray, float}
     if not engine.checks or len(ours) > 1 or not all(engine.is_native(x) for x in leaves if type(x) in ours):
         return None
+    if not all(x.dtype.isnative for x in leaves if type(x) is np.ndarray):
+        return None
     if float in kinds and not _all_float32(leaves):
         return None
     flat = not kwargs and [*map(id, args)] == [*map(id, leaves)]

@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stopgrad.builder import default_graph
-from stopgrad.compiling import CACHE_SIZE, Ready, cached, choose, compile_for, has_hash
+from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, compile_for, has_hash
 from stopgrad.engines import Engine, engine as engine_named, fail
 from stopgrad.errors import EngineError, FeedError, GraphError
 from stopgrad.feeds import feed_value, sizes_of
 from stopgrad.files import ArrayFile, write_arrays
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.ops.data import Assign, Parameter, Placeholder
-from stopgrad.plain import flag
 from stopgrad.rewrite import check_sizes, needed, prepare
 from stopgrad.structure import flatten, unflatten
+from stopgrad.tuning import REPORTS, Report, Sample
 
 Feeds = Mapping[Any, Any]
 
@@ -79,6 +79,10 @@ class Session:
         strict: whether every operation is computed just as its definition says, one after the other. Else the
             engine may compute several together, or in another order, where that is faster; what may differ
             then stands in ``docs/performance.md``.
+        tune: ``"quick"`` or ``"full"`` to measure, when something is compiled, which of the engine's ways to
+            run it is the fastest on the values given then, for about 1 or 10 seconds; ``"full"`` with the
+            engine ``"auto"`` measures all engines, as long as no parameter has a value of an engine's own.
+            What was found is remembered on disk, by graph and machine; :meth:`report` tells it.
 
     A run is all or nothing: after an error, an interrupt (Ctrl-C) or a signal, the parameters have either all
     their values from before or, where the run had ended already, all their new ones. Threads may share a
@@ -106,6 +110,7 @@ class Session:
         *,
         cache_size: int = CACHE_SIZE,
         strict: bool = False,
+        tune: str = "off",
     ) -> None:
         found = default_graph() if graph is None else graph
         if found is not None and not isinstance(found, Graph):
@@ -117,10 +122,11 @@ class Session:
             raise GraphError("Session needs a graph: pass one, or open it inside 'with graph.as_default():'")
         self.graph = found
         self._auto = engine == "auto"
+        self._how = How.of(engine, strict, tune, REPORTS)
         self._state = _State(engine_named(engine), {}, {})
         # Neither refers to the session: once dropped it is freed at once, with all that it holds.
         self._plans = cached(partial(_plan, found), cache_size, "Session")
-        self._ready = cached(partial(_compile, self._auto, flag(strict)), cache_size, "Session")
+        self._ready = cached(partial(_compile, self._how), cache_size, "Session")
         self._locks: dict[object, threading.RLock] = {}
         self._closed = False
 
@@ -162,6 +168,10 @@ class Session:
         with self._lock_outside("run"):
             values = self._run(plan, arrays, asked)
         return values[0] if spec is None else unflatten(spec, values)
+
+    def report(self) -> tuple[Report, ...]:
+        """How what was compiled last is run: the engine, its way, and what was tried and measured."""
+        return tuple(self._how.reports)
 
     def value(self, parameter: Output) -> np.ndarray[Any, Any]:
         """A copy of the value that a parameter has now."""
@@ -257,7 +267,12 @@ class Session:
     def _run(self, plan: _Plan, arrays: list[Any], asked: Engine) -> list[np.ndarray[Any, Any]]:
         """Compute all, then replace the state: with the lock held."""
         old = self._present("run")
-        ready = self._ready(old.engine, plan, tuple([a.shape for a in arrays]))
+        shapes = tuple([a.shape for a in arrays])
+        if self._how.tune == "off":
+            ready = self._ready(old.engine, plan, shapes)
+        else:
+            sample = Sample([*[old.value(p) for p in plan.parameters], *arrays], anywhere=not old.values)
+            ready = self._ready(old.engine, plan, shapes, sample)
         engine, state = ready.engine, old
         try:
             if engine is not state.engine:
@@ -356,7 +371,11 @@ def _consumer(op: Operation, running: Sequence[Operation]) -> Operation | None:
 
 
 def _compile(
-    auto: bool, strict: bool, engine: Engine, plan: _Plan, shapes: Sequence[tuple[int, ...]]
+    how: How,
+    engine: Engine,
+    plan: _Plan,
+    shapes: Sequence[tuple[int, ...]],
+    sample: Sample | None = None,
 ) -> Ready:
     """Compile a plan for the shapes fed; for another engine, where this one cannot run it and any may."""
     outputs, inputs = [*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds]
@@ -367,9 +386,7 @@ def _compile(
             return plan.unsized[engine]
         binding = None
     prepared = prepare(outputs, inputs, binding)
-    chosen = choose(engine, auto, prepared)
-    spare = [p.type for p in plan.assigned] if chosen.reuses else ()
-    ready = compile_for(chosen, prepared, (), spare, strict)
-    if chosen.keeps_sizes:
-        plan.unsized[chosen] = ready
+    ready = compile_for(engine, prepared, how, assigned=[p.type for p in plan.assigned], sample=sample)
+    if ready.engine.keeps_sizes:
+        plan.unsized[ready.engine] = ready
     return ready

@@ -9,9 +9,9 @@ import importlib
 import pkgutil
 
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant, fail
-from stopgrad.engines.registry import ENGINES, engine, register
+from stopgrad.engines.registry import ENGINES, able, engine, register
 
-__all__ = ["ENGINES", "PLAIN", "Compiled", "Engine", "Variant", "engine", "fail", "register"]
+__all__ = ["ENGINES", "PLAIN", "Compiled", "Engine", "Variant", "able", "engine", "fail", "register"]
 
 for _found in pkgutil.iter_modules(__path__):
     if _found.ispkg:

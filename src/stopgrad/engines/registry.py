@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from stopgrad.engines.protocol import Engine
@@ -56,7 +56,7 @@ def engine(name: str = "auto", operations: Sequence[Operation] = ()) -> Engine:
         'numpy'
     """
     if name == "auto":
-        return _able(operations)
+        return _first(operations)
     if not isinstance(name, str) or name not in ENGINES:
         raise EngineError(f"there is no engine {name!r}; take {', '.join(map(repr, ('auto', *ENGINES)))}")
     if ENGINES[name].unusable is not None:
@@ -66,19 +66,29 @@ def engine(name: str = "auto", operations: Sequence[Operation] = ()) -> Engine:
     return _MADE[name]
 
 
-def _able(operations: Sequence[Operation]) -> Engine:
+def able(operations: Sequence[Operation]) -> list[Engine]:
+    """The engines that are installed and can run these operations, the preferred first."""
+    return [found for found, _ in _asked(operations) if isinstance(found, Engine)]
+
+
+def _first(operations: Sequence[Operation]) -> Engine:
     reasons = []
+    for found, why in _asked(operations):
+        if isinstance(found, Engine):
+            return found
+        reasons.append(f"\n  {found}: {why}")
+    raise EngineError(f"no engine can run this graph{''.join(reasons)}")
+
+
+def _asked(operations: Sequence[Operation]) -> Iterator[tuple[Engine | str, str]]:
+    """Each engine that can run the operations; of the others the name, and why not."""
     for name, kind in ENGINES.items():
         missing = next((module for module in kind.needs if importlib.util.find_spec(module) is None), None)
         if missing is not None:
-            reasons.append(f"\n  {name}: needs {missing}, which is not installed")
-            continue
-        if kind.unusable is not None:
-            reasons.append(f"\n  {name}: {kind.unusable}")
-            continue
-        found = engine(name)
-        why = found.unsupported(operations)
-        if why is None:
-            return found
-        reasons.append(f"\n  {name}: {why}")
-    raise EngineError(f"no engine can run this graph{''.join(reasons)}")
+            yield name, f"needs {missing}, which is not installed"
+        elif kind.unusable is not None:
+            yield name, kind.unusable
+        else:
+            found = engine(name)
+            why = found.unsupported(operations)
+            yield (found, "") if why is None else (name, why)

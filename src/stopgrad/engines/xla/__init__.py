@@ -13,8 +13,9 @@ from stopgrad.body import walk
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.engines.xla.memory import keep_memory
-from stopgrad.engines.xla.options import compile_lowered, compiler_options
+from stopgrad.engines.xla.options import compiler_options
 from stopgrad.engines.xla.settings import Settings
+from stopgrad.engines.xla.stored import Programs
 from stopgrad.graph import Output
 from stopgrad.interpreter import program
 from stopgrad.namespaces import Namespace, require
@@ -50,6 +51,7 @@ class XlaEngine(Engine):
         self._jax = require("jax", "the xla engine", "xla")
         self.namespace = jax_namespace()
         self._array = self._jax.Array
+        self._programs = Programs(self._jax)
         keep_memory()
         self.flatten = self._jax.tree_util.tree_flatten
         self._settings = Settings(self._jax)
@@ -77,9 +79,14 @@ class XlaEngine(Engine):
         options = {}
         if variant is not PLAIN:
             options = compiler_options(operations, self._jax.default_backend())
-        compiled = settings.fixed(wide, lambda: compile_lowered(traced.lower(*kinds), options))
+        compiled = settings.fixed(
+            wide,
+            lambda: self._programs.compile(
+                lambda: traced.lower(*kinds), inputs, outputs, options, (variant.name, tuple(donate), wide)
+            ),
+        )
 
-        shapes, config = [x.shape for x in inputs], self._jax.config
+        types, config = [(x.shape, x.dtype.numpy) for x in inputs], self._jax.config
 
         def anyhow(*arrays: Any) -> Sequence[Any]:
             try:
@@ -98,7 +105,7 @@ class XlaEngine(Engine):
                 return settings.fixed(wide, compiled, *arrays)
             except (TypeError, ValueError):
                 # Arrays on other devices, what JAX traces with, and disable_jit.
-                if [getattr(x, "shape", None) for x in arrays] != shapes:
+                if [(np.shape(x), getattr(x, "dtype", None)) for x in arrays] != types:
                     raise
                 return settings.fixed(wide, anyhow, *arrays)
 

@@ -1,8 +1,8 @@
 """The process's memory between calls: kept, rather than given back to the system and asked for again.
 
-For each call XLA takes memory for results and intermediate values. Large pieces of it glibc takes from the system
-and gives back, every time: the system clears them page by page, which takes longer than many computations do.
-Kept, most calls that are bound by memory take half the time (``docs/performance.md``).
+For each call XLA takes memory for results and intermediate values. Large pieces of it glibc takes from the
+system and gives back, every time: the system clears them page by page, which takes longer than many
+computations do. Kept, most calls that are bound by memory take half the time (``docs/performance.md``).
 """
 
 from __future__ import annotations

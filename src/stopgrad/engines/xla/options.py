@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stopgrad.graph import Operation
 from stopgrad.ops.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
-
-Options = dict[str, str]
 
 _CONVOLUTIONS = frozenset({Conv, ConvBackpropFilter, ConvBackpropInput})
 
@@ -17,14 +15,14 @@ _CONVOLUTIONS = frozenset({Conv, ConvBackpropFilter, ConvBackpropInput})
 _NO_CONVOLUTIONS = "LIBRARY_FUSION_TYPE_REDUCE,LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 
 
-def compiler_options(operations: Iterable[Operation], platform: str) -> Options:
+def compiler_options(operations: Iterable[Operation], platform: str) -> dict[str, str]:
     """What XLA is asked for when it compiles these operations, and those in their bodies, for a platform."""
     if platform == "cpu" and any(op.definition in _CONVOLUTIONS for op in operations):
         return {"xla_cpu_experimental_ynn_fusion_type": _NO_CONVOLUTIONS}
     return {}
 
 
-def compile_lowered(lowered: Any, options: Options) -> Any:
+def compile_lowered(lowered: Any, options: Mapping[str, str]) -> Any:
     """What JAX lowered, compiled; without the options where this version of XLA does not know them."""
     if options:
         try:

@@ -1,0 +1,144 @@
+"""Compiled programs on disk: what XLA has compiled once on this machine is loaded by the next process.
+
+A file stands for a graph, the options and all that is known to change what comes out of them. XLA's
+executables are code: files are read only from a folder that nobody but this user can write to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import platform
+import stat
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stopgrad.engines.xla.options import compile_lowered
+from stopgrad.errors import FileError
+from stopgrad.files import replacing
+from stopgrad.fingerprint import fingerprint
+from stopgrad.folders import cache_folder
+from stopgrad.graph import Output
+from stopgrad.namespaces import require
+
+WORTH = 0.1
+"""Seconds of lowering and compiling from which a program is kept: loading takes a few hundredths."""
+
+ROOM = 2**30
+"""Bytes that the folder may hold; beyond it, what was used longest ago goes."""
+
+
+class Programs:
+    """The user's compiled programs, for one version of JAX on one kind of processor.
+
+    ``STOPGRAD_COMPILED=0`` in the environment switches them off.
+    """
+
+    def __init__(self, jax: Any) -> None:
+        self._jax = jax
+        self._serialize = require("jax.experimental.serialize_executable", "the xla engine", "xla")
+
+    def compile(
+        self,
+        lower: Callable[[], Any],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        options: Mapping[str, str],
+        how: Any,
+    ) -> Any:
+        """A graph compiled; loaded, where it was compiled before.
+
+        Args:
+            lower: asks JAX to lower it, to a function from positional arrays to a list of arrays.
+            inputs: of the graph.
+            outputs: of the graph.
+            options: of the compiler.
+            how: what else makes a difference, as far as it can be printed.
+        """
+        folder = _folder()
+        graph = None if folder is None else fingerprint(inputs, outputs)
+        if folder is None or graph is None:
+            return compile_lowered(lower(), options)
+        path = folder / self._key(graph, options, how)
+        with contextlib.suppress(Exception):  # Whatever is wrong with a file: it is made again.
+            return self._load(path, len(inputs), len(outputs))
+        start = time.perf_counter()
+        compiled = compile_lowered(lower(), options)
+        if time.perf_counter() - start >= WORTH:
+            # Some programs cannot be kept, disks are full: then they are compiled again.
+            with contextlib.suppress(FileError, OSError, ValueError, NotImplementedError, RuntimeError):
+                self._save(path, compiled)
+        return compiled
+
+    def _key(self, graph: str, options: Mapping[str, str], how: Any) -> str:
+        device = self._jax.local_devices()[0]
+        known = (
+            self._jax.__version__,
+            device.client.platform_version,
+            device.device_kind,
+            len(self._jax.devices()),
+            _processor(),
+            os.environ.get("XLA_FLAGS", ""),
+            sorted(options.items()),
+            how,
+        )
+        return hashlib.sha256(f"{graph} {known!r}".encode()).hexdigest()
+
+    def _load(self, path: Path, inputs: int, outputs: int) -> Any:
+        data = path.read_bytes()
+        structure = self._jax.tree_util.tree_structure
+        compiled = self._serialize.deserialize_and_load(
+            data, structure(((0,) * inputs, {})), structure([0] * outputs)
+        )
+        os.utime(path)
+        return compiled
+
+    def _save(self, path: Path, compiled: Any) -> None:
+        data, _, _ = self._serialize.serialize(compiled)
+        _make_room(path.parent, len(data))
+        with replacing(path) as file, open(file, "wb", closefd=False) as stream:
+            stream.write(data)
+
+
+def _folder() -> Path | None:
+    """Where programs are kept; None where nothing may be, or where others could have put something."""
+    if os.environ.get("STOPGRAD_COMPILED") == "0":
+        return None
+    folder = cache_folder() / "xla"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError:
+        return None
+    if hasattr(os, "getuid") and (
+        found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    ):
+        return None
+    return folder
+
+
+def _processor() -> str:
+    """What this machine's processor can do: executables use all of it."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        return next((line for line in file if line.startswith(("flags", "Features"))), platform.processor())
+    return platform.processor()
+
+
+def _make_room(folder: Path, size: int) -> None:
+    """Remove what was used longest ago, until there is room for so many bytes more."""
+    files = sorted(_files(folder), key=lambda found: found[1].st_mtime)
+    total = size + sum(found.st_size for _, found in files)
+    for path, found in files:
+        if total <= ROOM:
+            break
+        path.unlink(missing_ok=True)
+        total -= found.st_size
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    for path in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # Another process made room.
+            yield path, path.stat()

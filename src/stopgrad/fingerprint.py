@@ -1,0 +1,76 @@
+"""What a graph computes, as a short text that is the same in every process."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from stopgrad.body import Body
+from stopgrad.dtypes import DType
+from stopgrad.graph import Operation, Output
+from stopgrad.operands import Literal
+
+
+def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output]) -> str | None:
+    """Equal for graphs that compute the same by the same operations, whatever their names and locations.
+
+    None where operations are not the package's own: what those compute may change at any time.
+    """
+    found = hashlib.sha256(_sources().encode())
+    bodies: dict[Body, int] = {}
+    todo: list[tuple[Sequence[Output], Sequence[Output | None]]] = [(inputs, outputs)]
+    for given, wanted in todo:  # Which grows by the bodies that are met.
+        for line in _lines(given, wanted, bodies):
+            if line is None:
+                return None
+            found.update(line)
+        todo.extend([(body.inputs, body.outputs) for body in [*bodies][len(todo) - 1 :]])
+    return found.hexdigest()
+
+
+def _lines(
+    inputs: Sequence[Output], outputs: Sequence[Output | None], bodies: dict[Body, int]
+) -> Iterator[bytes | None]:
+    """One graph: what it is given, its operations in order, and its results."""
+    numbers = {x.op: n for n, x in enumerate(inputs)}
+    yield repr([_type(x) for x in inputs]).encode()
+    wanted = [y for y in outputs if y is not None]
+    for op in wanted[0].op.graph.subgraph_to(wanted) if wanted else ():
+        if op not in numbers:
+            numbers[op] = len(numbers)
+            yield _line(op, numbers, bodies)
+    yield repr([None if y is None else (numbers[y.op], y.index) for y in outputs]).encode()
+
+
+def _line(op: Operation, numbers: dict[Operation, int], bodies: dict[Body, int]) -> bytes | None:
+    definition = op.definition
+    if not definition.__module__.startswith("stopgrad."):
+        return None
+    read = [(numbers[x.op], x.index) for x in op.inputs]
+    values = [_value(value, bodies) for value in op.values]
+    return repr((definition.type, read, values, [_type(y) for y in op.outputs])).encode()
+
+
+def _type(x: Output) -> tuple[str, tuple[str, ...]]:
+    return x.dtype.name, tuple([str(size) for size in x.shape])
+
+
+def _value(value: Any, bodies: dict[Body, int]) -> str:
+    if isinstance(value, Body):
+        return f"body {bodies.setdefault(value, len(bodies))}"
+    if isinstance(value, tuple):
+        return f"({','.join([_value(v, bodies) for v in value])})"
+    if isinstance(value, Literal):
+        array = value.array
+        return f"{array.dtype.name}{array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
+    return value.name if isinstance(value, DType) else repr(value)
+
+
+@functools.lru_cache(1)
+def _sources() -> str:
+    """Stands for the package's own code, which says what operations compute."""
+    files = sorted(path for path in Path(__file__).parent.rglob("*") if path.suffix in (".py", ".cc", ".h"))
+    return repr([(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files])

@@ -1,0 +1,231 @@
+"""A measured choice: several ways to run one graph are timed on real values, and the fastest is kept.
+
+What was found is remembered on disk, by graph and machine, so that it is found once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stopgrad.engines import Compiled, Engine, Variant
+from stopgrad.errors import ArgumentError, StopgradError
+from stopgrad.files import replacing
+from stopgrad.folders import cache_folder
+from stopgrad.types import TensorType
+
+BUDGETS = {"off": 0.0, "quick": 1.0, "full": 10.0}
+"""Seconds of measuring, by the name of the setting."""
+
+
+REPORTS = 32
+"""How many reports a session or a function keeps: those of what was compiled last."""
+
+
+class Way(NamedTuple):
+    """An engine and the way in which it runs a graph."""
+
+    engine: Engine
+    variant: Variant
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What one way was found to take.
+
+    Attributes:
+        engine: its name.
+        variant: its name.
+        seconds: the fastest run; None where it could not run the graph.
+        compiling: how many seconds it took to compile.
+        failure: why it could not.
+    """
+
+    engine: str
+    variant: str
+    seconds: float | None
+    compiling: float
+    failure: str = ""
+
+    def __str__(self) -> str:
+        took = self.failure if self.seconds is None else f"{1e3 * self.seconds:.3f} ms"
+        return f"{self.engine}, {self.variant}: {took}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """How one computation is run.
+
+    Attributes:
+        what: the results and what they are computed from.
+        engine: the name of the engine that runs it.
+        variant: the name of the way in which it does.
+        compiling: how many seconds it took to compile.
+        tried: what was measured, in this process or an earlier one; empty where nothing was.
+        remembered: whether the choice was made by an earlier process, or for an equal graph.
+    """
+
+    what: str
+    engine: str
+    variant: str
+    compiling: float
+    tried: Sequence[Tried] = ()
+    remembered: bool = False
+
+    def __str__(self) -> str:
+        head = f"{self.what}: {self.engine}, {self.variant} (compiled in {self.compiling:.2f} s)"
+        if not self.tried:
+            return head
+        measured = "measured before" if self.remembered else "measured"
+        return "\n".join([f"{head}; {measured}:", *[f"  {one}" for one in self.tried]])
+
+
+class Sample:
+    """Real values of the inputs, for measuring; all samples are equal, so that caches do not tell them apart.
+
+    Empty once it has been used: caches hold no arrays.
+
+    Attributes:
+        anywhere: whether engines other than the one asked for come into question.
+    """
+
+    def __init__(self, arrays: Sequence[Any], anywhere: bool = True) -> None:
+        self._arrays = arrays
+        self.anywhere = anywhere
+
+    def take(self) -> Sequence[Any]:
+        """The values, as NumPy arrays of their own."""
+        arrays, self._arrays = self._arrays, ()
+        return [np.array(x) for x in arrays]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sample)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def budget(tune: Any) -> float:
+    """How many seconds of measuring a setting allows."""
+    if not isinstance(tune, str) or tune not in BUDGETS:
+        raise ArgumentError(f"tune is 'off', 'quick' or 'full', not {tune!r}")
+    return BUDGETS[tune]
+
+
+def fastest(
+    ways: Sequence[Way],
+    compile: Callable[[Way], Compiled],
+    arrays: Sequence[np.ndarray[Any, Any]],
+    assigned: Sequence[TensorType],
+    seconds: float,
+) -> tuple[Way, Compiled, list[Tried]]:
+    """Compile all ways, run them in turns, and return the one whose fastest run was the fastest.
+
+    Args:
+        ways: to compare.
+        compile: makes a function of arrays.
+        arrays: the inputs' values.
+        assigned: types of the arrays that engines which reuse memory are given beside the inputs.
+        seconds: for all runs together; each way runs at least twice.
+
+    Raises:
+        the first way's error, where none can run.
+    """
+    made: list[tuple[Way, Compiled, float]] = []
+    failures: list[tuple[Way, Exception]] = []
+    for way in ways:
+        start = time.perf_counter()
+        try:
+            run = compile(way)
+            _time(way, run, arrays, assigned)
+            made.append((way, run, time.perf_counter() - start))
+        except StopgradError as error:
+            failures.append((way, error))
+    if not made:
+        raise failures[0][1]
+    best = [float("inf")] * len(made)
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or max(best) == float("inf"):
+        for i, (way, run, _) in enumerate(made):
+            if best[i] > 3 * min(best) and best[i] < float("inf"):
+                continue  # Not worth another run.
+            best[i] = min(best[i], _time(way, run, arrays, assigned))
+    tried = [
+        Tried(way.engine.name, way.variant.name, best[i], compiling)
+        for i, (way, _, compiling) in enumerate(made)
+    ]
+    tried += [
+        Tried(way.engine.name, way.variant.name, None, 0.0, str(error).partition("\n")[0])
+        for way, error in failures
+    ]
+    way, run, _ = made[best.index(min(best))]
+    return way, run, tried
+
+
+def _time(
+    way: Way,
+    run: Compiled,
+    arrays: Sequence[np.ndarray[Any, Any]],
+    assigned: Sequence[TensorType],
+) -> float:
+    """How long one run takes, on arrays of the engine's own, which it may overwrite."""
+    engine = way.engine
+    given = [engine.hold(x) for x in arrays]
+    if engine.reuses:
+        given += [engine.hold(np.zeros(x.shape, x.dtype.numpy)) for x in assigned]
+    engine.finish(given if engine.reuses else ())
+    start = time.perf_counter()
+    engine.finish(run(given))
+    return time.perf_counter() - start
+
+
+def _path(graph: str, ways: Sequence[Way], tune: str) -> Path:
+    versions = []
+    for way in ways:
+        for module in way.engine.needs:
+            with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+                versions.append((module, importlib.metadata.version(module)))
+    known = (
+        graph,
+        [(way.engine.name, way.variant.name) for way in ways],
+        sorted(set(versions)),
+        (platform.machine(), platform.processor(), platform.node(), os.cpu_count()),
+        tune,
+    )
+    return cache_folder() / "tuned" / f"{hashlib.sha256(repr(known).encode()).hexdigest()}.json"
+
+
+def remembered(graph: str, ways: Sequence[Way], tune: str) -> tuple[Way, list[Tried]] | None:
+    """What was found before on this machine for an equal graph; None where nothing was."""
+    try:
+        stored = json.loads(_path(graph, ways, tune).read_text(encoding="utf-8"))
+        tried = [Tried(**one) for one in stored["tried"]]
+        chosen = (stored["engine"], stored["variant"])
+        return next((w, tried) for w in ways if (w.engine.name, w.variant.name) == chosen)
+    except (OSError, ValueError, LookupError, TypeError, StopIteration):
+        return None
+
+
+def remember(graph: str, ways: Sequence[Way], tune: str, way: Way, tried: Sequence[Tried]) -> None:
+    """Keep what was found. Where that cannot be, it is found again."""
+    path = _path(graph, ways, tune)
+    found = {
+        "engine": way.engine.name,
+        "variant": way.variant.name,
+        "tried": [asdict(one) for one in tried],
+    }
+    with contextlib.suppress(OSError, StopgradError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with replacing(path) as file:
+            os.write(file, json.dumps(found).encode())

@@ -1,0 +1,157 @@
+"""Compiled programs on disk: loaded by the next process, and never anything but what was asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopgrad as sg
+from stopgrad.engines.xla import stored
+from stopgrad.fingerprint import fingerprint
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for programs, all of which are worth keeping."""
+    monkeypatch.setenv("STOPGRAD_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("STOPGRAD_COMPILED")
+    monkeypatch.setattr(stored, "WORTH", 0.0)
+    return tmp_path / "xla"
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What has been compiled, rather than loaded."""
+    made: list[Any] = []
+    compile_lowered = stored.compile_lowered
+
+    def counted(*args: Any) -> Any:
+        made.append(args)
+        return compile_lowered(*args)
+
+    monkeypatch.setattr(stored, "compile_lowered", counted)
+    return made
+
+
+def compute(scale: float = 2.0, f: Callable[..., Any] | None = None, **how: Any) -> Any:
+    """The gradient of a small function, traced and compiled anew."""
+    made = sg.function(sg.grad(f or (lambda x: sg.reduce_sum(sg.sin(x) * scale))), engine="xla", **how)
+    return made(np.array([0.5, 1.0], np.float32))
+
+
+def test_a_program_is_compiled_once_and_computes_the_same(folder: Path, compilations: list[Any]) -> None:
+    first, second = compute(), compute()
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(second, 2 * np.cos([0.5, 1.0]), rtol=1e-6)
+    assert len(compilations) == len(list(folder.iterdir())) == 1
+    assert (folder.stat().st_mode & 0o777) == 0o700
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: compute(3.0),
+        lambda: compute(strict=True),
+        lambda: compute(donate_argnums=0),
+        lambda: compute(f=lambda x: sg.reduce_sum(sg.cos(x) * 2.0)),
+        lambda: sg.function(lambda x: sg.sin(x), engine="xla")(np.ones(3)),
+        lambda: sg.function(lambda x: sg.sin(x), engine="xla")(np.ones(4)),
+    ],
+)
+def test_what_differs_is_compiled(folder: Path, compilations: list[Any], other: Callable[[], Any]) -> None:
+    compute()
+    other()
+    assert len(compilations) == 2
+
+
+def test_loops_and_their_bodies_are_part_of_what_a_program_is(folder: Path, compilations: list[Any]) -> None:
+    def looped(rate: float) -> Any:
+        step = lambda c, _: (c * rate, c)
+        return sg.function(lambda x: sg.scan(step, x, length=3), engine="xla")(1.0)
+
+    for rate in (2.0, 3.0, 2.0):
+        assert looped(rate)[0] == rate**3
+    assert len(compilations) == 2
+
+
+@pytest.mark.parametrize("damage", [b"", b"nonsense", None])
+def test_a_damaged_file_is_made_again(folder: Path, compilations: list[Any], damage: bytes | None) -> None:
+    expected = compute()
+    (path,) = folder.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if damage is None else damage)
+    np.testing.assert_array_equal(compute(), expected)
+    assert len(compilations) == 2
+    np.testing.assert_array_equal(compute(), expected)
+    assert len(compilations) == 2
+
+
+def test_a_folder_to_which_others_can_write_is_left_alone(folder: Path, compilations: list[Any]) -> None:
+    compute()
+    folder.chmod(0o777)
+    compute()
+    assert len(compilations) == 2
+
+
+def test_they_can_be_switched_off(
+    folder: Path, compilations: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STOPGRAD_COMPILED", "0")
+    compute(), compute()
+    assert len(compilations) == 2
+    assert not folder.exists()
+
+
+def test_what_was_used_longest_ago_goes(
+    folder: Path, compilations: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute(1.0)
+    size = next(folder.iterdir()).stat().st_size
+    monkeypatch.setattr(stored, "ROOM", int(2.5 * size))
+    for scale in (2.0, 1.0, 3.0, 1.0):
+        compute(scale)
+    assert len(compilations) == 3
+    compute(2.0)
+    assert len(compilations) == 4
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 2.5 * size
+
+
+def test_another_process_loads_it(folder: Path) -> None:
+    program = (
+        "import numpy as np, stopgrad as sg, stopgrad.engines.xla.stored as stored\n"
+        "stored.WORTH = 0.0\n"
+        "made, compile = [], stored.compile_lowered\n"
+        "stored.compile_lowered = lambda *args: made.append(args) or compile(*args)\n"
+        "f = sg.function(lambda x: sg.exp(x) * 2.0, engine='xla')\n"
+        "print(f(np.zeros(2, np.float32)), len(made))\n"
+    )
+    found = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert found == ["[2. 2.] 1\n", "[2. 2.] 0\n"]
+
+
+def test_operations_of_others_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [3])
+        y = sg.exp(x)
+    assert fingerprint([x], [y]) is not None
+    monkeypatch.setattr(sg.ops.Exp, "__module__", "elsewhere")
+    assert fingerprint([x], [y]) is None
+
+
+def test_names_and_lines_do_not_matter() -> None:
+    def made(name: str) -> str | None:
+        with sg.Graph().as_default():
+            x = sg.placeholder(sg.float32, [3], name=name)
+            y = sg.exp(x, name=f"{name}_exp")
+        return fingerprint([x], [y])
+
+    assert made("a") == made("b") is not None
