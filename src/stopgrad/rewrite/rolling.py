@@ -28,7 +28,9 @@ from stopgrad.verify import verify_if_enabled
 LEAST_COUNT = 16
 """So many equal segments are worth a loop."""
 LEAST_SAVED = 300
-"""So many operations must a loop save: below that, XLA compiles what is written out as fast."""
+"""So many operations must the loops of a graph save: below that, XLA compiles what is written out as fast."""
+LEAST_IN_ONE = 30
+"""And so many each of them."""
 _SCATTERED = 8
 """An operation saved pays for so many parts of results that have to be cut out one by one."""
 _SMALL = 64
@@ -72,13 +74,17 @@ def _rolled_body(body: Body, bodies: dict[Body, Body]) -> Body:
 
 def _worthwhile(listing: Listing) -> list[Run]:
     """The runs that save enough, with few values that have to be cut out of what they hand out."""
-    runs = [r for r in listing.runs(LEAST_COUNT) if (r.count - 1) * len(r.inside) >= LEAST_SAVED]
+    runs = [r for r in listing.runs(LEAST_COUNT) if _saved(r) >= LEAST_IN_ONE]
     while True:
         homes = _homes(runs)
         kept = [r for r in runs if _scattered(listing, r, homes) * _SCATTERED <= r.count * len(r.inside)]
         if len(kept) == len(runs):
-            return kept
+            return kept if sum(map(_saved, kept)) >= LEAST_SAVED else []
         runs = kept
+
+
+def _saved(run: Run) -> int:
+    return (run.count - 1) * len(run.inside)
 
 
 def _homes(runs: Sequence[Run]) -> frozenset[int]:

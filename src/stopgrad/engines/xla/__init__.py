@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from stopgrad.body import walk
+from stopgrad.build import emit
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
+from stopgrad.engines.xla.edges import edges
 from stopgrad.engines.xla.memory import keep_memory
-from stopgrad.engines.xla.options import compiler_options
+from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
-from stopgrad.graph import Output
+from stopgrad.graph import Graph, Output
 from stopgrad.interpreter import program
 from stopgrad.namespaces import Namespace, require
-from stopgrad.types import complex128, float64, int64, uint64
+from stopgrad.ops.data import Placeholder
+from stopgrad.rewrite.rolling import roll
+from stopgrad.types import TensorType, complex128, float64, int32, int64, uint64
 
 _WIDE = (float64, int64, uint64, complex128)
 
@@ -45,7 +50,7 @@ class XlaEngine(Engine):
     needs = ("jax",)
     reuses = True
     checks = True
-    variants = (Variant("forms"), PLAIN)
+    variants = (Variant("forms", passes=(roll,)), PLAIN)
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
@@ -67,22 +72,63 @@ class XlaEngine(Engine):
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
     ) -> Compiled:
-        interpret, settings = program(inputs, outputs, self), self._settings
+        found = None if variant is PLAIN else edges(inputs, outputs)
+        if found is None:
+            return self._compiled(inputs, outputs, donate, variant)
+        inner = self._compiled(found.inputs, found.outputs, found.donated(donate), variant)
+        return found.around(inner, self)
+
+    def stacker(self, kind: TensorType, count: int) -> Compiled:
+        """A program that stacks so many arrays of a type."""
+        inputs = [emit(Placeholder, (), (kind.dtype, kind.shape), "", Graph()).outputs[0]] * count
+        return self._jitted(lambda *xs: [self.namespace.stack(xs)], inputs, inputs[:1], how=("stacker",))
+
+    def cutter(self, kind: TensorType, count: int) -> Compiled:
+        """A program that cuts so many parts out of an array of a type, from a given position on."""
+        graph = Graph()
+        whole = emit(Placeholder, (), (kind.dtype, kind.shape), "", graph).outputs[0]
+        first = emit(Placeholder, (), (int32, ()), "", graph).outputs[0]
+        cut = self.namespace.lax.dynamic_index_in_dim
+
+        def parts(x: Any, i: Any) -> list[Any]:
+            return [cut(x, i + k, keepdims=False) for k in range(count)]
+
+        return self._jitted(parts, [whole, first], [whole] * count, CHEAP_KERNELS, how=("cutter",))
+
+    def _compiled(
+        self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int], variant: Variant
+    ) -> Compiled:
+        interpret = program(inputs, outputs, self)
         operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
-        wide_inputs = any(x.dtype in _WIDE for x in inputs)
-        wide = wide_inputs or any(y.dtype in _WIDE for op in operations for y in op.outputs)
-        # What is given up is kept even if nothing reads it: results are written into it.
-        traced = self._jax.jit(
-            lambda *arrays: interpret(arrays), donate_argnums=tuple(donate), keep_unused=bool(donate)
-        )
-        kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
+        wide = any(y.dtype in _WIDE for op in operations for y in op.outputs)
         options = {}
         if variant is not PLAIN:
             options = compiler_options(operations, self._jax.default_backend())
+        return self._jitted(
+            lambda *arrays: interpret(arrays), inputs, outputs, options, donate, wide, (variant.name,)
+        )
+
+    def _jitted(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        options: Mapping[str, str] = MappingProxyType({}),
+        donate: Sequence[int] = (),
+        wide: bool = False,
+        how: tuple[Any, ...] = (),
+    ) -> Compiled:
+        """A function of JAX's arrays, compiled for inputs of these types."""
+        settings = self._settings
+        wide_inputs = any(x.dtype in _WIDE for x in inputs)
+        wide = wide or wide_inputs
+        # What is given up is kept even if nothing reads it: results are written into it.
+        traced = self._jax.jit(function, donate_argnums=tuple(donate), keep_unused=bool(donate))
+        kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
         compiled = settings.fixed(
             wide,
             lambda: self._programs.compile(
-                lambda: traced.lower(*kinds), inputs, outputs, options, (variant.name, tuple(donate), wide)
+                lambda: traced.lower(*kinds), inputs, outputs, options, (*how, tuple(donate), wide)
             ),
         )
 
