@@ -15,7 +15,7 @@ _Array = np.ndarray[Any, Any]
 
 
 class Stretch(NamedTuple):
-    """Elements ``start`` to ``start + length``, each equal to the one ``period`` before, if that is inside."""
+    """From ``start`` on ``length`` elements, each equal to the one ``period`` before, if that is inside."""
 
     start: int
     period: int

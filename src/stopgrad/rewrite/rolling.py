@@ -1,14 +1,14 @@
 """Repeated layers and time steps, written out by a loop of Python, as loops that are compiled once.
 
 A compiler's time grows with the graph, and XLA's faster than that. A run of equal segments (:mod:`.segments`)
-becomes a :class:`Scan`: what a segment takes from the one before is its carry, what each has of its own (a layer's
-weights, a slice of the input, what the forward run kept) is stacked, what is used outside is handed out stacked.
+becomes a :class:`Scan`: what a segment takes from the one before is its carry; what each has of its own, a
+layer's weights, a slice of the input, what the forward run kept, is stacked; what is used outside is handed out
+stacked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -42,8 +42,8 @@ Source = tuple[int, int]
 def roll(prepared: Rewritten) -> Rewritten:
     """Runs of equal segments as loops, in the graph and in its bodies.
 
-    The same operations on the same values, in the same order; but where the values that all segments add to one
-    sum come with others that are made later, these are added last.
+    The same operations on the same values, in the same order. Only the terms of a sum over all segments may be
+    added in another order, and in float16 and bfloat16 are.
     """
     mapping, graph = without_gc(_rolled, prepared.outputs, prepared.inputs, {})
     verify_if_enabled(graph)
@@ -77,14 +77,14 @@ def _worthwhile(listing: Listing) -> list[Run]:
     runs = [r for r in listing.runs(LEAST_COUNT) if _saved(r) >= LEAST_IN_ONE]
     while True:
         homes = _homes(runs)
-        kept = [r for r in runs if _scattered(listing, r, homes) * _SCATTERED <= r.count * len(r.inside)]
+        kept = [r for r in runs if _scattered(listing, r, homes) * _SCATTERED <= r.times * len(r.inside)]
         if len(kept) == len(runs):
             return kept if sum(map(_saved, kept)) >= LEAST_SAVED else []
         runs = kept
 
 
 def _saved(run: Run) -> int:
-    return (run.count - 1) * len(run.inside)
+    return (run.times - 1) * len(run.inside)
 
 
 def _homes(runs: Sequence[Run]) -> frozenset[int]:
@@ -98,7 +98,7 @@ def _scattered(listing: Listing, run: Run, homes: Collection[int]) -> int:
         for op in operations[run.start + offset : run.end : run.period]:
             for y in op.outputs:
                 users = [operations[u] for u in listing.uses.get(y, ()) if u not in homes]
-                count += any(user.definition is not AddN or len(user.inputs) < run.count for user in users)
+                count += any(user.definition is not AddN or len(user.inputs) < run.times for user in users)
     return count
 
 
@@ -196,7 +196,7 @@ class _Loop:
     def each(self, source: Source) -> list[Output]:
         """An output, of each segment."""
         offset, index = source
-        return [self.op(k, offset).outputs[index] for k in range(self.run.count)]
+        return [self.op(k, offset).outputs[index] for k in range(self.run.times)]
 
     def build(self) -> None:
         self._find_carries()
@@ -211,7 +211,7 @@ class _Loop:
     def _find_carries(self) -> None:
         for slot in self.run.slots:
             if slot.delay:
-                source = (slot.source, slot.index)
+                source = (slot.source, slot.output)
                 self.delays[source] = max(self.delays.get(source, 0), slot.delay)
                 if slot.delay == 1:
                     self.first[source, 1] = self.op(0, slot.offset).inputs[slot.operand]
@@ -232,9 +232,9 @@ class _Loop:
         for slot in self.run.slots:
             key = slot.offset, slot.operand
             if slot.delay:
-                found[key] = self.carried[(slot.source, slot.index), slot.delay]
+                found[key] = self.carried[(slot.source, slot.output), slot.delay]
             elif slot.delay is None:
-                values = [self.op(k, slot.offset).inputs[slot.operand] for k in range(self.run.count)]
+                values = [self.op(k, slot.offset).inputs[slot.operand] for k in range(self.run.times)]
                 found[key] = self._given(values)
         return found
 
@@ -257,7 +257,7 @@ class _Loop:
         return self.body.add(Const, (), x.op.values, x.op)[0] if small else None
 
     def _fill_body(self, inputs: dict[tuple[int, int], Output]) -> None:
-        inner = {(s.offset, s.operand): (s.source, s.index) for s in self.run.slots if s.delay == 0}
+        inner = {(s.offset, s.operand): (s.source, s.output) for s in self.run.slots if s.delay == 0}
         for offset in self.run.inside:
             op = self.op(0, offset)
             operands = [
@@ -277,7 +277,7 @@ class _Loop:
                 values = self.each(source)
                 used = [k for k, y in enumerate(values) if self._is_used_outside(y)]
                 delay = self.delays.get(source, 0)
-                if not used or used[0] >= self.run.count - delay:
+                if not used or used[0] >= self.run.times - delay:
                     continue
                 total = self._total(values) if len(used) == len(values) else None
                 if total is None:
@@ -304,7 +304,11 @@ class _Loop:
             if y in self.roller.listing.wanted or len(outside) != 1:
                 return None
             op = self.roller.listing.operations[outside[0]]
-            if op.definition is not AddN or outside[0] in self.roller.homes or (found is not None and op is not found):
+            if (
+                op.definition is not AddN
+                or outside[0] in self.roller.homes
+                or (found is not None and op is not found)
+            ):
                 return None
             found = op
         return found
@@ -337,7 +341,7 @@ class _Loop:
         results = [*following, *(self.made[source] for source in self.handed_out)]
         body = Body(self.body.graph, parameters, results)
         self.copying.bodies[body] = body
-        values = (body, len(carries), len(stacked), self.run.count, backwards, 1)
+        values = (body, len(carries), len(stacked), self.run.times, backwards, 1)
         made = self.copying.add(Scan, tuple(inputs), values, self.like)
         self._place(keys, made, backwards)
 
@@ -351,11 +355,9 @@ class _Loop:
         zero = self.copying.add(Const, (), (Literal(nothing),), total)[0]
         return self.copying.add(Fill, (zero,), (y.shape,), total)[0] if y.shape else zero
 
-    def _place(
-        self, keys: Sequence[tuple[Source, int]], made: Sequence[Output], backwards: bool
-    ) -> None:
+    def _place(self, keys: Sequence[tuple[Source, int]], made: Sequence[Output], backwards: bool) -> None:
         """Say where the old outputs have gone."""
-        count = self.run.count
+        count = self.run.times
         for (source, ago), y in zip(keys, made, strict=False):
             self.stacks.mapping[self.op(count - ago, source[0]).outputs[source[1]]] = y
         for (_, total, _), y in zip(self.sums, made[len(keys) :], strict=False):
@@ -369,7 +371,7 @@ class _Loop:
     def _sink(self) -> None:
         """Compute what was left for afterwards: gradients of slices, together where they are added up."""
         for offset in sorted(self.run.sunk):
-            each = [self.op(k, offset) for k in range(self.run.count)]
+            each = [self.op(k, offset) for k in range(self.run.times)]
             if not self._sink_together(each):
                 for op in each:
                     self.stacks.copy(op)
@@ -394,7 +396,11 @@ class _Loop:
 
     def _total_of_sunk(self, values: Sequence[Output]) -> Operation | None:
         found = {u for y in values for u in self.roller.listing.uses.get(y, ())}
-        if len(found) != 1 or found & self.roller.homes or any(y in self.roller.listing.wanted for y in values):
+        if (
+            len(found) != 1
+            or found & self.roller.homes
+            or any(y in self.roller.listing.wanted for y in values)
+        ):
             return None
         op = self.roller.listing.operations[found.pop()]
         once = op.definition is AddN and len(frozenset(values).intersection(op.inputs)) == len(values)

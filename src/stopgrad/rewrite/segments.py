@@ -1,7 +1,7 @@
 """Repeated parts of a graph: runs of segments whose operations are the same and are wired the same.
 
-The operations are listed in order. A run's segments stand one after the other there; an operand is made in the
-segment itself, in one of the few before (carried), or before the run: one for all segments, or one for each.
+The operations are listed in order. A run's segments stand one after the other there. An operand is made in the
+segment itself; in one of the few before, and carried; or before the run: one for all segments, or one for each.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _Wiring = tuple[Any, ...]
 class Slot(NamedTuple):
     """An operand in a segment: of which operation, which one, and where it is made.
 
-    ``delay`` is how many segments ago, None where it is before the run; then by which operation of the segment,
-    and which of its outputs.
+    ``delay`` is how many segments ago, None where it is before the run; ``source`` by which operation of the
+    segment, ``output`` which of its outputs.
     """
 
     offset: int
     operand: int
     delay: int | None
     source: int
-    index: int
+    output: int
 
 
 class Run(NamedTuple):
@@ -45,7 +45,7 @@ class Run(NamedTuple):
     Attributes:
         start: the position of the first operation.
         period: how many operations a segment has.
-        count: how many segments there are.
+        times: how many segments there are.
         inside: the offsets of the operations that stay inside.
         hoisted: the offsets of those that are computed before.
         sunk: the offsets of those that are computed afterwards.
@@ -54,7 +54,7 @@ class Run(NamedTuple):
 
     start: int
     period: int
-    count: int
+    times: int
     inside: Sequence[int]
     hoisted: Collection[int]
     sunk: Collection[int]
@@ -62,7 +62,7 @@ class Run(NamedTuple):
 
     @property
     def end(self) -> int:
-        return self.start + self.period * self.count
+        return self.start + self.period * self.times
 
 
 class Listing:
@@ -145,7 +145,9 @@ class Listing:
 class _Part:
     """Segments of equal operations, which may be wired differently."""
 
-    def __init__(self, listing: Listing, start: int, period: int, count: int, reach: int = _MOST_DELAY) -> None:
+    def __init__(
+        self, listing: Listing, start: int, period: int, count: int, reach: int = _MOST_DELAY
+    ) -> None:
         self.listing = listing
         self.start, self.period, self.count = start, period, count
         self.reach = reach * period
@@ -212,9 +214,7 @@ class _Part:
         while first < self.count:
             last = first + 1
             begin = self.start + first * self.period
-            while (
-                last < self.count and wirings[last] == wirings[first] and self.latest[last] < begin
-            ):
+            while last < self.count and wirings[last] == wirings[first] and self.latest[last] < begin:
                 last += 1
             slots = self._slots(wirings[last - 1])
             opened = first
@@ -264,13 +264,13 @@ class _Part:
             if one == other:
                 if other.delay == 1:
                     x = self.listing.operations[self.start + k * self.period + one.offset].inputs[one.operand]
-                    if given.setdefault((other.source, other.index), x) is not x:
+                    if given.setdefault((other.source, other.output), x) is not x:
                         return False
                 continue
             if one.delay is not None or other.delay != 1:
                 return False
             x = self.listing.operations[self.start + k * self.period + one.offset].inputs[one.operand]
-            if given.setdefault((other.source, other.index), x) is not x:
+            if given.setdefault((other.source, other.output), x) is not x:
                 return False
         return [w for p, w in self._values(wirings[k])] == [w for p, w in self._values(wirings[k + 1])]
 

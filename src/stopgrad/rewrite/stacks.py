@@ -17,7 +17,7 @@ from stopgrad.ops.slices import StridedSlice
 from stopgrad.rewrite.engine import Copying
 
 _FEW = 8
-"""So many pieces are put together from parts of other stacks; where there are more, they are stacked one by one."""
+"""Of so many parts of other stacks one is put together; of more, the values are stacked one by one."""
 
 
 class Together(NamedTuple):
@@ -26,13 +26,13 @@ class Together(NamedTuple):
     Attributes:
         spans: what they take together.
         axis: the one axis along which they differ.
-        count: how many they are.
+        times: how many they are.
         backwards: whether the first of them comes last.
     """
 
     spans: Spans
     axis: int
-    count: int
+    times: int
     backwards: bool
 
 
@@ -74,7 +74,7 @@ def arranged(copying: Copying, parts: Output, together: Together, like: Operatio
 
 def taken_apart(copying: Copying, whole: Output, together: Together, like: Operation) -> Output:
     """What slices are together, with the slices along a new first axis."""
-    axis, count = together.axis, together.count
+    axis, count = together.axis, together.times
     shape = whole.shape
     size = shape[axis] // count
     apart = (*shape[:axis], count, size, *shape[axis + 1 :])
@@ -133,7 +133,9 @@ class Stacks:
     def copy(self, op: Operation) -> None:
         """An operation as it is, on what its operands are now."""
         inputs = tuple([self.value(x) for x in op.inputs])
-        self.mapping.update(zip(op.outputs, self.copying.add(op.definition, inputs, op.values, op), strict=True))
+        self.mapping.update(
+            zip(op.outputs, self.copying.add(op.definition, inputs, op.values, op), strict=True)
+        )
 
     def run_backwards(self, own: Iterable[Sequence[Output]]) -> bool:
         """Whether more of these go through stacks from the last row to the first."""

@@ -113,7 +113,7 @@ class XlaEngine(Engine):
         function: Callable[..., Any],
         inputs: Sequence[Output],
         outputs: Sequence[Output],
-        options: Mapping[str, str] = MappingProxyType({}),
+        options: Mapping[str, str | bool] = MappingProxyType({}),
         donate: Sequence[int] = (),
         wide: bool = False,
         how: tuple[Any, ...] = (),
@@ -167,7 +167,8 @@ class XlaEngine(Engine):
     def finish(self, values: Iterable[Any]) -> None:
         # NumPy must not look at an array whose computation failed: jaxlib would end the process.
         for value in values:
-            value.block_until_ready()
+            if isinstance(value, self._array):
+                value.block_until_ready()
 
 
 # JAX computes in threads of its own, which a forked process lacks: there it waits for them for ever.

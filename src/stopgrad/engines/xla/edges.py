@@ -1,7 +1,7 @@
 """Many arrays that a program stacks, and many that it cuts out of one: stacked and cut outside of it.
 
-XLA compiles a kernel for each part cut out (18 ms), and stacks a thousand operands in seconds. Here a small program
-stacks or cuts a few at a time, compiled once, called many times.
+XLA compiles a kernel for each part that is cut out, in 18 ms, and takes seconds to stack a thousand operands. Here
+a small program stacks or cuts a few at a time: compiled once, called many times.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from stopgrad.rewrite.engine import Copying, needed
 from stopgrad.types import TensorType
 
 STACKED = 50
-"""How many arrays are stacked by one call; where there are fewer than twice as many, the program does it itself."""
-CUT = 8
+"""How many arrays are stacked by one call. Fewer than twice as many the program stacks itself."""
+CUT = 4
 """How many parts are cut out by one call."""
 MANY = 24
 """So many parts are cut out outside of the program; fewer it cuts out itself."""
@@ -51,7 +51,7 @@ class Edges(NamedTuple):
         outputs: of the smaller graph.
         direct: positions of the old inputs that are its first inputs.
         groups: positions of the old inputs that are stacked, in order, with the type of each.
-        kept: for each old output its position among the new ones, and which part of that it is; None: all of it.
+        kept: for each old output its position among the new ones, and which part of that it is, None for all.
     """
 
     inputs: Sequence[Output]
@@ -72,7 +72,7 @@ class Edges(NamedTuple):
 
     def around(self, inner: Compiled, helpers: Helpers) -> Compiled:
         """The whole computation, from the compiled smaller graph."""
-        stackers = {kind: helpers.stacker(kind, STACKED) for _, kind in self.groups}
+        stackers = {kind: _Stacker(kind, helpers) for _, kind in self.groups}
         cut_from = sorted({new for new, part in self.kept if part is not None})
         cutters = {new: _Cutter(self.outputs[new].type, helpers) for new in cut_from}
         direct, groups, kept = self.direct, self.groups, self.kept
@@ -80,8 +80,11 @@ class Edges(NamedTuple):
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
             given = [arrays[i] for i in direct]
             for positions, kind in groups:
-                given += _stacked([arrays[i] for i in positions], kind, stackers[kind])
+                given += stackers[kind]([arrays[i] for i in positions])
             made = inner(given)
+            if {*map(type, arrays)} == {np.ndarray}:  # The caller's; results are for NumPy, too.
+                rows = {new: np.asarray(made[new]) for new in cutters}
+                return [made[new] if part is None else np.array(rows[new][part]) for new, part in kept]
             parts = {new: cutter(made[new]) for new, cutter in cutters.items()}
             return [made[new] if part is None else parts[new][part] for new, part in kept]
 
@@ -165,34 +168,53 @@ def _part(y: Output) -> tuple[Output, int] | None:
     cut = y.op.inputs[0].op
     whole = cut.inputs[0]
     (i, size, _), *others = cut.spans
-    if size != 1 or whole.shape[1:] != y.shape or any(s != (0, n, 1) for s, n in zip(others, y.shape, strict=True)):
+    if (
+        size != 1
+        or whole.shape[1:] != y.shape
+        or any(s != (0, n, 1) for s, n in zip(others, y.shape, strict=True))
+    ):
         return None
     return whole, i
 
 
-def _stacked(values: Sequence[Any], kind: TensorType, stacker: Compiled) -> list[Any]:
-    """Arrays as stacks of a few, and by themselves those that are left over."""
-    whole = len(values) // STACKED * STACKED
-    dtype, shape = kind.dtype.numpy, kind.shape
-    if all(type(x) is np.ndarray and x.dtype == dtype and x.shape == shape for x in values):
-        stacks: Sequence[Any] = np.stack(values[:whole]).reshape(-1, STACKED, *shape)
-        return [*stacks, *values[whole:]]
-    made = [stacker(values[i : i + STACKED])[0] for i in range(0, whole, STACKED)]
-    return [*made, *values[whole:]]
+class _Stacker:
+    """Makes stacks of a few out of many arrays of a type. Compiled when JAX's own come for the first time."""
+
+    def __init__(self, kind: TensorType, helpers: Helpers) -> None:
+        self._kind, self._helpers = kind, helpers
+        self._program: Compiled | None = None
+
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
+        """The stacks, then by themselves the arrays that are left over."""
+        whole = len(values) // STACKED * STACKED
+        dtype, shape = self._kind.dtype.numpy, self._kind.shape
+        if all(type(x) is np.ndarray and x.dtype == dtype and x.shape == shape for x in values):
+            return [*np.stack(values[:whole]).reshape(-1, STACKED, *shape), *values[whole:]]
+        program = self._program
+        if program is None:
+            program = self._program = self._helpers.stacker(self._kind, STACKED)
+        made = [program(values[i : i + STACKED])[0] for i in range(0, whole, STACKED)]
+        return [*made, *values[whole:]]
 
 
 class _Cutter:
-    """Cuts an array along its first axis."""
+    """Cuts an array along its first axis. Compiled when it is called first."""
 
     def __init__(self, kind: TensorType, helpers: Helpers) -> None:
-        self._program = helpers.cutter(kind, CUT)
-        count = int(kind.shape[0])
-        # The last call begins earlier, where the parts are no multiple of what a call cuts out.
-        starts = [min(i, count - CUT) for i in range(0, count, CUT)]
-        self._starts = [(start, helpers.hold(np.asarray(start, np.int32))) for start in starts]
+        self._kind, self._helpers = kind, helpers
+        self._ready: tuple[Compiled, Sequence[tuple[int, Any]]] | None = None
 
     def __call__(self, whole: Any) -> list[Any]:
+        program, starts = self._ready or self._make_ready()
         parts: list[Any] = []
-        for start, first in self._starts:
-            parts += self._program([whole, first])[len(parts) - start :]
+        for start, first in starts:
+            parts += program([whole, first])[len(parts) - start :]
         return parts
+
+    def _make_ready(self) -> tuple[Compiled, Sequence[tuple[int, Any]]]:
+        count = int(self._kind.shape[0])
+        # The last call begins earlier, where the parts are no multiple of what a call cuts out.
+        starts = [min(i, count - CUT) for i in range(0, count, CUT)]
+        held = [(start, self._helpers.hold(np.asarray(start, np.int32))) for start in starts]
+        ready = self._ready = self._helpers.cutter(self._kind, CUT), held
+        return ready

@@ -14,7 +14,7 @@ _CONVOLUTIONS = frozenset({Conv, ConvBackpropFilter, ConvBackpropInput})
 # one thread: without it a convolution 3 × 3, 32 → 64 takes 10 ms instead of 19 on two cores.
 _NO_CONVOLUTIONS = "LIBRARY_FUSION_TYPE_REDUCE,LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 
-CHEAP_KERNELS: Options = {"xla_cpu_use_fusion_emitters": "false"}
+CHEAP_KERNELS = {"xla_cpu_use_fusion_emitters": False}
 """For programs that only cut arrays apart: kernels that are compiled in half the time."""
 
 
@@ -25,7 +25,7 @@ def compiler_options(operations: Iterable[Operation], platform: str) -> dict[str
     return {}
 
 
-def compile_lowered(lowered: Any, options: Mapping[str, str]) -> Any:
+def compile_lowered(lowered: Any, options: Mapping[str, str | bool]) -> Any:
     """What JAX lowered, compiled; without the options where this version of XLA does not know them."""
     if options:
         try:
