@@ -1,9 +1,8 @@
 """Repeated layers and time steps, written out by a loop of Python, as loops that are compiled once.
 
 A compiler's time grows with the graph, and XLA's faster than that. A run of equal segments (:mod:`.segments`)
-becomes a :class:`Scan`: what a segment takes from the one before is its carry; what each has of its own, a
-layer's weights, a slice of the input, what the forward run kept, is stacked; what is used outside is handed out
-stacked.
+becomes a :class:`Scan`: what a segment takes from the one before is its carry; what each has of its own (a
+layer's weights, a slice of the input, what the forward run kept) is stacked; so is what is used outside.
 """
 
 from __future__ import annotations
@@ -18,11 +17,13 @@ from stopgrad.control.scans import Scan
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN
+from stopgrad.ops.convert import Cast
 from stopgrad.ops.data import Const, Fill, Placeholder
 from stopgrad.ops.slices import StridedSliceGrad
 from stopgrad.rewrite.engine import Copying, Rewritten, needed
 from stopgrad.rewrite.segments import Listing, Run
 from stopgrad.rewrite.stacks import Stacks, arranged, spans_together
+from stopgrad.types import DType, float32
 from stopgrad.verify import verify_if_enabled
 
 LEAST_COUNT = 16
@@ -42,8 +43,8 @@ Source = tuple[int, int]
 def roll(prepared: Rewritten) -> Rewritten:
     """Runs of equal segments as loops, in the graph and in its bodies.
 
-    The same operations on the same values, in the same order. Only the terms of a sum over all segments may be
-    added in another order, and in float16 and bfloat16 are.
+    The same operations on the same values, in the same order. Only the terms of a sum over all segments may
+    be added in another order, where they are not all known before.
     """
     mapping, graph = without_gc(_rolled, prepared.outputs, prepared.inputs, {})
     verify_if_enabled(graph)
@@ -102,6 +103,15 @@ def _scattered(listing: Listing, run: Run, homes: Collection[int]) -> int:
     return count
 
 
+def _adds_in(x: Output) -> DType:
+    """The dtype in which terms of 16 bits are added up; the sum is rounded once."""
+    return float32 if x.dtype.is_floating and x.dtype.itemsize == 2 else x.dtype
+
+
+def _as(copying: Copying, x: Output, dtype: DType) -> Output:
+    return x if x.dtype is dtype else copying.add(Cast, (x,), (dtype,), x.op)[0]
+
+
 class _Roller:
     """Copies a graph, its runs as loops.
 
@@ -150,13 +160,14 @@ class _Roller:
         if terms is None:
             self.stacks.copy(op)
         else:
-            self.stacks.mapping[op.outputs[0]] = self.total(terms, op)
+            self.stacks.mapping[op.outputs[0]] = _as(self.copying, self.total(terms, op), op.outputs[0].dtype)
 
     def total(self, terms: Sequence[Output], like: Operation) -> Output:
-        """The sum of terms, some of which are of the old graph and some of the new."""
-        graph = self.copying.graph
-        values = tuple([x if x.op.graph is graph else self.stacks.value(x) for x in terms])
-        return values[0] if len(values) == 1 else self.copying.add(AddN, values, (), like)[0]
+        """The sum of terms, some of which are of the old graph and some of the new, not rounded."""
+        graph, dtype = self.copying.graph, _adds_in(like.outputs[0])
+        values = [x if x.op.graph is graph else self.stacks.value(x) for x in terms]
+        wide = tuple([_as(self.copying, x, dtype) for x in values])
+        return wide[0] if len(wide) == 1 else self.copying.add(AddN, wide, (), like)[0]
 
     def split_terms(self, op: Operation, absorbed: Collection[Output], start: int) -> list[Output]:
         """The terms before those that a loop will add up, if they are known before it starts.
@@ -297,9 +308,8 @@ class _Loop:
 
     def _total(self, values: Sequence[Output]) -> Operation | None:
         """The one sum that takes these values, each once, if nothing else outside does."""
-        narrow = values[0].dtype.is_floating and values[0].dtype.itemsize == 2  # Added up in float32.
         found: Operation | None = None
-        for y in () if narrow else values:
+        for y in values:
             outside = self._outside(y)
             if y in self.roller.listing.wanted or len(outside) != 1:
                 return None
@@ -330,6 +340,7 @@ class _Loop:
         first = [self.stacks.value(self.first[key]) for key in keys]
         for source, total, before in self.sums:
             y = self.made[source]
+            y = _as(self.body, y, _adds_in(y))
             carries.append(self._parameter(y))
             following.append(self.body.add(AddN, (carries[-1], y), (), total)[0])
             first.append(self._first_sum(y, total, before))

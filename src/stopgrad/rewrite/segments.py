@@ -1,7 +1,7 @@
 """Repeated parts of a graph: runs of segments whose operations are the same and are wired the same.
 
-The operations are listed in order. A run's segments stand one after the other there. An operand is made in the
-segment itself; in one of the few before, and carried; or before the run: one for all segments, or one for each.
+The operations are listed in order. A run's segments stand one after the other there. An operand is made in
+the segment itself; in one of the few before, and carried; or before the run: one for all or one each.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Many arrays that a program stacks, and many that it cuts out of one: stacked and cut outside of it.
 
-XLA compiles a kernel for each part that is cut out, in 18 ms, and takes seconds to stack a thousand operands. Here
-a small program stacks or cuts a few at a time: compiled once, called many times.
+XLA compiles a kernel for each part that is cut out, in 18 ms, and takes seconds to stack a thousand operands.
+Here a small program stacks or cuts a few at a time: compiled once, called many times.
 """
 
 from __future__ import annotations
