@@ -26,12 +26,14 @@ from stopgrad.rewrite.stacks import Stacks, arranged, spans_together
 from stopgrad.types import DType, float32
 from stopgrad.verify import verify_if_enabled
 
-LEAST_COUNT = 16
+LEAST_TIMES = 8
 """So many equal segments are worth a loop."""
-LEAST_SAVED = 300
+LEAST_SAVED = 600
 """So many operations must the loops of a graph save: below that, XLA compiles what is written out as fast."""
-LEAST_IN_ONE = 30
+_LEAST_IN_ONE = 30
 """And so many each of them."""
+_COPIED = 2**15
+"""So many bytes may be copied into stacks and out of them at every run, for each operation saved."""
 _SCATTERED = 8
 """An operation saved pays for so many parts of results that have to be cut out one by one."""
 _SMALL = 64
@@ -75,10 +77,15 @@ def _rolled_body(body: Body, bodies: dict[Body, Body]) -> Body:
 
 def _worthwhile(listing: Listing) -> list[Run]:
     """The runs that save enough, with few values that have to be cut out of what they hand out."""
-    runs = [r for r in listing.runs(LEAST_COUNT) if _saved(r) >= LEAST_IN_ONE]
+    runs = [r for r in listing.runs(LEAST_TIMES) if _saved(r) >= _LEAST_IN_ONE]
     while True:
         homes = _homes(runs)
-        kept = [r for r in runs if _scattered(listing, r, homes) * _SCATTERED <= r.times * len(r.inside)]
+        kept = [
+            r
+            for r in runs
+            if _scattered(listing, r, homes) * _SCATTERED <= _saved(r)
+            and _copied(listing, r, homes) <= _saved(r) * _COPIED
+        ]
         if len(kept) == len(runs):
             return kept if sum(map(_saved, kept)) >= LEAST_SAVED else []
         runs = kept
@@ -86,6 +93,28 @@ def _worthwhile(listing: Listing) -> list[Run]:
 
 def _saved(run: Run) -> int:
     return (run.times - 1) * len(run.inside)
+
+
+def _copied(listing: Listing, run: Run, homes: Collection[int]) -> int:
+    """How many bytes go into stacks, and out of them as results of the graph, at every run."""
+    middle = run.start + run.times // 2 * run.period
+    segments = [
+        listing.operations[middle : middle + run.period],
+        listing.operations[middle - run.period : middle],
+    ]
+    moved: set[Output] = set()
+    for slot in run.slots:
+        if slot.delay is None:
+            x, other = (segment[slot.offset].inputs[slot.operand] for segment in segments)
+            if x is not other and x.op.definition is not Const and listing.place.get(x.op) not in homes:
+                moved.add(x)
+    moved.update(y for op in segments[0] for y in op.outputs if y in listing.wanted)
+    return run.times * sum([_bytes(x) for x in moved])
+
+
+def _bytes(x: Output) -> int:
+    size = x.type.size
+    return size * x.dtype.itemsize if isinstance(size, int) else 0
 
 
 def _homes(runs: Sequence[Run]) -> frozenset[int]:
