@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_SCALES = (4, 16, 64, 256)  # Lengths of the pieces whose next equal piece says what periods to try.
+_SCALES = (1, 4, 16, 64, 256)  # Lengths of the pieces whose next equal piece says what periods to try.
 _PER_SCALE = 8
 _Array = np.ndarray[Any, Any]
 
@@ -63,7 +63,7 @@ def _candidates(tokens: _Array, least: int) -> list[int]:
         distances = (order[1:] - order[:-1])[equal]
         counts = np.bincount(distances[distances <= len(tokens) // least])
         best = np.argsort(counts)[: -_PER_SCALE - 1 : -1]
-        periods.update(int(period) for period in best if counts[period] >= least - 1)
+        periods.update(int(period) for period in best if counts[period])
     return sorted(periods)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from stopgrad.graph import Operation
@@ -14,7 +15,7 @@ _CONVOLUTIONS = frozenset({Conv, ConvBackpropFilter, ConvBackpropInput})
 # one thread: without it a convolution 3 × 3, 32 → 64 takes 10 ms instead of 19 on two cores.
 _NO_CONVOLUTIONS = "LIBRARY_FUSION_TYPE_REDUCE,LIBRARY_FUSION_TYPE_DOT,LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT"
 
-CHEAP_KERNELS = {"xla_cpu_use_fusion_emitters": False}
+CHEAP_KERNELS: Mapping[str, str | bool] = MappingProxyType({"xla_cpu_use_fusion_emitters": False})
 """For programs that only cut arrays apart: kernels that are compiled in half the time."""
 
 
