@@ -11,8 +11,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def run(script: str, *arguments: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+def run(script: str, *arguments: str, path: Path | None = None) -> str:
+    """What a script prints; *path* is looked in before the installed packages."""
+    folders = [str(ROOT / "src"), *([str(path)] if path else [])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     command = [sys.executable, str(ROOT / "benchmarks" / script), *arguments]
     return subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=300, check=True
@@ -42,3 +44,58 @@ def test_batching_measures_both_and_gives_the_same_values(tmp_path: Path) -> Non
     *rows, built = json.loads((tmp_path / "out.json").read_text())
     assert [set(row["run_ms"]) for row in rows] == [{"stopgrad", "jax"}] * 4
     assert built["operations"] < 50
+
+
+def test_runtime_measures_every_row_and_agrees_with_gradients_by_hand(tmp_path: Path) -> None:
+    shown = run(
+        "runtime.py",
+        "--quick",
+        "--peers",
+        "numpy",
+        "--numpy-engine",
+        "--rounds",
+        "1",
+        "--json",
+        str(tmp_path / "out.json"),
+    )
+    assert "stable softmax loss" in shown
+    assert "≠ where" in shown
+    found = json.loads((tmp_path / "out.json").read_text())
+    assert {row["row"] for row in found["rows"]} == {f"S{i}" for i in range(1, 13)}
+    for row in found["rows"]:
+        ours, other, by_hand = (row["libraries"][name] for name in ("stopgrad", "stopgrad numpy", "numpy"))
+        assert ours["ms"] > 0
+        assert ours["first_s"] > 0
+        assert ours["rss_mb"] > 0
+        assert other["agrees"], row
+        assert by_hand.get("agrees") or by_hand["left_out"] == "not written", row
+    for row in found["gates"]:
+        assert row["with"]["stops"] == 20
+        assert row["without"]["stops"] == 0
+        assert row["with"]["text"] == row["without"]["text"]
+
+
+def test_runtime_leaves_a_missing_peer_out_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "numba.py").write_text("raise ImportError('none of it here')")
+    out = tmp_path / "out.json"
+    shown = run(
+        "runtime.py", "--quick", "--only", "S1", "--peers", "numpy,numba", "--json", str(out), path=tmp_path
+    )
+    assert "numba: left out: ImportError: none of it here" in shown
+    for row in json.loads(out.read_text())["rows"]:
+        assert "none of it here" in row["libraries"]["numba"]["left_out"]
+        assert row["libraries"]["numpy"]["agrees"]
+
+
+def test_runtime_shows_a_disagreement(tmp_path: Path) -> None:
+    """NumPy by hand, with an exponential that is not one."""
+    out = tmp_path / "out.json"
+    code = "import sys, numpy; numpy.exp = numpy.expm1 if 'numpy' in sys.argv else numpy.exp"
+    (tmp_path / "sitecustomize.py").write_text(code)
+    shown = run(
+        "runtime.py", "--quick", "--only", "S1", "--peers", "numpy", "--json", str(out), path=tmp_path
+    )
+    rows = json.loads(out.read_text())["rows"]
+    assert not any(row["libraries"]["numpy"]["agrees"] for row in rows)
+    assert shown.count("≠ |") >= 3
+    assert "numpy: loss, Σ |gradient|" in shown
