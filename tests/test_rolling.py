@@ -384,3 +384,27 @@ def test_nothing_repeats() -> None:
     assert stretches(np.arange(100), 4) == []
     assert stretches(np.zeros(0, np.int64), 4) == []
     assert stretches(np.zeros(4, np.int64), 4) == [Stretch(0, 1, 4)]
+
+
+def test_a_session_with_many_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jax")
+    monkeypatch.undo()
+    values, found = layers(130, dtype=np.float32), {}
+    for engine in ("numpy", "xla"):
+        with sg.Graph().as_default() as graph:
+            x = sg.placeholder(sg.float32, [None, 3])
+            params = [(sg.parameter(w, name=f"w{i}"), sg.parameter(b)) for i, (w, b) in enumerate(values)]
+            loss = mlp(params, x)
+            leaves = [p for pair in params for p in pair]
+            steps = [
+                sg.assign(p, p - 0.1 * g) for p, g in zip(leaves, sg.gradients(loss, leaves), strict=True)
+            ]
+        rng = np.random.default_rng(3)
+        with sg.Session(graph, engine=engine) as session:
+            losses = [
+                session.run([loss, *steps], {x: rng.standard_normal((4, 3)).astype(np.float32)})[0]
+                for _ in range(3)
+            ]
+            found[engine] = [*losses, session.run(params[7][0])]
+    for one, other in zip(found["numpy"], found["xla"], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6)

@@ -63,6 +63,8 @@ class XlaEngine(Engine):
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
         """What a lowering returned, as an array of the inferred dtype."""
+        if isinstance(value, self._array) and value.dtype == dtype and not value.weak_type:
+            return value  # As nearly always; asking JAX takes as long as many an operation.
         return self.namespace.asarray(value, dtype)
 
     def compile(
