@@ -59,7 +59,7 @@ def rolled_equal(f: Callable[..., Any], *args: Any, exact: bool = True) -> list[
 
 
 def near(lengths: Sequence[int], counts: Sequence[int]) -> bool:
-    """Whether there is a loop for each of so many layers or steps, of which the first and the last may differ."""
+    """Whether there are loops over so many layers or steps, of which the first and the last may differ."""
     return len(lengths) == len(counts) and all(
         n - 2 <= found <= n for found, n in zip(lengths, counts, strict=True)
     )
@@ -189,9 +189,7 @@ def test_values_of_two_steps_ago() -> None:
 def test_updates_of_many_parameters_together() -> None:
     def step(params: Any, x: Any) -> Any:
         gradients = sg.grad(mlp)(params, x)
-        return [
-            (w - 0.1 * dw, b - 0.1 * db) for (w, b), (dw, db) in zip(params, gradients, strict=True)
-        ]
+        return [(w - 0.1 * dw, b - 0.1 * db) for (w, b), (dw, db) in zip(params, gradients, strict=True)]
 
     assert rolled_equal(step, layers(20), normal(2, 3)) == [20, 19, 20]
 

@@ -8,6 +8,8 @@ layer's weights, a slice of the input, what the forward run kept) is stacked; so
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +20,9 @@ from stopgrad.graph import Graph, Operation, Output
 from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN
 from stopgrad.ops.convert import Cast
-from stopgrad.ops.data import Const, Fill, Placeholder
+from stopgrad.ops.data import Assign, Const, Fill, Placeholder
 from stopgrad.ops.slices import StridedSliceGrad
-from stopgrad.rewrite.engine import Copying, Rewritten, needed
+from stopgrad.rewrite.engine import Copying, Rewritten, needed, rewrite
 from stopgrad.rewrite.segments import Listing, Run
 from stopgrad.rewrite.stacks import Stacks, arranged, spans_together
 from stopgrad.types import DType, float32
@@ -48,10 +50,28 @@ def roll(prepared: Rewritten) -> Rewritten:
     The same operations on the same values, in the same order. Only the terms of a sum over all segments may
     be added in another order, where they are not all known before.
     """
-    mapping, graph = without_gc(_rolled, prepared.outputs, prepared.inputs, {})
+    return without_gc(_roll, prepared)
+
+
+def _roll(prepared: Rewritten) -> Rewritten:
+    if len(prepared.graph) >= LEAST_SAVED and any(
+        op.definition is Assign for op in prepared.graph.operations
+    ):
+        done = rewrite(prepared.outputs, prepared.inputs, (_assigned,))
+        rolled = _roll(done)
+        mapping = {old: rolled.mapping[new] for old, new in done.mapping.items() if new in rolled.mapping}
+        return replace(rolled, mapping=mapping)
+    mapping, graph = _rolled(prepared.outputs, prepared.inputs, {})
     verify_if_enabled(graph)
     inputs, outputs = [mapping[x] for x in prepared.inputs], [mapping[y] for y in prepared.outputs]
     return Rewritten(graph, inputs, outputs, mapping)
+
+
+def _assigned(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
+    """The value in the place of an assignment of it: to whom it is assigned, the session knows."""
+    return (inputs[1],) if op.definition is Assign else None
 
 
 def _rolled(

@@ -43,6 +43,14 @@ class Helpers(Protocol):
         ...
 
 
+class Kept(NamedTuple):
+    """Where an output is: in which of the new ones, which part of that, and how many before are the same."""
+
+    new: int
+    part: int | None = None
+    again: int = 0
+
+
 class Edges(NamedTuple):
     """A graph without what is done outside of it.
 
@@ -51,14 +59,14 @@ class Edges(NamedTuple):
         outputs: of the smaller graph.
         direct: positions of the old inputs that are its first inputs.
         groups: positions of the old inputs that are stacked, in order, with the type of each.
-        kept: for each old output its position among the new ones, and which part of that it is, None for all.
+        kept: where each old output is.
     """
 
     inputs: Sequence[Output]
     outputs: Sequence[Output]
     direct: Sequence[int]
     groups: Sequence[tuple[Sequence[int], TensorType]]
-    kept: Sequence[tuple[int, int | None]]
+    kept: Sequence[Kept]
 
     def donated(self, donate: Sequence[int]) -> list[int]:
         """Which of the new inputs may be overwritten, and are of use for that."""
@@ -73,8 +81,8 @@ class Edges(NamedTuple):
     def around(self, inner: Compiled, helpers: Helpers) -> Compiled:
         """The whole computation, from the compiled smaller graph."""
         stackers = {kind: _Stacker(kind, helpers) for _, kind in self.groups}
-        cut_from = sorted({new for new, part in self.kept if part is not None})
-        cutters = {new: _Cutter(self.outputs[new].type, helpers) for new in cut_from}
+        cuts = sorted({(new, again) for new, part, again in self.kept if part is not None})
+        cutters = {new: _Cutter(self.outputs[new].type, helpers) for new, _ in cuts}
         direct, groups, kept = self.direct, self.groups, self.kept
 
         def run(arrays: Sequence[Any]) -> Sequence[Any]:
@@ -84,9 +92,9 @@ class Edges(NamedTuple):
             made = inner(given)
             if {*map(type, arrays)} == {np.ndarray}:  # The caller's; results are for NumPy, too.
                 rows = {new: np.asarray(made[new]) for new in cutters}
-                return [made[new] if part is None else np.array(rows[new][part]) for new, part in kept]
-            parts = {new: cutter(made[new]) for new, cutter in cutters.items()}
-            return [made[new] if part is None else parts[new][part] for new, part in kept]
+                return [made[new] if part is None else np.array(rows[new][part]) for new, part, _ in kept]
+            parts = {cut: cutters[cut[0]](made[cut[0]]) for cut in cuts}
+            return [made[new] if part is None else parts[new, again][part] for new, part, again in kept]
 
         return run
 
@@ -101,15 +109,22 @@ def edges(inputs: Sequence[Output], outputs: Sequence[Output]) -> Edges | None:
     for part in parts:
         if part is not None:
             counts[part[0]] = counts.get(part[0], 0) + 1
-    many = {x for x, count in counts.items() if count >= MANY}
+    sources = [x for x, count in counts.items() if count >= MANY]
+    many = {x: i for i, x in enumerate(sources)}
     if not packs and not many:
         return None
-    wanted: dict[Output, int] = {}
-    kept = []
+    wanted = sources
+    kept: list[Kept] = []
+    asked: dict[tuple[Output, int], int] = {}
     for y, part in zip(outputs, parts, strict=True):
-        source, i = part if part is not None and part[0] in many else (y, None)
-        kept.append((wanted.setdefault(source, len(wanted)), i))
-    return _without(inputs, given, packs, list(wanted), kept)
+        if part is not None and part[0] in many:
+            # What is asked for again is cut out again: results share no memory.
+            asked[part] = asked.get(part, -1) + 1
+            kept.append(Kept(many[part[0]], part[1], asked[part]))
+        else:
+            kept.append(Kept(len(wanted)))
+            wanted.append(y)
+    return _without(inputs, given, packs, wanted, kept)
 
 
 def _without(
@@ -117,7 +132,7 @@ def _without(
     given: dict[Output, int],
     packs: Sequence[Operation],
     wanted: Sequence[Output],
-    kept: Sequence[tuple[int, int | None]],
+    kept: Sequence[Kept],
 ) -> Edges:
     """The graph of the wanted outputs, with stacks among its inputs."""
     rest = needed(wanted, {*given, *[pack.outputs[0] for pack in packs]})
