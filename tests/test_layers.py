@@ -40,7 +40,7 @@ ROWS = [
     ["interpreter"],
     ["build"],
     ["verify", "public", "batch_rules", "selective"],
-    ["batch_core"],
+    ["batch_core", "rows", "pieces"],
     ["ops"],
     ["autodiff"],
     ["control"],
