@@ -230,6 +230,38 @@ def test_layers_inside_the_body_of_a_loop() -> None:
     assert run(plain, values)[0].tobytes() == run(loops, values)[0].tobytes()
 
 
+def test_wiring_that_repeats_after_two_steps() -> None:
+    def two_chains(x: Any, y: Any) -> Any:
+        for _ in range(12):
+            x = sg.sin(x) * 0.5
+            y = sg.sin(y) * 0.5
+        return sg.reduce_sum(x * y)
+
+    lengths = rolled_equal(sg.value_and_grad(two_chains, argnums=(0, 1)), normal(3), normal(3))
+    assert near(lengths[:1], [24])  # Each takes what was made two steps ago.
+
+
+def test_slices_of_what_is_carried_stay_inside() -> None:
+    def turned(x: Any) -> Any:
+        for k in range(40):
+            x = sg.sin(x[:, k % 2 : k % 2 + 3]) @ (np.ones((3, 4)) / 3) + x
+        return sg.reduce_sum(x)
+
+    assert near(rolled_equal(turned, normal(2, 4)), [20])
+    assert rolled_equal(sg.grad(turned), normal(2, 4), exact=False)
+
+
+def test_keys_and_masks_of_each_layer() -> None:
+    def dropped(params: Any, x: Any) -> Any:
+        keys = sg.random_split(sg.random_key(3), len(params))
+        for k, (w, b) in enumerate(params):
+            mask = sg.cast(sg.random_uniform(keys[k], (3,)) < 0.8, x.dtype)
+            x = sg.tanh(x @ w + b) * mask
+        return sg.reduce_sum(x)
+
+    assert near(rolled_equal(sg.value_and_grad(dropped), layers(16), normal(2, 3)), [16, 16])
+
+
 # -------------------------------------------------------------------------------------------- near misses
 
 
