@@ -61,6 +61,8 @@ CONSTANT = {
     "stopgrad.dtypes.DTYPES",
     "stopgrad.dtypes._BY_NUMPY",
     "stopgrad.dtypes._BY_PYTHON",
+    "stopgrad.engines.xla.native.convolution._KERNELS",
+    "stopgrad.engines.xla.native.pooling._TARGETS",
     "stopgrad.engines.protocol.Engine.forms",
     "stopgrad.files._CURES",
     "stopgrad.files._DTYPES",
@@ -88,6 +90,7 @@ CONSTANT = {
     "stopgrad.ops.shape._PLAIN",
     "stopgrad.public._READERS",
     "stopgrad.rewrite.engine._VALUES",
+    "stopgrad.rewrite.forms.rows._HANDLERS",
     "stopgrad.sizes._RESERVED",
     "stopgrad.tuning.BUDGETS",
 }

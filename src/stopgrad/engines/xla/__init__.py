@@ -23,6 +23,7 @@ from stopgrad.graph import Graph, Output
 from stopgrad.interpreter import program
 from stopgrad.namespaces import Namespace, require
 from stopgrad.ops.data import Placeholder
+from stopgrad.rewrite.forms import FORMS
 from stopgrad.rewrite.rolling import roll
 from stopgrad.types import TensorType, complex128, float64, int32, int64, uint64
 
@@ -50,7 +51,7 @@ class XlaEngine(Engine):
     needs = ("jax",)
     reuses = True
     checks = True
-    variants = (Variant("forms", passes=(roll,)), PLAIN)
+    variants = (Variant("forms", FORMS, (roll,)), PLAIN)
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")

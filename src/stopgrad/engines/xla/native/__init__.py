@@ -1,0 +1,1 @@
+"""Kernels of our own for the CPU, in C++, called by XLA."""
