@@ -55,6 +55,10 @@ class Rewritten:
         return found
 
 
+Pass = Callable[[Rewritten], Rewritten]
+"""What rewrites a graph as a whole."""
+
+
 @dataclass
 class Copying:
     """What rules work with: the new graph, the sizes where they are known, and what is still to come.

@@ -18,7 +18,7 @@ from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, Sub
 from stopgrad.ops.convert import Cast, Conj, SelectV2
 from stopgrad.ops.data import Const, Fill
 from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
-from stopgrad.rewrite.engine import Copying, Rewritten, Rule, rewrite
+from stopgrad.rewrite.engine import Copying, Pass, Rewritten, Rule, rewrite
 from stopgrad.rewrite.loops import unite_scans
 
 
@@ -122,8 +122,10 @@ def prepare(
     return rewrite(outputs, inputs, (erase_gates, unite_scans, simplify, fold, merge), binding)
 
 
-def formed(prepared: Rewritten, forms: Sequence[Rule]) -> Rewritten:
+def formed(prepared: Rewritten, forms: Sequence[Rule], passes: Sequence[Pass] = ()) -> Rewritten:
     """A prepared graph in the form that an engine runs best."""
-    if not forms:
-        return prepared
-    return rewrite(prepared.outputs, prepared.inputs, (*forms, simplify, fold, merge))
+    if forms:
+        prepared = rewrite(prepared.outputs, prepared.inputs, (*forms, simplify, fold, merge))
+    for step in passes:
+        prepared = step(prepared)
+    return prepared

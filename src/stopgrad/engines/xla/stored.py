@@ -46,7 +46,7 @@ class Programs:
         lower: Callable[[], Any],
         inputs: Sequence[Output],
         outputs: Sequence[Output],
-        options: Mapping[str, str],
+        options: Mapping[str, str | bool],
         how: Any,
     ) -> Any:
         """A graph compiled; loaded, where it was compiled before.
@@ -73,7 +73,7 @@ class Programs:
                 self._save(path, compiled)
         return compiled
 
-    def _key(self, graph: str, options: Mapping[str, str], how: Any) -> str:
+    def _key(self, graph: str, options: Mapping[str, str | bool], how: Any) -> str:
         device = self._jax.local_devices()[0]
         known = (
             self._jax.__version__,
