@@ -38,7 +38,7 @@ from stopgrad.ops.shape import BroadcastTo, Reshape
 
 LEAST = 4096
 """Elements below which a region is left to XLA."""
-LEAST_COLUMNS, MOST_COLUMNS = 16, 65536
+LEAST_COLUMNS, MOST_COLUMNS = 64, 65536
 """How long rows are: XLA is as fast on shorter ones, and longer ones leave the cache between two stages."""
 
 LONGEST = 256
