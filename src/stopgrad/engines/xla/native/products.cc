@@ -1,12 +1,14 @@
 // Products of float32 matrices [batch, m, k] x [batch, k, n], either of them stored transposed.
 //
 // The result is computed in panels of a few vectors' columns. A panel of b is copied so that its rows follow one
-// another, by the first tile that reads it where b is stored by rows; a is read where it stands. Long sums are
+// another, by the first tile that reads it where b is stored by rows; a is read where it stands, or copied if its rows' numbers stand
+// apart. Long sums are
 // sums of blocks' sums, by sizes alone: results do not depend on the number of threads.
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "threads.h"
@@ -29,6 +31,8 @@ constexpr int64_t kWidest = kVectors * W;
 constexpr int64_t kDepth = 320;
 // How many numbers of a are passed over for each panel: half of a core's cache.
 constexpr int64_t kMuch = 1 << 17;
+// Where columns of a are copied, so many for so many panels: half of a core's cache.
+constexpr int64_t kCopied = 112, kTogether = 4;
 // Below so many products waking another thread takes as long.
 constexpr int64_t kFew = 1 << 20;
 
@@ -196,48 +200,74 @@ struct Finish {
 struct Matrices {
   int64_t batch, m, k, n;
   const float *a, *b;
-  int64_t down, along;      // from row to row of a, from column to column
-  int64_t next_a, next_b;   // to the batch's next
-  bool transposed;          // b is stored so
+  int64_t next_a, next_b;  // to the batch's next
+  bool transposed_a, transposed_b;
 };
 
-// Rows `low` to `high` of one panel of the result.
-void compute(const Matrices& g, int64_t i, int64_t low, int64_t high, int64_t column, const Finish& finish, float* out,
-             float* packed) {
-  const int64_t used = std::min(kWidest, g.n - column), vectors = ceil_div(used, W), tiles = ceil_div(high - low, kTallest);
+// A part of the result: of one matrix, rows and columns from .. to.
+struct Part {
+  int64_t matrix, low, high, left, right;
+
+  int64_t tiles() const { return ceil_div(high - low, kTallest); }
+  int64_t row(int64_t tile) const { return low + (high - low) * tile / tiles(); }
+};
+
+// Columns of a, which stand apart where it is stored transposed, become columns of tiles, one after the other.
+void pack_columns(const float* a, int64_t pitch, int64_t depth, const Part& part, float* to) {
+  for (int64_t k = 0; k < depth; ++k)
+    for (int64_t t = 0; t < part.tiles(); ++t) {
+      const int64_t row = part.row(t), height = part.row(t + 1) - row;
+      float* place = to + (row - part.low) * depth + k * height;
+      const float* from = a + k * pitch + row;
+#if defined(__AVX512F__)
+      store(place, load(from, height), height);
+#else
+      for (int64_t r = 0; r < height; ++r) place[r] = from[r];
+#endif
+    }
+}
+
+void compute(const Matrices& g, const Part& part, const Finish& finish, float* out, float* packed_a, float* packed_b) {
   const int64_t blocks = ceil_div(g.k, kDepth);
-  Panel panel{packed, nullptr, g.n, long(used - (vectors - 1) * W)};
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t k = g.k * block / blocks, depth = g.k * (block + 1) / blocks - k;
-    const float* b = g.b + i * g.next_b;
-    if (g.transposed)
-      pack_transposed(b + column * g.k + k, g.k, used, depth, vectors, packed);
-    else
-      panel.rows = b + k * g.n + column;
-    for (int64_t t = 0; t < tiles; ++t) {
-      const int64_t r = low + (high - low) * t / tiles, height = low + (high - low) * (t + 1) / tiles - r;
-      const int64_t place = (i * g.m + r) * g.n + column;
-      const bool last = block + 1 == blocks && finish.any();
-      if (last) finish.prefetch(place, height, used, g.n);
-      const auto& kinds = t == 0 && !g.transposed ? kDirect : kPacked;
-      kinds[size_t(vectors - 1)][size_t(height - 1)](g.a + i * g.next_a + r * g.down + k * g.along, g.down, g.along,
-                                                     depth, panel, block > 0, out + place, g.n);
-      if (last) finish(out, place, column, height, used, g.n);
+    const float *a = g.a + part.matrix * g.next_a, *b = g.b + part.matrix * g.next_b;
+    if (g.transposed_a) pack_columns(a + k * g.m, g.m, depth, part, packed_a);
+    for (int64_t column = part.left; column < part.right; column += kWidest) {
+      const int64_t used = std::min(kWidest, g.n - column), vectors = ceil_div(used, W);
+      const Panel panel{packed_b, b + k * g.n + column, g.n, long(used - (vectors - 1) * W)};
+      if (g.transposed_b) pack_transposed(b + column * g.k + k, g.k, used, depth, vectors, packed_b);
+      for (int64_t t = 0; t < part.tiles(); ++t) {
+        const int64_t row = part.row(t), height = part.row(t + 1) - row;
+        const int64_t place = (part.matrix * g.m + row) * g.n + column;
+        const bool last = block + 1 == blocks && finish.any();
+        if (last) finish.prefetch(place, height, used, g.n);
+        const float* from = g.transposed_a ? packed_a + (row - part.low) * depth : a + row * g.k + k;
+        const auto& kinds = t == 0 && !g.transposed_b ? kDirect : kPacked;
+        kinds[size_t(vectors - 1)][size_t(height - 1)](from, g.transposed_a ? 1 : g.k, g.transposed_a ? height : 1,
+                                                       depth, panel, block > 0, out + place, g.n);
+        if (last) finish(out, place, column, height, used, g.n);
+      }
     }
   }
 }
 
 void multiply(ffi::ThreadPool& pool, const Matrices& g, const Finish& finish, float* out) {
-  const int64_t panels = ceil_div(g.n, kWidest);
+  const int64_t panels = ceil_div(g.n, kWidest), depth = std::min(g.k, kDepth);
   const int64_t threads = g.batch * g.m * g.k * g.n < kFew ? 1 : std::max<int64_t>(pool.num_threads(), 1);
-  int64_t pieces = ceil_div(g.m * std::min(g.k, kDepth), kMuch);
-  while (threads > 1 && g.batch * panels * pieces < 4 * threads && g.m / pieces > 2 * kTallest) ++pieces;
-  in_parallel(pool, g.batch * pieces * panels, threads, [&](Tasks& tasks) {
+  // Parts are some rows of one panel; of some panels where rows of a have to be copied.
+  const int64_t groups = g.transposed_a ? ceil_div(panels, kTogether) : panels;
+  int64_t pieces = g.transposed_a ? ceil_div(g.m, kCopied) : ceil_div(g.m * depth, kMuch);
+  while (threads > 1 && g.batch * groups * pieces < 4 * threads && g.m / pieces > 2 * kTallest) ++pieces;
+  const int64_t rows = g.transposed_a ? ceil_div(g.m, pieces) : 0;
+  in_parallel(pool, g.batch * pieces * groups, threads, [&](Tasks& tasks) {
     alignas(64) float packed[kDepth * kWidest];
+    const std::unique_ptr<float[]> columns(new float[size_t(rows * depth + 1)]);
     for (int64_t t; (t = tasks.next()) >= 0;) {
-      const int64_t piece = t / panels % pieces;
-      compute(g, t / panels / pieces, g.m * piece / pieces, g.m * (piece + 1) / pieces, t % panels * kWidest, finish, out,
-              packed);
+      const int64_t group = t % groups, piece = t / groups % pieces;
+      const Part part{t / groups / pieces, g.m * piece / pieces, g.m * (piece + 1) / pieces,
+                      panels * group / groups * kWidest, std::min(g.n, panels * (group + 1) / groups * kWidest)};
+      compute(g, part, finish, out, columns.get(), packed);
     }
   });
 }
@@ -256,8 +286,8 @@ ffi::Error Product(ffi::ThreadPool pool, F32Three a, F32Three b, F32 bias, F32 o
                      (!bias.element_count() || int64_t(bias.element_count()) == y[2]) &&
                      (!other.element_count() || other.element_count() == out->element_count());
   if (!agree) return ffi::Error::InvalidArgument("sizes of matrices that do not go together");
-  const Matrices g{y[0], y[1], k, y[2], a.typed_data(), b.typed_data(), transpose_a ? 1 : k, transpose_a ? y[1] : 1,
-                   p[0] == 1 ? 0 : y[1] * k, q[0] == 1 ? 0 : k * y[2], transpose_b != 0};
+  const Matrices g{y[0], y[1], k, y[2], a.typed_data(), b.typed_data(), p[0] == 1 ? 0 : y[1] * k,
+                   q[0] == 1 ? 0 : k * y[2], transpose_a != 0, transpose_b != 0};
   const Finish finish{if_there(bias), relu != 0, if_there(other), if_there(scale)};
   return stopgrad::answer([&] { multiply(pool, g, finish, out->typed_data()); });
 }
