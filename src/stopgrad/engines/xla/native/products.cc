@@ -31,8 +31,8 @@ constexpr int64_t kWidest = kVectors * W;
 constexpr int64_t kDepth = 320;
 // How many numbers of a are passed over for each panel: half of a core's cache.
 constexpr int64_t kMuch = 1 << 17;
-// Where columns of a are copied, so many for so many panels: half of a core's cache.
-constexpr int64_t kCopied = 112, kTogether = 4;
+// Where columns of a are copied, it is for so many panels.
+constexpr int64_t kTogether = 8;
 // Below so many products waking another thread takes as long.
 constexpr int64_t kFew = 1 << 20;
 
@@ -72,7 +72,7 @@ void tile(const float* a, int64_t down, int64_t along, int64_t depth, const Pane
       if (kDirect) {
         w[c] = first(from + c * W, c + 1 < kColumns ? W : panel.last);
         store(packed + c * W, w[c]);
-        __builtin_prefetch(from + 8 * panel.pitch + c * W);
+        __builtin_prefetch(from + 16 * panel.pitch + c * W);
       } else {
         w[c] = load(packed + c * W);
       }
@@ -214,16 +214,19 @@ struct Part {
 
 // Columns of a, which stand apart where it is stored transposed, become columns of tiles, one after the other.
 void pack_columns(const float* a, int64_t pitch, int64_t depth, const Part& part, float* to) {
-  for (int64_t k = 0; k < depth; ++k)
+  constexpr int64_t kFew = 16;  // Rows of a at a time: pages that the processor remembers.
+  for (int64_t begin = 0; begin < depth; begin += kFew)
     for (int64_t t = 0; t < part.tiles(); ++t) {
       const int64_t row = part.row(t), height = part.row(t + 1) - row;
-      float* place = to + (row - part.low) * depth + k * height;
-      const float* from = a + k * pitch + row;
+      for (int64_t k = begin; k < std::min(begin + kFew, depth); ++k) {
+        float* place = to + (row - part.low) * depth + k * height;
+        const float* from = a + k * pitch + row;
 #if defined(__AVX512F__)
-      store(place, load(from, height), height);
+        store(place, load(from, height), height);
 #else
-      for (int64_t r = 0; r < height; ++r) place[r] = from[r];
+        for (int64_t r = 0; r < height; ++r) place[r] = from[r];
 #endif
+      }
     }
 }
 
@@ -257,7 +260,7 @@ void multiply(ffi::ThreadPool& pool, const Matrices& g, const Finish& finish, fl
   const int64_t threads = g.batch * g.m * g.k * g.n < kFew ? 1 : std::max<int64_t>(pool.num_threads(), 1);
   // Parts are some rows of one panel; of some panels where rows of a have to be copied.
   const int64_t groups = g.transposed_a ? ceil_div(panels, kTogether) : panels;
-  int64_t pieces = g.transposed_a ? ceil_div(g.m, kCopied) : ceil_div(g.m * depth, kMuch);
+  int64_t pieces = ceil_div(g.m * depth, kMuch);
   while (threads > 1 && g.batch * groups * pieces < 4 * threads && g.m / pieces > 2 * kTallest) ++pieces;
   const int64_t rows = g.transposed_a ? ceil_div(g.m, pieces) : 0;
   in_parallel(pool, g.batch * pieces * groups, threads, [&](Tasks& tasks) {
