@@ -191,11 +191,14 @@ struct Finish {
       }
   }
 
-  void prefetch(int64_t place, int64_t height, int64_t columns, int64_t pitch) const {
-    for (int64_t r = 0; other && r < height; ++r)
-      for (int64_t c = 0; c < columns; c += 16) __builtin_prefetch(other + place + r * pitch + c);
-  }
 };
+
+// Rows that a tile is going to read, or to write, are asked for before: they come while it adds up.
+template <int kWrite>
+void ask_for(const float* at, int64_t height, int64_t columns, int64_t pitch) {
+  for (int64_t r = 0; r < height; ++r)
+    for (int64_t c = 0; c < columns; c += 16) __builtin_prefetch(at + r * pitch + c, kWrite);
+}
 
 struct Matrices {
   int64_t batch, m, k, n;
@@ -244,7 +247,8 @@ void compute(const Matrices& g, const Part& part, const Finish& finish, float* o
         const int64_t row = part.row(t), height = part.row(t + 1) - row;
         const int64_t place = (part.matrix * g.m + row) * g.n + column;
         const bool last = block + 1 == blocks && finish.any();
-        if (last) finish.prefetch(place, height, used, g.n);
+        ask_for<1>(out + place, height, used, g.n);
+        if (last && finish.other) ask_for<0>(finish.other + place, height, used, g.n);
         const float* from = g.transposed_a ? packed_a + (row - part.low) * depth : a + row * g.k + k;
         const auto& kinds = t == 0 && !g.transposed_b ? kDirect : kPacked;
         kinds[size_t(vectors - 1)][size_t(height - 1)](from, g.transposed_a ? 1 : g.k, g.transposed_a ? height : 1,
