@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from stopgrad.engines.xla.native.library import library
 
 pytestmark = pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}")
 
+CHOICE = products._pays
 TRANSPOSES = [(False, False), (False, True), (True, False), (True, True)]
 
 
@@ -113,6 +115,25 @@ def test_other_dtypes_are_left_to_xla() -> None:
         assert not products.regions(graph.operations, [y])
 
 
+@pytest.mark.parametrize(
+    ("m", "k", "n", "transpose_a", "kernels"),
+    [
+        (128, 784, 512, False, 1),
+        (128, 512, 10, False, 1),
+        (1, 512, 512, False, 0),
+        (512, 512, 1, True, 0),
+        (300, 16, 300, False, 0),
+        (700, 700, 700, False, 0),
+        (700, 700, 700, True, 1),
+    ],
+)
+def test_what_is_no_better_by_the_kernel_is_left_to_xla(
+    monkeypatch: pytest.MonkeyPatch, m: int, k: int, n: int, transpose_a: bool, kernels: int
+) -> None:
+    monkeypatch.setattr(products, "_pays", CHOICE)
+    agree(product(transpose_a, False), *operands(m, k, n, transpose_a, False), kernels=kernels)
+
+
 # --------------------------------------------------------------------------------- what follows, fused
 
 
@@ -195,7 +216,7 @@ def perceptron(x: Any, g: Any, *params: Any) -> Any:
 
 def perceptron_of(*widths: int, batch: int) -> list[Any]:
     given = [floats(batch, widths[0]), floats(batch, widths[-1])]
-    for inside, outside in zip(widths, widths[1:], strict=False):
+    for inside, outside in pairwise(widths):
         given += [floats(inside, outside) / np.float32(np.sqrt(inside)), floats(outside)]
     return given
 
@@ -220,7 +241,9 @@ def test_second_derivatives() -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
 @pytest.mark.parametrize("where", [0, 1])
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
-def test_extremes_go_where_they_should(value: float, where: int, transpose_a: bool, transpose_b: bool) -> None:
+def test_extremes_go_where_they_should(
+    value: float, where: int, transpose_a: bool, transpose_b: bool
+) -> None:
     given = [np.abs(x) for x in operands(17, 19, 37, transpose_a, transpose_b)]
     given[where].reshape(-1)[7] = value
     given[1 - where].reshape(-1)[::5] = 0  # 0 * inf is NaN

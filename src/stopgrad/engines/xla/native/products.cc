@@ -1,9 +1,9 @@
 // Products of float32 matrices [batch, m, k] x [batch, k, n], either of them stored transposed.
 //
 // The result is computed in panels of a few vectors' columns. A panel of b is copied so that its rows follow one
-// another, by the first tile that reads it where b is stored by rows; a is read where it stands, or copied if its rows' numbers stand
-// apart. Long sums are
-// sums of blocks' sums, by sizes alone: results do not depend on the number of threads.
+// another, by the first tile that reads it where b is stored by rows; a is read where it stands, or copied if its
+// rows' numbers stand apart. Long sums are sums of blocks' sums, by sizes alone: results do not depend on the
+// number of threads.
 
 #include <algorithm>
 #include <array>
