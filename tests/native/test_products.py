@@ -149,7 +149,7 @@ def test_a_bias_and_relu_join_the_product(shape: Any, relu: bool, m: int, n: int
         return sg.relu(y) if relu else y
 
     native = agree(function, floats(m, 7), floats(7, n), floats(*shape), kernels=1)
-    joins = n in shape and len(shape) < 3 and (m, n) != shape or shape == (1, n)
+    joins = (n in shape and len(shape) < 3 and (m, n) != shape) or shape == (1, n)
     assert native.computed == [["MatMul"] + ["AddV2"] * joins + ["Relu"] * (relu and joins)]
 
 
