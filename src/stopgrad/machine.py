@@ -7,7 +7,7 @@ import platform
 
 
 def processor() -> str:
-    """The processor's abilities, in words that differ where machine code for the one may not run on the other.
+    """What the processor can do, in words that differ where machine code for one may not run on another.
 
     Examples:
         >>> processor() == processor()
