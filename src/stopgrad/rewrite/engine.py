@@ -93,6 +93,12 @@ class Copying:
             self.graph, definition, inputs, values, types, like._label, place, like.origin, region
         ).outputs
 
+    def inline(self, outputs: Sequence[Output], given: Mapping[Output, Output]) -> list[Output]:
+        """Outputs of some other graph, computed in the new one from what is given, through the rules."""
+        mapping = dict(given)
+        _place(self, needed(outputs, mapping), mapping)
+        return [mapping[y] for y in outputs]
+
     def concrete(self, type: TensorType) -> TensorType:
         """A type with the sizes that are known."""
         if self.binding is None or not type.symbolic:
@@ -158,7 +164,13 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
     copying.wanted, copying.coming = outputs, needed(outputs, mapping)
     if copying.binding is not None:
         check_sizes(copying.coming, copying.binding)
-    for op in copying.coming:
+    _place(copying, copying.coming, mapping)
+    return mapping
+
+
+def _place(copying: Copying, operations: Iterable[Operation], mapping: dict[Output, Output]) -> None:
+    """Put operations into the new graph, and where their outputs went into the mapping."""
+    for op in operations:
         new_inputs = tuple([mapping[x] for x in op.inputs])
         try:
             placed = _placed(copying, op, new_inputs, copying.values(op))
@@ -167,7 +179,6 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
         for y, new in zip(op.outputs, placed, strict=True):
             if new is not None:
                 mapping.setdefault(y, new)
-    return mapping
 
 
 def _placed(

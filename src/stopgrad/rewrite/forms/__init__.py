@@ -1,0 +1,1 @@
+"""Forms: rewrites of a prepared graph that change how, not what, is computed."""
