@@ -20,7 +20,7 @@ from stopgrad.control.scans import Scan
 from stopgrad.graph import Operation, Output
 from stopgrad.ops.arithmetic import AddN, AddV2
 from stopgrad.ops.convolution import Conv
-from stopgrad.ops.data import Const, Fill
+from stopgrad.ops.data import Const, Fill, Placeholder
 from stopgrad.ops.linalg import Einsum, MatMul
 from stopgrad.ops.shape import BroadcastTo, Reshape, Sum, Transpose
 from stopgrad.rewrite.engine import Copying, needed, rewrite
@@ -169,7 +169,10 @@ class _Plan:
         self._choose_after()
 
     def anything(self) -> bool:
-        return bool(self.before or self.sums or self.after or self.loop.fixed)
+        loop = self.loop
+        fixed = {loop.body.inputs[i] for i in loop.constants()}
+        turned = any(_is_turned(op, fixed) for op in loop.operations)
+        return bool(self.before or self.sums or self.after or loop.fixed or turned)
 
     # Before the loop.
 
@@ -326,6 +329,34 @@ def _arranged(loop: _Loop, x: Output) -> _Term:
 # ------------------------------------------------------------------------------------------- building
 
 
+class _Turned:
+    """A rule for the products of a body with matrices that are the same at every step: these are transposed once.
+
+    Attributes:
+        made: for each matrix, the new parameter that is its transpose.
+    """
+
+    def __init__(self, fixed: Iterable[Output]) -> None:
+        self.fixed = set(fixed)
+        self.made: dict[Output, Output] = {}
+
+    def __call__(
+        self, copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+    ) -> Sequence[Output] | None:
+        if not _is_turned(op, self.fixed):
+            return None
+        matrix = op.inputs[1]
+        if matrix not in self.made:
+            turned = inputs[1].type.shape[::-1]
+            self.made[matrix] = copying.add(Placeholder, (), (matrix.dtype, turned), op)[0]
+        return copying.add(MatMul, (inputs[0], self.made[matrix]), (values[0], False), op)
+
+
+def _is_turned(op: Operation, fixed: Collection[Output]) -> bool:
+    """Whether an operation multiplies with the transpose of one of these matrices."""
+    return op.definition is MatMul and op.transpose_b and op.inputs[1].ndim == 2 and op.inputs[1] in fixed
+
+
 class _Moving:
     """A scan built again, with what its plan moves out of it."""
 
@@ -409,12 +440,15 @@ class _Moving:
         used = {x for op in inside for x in op.inputs}.union(outputs)
         parts = [x for x in self.stacked if x in used]
         fixed = [x for x in self.once if x in used]
+        turned = _Turned(fixed)
+        cut = rewrite(outputs, [*first, *parts, *fixed], (turned,))
+        step = Body(cut.graph, [*cut.inputs, *turned.made.values()], cut.outputs)
         operands = [
             *(self.inputs[j] for j in staying),
             *(self.stacked[x] for x in parts),
             *(self.once[x] for x in fixed),
+            *(self.make(Transpose, self.once[x], values=((1, 0),)) for x in turned.made),
         ]
-        step = Body(body.graph, [*first, *parts, *fixed], outputs)
         values = (step, len(staying), len(parts), *self.values[3:])
         made = self.copying.add(Scan, tuple(operands), values, self.op)
         self.stacked.update(zip(handed_out, made[len(staying) :], strict=True))
