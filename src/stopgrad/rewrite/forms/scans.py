@@ -81,11 +81,11 @@ def _term(core: Output, arranged: Sequence[Operation]) -> _Term:
 
 
 class _Loop:
-    """What is known of a scan's body."""
+    """What is known of a scan. Its body is in its form already: what left a loop inside may leave this one."""
 
-    def __init__(self, op: Operation) -> None:
+    def __init__(self, op: Operation, body: Body) -> None:
         self.op = op
-        self.body: Body = op.body
+        self.body = body
         self.length: int = op.length
         self.operations = self.body.operations()
         self.parameters = set(self.body.inputs)
@@ -250,11 +250,11 @@ class _Plan:
 
     def _results_at_the_end(self, live: set[Operation]) -> set[Operation]:
         """Products that no step needs, and what is made of them."""
-        loop, owned, found = self.loop, self._owned(), set()
+        loop, owned, found = self.loop, live | self._owned(), set()
         for op in loop.operations:
-            if loop.kind_of(op) == CARRIED and op not in live | owned and op not in found:
-                if _is_product(loop, op) or any(x.op in found for x in op.inputs):
-                    found.add(op)
+            fits = _is_product(loop, op) or any(x.op in found for x in op.inputs)
+            if fits and loop.kind_of(op) == CARRIED and op not in owned:
+                found.add(op)
         made = [y for op in found for y in op.outputs]
         read = {x for op in found for x in op.inputs if x.op not in found and self._is_handed_out(x)}
         small = loop.at_all_steps([*made, *read]) <= loop.bound
@@ -311,7 +311,13 @@ def _terms(loop: _Loop, j: int) -> list[_Term] | None:
     parts = _added(loop, j)[0]
     if carry not in set(parts):
         return None
-    return [_arranged(loop, x) for x in parts if x is not carry]
+    return [_arranged(loop, x) for x in parts if x is not carry and not _is_zero(x)]
+
+
+def _is_zero(x: Output) -> bool:
+    if x.op.definition in (Fill, BroadcastTo):
+        x = x.op.inputs[0]
+    return x.op.definition is Const and not x.op.values[0].array.any()
 
 
 def _arranged(loop: _Loop, x: Output) -> _Term:
@@ -330,7 +336,7 @@ def _arranged(loop: _Loop, x: Output) -> _Term:
 
 
 class _Turned:
-    """A rule for the products of a body with matrices that are the same at every step: these are transposed once.
+    """A rule for products with matrices that are the same at every step: these are transposed once.
 
     Attributes:
         made: for each matrix, the new parameter that is its transpose.
@@ -443,6 +449,8 @@ class _Moving:
         turned = _Turned(fixed)
         cut = rewrite(outputs, [*first, *parts, *fixed], (turned,))
         step = Body(cut.graph, [*cut.inputs, *turned.made.values()], cut.outputs)
+        # It is in its form already. To go through it again at every level would take 2 ** levels as long.
+        self.copying.bodies[step] = step
         operands = [
             *(self.inputs[j] for j in staying),
             *(self.stacked[x] for x in parts),
@@ -498,7 +506,7 @@ class _Moving:
             part = self._summed(term)
             for op in term.arranged:
                 part = self.make(op.definition, part, values=op.values)
-            total = self.make(AddV2, total, part)
+            total = part if _is_zero(total) else self.make(AddV2, total, part)
         return total
 
     def _summed(self, term: _Term) -> Output:
@@ -539,7 +547,7 @@ def move_out_of_loop(
     """
     if op.definition is not Scan or not isinstance(op.length, int) or op.length < 2:
         return None
-    loop = _Loop(op)
+    loop = _Loop(op, copying.body(op.body))
     if any(x.type.symbolic for x in loop.kind):
         return None
     plan = _Plan(loop)
