@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from control.test_random_programs import Stopgrad, made, point, quantities
 from stopgrad.body import walk
 from stopgrad.engines.numpy import NumPyEngine
 from stopgrad.engines.xla import XlaEngine
 from stopgrad.graph import Operation, Output
 from stopgrad.rewrite import Rewritten, formed, prepare
 from stopgrad.rewrite.forms.scans import FORMS
+from stopgrad.structure import flatten
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
@@ -429,16 +431,16 @@ def test_extremes_are_where_they_were(value: float) -> None:
     arrays = lstm_arrays()
     arrays[3][2, 1, 0] = value
     case = Case(lstm, arrays)
-    for made, expected in zip(case.run(case.form), case.run(case.plain), strict=True):
-        np.testing.assert_array_equal(np.isnan(made), np.isnan(expected))
-        np.testing.assert_allclose(made, expected, rtol=1e-9, atol=1e-9)
+    for got, expected in zip(case.run(case.form), case.run(case.plain), strict=True):
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_sums_in_16_bits_are_made_as_they_were() -> None:
     """What is rounded at every step is added up as it is."""
     case = Case(lstm, [a.astype(np.float16) for a in lstm_arrays()])
-    for made, expected in zip(case.run(case.form), case.run(case.plain), strict=True):
-        np.testing.assert_allclose(made.astype(float), expected.astype(float), rtol=5e-3, atol=5e-3)
+    for got, expected in zip(case.run(case.form), case.run(case.plain), strict=True):
+        np.testing.assert_allclose(got.astype(float), expected.astype(float), rtol=5e-3, atol=5e-3)
 
 
 def test_axes_of_size_zero() -> None:
@@ -446,3 +448,19 @@ def test_axes_of_size_zero() -> None:
         lstm,
         *[a[:, :0] if a.shape[0] == STEPS_ else a[:0] if a.shape[0] == BATCH else a for a in lstm_arrays()],
     )
+
+
+# ------------------------------------------------------------------------- programs of nested constructs
+
+
+@pytest.mark.parametrize("seed", range(0, 120, 3))
+def test_a_random_program_computes_what_it_did(seed: int) -> None:
+    """Values, gradients, second derivatives, derivatives along a direction; of loops in branches in loops."""
+    at = point(seed)
+
+    def f(*xs: Output) -> list[Output]:
+        found = quantities(made(seed), sg, Stopgrad)(*xs)
+        return [y if isinstance(y, Output) else sg.constant(y) for y in flatten(found)[0]]
+
+    case = Case(f, at, order=0)
+    close(case.run(case.form), case.run(case.plain), 1e-10)
