@@ -1,10 +1,10 @@
 """Work that a loop does at every step and that can be done for all steps at once, before or after it.
 
 Three kinds of values are told apart in a scan's body: those that are the same at every step, those that
-depend on the parts of the sequences alone, and those that depend on a carry. Of the first nothing has to be
-computed twice. Products of the second kind with the first are one product for all steps. A carry to which
-something is added at every step, and which nothing reads, is a sum that can be made at the end; and results
-that no step reads can be made at the end too.
+depend on the parts of the sequences alone, and those that depend on a carry. Products of the second kind with
+the first are one product for all steps. A carry to which something is added at every step, and which nothing
+reads, is a sum that can be made at the end; results that no step reads can be made at the end too. What is the
+same at every step stays where it is: XLA by itself computes it once.
 """
 
 from __future__ import annotations
@@ -28,9 +28,6 @@ from stopgrad.types import product
 
 ONCE, EACH, CARRIED = range(3)
 """The same at every step; made of parts of the sequences; made of a carry."""
-
-_REMADE = frozenset({Const, Fill, BroadcastTo, Reshape})
-"""Cheaper to make again at every step than to keep, or no work at all."""
 
 _AT_LEAST = 1 << 24
 _TIMES = 4
@@ -172,7 +169,7 @@ class _Plan:
         loop = self.loop
         fixed = {loop.body.inputs[i] for i in loop.constants()}
         turned = any(_is_turned(op, fixed) for op in loop.operations)
-        return bool(self.before or self.sums or self.after or loop.fixed or turned)
+        return bool(self.before or self.sums or self.after or turned)
 
     # Before the loop.
 
@@ -441,7 +438,6 @@ class _Moving:
         if not outputs:
             return []
         first = [body.inputs[j] for j in staying]
-        self._unchanging(outputs, {*first, *self.stacked, *self.once})
         inside = needed(outputs, {*first, *self.stacked, *self.once})
         used = {x for op in inside for x in op.inputs}.union(outputs)
         parts = [x for x in self.stacked if x in used]
@@ -461,24 +457,6 @@ class _Moving:
         made = self.copying.add(Scan, tuple(operands), values, self.op)
         self.stacked.update(zip(handed_out, made[len(staying) :], strict=True))
         return made[: len(staying)]
-
-    def _unchanging(self, outputs: Sequence[Output], given: Collection[Output]) -> None:
-        """Compute once what is the same at every step."""
-        loop, kind = self.loop, self.loop.kind
-        inside = needed(outputs, set(given))
-        found = []
-        for op in inside:
-            if kind[op.outputs[0]] != ONCE or op.definition in _REMADE:
-                continue
-            for y in op.outputs:
-                needs = any(
-                    kind[user.outputs[0]] != ONCE or user.definition in _REMADE
-                    for user in loop.users.get(y, ())
-                )
-                small = _bytes(y) <= max(_AT_LEAST, max([_bytes(x) for x in op.inputs], default=0))
-                if (needs or loop.given[y]) and small:
-                    found.append(y)
-        self.once.update(zip(found, self.copying.inline(found, self.once), strict=True))
 
     def _after(self) -> None:
         """Do for all steps what is done after the loop."""
@@ -538,9 +516,10 @@ def move_out_of_loop(
     Recognises, in the body of a scan of at least two steps, products of what depends on the sequences alone
     with what is the same at every step (and what these products need, and what is elementwise on them);
     carries to which products of matrices, sums over axes or what is known for all steps are added, and which
-    nothing else reads; products with what is the same at every step that only results depend on; and what is
-    the same at every step. The first are computed before the loop for all steps at once, the second and third
-    after it, from factors that the loop hands out.
+    nothing else reads; products with what is the same at every step that only results depend on; and products
+    with transposes of matrices that stay the same. The first are computed before the loop for all steps at
+    once, the second and third after it, from factors that the loop hands out; those matrices are transposed
+    once.
 
     Effect: what was added step by step is added within one product; a sum in 16 bits that is kept in float32
     stays. Not applied where more would have to be kept for all steps than 16 MiB and four times what the loop
