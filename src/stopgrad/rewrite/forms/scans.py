@@ -3,8 +3,8 @@
 Three kinds of values are told apart in a scan's body: those that are the same at every step, those that
 depend on the parts of the sequences alone, and those that depend on a carry. Products of the second kind with
 the first are one product for all steps. A carry to which something is added at every step, and which nothing
-reads, is a sum that can be made at the end; results that no step reads can be made at the end too. What is the
-same at every step stays where it is: XLA by itself computes it once.
+reads, is a sum that can be made at the end; results that no step reads can be made at the end too. What is
+the same at every step stays where it is: XLA by itself computes it once.
 """
 
 from __future__ import annotations
