@@ -168,7 +168,7 @@ def test_a_random_loop_computes_what_it_did(seed: int) -> None:
 
 def test_random_loops_are_changed() -> None:
     changed = sum(Case(*some_loop(seed)).is_changed() for seed in range(150))
-    assert changed >= 60
+    assert changed >= 50
 
 
 # ------------------------------------------------------------------------------------------- networks
@@ -416,14 +416,21 @@ def test_what_is_added_twice_is_no_sum() -> None:
     assert case.loops()[0].carries == 1
 
 
+@pytest.mark.parametrize(("terms", "width", "stays"), [(8, 100, 0), (8, 5000, 1), (300, 5000, 0)])
+def test_a_product_stays_that_is_cheaper_than_reading_it(terms: int, width: int, stays: int) -> None:
+    f = lambda w, xs, h: [sg.scan(lambda h, x: (sg.tanh(h + x @ w), None), h, xs)[0]]
+    case = Case(f, [normal(terms, width), normal(3, 1, terms), normal(1, width)], order=0)
+    assert case.products() == [stays]
+
+
 def test_what_would_need_much_memory_stays() -> None:
     def f(w: Any, xs: Any, h: Any) -> list[Any]:
         return [sg.scan(lambda h, x: (h + sg.reduce_sum(sg.tanh(x @ w + h)), None), h, xs)[0]]
 
     small = [normal(2, 8), normal(50, 16, 2), normal(1)]
     assert Case(f, small, order=0).products() == [0]
-    # 50 · 512 · 256 numbers of 4 bytes are more than 16 MiB, and more than four times the sequence.
-    large = [normal(2, 256), normal(50, 512, 2), normal(1)]
+    # 50 · 40 · 4,000 numbers of 4 bytes are more than 16 MiB, and more than four times the sequence.
+    large = [normal(300, 4000), normal(50, 40, 300), normal(1)]
     assert Case(f, [a.astype(np.float32) for a in large], order=0).products() == [1]
 
 
