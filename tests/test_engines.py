@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -286,6 +287,38 @@ def test_operations_of_a_region_are_one_step() -> None:
     (found,) = program([x], [y], NUMPY_BACKEND, together)([value])
     np.testing.assert_array_equal(found, np.exp(-value) + np.sin(value))
     assert len(calls) == 1
+
+
+def test_what_nobody_reads_any_more_is_let_go() -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        x = sg.placeholder(sg.float32, [3])
+        first, second = sg.exp(x), sg.sin(x)
+        unread = sg.cos(x)
+        y = sg.tanh(sg.negative(first + second))
+    made: list[Any] = []
+    held: list[int] = []
+
+    def together(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[Region]:
+        def compute(value: Any) -> list[Any]:
+            results = [np.exp(value), np.cos(value), np.sin(value)]
+            made.extend(map(weakref.ref, results))
+            return results
+
+        def look(value: Any) -> list[Any]:
+            held.append(sum(known() is not None for known in made))
+            return [np.tanh(value)]
+
+        several = [first.op, unread.op, second.op]
+        return [
+            Region(several, (x,), (first, unread, second), compute),
+            Region([y.op], y.op.inputs, (y,), look),
+        ]
+
+    value = np.array([1.0, 2.0, 3.0], np.float32)
+    (found,) = program([x], [y], NUMPY_BACKEND, together)([value])
+    np.testing.assert_array_equal(found, np.tanh(-(np.exp(value) + np.sin(value))))
+    assert held == [0]
 
 
 def test_a_region_that_needs_itself_is_a_defect_and_said() -> None:

@@ -122,7 +122,7 @@ def _compile(
     prepared: Rewritten, donated: Sequence[int], assigned: Sequence[TensorType], way: Way
 ) -> Compiled:
     engine, variant = way
-    form = formed(prepared, variant.forms)
+    form = formed(prepared, variant.forms, variant.passes)
     spare = [
         emit(Placeholder, (), (x.dtype, x.shape), "", form.graph).outputs[0]
         for x in (assigned if engine.reuses else ())

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from graphlib import CycleError, TopologicalSorter
+from heapq import heappop, heappush
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -183,6 +184,7 @@ def program(
                 else:
                     for i, value, dtype in zip(writes, made, dtypes, strict=True):
                         values[i] = convert(value, dtype)
+                    value = None  # It would be kept until the next of these.
             except Exception as error:
                 raise failed(describe(op), backend.name, error) from error
             for i in dead:
@@ -206,7 +208,7 @@ def _steps(
     for unit in units:
         for y in unit.outputs:
             slots[y] = len(slots)
-    last_use = {slots[x]: n for n, unit in enumerate(units) for x in unit.inputs}
+    last_use = {slots[x]: n for n, unit in enumerate(units) for x in (*unit.outputs, *unit.inputs)}
     kept = {slots[y] for y in outputs}
     dead: dict[int, list[int]] = {}
     for slot, n in last_use.items():
@@ -239,10 +241,22 @@ def _units(
         return list(home.values())
     units = {id(region): region for region in home.values()}
     needs = {key: {id(home[x.op]) for x in region.inputs if x.op in home} for key, region in units.items()}
+    sorter = TopologicalSorter(needs)
     try:
-        return [units[key] for key in TopologicalSorter(needs).static_order()]
+        sorter.prepare()
     except CycleError:
         raise InternalError("a region of operations depends on itself through operations outside") from None
+    # In the order of the graph as far as possible: in others more values would wait to be used.
+    place = {key: region.operations[-1].id for key, region in units.items()}
+    ready: list[tuple[int, int]] = []
+    ordered = []
+    while sorter.is_active():
+        for key in sorter.get_ready():
+            heappush(ready, (place[key], key))
+        key = heappop(ready)[1]
+        ordered.append(units[key])
+        sorter.done(key)
+    return ordered
 
 
 def _as_lowering(region: Region) -> Region:
@@ -271,9 +285,11 @@ _DEFECTS = (AttributeError, NameError, TypeError, LookupError, AssertionError)
 """What no engine raises because of the values it gets or what it lacks."""
 
 
-def interpret(outputs: Sequence[Output], feeds: dict[Output, np.ndarray[Any, Any]]) -> list[Any]:
+def interpret(
+    outputs: Sequence[Output], feeds: dict[Output, np.ndarray[Any, Any]], regions: Regions | None = None
+) -> list[Any]:
     """Compute outputs with NumPy at once, from the values of the placeholders they need."""
-    return quietly(program(list(feeds), outputs, NUMPY_BACKEND), list(feeds.values()))
+    return quietly(program(list(feeds), outputs, NUMPY_BACKEND, regions), list(feeds.values()))
 
 
 def quietly(compute: Callable[..., T], *args: Any) -> T:

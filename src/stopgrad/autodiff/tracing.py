@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad import pieces
 from stopgrad.build import as_output, emit, graph_for
 from stopgrad.builder import default_graph
 from stopgrad.errors import GraphError
@@ -62,7 +63,7 @@ class Tracing:
             return tree
         leaves, spec = flatten(tree)
         outputs = [x for x in leaves if isinstance(x, Output)]
-        values = iter(interpret(outputs, self.feeds))
+        values = iter(interpret(outputs, self.feeds, pieces.regions))
         return unflatten(spec, [next(values) if isinstance(x, Output) else x for x in leaves])
 
 

@@ -11,7 +11,7 @@ from stopgrad.errors import EngineError, StopgradError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.interpreter import lowering
 from stopgrad.op import Op, Unsupported
-from stopgrad.rewrite import Rule
+from stopgrad.rewrite import Pass, Rule
 from stopgrad.structure import flatten
 
 Compiled = Callable[[Sequence[Any]], Sequence[Any]]
@@ -24,10 +24,12 @@ class Variant(NamedTuple):
     Attributes:
         name: what reports call it.
         forms: rules that put a graph into the form in which it runs best so.
+        passes: what is then done with the graph as a whole.
     """
 
     name: str
     forms: Sequence[Rule] = ()
+    passes: Sequence[Pass] = ()
 
 
 PLAIN = Variant("plain")

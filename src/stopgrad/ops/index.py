@@ -51,14 +51,17 @@ __all__ = [
 _WHERE = not_differentiable("an index has no derivative")
 
 
-def _inside(xp: Any, indices: Any, size: int) -> Any:
-    return (indices >= 0) & (indices < size)
+def lies_inside(xp: Any, indices: Any, size: int) -> Any:
+    """Which indices lie in an axis of this size."""
+    # What a narrow dtype cannot hold, JAX would wrap around.
+    fits = size <= np.iinfo(indices.dtype).max
+    return (indices >= 0) & (indices < size) if fits else indices >= 0
 
 
 def _outside_to_end(xp: Any, indices: Any, size: int) -> Any:
     """Indices with all that lie outside mapped to *size*, so that JAX counts none from the end."""
     signed = indices.astype(np.int64 if indices.dtype.itemsize == 8 else np.int32)
-    return xp.where(_inside(xp, indices, size), signed, size)
+    return xp.where(lies_inside(xp, indices, size), signed, size)
 
 
 def _take(xp: Any, x: Any, at: tuple[Any, ...], axis: int, inside: Any) -> Any:
@@ -154,7 +157,7 @@ class GatherV2(Op):
 
     @staticmethod
     def lower(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
-        x, inside = xp.moveaxis(params, axis, batch_dims), _inside(xp, indices, params.shape[axis])
+        x, inside = xp.moveaxis(params, axis, batch_dims), lies_inside(xp, indices, params.shape[axis])
         found = _take(xp, x, _batched(xp, xp.where(inside, indices, 0), batch_dims), batch_dims, inside)
         return found.transpose(_gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
@@ -241,7 +244,7 @@ class TensorScatterAdd(Op):
     def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
         order = _gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(xp.array(x), axis, batch_dims)
-        inside = _inside(xp, indices, x.shape[axis])
+        inside = lies_inside(xp, indices, x.shape[axis])
         at = tuple(xp.broadcast_to(i, indices.shape)[inside] for i in _batched(xp, indices, batch_dims))
         xp.add.at(moved, at, updates.transpose(xp.argsort(order))[inside])
         return xp.moveaxis(moved, batch_dims, axis)
@@ -329,7 +332,7 @@ class TakeAlongAxis(Op):
 
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, axis: int) -> Any:
-        inside = _inside(xp, indices, x.shape[axis])
+        inside = lies_inside(xp, indices, x.shape[axis])
         return _take(xp, x, _grid(xp, xp.where(inside, indices, 0), axis), axis, inside)
 
     @staticmethod
@@ -406,7 +409,7 @@ class ScatterAddAlongAxis(Op):
 
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:
-        total, inside = xp.array(x), _inside(xp, indices, x.shape[axis])
+        total, inside = xp.array(x), lies_inside(xp, indices, x.shape[axis])
         xp.add.at(
             total,
             tuple(xp.broadcast_to(i, indices.shape)[inside] for i in _grid(xp, indices, axis)),
@@ -478,7 +481,10 @@ class OneHot(Op):
 
     @staticmethod
     def lower(xp: Any, indices: Any, on_value: Any, off_value: Any, depth: int, axis: int) -> Any:
-        positions = xp.arange(depth, dtype=indices.dtype).reshape((depth,) + (1,) * (indices.ndim - axis))
+        fits = depth <= np.iinfo(indices.dtype).max
+        positions = xp.arange(depth, dtype=indices.dtype if fits else np.int32).reshape(
+            (depth,) + (1,) * (indices.ndim - axis)
+        )
         return xp.where(xp.expand_dims(indices, axis) == positions, on_value, off_value)
 
     samples = [

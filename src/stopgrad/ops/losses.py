@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from stopgrad.ops.arithmetic import SquaredDifference, squared_difference
 from stopgrad.ops.composite import log_softmax, softmax
 from stopgrad.ops.convert import cast, wide
 from stopgrad.ops.families import INF, NAN, Arithmetic
-from stopgrad.ops.index import one_hot
+from stopgrad.ops.index import TakeAlongAxis, lies_inside, one_hot
 from stopgrad.ops.inference import (
     broadcast,
     check_dtype,
@@ -158,16 +159,8 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
     batch = ALONG
     rounds_once = True
 
-    @staticmethod
-    def lower(xp: Any, labels: Any, logits: Any) -> Any:
-        # A comparison instead of a gather, because XLA fuses it into the sum.
-        hit = xp.expand_dims(labels, -1) == xp.arange(logits.shape[-1], dtype=labels.dtype)
-        chosen = xp.sum(
-            xp.where(hit, _log_softmax(xp, logits, -1), xp.zeros((), logits.dtype)),
-            axis=-1,
-            dtype=logits.dtype,
-        )
-        return xp.where(xp.any(hit, axis=-1), -chosen, xp.full((), math.nan, logits.dtype))
+    lower = lambda xp, labels, logits: _of_labels(xp, labels, logits, TakeAlongAxis.lower)
+    xla = lambda xp, labels, logits: _of_labels(xp, labels, logits, TakeAlongAxis.xla)
 
     samples = [
         sample(ints(4, low=0, high=3), floats(4, 3)),
@@ -176,6 +169,15 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
         sample(ints(0), floats(0, 3)),
     ]
     extremes = ((np.array([0, 1, 2, -1], np.int32), [[1e4, -1e4], [-INF, 0.0], [0.0, 0.0], [0.0, 0.0]]),)
+
+
+def _of_labels(xp: Any, labels: Any, logits: Any, take_along_axis: Callable[..., Any]) -> Any:
+    # One logit is taken from each row. Comparing all classes with the label takes three times as long.
+    top = xp.max(logits, axis=-1, keepdims=True, initial=-math.inf)
+    total = xp.sum(xp.exp(logits - top), axis=-1, keepdims=True, dtype=logits.dtype)
+    chosen = take_along_axis(xp, logits, xp.expand_dims(labels, -1), axis=logits.ndim - 1)
+    losses = xp.squeeze(xp.log(total) - (chosen - top), -1)
+    return xp.where(lies_inside(xp, labels, logits.shape[-1]), losses, xp.full((), math.nan, logits.dtype))
 
 
 def _surplus_of_one(labels: Any, logits: Any) -> Tensor:

@@ -24,7 +24,10 @@ from stopgrad.ops.windows import (
     padded_shape,
     pads,
     per_axis,
+    put_back,
+    reach,
     reduced,
+    spread,
     trimmed,
     view,
 )
@@ -298,22 +301,18 @@ class MaxPoolGrad(Op):
 
     @staticmethod
     def xla(xp: Any, x: Any, g: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
-        geometry, zero = (strides, padding, dilations), xp.zeros((), g.dtype)
-        shape = padded_shape(x.shape, ksize, geometry)
-        total = xp.zeros(shape, g.dtype)
         if 0 in g.shape:
             return xp.zeros(x.shape, g.dtype)
-        for place, hit in _choices(xp, x, ksize, geometry):
-            # Put back by padding between the elements: XLA fuses it, where a scatter would be a loop.
-            gaps = [
-                (0, 0, 0),
-                *(
-                    (p.start, n - p.stop, s - 1)
-                    for p, n, s in zip(place[1:-1], shape[1:-1], strides, strict=True)
-                ),
-                (0, 0, 0),
-            ]
-            total = total + xp.lax.pad(xp.where(hit, g, zero), zero, gaps)
+        geometry = (strides, padding, dilations)
+        inside = padded(np, np.ones((1, *x.shape[1:-1], 1), bool), ksize, geometry, False)
+        around = padded(xp, x, ksize, geometry, -math.inf)
+        largest = xp.lax.optimization_barrier(MaxPool.xla(xp, x, ksize, strides, padding, dilations))
+        chosen = xp.full(g.shape, -1, np.int32)
+        for number, position in reversed([*enumerate(np.ndindex(*ksize))]):
+            place = at(position, g.shape[1:-1], geometry)
+            hit = (around[place] == largest) & inside[place]  # Padding is never the largest.
+            chosen = xp.where(hit, np.int32(number), chosen)
+        total = put_back(xp, g, chosen, ksize, around.shape, geometry)
         return trimmed(total, x.shape[1:-1], ksize, geometry)
 
     samples = _WITH_COTANGENT
@@ -552,6 +551,9 @@ class AvgPoolGrad(Op):
         if 0 in (*shape, *g.shape):
             return xp.zeros(shape, g.dtype)
         share = g / _numbers(shape, ksize, geometry).astype(g.dtype)
+        if any(reach(k, d) > s for k, s, d in zip(ksize, strides, dilations, strict=True)):
+            total = spread(xp, share, ksize, padded_shape(shape, ksize, geometry), geometry)
+            return trimmed(total, shape[1:-1], ksize, geometry)
         around = back_pads(shape[1:-1], ksize, geometry, g.shape[1:-1])
         return reduced(xp, share, 0, xp.lax.add, ksize, (1,) * len(ksize), around, dilations, strides)
 

@@ -277,3 +277,64 @@ def reduced(
         between,
         (1, *dilations, 1),
     )
+
+
+def put_back(xp: Any, g: Any, chosen: Any, ksize: Any, shape: Any, geometry: Geometry) -> Any:
+    """An array of a padded shape, to whose elements each window adds its *g* where it chose. JAX.
+
+    Elements that stand alike to the strides see the same positions of windows: these are added up as slices
+    of one array, and the classes are put between each other at the end. XLA makes loops over vectors of it,
+    which it does not of a sum of arrays with gaps: for windows of 3 × 3 and strides of 2 at
+    16 × 56 × 56 × 64, 8 ms instead of 45.
+
+    Args:
+        g: for each window, [batch, counts..., channels].
+        chosen: the number of the position that it is for.
+        ksize: of windows.
+        shape: padded.
+        geometry: of the windows.
+    """
+    strides, _, dilations = geometry
+    cells = [-(-n // s) for n, s in zip(shape[1:-1], strides, strict=True)]
+    most = [(reach(k, d) - 1) // s for k, d, s in zip(ksize, dilations, strides, strict=True)]
+    around = [(0, 0), *((m, n - o) for m, n, o in zip(most, cells, g.shape[1:-1], strict=True)), (0, 0)]
+    wide, which = xp.lax.optimization_barrier((xp.pad(g, around), xp.pad(chosen, around, constant_values=-1)))
+    classes: dict[tuple[int, ...], Any] = {}
+    for number, position in enumerate(np.ndindex(*ksize)):
+        offsets = [p * d for p, d in zip(position, dilations, strict=True)]
+        phase = tuple(o % s for o, s in zip(offsets, strides, strict=True))
+        starts = [m - o // s for m, o, s in zip(most, offsets, strides, strict=True)]
+        place = (slice(None), *(slice(b, b + n) for b, n in zip(starts, cells, strict=True)))
+        part = xp.where(which[place] == number, wide[place], xp.zeros((), g.dtype))
+        classes[phase] = classes[phase] + part if phase in classes else part
+    nothing = xp.zeros((shape[0], *cells, shape[-1]), g.dtype)
+    found = {phase: classes.get(phase, nothing) for phase in np.ndindex(*strides)}
+    for axis in reversed(range(len(strides))):
+        found = {
+            before: _alternating(xp, [found[(*before, i)] for i in range(strides[axis])], 1 + axis)
+            for before in np.ndindex(*strides[:axis])
+        }
+    return found[()][tuple(slice(0, n) for n in shape)]
+
+
+def _alternating(xp: Any, arrays: Sequence[Any], axis: int) -> Any:
+    """Arrays of one shape, their elements along an axis by turns."""
+    shape = arrays[0].shape
+    turns = xp.stack(arrays, axis + 1)
+    return turns.reshape(*shape[:axis], shape[axis] * len(arrays), *shape[axis + 1 :])
+
+
+def spread(xp: Any, g: Any, ksize: Any, shape: Any, geometry: Geometry) -> Any:
+    """An array of a padded shape, to whose elements each window that holds them adds its *g*. JAX.
+
+    One axis after the other: 2 ms instead of 14 for windows of 3 × 3, strides of 2, 16 × 56 × 56 × 64.
+    """
+    strides, _, dilations = geometry
+    for axis, (k, s, d) in enumerate(zip(ksize, strides, dilations, strict=True), 1):
+        taken, total = reach(g.shape[axis], s), 0
+        for start in range(0, k * d, d):
+            gaps = [(0, 0, 0)] * g.ndim
+            gaps[axis] = (start, shape[axis] - start - taken, s - 1)
+            total = total + xp.lax.pad(g, xp.zeros((), g.dtype), gaps)
+        g = xp.lax.optimization_barrier(total)
+    return g

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from stopgrad.rewrite.engine import Rewritten, Rule, check_sizes, needed, rewrite
+from stopgrad.rewrite.engine import Pass, Rewritten, Rule, check_sizes, needed, rewrite
 from stopgrad.rewrite.passes import erase_gates, fold, formed, merge, prepare, simplify
 
 __all__ = [
+    "Pass",
     "Rewritten",
     "Rule",
     "check_sizes",

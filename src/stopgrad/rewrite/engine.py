@@ -55,6 +55,10 @@ class Rewritten:
         return found
 
 
+Pass = Callable[[Rewritten], Rewritten]
+"""What rewrites a graph as a whole."""
+
+
 @dataclass
 class Copying:
     """What rules work with: the new graph, the sizes where they are known, and what is still to come.
@@ -98,6 +102,23 @@ class Copying:
         mapping = dict(given)
         _place(self, needed(outputs, mapping), mapping)
         return [mapping[y] for y in outputs]
+
+    def once(
+        self, definition: Any, inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
+    ) -> tuple[Output, ...]:
+        """The same; where there is an equal operation in the new graph already, that one."""
+        key = self.key(definition, inputs, values, like)
+        found: tuple[Output, ...] | None = self.table.get(key)
+        if found is None:
+            found = self.table[key] = self.add(definition, inputs, values, like)
+        return found
+
+    @staticmethod
+    def key(definition: Any, inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation) -> Any:
+        """What equal operations have in common."""
+        # What a no_gradient block hides is not the same as what none does.
+        region = like.graph._hidden.get(like) if like.graph._hidden else None
+        return definition, inputs, definition.identity(values), region
 
     def concrete(self, type: TensorType) -> TensorType:
         """A type with the sizes that are known."""

@@ -18,7 +18,7 @@ from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, Sub
 from stopgrad.ops.convert import Cast, Conj, SelectV2
 from stopgrad.ops.data import Const, Fill
 from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
-from stopgrad.rewrite.engine import Copying, Rewritten, Rule, rewrite
+from stopgrad.rewrite.engine import Copying, Pass, Rewritten, Rule, rewrite
 from stopgrad.rewrite.loops import unite_scans
 
 
@@ -40,12 +40,7 @@ def merge(
     """One operation for several that compute the same. Exact. Gates are never merged."""
     if not op.definition.merged:
         return None
-    # What a no_gradient block hides is not the same as what none does.
-    key = (op.definition, inputs, op.definition.identity(values), op.graph._hidden.get(op))
-    found = copying.table.get(key)
-    if found is None:
-        found = copying.table[key] = copying.add(op.definition, inputs, values, op)
-    return found
+    return copying.once(op.definition, inputs, values, op)
 
 
 def _const(x: Output) -> Any:
@@ -53,14 +48,15 @@ def _const(x: Output) -> Any:
     return x.op.values[0].array if x.op.definition is Const else None
 
 
-def _is_all(x: Output, value: float) -> bool:
+def is_all(x: Output, value: float) -> bool:
+    """Whether a tensor is known to hold this value everywhere; 0 is not -0.0."""
     array = _const(x)
     if array is None and x.op.definition in (Fill, BroadcastTo):
         array = _const(x.op.inputs[0])
     return (
         array is not None
-        and array.size == 1
-        and bool(array.reshape(()) == value)
+        and 0 < array.size <= _SMALL
+        and bool((array == value).all())
         and not np.signbit(array.real).any()
     )
 
@@ -75,10 +71,13 @@ def simplify(
     definition = op.definition
     if definition is Mul and not op.outputs[0].dtype.is_complex:  # 1 + 0i times an infinity has a NaN
         for one, other in (inputs, inputs[::-1]):
-            if _is_all(one, 1) and copying.concrete(op.outputs[0].type) is other.type:
+            if is_all(one, 1) and copying.concrete(op.outputs[0].type) is other.type:
                 return (other,)
     if definition is AddN and len(inputs) == 1:
         return inputs
+    if definition is Reshape and inputs[0].op.definition is Reshape:
+        x = inputs[0].op.inputs[0]
+        return (x,) if x.type.shape == values[0] else copying.once(Reshape, (x,), values, op)
     if definition in (Reshape, BroadcastTo) and inputs[0].type.shape == values[0]:
         return inputs
     if definition is Transpose and values[0] == tuple(range(len(values[0]))):
@@ -94,8 +93,6 @@ def simplify(
     inner = inputs[0].op if inputs else None
     if inner is not None and inner.definition is definition and definition in (Neg, Conj):
         return inner.inputs
-    if inner is not None and inner.definition is definition is Reshape:
-        return copying.add(Reshape, inner.inputs, values, op)
     return None
 
 
@@ -125,8 +122,10 @@ def prepare(
     return rewrite(outputs, inputs, (erase_gates, unite_scans, simplify, fold, merge), binding)
 
 
-def formed(prepared: Rewritten, forms: Sequence[Rule]) -> Rewritten:
+def formed(prepared: Rewritten, forms: Sequence[Rule], passes: Sequence[Pass] = ()) -> Rewritten:
     """A prepared graph in the form that an engine runs best."""
-    if not forms:
-        return prepared
-    return rewrite(prepared.outputs, prepared.inputs, (*forms, simplify, fold, merge))
+    if forms:
+        prepared = rewrite(prepared.outputs, prepared.inputs, (*forms, simplify, fold, merge))
+    for step in passes:
+        prepared = step(prepared)
+    return prepared

@@ -1,4 +1,4 @@
-"""The reference: NumPy, one operation after the other."""
+"""The reference: NumPy, one operation after the other; large arrays in pieces, with the same results."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad import pieces
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.graph import Output
@@ -20,6 +21,7 @@ class NumPyEngine(Engine):
 
     name = "numpy"
     priority = 0
+    variants = (Variant("pieces"), PLAIN)
 
     def compile(
         self,
@@ -28,7 +30,7 @@ class NumPyEngine(Engine):
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
     ) -> Compiled:
-        interpret = program(inputs, outputs, NUMPY_BACKEND)
+        interpret = program(inputs, outputs, NUMPY_BACKEND, None if variant is PLAIN else pieces.regions)
 
         def run(arrays: Sequence[Any]) -> list[Any]:
             with np.errstate(all="ignore"):

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from stopgrad.body import walk
+from stopgrad.build import emit
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
+from stopgrad.engines.xla.edges import edges
 from stopgrad.engines.xla.memory import keep_memory
-from stopgrad.engines.xla.options import compiler_options
+from stopgrad.engines.xla.native import loaded, regions
+from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
-from stopgrad.graph import Output
+from stopgrad.graph import Graph, Output
 from stopgrad.interpreter import program
 from stopgrad.namespaces import Namespace, require
-from stopgrad.types import complex128, float64, int64, uint64
+from stopgrad.ops.data import Placeholder
+from stopgrad.rewrite.forms import FORMS
+from stopgrad.rewrite.rolling import roll
+from stopgrad.types import TensorType, complex128, float64, int32, int64, uint64
 
 _WIDE = (float64, int64, uint64, complex128)
 
@@ -44,7 +52,7 @@ class XlaEngine(Engine):
     needs = ("jax",)
     reuses = True
     checks = True
-    variants = (Variant("forms"), PLAIN)
+    variants = (Variant("native", FORMS, (roll,)), Variant("forms", FORMS, (roll,)), PLAIN)
 
     def __init__(self) -> None:
         self._jax = require("jax", "the xla engine", "xla")
@@ -57,6 +65,8 @@ class XlaEngine(Engine):
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
         """What a lowering returned, as an array of the inferred dtype."""
+        if isinstance(value, self._array) and value.dtype == dtype and not value.weak_type:
+            return value  # As nearly always; asking JAX takes as long as many an operation.
         return self.namespace.asarray(value, dtype)
 
     def compile(
@@ -66,22 +76,79 @@ class XlaEngine(Engine):
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
     ) -> Compiled:
-        interpret, settings = program(inputs, outputs, self), self._settings
+        found = None if variant is PLAIN else edges(inputs, outputs)
+        if found is None:
+            return self._compiled(inputs, outputs, donate, variant)
+        inner = self._compiled(found.inputs, found.outputs, found.donated(donate), variant)
+        return found.around(inner, self)
+
+    def stacker(self, kind: TensorType, count: int) -> Compiled:
+        """A program that stacks so many arrays of a type."""
+        inputs = [emit(Placeholder, (), (kind.dtype, kind.shape), "", Graph()).outputs[0]] * count
+        return self._jitted(lambda *xs: [self.namespace.stack(xs)], inputs, inputs[:1], how=("stacker",))
+
+    def cutter(self, kind: TensorType, count: int) -> Compiled:
+        """A program that cuts so many parts out of an array of a type, from a given position on."""
+        graph = Graph()
+        whole = emit(Placeholder, (), (kind.dtype, kind.shape), "", graph).outputs[0]
+        first = emit(Placeholder, (), (int32, ()), "", graph).outputs[0]
+        cut = self.namespace.lax.dynamic_index_in_dim
+
+        def parts(x: Any, i: Any) -> list[Any]:
+            return [cut(x, i + k, keepdims=False) for k in range(count)]
+
+        return self._jitted(parts, [whole, first], [whole] * count, CHEAP_KERNELS, how=("cutter",))
+
+    def _compiled(
+        self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int], variant: Variant
+    ) -> Compiled:
+        interpret = program(inputs, outputs, self)
+        native = variant.name == "native" and self._jax.default_backend() == "cpu"
+        fast = program(inputs, outputs, self, regions) if native else interpret
         operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
-        wide_inputs = any(x.dtype in _WIDE for x in inputs)
-        wide = wide_inputs or any(y.dtype in _WIDE for op in operations for y in op.outputs)
-        # What is given up is kept even if nothing reads it: results are written into it.
-        traced = self._jax.jit(
-            lambda *arrays: interpret(arrays), donate_argnums=tuple(donate), keep_unused=bool(donate)
-        )
-        kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
+        wide = any(y.dtype in _WIDE for op in operations for y in op.outputs)
         options = {}
         if variant is not PLAIN:
             options = compiler_options(operations, self._jax.default_backend())
+        # What was compiled with kernels is of no use without them.
+        how = (variant.name, loaded() if native else None)
+        return self._jitted(
+            lambda *arrays: fast(arrays),
+            inputs,
+            outputs,
+            options,
+            donate,
+            wide,
+            how,
+            lambda *arrays: interpret(arrays),
+        )
+
+    def _jitted(
+        self,
+        function: Callable[..., Any],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        options: Mapping[str, str | bool] = MappingProxyType({}),
+        donate: Sequence[int] = (),
+        wide: bool = False,
+        how: tuple[Any, ...] = (),
+        anywhere: Callable[..., Any] | None = None,
+    ) -> Compiled:
+        """A function of JAX's arrays, compiled for inputs of these types.
+
+        *anywhere*, if it is given, computes the same on other devices and when JAX traces it.
+        """
+        settings = self._settings
+        wide_inputs = any(x.dtype in _WIDE for x in inputs)
+        wide = wide or wide_inputs
+        # What is given up is kept even if nothing reads it: results are written into it.
+        jit = partial(self._jax.jit, donate_argnums=tuple(donate), keep_unused=bool(donate))
+        ahead, traced = jit(function), jit(anywhere or function)
+        kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
         compiled = settings.fixed(
             wide,
             lambda: self._programs.compile(
-                lambda: traced.lower(*kinds), inputs, outputs, options, (variant.name, tuple(donate), wide)
+                lambda: ahead.lower(*kinds), inputs, outputs, options, (*how, tuple(donate), wide)
             ),
         )
 
@@ -120,7 +187,8 @@ class XlaEngine(Engine):
     def finish(self, values: Iterable[Any]) -> None:
         # NumPy must not look at an array whose computation failed: jaxlib would end the process.
         for value in values:
-            value.block_until_ready()
+            if isinstance(value, self._array):
+                value.block_until_ready()
 
 
 # JAX computes in threads of its own, which a forked process lacks: there it waits for them for ever.

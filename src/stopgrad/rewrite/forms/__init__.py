@@ -1,1 +1,17 @@
-"""Forms: rewrites of a prepared graph that change how, not what, is computed."""
+"""Forms: rewrites of a prepared graph that change how, not what, is computed.
+
+Each is a rule as in :mod:`stopgrad.rewrite.engine`; its docstring says what it recognises, what it puts
+there, the numerical effect, when it is not applied, and the figure that justifies it. They run after gates
+are erased, and never under ``strict=True``. Figures are of two cores of Zen 4, float32, JAX 0.10.2, with
+glibc's allocator kept from giving pages back.
+
+:data:`PRODUCTS` serve however a graph is run; :data:`ROWS` where nothing else computes rows together.
+"""
+
+from __future__ import annotations
+
+from stopgrad.rewrite.forms import contractions, labels, products, rows
+
+PRODUCTS = (*products.FORMS, *contractions.FORMS, *labels.FORMS)
+ROWS = rows.FORMS
+FORMS = (*PRODUCTS, *ROWS)

@@ -20,10 +20,11 @@ from stopgrad.control.scans import Scan
 from stopgrad.graph import Operation, Output
 from stopgrad.ops.arithmetic import AddN, AddV2
 from stopgrad.ops.convolution import Conv
-from stopgrad.ops.data import Const, Fill, Placeholder
+from stopgrad.ops.data import Placeholder
 from stopgrad.ops.linalg import Einsum, MatMul
-from stopgrad.ops.shape import BroadcastTo, Reshape, Sum, Transpose
+from stopgrad.ops.shape import Reshape, Sum, Transpose
 from stopgrad.rewrite.engine import Copying, needed, rewrite
+from stopgrad.rewrite.passes import is_all
 from stopgrad.types import product
 
 ONCE, EACH, CARRIED = range(3)
@@ -322,13 +323,7 @@ def _terms(loop: _Loop, j: int) -> list[_Term] | None:
     parts = _added(loop, j)[0]
     if carry not in set(parts):
         return None
-    return [_arranged(loop, x) for x in parts if x is not carry and not _is_zero(x)]
-
-
-def _is_zero(x: Output) -> bool:
-    if x.op.definition in (Fill, BroadcastTo):
-        x = x.op.inputs[0]
-    return x.op.definition is Const and not x.op.values[0].array.any()
+    return [_arranged(loop, x) for x in parts if x is not carry and not is_all(x, 0)]
 
 
 def _arranged(loop: _Loop, x: Output) -> _Term:
@@ -393,7 +388,7 @@ class _Moving:
         )
 
     def make(self, definition: Any, *inputs: Output, values: tuple[Any, ...] = ()) -> Output:
-        return self.copying.add(definition, inputs, values, self.op)[0]
+        return self.copying.once(definition, inputs, values, self.op)[0]
 
     def outputs(self) -> list[Output | None]:
         carries = range(self.op.carries)
@@ -498,7 +493,7 @@ class _Moving:
             part = self._summed(term)
             for op in term.arranged:
                 part = self.make(op.definition, part, values=op.values)
-            total = part if _is_zero(total) else self.make(AddV2, total, part)
+            total = part if is_all(total, 0) else self.make(AddV2, total, part)
         return total
 
     def _summed(self, term: _Term) -> Output:

@@ -1,0 +1,235 @@
+"""Many arrays that a program stacks, and many that it cuts out of one: stacked and cut outside of it.
+
+XLA compiles a kernel for each part that is cut out, in 18 ms, and takes seconds to stack a thousand operands.
+Here a small program stacks or cuts a few at a time: compiled once, called many times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from stopgrad.body import bodies_in
+from stopgrad.engines.protocol import Compiled
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.ops.data import Placeholder
+from stopgrad.ops.join import ConcatV2, Pack
+from stopgrad.ops.shape import Reshape
+from stopgrad.ops.slices import StridedSlice
+from stopgrad.rewrite.engine import Copying, needed
+from stopgrad.types import TensorType
+
+STACKED = 50
+"""How many arrays are stacked by one call. Fewer than twice as many the program stacks itself."""
+CUT = 4
+"""How many parts are cut out by one call."""
+MANY = 24
+"""So many parts are cut out outside of the program; fewer it cuts out itself."""
+
+
+class Helpers(Protocol):
+    """What an engine compiles for this."""
+
+    def hold(self, array: Any) -> Any: ...
+
+    def stacker(self, kind: TensorType, count: int) -> Compiled:
+        """From so many arrays to one stack, the only result."""
+        ...
+
+    def cutter(self, kind: TensorType, count: int) -> Compiled:
+        """From an array and the position of the first part to so many parts."""
+        ...
+
+
+class Kept(NamedTuple):
+    """Where an output is: in which of the new ones, which part of that, and how many before are the same."""
+
+    new: int
+    part: int | None = None
+    again: int = 0
+
+
+class Edges(NamedTuple):
+    """A graph without what is done outside of it.
+
+    Attributes:
+        inputs: of the smaller graph.
+        outputs: of the smaller graph.
+        direct: positions of the old inputs that are its first inputs.
+        groups: positions of the old inputs that are stacked, in order, with the type of each.
+        kept: where each old output is.
+    """
+
+    inputs: Sequence[Output]
+    outputs: Sequence[Output]
+    direct: Sequence[int]
+    groups: Sequence[tuple[Sequence[int], TensorType]]
+    kept: Sequence[Kept]
+
+    def donated(self, donate: Sequence[int]) -> list[int]:
+        """Which of the new inputs may be overwritten, and are of use for that."""
+        free = [y.type for y in self.outputs]
+        found = []
+        for new, old in enumerate(self.direct):
+            if old in donate and self.inputs[new].type in free:
+                free.remove(self.inputs[new].type)
+                found.append(new)
+        return found
+
+    def around(self, inner: Compiled, helpers: Helpers) -> Compiled:
+        """The whole computation, from the compiled smaller graph."""
+        stackers = {kind: _Stacker(kind, helpers) for _, kind in self.groups}
+        cuts = sorted({(new, again) for new, part, again in self.kept if part is not None})
+        cutters = {new: _Cutter(self.outputs[new].type, helpers) for new, _ in cuts}
+        direct, groups, kept = self.direct, self.groups, self.kept
+
+        def run(arrays: Sequence[Any]) -> Sequence[Any]:
+            given = [arrays[i] for i in direct]
+            for positions, kind in groups:
+                given += stackers[kind]([arrays[i] for i in positions])
+            made = inner(given)
+            if {*map(type, arrays)} == {np.ndarray}:  # The caller's; results are for NumPy, too.
+                rows = {new: np.asarray(made[new]) for new in cutters}
+                return [made[new] if part is None else np.array(rows[new][part]) for new, part, _ in kept]
+            parts = {cut: cutters[cut[0]](made[cut[0]]) for cut in cuts}
+            return [made[new] if part is None else parts[new, again][part] for new, part, again in kept]
+
+        return run
+
+
+def edges(inputs: Sequence[Output], outputs: Sequence[Output]) -> Edges | None:
+    """What of a graph is to be done outside of it; None where there is nothing."""
+    operations = needed(outputs, set(inputs))
+    given = {x: i for i, x in enumerate(inputs)}
+    packs = [op for op in operations if _stacks_inputs(op, given)]
+    parts = [_part(y) for y in outputs]
+    counts: dict[Output, int] = {}
+    for part in parts:
+        if part is not None:
+            counts[part[0]] = counts.get(part[0], 0) + 1
+    sources = [x for x, count in counts.items() if count >= MANY]
+    many = {x: i for i, x in enumerate(sources)}
+    if not packs and not many:
+        return None
+    wanted = sources
+    kept: list[Kept] = []
+    asked: dict[tuple[Output, int], int] = {}
+    for y, part in zip(outputs, parts, strict=True):
+        if part is not None and part[0] in many:
+            # What is asked for again is cut out again: results share no memory.
+            asked[part] = asked.get(part, -1) + 1
+            kept.append(Kept(many[part[0]], part[1], asked[part]))
+        else:
+            kept.append(Kept(len(wanted)))
+            wanted.append(y)
+    return _without(inputs, given, packs, wanted, kept)
+
+
+def _without(
+    inputs: Sequence[Output],
+    given: dict[Output, int],
+    packs: Sequence[Operation],
+    wanted: Sequence[Output],
+    kept: Sequence[Kept],
+) -> Edges:
+    """The graph of the wanted outputs, with stacks among its inputs."""
+    rest = needed(wanted, {*given, *[pack.outputs[0] for pack in packs]})
+    inside = {x for op in rest for x in op.inputs}.union(wanted)
+    stacked = {x for pack in packs for x in pack.inputs}
+    copying = Copying(Graph(), (), None)
+    mapping: dict[Output, Output] = {}
+
+    def placeholder(kind: TensorType, like: Operation) -> Output:
+        return copying.add(Placeholder, (), (kind.dtype, kind.shape), like)[0]
+
+    direct = [i for i, x in enumerate(inputs) if x in inside or x not in stacked]
+    for i in direct:
+        mapping[inputs[i]] = placeholder(inputs[i].type, inputs[i].op)
+    new_inputs = [mapping[inputs[i]] for i in direct]
+    groups = []
+    for pack in packs:
+        kind = pack.inputs[0].type
+        whole = len(pack.inputs) // STACKED
+        made = [placeholder(_stack_type(kind, STACKED), pack) for _ in range(whole)]
+        alone = [placeholder(kind, pack) for _ in pack.inputs[whole * STACKED :]]
+        groups.append(([given[x] for x in pack.inputs], kind))
+        new_inputs += [*made, *alone]
+        if alone:
+            made.append(copying.add(Pack, tuple(alone), (0,), pack)[0])
+        mapping[pack.outputs[0]] = copying.add(ConcatV2, tuple(made), (0,), pack)[0]
+    for op in rest:
+        for body in bodies_in(op.values) if op.definition.has_bodies else ():
+            copying.bodies[body] = body
+        made_here = copying.add(op.definition, tuple([mapping[x] for x in op.inputs]), op.values, op)
+        mapping.update(zip(op.outputs, made_here, strict=True))
+    return Edges(new_inputs, [mapping[y] for y in wanted], direct, groups, kept)
+
+
+def _stack_type(kind: TensorType, count: int) -> TensorType:
+    return Pack.infer(*[kind] * count, axis=0)
+
+
+def _stacks_inputs(op: Operation, given: dict[Output, int]) -> bool:
+    many = op.definition is Pack and op.axis == 0 and len(op.inputs) >= 2 * STACKED
+    return many and all(x in given for x in op.inputs)
+
+
+def _part(y: Output) -> tuple[Output, int] | None:
+    """Of which tensor an output is a part along the first axis, and which one."""
+    if y.op.definition is not Reshape or y.op.inputs[0].op.definition is not StridedSlice:
+        return None
+    cut = y.op.inputs[0].op
+    whole = cut.inputs[0]
+    (i, size, _), *others = cut.spans
+    if (
+        size != 1
+        or whole.shape[1:] != y.shape
+        or any(s != (0, n, 1) for s, n in zip(others, y.shape, strict=True))
+    ):
+        return None
+    return whole, i
+
+
+class _Stacker:
+    """Makes stacks of a few out of many arrays of a type. Compiled when JAX's own come for the first time."""
+
+    def __init__(self, kind: TensorType, helpers: Helpers) -> None:
+        self._kind, self._helpers = kind, helpers
+        self._program: Compiled | None = None
+
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
+        """The stacks, then by themselves the arrays that are left over."""
+        whole = len(values) // STACKED * STACKED
+        dtype, shape = self._kind.dtype.numpy, self._kind.shape
+        if all(type(x) is np.ndarray and x.dtype == dtype and x.shape == shape for x in values):
+            return [*np.stack(values[:whole]).reshape(-1, STACKED, *shape), *values[whole:]]
+        program = self._program
+        if program is None:
+            program = self._program = self._helpers.stacker(self._kind, STACKED)
+        made = [program(values[i : i + STACKED])[0] for i in range(0, whole, STACKED)]
+        return [*made, *values[whole:]]
+
+
+class _Cutter:
+    """Cuts an array along its first axis. Compiled when it is called first."""
+
+    def __init__(self, kind: TensorType, helpers: Helpers) -> None:
+        self._kind, self._helpers = kind, helpers
+        self._ready: tuple[Compiled, Sequence[tuple[int, Any]]] | None = None
+
+    def __call__(self, whole: Any) -> list[Any]:
+        program, starts = self._ready or self._make_ready()
+        parts: list[Any] = []
+        for start, first in starts:
+            parts += program([whole, first])[len(parts) - start :]
+        return parts
+
+    def _make_ready(self) -> tuple[Compiled, Sequence[tuple[int, Any]]]:
+        count = int(self._kind.shape[0])
+        # The last call begins earlier, where the parts are no multiple of what a call cuts out.
+        starts = [min(i, count - CUT) for i in range(0, count, CUT)]
+        held = [(start, self._helpers.hold(np.asarray(start, np.int32))) for start in starts]
+        ready = self._ready = self._helpers.cutter(self._kind, CUT), held
+        return ready

@@ -1,0 +1,20 @@
+"""Kernels in C++ for what they are faster at than XLA, called by it. None where there is no C++ compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stopgrad.engines.xla.native import convolution, pooling, rows
+from stopgrad.engines.xla.native.library import library, loaded
+from stopgrad.graph import Operation, Output
+from stopgrad.interpreter import Region
+
+__all__ = ["library", "loaded", "regions"]
+
+
+def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
+    """The operations of a graph that are computed by kernels, for :func:`stopgrad.interpreter.program`."""
+    found = [*convolution.regions(operations, wanted), *pooling.regions(operations, wanted)]
+    found += rows.regions(operations, wanted, {op for region in found for op in region.operations})
+    # Asked only now: the kernels are built when they are needed for the first time.
+    return found if found and library().available else ()

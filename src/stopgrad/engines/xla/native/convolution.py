@@ -1,0 +1,134 @@
+"""Convolutions and their gradients by the kernels of ``convolution.cc``, for sizes at which these are faster.
+
+XLA computes the rest. CPU time (Zen 5, AVX-512) for 64 × 28 × 28, filters 3 × 3, 32 → 64: forward 7.9 ms
+instead of 9.3, the gradient of the filters 8.3 instead of 14.5, of the input 8.1 instead of 12.1.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.engines.xla.native.windows import RANK, attributes_of, geometry_of, sole_readers, with_all_axes
+from stopgrad.graph import Operation, Output
+from stopgrad.interpreter import Region
+from stopgrad.namespaces import require
+from stopgrad.op import Op
+from stopgrad.ops.activations import Relu, ReluGrad
+from stopgrad.ops.arithmetic import AddV2
+from stopgrad.ops.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
+from stopgrad.types import float32
+
+_LARGEST = 1 << 18
+"""Filters of more numbers: their gradient takes 9.0 ms instead of 8.3 at 8 × 14 × 14, 3 × 3, 256 → 256."""
+
+_FEWEST = 4
+"""Fewer columns leave most lanes of a vector idle: 8 × 64 × 64, 64 → 1 channels, 3.7 ms instead of 2.1."""
+
+
+def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[Region]:
+    """What is computed by kernels: convolutions with a bias and relu behind them, and their gradients.
+
+    An operation joins the one before it where nothing else reads what that computes.
+    """
+    readers = sole_readers(operations, wanted)
+    return [_region(op, readers) for op in operations if op.definition in _KERNELS and _pays(op)]
+
+
+def _region(op: Operation, readers: Mapping[Output, Operation]) -> Region:
+    together, more, relu = [op], None, False
+    after = readers.get(op.outputs[0])
+    if op.definition is Conv:
+        if after is not None and after.definition is AddV2:
+            more = _bias(op, after)
+            if more is not None:
+                together.append(after)
+                after = readers.get(after.outputs[0])
+        if after is not None and after.definition is Relu:
+            together.append(after)
+            relu = True
+    elif op.definition is ConvBackpropInput and after is not None and after.definition is ReluGrad:
+        y, g = after.inputs
+        if g is op.outputs[0] and y.shape == g.shape:
+            together.append(after)
+            more = y
+    inputs = op.inputs if more is None else (*op.inputs, more)
+    return Region(together, inputs, together[-1].outputs, _kernel(op, relu))
+
+
+def _bias(op: Operation, add: Operation) -> Output | None:
+    """What an addition adds to a convolution's result, if that is a number for each channel."""
+    y = op.outputs[0]
+    (other,) = [x for x in add.inputs if x is not y] or [y]
+    channels = y.shape[-1]
+    is_bias = (
+        other.shape[-1:] == (channels,)
+        and math.prod(other.shape) == channels
+        and len(other.shape) <= len(y.shape)
+    )
+    return other if is_bias and other is not y else None
+
+
+def _pays(op: Operation) -> bool:
+    """Whether a kernel is there for the operation, and faster than XLA."""
+    x, filters, y = _shapes(op)
+    sizes = (*x, *filters, *y)
+    if (
+        op.outputs[0].dtype is not float32
+        or len(x) > RANK + 2
+        or attributes_of(op)["groups"] != 1
+        or 0 in sizes
+    ):
+        return False
+    single = math.prod(filters[:-2]) == 1
+    if op.definition is ConvBackpropFilter:
+        return math.prod(filters) <= _LARGEST
+    # A window of one element is a product of matrices, at which XLA is as good.
+    columns, rows = (filters[-1], filters[-2]) if op.definition is Conv else (filters[-2], filters[-1])
+    return not single and (columns >= _FEWEST or rows <= _FEWEST)
+
+
+def _shapes(op: Operation) -> tuple[Any, Any, Any]:
+    """Of a convolution's input, filters and result."""
+    first, second, result = op.inputs[0].shape, op.inputs[1].shape, op.outputs[0].shape
+    if op.definition is Conv:
+        return first, second, result
+    return (result, first, second) if op.definition is ConvBackpropInput else (first, result, second)
+
+
+_KERNELS: dict[type[Op], tuple[str, tuple[bool, bool, bool]]] = {
+    Conv: ("stopgrad_conv", (False, True, False)),
+    ConvBackpropInput: ("stopgrad_conv_input", (True, False, False)),
+    ConvBackpropFilter: ("stopgrad_conv_filter", (False, False, True)),
+}
+"""For each definition its kernel, and which of its operands and result are filters."""
+
+
+def _kernel(op: Operation, relu: bool) -> Callable[..., Sequence[Any]]:
+    """The operation, and what follows it, as a function of arrays."""
+    x, filters, _ = _shapes(op)
+    target, roles = _KERNELS[op.definition]
+    attributes = geometry_of(attributes_of(op), x[1:-1], filters[:-2])
+    if op.definition is Conv:
+        attributes["relu"] = np.int64(relu)
+    y = op.outputs[0].shape
+    shapes = [
+        with_all_axes(s, filters=role)
+        for s, role in zip((*(x.shape for x in op.inputs), y), roles, strict=True)
+    ]
+    return functools.partial(_call, target, shapes, y, attributes)
+
+
+def _call(
+    target: str, shapes: Any, shape: Any, attributes: Any, first: Any, second: Any, *more: Any
+) -> Sequence[Any]:
+    jax = require("jax", "the xla engine", "xla")
+    call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(shapes[2], np.float32), vmap_method="sequential")
+    arrays = [first.reshape(shapes[0]), second.reshape(shapes[1])]
+    if target != _KERNELS[ConvBackpropFilter][0]:
+        arrays.append(more[0].reshape(-1) if more else np.zeros(0, np.float32))
+    return [call(*arrays, **attributes).reshape(shape)]

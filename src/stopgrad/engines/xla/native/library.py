@@ -1,0 +1,218 @@
+"""The kernels in C++ of this folder: built once per machine, or found built, and made known to XLA.
+
+Every ``*.cc`` here becomes part of one shared library. A function that a source defines by
+``XLA_FFI_DEFINE_HANDLER_SYMBOL(name, ...)`` becomes the FFI target *name*: nothing else needs to be said, and
+``jax.ffi.ffi_call(name, ...)`` calls it once :func:`library` has answered with a library that is available.
+
+Without a C++ compiler, or with ``STOPGRAD_NATIVE=0`` in the environment, there are no kernels, and XLA
+computes all by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from threading import RLock
+from typing import NamedTuple
+
+from stopgrad.errors import EngineError
+from stopgrad.folders import cache_folder, private_folder
+from stopgrad.locks import holding
+from stopgrad.machine import processor
+from stopgrad.namespaces import require
+
+HERE = Path(__file__).parent
+FLAGS = ("-O3", "-std=c++17", "-fPIC", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")
+"""What sources are compiled with. NaN and infinities mean what they mean, and sums keep their order."""
+
+# What wheels may bring, the best first: for which kind of processor, and what that must have.
+_LEVELS = (
+    ("x86-64-v4", frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"})),
+    ("x86-64-v3", frozenset({"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})),
+)
+_HANDLER = re.compile(r"XLA_FFI_DEFINE_HANDLER_SYMBOL\(\s*(\w+)")
+_SECONDS = 300
+
+
+class Library(NamedTuple):
+    """The kernels, or why there are none.
+
+    Attributes:
+        reason: why there are none; None where there are.
+        path: the shared library's file.
+        targets: what ``jax.ffi.ffi_call`` can name.
+    """
+
+    reason: str | None
+    path: Path | None = None
+    targets: tuple[str, ...] = ()
+
+    @property
+    def available(self) -> bool:
+        return self.reason is None
+
+
+class _Loaded:
+    """What this process has found or built; nothing before it is asked for."""
+
+    lock = RLock()
+    found: Library | None = None
+
+
+def library() -> Library:
+    """The kernels. The first call in a process loads them, the first on a machine builds them (seconds)."""
+    if os.environ.get("STOPGRAD_NATIVE") == "0":
+        return Library("switched off by STOPGRAD_NATIVE=0")
+    return _Loaded.found or holding(_Loaded.lock, _load)
+
+
+def loaded() -> str | None:
+    """The name of the library's file, which says what is in it, if this process has asked for it."""
+    found = _Loaded.found
+    return None if found is None or found.path is None else found.path.name
+
+
+def _load() -> Library:
+    if _Loaded.found is None:
+        try:
+            _Loaded.found = _registered(_prebuilt() or _built())
+        except EngineError as error:
+            _Loaded.found = Library(error.message)
+        except (OSError, subprocess.SubprocessError, AttributeError) as error:
+            _Loaded.found = Library(f"{type(error).__name__}: {error}")
+    return _Loaded.found
+
+
+def _registered(path: Path) -> Library:
+    """Load a library and give its handlers to XLA."""
+    ffi = require("jax.ffi", "the xla engine", "xla")
+    loaded = ctypes.CDLL(str(path))
+    targets = tuple(name for source in sources() for name in _HANDLER.findall(source.read_text()))
+    capsules = [ffi.pycapsule(getattr(loaded, name)) for name in targets]
+    for name, capsule in zip(targets, capsules, strict=True):
+        ffi.register_ffi_target(name, capsule, platform="cpu")
+    return Library(None, path, targets)
+
+
+def sources() -> list[Path]:
+    """The files that are compiled."""
+    return sorted(HERE.glob("*.cc"))
+
+
+# ------------------------------------------------------------------------------------------- found built
+
+
+def prebuilt(level: str) -> Path:
+    """Where the library lies that was built from these sources for a kind of processor (``x86-64-v3``)."""
+    return HERE / f"kernels-{level}-{_digest()}.so"
+
+
+def _prebuilt() -> Path | None:
+    has = set(processor().split())
+    for level, needed in _LEVELS:
+        if needed <= has and prebuilt(level).exists():
+            return prebuilt(level)
+    return None
+
+
+def _digest(*more: str) -> str:
+    """What tells sources apart, headers and whatever else counts."""
+    digest = hashlib.sha256()
+    for source in [*sources(), *sorted(HERE.glob("*.h"))]:
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    digest.update("\0".join(more).encode())
+    return digest.hexdigest()[:24]
+
+
+# ------------------------------------------------------------------------------------------------- built
+
+
+def _built() -> Path:
+    """The library in the user's cache folder, built if it is not there yet."""
+    compiler = _compiler()
+    jaxlib = require("jaxlib.version", "the xla engine", "xla").__version__
+    # What a compiler is called stays; its file changes with its version.
+    known = os.stat(os.path.realpath(compiler[0]))
+    made_by = f"{compiler} {known.st_size} {known.st_mtime_ns}"
+    name = _digest(made_by, *FLAGS, jaxlib, platform.platform(), processor())
+    folder = private_folder("native")
+    if folder is None:
+        raise EngineError(
+            f"{cache_folder() / 'native'} cannot be made, or others than this user can write to it"
+        )
+    path = folder / f"{name}.so"
+    if not path.exists():
+        build(path, compiler, "native")
+    return path
+
+
+def _compiler() -> list[str]:
+    """The C++ compiler's command."""
+    named = shlex.split(os.environ.get("CXX", ""))
+    for command in [named] if named else [["g++"], ["c++"], ["clang++"]]:
+        found = shutil.which(command[0])
+        if found is not None:
+            return [found, *command[1:]]
+    looked_for = named[0] if named else "g++, c++ or clang++"
+    raise EngineError(f"no C++ compiler was found ({looked_for})")
+
+
+def build(path: Path, compiler: Sequence[str], level: str) -> None:
+    """Compile all sources into a library. Several processes may do so at once; each puts a whole file there.
+
+    Args:
+        path: of the library.
+        compiler: its command.
+        level: for which processor, as the compiler's option ``-march`` calls it; ``native`` for this one.
+    """
+    ffi = require("jax.ffi", "the xla engine", "xla")
+    options = [*FLAGS, f"-march={level}", "-I", ffi.include_dir()]
+    with tempfile.TemporaryDirectory(prefix="build-", dir=path.parent) as folder:
+        objects = [Path(folder) / f"{source.stem}.o" for source in sources()]
+        _run(
+            [
+                [*compiler, *options, "-c", str(source), "-o", str(made)]
+                for source, made in zip(sources(), objects, strict=True)
+            ]
+        )
+        whole = Path(folder) / "kernels.so"
+        _run([[*compiler, "-shared", "-o", str(whole), *map(str, objects)]])
+        os.replace(whole, path)
+
+
+def _run(commands: Sequence[Sequence[str]]) -> None:
+    """Run commands side by side; raise what the first one that failed said."""
+    with contextlib.ExitStack() as stack:
+        running = []
+        for command in commands:
+            said = stack.enter_context(tempfile.TemporaryFile())
+            process = subprocess.Popen(  # noqa: S603 - the user's own compiler
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said
+            )
+            stack.callback(_end, process)
+            running.append((command, process, said))
+        for command, process, said in running:
+            if process.wait(_SECONDS) != 0:
+                said.seek(0)
+                lines = said.read().decode(errors="replace").splitlines()
+                errors = [line for line in lines if "error" in line] or lines or ["it said nothing"]
+                raise EngineError(
+                    f"{command[0]} could not compile the kernels (exit status {process.returncode}): "
+                    f"{errors[0]}"
+                )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.wait()

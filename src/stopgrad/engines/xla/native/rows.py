@@ -1,0 +1,422 @@
+"""Regions of a graph that the vector machine of ``rows.cc`` computes, each in one pass over memory.
+
+A region is made of operations on tensors of R rows and N columns: elementwise ones, reductions of rows, and
+what goes with them. Each is computed as its lowering says (:mod:`recording`), so that the numbers are those
+of the user's own graph, up to the order in which a reduction adds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.engines.xla.native.recording import (
+    FULL,
+    NUMBER,
+    ROW,
+    VECTOR,
+    Node,
+    Recorder,
+    Refused,
+    Symbol,
+    shape_of,
+)
+from stopgrad.engines.xla.native.schedule import Result, encode, ordered
+from stopgrad.errors import StopgradError
+from stopgrad.graph import Operation, Output, by_id
+from stopgrad.interpreter import Region, Types, prepared
+from stopgrad.namespaces import require
+from stopgrad.ops.convert import Cast
+from stopgrad.ops.data import Const, Fill, Range
+from stopgrad.ops.index import OneHot, ScatterAddAlongAxis, TakeAlongAxis
+from stopgrad.ops.losses import SparseSoftmaxCrossEntropyWithLogits
+from stopgrad.ops.powers import Pow
+from stopgrad.ops.shape import BroadcastTo, Reshape
+
+LEAST = 4096
+"""Elements below which a region is left to XLA."""
+LEAST_COLUMNS, MOST_COLUMNS = 64, 65536
+"""How long rows are: XLA is as fast on shorter ones, and longer ones leave the cache between two stages."""
+
+LONGEST = 256
+"""Operations in a region: uniting two takes time in proportion to both."""
+
+_FREE = frozenset({Const, Fill, Range, Reshape, BroadcastTo, OneHot})
+"""What costs nothing where it is used and is not worth storing. A region that needs it computes it again."""
+
+
+class _Namespace:
+    """A recorder as a backend of the interpreter."""
+
+    name = "xla"
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.namespace = recorder
+
+    def array(self, value: Any, dtype: Any) -> Any:
+        return self.namespace.array(value, dtype)
+
+
+# ------------------------------------------------------------- operations that rows do in a form of their own
+
+
+def _cast(xp: Recorder, x: Symbol, dtype: Any) -> Symbol:
+    return xp.astype(x, dtype.numpy)
+
+
+def _range(xp: Recorder, start: Any, size: int, delta: Any, dtype: Any) -> Symbol:
+    if start != 0 or delta != 1:
+        raise Refused("a range")
+    return xp.arange(size, dtype.numpy)
+
+
+def _const(xp: Recorder, value: Any) -> Symbol:
+    return xp.number(value.array)
+
+
+def _hits(xp: Recorder, x: Symbol, indices: Symbol, axis: int) -> Symbol:
+    """Where the columns are that a whole number per row says."""
+    if axis != x.ndim - 1 or indices.shape != (*x.shape[:-1], 1):
+        raise Refused("indices")
+    return xp.equal(indices, xp.arange(x.shape[-1], indices.dtype))
+
+
+def _take(xp: Recorder, x: Symbol, indices: Symbol, axis: int) -> Symbol:
+    hits = _hits(xp, x, indices, axis)
+    return xp.sum(xp.where(hits, x, xp.zeros((), x.dtype)), axis=axis, keepdims=True)
+
+
+def _scatter_add(xp: Recorder, x: Symbol, indices: Symbol, updates: Symbol, axis: int) -> Symbol:
+    return xp.add(x, xp.where(_hits(xp, x, indices, axis), updates, xp.zeros((), x.dtype)))
+
+
+def _cross_entropy(xp: Recorder, labels: Symbol, logits: Symbol) -> Symbol:
+    """As the definition's lowering, with labels compared with the columns instead of with numbers."""
+    top = xp.max(logits, axis=-1, keepdims=True)
+    total = xp.sum(xp.exp(logits - top), axis=-1, keepdims=True)
+    at, axis = xp.expand_dims(labels, -1), logits.ndim - 1
+    losses = xp.squeeze(xp.log(total) - (_take(xp, logits, at, axis) - top), -1)
+    inside = xp.any(_hits(xp, logits, at, axis), axis=-1)
+    return xp.where(inside, losses, xp.full((), math.nan, logits.dtype))
+
+
+_FORMS: Any = {
+    SparseSoftmaxCrossEntropyWithLogits: _cross_entropy,
+    Cast: _cast,
+    Range: _range,
+    Const: _const,
+    TakeAlongAxis: _take,
+    ScatterAddAlongAxis: _scatter_add,
+    Pow: lambda xp, x, y: xp.power(x, y),
+}
+
+
+def _record(recorder: Recorder, op: Operation, operands: Sequence[Symbol]) -> Sequence[Symbol]:
+    """What an operation computes, written down."""
+    form = _FORMS.get(op.definition)
+    if form is not None:
+        made = form(recorder, *operands, **dict(zip(op.definition.attributes, op.values, strict=True)))
+    else:
+        types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
+        made = prepared(op.definition, op.values, types, _Namespace(recorder), lambda: "it")(*operands)
+    if len(op.outputs) != 1:
+        raise Refused("several results")
+    return [recorder.array(made, op.outputs[0].dtype.numpy)]
+
+
+# ------------------------------------------------------------------------------------------------ a region
+
+# A lowering may ask a symbol for what only arrays have.
+_DECLINED = (Refused, StopgradError, TypeError, AttributeError, ValueError, LookupError)
+_CHAIN = 16
+"""How many free operations in a row are looked through."""
+
+
+class _Draft:
+    """A region that grows.
+
+    Attributes:
+        shape: the number of rows, and their length.
+        operations: that belong to it.
+    """
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self.recorder = Recorder(*shape)
+        self.operations: list[Operation] = []
+        self._symbols: dict[Output, Symbol] = {}
+
+    def take(self, op: Operation) -> bool:
+        """Take an operation in, if rows can do it."""
+        try:
+            (made,) = _record(self.recorder, op, [self.symbol(x) for x in op.inputs])
+        except _DECLINED:
+            return False
+        if made.node is None or made.node.kind == VECTOR or made.node.op in ("input", "constant"):
+            return False
+        self._symbols[op.outputs[0]] = made
+        self.operations.append(op)
+        return True
+
+    def symbol(self, x: Output, depth: int = 0) -> Symbol:
+        """An output as the region sees it. What is free is recorded here, although it is not its own."""
+        found = self._symbols.get(x)
+        if found is None and x.op.definition in _FREE and depth < _CHAIN:
+            try:
+                operands = [self.symbol(y, depth + 1) for y in x.op.inputs]
+                (found,) = _record(self.recorder, x.op, operands)
+            except _DECLINED:
+                # As an input it would have to be computed before the region.
+                if any(y in self._symbols and y.op in self.operations for y in x.op.inputs):
+                    raise Refused("what is free has no form") from None
+        if found is None:
+            found = self.recorder.given(x)
+        self._symbols[x] = found
+        return found
+
+    def unfolds(self, op: Operation) -> bool:
+        """Whether what is free was recorded, and is no input."""
+        found = self._symbols.get(op.outputs[0])
+        return found is not None and found.source is not op.outputs[0]
+
+    def joined(self, other: _Draft) -> _Draft | None:
+        """One region of two, if rows can do that."""
+        whole = _Draft(self.shape)
+        operations = sorted([*self.operations, *other.operations], key=by_id)
+        return whole if all(whole.take(op) for op in operations) else None
+
+    def region(self, used: Callable[[Output], bool], owned: Sequence[Operation]) -> Region | None:
+        """The region, if it pays.
+
+        Args:
+            used: whether an output is needed outside.
+            owned: free operations that only the region uses.
+        """
+        outputs = [op.outputs[0] for op in self.operations if used(op.outputs[0])]
+        places: dict[Node, int] = {}
+        results: list[Result] = []
+        for y in outputs:
+            node = self._symbols[y].node
+            assert node is not None
+            if node.kind in (ROW, NUMBER) and self.recorder.kind_of(shape_of(y)) == FULL:
+                node = self.recorder.spread(node)
+            if node not in places:
+                places[node] = len(results)
+                results.append(Result(y, node))
+            self._symbols[y].node = node
+        if not _pays(self.shape, results):
+            return None
+        inputs, program = encode(*self.shape, results)
+        order = [places[self._symbols[y].node] for y in outputs]  # type: ignore[index]
+        return Region(
+            [*self.operations, *owned], inputs, outputs, _function(results, outputs, order, program)
+        )
+
+
+def _function(
+    results: Sequence[Result], outputs: Sequence[Output], order: Sequence[int], program: Any
+) -> Callable[..., Sequence[Any]]:
+    jax = require("jax", "the xla engine", "xla")
+    ffi = require("jax.ffi", "the xla engine", "xla")
+    kinds = [jax.ShapeDtypeStruct(r.output.shape, r.output.dtype.numpy) for r in results]
+    call = ffi.ffi_call("stopgrad_rows", kinds)
+
+    def compute(*arrays: Any) -> Sequence[Any]:
+        made = call(*arrays, program=program)
+        return [made[i].reshape(y.shape) for i, y in zip(order, outputs, strict=True)]
+
+    return compute
+
+
+def _pays(shape: tuple[int, int], results: Sequence[Result]) -> bool:
+    """Whether a region is faster than what XLA makes of its operations."""
+    nodes = ordered([result.node for result in results])
+    sums = [x for x in nodes if x.op in ("RowSum", "RowMax", "RowMin", "Total")]
+    return bool(sums) and any(x.kind == FULL and x.inputs for x in nodes)
+
+
+# --------------------------------------------------------------------------------------------- all regions
+
+
+class _Growing:
+    """Finds the regions of a graph, operation by operation, so that none depends on itself through others.
+
+    A draft has a level: it needs nothing that is ready later. What it computes is ready, for operations
+    outside, one level later. So whatever depends on it through others is ready too late for it, and drafts of
+    one level do not depend on each other.
+    """
+
+    def __init__(self) -> None:
+        self._drafts: list[_Draft] = []
+        self._levels: list[int] = []
+        # Whether something outside has been told when a draft is ready: from then on its level stays.
+        self._exposed: list[bool] = []
+        self._became: dict[int, int] = {}
+        # Of each operation, the draft inside which it is known, and when it is ready for all others.
+        self._inside: dict[Operation, int] = {}
+        self._ready: dict[Operation, int] = {}
+
+    def drafts(self) -> list[_Draft]:
+        return [draft for draft in self._drafts if draft.operations]
+
+    def add(self, op: Operation, ours: bool) -> None:
+        """The next operation of the graph; *ours*: whether it may be part of a region."""
+        if not ours or not (self._hands_on(op) if op.definition in _FREE else self._joined(op)):
+            self._ready[op] = self._expose(op)
+
+    def _home(self, x: Output) -> int | None:
+        """The number of the draft inside which an output is known."""
+        k = self._inside.get(x.op)
+        while k is not None and k in self._became:
+            k = self._became[k]
+        return k
+
+    def _when(self, x: Output) -> int:
+        """When an output is ready outside of its draft."""
+        k = self._home(x)
+        return self._ready.get(x.op, 0) if k is None else self._levels[k] + 1
+
+    def _expose(self, op: Operation) -> int:
+        """When all operands of an operation outside are ready, which they will be then."""
+        for x in op.inputs:
+            k = self._home(x)
+            if k is not None:
+                self._exposed[k] = True
+        return max(map(self._when, op.inputs), default=0)
+
+    def _hands_on(self, op: Operation) -> bool:
+        """Keep what is free inside the draft that knows its operands, if one does."""
+        homes = {k for x in op.inputs if (k := self._home(x)) is not None}
+        if len(homes) != 1:
+            return False
+        (k,) = homes
+        if any(self._home(x) != k and self._when(x) > self._levels[k] for x in op.inputs):
+            return False
+        self._inside[op] = k
+        return True
+
+    def _joined(self, op: Operation) -> bool:
+        """Put an operation into a draft, an old one or a new; tells whether rows can do it."""
+        shape = _shape_of(op)
+        homes = {k for x in op.inputs if (k := self._home(x)) is not None}
+        fitting = [k for k in homes if _suits(shape, self._drafts[k].shape)]
+        for k in sorted(fitting, key=lambda k: -math.prod(self._drafts[k].shape)):
+            for j in fitting:
+                k = self._united(k, j)
+            if self._takes(k, op):
+                return True
+        if shape is None:
+            return False
+        self._drafts.append(_Draft(shape))
+        self._levels.append(max(map(self._when, op.inputs), default=0))
+        self._exposed.append(False)
+        return self._takes(len(self._drafts) - 1, op)
+
+    def _takes(self, k: int, op: Operation) -> bool:
+        """Whether a draft takes an operation in: it may have to wait for its other operands."""
+        draft = self._drafts[k]
+        level = max([self._levels[k], *[self._when(x) for x in op.inputs if self._home(x) != k]])
+        if (level > self._levels[k] and self._exposed[k]) or len(draft.operations) >= LONGEST:
+            return False
+        if not draft.take(op):
+            return False
+        for x in op.inputs:
+            j = self._home(x)
+            if j is not None and j != k:
+                self._exposed[j] = True
+        self._levels[k] = level
+        self._inside[op] = k
+        return True
+
+    def unite_readers(self) -> None:
+        """One region of those that read the same, so that it is read once."""
+        readers: dict[tuple[Output, tuple[int, int]], int] = {}
+        for j, draft in enumerate(self._drafts):
+            for x in draft.recorder.given_in_full() if draft.operations else ():
+                k = readers.setdefault((x, draft.shape), j)
+                readers[x, draft.shape] = self._united(self._now(k), self._now(j))
+
+    def _now(self, k: int) -> int:
+        """The number of the draft that a draft was united with."""
+        while k in self._became:
+            k = self._became[k]
+        return k
+
+    def _united(self, k: int, j: int) -> int:
+        """One draft of two of one shape, where that may be; the number of the one that has what *k* had."""
+        one, other = self._drafts[k], self._drafts[j]
+        early, late = sorted((k, j), key=lambda i: self._levels[i])
+        if k == j or one.shape != other.shape or len(one.operations) + len(other.operations) > LONGEST:
+            return k
+        if self._levels[early] < self._levels[late] and self._exposed[early]:
+            return k
+        whole = one.joined(other)
+        if whole is None:
+            return k
+        self._drafts[late], self._drafts[early] = whole, _Draft(whole.shape)
+        self._exposed[late] |= self._exposed[early]
+        self._became[early] = late
+        return late
+
+
+def _suits(shape: tuple[int, int] | None, region: tuple[int, int]) -> bool:
+    """Whether an operation of a shape may be one on all columns of a region, or on one number per row."""
+    return shape is None or shape == region or math.prod(shape) == region[0]
+
+
+def _shape_of(op: Operation) -> tuple[int, int] | None:
+    """Rows and columns of the largest float32 tensor of an operation, if that is worth it."""
+    best: tuple[int, ...] = ()
+    size = LEAST - 1
+    for x in (*op.inputs, *op.outputs):
+        if x.dtype.numpy == np.float32 and x.ndim and isinstance(x.type.size, int) and x.type.size > size:
+            best, size = shape_of(x), x.type.size
+    if not best or not LEAST_COLUMNS <= best[-1] <= MOST_COLUMNS:
+        return None
+    return size // best[-1], best[-1]
+
+
+def regions(
+    operations: Sequence[Operation], wanted: Sequence[Output], taken: Container[Operation] = ()
+) -> Sequence[Region]:
+    """The regions of a graph, for :func:`stopgrad.interpreter.program`.
+
+    Args:
+        operations: of one graph, in order.
+        wanted: its results.
+        taken: operations that are in regions of others.
+    """
+    growing = _Growing()
+    for op in operations:
+        growing.add(op, op not in taken)
+    growing.unite_readers()
+    drafts = growing.drafts()
+    if not drafts:
+        return ()
+    users: dict[Output, list[Operation]] = {}
+    for op in operations:
+        for x in op.inputs:
+            users.setdefault(x, []).append(op)
+    results = set(wanted)
+    home = {op: draft for draft in drafts for op in draft.operations}
+    owned: dict[_Draft, list[Operation]] = {}
+    for op in reversed(operations):
+        if op.definition in _FREE and op not in taken and not results.intersection(op.outputs):
+            found = {home.get(user) for y in op.outputs for user in users.get(y, ())}
+            draft = found.pop() if len(found) == 1 else None
+            if draft is not None and draft.unfolds(op):
+                home[op] = draft
+                owned.setdefault(draft, []).append(op)
+    made = []
+    for draft in drafts:
+
+        def used(y: Output, draft: _Draft = draft) -> bool:
+            return y in results or any(home.get(user) is not draft for user in users.get(y, ()))
+
+        region = draft.region(used, owned.get(draft, ()))
+        if region is not None:
+            made.append(region)
+    return made

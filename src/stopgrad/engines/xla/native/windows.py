@@ -1,0 +1,55 @@
+"""What kernels over windows share.
+
+They are told of three spatial axes always; those that are missing stand in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.graph import Operation, Output
+from stopgrad.ops.windows import pads
+
+RANK = 3
+"""How many spatial axes there are."""
+
+
+def attributes_of(op: Operation) -> dict[str, Any]:
+    """An operation's attributes by name."""
+    return dict(zip(op.definition.attributes, op.values, strict=True))
+
+
+def geometry_of(given: Mapping[str, Any], spatial: Any, ksize: Any) -> dict[str, Any]:
+    """The attributes of a kernel, from those of an operation."""
+    around = pads(spatial, ksize, (given["strides"], given["padding"], given["dilations"]))
+    return {
+        "strides": numbers(given["strides"], 1),
+        "dilations": numbers(given["dilations"], 1),
+        "low": numbers([before for before, _ in around], 0),
+    }
+
+
+def numbers(some: Any, missing: int) -> np.ndarray[Any, Any]:
+    """A number for each spatial axis."""
+    return np.array([missing] * (RANK - len(some)) + [*some], np.int64)
+
+
+def with_all_axes(shape: Any, filters: bool = False) -> tuple[int, ...]:
+    """The shape of an array [batch, spatial..., channels], or of filters."""
+    missing = (1,) * (RANK + 2 - len(shape))
+    return (*missing, *shape) if filters else (shape[0], *missing, *shape[1:])
+
+
+def sole_readers(operations: Sequence[Operation], wanted: Sequence[Output]) -> dict[Output, Operation]:
+    """For each output that one operation reads once, and nobody else wants, that operation."""
+    found: dict[Output, Operation] = {}
+    several = set(wanted)
+    for op in operations:
+        for x in op.inputs:
+            if x in found:
+                several.add(x)
+            found[x] = op
+    return {x: op for x, op in found.items() if x not in several}

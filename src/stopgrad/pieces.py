@@ -1,0 +1,253 @@
+"""Large arrays computed piece by piece: chains of operations on some rows at a time, which stay in the cache.
+
+Operation by operation, a chain reads and writes main memory each time; and asks the system for it, page by
+page. In pieces it does so at its ends only. The numbers are the same, bit for bit: to the pieces the same
+functions are applied in the same order, and none adds up across rows.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.batch_rules import ALONG, BROADCAST
+from stopgrad.build import infer_types, parameter_of
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.interpreter import NUMPY_BACKEND, Region, Run, program
+from stopgrad.rows import Rows, cut_type, cut_values, repeats, rows_of
+
+PIECE = 2**18
+"""Bytes of the largest array in a piece. A few of these fit into the second cache of common processors."""
+LARGE = 2**22
+"""Bytes of an array from which on pieces are quicker than the whole."""
+
+_Users = Mapping[Output, Sequence[Operation]]
+
+
+def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> list[Region]:
+    """The operations that are computed together in pieces, as the interpreter takes them."""
+    if not any(_is_large(x) for op in operations for x in (*op.inputs, *op.outputs)):
+        return []
+    rows = {op: how for op in operations if (how := rows_of(op)) is not None}
+    users: dict[Output, list[Operation]] = {}
+    for op in operations:
+        for x in dict.fromkeys(op.inputs):
+            users.setdefault(x, []).append(op)
+    levels = _levels(operations, rows)
+    _sink(operations, rows, levels, users, set(wanted))
+    found = []
+    for group in _connected(operations, rows, levels):
+        members = _without_views(group, users)
+        values = {x for op in members for x in (*op.inputs, *op.outputs)}
+        if _is_worth_it(members) and any(map(_is_large, values)):
+            found.append(_region(members, rows, users, set(wanted)))
+    return found
+
+
+def _bytes(x: Output) -> int:
+    size: Any = x.type.size
+    return int(size) * x.dtype.itemsize
+
+
+def _is_large(x: Output) -> bool:
+    return not x.type.symbolic and _bytes(x) >= LARGE
+
+
+# ------------------------------------------------------------------------------- what goes together
+
+# An operation's level counts how often the way to it leaves rows: from one level to a higher one rows must be
+# complete. So no way leaves the operations of one level that share their rows and comes back to them.
+
+
+def _meets(x: Output, op: Operation, cut: bool, rows: Mapping[Operation, Rows]) -> bool:
+    """Whether an operand may be made row by row together with the operation that takes it."""
+    return cut and x.op in rows and rows[x.op].extent == rows[op].extent
+
+
+def _levels(operations: Iterable[Operation], rows: Mapping[Operation, Rows]) -> dict[Operation, int]:
+    levels: dict[Operation, int] = {}
+    for op in operations:
+        level, cut = 0, rows[op].cut if op in rows else (False,) * len(op.inputs)
+        for x, is_cut in zip(op.inputs, cut, strict=True):
+            if x.op in levels:
+                apart = x.op in rows and not _meets(x, op, is_cut, rows)
+                level = max(level, levels[x.op] + apart)
+        levels[op] = level
+    return levels
+
+
+def _sink(
+    operations: Sequence[Operation],
+    rows: Mapping[Operation, Rows],
+    levels: dict[Operation, int],
+    users: _Users,
+    wanted: set[Output],
+) -> None:
+    """Move to where it is needed what would otherwise be kept until then, if its operands are kept anyway."""
+    lasting: dict[Operation, int] = {}
+    for op in operations:
+        if op in rows:
+            until = [_kept(x, op, lasting, levels, users) for x in op.inputs if x not in wanted]
+            lasting[op] = min([level for level in until if level is not None], default=len(operations))
+    for op in reversed(operations):
+        if op in rows and wanted.isdisjoint(op.outputs):
+            places = [_latest(y, user, rows, levels) for y in op.outputs for user in users.get(y, ())]
+            late = min(places, default=0)
+            if levels[op] < late <= lasting[op]:
+                levels[op] = late
+
+
+def _kept(
+    x: Output,
+    op: Operation,
+    lasting: Mapping[Operation, int],
+    levels: Mapping[Operation, int],
+    users: _Users,
+) -> int | None:
+    """The level until which an operand is there without being kept for *op* alone; None for always."""
+    if x.op not in levels or not x.op.inputs or repeats(x.op):
+        return None
+    others = [levels[user] for user in users[x] if user is not op]
+    # Alone with it, it can move there together with what takes it.
+    return max(others) if others else lasting.get(x.op, -1)
+
+
+def _latest(
+    y: Output, user: Operation, rows: Mapping[Operation, Rows], levels: Mapping[Operation, int]
+) -> int:
+    """The last level at which *y* can be made for one that needs it."""
+    together = user in rows and all(
+        _meets(x, user, cut, rows) for x, cut in zip(user.inputs, rows[user].cut, strict=True) if x is y
+    )
+    return levels[user] - (not together)
+
+
+def _connected(
+    operations: Iterable[Operation], rows: Mapping[Operation, Rows], levels: Mapping[Operation, int]
+) -> list[list[Operation]]:
+    """The operations that go row by row, by level and by what one takes from the other, in order."""
+    head: dict[Operation, Operation] = {}
+
+    def first(op: Operation) -> Operation:
+        while head[op] is not op:
+            head[op] = op = head[head[op]]
+        return op
+
+    for op in operations:
+        if op in rows:
+            head[op] = op
+            for x, cut in zip(op.inputs, rows[op].cut, strict=True):
+                if _meets(x, op, cut, rows) and levels[x.op] == levels[op]:
+                    head[first(x.op)] = first(op)
+    groups: dict[Operation, list[Operation]] = {}
+    for op in head:
+        groups.setdefault(first(op), []).append(op)
+    return list(groups.values())
+
+
+def _is_view(op: Operation) -> bool:
+    return op.type == "Reshape" or op.definition.batch is BROADCAST
+
+
+def _without_views(group: Sequence[Operation], users: _Users) -> list[Operation]:
+    """The operations without what costs nothing at their end, but would have to be written there."""
+    inside = set(group)
+    for op in reversed(group):
+        if _is_view(op) and not any(user in inside for y in op.outputs for user in users.get(y, ())):
+            inside.discard(op)
+    return [op for op in group if op in inside]
+
+
+def _is_worth_it(members: Sequence[Operation]) -> bool:
+    computing = [op for op in members if not _is_view(op)]
+    # One alone only where it computes in several steps itself.
+    return len(computing) > 1 or any(op.definition.batch is ALONG for op in computing)
+
+
+# ---------------------------------------------------------------------------------------- computing
+
+
+def _region(
+    members: Sequence[Operation], rows: Mapping[Operation, Rows], users: _Users, wanted: set[Output]
+) -> Region:
+    inside = set(members)
+    inputs: dict[tuple[Output, bool], None] = {}
+    for op in members:
+        for x, cut in zip(op.inputs, rows[op].cut, strict=True):
+            if x.op in inside:
+                continue
+            if cut and repeats(x.op):
+                inputs[x.op.inputs[0], False] = None
+            else:
+                inputs[x, cut] = None
+    outputs = [
+        y for op in members for y in op.outputs if y in wanted or not inside.issuperset(users.get(y, ()))
+    ]
+    pieces = _Pieces(members, {op: rows[op] for op in members}, list(inputs), outputs)
+    return Region(members, [x for x, _ in inputs], outputs, pieces)
+
+
+class _Pieces:
+    """The computation of some operations, a number of rows at a time."""
+
+    def __init__(
+        self,
+        members: Sequence[Operation],
+        rows: Mapping[Operation, Rows],
+        inputs: Sequence[tuple[Output, bool]],
+        outputs: Sequence[Output],
+    ) -> None:
+        cut = [x for x, is_cut in inputs if is_cut]
+        widest = max(map(_bytes, (*cut, *[y for op in members for y in op.outputs])))
+        self._cut = [is_cut for _, is_cut in inputs]
+        self._outputs = outputs
+        self._count = rows[members[0]].extent
+        self._step = max(1, PIECE * self._count // max(widest, 1))
+        # Two numbers of rows as a rule, and all of them.
+        self._program = functools.lru_cache(3)(functools.partial(_made, members, rows, inputs, outputs))
+
+    def __call__(self, *arrays: Any) -> Sequence[Any]:
+        count, step, given = self._count, self._step, list(zip(arrays, self._cut, strict=True))
+        if not all(a.flags.c_contiguous or not a.strides[0] for a, cut in given if cut):
+            # Rows do not lie one after the other: the order of additions could depend on how many there are.
+            return self._program(count)(arrays)
+        results = [np.empty(y.shape, y.dtype.numpy) for y in self._outputs]
+        for start in range(0, count, step):
+            stop = min(start + step, count)
+            values = self._program(stop - start)([a[start:stop] if cut else a for a, cut in given])
+            for result, value in zip(results, values, strict=True):
+                result[start:stop] = value
+        return results
+
+
+def _made(
+    members: Sequence[Operation],
+    rows: Mapping[Operation, Rows],
+    inputs: Sequence[tuple[Output, bool]],
+    outputs: Sequence[Output],
+    count: int,
+) -> Run:
+    """Operations on that many rows, in a graph of their own."""
+    graph = Graph()
+    made: dict[tuple[Output, bool], Output] = {}
+    for x, cut in inputs:
+        made[x, cut] = parameter_of(graph, cut_type(x.type, count) if cut else x.type, x.op)
+    given = list(made.values())
+    for op in members:
+        for x, cut in zip(op.inputs, rows[op].cut, strict=True):
+            if (x, cut) not in made:  # Each row of it is the same.
+                made[x, cut] = _again(x.op, (made[x.op.inputs[0], False],), count, graph)[0]
+        taken = tuple([made[key] for key in zip(op.inputs, rows[op].cut, strict=True)])
+        made.update(zip([(y, True) for y in op.outputs], _again(op, taken, count, graph), strict=True))
+    return program(given, [made[y, True] for y in outputs], NUMPY_BACKEND)
+
+
+def _again(op: Operation, inputs: tuple[Output, ...], count: int, graph: Graph) -> tuple[Output, ...]:
+    """An operation on that many rows."""
+    values = cut_values(op, count)
+    types = infer_types(op.definition, tuple([x.type for x in inputs]), values)
+    place = op._place, op._instruction
+    return Operation(graph, op.definition, inputs, values, types, op._label, place, op.origin).outputs

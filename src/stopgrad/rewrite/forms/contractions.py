@@ -1,0 +1,281 @@
+"""Sums of products of tensors that are broadcast against each other, as products of matrices.
+
+Where no factor has all the axes, the product of them is larger than any, and it need not be made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stopgrad.body import Body
+from stopgrad.control.branches import Case
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.ops.arithmetic import Abs, AddV2, Mul, Neg, Square, SquaredDifference, Sub
+from stopgrad.ops.compare import GreaterEqual
+from stopgrad.ops.convert import Cast
+from stopgrad.ops.data import Const, Placeholder
+from stopgrad.ops.linalg import Einsum
+from stopgrad.ops.powers import Pow
+from stopgrad.ops.reduce import AllOf, Mean
+from stopgrad.ops.shape import BroadcastTo, Reshape, Sum
+from stopgrad.rewrite.engine import Copying
+from stopgrad.rewrite.forms.factors import Maker, count_of
+from stopgrad.types import float32, float64, int32
+
+Axes = frozenset[int]
+LARGE = 1 << 16
+"""How many products there are at least, where a sum of them is worth another form."""
+_DEPTH = 8
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_PRODUCTS = frozenset({Mul, Neg, Square, Pow, SquaredDifference, BroadcastTo, AddV2, Sub})
+
+
+@dataclass
+class Product:
+    """What is summed: number · product of factors · product of differences.
+
+    Attributes:
+        type: of the product, with all its axes.
+        factors: tensors each of which lacks some axis.
+        differences: pairs a, b of such tensors, for each factor a - b.
+        number: a constant.
+        between: the operations that make the product of these.
+    """
+
+    type: Any
+    factors: list[Output] = field(default_factory=list)
+    differences: list[tuple[Output, Output]] = field(default_factory=list)
+    number: float = 1.0
+    between: set[Operation] = field(default_factory=set)
+
+    def axes_of(self, x: Output) -> Axes:
+        """The axes of the product along which a tensor has more than one element."""
+        missing = self.type.ndim - x.ndim
+        return frozenset([missing + i for i, size in enumerate(x.shape) if size != 1])
+
+    def is_small(self, x: Output) -> bool:
+        return self.axes_of(x) < frozenset([i for i, size in enumerate(self.type.shape) if size != 1])
+
+    def multiply(self, x: Output, depth: int = _DEPTH) -> bool:
+        """Take a factor apart; whether that went down to tensors that lack an axis."""
+        if self.is_small(x):
+            constant = constant_of(x)
+            if constant is None:
+                self.factors.append(x)
+            else:
+                self.number *= constant
+                self.between.add(x.op)
+            return True
+        definition, inputs = x.op.definition, x.op.inputs
+        if not depth or definition not in _PRODUCTS or x.type.size != self.type.size:
+            return False
+        self.between.add(x.op)
+        depth -= 1
+        if definition is Mul:
+            return all(self.multiply(y, depth) for y in inputs)
+        if definition is Neg:
+            self.number = -self.number
+            return self.multiply(inputs[0], depth)
+        if definition is BroadcastTo:
+            return self.multiply(inputs[0], depth)
+        if definition is Square:
+            return self.multiply(inputs[0], depth) and self.multiply(inputs[0], depth)
+        if definition is Pow:
+            times = constant_of(inputs[1])
+            self.between.add(inputs[1].op)
+            return times in (1, 2) and all(self.multiply(inputs[0], depth) for _ in range(int(times)))
+        if definition is AddV2 and inputs[0] is inputs[1]:
+            self.number *= 2
+            return self.multiply(inputs[0], depth)
+        if definition in (Sub, SquaredDifference) and all(self.is_small(y) for y in inputs):
+            self.differences.extend([(inputs[0], inputs[1])] * (2 if definition is SquaredDifference else 1))
+            return True
+        return False
+
+
+def constant_of(x: Output) -> float | None:
+    """The value of a scalar constant."""
+    return float(x.op.values[0].array) if x.op.definition is Const and x.ndim == 0 else None
+
+
+class Contraction(Maker):
+    """Builds a sum of products over some axes of a :class:`Product`, which go.
+
+    Tensors are given as many axes as the product has; sums of them, those that are left of these.
+    """
+
+    def __init__(self, copying: Copying, like: Operation, what: Product, summed: Axes, dtype: Any) -> None:
+        super().__init__(copying, like)
+        self.what = what
+        self.summed = summed
+        self.dtype = dtype
+        self.kept = [i for i in range(what.type.ndim) if i not in summed]
+
+    def reshape(self, x: Output, shape: Iterable[Any]) -> Output:
+        shape = tuple(shape)
+        return x if x.shape == shape else self.make(Reshape, x, values=(shape,))
+
+    def operand(self, x: Output) -> Output:
+        """A tensor with all axes, in the dtype in which this is computed."""
+        x = self.reshape(x, (1,) * (self.what.type.ndim - x.ndim) + x.shape)
+        return x if x.dtype is self.dtype else self.make(Cast, x, values=(self.dtype,))
+
+    def scalar(self, x: Output, number: float) -> Output:
+        return x if number == 1 else self.make(Mul, x, self.constant(number, x.dtype))
+
+    def __call__(self, factors: Iterable[Output]) -> Output | None:
+        """The sum of the product; None if it takes more than one product of matrices."""
+        merged: list[Output] = []
+        outside: list[Output] = []
+        for x in sorted(factors, key=lambda x: -len(self.what.axes_of(x))):
+            axes = self.what.axes_of(x)
+            if not axes & self.summed:
+                outside.append(x)
+                continue
+            home = next((i for i, y in enumerate(merged) if axes <= self.what.axes_of(y)), None)
+            if home is None:
+                merged.append(x)
+            else:
+                merged[home] = self.multiply(merged[home], x)
+        if len(merged) > 2:
+            return None
+        inside = frozenset[int]().union(*[self.what.axes_of(x) for x in merged])
+        total = self._product_of(merged, inside) if merged else None
+        for x in outside:
+            x = self.reshape(x, [x.shape[i] for i in self.kept])
+            total = x if total is None else self.multiply(total, x)
+        if total is None:
+            return None
+        repeated = count_of(self.what.type.shape[i] for i in self.summed - inside)
+        return self.scalar(total, repeated)
+
+    def _product_of(self, xs: Sequence[Output], axes: Axes) -> Output:
+        """The sum over the product of one or two tensors, neither of which has the other's axes."""
+        if len(xs) == 1:
+            return self.make(Sum, xs[0], values=(tuple(sorted(self.summed)), False))
+        xs = [self._summed_alone(x, y) for x, y in (xs, xs[::-1])]
+        terms = [sorted(self.what.axes_of(x)) for x in xs]
+        equation = ",".join("".join(_LETTERS[i] for i in term) for term in terms)
+        equation += "->" + "".join(_LETTERS[i] for i in self.kept if i in axes)
+        flat = [self.reshape(x, [size for size in x.shape if size != 1]) for x in xs]
+        made = self.make(Einsum, *flat, values=(equation,))
+        return self.reshape(made, [self.what.type.shape[i] if i in axes else 1 for i in self.kept])
+
+    def _summed_alone(self, x: Output, other: Output) -> Output:
+        """A tensor, summed over the axes that the other one lacks."""
+        alone = tuple(sorted(self.what.axes_of(x) & self.summed - self.what.axes_of(other)))
+        return self.make(Sum, x, values=(alone, True)) if alone else x
+
+    def finished(self, x: Output) -> Output:
+        """A result in the type of the operation in whose place it comes."""
+        wanted = self.like.outputs[0].type
+        if x.dtype is not wanted.dtype:
+            x = self.make(Cast, x, values=(wanted.dtype,))
+        whole = tuple([self.what.type.shape[i] for i in self.kept])
+        if x.shape != whole:
+            x = self.make(BroadcastTo, x, values=(whole,))
+        return self.reshape(x, wanted.shape)
+
+
+def contract(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
+    """A sum of products of broadcast tensors, or of their squared differences, as products of matrices.
+
+    Recognises ``reduce_sum(p, axes)`` where p is a product (Mul, Neg, Square, powers 1 and 2, constants) of
+    tensors each of which lacks an axis of p, and at most one difference of two such tensors, or its square.
+    So it finds ``reduce_sum(x[:, :, None] * w, 1)``, the squared distances ``reduce_sum((x[:, None] - mu) **
+    2 * weight, -1)``, and what the generator makes of them for x, mu and weight.
+
+    Effect: other order of the same terms. Differences are multiplied out, which cancels, so that is done in
+    float64 and for float32 operands only; a square's operands are centred first, by the mean of the smaller
+    one (any shift is right; near the data it leaves least to cancel). Where some distance is so small beside
+    the operands that less than float32's precision would be left (equal points, or anything not finite), the
+    sum is computed as written: that is looked at when the graph runs. So distances are never negative, and as
+    precise as before.
+
+    Not applied to fewer than 2¹⁶ products, to a difference of other dtypes than float32, nor to integers.
+
+    Figure: Gaussian mixture, 16 384 points, 16 components, 8 dimensions, value and gradient, processor time:
+    3.5 → 1.5 ms. What is looked at when the graph runs costs less than a tenth of that.
+    """
+    if op.definition is not Sum or inputs[0].op.definition not in _PRODUCTS:
+        return None
+    (x,), (axis, _) = inputs, values
+    if x.type.symbolic or not x.dtype.is_floating or x.dtype.itemsize < 4:
+        return None
+    if not axis or count_of(x.shape) < LARGE:
+        return None
+    what = Product(x.type)
+    if not what.multiply(x):
+        return None
+    summed = frozenset([i for i in axis if x.shape[i] != 1])
+    if not what.differences:
+        make = Contraction(copying, op, what, summed, x.dtype)
+        total = make([make.operand(y) for y in what.factors])
+        return None if total is None else (make.finished(make.scalar(total, what.number)),)
+    if x.dtype is not float32 or len(what.differences) > 2:
+        return None
+    make = Contraction(copying, op, what, summed, float64)
+    factors = [make.operand(y) for y in what.factors]
+    (a, b), *more = what.differences
+    if not more:
+        left, right = (make([*factors, make.operand(y)]) for y in (a, b))
+        if left is None or right is None:
+            return None
+        return (make.finished(make.scalar(make.make(Sub, left, right), what.number)),)
+    same = all(y is z for y, z in zip(more[0], (a, b), strict=True))
+    return _squares(make, factors, make.operand(a), make.operand(b), x, values) if same else None
+
+
+def _squares(
+    make: Contraction, factors: list[Output], a: Output, b: Output, x: Output, values: tuple[Any, ...]
+) -> Sequence[Output] | None:
+    """The sum of products with (a - b)², multiplied out; as written where that is not precise."""
+    small, large = sorted((a, b), key=lambda y: count_of(y.shape))
+    alone = make.what.axes_of(small) - make.what.axes_of(large)
+    centre = make.make(Mean, small, values=(tuple(sorted(alone)), True))
+    a, b = (make.make(Sub, y, centre) for y in (a, b))
+    squares = [make.make(Square, y) for y in (a, b)]
+    both, total = make([*factors, a, b]), _both(make, factors, squares)
+    if both is None or total is None:
+        return None
+    size = _both(make, [make.make(Abs, y) for y in factors], squares) if factors else total
+    assert size is not None
+    total = make.make(Sub, total, make.scalar(both, 2.0))
+    count = count_of(x.shape[i] for i in make.summed)
+    # float64 keeps 2⁻⁵³ of the sizes for each term; 2⁻²⁴ of the result is what float32 has.
+    least = make.scalar(size, (count + 4) * 2.0**-27)
+    enough = make.make(GreaterEqual, make.make(Abs, total), least)
+    precise = make.make(AllOf, enough, values=(tuple(range(enough.ndim)), False))
+    done = make.finished(make.scalar(total, make.what.number))
+    return _chosen(make, precise, done, x, values)
+
+
+def _both(make: Contraction, factors: Sequence[Output], squares: Iterable[Output]) -> Output | None:
+    first, second = (make([*factors, y]) for y in squares)
+    return None if first is None or second is None else make.make(AddV2, first, second)
+
+
+def _chosen(
+    make: Contraction, precise: Output, done: Output, x: Output, values: tuple[Any, ...]
+) -> Sequence[Output]:
+    """What was computed if it is precise; else the sum of *x* as it was written."""
+    copying, like = make.copying, make.like
+    given = list(dict.fromkeys([*make.what.factors, *(y for pair in make.what.differences for y in pair)]))
+    body = Copying(Graph(), (), None)
+    parameters = [body.add(Placeholder, (), (y.dtype, y.shape), like)[0] for y in (done, *given)]
+    mapping = dict(zip(given, parameters[1:], strict=True))
+    for op in sorted(make.what.between, key=lambda op: op.id):
+        made = body.add(op.definition, tuple([mapping[y] for y in op.inputs]), op.values, like)
+        mapping.update(zip(op.outputs, made, strict=True))
+    written = body.add(Sum, (mapping[x],), values, like)
+    branches = tuple([Body(body.graph, parameters, [y]) for y in (written[0], parameters[0])])
+    copying.bodies.update(zip(branches, branches, strict=True))
+    index = make.make(Cast, precise, values=(int32,))
+    return copying.add(Case, (index, done, *given), (branches,), like)
+
+
+FORMS = (contract,)

@@ -1,0 +1,142 @@
+"""What is chosen by labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.graph import Operation, Output
+from stopgrad.operands import Literal
+from stopgrad.ops.arithmetic import AddV2, Mul, Neg, RealDiv, Sub
+from stopgrad.ops.compare import GreaterEqual, Less, LogicalAnd
+from stopgrad.ops.composite import LogSoftmax
+from stopgrad.ops.convert import SelectV2
+from stopgrad.ops.data import Const
+from stopgrad.ops.index import OneHot, ScatterAddAlongAxis, TakeAlongAxis
+from stopgrad.ops.powers import Exp, Log
+from stopgrad.ops.reduce import Max
+from stopgrad.ops.shape import Reshape, Sum
+from stopgrad.rewrite.engine import Copying
+from stopgrad.rewrite.forms.factors import Maker
+from stopgrad.rewrite.passes import is_all
+
+
+def compare_instead_of_scatter(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
+    """A comparison of positions with labels for a scatter of one element per row into zeros.
+
+    Recognises what the generator makes for ``take_along_axis(x, labels[..., None], axis)``. Puts there
+    ``where(one_hot(labels), update, 0)``, which fuses with what reads it; a scatter is a loop over its
+    updates.
+
+    Effect: none, -0.0 apart, which stays where a sum with 0.0 would make it 0.0; labels outside of the axis
+    hit nothing in both. Not applied where a row has more than one index, which may be equal.
+
+    Figure: -mean(log(take_along_axis(softmax(x), y))) and its gradient, 4096 × 1024, with the rows' forms,
+    processor time: 15.7 → 5.0 ms.
+    """
+    if op.definition is not ScatterAddAlongAxis:
+        return None
+    (x, labels, updates), (axis,) = inputs, values
+    if labels.shape[axis] != 1 or x.shape[axis] > np.iinfo(labels.dtype.numpy).max or not is_all(x, 0):
+        return None
+    make = Maker(copying, op)
+    rows = make.make(Reshape, labels, values=(labels.shape[:axis] + labels.shape[axis + 1 :],))
+    yes, no = (make.make(Const, values=(Literal(np.array(hit)),)) for hit in (True, False))
+    hit = make.make(OneHot, rows, yes, no, values=(x.shape[axis], axis))
+    return (make.make(SelectV2, hit, updates, make.constant(0.0, x.dtype)),)
+
+
+def take_first(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
+    """One element of each row taken of what a tensor is computed from, instead of all computed and one taken.
+
+    Recognises ``take_along_axis(y, labels[..., None], axis)`` where y is made by sums, differences, products,
+    quotients, negatives, logarithms and log-softmax. Puts the taking before these.
+
+    Effect: none, bit for bit; labels outside of the axis give 0 as before. Not applied where several elements
+    of a row are taken.
+
+    Figure: -mean(take_along_axis(log_softmax(x), y)) and its gradient, 4096 × 1024, processor time: 5.4 → 2.7
+    ms.
+    """
+    if op.definition is not TakeAlongAxis or inputs[0].op.definition not in _BEFORE:
+        return None
+    (x, labels), (axis,) = inputs, values
+    if labels.shape[axis] != 1 or x.shape[axis] == 1 or x.type.symbolic or labels.type.symbolic:
+        return None
+    make = Maker(copying, op)
+    found = _taken(make, x, labels, axis, 8)
+    size = x.shape[axis]
+    inside = make.make(GreaterEqual, labels, make.constant(0, labels.dtype))
+    if size <= np.iinfo(labels.dtype.numpy).max:
+        below = make.make(Less, labels, make.constant(size, labels.dtype))
+        inside = make.make(LogicalAnd, inside, below)
+    return (make.make(SelectV2, inside, found, make.constant(0.0, x.dtype)),)
+
+
+_BEFORE = frozenset({AddV2, Log, LogSoftmax, Mul, Neg, RealDiv, Sub})
+
+
+def _taken(make: Maker, x: Output, labels: Output, axis: int, depth: int) -> Output:
+    """One element of each row of a tensor."""
+    definition, inputs = x.op.definition, x.op.inputs
+    if depth and definition is LogSoftmax and x.op.values[0] == (axis,) and x.dtype.itemsize > 2:
+        logits = inputs[0]
+        top = make.make(Max, logits, values=((axis,), True))
+        total = make.make(Sum, make.make(Exp, make.make(Sub, logits, top)), values=((axis,), True))
+        one = make.make(Sub, _taken(make, logits, labels, axis, depth - 1), top)
+        return make.make(Sub, one, make.make(Log, total))
+    whole = [y.type is x.type or y.ndim == 0 or (y.ndim == x.ndim and y.shape[axis] == 1) for y in inputs]
+    if not depth or definition not in _BEFORE or definition is LogSoftmax or not all(whole):
+        return make.make(TakeAlongAxis, x, labels, values=(axis,))
+    parts = [_taken(make, y, labels, axis, depth - 1) if y.type is x.type else y for y in inputs]
+    return make.make(definition, *parts, values=x.op.values)
+
+
+def sum_of_hits(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
+    """What labels choose, for the sum of a row that is 0 elsewhere.
+
+    Recognises ``reduce_sum(where(one_hot(labels), update, 0), axis)``, also of its negative: what comes back
+    through the log-sum of a cross entropy. Effect: none but the sign of a zero.
+
+    Figure: as for :func:`take_first`, of which it is a part.
+    """
+    if op.definition is not Sum:
+        return None
+    (x,), (axis, keepdims) = inputs, values
+    negative = x.op.definition is Neg
+    chosen = x.op.inputs[0] if negative else x
+    if chosen.op.definition is not SelectV2 or len(axis) != 1 or x.type.symbolic:
+        return None
+    hit, update, other = chosen.op.inputs
+    (a,) = axis
+    if hit.op.definition is not OneHot or hit.op.values[1] != a or not is_all(other, 0):
+        return None
+    labels, yes, no = hit.op.inputs
+    if not (is_all(yes, 1) and is_all(no, 0)) or hit.ndim != x.ndim or update.ndim != x.ndim:
+        return None
+    size = hit.shape[a]
+    if update.shape[a] != 1 or size > np.iinfo(labels.dtype.numpy).max:
+        return None
+    make = Maker(copying, op)
+    inside = make.make(
+        LogicalAnd,
+        make.make(GreaterEqual, labels, make.constant(0, labels.dtype)),
+        make.make(Less, labels, make.constant(size, labels.dtype)),
+    )
+    inside = make.make(Reshape, inside, values=((*hit.shape[:a], 1, *hit.shape[a + 1 :]),))
+    found = make.make(SelectV2, inside, update, make.constant(0.0, x.dtype))
+    found = make.make(Neg, found) if negative else found
+    # Who asks for this sum again finds it.
+    copying.table[copying.key(Sum, (x,), (axis, True), op)] = (found,)
+    return (found if keepdims else make.make(Reshape, found, values=(op.outputs[0].shape,)),)
+
+
+FORMS = (compare_instead_of_scatter, take_first, sum_of_hits)

@@ -1,0 +1,123 @@
+"""What comes back through the maximum that a softmax subtracts.
+
+A softmax does not change with that maximum, so its gradient is 0: the sum of a row of the logits' gradient.
+It stands in users' code that has no stop there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stopgrad.graph import Output
+from stopgrad.ops.arithmetic import AddV2, Mul, Neg, Sub
+from stopgrad.ops.compare import Equal
+from stopgrad.ops.convert import SelectV2
+from stopgrad.ops.data import Const
+from stopgrad.ops.reduce import Max
+from stopgrad.ops.shape import Sum
+from stopgrad.rewrite.forms.factors import Factor
+from stopgrad.rewrite.forms.tracking import Axes, Rewriting, is_row, unrepeated
+
+_STEPS = 32
+"""How many tensors are looked at to find out whether a sum is 0."""
+
+
+def is_zero(at: Rewriting, x: Output, axes: Axes) -> bool:
+    """Whether a row's sum is 0 for every value, as far as it is made of sums that are known."""
+    if not at.rows.exponentials:
+        return False
+    at.steps = _STEPS
+    terms = _terms(at, x, axes)
+    if terms is None:
+        return False
+    left: list[Factor] = []
+    for term in terms:
+        opposite = next((other for other in left if term.opposes(other)), None)
+        if opposite is None:
+            left.append(term)
+        else:
+            left = [other for other in left if other is not opposite]
+    return not left
+
+
+def _terms(at: Rewriting, x: Output, axes: Axes) -> list[Factor] | None:
+    """A row's sum as the sum of factors; None if it is not made of sums that are there already."""
+    total = at.rows.exponentials.get(x)
+    if total is not None and at.rows.sums[total] == axes:
+        return [Factor(over=(total,))]
+    at.steps -= 1
+    if at.steps < 0:
+        return None
+    known, definition = at.rows.scaled.get(x), x.op.definition
+    if known is not None and known.core is not None and known.axes == axes:
+        return _multiplied(at, _terms(at, known.core, axes), known.factor)
+    existing = _existing(at, x, axes)
+    if existing is not None:
+        return existing
+    if definition is Neg:
+        inside = _terms(at, x.op.inputs[0], axes)
+        return None if inside is None else [term.negated() for term in inside]
+    if definition in (AddV2, Sub):
+        a, b = (_terms(at, y, axes) for y in x.op.inputs)
+        if a is None or b is None:
+            return None
+        return a + ([term.negated() for term in b] if definition is Sub else b)
+    if definition is Mul:
+        for a_, b_ in (x.op.inputs, x.op.inputs[::-1]):
+            found = _terms_of_product(at, x, a_, b_, axes)
+            if found is not None:
+                return found
+    return None
+
+
+def _terms_of_product(at: Rewriting, x: Output, a: Output, b: Output, axes: Axes) -> list[Factor] | None:
+    """Those of a · b where a is a row's, or the sum of something and a row's."""
+    if b.type is not x.type:
+        return None
+    a = unrepeated(a)
+    if is_row(a, b.ndim, axes):
+        return _multiplied(at, _terms(at, b, axes), at.factor_of(a))
+    if a.op.definition in (AddV2, Sub):
+        whole, row = (unrepeated(y) for y in a.op.inputs)
+        if is_row(row, b.ndim, axes):
+            factor, product_ = at.factor_of(row), at.multiply(whole, b)
+            first = _existing(at, product_, axes) if product_.type is x.type else None
+            second = _multiplied(
+                at, _terms(at, b, axes), factor.negated() if a.op.definition is Sub else factor
+            )
+            return None if first is None or second is None else first + second
+    return None
+
+
+def _existing(at: Rewriting, x: Output, axes: Axes) -> list[Factor] | None:
+    for y, negative in ((x, False), (at.make(Neg, x), True)):
+        found = at.existing(Sum, y, values=(axes, True))
+        if found is not None:
+            factor = at.factor_of(found)
+            return [factor.negated() if negative else factor]
+    return None
+
+
+def _multiplied(at: Rewriting, terms: list[Factor] | None, factor: Factor) -> list[Factor] | None:
+    return None if terms is None else [at.times(term, factor) for term in terms]
+
+
+def carry_zero(at: Rewriting) -> Output | None:
+    """Zeros go through operations on them, up to the sum that they are left out of."""
+    because = at.rows.zeros.get(at.inputs[1 if at.like.definition is SelectV2 else 0])
+    if because is None:
+        return None
+    if at.like.definition is SelectV2 and not _chooses_a_maximum(*at.inputs):
+        return None
+    made = at.as_it_is()
+    at.rows.zeros[made] = because
+    return made
+
+
+def _chooses_a_maximum(condition: Output, _: Output, other: Output) -> bool:
+    return (
+        condition.op.definition is Equal
+        and any(unrepeated(y).op.definition is Max for y in condition.op.inputs)
+        and other.op.definition is Const
+        and not np.any(other.op.values[0].array)
+    )

@@ -1,0 +1,118 @@
+"""What is known of tensors as products of a core and of what is constant along its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from stopgrad.graph import Operation, Output
+from stopgrad.ops.shape import BroadcastTo
+from stopgrad.rewrite.engine import Copying
+from stopgrad.rewrite.forms.factors import ONE, Factor, Maker
+
+Axes = tuple[int, ...]
+
+
+class Scaled(NamedTuple):
+    """What is known of a tensor: core · factor, along the rows over these axes.
+
+    The factor of a core has sums of exponentials only; with no core, the tensor is the factor, once or
+    repeated.
+    """
+
+    core: Output | None
+    factor: Factor
+    axes: Axes
+
+
+@dataclass
+class Rows:
+    """What is known in one new graph.
+
+    Attributes:
+        scaled: tensors that have a factor.
+        sums: the sums s of exponentials, and over which axes.
+        exponentials: from e = exp(x - max x) to its s.
+        zeros: tensors that are 0 but for rounding, and the exponentials because of which they are.
+    """
+
+    scaled: dict[Output, Scaled] = field(default_factory=dict)
+    sums: dict[Output, Axes] = field(default_factory=dict)
+    exponentials: dict[Output, Output] = field(default_factory=dict)
+    zeros: dict[Output, Output] = field(default_factory=dict)
+
+
+class Rewriting(Maker):
+    """One operation of the old graph, as a handler sees it."""
+
+    def __init__(
+        self, copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...], rows: Rows
+    ) -> None:
+        super().__init__(copying, op)
+        self.inputs = inputs
+        self.values = values
+        self.rows = rows
+        self.type = op.outputs[0].type
+        self.steps = 0
+
+    def as_it_is(self) -> Output:
+        return self.make(self.like.definition, *self.inputs, values=self.values)
+
+    def part(self, x: Output, axes: Axes) -> Scaled:
+        """An operand of an elementwise operation as core and factor."""
+        x = unrepeated(x)
+        found = self.rows.scaled.get(x)
+        if found is not None and found.axes == axes:
+            return found
+        if is_row(x, self.type.ndim, axes):
+            return Scaled(None, Factor(over=(x,)), axes)
+        return Scaled(x, ONE, axes)
+
+    def factor_of(self, row: Output) -> Factor:
+        """A row's value as a factor."""
+        found = self.rows.scaled.get(row)
+        return Factor(over=(row,)) if found is None or found.core is not None else found.factor
+
+    def parts(self) -> tuple[list[Scaled], Axes] | None:
+        """All operands so, if any has a factor."""
+        known = [self.rows.scaled.get(unrepeated(x)) for x in self.inputs]
+        axes = next((one.axes for one in known if one is not None), None)
+        return None if axes is None else ([self.part(x, axes) for x in self.inputs], axes)
+
+    def times(self, a: Factor, b: Factor) -> Factor:
+        return a.times(b, self.rows.sums.keys())
+
+    def safe(self, factor: Factor) -> tuple[Factor, Factor]:
+        """The sums of exponentials in a factor, with its sign, and the rest of it."""
+        sums = self.rows.sums
+        inside = [tuple([y for y in part if y in sums]) for part in factor[1:]]
+        outside = [tuple([y for y in part if y not in sums]) for part in factor[1:]]
+        return Factor(factor.negative, *inside), Factor(False, *outside)
+
+    def result(self, core: Output, factor: Factor, axes: Axes) -> Output | None:
+        """A tensor with a factor, which is remembered."""
+        if core.type is not self.type:
+            return None
+        made = self.scaled(core, factor)
+        if not factor.is_one:
+            self.rows.scaled[made] = Scaled(core, factor, axes)
+        return made
+
+    def row_result(self, factor: Factor, axes: Axes) -> Output:
+        """The operation as it is, which gives a row of which the factors are remembered."""
+        made = self.as_it_is()
+        self.rows.scaled.setdefault(made, Scaled(None, factor, axes))
+        return made
+
+
+def unrepeated(x: Output) -> Output:
+    """What a tensor repeats along axes of size 1."""
+    if x.op.definition is BroadcastTo and x.op.inputs[0].ndim == x.ndim:
+        return x.op.inputs[0]
+    return x
+
+
+def is_row(x: Output, ndim: int, axes: Axes) -> bool:
+    """Whether a tensor, broadcast to *ndim* axes, has size 1 along these."""
+    missing = ndim - x.ndim
+    return all(a < missing or x.shape[a - missing] == 1 for a in axes)

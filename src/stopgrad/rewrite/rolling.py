@@ -1,0 +1,467 @@
+"""Repeated layers and time steps, written out by a loop of Python, as loops that are compiled once.
+
+A compiler's time grows with the graph, and XLA's faster than that. A run of equal segments (:mod:`.segments`)
+becomes a :class:`Scan`: what a segment takes from the one before is its carry; what each has of its own (a
+layer's weights, a slice of the input, what the forward run kept) is stacked; so is what is used outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from stopgrad.body import Body, bodies_in
+from stopgrad.build import without_gc
+from stopgrad.control.scans import Scan
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.operands import Literal
+from stopgrad.ops.arithmetic import AddN
+from stopgrad.ops.convert import Cast
+from stopgrad.ops.data import Assign, Const, Fill, Placeholder
+from stopgrad.ops.slices import StridedSliceGrad
+from stopgrad.rewrite.engine import Copying, Rewritten, needed, rewrite
+from stopgrad.rewrite.segments import Listing, Run
+from stopgrad.rewrite.stacks import Stacks, arranged, spans_together
+from stopgrad.types import DType, float32
+from stopgrad.verify import verify_if_enabled
+
+LEAST_TIMES = 8
+"""So many equal segments are worth a loop."""
+LEAST_SAVED = 600
+"""So many operations must the loops of a graph save: below that, XLA compiles what is written out as fast."""
+_LEAST_IN_ONE = 30
+"""And so many each of them."""
+_COPIED = 2**15
+"""So many bytes may be copied into stacks and out of them at every run, for each operation saved."""
+_SCATTERED = 8
+"""An operation saved pays for so many parts of results that have to be cut out one by one."""
+_SMALL = 64
+
+Source = tuple[int, int]
+"""An output of a segment: of which operation, and which one."""
+
+
+def roll(prepared: Rewritten) -> Rewritten:
+    """Runs of equal segments as loops, in the graph and in its bodies.
+
+    The same operations on the same values, in the same order. Only the terms of a sum over all segments may
+    be added in another order, where they are not all known before.
+    """
+    return without_gc(_roll, prepared)
+
+
+def _roll(prepared: Rewritten) -> Rewritten:
+    if len(prepared.graph) >= LEAST_SAVED and any(
+        op.definition is Assign for op in prepared.graph.operations
+    ):
+        done = rewrite(prepared.outputs, prepared.inputs, (_assigned,))
+        rolled = _roll(done)
+        mapping = {old: rolled.mapping[new] for old, new in done.mapping.items() if new in rolled.mapping}
+        return replace(rolled, mapping=mapping)
+    mapping, graph = _rolled(prepared.outputs, prepared.inputs, {})
+    verify_if_enabled(graph)
+    inputs, outputs = [mapping[x] for x in prepared.inputs], [mapping[y] for y in prepared.outputs]
+    return Rewritten(graph, inputs, outputs, mapping)
+
+
+def _assigned(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
+    """The value in the place of an assignment of it: to whom it is assigned, the session knows."""
+    return (inputs[1],) if op.definition is Assign else None
+
+
+def _rolled(
+    outputs: Sequence[Output], inputs: Sequence[Output], bodies: dict[Body, Body]
+) -> tuple[dict[Output, Output], Graph]:
+    operations = needed(outputs, set(inputs))
+    for op in operations:
+        for body in bodies_in(op.values) if op.definition.has_bodies else ():
+            if body not in bodies:
+                bodies[body] = _rolled_body(body, bodies)
+    listing = Listing(operations, outputs)
+    runs = _worthwhile(listing) if len(listing.operations) >= LEAST_SAVED else []
+    roller = _Roller(listing, runs, inputs, outputs, bodies)
+    roller.build()
+    return roller.stacks.mapping, roller.copying.graph
+
+
+def _rolled_body(body: Body, bodies: dict[Body, Body]) -> Body:
+    mapping, graph = _rolled(body.results, body.inputs, bodies)
+    outputs = [None if y is None else mapping[y] for y in body.outputs]
+    return Body(graph, [mapping[x] for x in body.inputs], outputs)
+
+
+def _worthwhile(listing: Listing) -> list[Run]:
+    """The runs that save enough, with few values that have to be cut out of what they hand out."""
+    runs = [r for r in listing.runs(LEAST_TIMES) if _saved(r) >= _LEAST_IN_ONE]
+    while True:
+        homes = _homes(runs)
+        kept = [
+            r
+            for r in runs
+            if _scattered(listing, r, homes) * _SCATTERED <= _saved(r)
+            and _copied(listing, r, homes) <= _saved(r) * _COPIED
+        ]
+        if len(kept) == len(runs):
+            return kept if sum(map(_saved, kept)) >= LEAST_SAVED else []
+        runs = kept
+
+
+def _saved(run: Run) -> int:
+    return (run.times - 1) * len(run.inside)
+
+
+def _copied(listing: Listing, run: Run, homes: Collection[int]) -> int:
+    """How many bytes go into stacks, and out of them as results of the graph, at every run."""
+    middle = run.start + run.times // 2 * run.period
+    segments = [
+        listing.operations[middle : middle + run.period],
+        listing.operations[middle - run.period : middle],
+    ]
+    moved: set[Output] = set()
+    for slot in run.slots:
+        if slot.delay is None:
+            x, other = (segment[slot.offset].inputs[slot.operand] for segment in segments)
+            if x is not other and x.op.definition is not Const and listing.place.get(x.op) not in homes:
+                moved.add(x)
+    moved.update(y for op in segments[0] for y in op.outputs if y in listing.wanted)
+    return run.times * sum([_bytes(x) for x in moved])
+
+
+def _bytes(x: Output) -> int:
+    size = x.type.size
+    return size * x.dtype.itemsize if isinstance(size, int) else 0
+
+
+def _homes(runs: Sequence[Run]) -> frozenset[int]:
+    return frozenset([i for run in runs for i in range(run.start, run.end)])
+
+
+def _scattered(listing: Listing, run: Run, homes: Collection[int]) -> int:
+    """How many of a run's values operations take that are in no run, and do not add all of them up."""
+    count, operations = 0, listing.operations
+    for offset in run.inside:
+        for op in operations[run.start + offset : run.end : run.period]:
+            for y in op.outputs:
+                users = [operations[u] for u in listing.uses.get(y, ()) if u not in homes]
+                count += any(user.definition is not AddN or len(user.inputs) < run.times for user in users)
+    return count
+
+
+def _adds_in(x: Output) -> DType:
+    """The dtype in which terms of 16 bits are added up; the sum is rounded once."""
+    return float32 if x.dtype.is_floating and x.dtype.itemsize == 2 else x.dtype
+
+
+def _as(copying: Copying, x: Output, dtype: DType) -> Output:
+    return x if x.dtype is dtype else copying.add(Cast, (x,), (dtype,), x.op)[0]
+
+
+class _Roller:
+    """Copies a graph, its runs as loops.
+
+    Attributes:
+        listing: its operations.
+        runs: by the positions where they start.
+        homes: the positions of the operations in runs.
+        copying: the new graph.
+        stacks: where the old outputs have gone.
+        terms: of sums to some of whose terms a loop adds up, what is to be added: old outputs and new.
+    """
+
+    def __init__(
+        self,
+        listing: Listing,
+        runs: Sequence[Run],
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        bodies: dict[Body, Body],
+    ) -> None:
+        self.listing = listing
+        self.runs = {run.start: run for run in runs}
+        self.homes = _homes(runs)
+        self.copying = Copying(Graph(), (), None, bodies=bodies)
+        self.stacks = Stacks(self.copying)
+        for x in inputs:
+            self.stacks.mapping[x] = self.copying.add(Placeholder, (), (x.dtype, x.shape), x.op)[0]
+        self.outputs = outputs
+        self.terms: dict[Operation, list[Output]] = {}
+
+    def build(self) -> None:
+        operations, position = self.listing.operations, 0
+        while position < len(operations):
+            run = self.runs.get(position)
+            if run is None:
+                self._copy(operations[position])
+                position += 1
+            else:
+                _Loop(self, run).build()
+                position = run.end
+        for y in self.outputs:
+            self.stacks.value(y)
+
+    def _copy(self, op: Operation) -> None:
+        terms = self.terms.get(op)
+        if terms is None:
+            self.stacks.copy(op)
+        else:
+            self.stacks.mapping[op.outputs[0]] = _as(self.copying, self.total(terms, op), op.outputs[0].dtype)
+
+    def total(self, terms: Sequence[Output], like: Operation) -> Output:
+        """The sum of terms, some of which are of the old graph and some of the new, not rounded."""
+        graph, dtype = self.copying.graph, _adds_in(like.outputs[0])
+        values = [x if x.op.graph is graph else self.stacks.value(x) for x in terms]
+        wide = tuple([_as(self.copying, x, dtype) for x in values])
+        return wide[0] if len(wide) == 1 else self.copying.add(AddN, wide, (), like)[0]
+
+    def split_terms(self, op: Operation, absorbed: Collection[Output], start: int) -> list[Output]:
+        """The terms before those that a loop will add up, if they are known before it starts.
+
+        They and the absorbed ones are taken off the sum; its first term is to be the loop's.
+        """
+        terms = self.terms.setdefault(op, list(op.inputs))
+        first = next(i for i, x in enumerate(terms) if x in absorbed)
+        graph, place = self.copying.graph, self.listing.place
+        before, rest = terms[:first], [x for x in terms[first:] if x not in absorbed]
+        if any(x.op.graph is not graph and place.get(x.op, -1) >= start for x in before):
+            before, rest = [], [*before, *rest]
+        self.terms[op] = rest
+        return before
+
+
+class _Loop:
+    """A run while it becomes a scan."""
+
+    def __init__(self, roller: _Roller, run: Run) -> None:
+        self.roller, self.run = roller, run
+        self.stacks, self.copying = roller.stacks, roller.copying
+        self.body = Copying(Graph(), (), None, bodies=roller.copying.bodies)
+        self.like = self.op(0, run.inside[0])
+        self.delays: dict[Source, int] = {}  # How long each output of the segment is carried.
+        self.own: dict[tuple[Output, ...], Output] = {}  # Parameters, by what they stand for in each segment.
+        self.shared: dict[Output, Output] = {}
+        self.carried: dict[tuple[Source, int], Output] = {}
+        self.first: dict[tuple[Source, int], Output] = {}  # The values that carries begin with; old outputs.
+        self.made: dict[Source, Output] = {}  # The outputs inside the body.
+        self.sums: list[tuple[Source, Operation, list[Output]]] = []
+        self.handed_out: list[Source] = []
+
+    def op(self, segment: int, offset: int) -> Operation:
+        return self.roller.listing.operations[self.run.start + segment * self.run.period + offset]
+
+    def each(self, source: Source) -> list[Output]:
+        """An output, of each segment."""
+        offset, index = source
+        return [self.op(k, offset).outputs[index] for k in range(self.run.times)]
+
+    def build(self) -> None:
+        self._find_carries()
+        inputs = self._inputs()
+        self._find_results()
+        self._fill_body(inputs)
+        self._emit()
+        self._sink()
+
+    # ------------------------------------------------------------------------------------- the body
+
+    def _find_carries(self) -> None:
+        for slot in self.run.slots:
+            if slot.delay:
+                source = (slot.source, slot.output)
+                self.delays[source] = max(self.delays.get(source, 0), slot.delay)
+                if slot.delay == 1:
+                    self.first[source, 1] = self.op(0, slot.offset).inputs[slot.operand]
+        operations, run = self.roller.listing.operations, self.run
+        for source, delay in self.delays.items():
+            for ago in range(1, delay + 1):
+                if (source, ago) not in self.first:
+                    made_by = operations[run.start + source[0] - ago * run.period]
+                    self.first[source, ago] = made_by.outputs[source[1]]
+                self.carried[source, ago] = self._parameter(self.first[source, ago])
+
+    def _parameter(self, like: Output) -> Output:
+        return self.body.add(Placeholder, (), (like.dtype, like.shape), self.like)[0]
+
+    def _inputs(self) -> dict[tuple[int, int], Output]:
+        """What the operands that are not made in the same segment are in the body."""
+        found = {}
+        for slot in self.run.slots:
+            key = slot.offset, slot.operand
+            if slot.delay:
+                found[key] = self.carried[(slot.source, slot.output), slot.delay]
+            elif slot.delay is None:
+                values = [self.op(k, slot.offset).inputs[slot.operand] for k in range(self.run.times)]
+                found[key] = self._given(values)
+        return found
+
+    def _given(self, values: list[Output]) -> Output:
+        """The parameter for what the segments take from before the run."""
+        x = values[0]
+        if all(value is x for value in values):
+            if x not in self.shared:
+                constant = self._constant(x)
+                self.shared[x] = self._parameter(x) if constant is None else constant
+            return self.shared[x]
+        key = tuple(values)
+        if key not in self.own:
+            self.own[key] = self._parameter(x)
+        return self.own[key]
+
+    def _constant(self, x: Output) -> Output | None:
+        """A small constant is made again in the body, where compilers see it."""
+        small = x.op.definition is Const and x.op.values[0].array.size <= _SMALL
+        return self.body.add(Const, (), x.op.values, x.op)[0] if small else None
+
+    def _fill_body(self, inputs: dict[tuple[int, int], Output]) -> None:
+        inner = {(s.offset, s.operand): (s.source, s.output) for s in self.run.slots if s.delay == 0}
+        for offset in self.run.inside:
+            op = self.op(0, offset)
+            operands = [
+                inputs[offset, i] if (offset, i) in inputs else self.made[inner[offset, i]]
+                for i in range(len(op.inputs))
+            ]
+            outputs = self.body.add(op.definition, tuple(operands), op.values, op)
+            self.made.update(((offset, j), y) for j, y in enumerate(outputs))
+
+    # ------------------------------------------------------------------------------------- results
+
+    def _find_results(self) -> None:
+        """What is used outside, and how: the last value, a sum, or each value."""
+        for offset in self.run.inside:
+            for index in range(len(self.op(0, offset).outputs)):
+                source = offset, index
+                values = self.each(source)
+                used = [k for k, y in enumerate(values) if self._is_used_outside(y)]
+                delay = self.delays.get(source, 0)
+                if not used or used[0] >= self.run.times - delay:
+                    continue
+                total = self._total(values) if len(used) == len(values) else None
+                if total is None:
+                    self.handed_out.append(source)
+                else:
+                    before = self.roller.split_terms(total, frozenset(values), self.run.start)
+                    self.sums.append((source, total, before))
+
+    def _is_used_outside(self, y: Output) -> bool:
+        run, listing = self.run, self.roller.listing
+        if y in listing.wanted:
+            return True
+        return any(
+            not run.start <= u < run.end or (u - run.start) % run.period in run.sunk
+            for u in listing.uses.get(y, ())
+        )
+
+    def _total(self, values: Sequence[Output]) -> Operation | None:
+        """The one sum that takes these values, each once, if nothing else outside does."""
+        found: Operation | None = None
+        for y in values:
+            outside = self._outside(y)
+            if y in self.roller.listing.wanted or len(outside) != 1:
+                return None
+            op = self.roller.listing.operations[outside[0]]
+            if (
+                op.definition is not AddN
+                or outside[0] in self.roller.homes
+                or (found is not None and op is not found)
+            ):
+                return None
+            found = op
+        return found
+
+    def _outside(self, y: Output) -> list[int]:
+        run = self.run
+        return [
+            u
+            for u in self.roller.listing.uses.get(y, ())
+            if not run.start <= u < run.end or (u - run.start) % run.period in run.sunk
+        ]
+
+    # ------------------------------------------------------------------------------------- the loop
+
+    def _emit(self) -> None:
+        keys = list(self.carried)
+        carries = [self.carried[key] for key in keys]
+        following = [self.made[s] if ago == 1 else self.carried[s, ago - 1] for s, ago in keys]
+        first = [self.stacks.value(self.first[key]) for key in keys]
+        for source, total, before in self.sums:
+            y = self.made[source]
+            y = _as(self.body, y, _adds_in(y))
+            carries.append(self._parameter(y))
+            following.append(self.body.add(AddN, (carries[-1], y), (), total)[0])
+            first.append(self._first_sum(y, total, before))
+        backwards = self.stacks.run_backwards(self.own)
+        stacked = [self.stacks.stack(x[::-1] if backwards else x, self.like) for x in self.own]
+        constants = [(x, p) for x, p in self.shared.items() if p.op.definition is Placeholder]
+        inputs = [*first, *stacked, *(self.stacks.value(x) for x, _ in constants)]
+        parameters = [*carries, *self.own.values(), *(p for _, p in constants)]
+        results = [*following, *(self.made[source] for source in self.handed_out)]
+        body = Body(self.body.graph, parameters, results)
+        self.copying.bodies[body] = body
+        values = (body, len(carries), len(stacked), self.run.times, backwards, 1)
+        made = self.copying.add(Scan, tuple(inputs), values, self.like)
+        self._place(keys, made, backwards)
+
+    def _first_sum(self, y: Output, total: Operation, before: Sequence[Output]) -> Output:
+        """What a sum begins with: what was to be added before, or else a zero that changes nothing."""
+        if before:
+            return self.roller.total(before, total)
+        nothing = np.asarray(-0.0 if y.dtype.is_floating else 0, y.dtype.numpy)
+        if y.dtype.is_complex:
+            nothing = np.asarray(complex(-0.0, -0.0), y.dtype.numpy)
+        zero = self.copying.add(Const, (), (Literal(nothing),), total)[0]
+        return self.copying.add(Fill, (zero,), (y.shape,), total)[0] if y.shape else zero
+
+    def _place(self, keys: Sequence[tuple[Source, int]], made: Sequence[Output], backwards: bool) -> None:
+        """Say where the old outputs have gone."""
+        count = self.run.times
+        for (source, ago), y in zip(keys, made, strict=False):
+            self.stacks.mapping[self.op(count - ago, source[0]).outputs[source[1]]] = y
+        for (_, total, _), y in zip(self.sums, made[len(keys) :], strict=False):
+            self.roller.terms[total].insert(0, y)
+        for source, y in zip(self.handed_out, made[len(keys) + len(self.sums) :], strict=True):
+            values = self.each(source)
+            self.stacks.hold(y, values[::-1] if backwards else values)
+
+    # ----------------------------------------------------------------------------------- afterwards
+
+    def _sink(self) -> None:
+        """Compute what was left for afterwards: gradients of slices, together where they are added up."""
+        for offset in sorted(self.run.sunk):
+            each = [self.op(k, offset) for k in range(self.run.times)]
+            if not self._sink_together(each):
+                for op in each:
+                    self.stacks.copy(op)
+
+    def _sink_together(self, each: Sequence[Operation]) -> bool:
+        """One gradient of a slice in the place of many that lie side by side and are added up."""
+        values = [op.outputs[0] for op in each]
+        total = self._total_of_sunk(values)
+        spans = spans_together([op.spans for op in each])
+        if total is None or spans is None or each[0].definition is not StridedSliceGrad:
+            return False
+        parts = self.stacks.stack([op.inputs[0] for op in each], each[0])
+        made = self.copying.add(
+            StridedSliceGrad,
+            (arranged(self.copying, parts, spans, each[0]),),
+            (each[0].values[0], spans.spans),
+            each[0],
+        )
+        before = self.roller.split_terms(total, frozenset(values), self.run.start)
+        self.roller.terms[total][:0] = [*before, *made]
+        return True
+
+    def _total_of_sunk(self, values: Sequence[Output]) -> Operation | None:
+        found = {u for y in values for u in self.roller.listing.uses.get(y, ())}
+        if (
+            len(found) != 1
+            or found & self.roller.homes
+            or any(y in self.roller.listing.wanted for y in values)
+        ):
+            return None
+        op = self.roller.listing.operations[found.pop()]
+        once = op.definition is AddN and len(frozenset(values).intersection(op.inputs)) == len(values)
+        return op if once and len(op.inputs) == len(set(op.inputs)) else None

@@ -1,0 +1,47 @@
+"""Gradients of pooling as XLA computes them agree with NumPy's: overlaps, ties, NaN and infinities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopgrad as sg
+
+pytest.importorskip("jax")
+
+
+@pytest.mark.parametrize("pool", [sg.max_pool, sg.avg_pool])
+@pytest.mark.parametrize(
+    ("shape", "args"),
+    [
+        ((2, 9, 5), (3,)),
+        ((2, 9, 5), (3, 1, "SAME")),
+        ((2, 9, 5), (3, 2, [(2, 1)], 3)),
+        ((2, 9, 7, 3), (2,)),
+        ((2, 9, 7, 3), (3, 2, "SAME")),
+        ((2, 9, 7, 3), (3, 1)),
+        ((2, 9, 12, 3), ((2, 3), (3, 1), ((1, 0), (2, 1)))),
+        ((2, 12, 13, 3), ((3, 2), (2, 3), "SAME", (2, 3))),
+        ((2, 9, 7, 3), (2, 4)),
+        ((1, 1, 1, 3), (3, 1, "SAME")),
+        ((2, 6, 5, 7, 2), (3, 2, "SAME")),
+        ((2, 6, 5, 7, 2), ((2, 1, 3), (1, 2, 2))),
+    ],
+)
+def test_all_geometries(shape: Any, args: Any, pool: Callable[..., Any]) -> None:
+    random = np.random.default_rng(0)
+    x = random.integers(-2, 2, shape).astype(np.float64)  # with many ties
+    if pool is sg.max_pool:
+        x.reshape(-1)[[0, -1]] = np.nan, np.inf
+        x[0, 1:3] = -np.inf
+    g = random.standard_normal(pool(x, *args).shape)
+
+    def function(x: Any, g: Any) -> Any:
+        return sg.gradients([pool(x, *args)], [x], [g])
+
+    (found,) = sg.function(function, engine="xla", strict=True)(x, g)
+    (expected,) = sg.function(function, engine="numpy")(x, g)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
