@@ -23,7 +23,7 @@ from stopgrad.ops.convert import Cast, SelectV2
 from stopgrad.ops.data import Const, Placeholder
 from stopgrad.ops.linalg import Einsum
 from stopgrad.ops.powers import Exp, Pow, Sqrt
-from stopgrad.ops.reduce import Mean
+from stopgrad.ops.reduce import Max, Mean, Min
 from stopgrad.ops.shape import BroadcastTo, Reshape, Sum
 from stopgrad.rewrite.engine import Copying
 from stopgrad.rewrite.forms.factors import Maker, count_of
@@ -159,12 +159,17 @@ class Contraction(Maker):
 
     def reshape(self, x: Output, shape: Iterable[Any]) -> Output:
         shape = tuple(shape)
+        if x.op.definition is Reshape:
+            (x,) = x.op.inputs
         return x if x.shape == shape else self.make(Reshape, x, values=(shape,))
 
     def operand(self, x: Output) -> Output:
         """A tensor with all axes, in the dtype in which this is computed."""
-        x = self.reshape(x, (1,) * (self.what.type.ndim - x.ndim) + x.shape)
-        return x if x.dtype is self.dtype else self.make(Cast, x, values=(self.dtype,))
+        shape = (1,) * (self.what.type.ndim - x.ndim) + x.shape
+        if x.dtype is not self.dtype:
+            # Flat, as products of matrices take it: in two shapes it would be there twice.
+            x = self.make(Cast, self._flat(x), values=(self.dtype,))
+        return self.reshape(x, shape)
 
     def factors(self) -> list[Output]:
         """The product's factors, and the reciprocals of its divisors."""
@@ -186,7 +191,15 @@ class Contraction(Maker):
         return x if number == 1 else self.make(Mul, x, self.constant(number, x.dtype))
 
     def __call__(self, factors: Iterable[Output]) -> Output | None:
-        """The sum of the product; None if it takes more than one product of matrices."""
+        """The sum of the product; None if products of matrices cannot make it."""
+        factors = list(factors)
+        there = frozenset[int]().union(*[self.what.axes_of(x) for x in factors])
+        total = self._sum(factors)
+        repeated = count_of(self.what.type.shape[i] for i in self.summed - there)
+        return None if total is None else self.scalar(total, repeated)
+
+    def _sum(self, factors: Iterable[Output]) -> Output | None:
+        """The sum over those of the axes that are there."""
         merged: list[Output] = []
         outside: list[Output] = []
         for x in sorted(factors, key=lambda x: -len(self.what.axes_of(x))):
@@ -200,38 +213,55 @@ class Contraction(Maker):
             else:
                 merged[home] = self.multiply(merged[home], x)
         if len(merged) > 2:
-            return None
-        inside = frozenset[int]().union(*[self.what.axes_of(x) for x in merged])
-        total = self._product_of(merged, inside) if merged else None
+            fewer = self._fewer(merged)
+            return None if fewer is None else self._sum([*fewer, *outside])
+        total: Output | None = None
+        if merged:
+            total = self._product_of(merged, self.summed)
+            total = self.reshape(total, [total.shape[i] for i in self.kept])
         for x in outside:
             x = self.reshape(x, [x.shape[i] for i in self.kept])
             total = x if total is None else self.multiply(total, x)
-        if total is None:
-            return None
-        repeated = count_of(self.what.type.shape[i] for i in self.summed - inside)
-        return self.scalar(total, repeated)
+        return total
 
-    def _product_of(self, xs: Sequence[Output], axes: Axes) -> Output:
-        """The sum over the product of one or two tensors, neither of which has the other's axes."""
+    def _fewer(self, xs: Sequence[Output]) -> list[Output] | None:
+        """The same sum of one tensor less: two that alone have some axis are summed over it."""
+        found: list[tuple[int, int, list[Output]]] = []
+        for axis in self.summed:
+            owners = [x for x in xs if axis in self.what.axes_of(x)]
+            if len(owners) == 2:
+                rest = self.what.axes_of(owners[0]) | self.what.axes_of(owners[1])
+                size = count_of(self.what.type.shape[i] for i in rest - {axis})
+                found.append((size, axis, owners))
+        if not found:
+            return None
+        _, axis, owners = min(found, key=lambda one: one[:2])
+        return [*(x for x in xs if x not in owners), self._product_of(owners, frozenset([axis]))]
+
+    def _product_of(self, xs: Sequence[Output], summed: Axes) -> Output:
+        """One or two tensors' product, with all axes, summed over some. Neither has all the other's axes."""
+        axes = frozenset[int]().union(*[self.what.axes_of(x) for x in xs])
         if len(xs) == 1:
-            at = tuple([i for i, axis in enumerate(sorted(axes)) if axis in self.summed])
+            at = tuple([i for i, axis in enumerate(sorted(axes)) if axis in summed])
             made = self.make(Sum, self._flat(xs[0]), values=(at, False))
         else:
-            xs = [self._summed_alone(x, y) for x, y in (xs, xs[::-1])]
+            xs = [self._summed_alone(x, y, summed) for x, y in (xs, xs[::-1])]
             # In the order in which their axes come out, so that nothing is transposed.
-            shared = self.what.axes_of(xs[0]) & self.what.axes_of(xs[1])
-            xs.sort(key=lambda x: min(self.what.axes_of(x) - self.summed - shared, default=0))
+            own = [self.what.axes_of(x) for x in xs]
+            if min(own[1] - own[0] - summed, default=0) < min(own[0] - own[1] - summed, default=0):
+                xs = xs[::-1]
             terms = ["".join(_LETTERS[i] for i in sorted(self.what.axes_of(x))) for x in xs]
-            equation = ",".join(terms) + "->" + "".join(_LETTERS[i] for i in self.kept if i in axes)
+            equation = ",".join(terms) + "->" + "".join(_LETTERS[i] for i in sorted(axes - summed))
             made = self.make(Einsum, *[self._flat(x) for x in xs], values=(equation,))
-        return self.reshape(made, [self.what.type.shape[i] if i in axes else 1 for i in self.kept])
+        kept = axes - summed
+        return self.reshape(made, [size if i in kept else 1 for i, size in enumerate(self.what.type.shape)])
 
     def _flat(self, x: Output) -> Output:
         return self.reshape(x, [size for size in x.shape if size != 1])
 
-    def _summed_alone(self, x: Output, other: Output) -> Output:
+    def _summed_alone(self, x: Output, other: Output, summed: Axes) -> Output:
         """A tensor, summed over the axes that the other one lacks."""
-        alone = tuple(sorted(self.what.axes_of(x) & self.summed - self.what.axes_of(other)))
+        alone = tuple(sorted(self.what.axes_of(x) & summed - self.what.axes_of(other)))
         return self.make(Sum, x, values=(alone, True)) if alone else x
 
     def finished(self, x: Output) -> Output:
@@ -272,7 +302,7 @@ def contract(
     (x,), (axis, _) = inputs, values
     if x.type.symbolic or not x.dtype.is_floating or x.dtype.itemsize < 4:
         return None
-    if not axis or count_of(x.shape) < LARGE:
+    if not axis or count_of(x.shape) < max(LARGE, 1):
         return None
     what = Product(x.type)
     if not what.multiply(x):
@@ -293,7 +323,9 @@ def contract(
     if total is None:
         return None
     done = make.finished(make.scalar(total, what.number))
-    return _chosen(make, done, inputs, values) if what.divisors else (done,)
+    if not what.divisors:
+        return (done,)
+    return _chosen(make, done, inputs, values, _alike(make) if what.differences else [])
 
 
 def _linear(make: Contraction) -> Output | None:
@@ -304,6 +336,21 @@ def _linear(make: Contraction) -> Output | None:
     a, b = make.centred(*make.what.differences[0])
     left, right = make([*factors, a]), make([*factors, b])
     return None if left is None or right is None else make.make(Sub, left, right)
+
+
+def _alike(make: Contraction) -> list[Output]:
+    """Whether divisors differ little among what is summed.
+
+    Of a - b, no more than 2⁻⁵³ of a is lost, which beside 2⁻²⁴ of it, the least difference, is nothing. But
+    where a is b, a large factor of theirs would make it more than what is left of all others.
+    """
+    found = []
+    for y in dict.fromkeys(make.what.divisors):
+        if make.what.axes_of(y) & make.summed:
+            size, axes = make.make(Abs, make.operand(y)), tuple(range(make.what.type.ndim))
+            most, least = (make.make(d, size, values=(axes, False)) for d in (Max, Min))
+            found.append(make.make(GreaterEqual, make.scalar(least, 2.0**12), most))
+    return found
 
 
 def _squares(make: Contraction, inputs: Sequence[Output], values: tuple[Any, ...]) -> Sequence[Output] | None:
@@ -334,9 +381,13 @@ def _both(make: Contraction, factors: Sequence[Output], squares: Iterable[Output
 
 
 def _chosen(
-    make: Contraction, done: Output, inputs: Sequence[Output], values: tuple[Any, ...]
+    make: Contraction,
+    done: Output,
+    inputs: Sequence[Output],
+    values: tuple[Any, ...],
+    more: Iterable[Output] = (),
 ) -> Sequence[Output]:
-    """What was computed if it is finite everywhere; else the sum as it was written."""
+    """What was computed if it is finite everywhere, and *more* holds; else the sum as it was written."""
     copying, like, what = make.copying, make.like, make.what
     differences = [y for pair in what.differences for y in pair]
     given = list(dict.fromkeys([*what.factors, *what.divisors, *differences]))
@@ -353,6 +404,8 @@ def _chosen(
     total = make.make(Abs, make.make(Sum, done, values=(tuple(range(done.ndim)), False)))
     precise = make.make(GreaterEqual, make.constant(_GREATEST, done.dtype), total)
     index = make.make(Cast, precise, values=(int32,))
+    for y in more:
+        index = make.make(Mul, index, make.make(Cast, y, values=(int32,)))
     return copying.add(Case, (index, done, *given), (branches,), like)
 
 
