@@ -13,6 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
 from stopgrad.engines import xla
+from stopgrad.engines.xla import native as kernels
 from stopgrad.engines.xla.native import rows, schedule
 from stopgrad.engines.xla.native.library import HERE, library
 from stopgrad.interpreter import Region
@@ -29,7 +30,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> list[Region]:
     regions: list[Region] = []
 
     def spied(operations: Sequence[Any], wanted: Sequence[Any]) -> Sequence[Region]:
-        made = rows.regions(operations, wanted)
+        made = kernels.regions(operations, wanted)
         regions.extend(made)
         return made
 
