@@ -297,8 +297,12 @@ SCALED: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", SCALED)
-@pytest.mark.parametrize("layout", ["n1d-kd", "n1d-1kd", "kd-n1d", "dn1-d1k", "1nd-k1d"])
+LAYOUTS = ["n1d-1kd", "kd-n1d", "dn1-d1k", "1nd-k1d"]
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"), [*((name, "n1d-kd") for name in SCALED), *(("z * z", layout) for layout in LAYOUTS)]
+)
 @pytest.mark.parametrize("of", ["components", "dimensions"])
 def test_every_spelling_of_scaled_distances(name: str, layout: str, of: str) -> None:
     def f(x: Any, mu: Any, s: Any) -> Any:
@@ -348,7 +352,7 @@ def test_quotients_without_differences() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, -0.0, INF, -INF, NAN, 1e-30, 1e30, 1e-44])
-@pytest.mark.parametrize("name", ["z * z", "over the power", "mean"])
+@pytest.mark.parametrize("name", ["z * z", "over the power"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_scales_that_no_reciprocal_serves(value: float, name: str, weighted: bool) -> None:
     x, mu, s = normal(6, 3), normal(4, 3, seed=1), np.abs(normal(4, 3, seed=2)) + F32(0.5)
