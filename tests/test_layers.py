@@ -35,7 +35,7 @@ ROWS = [
     ["graph"],
     ["scope", "body", "operands"],
     ["namespaces", "samples", "structure", "fingerprint"],
-    ["files", "folders"],
+    ["files", "folders", "machine"],
     ["op"],
     ["interpreter"],
     ["build"],

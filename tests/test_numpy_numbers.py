@@ -253,6 +253,8 @@ ELSEWHERE = {
     ("fori_loop", "upper"),
     ("switch", "index"),
     ("function", "cache_size"),
+    ("function", "strict"),
+    ("function", "tune"),
     ("function", "donate_argnums"),
     ("function", "engine"),
     ("gradients", "unconnected_gradients"),
@@ -442,7 +444,8 @@ def test_sizes_made_of_numpys_numbers_are_pythons() -> None:
 
 
 def test_the_size_of_a_cache_may_be_numpys() -> None:
-    double = sg.function(lambda x: x * 2.0, cache_size=np.int64(2), engine="numpy")
+    how = {"cache_size": np.int64(2), "strict": np.True_, "tune": np.str_("quick")}
+    double = sg.function(lambda x: x * 2.0, engine="numpy", **how)
     assert double(np.array([1.0]))[0] == 2.0
     with sg.Graph().as_default() as graph:
         y = sg.constant(1.0) + 1.0

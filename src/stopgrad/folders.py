@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 
@@ -20,3 +21,19 @@ def cache_folder() -> Path:
         return Path(named).expanduser().absolute()
     shared = os.environ.get("XDG_CACHE_HOME")
     return (Path(shared) if shared else Path.home() / ".cache").absolute() / "stopgrad"
+
+
+def private_folder(name: str) -> Path | None:
+    """A folder of the cache for what is executed, made if it is not there.
+
+    None where it cannot be made, or where others than this user could have put something into it.
+    """
+    folder = cache_folder() / name
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError:
+        return None
+    if hasattr(os, "getuid") and found.st_uid != os.getuid():
+        return None
+    return None if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and os.name == "posix" else folder

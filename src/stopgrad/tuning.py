@@ -23,6 +23,7 @@ from stopgrad.engines import Compiled, Engine, Variant
 from stopgrad.errors import ArgumentError, StopgradError
 from stopgrad.files import replacing
 from stopgrad.folders import cache_folder
+from stopgrad.machine import processor
 from stopgrad.types import TensorType
 
 BUDGETS = {"off": 0.0, "quick": 1.0, "full": 10.0}
@@ -200,7 +201,7 @@ def _path(graph: str, ways: Sequence[Way], tune: str) -> Path:
         graph,
         [(way.engine.name, way.variant.name) for way in ways],
         sorted(set(versions)),
-        (platform.machine(), platform.processor(), platform.node(), os.cpu_count()),
+        (processor(), platform.node(), os.cpu_count()),
         tune,
     )
     return cache_folder() / "tuned" / f"{hashlib.sha256(repr(known).encode()).hexdigest()}.json"

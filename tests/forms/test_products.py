@@ -11,6 +11,8 @@ from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
 from forms_tools import Case, agree, same_as_written
+from stopgrad.engines.numpy import NumPyEngine
+from stopgrad.engines.xla import XlaEngine
 from stopgrad.rewrite.forms import contractions
 
 F32 = np.float32
@@ -254,3 +256,198 @@ def test_inside_a_loop() -> None:
         return sg.fori_loop(0, 3, lambda i, m: m * 0.9 + sg.reduce_mean(distances(x, m)) * 0.01, mu)
 
     same_as_written(f, normal(5, 3), normal(4, 3, seed=1))
+
+
+# ------------------------------------------------------------------------------------------- quotients
+
+
+def no_table(case: Case, size: int) -> None:
+    """Nothing as large as all the products is made, but where the sum is computed as written."""
+    made = [op for op in case.formed.graph.subgraph_to(case.formed.outputs) if op.type != "Placeholder"]
+    assert max(y.type.size for op in made for y in op.outputs) < size
+
+
+def mixture(x: Any, mu: Any, log_scale: Any, logits: Any) -> Any:
+    z = (sg.expand_dims(x, 1) - mu) / sg.exp(log_scale)
+    log_p = sg.log_softmax(logits) - 0.5 * sg.reduce_sum(z * z, axis=-1) - sg.reduce_sum(log_scale, axis=-1)
+    r = sg.stop_gradient(sg.softmax(log_p))
+    return -sg.reduce_mean(sg.reduce_sum(r * log_p, axis=-1))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_a_mixture_with_scales_makes_no_table(offset: float) -> None:
+    x, mu = normal(40, 3) + F32(offset), normal(4, 3, seed=1) + F32(offset)
+    case = agree(mixture, x, mu, normal(4, 3, seed=2), normal(4, seed=3), rtol=1e-4)
+    no_table(case, 480)
+
+
+SCALED: dict[str, Callable[..., Any]] = {
+    "z * z": lambda d, s, axis: sg.reduce_sum((d / s) * (d / s), axis),
+    "square": lambda d, s, axis: sg.reduce_sum(sg.square(d / s), axis),
+    "power": lambda d, s, axis: sg.reduce_sum((d / s) ** 2, axis),
+    "over the variance": lambda d, s, axis: sg.reduce_sum(sg.square(d) / sg.square(s), axis),
+    "over the power": lambda d, s, axis: sg.reduce_sum(d**2 / s**2, axis, True),
+    "times the precision": lambda d, s, axis: sg.reduce_sum(d * d * (1 / sg.square(s)), axis),
+    "over the precision": lambda d, s, axis: sg.reduce_sum(sg.square(d) / (1 / sg.square(s)), axis),
+    "twice over": lambda d, s, axis: sg.reduce_sum(d * d / s / s, axis),
+    "half of minus": lambda d, s, axis: sg.reduce_sum(-0.5 * sg.square(d / s), axis),
+    "mean": lambda d, s, axis: sg.reduce_mean(sg.square(d / s), axis),
+    "over a number": lambda d, s, axis: sg.reduce_sum(sg.square(d / 3.0) / s, axis),
+    "over a product": lambda d, s, axis: sg.reduce_sum(sg.square(d) / (2.0 * s * s), axis),
+}
+
+
+LAYOUTS = ["n1d-1kd", "kd-n1d", "dn1-d1k", "1nd-k1d"]
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"), [*((name, "n1d-kd") for name in SCALED), *(("z * z", layout) for layout in LAYOUTS)]
+)
+@pytest.mark.parametrize("of", ["components", "dimensions"])
+def test_every_spelling_of_scaled_distances(name: str, layout: str, of: str) -> None:
+    def f(x: Any, mu: Any, s: Any) -> Any:
+        s = sg.exp(s)
+        axis = -1
+        if layout == "n1d-kd":
+            d = sg.expand_dims(x, 1) - mu
+        elif layout == "n1d-1kd":
+            d, s = sg.expand_dims(x, 1) - sg.expand_dims(mu, 0), sg.expand_dims(s, 0)
+        elif layout == "kd-n1d":
+            d = mu - sg.expand_dims(x, 1)
+        elif layout == "dn1-d1k":
+            axis = 0
+            s = sg.reshape(s, (3, 1, -1))
+            d = sg.expand_dims(sg.transpose(x), 2) - sg.expand_dims(sg.transpose(mu), 1)
+        else:
+            d, s = sg.expand_dims(x, 0) - sg.expand_dims(mu, 1), sg.reshape(s, (-1, 1, 3))
+        return SCALED[name](d, s, axis)
+
+    scale = normal(4, 3, seed=2) if of == "components" else normal(1, 3, seed=2)
+    case = agree(f, normal(10, 3), normal(4, 3, seed=1), scale, rtol=1e-4)
+    no_table(case, 120)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, (0, 1), (1, 2), (0, 2)])
+@pytest.mark.parametrize("sign", ["mixed", "positive", "negative"])
+def test_weighted_scatter_along_every_axis(axis: Any, sign: str) -> None:
+    def f(w: Any, x: Any, mu: Any, s: Any) -> Any:
+        w = w if sign == "mixed" else sg.exp(w) if sign == "positive" else -sg.exp(w)
+        z = (sg.expand_dims(x, 1) - mu) / (1 + sg.square(s))
+        return sg.reduce_sum(sg.expand_dims(w, -1) * z * z, axis)
+
+    arrays = normal(10, 4, seed=4), normal(10, 3), normal(4, 3, seed=1), normal(4, 3, seed=2)
+    case = agree(f, *arrays, rtol=1e-4)
+    assert case.types()["Case"]
+
+
+def test_quotients_without_differences() -> None:
+    case = agree(
+        lambda x, s: sg.reduce_sum(sg.square(sg.expand_dims(x, 1) / (1 + sg.square(s))), -1),
+        normal(10, 3),
+        normal(4, 3, seed=1),
+    )
+    no_table(case, 120)
+    wide = Case(lambda x, s: sg.reduce_sum(sg.expand_dims(x, 1) / s, -1), [np.ones((9, 3)), np.ones((4, 3))])
+    assert not wide.types()["Case"]
+
+
+@pytest.mark.parametrize("value", [0.0, -0.0, INF, -INF, NAN, 1e-30, 1e30, 1e-44])
+@pytest.mark.parametrize("name", ["z * z", "over the power"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scales_that_no_reciprocal_serves(value: float, name: str, weighted: bool) -> None:
+    x, mu, s = normal(6, 3), normal(4, 3, seed=1), np.abs(normal(4, 3, seed=2)) + F32(0.5)
+    s[1, 2] = value
+    mu[1, 2] = x[1, 2]
+
+    def f(x: Any, mu: Any, s: Any) -> Any:
+        distances = SCALED[name]((sg.expand_dims(x, 1) - mu), s, -1)
+        return sg.exp(-distances) if weighted else distances
+
+    case = Case(f, [x, mu, s])
+    for engine in (NumPyEngine(), XlaEngine()):
+        for made, want in zip(case.run(case.formed, engine), case.run(case.plain, engine), strict=True):
+            # Beyond what float32 can hold on the way the form may know more than the code as written.
+            known = (
+                np.isfinite(want)
+                if abs(value) in (1e-30, 1e30, F32(1e-44), 1e-44)
+                else np.full(want.shape, True)
+            )
+            np.testing.assert_allclose(made[known], want[known], rtol=1e-4, atol=1e-5)
+
+
+def test_infinite_and_missing_weights_of_scaled_differences() -> None:
+    for value in (INF, -INF, NAN):
+        w, x, mu, s = normal(6, 4, seed=3), normal(6, 3), normal(4, 3, seed=1), normal(4, 3, seed=2)
+        w[2, 1] = value
+        same_as_written(
+            lambda w, x, mu, s: sg.reduce_sum(sg.expand_dims(w, -1) * ((sg.expand_dims(x, 1) - mu) / s), 0),
+            w,
+            x,
+            mu,
+            s,
+        )
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e2, 1e4, 1e6])
+@pytest.mark.parametrize("spread", [1.0, 1e-2, 1e4])
+def test_scaled_distances_far_from_the_origin(offset: float, spread: float) -> None:
+    x, mu = normal(50, 4) * F32(spread) + F32(offset), normal(6, 4, seed=1) * F32(spread) + F32(offset)
+    s = np.exp(normal(6, 4, seed=2))
+    mu[0] = x[0]
+    case = Case(lambda x, mu, s: sg.reduce_sum(sg.square((sg.expand_dims(x, 1) - mu) / s), -1), [x, mu, s])
+    exact = ((x.astype(np.float64)[:, None] - mu) / s.astype(np.float64)) ** 2
+    want = exact.sum(-1)
+    for engine in (NumPyEngine(), XlaEngine()):
+        made = case.run(case.formed, engine)[0]
+        assert (made >= 0).all()
+        assert made[0, 0] == 0
+        assert np.max(np.abs(made - want) / np.where(want == 0, 1, want)) < 1e-6
+
+
+def test_a_scatter_that_cancels_is_computed_as_written() -> None:
+    x = np.full((20, 3), 1e4, F32) + normal(20, 3) * F32(1e-2)
+    mu = np.array([[1e4] * 3, [-1e8] * 3, [1e8] * 3], F32)
+    w = np.abs(normal(20, 3, seed=2))
+    f = lambda w, x, mu: sg.reduce_sum(
+        sg.expand_dims(sg.abs(w), -1) * sg.square(sg.expand_dims(x, 1) - mu), 0
+    )
+    case = Case(f, [w, x, mu])
+    want = (w.astype(np.float64)[..., None] * (x.astype(np.float64)[:, None] - mu) ** 2).sum(0)
+    for engine in (NumPyEngine(), XlaEngine()):
+        np.testing.assert_allclose(case.run(case.formed, engine)[0], want, rtol=2e-6)
+
+
+def test_nearest_centres_and_their_means() -> None:
+    def f(x: Any, mu: Any) -> Any:
+        d = sg.reduce_sum(sg.squared_difference(sg.expand_dims(x, 1), mu), 2)
+        member = sg.one_hot(sg.argmin(d, 1), 4, dtype=x.dtype)
+        total = sg.reduce_sum(sg.expand_dims(member, 2) * sg.expand_dims(x, 1), 0)
+        return total / sg.expand_dims(1 + sg.reduce_sum(member, 0), 1)
+
+    no_table(agree(f, normal(30, 3), normal(4, 3, seed=1)), 360)
+
+
+def test_a_kernel_with_a_length_for_each_dimension() -> None:
+    def f(x: Any, y: Any, length: Any) -> Any:
+        d = (sg.expand_dims(x, 1) - sg.expand_dims(y, 0)) / sg.exp(length)
+        return sg.exp(-0.5 * sg.reduce_sum(d * d, -1))
+
+    no_table(agree(f, normal(9, 3), normal(7, 3, seed=1), normal(3, seed=2), rtol=1e-4), 189)
+
+
+@pytest.mark.parametrize("shapes", [((0, 3), (4, 3)), ((5, 0), (4, 0)), ((5, 3), (0, 3)), ((1, 3), (4, 3))])
+def test_scaled_distances_without_elements(monkeypatch: pytest.MonkeyPatch, shapes: Any) -> None:
+    monkeypatch.setattr(contractions, "LARGE", 0)
+    arrays = [normal(*shape, seed=i) for i, shape in enumerate((*shapes, shapes[1]))]
+    for name in ("z * z", "over the power"):
+        same_as_written(lambda x, mu, s, name=name: SCALED[name](sg.expand_dims(x, 1) - mu, s, -1), *arrays)
+
+
+def test_the_sign_of_a_weight() -> None:
+    with sg.Graph().as_default():
+        x = sg.placeholder("float32", (3,))
+        positive = [sg.exp(x), x * x, sg.square(x) / 2.0, sg.reduce_sum(sg.softmax(x)), sg.sqrt(x)]
+        assert [contractions.sign_of(y) for y in positive] == [1] * 5
+        assert [contractions.sign_of(-y) for y in positive] == [-1] * 5
+        for y in (x, x * sg.exp(x), sg.exp(x) - 1, sg.constant([-1.0, 1.0])):
+            assert contractions.sign_of(y) == 0

@@ -58,6 +58,14 @@ def test_without_a_working_compiler_xla_computes_alone(tmp_path: Path, compiler:
 
 
 @needs_compiler
+def test_a_folder_to_which_others_can_write_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "native").mkdir()
+    (tmp_path / "native").chmod(0o777)
+    assert "others than this user can write to it" in said(SAY, STOPGRAD_CACHE_DIR=str(tmp_path))
+    assert not list(tmp_path.rglob("*.so"))
+
+
+@needs_compiler
 def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
     broken = tmp_path / "c++"
     broken.write_text("#!/bin/sh\necho 'note: x' >&2\necho 'error: this is broken' >&2\nexit 3\n")

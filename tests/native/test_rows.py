@@ -163,9 +163,11 @@ REDUCTIONS: list[Any] = [
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_reductions_of_rows(reduction: Any, keepdims: bool, found: list[Region]) -> None:
     for shape in SHAPES:
-        agree(lambda x: reduction(x + 1.0, axis=-1, keepdims=keepdims), normal(*shape), rtol=3e-6, atol=1e-5)
+        # A sum may be small although its terms are not.
+        atol = 1e-5 + 4e-6 * shape[-1] ** 0.5
+        agree(lambda x: reduction(x + 1.0, axis=-1, keepdims=keepdims), normal(*shape), rtol=3e-6, atol=atol)
         # Used again on the same rows.
-        agree(lambda x: x * reduction(x, axis=-1, keepdims=True), normal(*shape), rtol=3e-6, atol=1e-5)
+        agree(lambda x: x * reduction(x, axis=-1, keepdims=True), normal(*shape), rtol=3e-6, atol=atol)
     assert found
 
 

@@ -86,6 +86,9 @@ class MatMul(Op):
             a = xp.swapaxes(a, -1, -2) if transpose_a else a
             b = xp.swapaxes(b, -1, -2) if transpose_b else b
             return xp.matmul(a, b, preferred_element_type=accumulate)
+        if transpose_a and not transpose_b and xp.jax.default_backend() == "cpu":
+            # XLA would take another library for it, which is slower than this copy and the product.
+            a, transpose_a = xp.lax.optimization_barrier(a.T), False
         # Which axes meet is said, not carried out: in a loop a transposed copy costs more than the product.
         met = ((0 if transpose_a else 1,), (1 if transpose_b else 0,))
         return xp.lax.dot_general(a, b, (met, ((), ())), preferred_element_type=accumulate)

@@ -97,6 +97,12 @@ class Copying:
             self.graph, definition, inputs, values, types, like._label, place, like.origin, region
         ).outputs
 
+    def inline(self, outputs: Sequence[Output], given: Mapping[Output, Output]) -> list[Output]:
+        """Outputs of some other graph, computed in the new one from what is given, through the rules."""
+        mapping = dict(given)
+        _place(self, needed(outputs, mapping), mapping)
+        return [mapping[y] for y in outputs]
+
     def once(
         self, definition: Any, inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
     ) -> tuple[Output, ...]:
@@ -179,7 +185,13 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
     copying.wanted, copying.coming = outputs, needed(outputs, mapping)
     if copying.binding is not None:
         check_sizes(copying.coming, copying.binding)
-    for op in copying.coming:
+    _place(copying, copying.coming, mapping)
+    return mapping
+
+
+def _place(copying: Copying, operations: Iterable[Operation], mapping: dict[Output, Output]) -> None:
+    """Put operations into the new graph, and where their outputs went into the mapping."""
+    for op in operations:
         new_inputs = tuple([mapping[x] for x in op.inputs])
         try:
             placed = _placed(copying, op, new_inputs, copying.values(op))
@@ -188,7 +200,6 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
         for y, new in zip(op.outputs, placed, strict=True):
             if new is not None:
                 mapping.setdefault(y, new)
-    return mapping
 
 
 def _placed(

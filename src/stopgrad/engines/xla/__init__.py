@@ -33,11 +33,10 @@ _WIDE = (float64, int64, uint64, complex128)
 
 
 def jax_namespace() -> Namespace:
-    """JAX's NumPy, with ``lax``, ``special`` and ``nn``."""
+    """JAX's NumPy, with ``lax``, ``special``, ``nn`` and ``jax`` itself."""
     numpy_of_jax = require("jax.numpy", "the xla engine", "xla")
-    return Namespace(
-        numpy_of_jax, "the xla engine", "xla", special="jax.scipy.special", lax="jax.lax", nn="jax.nn"
-    )
+    modules = {"special": "jax.scipy.special", "lax": "jax.lax", "nn": "jax.nn", "jax": "jax"}
+    return Namespace(numpy_of_jax, "the xla engine", "xla", **modules)
 
 
 @register

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import platform
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,8 +18,9 @@ from stopgrad.engines.xla.options import compile_lowered
 from stopgrad.errors import FileError
 from stopgrad.files import replacing
 from stopgrad.fingerprint import fingerprint
-from stopgrad.folders import cache_folder
+from stopgrad.folders import private_folder
 from stopgrad.graph import Output
+from stopgrad.machine import processor
 from stopgrad.namespaces import require
 
 WORTH = 0.1
@@ -58,7 +57,7 @@ class Programs:
             options: of the compiler.
             how: what else makes a difference, as far as it can be printed.
         """
-        folder = _folder()
+        folder = None if os.environ.get("STOPGRAD_COMPILED") == "0" else private_folder("xla")
         graph = None if folder is None else fingerprint(inputs, outputs)
         if folder is None or graph is None:
             return compile_lowered(lower(), options)
@@ -80,7 +79,7 @@ class Programs:
             device.client.platform_version,
             device.device_kind,
             len(self._jax.devices()),
-            _processor(),
+            processor(),
             os.environ.get("XLA_FLAGS", ""),
             sorted(options.items()),
             how,
@@ -101,30 +100,6 @@ class Programs:
         _make_room(path.parent, len(data))
         with replacing(path) as file, open(file, "wb", closefd=False) as stream:
             stream.write(data)
-
-
-def _folder() -> Path | None:
-    """Where programs are kept; None where nothing may be, or where others could have put something."""
-    if os.environ.get("STOPGRAD_COMPILED") == "0":
-        return None
-    folder = cache_folder() / "xla"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
-    except OSError:
-        return None
-    if hasattr(os, "getuid") and (
-        found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    ):
-        return None
-    return folder
-
-
-def _processor() -> str:
-    """What this machine's processor can do: executables use all of it."""
-    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
-        return next((line for line in file if line.startswith(("flags", "Features"))), platform.processor())
-    return platform.processor()
 
 
 def _make_room(folder: Path, size: int) -> None:

@@ -10,8 +10,8 @@ glibc's allocator kept from giving pages back.
 
 from __future__ import annotations
 
-from stopgrad.rewrite.forms import contractions, labels, products, rows
+from stopgrad.rewrite.forms import contractions, labels, products, rows, scans
 
-PRODUCTS = (*products.FORMS, *contractions.FORMS, *labels.FORMS)
+PRODUCTS = (*scans.FORMS, *products.FORMS, *contractions.FORMS, *labels.FORMS)
 ROWS = rows.FORMS
 FORMS = (*PRODUCTS, *ROWS)

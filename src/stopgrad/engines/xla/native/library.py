@@ -26,8 +26,9 @@ from threading import RLock
 from typing import NamedTuple
 
 from stopgrad.errors import EngineError
-from stopgrad.folders import cache_folder
+from stopgrad.folders import cache_folder, private_folder
 from stopgrad.locks import holding
+from stopgrad.machine import processor
 from stopgrad.namespaces import require
 
 HERE = Path(__file__).parent
@@ -117,7 +118,7 @@ def prebuilt(level: str) -> Path:
 
 
 def _prebuilt() -> Path | None:
-    has = set(_processor().split())
+    has = set(processor().split())
     for level, needed in _LEVELS:
         if needed <= has and prebuilt(level).exists():
             return prebuilt(level)
@@ -133,15 +134,6 @@ def _digest(*more: str) -> str:
     return digest.hexdigest()[:24]
 
 
-def _processor() -> str:
-    """What this processor can do, in words."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith(("flags", "Features")):
-                return line.partition(":")[2]
-    return f"{platform.machine()} {platform.processor()}"
-
-
 # ------------------------------------------------------------------------------------------------- built
 
 
@@ -152,10 +144,14 @@ def _built() -> Path:
     # What a compiler is called stays; its file changes with its version.
     known = os.stat(os.path.realpath(compiler[0]))
     made_by = f"{compiler} {known.st_size} {known.st_mtime_ns}"
-    name = _digest(made_by, *FLAGS, jaxlib, platform.platform(), _processor())
-    path = cache_folder() / "native" / f"{name}.so"
+    name = _digest(made_by, *FLAGS, jaxlib, platform.platform(), processor())
+    folder = private_folder("native")
+    if folder is None:
+        raise EngineError(
+            f"{cache_folder() / 'native'} cannot be made, or others than this user can write to it"
+        )
+    path = folder / f"{name}.so"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         build(path, compiler, "native")
     return path
 

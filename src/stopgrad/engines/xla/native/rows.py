@@ -270,9 +270,7 @@ class _Growing:
     def _home(self, x: Output) -> int | None:
         """The number of the draft inside which an output is known."""
         k = self._inside.get(x.op)
-        while k is not None and k in self._became:
-            k = self._became[k]
-        return k
+        return None if k is None else self._now(k)
 
     def _when(self, x: Output) -> int:
         """When an output is ready outside of its draft."""
@@ -337,7 +335,7 @@ class _Growing:
         for j, draft in enumerate(self._drafts):
             for x in draft.recorder.given_in_full() if draft.operations else ():
                 k = readers.setdefault((x, draft.shape), j)
-                readers[x, draft.shape] = self._united(self._now(k), self._now(j))
+                readers[x, draft.shape] = self._united(k, j)
 
     def _now(self, k: int) -> int:
         """The number of the draft that a draft was united with."""
@@ -347,6 +345,7 @@ class _Growing:
 
     def _united(self, k: int, j: int) -> int:
         """One draft of two of one shape, where that may be; the number of the one that has what *k* had."""
+        k, j = self._now(k), self._now(j)
         one, other = self._drafts[k], self._drafts[j]
         early, late = sorted((k, j), key=lambda i: self._levels[i])
         if k == j or one.shape != other.shape or len(one.operations) + len(other.operations) > LONGEST:

@@ -24,7 +24,7 @@ INSTRUCTIONS = (
     "ColumnSum", "Total", "StoreBool", "Prefetch", "LoadRow", "Gather", "Inside", "StoreRow", "StoreRowBool",
     "TotalRow",
 )  # fmt: skip
-"""In the order of ``rows.cc``."""
+"""In the order of ``instructions.h``."""
 
 _OPCODES = {name: i for i, name in enumerate(INSTRUCTIONS)}
 # How long an instruction takes for a vector of numbers, whose load or store takes 1. Those not named take 2.

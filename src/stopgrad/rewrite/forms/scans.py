@@ -1,0 +1,550 @@
+"""Work that a loop does at every step and that can be done for all steps at once, before or after it.
+
+Three kinds of values are told apart in a scan's body: those that are the same at every step, those that
+depend on the parts of the sequences alone, and those that depend on a carry. Products of the second kind with
+the first are one product for all steps. A carry to which something is added at every step, and which nothing
+reads, is a sum that can be made at the end; results that no step reads can be made at the end too. What is
+the same at every step stays where it is: XLA by itself computes it once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from stopgrad.batch_core import batched_body
+from stopgrad.batch_rules import ELEMENTWISE
+from stopgrad.body import Body
+from stopgrad.control.scans import Scan
+from stopgrad.graph import Operation, Output
+from stopgrad.ops.arithmetic import AddN, AddV2
+from stopgrad.ops.convolution import Conv
+from stopgrad.ops.data import Placeholder
+from stopgrad.ops.linalg import Einsum, MatMul
+from stopgrad.ops.shape import Reshape, Sum, Transpose
+from stopgrad.rewrite.engine import Copying, needed, rewrite
+from stopgrad.rewrite.passes import is_all
+from stopgrad.types import product
+
+ONCE, EACH, CARRIED = range(3)
+"""The same at every step; made of parts of the sequences; made of a carry."""
+
+_AT_LEAST = 1 << 24
+_TIMES = 4
+"""How much may be kept for all steps that was not before: as many bytes, or as many times what the loop reads
+and hands out."""
+
+
+def _bytes(x: Output) -> int:
+    return int(x.type.size) * x.dtype.itemsize
+
+
+class _Term(NamedTuple):
+    """What is added to a carry at every step.
+
+    Attributes:
+        core: of which it is, by operations that only arrange it.
+        arranged: these.
+        product: if the core is a product of matrices, or the sum of such over all batch axes, the product.
+        parts: what is to be known for all steps so that the sum can be made: the factors, or what is summed.
+        axes: over which, at every step.
+    """
+
+    core: Output
+    arranged: Sequence[Operation]
+    product: Operation | None
+    parts: Sequence[Output]
+    axes: tuple[int, ...]
+
+    @property
+    def operations(self) -> set[Operation]:
+        """Those that need not be done at every step."""
+        made = {self.core.op} if self.product is not None or self.axes else set()
+        return made.union(self.arranged) | ({self.product} if self.product is not None else set())
+
+
+def _term(core: Output, arranged: Sequence[Operation]) -> _Term:
+    op = core.op
+    if op.definition is MatMul and core.ndim == 2:
+        return _Term(core, arranged, op, op.inputs, ())
+    if op.definition is not Sum:
+        return _Term(core, arranged, None, (core,), ())
+    summed = op.inputs[0]
+    if summed.op.definition is MatMul and sorted(op.axis) == list(range(summed.ndim - 2)):
+        a, b = summed.op.inputs
+        if a.shape[:-2] == b.shape[:-2]:
+            return _Term(core, arranged, summed.op, (a, b), op.axis)
+    return _Term(core, arranged, None, (summed,), op.axis)
+
+
+class _Loop:
+    """What is known of a scan. Its body is in its form: what left a loop inside may leave this one."""
+
+    def __init__(self, op: Operation, body: Body) -> None:
+        self.op = op
+        self.body = body
+        self.length: int = op.length
+        self.operations = self.body.operations()
+        self.parameters = set(self.body.inputs)
+        self.users: dict[Output, list[Operation]] = {}
+        for one in self.operations:
+            for x in one.inputs:
+                self.users.setdefault(x, []).append(one)
+        self.given = Counter(self.body.outputs)
+        self.fixed = [j for j in range(op.carries) if self.body.outputs[j] is self.body.inputs[j]]
+        self.kind = self._kinds()
+
+    @property
+    def bound(self) -> int:
+        """How many bytes may be kept for all steps."""
+        op = self.op
+        kept = sum(_bytes(x) for x in op.inputs[op.carries : op.carries + op.sequences])
+        return max(_AT_LEAST, _TIMES * (kept + sum(_bytes(y) for y in op.outputs[op.carries :])))
+
+    def _kinds(self) -> dict[Output, int]:
+        op, kinds = self.op, {}
+        for i, x in enumerate(self.body.inputs):
+            if i < op.carries:
+                kinds[x] = ONCE if i in self.fixed else CARRIED
+            else:
+                kinds[x] = EACH if i < op.carries + op.sequences else ONCE
+        for one in self.operations:
+            kind = CARRIED if one.definition.stateful else max([kinds[x] for x in one.inputs], default=ONCE)
+            kinds.update((y, kind) for y in one.outputs)
+        return kinds
+
+    def kind_of(self, op: Operation) -> int:
+        return self.kind[op.outputs[0]]
+
+    def sequences(self) -> Sequence[Output]:
+        return self.body.inputs[self.op.carries : self.op.carries + self.op.sequences]
+
+    def constants(self) -> list[int]:
+        """Where among the operands those stand that are the same at every step."""
+        return [*self.fixed, *range(self.op.carries + self.op.sequences, len(self.body.inputs))]
+
+    def at_all_steps(self, values: Iterable[Output]) -> int:
+        return self.length * sum(_bytes(x) for x in values)
+
+
+def _movable(op: Operation) -> bool:
+    """Whether there is a rule for doing it for all steps at once."""
+    definition = op.definition
+    return not definition.has_bodies and not definition.stateful and definition.batch is not None
+
+
+def _is_product(loop: _Loop, op: Operation) -> bool:
+    """Whether it multiplies something that changes with what does not, and is better done for all steps."""
+    kinds = [loop.kind[x] for x in op.inputs]
+    if sum(kind != ONCE for kind in kinds) != 1:
+        return False
+    if op.definition is MatMul:
+        return op.inputs[kinds.index(ONCE)].ndim == 2
+    if op.definition is Conv:
+        return kinds[1] == ONCE
+    return op.definition is Einsum and len(kinds) == 2
+
+
+_FEW = 4096
+_MANY_TERMS = 256
+"""Elementwise work on a part of a sequence takes XLA about 2 ns an element more (an LSTM's value, batch 32,
+64 -> 128: 3.9 -> 7.0 ms). A product at every step costs .01 ns for each element and term, and 5 µs."""
+
+
+def _pays(op: Operation) -> bool:
+    """Whether reading a part of the product for all steps is cheaper than a product at every step."""
+    if op.definition is not MatMul:
+        return True
+    terms = int(op.inputs[0].shape[-2 if op.transpose_a else -1])
+    return int(op.outputs[0].type.size) <= _FEW or terms >= _MANY_TERMS
+
+
+# ----------------------------------------------------------------------------------- what goes where
+
+
+class _Plan:
+    """Which operations are done before the loop, which after it, and which carries are sums.
+
+    Attributes:
+        before: operations on parts of sequences.
+        sums: for carries, by position, what is added to them.
+        after: operations that no step needs.
+    """
+
+    def __init__(self, loop: _Loop) -> None:
+        self.loop = loop
+        self.sums = {j: terms for j in range(loop.op.carries) if (terms := _terms(loop, j)) is not None}
+        self.before: set[Operation] = set()
+        self._choose_before()
+        self.after: set[Operation] = set()
+        self._choose_after()
+
+    def anything(self) -> bool:
+        loop = self.loop
+        fixed = {loop.body.inputs[i] for i in loop.constants()}
+        turned = any(_is_turned(op, fixed) for op in loop.operations)
+        return bool(self.before or self.sums or self.after or turned)
+
+    # Before the loop.
+
+    def _choose_before(self) -> None:
+        loop, room = self.loop, self.loop.bound
+        factors = {x.op for terms in self.sums.values() for term in terms for x in term.parts if term.product}
+        for op in loop.operations:
+            if loop.kind_of(op) == EACH and (op in factors or (_is_product(loop, op) and _pays(op))):
+                more = self._sources(op)
+                cost = loop.at_all_steps(y for one in more for y in one.outputs)
+                if cost <= room and all(map(_movable, more)):
+                    room -= cost
+                    self.before |= more
+        for op in loop.operations:
+            if op not in self.before and self._follows(op):
+                self.before.add(op)
+
+    def _sources(self, op: Operation) -> set[Operation]:
+        """What has to be done before as well, itself included."""
+        found, stack = {op}, [op]
+        while stack:
+            for x in stack.pop().inputs:
+                if (
+                    self.loop.kind[x] == EACH
+                    and x not in self.loop.parameters
+                    and x.op not in found | self.before
+                ):
+                    found.add(x.op)
+                    stack.append(x.op)
+        return found
+
+    def _follows(self, op: Operation) -> bool:
+        """Whether it is elementwise on what is done before, and leaves no more to be read by the steps."""
+        loop = self.loop
+        if loop.kind_of(op) != EACH or op.definition.batch is not ELEMENTWISE:
+            return False
+        moved = {x for x in op.inputs if x.op in self.before}
+        others = [x for x in op.inputs if loop.kind[x] == EACH and x not in moved]
+        last = all(len(loop.users[x]) == 1 and not loop.given[x] for x in moved)
+        fits = bool(moved) and _bytes(op.outputs[0]) <= sum(_bytes(x) for x in moved)
+        return fits and last and all(x in loop.parameters for x in others)
+
+    # After the loop.
+
+    def _choose_after(self) -> None:
+        """Sums and results that can be made at the end, given that some sums cannot."""
+        while True:
+            live, self.after = self._live(), set()
+            self.after = self._results_at_the_end(live)
+            kept = self._kept()
+            found = {
+                j: terms for j, terms in self.sums.items() if all(self._at_the_end(t, kept) for t in terms)
+            }
+            if len(found) == len(self.sums):
+                break
+            self.sums = found
+        extra = [x for x in self._factors() if x not in kept]
+        if self.loop.at_all_steps(extra) > self.loop.bound:
+            self.sums, self.after = {}, set()
+
+    def _live(self) -> set[Operation]:
+        """What the steps need of each other."""
+        loop = self.loop
+        ends = [loop.body.outputs[j] for j in range(loop.op.carries) if j not in self.sums]
+        return set(needed([y for y in ends if y is not None], loop.parameters))
+
+    def _owned(self) -> set[Operation]:
+        """The operations of which the sums are made."""
+        found: set[Operation] = set()
+        for j, terms in self.sums.items():
+            found |= _added(self.loop, j)[1]
+            for term in terms:
+                found |= term.operations
+        return found
+
+    def _results_at_the_end(self, live: set[Operation]) -> set[Operation]:
+        """Products that no step needs, and what is made of them."""
+        loop, owned, found = self.loop, live | self._owned(), set()
+        for op in loop.operations:
+            fits = _is_product(loop, op) or any(x.op in found for x in op.inputs)
+            if fits and loop.kind_of(op) == CARRIED and op not in owned:
+                found.add(op)
+        made = [y for op in found for y in op.outputs]
+        read = {x for op in found for x in op.inputs if x.op not in found and self._is_handed_out(x)}
+        small = loop.at_all_steps([*made, *read]) <= loop.bound
+        return found if small and all(map(_movable, found)) else set()
+
+    def _is_handed_out(self, x: Output) -> bool:
+        """Whether the loop must hand it out for it to be known at the end."""
+        loop = self.loop
+        known = loop.kind[x] == ONCE or (x in loop.parameters and loop.kind[x] == EACH)
+        return not known and x.op not in self.before | self.after
+
+    def _factors(self) -> list[Output]:
+        terms = [term for terms in self.sums.values() for term in terms]
+        return [x for term in terms if term.product for x in term.parts if self._is_handed_out(x)]
+
+    def _kept(self) -> set[Output]:
+        """What is known for all steps at the end without anything being kept for the sums."""
+        results = {y for y in self.loop.body.outputs[self.loop.op.carries :] if y is not None}
+        return results | {x for op in self.after for x in op.inputs}
+
+    def _at_the_end(self, term: _Term, kept: set[Output]) -> bool:
+        loop = self.loop
+        if any(loop.kind[x] == ONCE for x in term.parts):
+            return False
+        if term.product is not None:
+            return True
+        known = kept.union(self._factors())
+        return all(x in known or not self._is_handed_out(x) for x in term.parts)
+
+
+def _added(loop: _Loop, j: int) -> tuple[list[Output], set[Operation]]:
+    """What the next value of a carry is a sum of, and the additions."""
+    end = loop.body.outputs[j]
+    assert end is not None
+    parts, additions, stack = [], set(), [end]
+    while stack:
+        x = stack.pop()
+        # A part of the sum that is read elsewhere too is no step on the way to it.
+        alone = len(loop.users.get(x, ())) + loop.given[x] == 1
+        same = all(y.type is end.type for y in x.op.inputs)
+        if x not in loop.parameters and x.op.definition in (AddV2, AddN) and alone and same:
+            additions.add(x.op)
+            stack.extend(x.op.inputs)
+        else:
+            parts.append(x)
+    return parts, additions
+
+
+def _terms(loop: _Loop, j: int) -> list[_Term] | None:
+    """What is added to a carry at every step, if nothing else is done with it."""
+    carry = loop.body.inputs[j]
+    if j in loop.fixed or loop.given[carry] or len(loop.users.get(carry, ())) != 1:
+        return None
+    parts = _added(loop, j)[0]
+    if carry not in set(parts):
+        return None
+    return [_arranged(loop, x) for x in parts if x is not carry and not is_all(x, 0)]
+
+
+def _arranged(loop: _Loop, x: Output) -> _Term:
+    chain: list[Operation] = []
+    start = x
+    while x not in loop.parameters and x.op.definition in (Reshape, Transpose):
+        if len(loop.users[x]) + loop.given[x] > 1:
+            return _term(start, ())
+        chain.insert(0, x.op)
+        x = x.op.inputs[0]
+    alone = x in loop.parameters or len(loop.users[x]) + loop.given[x] == 1
+    return _term(x, chain) if alone else _term(start, ())
+
+
+# ------------------------------------------------------------------------------------------- building
+
+
+class _Turned:
+    """A rule for products with matrices that are the same at every step: these are transposed once.
+
+    Attributes:
+        made: for each matrix, the new parameter that is its transpose.
+    """
+
+    def __init__(self, fixed: Iterable[Output]) -> None:
+        self.fixed = set(fixed)
+        self.made: dict[Output, Output] = {}
+
+    def __call__(
+        self, copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+    ) -> Sequence[Output] | None:
+        if not _is_turned(op, self.fixed):
+            return None
+        matrix = op.inputs[1]
+        if matrix not in self.made:
+            turned = inputs[1].type.shape[::-1]
+            self.made[matrix] = copying.add(Placeholder, (), (matrix.dtype, turned), op)[0]
+        return copying.add(MatMul, (inputs[0], self.made[matrix]), (values[0], False), op)
+
+
+def _is_turned(op: Operation, fixed: Collection[Output]) -> bool:
+    """Whether an operation multiplies with the transpose of one of these matrices."""
+    return op.definition is MatMul and op.transpose_b and op.inputs[1].ndim == 2 and op.inputs[1] in fixed
+
+
+class _Moving:
+    """A scan built again, with what its plan moves out of it."""
+
+    def __init__(self, copying: Copying, plan: _Plan, inputs: Sequence[Output], values: tuple[Any, ...]):
+        self.copying = copying
+        self.plan = plan
+        self.loop = plan.loop
+        self.op = plan.loop.op
+        self.inputs = inputs
+        self.values = values
+        body = self.loop.body
+        self.once = {body.inputs[i]: inputs[i] for i in self.loop.constants()}
+        # What is known for all steps.
+        first = self.op.carries
+        self.stacked = dict(
+            zip(self.loop.sequences(), inputs[first : first + self.op.sequences], strict=True)
+        )
+
+    def make(self, definition: Any, *inputs: Output, values: tuple[Any, ...] = ()) -> Output:
+        return self.copying.once(definition, inputs, values, self.op)[0]
+
+    def outputs(self) -> list[Output | None]:
+        carries = range(self.op.carries)
+        self._before()
+        staying = [j for j in carries if j not in self.plan.sums and j not in self.loop.fixed]
+        last = dict(zip(staying, self._loop(staying), strict=True))
+        self._after()
+        for j in self.loop.fixed:
+            last[j] = self.inputs[j]
+        for j, terms in self.plan.sums.items():
+            last[j] = self._sum(self.inputs[j], terms)
+        results = self.loop.body.outputs[self.op.carries :]
+        return [*(last[j] for j in carries), *(None if y is None else self.stacked[y] for y in results)]
+
+    def _before(self) -> None:
+        """Do for all steps what is done before the loop."""
+        loop, before = self.loop, self.plan.before
+        made = [y for op in loop.operations if op in before for y in op.outputs]
+        used = [y for y in made if loop.given[y] or any(op not in before for op in loop.users.get(y, ()))]
+        if used:
+            given = {**self.stacked, **self.once}
+            self._at_all_steps(Body(loop.body.graph, list(given), used), list(given.values()))
+
+    def _at_all_steps(self, body: Body, operands: Sequence[Output]) -> None:
+        flags = [x in self.stacked for x in body.inputs]
+        wanted = [True] * len(body.outputs)
+        batched, _ = batched_body(body, flags, self.loop.length, wanted)
+        made = self.copying.inline(batched.results, dict(zip(batched.inputs, operands, strict=True)))
+        self.stacked.update(zip(body.results, made, strict=True))
+
+    def _handed_out(self) -> list[Output]:
+        """What the steps hand out: results, and what is needed at the end."""
+        plan = self.plan
+        wanted = [y for y in self.loop.body.outputs[self.op.carries :] if y is not None]
+        for op in self.loop.operations:
+            wanted += op.inputs if op in plan.after else ()
+        for term in self._all_terms():
+            wanted += term.parts
+        return [
+            y
+            for y in dict.fromkeys(wanted)
+            if y not in self.stacked
+            and (self.loop.kind[y] != ONCE or self.loop.given[y])
+            and (y.op not in plan.after or y in self.loop.parameters)
+        ]
+
+    def _all_terms(self) -> Iterator[_Term]:
+        for terms in self.plan.sums.values():
+            yield from terms
+
+    def _loop(self, staying: Sequence[int]) -> Sequence[Output]:
+        """The loop with what is left of it; returns the last carries."""
+        body, handed_out = self.loop.body, self._handed_out()
+        ends = [y for j in staying if (y := body.outputs[j]) is not None]
+        outputs = [*ends, *handed_out]
+        if not outputs:
+            return []
+        first = [body.inputs[j] for j in staying]
+        inside = needed(outputs, {*first, *self.stacked, *self.once})
+        used = {x for op in inside for x in op.inputs}.union(outputs)
+        parts = [x for x in self.stacked if x in used]
+        fixed = [x for x in self.once if x in used]
+        turned = _Turned(fixed)
+        cut = rewrite(outputs, [*first, *parts, *fixed], (turned,))
+        step = Body(cut.graph, [*cut.inputs, *turned.made.values()], cut.outputs)
+        # It is in its form already. To go through it again at every level would take 2 ** levels as long.
+        self.copying.bodies[step] = step
+        operands = [
+            *(self.inputs[j] for j in staying),
+            *(self.stacked[x] for x in parts),
+            *(self.once[x] for x in fixed),
+            *(self.make(Transpose, self.once[x], values=((1, 0),)) for x in turned.made),
+        ]
+        values = (step, len(staying), len(parts), *self.values[3:])
+        made = self.copying.add(Scan, tuple(operands), values, self.op)
+        self.stacked.update(zip(handed_out, made[len(staying) :], strict=True))
+        return made[: len(staying)]
+
+    def _after(self) -> None:
+        """Do for all steps what is done after the loop."""
+        after = [op for op in self.loop.operations if op in self.plan.after]
+        if not after:
+            return
+        made = {y for op in after for y in op.outputs}
+        read = dict.fromkeys(x for op in after for x in op.inputs if x not in made)
+        unknown = [x for x in read if x not in self.stacked and x not in self.once]
+        self.once.update(zip(unknown, self.copying.inline(unknown, self.once), strict=True))
+        ends = {x for term in self._all_terms() for x in term.parts}
+        wanted = [y for y in made if self.loop.given[y] or y in ends]
+        cut = rewrite(wanted, list(read))
+        flags = [x in self.stacked for x in read]
+        batched, _ = batched_body(
+            Body(cut.graph, cut.inputs, cut.outputs), flags, self.loop.length, [True] * len(wanted)
+        )
+        given = [self.stacked[x] if x in self.stacked else self.once[x] for x in read]
+        found = self.copying.inline(batched.results, dict(zip(batched.inputs, given, strict=True)))
+        self.stacked.update(zip(wanted, found, strict=True))
+
+    def _sum(self, total: Output, terms: Sequence[_Term]) -> Output:
+        """A first value, and what is added to it at all steps."""
+        for term in terms:
+            part = self._summed(term)
+            for op in term.arranged:
+                part = self.make(op.definition, part, values=op.values)
+            total = part if is_all(total, 0) else self.make(AddV2, total, part)
+        return total
+
+    def _summed(self, term: _Term) -> Output:
+        op = term.product
+        shape = term.core.shape
+        if op is None:
+            axes = (0, *(a + 1 for a in term.axes))
+            return self._shaped(self.make(Sum, self.stacked[term.parts[0]], values=(axes, False)), shape)
+        a = self._rows(self.stacked[term.parts[0]], op.transpose_a)
+        b = self._rows(self.stacked[term.parts[1]], not op.transpose_b)
+        return self._shaped(self.make(MatMul, a, b, values=(True, False)), shape)
+
+    def _rows(self, x: Output, met_is_first: bool) -> Output:
+        """Matrices below each other: a row for each position that the two factors have in common."""
+        if not met_is_first:
+            swapped = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
+            x = self.make(Transpose, x, values=(swapped,))
+        return self._shaped(x, (product(x.shape[:-1]), x.shape[-1]))
+
+    def _shaped(self, x: Output, shape: Sequence[Any]) -> Output:
+        return x if x.shape == tuple(shape) else self.make(Reshape, x, values=(tuple(shape),))
+
+
+def move_out_of_loop(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output | None] | None:
+    """A scan that does at each step only what has to be done there.
+
+    Recognises, in the body of a scan of at least two steps, products of what depends on the sequences alone
+    with what is the same at every step (and what these products need, and what is elementwise on them);
+    carries to which products of matrices, sums over axes or what is known for all steps are added, and which
+    nothing else reads; products with what is the same at every step that only results depend on; and products
+    with transposes of matrices that stay the same. The first are computed before the loop for all steps at
+    once, the second and third after it, from factors that the loop hands out; those matrices are transposed
+    once.
+
+    Effect: what was added step by step is added within one product; a sum in 16 bits that is kept in float32
+    stays. Not applied where a product at a step is cheap beside reading its result (:func:`_pays`), nor where
+    more would have to be kept for all steps than 16 MiB and four times what the loop reads and hands out.
+
+    Figures: value and gradient of an LSTM of 100 steps, batch 32, 64 -> 128: 18.4 -> 12.9 ms; of 1,000 steps,
+    batch 8, width 64, a plain network 8.8 -> 5.2, a GRU 23.5 -> 13.8. Without transposing the weights once,
+    the LSTM takes .6 ms more.
+    """
+    if op.definition is not Scan or not isinstance(op.length, int) or op.length < 2:
+        return None
+    loop = _Loop(op, copying.body(op.body))
+    if any(x.type.symbolic for x in loop.kind):
+        return None
+    plan = _Plan(loop)
+    return _Moving(copying, plan, inputs, values).outputs() if plan.anything() else None
+
+
+FORMS = (move_out_of_loop,)
