@@ -30,7 +30,7 @@ from stopgrad.verify import verify_if_enabled
 
 LEAST_TIMES = 8
 """So many equal segments are worth a loop."""
-LEAST_SAVED = 600
+LEAST_SAVED = 1500
 """So many operations must the loops of a graph save: below that, XLA compiles what is written out as fast."""
 _LEAST_IN_ONE = 30
 """And so many each of them."""

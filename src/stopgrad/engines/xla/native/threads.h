@@ -40,6 +40,14 @@ bool done(const Work& work, Tasks& tasks) {
   return true;
 }
 
+constexpr int SPINS = 4096;
+
+inline void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
 // Calls work(tasks) here and in the pool's other threads; returns when all tasks are done. Throws std::bad_alloc
 // where one of them did; nothing else may be thrown.
 //
@@ -56,8 +64,9 @@ void in_parallel(xla::ffi::ThreadPool& pool, int64_t count, int64_t threads, con
   struct Door {
     std::mutex lock;
     std::condition_variable left;
-    int64_t inside = 0;
-    bool closed = false, failed = false;
+    std::atomic<int64_t> inside{0};
+    bool closed = false;
+    std::atomic<bool> failed{false};
   };
   auto door = std::make_shared<Door>();
   for (int64_t i = 1; i < threads; ++i) {
@@ -69,14 +78,21 @@ void in_parallel(xla::ffi::ThreadPool& pool, int64_t count, int64_t threads, con
       }
       bool failed = !done(work, tasks);
       std::lock_guard<std::mutex> held(door->lock);
-      door->failed |= failed;
+      if (failed) door->failed = true;
       if (--door->inside == 0) door->left.notify_all();
     });
   }
   bool failed = !done(work, tasks);
-  std::unique_lock<std::mutex> held(door->lock);
-  door->closed = true;
-  door->left.wait(held, [&] { return door->inside == 0; });
+  {
+    std::lock_guard<std::mutex> held(door->lock);
+    door->closed = true;
+  }
+  // The last tasks end soon: to sleep and be woken takes longer than most of them.
+  for (int turns = 0; door->inside != 0 && turns < SPINS; ++turns) pause();
+  if (door->inside != 0) {
+    std::unique_lock<std::mutex> held(door->lock);
+    door->left.wait(held, [&] { return door->inside == 0; });
+  }
   if (failed || door->failed) throw std::bad_alloc();
 }
 
