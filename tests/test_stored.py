@@ -13,6 +13,7 @@ import pytest
 
 import stopgrad as sg
 from stopgrad.engines.xla import stored
+from stopgrad.engines.xla.native import library
 from stopgrad.fingerprint import fingerprint
 
 
@@ -136,6 +137,30 @@ def test_another_process_loads_it(folder: Path) -> None:
         for _ in range(2)
     ]
     assert found == ["[2. 2.] 1\n", "[2. 2.] 0\n"]
+
+
+@pytest.mark.skipif(not library().available, reason=f"no kernels: {library().reason}")
+@pytest.mark.parametrize("looped", [False, True])
+def test_another_process_loads_what_needs_kernels(folder: Path, looped: bool) -> None:
+    f = (
+        "sg.scan(lambda c, _: (sg.softmax(c * 1.5), None), x, length=3)[0]"
+        if looped
+        else "sg.softmax(x * 1.5)"
+    )
+    program = (
+        "import numpy as np, stopgrad as sg, stopgrad.engines.xla.stored as stored\n"
+        "from stopgrad.engines.xla.native import loaded\n"
+        "stored.WORTH = 0.0\n"
+        "made, compile = [], stored.compile_lowered\n"
+        "stored.compile_lowered = lambda *args: made.append(args) or compile(*args)\n"
+        f"f = sg.function(lambda x: {f}, engine='xla')\n"
+        "print(f(np.zeros((64, 128), np.float32)).sum(), len(made), loaded() is not None)\n"
+    )
+    found = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert found == ["64.0 1 True\n", "64.0 0 True\n"]
 
 
 def test_operations_of_others_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.body import walk
+from stopgrad.body import bodies_in, walk
 from stopgrad.build import emit
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
@@ -21,8 +21,8 @@ from stopgrad.engines.xla.native import loaded, regions
 from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
-from stopgrad.graph import Graph, Output
-from stopgrad.interpreter import program
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.interpreter import Region, program
 from stopgrad.namespaces import Namespace, require
 from stopgrad.ops.data import Placeholder
 from stopgrad.rewrite.forms import FORMS
@@ -104,14 +104,25 @@ class XlaEngine(Engine):
     ) -> Compiled:
         interpret = program(inputs, outputs, self)
         native = variant.name == "native" and self._jax.default_backend() == "cpu"
-        fast = program(inputs, outputs, self, regions) if native else interpret
+        found: list[Region] = []
+
+        def noted(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
+            made = regions(operations, wanted)
+            found.extend(made)
+            return made
+
+        fast = program(inputs, outputs, self, noted) if native else interpret
         operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
+        if native:
+            # The interpreter looks into bodies only while JAX traces, which a stored program spares.
+            for body in {body for op in operations for body in bodies_in(op.values)}:
+                noted(body.operations(), body.results)
         wide = any(y.dtype in _WIDE for op in operations for y in op.outputs)
         options = {}
         if variant is not PLAIN:
             options = compiler_options(operations, self._jax.default_backend())
         # What was compiled with kernels is of no use without them.
-        how = (variant.name, loaded() if native else None)
+        how = (variant.name, loaded() if found else None)
         return self._jitted(
             lambda *arrays: fast(arrays),
             inputs,
