@@ -471,13 +471,14 @@ def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | Array
 
 
 def together(*xs: Any, promotes: Promotion) -> list[Output | Array]:
-    """Tensors brought to one dtype, with casts that the graph shows."""
+    """Tensors brought to one dtype, with casts that the graph shows; as they are, where none is taken."""
+    xs = tuple([x if isinstance(x, Output) or is_python(x) else as_array(x) for x in xs])
     weak = [python_dtype(x) or int32 for x in xs if is_python(x)]
     strong = [type_of(x).dtype for x in xs if not is_python(x)]
     if not strong:  # Python's integers may need more than 32 bits.
         strong = [d for d in [type_of(x).dtype for x in xs] if d.is_integer and d.itemsize > 4]
     common = promotes.common(strong, weak)
-    return [_tensor(x, common) for x in xs]
+    return [_tensor(x, common if promotes.to(common) else None) for x in xs]
 
 
 def _tensor(x: Any, dtype: DType | None = None) -> Output | Array:
