@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.operands import Tensor
+from stopgrad.build import apply
+from stopgrad.errors import DTypeError
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.convert import conj, where
 from stopgrad.ops.families import (
@@ -16,7 +18,8 @@ from stopgrad.ops.families import (
     flushed,
     unary,
 )
-from stopgrad.ops.inference import broadcast, is_inexact
+from stopgrad.ops.inference import broadcast, is_number
+from stopgrad.public import builds
 from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
 
 __all__ = [
@@ -110,15 +113,16 @@ class Pow(Arithmetic):
     """Elementwise power, with broadcasting.
 
     Args:
-        x: floating-point or complex.
-        y: floating-point or complex, of a shape that broadcasts with x's.
+        x: numbers.
+        y: numbers, of a shape that broadcasts with x's.
 
     Returns:
-        The power xʸ. The gradient with respect to y takes log x as 0 where x is not positive, as in
+        The power xʸ. Of integers it is modulo 2ⁿ, and where y is negative the quotient 1 / x⁻ʸ without its
+        fraction, 0 for x = 0. The gradient with respect to y takes log x as 0 where x is not positive, as in
         TensorFlow.
 
     Constraints:
-        (C1) x and y are floating-point or complex, of one dtype.
+        (C1) x and y hold numbers, of one dtype.
         (C2) The shapes of x and y broadcast.
 
     Examples:
@@ -126,24 +130,42 @@ class Pow(Arithmetic):
         array([4., 9.])
     """
 
-    infer = broadcast(is_inexact)
+    infer = broadcast(is_number)
     gradient = {
         "x": lambda g, op: g * conj(op.y * pow(op.x, op.y - 1)),
         "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
     }
-    lower = lambda xp, x, y: xp.power(x, y)
+    lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind in "iu" else xp.power(x, y)
 
     @staticmethod
     def xla(xp: Any, x: Any, y: Any) -> Any:
+        if x.dtype.kind in "iu":
+            return _whole_power(xp, x, y)
         if x.dtype.kind == "c":  # XLA's power of 0 is NaN.
             zero = (x == 0) & (xp.real(y) > 0)
             return xp.where(zero, xp.zeros((), x.dtype), xp.power(xp.where(zero, xp.ones((), x.dtype), x), y))
         return xp.power(flushed(xp, x), y)
 
-    samples = pairs((0.5, 2.0), (-2.0, 2.0))
+    samples = [*pairs((0.5, 2.0), (-2.0, 2.0)), *pairs((-4, 4), (-3, 6), dtypes=("int32",))]
 
 
-pow = binary(Pow, "pow")
+def _whole_power(xp: Any, x: Any, y: Any) -> Any:
+    """The power of integers, of which NumPy takes no negative exponents and XLA makes what it likes."""
+    if x.dtype.kind == "u":
+        return xp.power(x, y)
+    zero, one = xp.zeros((), x.dtype), xp.ones((), x.dtype)
+    power = xp.power(x, xp.maximum(y, zero))
+    unit = xp.where(x == 1, one, xp.where(x == -1, one - 2 * (y & 1), zero))
+    return xp.where(y < 0, unit, power)
+
+
+@builds(Pow)
+def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
+    if type(y) is int and y < 0 and type_of(x).dtype.is_integer:
+        raise DTypeError(
+            "Pow: integers have no negative powers among integers; convert with sg.cast(x, sg.float32) first"
+        )
+    return apply(Pow, (x, y), (), name)
 
 
 def _log_or_zero(x: Any) -> Tensor:
