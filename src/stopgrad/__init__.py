@@ -80,6 +80,7 @@ from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
+from stopgrad.ops.matrices import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
 from stopgrad.ops.powers import *
@@ -91,6 +92,7 @@ from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
+from stopgrad.ops.solvers import *
 from stopgrad.ops.special import *
 from stopgrad.ops.trigonometric import *
 from stopgrad.scope import (
