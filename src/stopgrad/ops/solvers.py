@@ -58,7 +58,7 @@ def where_possible(function: Callable[..., Any], *arrays: Any) -> Any:
 
 
 def nan_with(xp: Any, matrix: Any, result: Any) -> Any:
-    """NaN everywhere for matrices that hold one: elimination brings it to places that depend on the engine."""
+    """NaN everywhere for matrices that hold one: where elimination brings it depends on the engine."""
     unknown = xp.any(xp.isnan(matrix), axis=(-2, -1), keepdims=True)
     return xp.where(unknown, xp.asarray(np.nan, result.dtype), result)
 
