@@ -82,6 +82,7 @@ from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
 from stopgrad.ops.matrices import *
+from stopgrad.ops.norms import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
 from stopgrad.ops.powers import *
@@ -95,6 +96,7 @@ from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.solvers import *
 from stopgrad.ops.special import *
+from stopgrad.ops.spectra import *
 from stopgrad.ops.trigonometric import *
 from stopgrad.scope import (
     Scope as Scope,
