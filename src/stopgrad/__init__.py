@@ -75,6 +75,7 @@ from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
 from stopgrad.ops.determinants import *
+from stopgrad.ops.eigenvalues import *
 from stopgrad.ops.factorizations import *
 from stopgrad.ops.fourier import *
 from stopgrad.ops.gates import *
@@ -89,6 +90,7 @@ from stopgrad.ops.norms import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
 from stopgrad.ops.powers import *
+from stopgrad.ops.products import *
 from stopgrad.ops.random import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
