@@ -74,15 +74,23 @@ from stopgrad.ops.convert import *
 from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
+from stopgrad.ops.determinants import *
+from stopgrad.ops.eigenvalues import *
+from stopgrad.ops.factorizations import *
+from stopgrad.ops.fourier import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
+from stopgrad.ops.matrices import *
+from stopgrad.ops.matrix_functions import *
+from stopgrad.ops.norms import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
 from stopgrad.ops.powers import *
+from stopgrad.ops.products import *
 from stopgrad.ops.random import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
@@ -91,7 +99,9 @@ from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
+from stopgrad.ops.solvers import *
 from stopgrad.ops.special import *
+from stopgrad.ops.spectra import *
 from stopgrad.ops.trigonometric import *
 from stopgrad.scope import (
     Scope as Scope,
