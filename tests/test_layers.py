@@ -50,7 +50,7 @@ ROWS = [
     ["rewrite"],
     ["engines"],
     ["compiling", "costs", "feeds", "quick", "tuning"],
-    ["traced"],
+    ["calls", "instances", "traced"],
     ["session", "function", "lowered"],
     ["flow", "interchange"],
     # The package itself: recipes and the command are written as users write, with ``import stopgrad as sg``.

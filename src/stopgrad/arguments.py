@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import optree
-
 from stopgrad.errors import ArgumentError, ShapeError, StopgradError
 from stopgrad.operands import shorten, show_shape
 from stopgrad.plain import is_whole, whole
-from stopgrad.structure import NAMESPACE, flatten
 from stopgrad.types import Dim, Shape, shape_of
 
 # -------------------------------------------------------------------------------------------- names
@@ -39,13 +37,11 @@ def argument_names(f: Callable[..., Any], count: int) -> list[str]:
     return [names[i] if i < len(names) else f"{rest}{i - len(names) if rest else i}" for i in range(count)]
 
 
-def argument_paths(f: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """How each leaf of some arguments is reached, such as ``"params.w"``, in the order of ``flatten``."""
-    names = argument_names(f, len(args))
-    tree = (tuple(args), dict(kwargs))
-    flatten(tree)  # Makes its dataclasses known.
+def argument_paths(f: Callable[..., Any], spec: Any) -> list[str]:
+    """How each leaf of ``(args, kwargs)``, of that structure, is reached: such as ``"params.w"``."""
+    names = argument_names(f, spec.child(0).num_children)
     found = []
-    for by_keyword, which, *rest in optree.tree_paths(tree, namespace=NAMESPACE):
+    for by_keyword, which, *rest in spec.paths():
         first = which if by_keyword else names[which]
         found.append(".".join(map(str, [first, *rest])))
     return found
@@ -71,6 +67,20 @@ def operation_name(path: str) -> str:
 
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.\\/>-]")
+
+
+def without_first(f: Callable[..., Any], first: Callable[[], Any]) -> tuple[Callable[..., Any], str]:
+    """A function whose first argument is what *first* returns when it is called; and that argument's name."""
+
+    @functools.wraps(f)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return f(first(), *args, **kwargs)
+
+    parameters = parameters_of(f)
+    names = positional(parameters)
+    rest = parameters[1:] if names else parameters
+    method.__signature__ = inspect.Signature(rest)  # type: ignore[attr-defined]
+    return method, names[0] if names else ""
 
 
 # -------------------------------------------------------------------------------------------- static
@@ -116,9 +126,9 @@ class Statics:
         kinds = {p.kind for p in parameters}
         open_ended = not parameters or inspect.Parameter.VAR_POSITIONAL in kinds
         self._positions = {
-            _position(n, names, open_ended, name) for n in _several(argnums, is_whole, "static_argnums", name)
+            _position(n, names, open_ended, name) for n in several(argnums, is_whole, "static_argnums", name)
         }
-        given = _several(argnames, lambda n: isinstance(n, str), "static_argnames", name)
+        given = several(argnames, lambda n: isinstance(n, str), "static_argnames", name)
         known = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         if parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
             unknown = next((n for n in given if n not in known), None)
@@ -136,6 +146,10 @@ class Statics:
     @property
     def positions(self) -> frozenset[int]:
         return frozenset(self._positions)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._names)
 
     def split(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -183,19 +197,15 @@ def joined(
     return left, others
 
 
-def _several(given: Any, fits: Callable[[Any], bool], what: str, name: str) -> tuple[Any, ...]:
-    found = (
-        () if given is None else (given,) if isinstance(given, str) or not _is_many(given) else tuple(given)
-    )
-    wrong = next((n for n in found if not fits(n)), None)
-    if wrong is not None:
-        kind = "positions of arguments, such as 0" if what == "static_argnums" else "names of arguments"
-        raise ArgumentError(f"function: {what} of {name} are {kind}, not {wrong!r}")
+def several(given: Any, fits: Callable[[Any], bool], what: str, name: str) -> tuple[Any, ...]:
+    """Several positions or names, given as a list or as one alone; errors say that *what* holds others."""
+    alone = isinstance(given, str) or is_whole(given) or not isinstance(given, Iterable)
+    found = () if given is None else (given,) if alone else tuple(given)
+    wrong = [n for n in found if not fits(n)]
+    if wrong:
+        kind = "names of arguments" if what.endswith("names") else "positions of arguments, such as 0"
+        raise ArgumentError(f"function: {what} of {name} are {kind}, not {shorten(wrong[0])}")
     return found
-
-
-def _is_many(x: Any) -> bool:
-    return isinstance(x, Iterable) and not is_whole(x)
 
 
 def _position(n: Any, names: Sequence[str], open_ended: bool, name: str) -> int:
@@ -257,7 +267,7 @@ class Shapes:
                     "take a list of numbers, names, and None for unknown sizes"
                 ) from None
 
-    def positions(self, paths: Sequence[str]) -> list[tuple[int, Shape]]:
+    def _positions(self, paths: Sequence[str]) -> list[tuple[int, Shape]]:
         """Which leaves, of those at these paths, have which shape."""
         places = {path: i for i, path in enumerate(paths)}
         found = []
@@ -273,14 +283,14 @@ class Shapes:
                 )
         return found
 
-    def applied(self, signature: list[Any], places: Iterable[tuple[int, Shape]], paths: Sequence[str]) -> None:
-        """Put these shapes into a signature, in the place of those of the arrays that were given."""
-        for i, wanted in places:
+    def apply(self, signature: list[Any], paths: Sequence[str]) -> None:
+        """Put them into a signature, in the place of the shapes of the arrays that were given."""
+        for i, wanted in self._positions(paths):
             known = signature[i]
             if isinstance(known, Constant):
                 raise ArgumentError(
-                    f"function: shapes names {paths[i]!r}, but {self._name} was given {shorten(known.value)}, "
-                    "which is part of the signature; pass an array"
+                    f"function: shapes names {paths[i]!r}, but {self._name} was given "
+                    f"{shorten(known.value)}, which is part of the signature; pass an array"
                 )
             shape, dtype = known
             if len(shape) != len(wanted) or any(
