@@ -16,7 +16,7 @@ from stopgrad.operands import as_array
 from stopgrad.ops.data import Assign, Parameter, Placeholder
 from stopgrad.ops.gates import Named, Probe
 from stopgrad.structure import flatten, unflatten
-from stopgrad.types import dtype_of
+from stopgrad.types import Dim, dtype_of
 
 Static = Sequence[tuple[int | str, Constant]]
 """The static arguments: their positions or names, and what they are."""
@@ -123,7 +123,7 @@ def _stand_in(graph: Graph, name: str, path: str, known: tuple[Any, Any]) -> Out
 
 
 def _is_result(x: Any) -> bool:
-    return is_tensor(x) or (isinstance(x, (int, float, complex)) and not isinstance(x, bool))
+    return is_tensor(x) or (isinstance(x, (int, float, complex, Dim)) and not isinstance(x, bool))
 
 
 def array_argument(name: str, path: Callable[[], str], x: Any, dtype: Any = None) -> Any:
