@@ -29,6 +29,8 @@ ROWS = [
     ["interning", "plain"],
     ["dtypes"],
     ["promotion"],
+    ["unknown"],
+    ["unknown"],
     ["sizes"],
     ["types"],
     ["builder"],

@@ -28,7 +28,8 @@ from typing import Any
 from stopgrad.dtypes import DTYPES
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.interning import Interned
-from stopgrad.plain import is_whole, whole
+from stopgrad.plain import whole
+from stopgrad.unknown import Unknown, no_value, of_sizes
 
 LARGEST = 2**63 - 1
 """No array has a larger size; no number in a size is larger."""
@@ -111,70 +112,7 @@ class Symbol:
 _Monomial = tuple[tuple[Symbol, int], ...]
 
 
-def _no_value(what: str) -> ShapeError:
-    return ShapeError(
-        f"{what} has no value yet, and is no size: sizes are known when values are fed. Use // for a size, "
-        "x / n and x * n for a tensor x, and otherwise sg.size(x, axis), a tensor that can be cast"
-    )
-
-
-def _undecided(a: Any, sign: str, b: Any) -> ShapeError:
-    return ShapeError(
-        f"whether {a!r} {sign} {b!r} is known when a value is fed: give the size as a number where the "
-        "placeholder or the shapes of sg.function name it, or compare sg.size(x, axis), a tensor, for "
-        "sg.cond or sg.where"
-    )
-
-
-OF_TENSORS: dict[str, Callable[[Any, Any], Any]] = {}
-"""Python's operators on tensors, by name. The operations, which stand above this module, put them here."""
-
-
-def _of_sizes(name: str, reflected: bool = False) -> Callable[[Any], Any]:
-    """Decorator: an operator of sizes, which with a tensor or an array is the operator of tensors.
-
-    With anything else it is an error that says what to do.
-    """
-
-    def decorate(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-        def operate(self: Dim, other: Any) -> Any:
-            if isinstance(other, (int, Dim)) or (hasattr(other, "__index__") and is_whole(other)):
-                return method(self, other)
-            if hasattr(other, "as_output"):
-                return NotImplemented  # It does that itself.
-            if hasattr(other, "shape") and hasattr(other, "dtype"):
-                return OF_TENSORS[name](other, self) if reflected else OF_TENSORS[name](self, other)
-            if isinstance(other, (float, complex)):
-                if name in _MIRRORED:
-                    raise _undecided(self, _SIGNS[name], other)
-                a, b = (other, self) if reflected else (self, other)
-                raise _no_value(f"{a!r} {_SIGNS[name]} {b!r}")
-            raise ArgumentError(
-                f"{other!r:.60} is no size: sizes are whole numbers, "
-                "and what is computed from them and from other sizes"
-            )
-
-        return operate
-
-    return decorate
-
-
-_SIGNS = {
-    **{"add": "+", "sub": "-", "mul": "*", "pow": "**", "floordiv": "//", "mod": "%"},
-    **{"truediv": "/", "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"},
-    **{"lt": "<", "le": "<=", "gt": ">", "ge": ">="},
-}
-_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
-_UFUNCS = {
-    **{"add": "add", "subtract": "sub", "multiply": "mul", "power": "pow", "floor_divide": "floordiv"},
-    **{"remainder": "mod", "divide": "truediv", "matmul": "matmul", "bitwise_and": "and"},
-    **{"bitwise_or": "or", "bitwise_xor": "xor", "left_shift": "lshift", "right_shift": "rshift"},
-    **{"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"},
-    **{"equal": "eq", "not_equal": "ne"},
-}
-
-
-class Dim:
+class Dim(Unknown):
     """A size not known until values are fed: a polynomial over named sizes. Made by :func:`dim`.
 
     Examples:
@@ -194,11 +132,11 @@ class Dim:
     terms: tuple[tuple[_Monomial, int], ...]
     length: int
 
-    @_of_sizes("add")
+    @of_sizes("add")
     def __add__(self, other: Size) -> Size:
         return total([self, other])
 
-    @_of_sizes("mul")
+    @of_sizes("mul")
     def __mul__(self, other: Size) -> Size:
         others = _terms(other)
         if len(self.terms) * len(others) > LONGEST:
@@ -209,10 +147,10 @@ class Dim:
             found[monomial] = found.get(monomial, 0) + p * q
         return _normal(found)
 
-    @_of_sizes("pow")
+    @of_sizes("pow")
     def __pow__(self, power: int) -> Size:
         if isinstance(power, Dim):
-            raise _no_value(f"{self!r} ** {power!r}")
+            raise no_value(f"{self!r} ** {power!r}")
         power = whole(power)
         if not 0 <= power <= DEGREE:
             raise ShapeError(f"a size has powers from 0 to {DEGREE}, not {shown(power)}")
@@ -221,118 +159,49 @@ class Dim:
     def __neg__(self) -> Size:
         return self * -1
 
-    @_of_sizes("sub")
+    @of_sizes("sub")
     def __sub__(self, other: Size) -> Size:
         return self + -_size(other)
 
-    @_of_sizes("sub", reflected=True)
+    @of_sizes("sub", reflected=True)
     def __rsub__(self, other: Size) -> Size:
         return -self + other
 
-    @_of_sizes("add", reflected=True)
+    @of_sizes("add", reflected=True)
     def __radd__(self, other: Size) -> Size:
         return self + other
 
-    @_of_sizes("mul", reflected=True)
+    @of_sizes("mul", reflected=True)
     def __rmul__(self, other: Size) -> Size:
         return self * other
 
-    @_of_sizes("floordiv")
+    @of_sizes("floordiv")
     def __floordiv__(self, other: Size) -> Size:
         exact = exact_quotient(self, other)
         return exact if exact is not None else _computed("//", self, _size(other))
 
-    @_of_sizes("floordiv", reflected=True)
+    @of_sizes("floordiv", reflected=True)
     def __rfloordiv__(self, other: int) -> Size:
         return _computed("//", _size(other), self)
 
-    @_of_sizes("mod")
+    @of_sizes("mod")
     def __mod__(self, other: Size) -> Size:
         return self - (self // other) * other
 
-    @_of_sizes("mod", reflected=True)
+    @of_sizes("mod", reflected=True)
     def __rmod__(self, other: int) -> Size:
         return other - (other // self) * self
 
-    def __divmod__(self, other: Size) -> tuple[Size, Size]:
-        return self // other, self % other
-
-    def __rdivmod__(self, other: int) -> tuple[Size, Size]:
-        return other // self, other % self
-
-    def __invert__(self) -> Size:
-        raise _no_value(f"~{self!r}")
-
-    def __pos__(self) -> Size:
-        return self
-
-    def __abs__(self) -> Size:
-        if _never_negative(self):
-            return self
-        raise _no_value(f"abs({self!r})")
-
-    def __round__(self, digits: int | None = None) -> Size:
-        return self
-
-    __floor__ = __ceil__ = __trunc__ = __pos__
-
-    @_of_sizes("lt")
-    def __lt__(self, other: Size) -> bool:
-        return not self._is_at_least(other, "<")
-
-    @_of_sizes("ge")
-    def __ge__(self, other: Size) -> bool:
-        return self._is_at_least(other, ">=")
-
-    @_of_sizes("gt")
-    def __gt__(self, other: Size) -> bool:
-        return self._is_at_least(other + 1, ">", other)
-
-    @_of_sizes("le")
-    def __le__(self, other: Size) -> bool:
-        return not self._is_at_least(other + 1, "<=", other)
-
-    def _is_at_least(self, other: Size, sign: str, shown: Size | None = None) -> bool:
-        """Whether it is, for all values of the names; an error where that depends on them."""
+    def is_at_least(self, other: Size) -> bool | None:
         difference = self - _size(other)
-        if isinstance(difference, int) or _never_negative(difference):
-            return not isinstance(difference, int) or difference >= 0
-        if _never_negative(-difference - 1):
-            return False
-        raise _undecided(self, sign, other if shown is None else shown)
-
-    def __int__(self) -> int:
-        raise ShapeError(
-            f"the size {self!r} has no value yet: it is known when a value is fed; "
-            "for its value in the graph use sg.size, and for a loop over it sg.scan"
-        )
-
-    __index__ = __int__
-
-    def __float__(self) -> float:
-        raise _no_value(f"float({self!r})")
-
-    def __complex__(self) -> complex:
-        raise _no_value(f"complex({self!r})")
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **_: Any) -> Any:
-        """What NumPy's numbers and arrays, and its functions, do with a size."""
-        name = _UFUNCS.get(ufunc.__name__, "") if method == "__call__" and len(inputs) == 2 else ""
-        if not name:
-            raise _no_value(f"np.{ufunc.__name__} of {self!r}")
-        a, b = inputs
-        if name in ("eq", "ne"):  # A number is no unknown size; of arrays each element is compared.
-            alone = not any(getattr(x, "shape", ()) for x in inputs)
-            return name == "ne" if alone else OF_TENSORS[name](a, b)
-        if isinstance(a, Dim):
-            return getattr(a, f"__{name}__")(b)
-        return getattr(b, f"__{_MIRRORED.get(name) or f'r{name}'}__")(a)
+        if isinstance(difference, int):
+            return difference >= 0
+        if _never_negative(difference):
+            return True
+        return False if _never_negative(-difference - 1) else None
 
     def __bool__(self) -> bool:
         return True
-
-    def __format__(self, spec: str) -> str:
-        return format(repr(self), spec.rstrip("dn"))
 
     def __repr__(self) -> str:
         known: dict[Symbol, str] = {}
@@ -344,22 +213,6 @@ class Dim:
         places = {symbol: i for i, symbol in enumerate(symbols(self))}
         parts = [(s.name, s.rule, [_packed(size, places) for size in s.of]) for s in places]
         return _unpickled, (_process(), parts, _packed(self, places))
-
-
-def _install(name: str, reflected: bool) -> None:
-    """An operator that gives no size, whatever it is given; with tensors it is that of tensors."""
-
-    def refused(self: Dim, other: Any) -> Any:
-        a, b = (other, self) if reflected else (self, other)
-        raise _no_value(f"{a!r} {_SIGNS[name]} {b!r}")
-
-    setattr(Dim, f"__{'r' if reflected else ''}{name}__", _of_sizes(name, reflected)(refused))
-
-
-for _name in ("truediv", "matmul", "and", "or", "xor", "lshift", "rshift"):
-    _install(_name, False)
-    _install(_name, True)
-_install("pow", True)
 
 
 Size = int | Dim

@@ -11,8 +11,8 @@ from stopgrad.graph import Operation, Output
 from stopgrad.operands import is_python
 from stopgrad.ops import arithmetic, compare, linalg, powers, shape, slices
 from stopgrad.public import reads_arguments
-from stopgrad.sizes import OF_TENSORS
 from stopgrad.types import Dim
+from stopgrad.unknown import ON_TENSORS
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,9 +77,9 @@ for _name, _function in _COMPARISONS.items():
 
 
 # With an array, sizes do what an output does.
-OF_TENSORS.update(_BINARY | _COMPARISONS)
-OF_TENSORS.update({"and": compare.bitwise_and, "or": compare.bitwise_or, "xor": compare.bitwise_xor})
-OF_TENSORS.update({"eq": compare.equal, "ne": compare.not_equal})
+ON_TENSORS.update(_BINARY | _COMPARISONS)
+ON_TENSORS.update({"and": compare.bitwise_and, "or": compare.bitwise_or, "xor": compare.bitwise_xor})
+ON_TENSORS.update({"eq": compare.equal, "ne": compare.not_equal})
 
 
 @reads_arguments
