@@ -46,6 +46,10 @@ def _undecided(a: Any, sign: str, b: Any) -> ShapeError:
     )
 
 
+def _is_flag(x: Any) -> bool:
+    return x.shape == () and str(x.dtype) == "bool"
+
+
 def of_sizes(name: str, reflected: bool = False) -> Callable[[Any], Any]:
     """Decorator: an operator of sizes, which with a tensor or an array is the operator of tensors.
 
@@ -58,7 +62,7 @@ def of_sizes(name: str, reflected: bool = False) -> Callable[[Any], Any]:
                 return method(self, other)
             if hasattr(other, "as_output"):
                 return NotImplemented  # It does that itself.
-            if hasattr(other, "shape") and hasattr(other, "dtype"):
+            if hasattr(other, "shape") and hasattr(other, "dtype") and not _is_flag(other):
                 return ON_TENSORS[name](other, self) if reflected else ON_TENSORS[name](self, other)
             if not isinstance(other, (float, complex)):
                 raise ArgumentError(
