@@ -12,8 +12,8 @@ from stopgrad.batch_rules import BROADCAST, ELEMENTWISE
 from stopgrad.build import apply, constant_in, emit, evaluate, graph_for, naming
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import GraphError, ShapeError, StopgradError
-from stopgrad.interpreter import constant_value
 from stopgrad.graph import Operation, Output, describe
+from stopgrad.interpreter import constant_value
 from stopgrad.op import Kind, Op, Scalar, not_differentiable, unsupported
 from stopgrad.operands import Array, Literal, Tensor, as_array, show_shape
 from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_number, normal_axes
