@@ -60,6 +60,7 @@ CHANGES = {
 CONSTANT = {
     "stopgrad.promotion._KIND",
     "stopgrad.cli.WORKLOADS",
+    "stopgrad.costs._FLOPS",
     "stopgrad.dtypes.DTYPES",
     "stopgrad.dtypes._BY_NUMPY",
     "stopgrad.dtypes._BY_PYTHON",
@@ -79,6 +80,10 @@ CONSTANT = {
     "stopgrad.files._DTYPES",
     "stopgrad.files._NAMES",
     "stopgrad.function._SYMBOLIC",
+    "stopgrad.unknown.ON_TENSORS",
+    "stopgrad.unknown._MIRRORED",
+    "stopgrad.unknown._SIGNS",
+    "stopgrad.unknown._UFUNCS",
     "stopgrad.interchange.grammar.FORMS",
     "stopgrad.interchange.grammar._ESCAPED",
     "stopgrad.interchange.grammar._WORDS",

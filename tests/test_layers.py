@@ -30,7 +30,6 @@ ROWS = [
     ["dtypes"],
     ["promotion"],
     ["unknown"],
-    ["unknown"],
     ["sizes"],
     ["types"],
     ["builder"],

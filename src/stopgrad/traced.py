@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stopgrad.arguments import Constant, argument_paths, joined, operation_name
-from stopgrad.autodiff.tracing import is_tensor
+from stopgrad.autodiff.tracing import ArgumentGraph, is_tensor
 from stopgrad.body import bodies_in, walk
 from stopgrad.build import as_output, emit
 from stopgrad.errors import ArgumentError, GradientError, GraphError, StopgradError
@@ -76,7 +76,7 @@ def trace(
         static: the others.
     """
     paths = argument_paths(f, spec)
-    graph = Graph()
+    graph = ArgumentGraph()
     with graph.as_default():
         leaves = [
             s.value if isinstance(s, Constant) else _stand_in(graph, name, path, s)
