@@ -31,7 +31,7 @@ from stopgrad.operands import as_array, type_of
 from stopgrad.ops.arithmetic import add
 from stopgrad.ops.compare import less
 from stopgrad.ops.convert import cast
-from stopgrad.ops.data import range as numbers
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.plain import whole
 from stopgrad.public import guarded, publish
 from stopgrad.selective import Acting
