@@ -176,6 +176,8 @@ CALLS = [
     call("scan", lambda s, x: (s + x, s), 0.0, X, reverse=True, unroll=2),
     call("scan", lambda s, _: (s * 2.0, s), 1.0, length=3),
     call("while_loop", lambda s: s < 3.0, lambda s: s + 1.0, 0.0, maximum_iterations=4),
+    call("while_loop", lambda s: s < 3.0, lambda s: s + 1.0, 0.0, parallel_iterations=2),
+    call("map_fn", lambda x: x * 2.0, X, parallel_iterations=2),
     applied("grad", product, argnums=1, to=(X, X), has_aux=False, unconnected="none"),
     applied("grad", product, argnums=[0, 1], to=(X, X)),
     applied("grad", lambda x: (square(x), x), to=(X,), has_aux=True),
@@ -233,6 +235,8 @@ NO_NUMBERS = {
     "p",
     "parameter",
     "params",
+    "out_type",
+    "output_type",
     "pred",
     "predictions",
     "primals",
@@ -269,6 +273,9 @@ ELSEWHERE = {
     ("function", "donate_argnums"),
     ("function", "engine"),
     ("gradients", "unconnected_gradients"),
+    ("map_fn", "fn_output_signature"),
+    *(("map_fn", name) for name in ("infer_shape", "back_prop", "swap_memory")),
+    *(("while_loop", name) for name in ("shape_invariants", "back_prop", "swap_memory")),
 }
 
 
