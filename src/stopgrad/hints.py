@@ -14,7 +14,7 @@ _OURS = {
     "floormod": "remainder",
     "truncatemod": "fmod rem",
     "negative": "neg",
-    "abs": "absolute fabs complex_abs",
+    "abs": "absolute fabs",
     "trunc": "fix truncate",
     "round": "around round_",
     "sign": "sgn",
@@ -26,7 +26,7 @@ _OURS = {
     "asinh": "arcsinh",
     "acosh": "arccosh",
     "atanh": "arctanh",
-    "add_n": "addn accumulate_n",
+    "add_n": "accumulate_n",
     "lgamma": "gammaln",
     "digamma": "psi",
     "erfinv": "erf_inv",
@@ -40,7 +40,6 @@ _OURS = {
     "is_nan": "isnan",
     "is_inf": "isinf",
     "is_finite": "isfinite",
-    "logical_not": "not_",
     "invert": "bitwise_not bitwise_invert",
     "left_shift": "bitwise_left_shift shift_left",
     "right_shift": "bitwise_right_shift shift_right shift_right_arithmetic",
@@ -132,7 +131,7 @@ _OURS = {
     # dtypes and errors
     "float16": "half HalfTensor",
     "float32": "float float_ FloatTensor single",
-    "float64": "double double_ DoubleTensor",
+    "float64": "double DoubleTensor",
     "int32": "int int_ IntTensor intc",
     "int64": "long LongTensor longlong",
     "int16": "short ShortTensor",
@@ -156,7 +155,7 @@ _ADVICE = {
     ),
     **dict.fromkeys(
         ("py_function", "py_func", "numpy_function", "pure_callback"),
-        "a graph holds no Python functions: fetch the value, call the function, and feed what it gives",
+        "a graph holds no Python functions: fetch with sg.Session.run, and feed what the function gives",
     ),
     **dict.fromkeys(
         ("keras", "layers"),
@@ -246,7 +245,7 @@ _ADVICE = {
     "requires_grad": "name the tensors in sg.gradients(y, [x]) or the argument in sg.grad(f, argnums=0)",
     "backward": "sg.gradients(loss, [w]) builds gradients; sg.grad(f) makes a function of them",
     "UnconnectedGradients": "write unconnected_gradients='none' or 'zero' in sg.gradients",
-    "control_dependencies": "fetch all that is to be computed in one sg.Session.run; nothing else has effects",
+    "control_dependencies": "fetch all that is to be computed in one sg.Session.run",
     "AUTO_REUSE": "a parameter is an object: use what sg.parameter returned",
     "linearize": "sg.jvp and sg.vjp differentiate at a point",
     "linear_transpose": "sg.vjp of a linear function is its transpose",
@@ -264,7 +263,7 @@ _ADVICE = {
     "is_tensor": "isinstance(x, sg.Output) says whether x is one of a graph; all else is NumPy's",
     "is_complex": "x.dtype.is_complex says so",
     "is_floating_point": "x.dtype.is_floating says so",
-    "issubdtype": "a dtype has is_floating, is_integer, is_complex and is_bool",
+    "issubdtype": "x.dtype has is_floating, is_integer, is_complex and is_bool",
     "allclose": "np.allclose compares arrays; a tensor: sg.reduce_all(sg.abs(a - b) < 1e-6)",
     "array_equal": "np.array_equal compares arrays; a tensor: sg.reduce_all(sg.equal(a, b))",
     "isclose": "write sg.abs(a - b) <= atol + rtol * sg.abs(b)",
@@ -293,7 +292,7 @@ _ADVICE = {
 }
 """What to write for names that have no counterpart of one name."""
 
-_OF_OUTPUTS = {
+OF_OUTPUTS = {
     "detach": "sg.stop_gradient(x)",
     "detach_": "sg.stop_gradient(x)",
     "stop_gradient": "sg.stop_gradient(x)",
@@ -320,7 +319,6 @@ _OF_OUTPUTS = {
         ("cuda", "device", "to_device", "sharding"), "the engine's concern: sg.Session(graph, engine=...)"
     ),
     "to": "sg.cast(x, dtype); where it is computed is the engine's concern",
-    "type": "sg.cast(x, dtype), and x.dtype",
     "type_as": "sg.cast(x, y.dtype)",
     "float": "sg.cast(x, sg.float32)",
     "double": "sg.cast(x, sg.float64)",
@@ -365,7 +363,6 @@ _OF_OUTPUTS = {
     "assign_add": "sg.assign(w, w + value), for a parameter",
     "assign_sub": "sg.assign(w, w - value), for a parameter",
     "consumers": "x.op.graph.subgraph_from([x])",
-    "graph": "x.op.graph",
     "initializer": "no operation: parameters have their first values when sg.Session is made",
     "run": "sg.Session(graph).run(x, feeds)",
 }
@@ -414,5 +411,5 @@ def hint_for_output(name: str) -> str | None:
         >>> hint_for_output("detach")
         "an output has no 'detach'; it is sg.stop_gradient(x)"
     """
-    found = _OF_OUTPUTS.get(name)
+    found = OF_OUTPUTS.get(name)
     return None if found is None else f"an output has no {name!r}; it is {found}"
