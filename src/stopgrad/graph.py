@@ -43,8 +43,8 @@ class Definition(Protocol):
 class Output:
     """A tensor to be: one output of one operation. Made by building, never directly.
 
-    Python's operators and indexing build operations, ``==`` and ``!=`` too. Outputs are hashed by identity, so
-    they can be keys of a feed.
+    Python's operators and indexing build operations, ``==`` and ``!=`` too. Outputs are hashed by identity,
+    so that they can be keys of a feed.
     """
 
     __slots__ = ("index", "op", "type")
