@@ -276,7 +276,7 @@ def test_integers_are_clipped_from_one_side() -> None:
             np.array([2.0, 3.0, 0.0]),
             np.array([1.0, -1.0, 0.0]),
         ),
-        (lambda x: sg.copysign(x, np.array([-0.0, 1.0])), np.array([2.0, -3.0]), np.array([-1.0, -1.0])),
+        (lambda x: sg.copysign(x, -1.0), np.array([2.0, -3.0]), np.array([-1.0, 1.0])),
         (sg.cbrt, np.array([-8.0, 27.0]), np.array([1 / 12, 1 / 27])),
         (lambda x: sg.truncatemod(np.array([7.0, -7.0]), x), np.array([2.0, 2.0]), np.array([-3.0, 3.0])),
         (sg.angle, np.array([-1.0, 2.0]), np.array([0.0, 0.0])),
