@@ -26,7 +26,8 @@ __all__ = [
 ]
 
 
-def _slices(spans: Spans) -> tuple[slice, ...]:
+def slices_of(spans: Spans) -> tuple[slice, ...]:
+    """Spans as slices of Python."""
     return tuple(_slice(*span) for span in spans)
 
 
@@ -35,6 +36,19 @@ def _slice(start: int, size: int, step: int) -> slice:
         return slice(0, 0)
     stop = start + (size - 1) * step + (1 if step > 0 else -1)
     return slice(start, stop if stop >= 0 else None, step)
+
+
+def check_spans(spans: Spans, x: TensorType) -> None:
+    """Refuse spans of which there are not as many as axes (C1), or that reach beyond them (C2)."""
+    if len(spans) != x.ndim:
+        raise ShapeError(f"(C1) {len(spans)} slices for {x.ndim} axes")
+    for axis, ((start, count, step), size) in enumerate(zip(spans, x.shape, strict=True)):
+        if all(isinstance(n, int) for n in (start, count, size)) and count:
+            last = start + (count - 1) * step
+            if not (0 <= start < size and 0 <= last < size):
+                raise ShapeError(
+                    f"(C2) elements {start} to {last} do not all lie in axis {axis}, of size {size}"
+                )
 
 
 class StridedSlice(Op):
@@ -56,20 +70,12 @@ class StridedSlice(Op):
 
     @staticmethod
     def infer(x: TensorType, *, spans: Spans) -> TensorType:
-        if len(spans) != x.ndim:
-            raise ShapeError(f"(C1) {len(spans)} slices for {x.ndim} axes")
-        for axis, ((start, count, step), size) in enumerate(zip(spans, x.shape, strict=True)):
-            if all(isinstance(n, int) for n in (start, count, size)) and count:
-                last = start + (count - 1) * step
-                if not (0 <= start < size and 0 <= last < size):
-                    raise ShapeError(
-                        f"(C2) elements {start} to {last} do not all lie in axis {axis}, of size {size}"
-                    )
+        check_spans(spans, x)
         return tensor_type(x.dtype, tuple(size for _, size, _ in spans))
 
     gradient = {"x": lambda g, op: apply(StridedSliceGrad, (g,), (op.x.shape, op.spans))}
     batch = along(spans=lambda size: (0, size, 1))
-    lower = lambda xp, x, spans: x[_slices(spans)]
+    lower = lambda xp, x, spans: x[slices_of(spans)]
     samples = [sample(floats(5, 3), spans=((1, 2, 2), (2, 3, -1))), sample(floats(4), spans=((0, 0, 1),))]
 
 
@@ -136,7 +142,7 @@ class StridedSliceGrad(Op):
     @staticmethod
     def lower(xp: Any, g: Any, shape: tuple[int, ...], spans: Spans) -> Any:
         full = xp.zeros(shape, g.dtype)
-        full[_slices(spans)] = g
+        full[slices_of(spans)] = g
         return full
 
     @staticmethod
