@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stopgrad.graph import Output
-from stopgrad.ops import arithmetic, compare, linalg, powers, shape, slices
+from stopgrad.ops import arithmetic, compare, indexing, linalg, powers, shape, updates
 from stopgrad.public import reads_arguments
 
 
@@ -62,7 +62,7 @@ def _invert(self: Output) -> Any:
 
 @reads_arguments
 def _getitem(self: Output, index: Any) -> Any:
-    return slices.take_index(self, index)
+    return indexing.take_index(self, index)
 
 
 _OTHERS: dict[str, Any] = {
@@ -71,6 +71,7 @@ _OTHERS: dict[str, Any] = {
     "__abs__": arithmetic.abs,
     "__invert__": _invert,
     "__getitem__": _getitem,
+    "at": property(updates.at),
     "T": property(lambda self: shape.transpose(self)),
 }
 for _name, _member in _OTHERS.items():

@@ -15,10 +15,10 @@ from stopgrad.batch_rules import SCATTER, along
 from stopgrad.build import apply
 from stopgrad.op import Axis, Op, Spans, not_differentiable
 from stopgrad.operands import Tensor
-from stopgrad.ops.arithmetic import add, divide, multiply
+from stopgrad.ops.arithmetic import divide, multiply
 from stopgrad.ops.compare import equal, not_equal
 from stopgrad.ops.convert import cast, conj, where, wide
-from stopgrad.ops.data import fill, ones_like, range as numbers, zeros, zeros_like
+from stopgrad.ops.data import fill, ones_like, range as numbers, zeros_like
 from stopgrad.ops.index import (
     GatherV2,
     TensorScatterAdd,
@@ -36,7 +36,7 @@ from stopgrad.ops.shape import broadcast_to, reshape, transpose
 from stopgrad.ops.slices import StridedSlice, check_spans, part_of, slices_of
 from stopgrad.public import builds
 from stopgrad.samples import complexes, floats, ints, sample
-from stopgrad.types import DType, TensorType, int32, product
+from stopgrad.types import DType, TensorType, product
 
 __all__: list[str] = []
 
