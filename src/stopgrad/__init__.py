@@ -92,6 +92,7 @@ from stopgrad.ops.running import *
 from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *
 from stopgrad.ops.scatters import *
+from stopgrad.ops.segments import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.special import *
