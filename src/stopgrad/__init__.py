@@ -78,6 +78,7 @@ from stopgrad.ops.data import *
 from stopgrad.ops.dynamic import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
+from stopgrad.ops.grids import *
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
