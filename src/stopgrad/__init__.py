@@ -83,6 +83,7 @@ from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
+from stopgrad.ops.masks import *
 from stopgrad.ops.moving import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
@@ -96,11 +97,13 @@ from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *
 from stopgrad.ops.scatters import *
 from stopgrad.ops.segments import *
+from stopgrad.ops.sets import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.special import *
 from stopgrad.ops.trigonometric import *
 from stopgrad.ops.updates import *
+from stopgrad.ops.zeros import *
 from stopgrad.scope import (
     Scope as Scope,
     name_scope as name_scope,

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
-from collections.abc import Sequence
+from typing import Any
 
 from stopgrad.build import together
-from stopgrad.op import Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import divide
-from stopgrad.ops.compare import equal, not_equal
+from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import cast, conj, where
-from stopgrad.ops.data import ones_like, zeros_like
-from stopgrad.ops.families import ALIKE, PAIRS, Arithmetic, binary
+from stopgrad.ops.families import Arithmetic, binary
 from stopgrad.ops.inference import is_inexact, normal_axes
 from stopgrad.ops.shape import reduce_sum
 from stopgrad.plain import flag
 from stopgrad.promotion import Promotion
 from stopgrad.public import guarded
 from stopgrad.samples import binary as pairs
-from stopgrad.samples import complexes, floats, sample
 from stopgrad.types import DTypeLike, dtype_of
 
 __all__ = [
@@ -86,7 +82,11 @@ def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 @guarded("count_nonzero")
 def count_nonzero(
-    input: Any, axis: Any = None, keepdims: bool | None = None, dtype: DTypeLike = "int64", name: str | None = None
+    input: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
 ) -> Tensor:
     """How many elements are not 0, over axes.
 
@@ -109,4 +109,6 @@ def count_nonzero(
     axes = normal_axes(axis, type_of(input).ndim, "C1")
     wanted = dtype_of(dtype)
     hit = cast(input, "bool")
-    return reduce_sum(cast(hit, wanted), axes, False if keepdims is None else flag(keepdims, "keepdims"), name)
+    return reduce_sum(
+        cast(hit, wanted), axes, False if keepdims is None else flag(keepdims, "keepdims"), name
+    )
