@@ -72,6 +72,7 @@ from stopgrad.op import Status as Status
 from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
 from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
+from stopgrad.ops.bins import *
 from stopgrad.ops.compare import *
 from stopgrad.ops.composite import *
 from stopgrad.ops.convert import *
@@ -84,8 +85,10 @@ from stopgrad.ops.elementary import *
 from stopgrad.ops.factorizations import *
 from stopgrad.ops.floating import *
 from stopgrad.ops.fourier import *
+from stopgrad.ops.dynamic import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
+from stopgrad.ops.grids import *
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
@@ -93,8 +96,11 @@ from stopgrad.ops.losses import *
 from stopgrad.ops.matrices import *
 from stopgrad.ops.matrix_functions import *
 from stopgrad.ops.norms import *
+from stopgrad.ops.masks import *
+from stopgrad.ops.moving import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
+from stopgrad.ops.positions import *
 from stopgrad.ops.powers import *
 from stopgrad.ops.products import *
 from stopgrad.ops.random import *
@@ -105,12 +111,17 @@ from stopgrad.ops.rounding import *
 from stopgrad.ops.running import *
 from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *
+from stopgrad.ops.scatters import *
+from stopgrad.ops.segments import *
+from stopgrad.ops.sets import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.solvers import *
 from stopgrad.ops.special import *
 from stopgrad.ops.spectra import *
 from stopgrad.ops.trigonometric import *
+from stopgrad.ops.updates import *
+from stopgrad.ops.zeros import *
 from stopgrad.scope import (
     Scope as Scope,
     name_scope as name_scope,
