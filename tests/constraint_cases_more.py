@@ -210,15 +210,20 @@ refuses(
 
 refuses("RandomSplit", call("RandomSplit", FLOATS))
 refuses("RandomFoldIn", call("RandomFoldIn", FLOATS, 1), call("RandomFoldIn", KEY, SCALAR))
-refuses("RandomBits", call("RandomBits", FLOATS, [2]), call("RandomBits", KEY, TOO_MANY))
+refuses(
+    "RandomBits",
+    call("RandomBits", [2], FLOATS),
+    call("RandomBits", TOO_MANY, KEY),
+    call("RandomBits", [2], KEY, "int32"),
+)
 for draw in ("RandomUniform", "RandomNormal"):
     refuses(
         draw,
-        call(draw, FLOATS, [2]),
-        call(draw, KEY, TOO_MANY),
-        call(draw, KEY, [2], dtype=dtype_of("int32")),
+        call(draw, [2], FLOATS),
+        call(draw, TOO_MANY, KEY),
+        call(draw, [2], KEY, dtype=dtype_of("bool")),
     )
-refuses("random_categorical", partial(sg.random_categorical, KEY, FLOATS, 1))
+refuses("random_categorical", partial(sg.random_categorical, FLOATS, 2, KEY, axis=1))
 
 # --------------------------------------------------------------------------------------------------- gates
 

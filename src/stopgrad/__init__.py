@@ -74,10 +74,12 @@ from stopgrad.ops.convert import *
 from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
+from stopgrad.ops.distributions import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
+from stopgrad.ops.keys import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
 from stopgrad.ops.order import *

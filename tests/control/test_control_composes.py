@@ -255,7 +255,7 @@ def test_random_numbers_inside_a_loop_are_the_same_on_every_engine() -> None:
     def walk(x: Any, seed: Any) -> Any:
         def step(carry: Any, i: Any) -> Any:
             position, key = carry
-            noise = sg.random_normal(sg.random_fold_in(key, i), [3])
+            noise = sg.random_normal([3], sg.random_fold_in(key, i))
             return (position * 0.9 + noise, sg.random_split(key, 2)[0]), noise
 
         return sg.scan(step, (x, sg.random_key(seed)), np.arange(5, dtype=np.int32))
