@@ -223,6 +223,18 @@ for draw in ("RandomUniform", "RandomNormal"):
         call(draw, TOO_MANY, KEY),
         call(draw, [2], KEY, dtype=dtype_of("bool")),
     )
+for draw in ("RandomLogGamma", "RandomPoisson"):
+    refuses(
+        draw,
+        call(draw, FLOATS, DOUBLES),
+        call(draw, KEY, FLOATS),
+        call(draw, np.stack([KEY, KEY]), np.ones(3)),
+    )
+refuses("ImplicitLogGamma", call("ImplicitLogGamma", FLOATS, DOUBLES), call("ImplicitLogGamma", FLOATS, FOUR))
+refuses("LogGammaMoment", call("LogGammaMoment", INTS, INTS, 0), call("LogGammaMoment", FLOATS, FOUR, 0))
+for share in ("Igamma", "Igammac"):
+    refuses(share, call(share, COMPLEXES, COMPLEXES), call(share, FLOATS, FOUR))
+refuses("Betainc", call("Betainc", COMPLEXES, COMPLEXES, COMPLEXES), call("Betainc", FLOATS, FLOATS, FOUR))
 refuses("random_categorical", partial(sg.random_categorical, FLOATS, 2, KEY, axis=1))
 
 # --------------------------------------------------------------------------------------------------- gates

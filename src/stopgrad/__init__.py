@@ -77,6 +77,7 @@ from stopgrad.ops.data import *
 from stopgrad.ops.distributions import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
+from stopgrad.ops.incomplete import *
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.keys import *
@@ -88,6 +89,7 @@ from stopgrad.ops.powers import *
 from stopgrad.ops.random import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
+from stopgrad.ops.rejection import *
 from stopgrad.ops.running import *
 from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *

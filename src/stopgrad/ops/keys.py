@@ -295,34 +295,28 @@ def drawn(
     return from_key(definition, (key,), (shape,) if dtype is None else (shape, dtype), name)
 
 
-@reads_arguments
-def drawn_shape(shape: Any, key: Any, **given: Any) -> Shape:
-    """The shape of a draw with parameters, which broadcast to it; None for theirs."""
-    check_order(shape, key, "shape")
-    if shape is not None:
-        shape = shape_of(shape)
-    return checked_shape(shape, **given)
-
-
 _BROADCAST = "C4"
 """The constraint, as functions that draw with parameters list it."""
 
 
-def checked_shape(shape: Shape | None, **given: Any) -> Shape:
-    """The same, for a shape that has been read."""
-    found = broadcast_shapes(*[type_of(x).shape for x in given.values()])
+@reads_arguments
+def drawn_shape(shape: Any, key: Any, **given: Any) -> Shape:
+    """The shape of a draw with parameters, tensors or shapes, which broadcast to it; None for theirs."""
+    check_order(shape, key, "shape")
+    found = broadcast_shapes(*[x if isinstance(x, tuple) else type_of(x).shape for x in given.values()])
     if shape is None:
         return found
+    sizes = shape_of(shape)
     try:
-        fits = same_shape(broadcast_shapes(shape, found), shape)
+        fits = same_shape(broadcast_shapes(sizes, found), sizes)
     except ShapeError:
         fits = False
     if not fits:
         raise ShapeError(
             f"({_BROADCAST}) {' and '.join(given)} of shape {show_shape(found)} must broadcast to the shape "
-            f"{show_shape(shape)} that is drawn; draw that of the result"
+            f"{show_shape(sizes)} that is drawn; draw that of the result"
         )
-    return shape
+    return sizes
 
 
 _FLOATS = Promotion(is_floating)
