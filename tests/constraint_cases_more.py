@@ -234,6 +234,11 @@ refuses("ImplicitLogGamma", call("ImplicitLogGamma", FLOATS, DOUBLES), call("Imp
 refuses("LogGammaMoment", call("LogGammaMoment", INTS, INTS, 0), call("LogGammaMoment", FLOATS, FOUR, 0))
 for share in ("Igamma", "Igammac"):
     refuses(share, call(share, COMPLEXES, COMPLEXES), call(share, FLOATS, FOUR))
+refuses(
+    "BetaMoment",
+    call("BetaMoment", INTS, INTS, INTS, 0, 0),
+    call("BetaMoment", FLOATS, FLOATS, FOUR, 0, 0),
+)
 refuses("Betainc", call("Betainc", COMPLEXES, COMPLEXES, COMPLEXES), call("Betainc", FLOATS, FLOATS, FOUR))
 refuses("random_categorical", partial(sg.random_categorical, FLOATS, 2, KEY, axis=1))
 

@@ -10,9 +10,9 @@ from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.build import apply, together
 from stopgrad.errors import ShapeError
 from stopgrad.graph import Operation
-from stopgrad.op import Op, not_differentiable
+from stopgrad.op import Op
 from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.arithmetic import add, multiply, negative, subtract
+from stopgrad.ops.arithmetic import add, divide, multiply, negative, subtract
 from stopgrad.ops.compare import greater, is_finite, is_nan, less, logical_and
 from stopgrad.ops.convert import where, wide
 from stopgrad.ops.families import INF, NAN
@@ -23,7 +23,7 @@ from stopgrad.ops.inference import (
     check_same_dtype,
     is_floating,
 )
-from stopgrad.ops.powers import exp, log, log1p
+from stopgrad.ops.powers import exp, log, log1p, reciprocal
 from stopgrad.ops.shape import reduce_sum
 from stopgrad.ops.special import digamma, lgamma
 from stopgrad.promotion import Promotion
@@ -52,6 +52,9 @@ __all__ = [
 _T = np.linspace(-3.8, 4.5, 96)
 _NODES = np.exp(_T - np.exp(-_T))
 _WEIGHTS = (_T[1] - _T[0]) * (1 + np.exp(-_T)) * _NODES
+
+
+_SHAPES, _INSIDE = floats(3, low=0.5, high=4.0), floats(3, low=0.1, high=0.9)
 
 
 class LogGammaMoment(Op):
@@ -140,6 +143,116 @@ def log_gamma_slope(a: Any, y: Any) -> Tensor:
     """How the logarithm y of a quantile of the gamma distribution of shape a moves with a."""
     moved = multiply(subtract(y, digamma(a)), log_gamma_moment(a, y, 0))
     return negative(add(log_gamma_moment(a, y, 1), moved))
+
+
+# The same for a beta distribution: with w = logit t, from the number x on,
+#     M_kl(a, b, x) = ∫ pᵏ qˡ exp(a p + b q) dv,  p = log(t / x),  q = log((1 - t) / (1 - x)),  w = logit x + v,
+# with ∂/∂a = M_(k+1)l, ∂/∂b = M_k(l+1) and
+#     ∂M_kl/∂x = (b M_kl + l M_k(l-1)) / (1 - x) - (a M_kl + k M_(k-1)l) / x + [k = l = 0] / (x (1 - x)).
+
+
+class BetaMoment(Op):
+    """The moment M of orders k and l of the smaller part of a beta distribution, from a number on.
+
+    Args:
+        a: the first parameter of the distribution; positive.
+        b: the second; positive.
+        x: the number, in (0, 1).
+        k: the order in log(t / x).
+        l: the order in log((1 - t) / (1 - x)).
+
+    Returns:
+        The integral over t < x, where x < max(a, 1) / (max(a, 1) + max(b, 1)); elsewhere that over t > x,
+        with the opposite sign.
+
+    Constraints:
+        (C1) All are floating-point, of one dtype.
+        (C2) The shapes broadcast.
+    """
+
+    @staticmethod
+    def infer(a: TensorType, b: TensorType, x: TensorType, *, k: int, l: int) -> TensorType:  # noqa: E741
+        return _three(a, b, x)
+
+    gradient = {
+        "a": lambda g, op: g * beta_moment(op.a, op.b, op.x, op.k + 1, op.l),
+        "b": lambda g, op: g * beta_moment(op.a, op.b, op.x, op.k, op.l + 1),
+        "x": lambda g, op: g * _beta_moment_slope(op),
+    }
+    batch = ELEMENTWISE
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, a: Any, b: Any, x: Any, k: int, l: int) -> Any:  # noqa: E741
+        reach = _beta_reach(xp, a, b, x)
+        total = xp.zeros((), reach.dtype)
+        for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
+            total = total + weight * _beta_integrand(xp, a, b, x, reach * node, k, l)
+        return -reach * total
+
+    @staticmethod
+    def xla(xp: Any, a: Any, b: Any, x: Any, k: int, l: int) -> Any:  # noqa: E741
+        reach = _beta_reach(xp, a, b, x)
+        nodes, weights = (xp.asarray(c, reach.dtype) for c in (_NODES, _WEIGHTS))
+        operands = (a[..., None], b[..., None], x[..., None], reach[..., None] * nodes)
+        return -reach * xp.sum(weights * _beta_integrand(xp, *operands, k, l), -1)
+
+    samples = [
+        sample(_SHAPES, floats(2, 3, low=0.5, high=4.0), _INSIDE, k=0, l=0),
+        sample(
+            floats("n", low=0.5, high=4.0),
+            floats("n", low=0.05, high=0.9),
+            floats(low=0.1, high=0.9),
+            k=1,
+            l=0,
+        ),
+        sample(_SHAPES, floats(2, 3, low=4.0, high=30.0), _INSIDE, k=1, l=2),
+    ]
+    extremes = ((1.0, 1.0, 0.5), (NAN, 1.0, 0.5), (1.0, NAN, 0.5), (1.0, 1.0, NAN), (-1.0, 1.0, 0.5))
+
+
+def _beta_reach(xp: Any, a: Any, b: Any, x: Any) -> Any:
+    """As :func:`_reach`."""
+    away, bend = xp.abs(a - (a + b) * x), (a + b) * x * (1 - x)
+    reach = 2 / (away + xp.sqrt(away * away + 2 * bend))
+    first, second = xp.maximum(a, 1), xp.maximum(b, 1)
+    return xp.where(x * (first + second) < first, -xp.maximum(reach, 1 / a), xp.maximum(reach, 1 / b))
+
+
+def _beta_integrand(xp: Any, a: Any, b: Any, x: Any, v: Any, k: int, l: int) -> Any:  # noqa: E741
+    left = v < 0
+    change = xp.expm1(-xp.abs(v))
+    near = -xp.log1p(xp.where(left, x, 1 - x) * change)
+    p = xp.where(left, v + near, near)
+    q = xp.where(left, near, near - v)
+    found = xp.exp(a * p + b * q)
+    for factor, times in ((p, k), (q, l)):
+        for _ in range(times):
+            found = found * factor
+    return found
+
+
+def _beta_moment_slope(op: Operation) -> Tensor:
+    a, b, x, k, l = op.a, op.b, op.x, op.k, op.l  # noqa: E741
+    rest = subtract(as_array(1, x.dtype), x)
+    below, above = multiply(a, op.result), multiply(b, op.result)
+    if k:
+        below = add(below, multiply(beta_moment(a, b, x, k - 1, l), as_array(k, x.dtype)))
+    if l:
+        above = add(above, multiply(beta_moment(a, b, x, k, l - 1), as_array(l, x.dtype)))
+    slope = subtract(divide(above, rest), divide(below, x))
+    return slope if k or l else add(slope, reciprocal(multiply(x, rest)))
+
+
+@builds(BetaMoment)
+def beta_moment(a: Any, b: Any, x: Any, k: int, l: int, name: str | None = None) -> Tensor:  # noqa: E741
+    return apply(BetaMoment, (a, b, x), (k, l), name)
+
+
+def _three(a: TensorType, b: TensorType, x: TensorType) -> TensorType:
+    """The type of what is computed elementwise of three floating-point operands."""
+    check_dtype(a, is_floating, "floating-point numbers")
+    return tensor_type(check_same_dtype(a, b, x), broadcast_c2(a.shape, b.shape, x.shape))
 
 
 # -------------------------------------------------------------------------------------------- functions
@@ -250,12 +363,6 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
     return apply(Igammac, (a, x), (), name)
 
 
-_BY_PARAMETER = not_differentiable(
-    "betainc has a gradient with respect to x alone; numbers from random_beta have one with respect to alpha "
-    "and beta"
-)
-
-
 class Betainc(Op):
     """The regularised incomplete beta function (DLMF 8.17.2).
 
@@ -265,7 +372,7 @@ class Betainc(Op):
         x: where it is cut off, in [0, 1].
 
     Returns:
-        The share of the distribution below x. The gradient goes to x alone, as in TensorFlow and JAX.
+        The share of the distribution below x. All have gradients.
 
     Constraints:
         (C1) All are floating-point, of one dtype.
@@ -278,13 +385,12 @@ class Betainc(Op):
 
     promotes = Promotion(is_floating)
 
-    @staticmethod
-    def infer(a: TensorType, b: TensorType, x: TensorType) -> TensorType:
-        check_dtype(a, is_floating, "floating-point numbers")
-        dtype = check_same_dtype(a, b, x)
-        return tensor_type(dtype, broadcast_c2(a.shape, b.shape, x.shape))
-
-    gradient = {"a": _BY_PARAMETER, "b": _BY_PARAMETER, "x": lambda g, op: _by_fraction(g, op)}
+    infer = staticmethod(lambda a, b, x: _three(a, b, x))
+    gradient = {
+        "a": lambda g, op: _by_parameter(g, op, True),
+        "b": lambda g, op: _by_parameter(g, op, False),
+        "x": lambda g, op: _by_fraction(g, op),
+    }
     batch = ELEMENTWISE
     rounds_once = True
     lower = lambda xp, a, b, x: xp.special.betainc(a, b, x)
@@ -299,16 +405,36 @@ class Betainc(Op):
     )
 
 
+def _mass(a: Any, b: Any, x: Any, less_one: int) -> Tensor:
+    """x to the power a - c, times 1 - x to the power b - c, over the beta function, for c = 0 or 1."""
+    c = as_array(less_one, a.dtype)
+    powers = add(multiply(subtract(a, c), log(x)), multiply(subtract(b, c), log1p(negative(x))))
+    return exp(subtract(powers, subtract(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))))
+
+
+def _inside(x: Any) -> tuple[Any, Any]:
+    """Where x lies in (0, 1), and x there."""
+    inside = logical_and(greater(x, as_array(0, x.dtype)), less(x, as_array(1, x.dtype)))
+    return inside, where(inside, x, as_array(0.5, x.dtype))
+
+
 def _by_fraction(g: Any, op: Any) -> Tensor:
     """The density of the beta distribution at x."""
     a, b, x = wide(op.a), wide(op.b), wide(op.x)
-    one, zero = as_array(1, a.dtype), as_array(0, a.dtype)
-    inside = logical_and(greater(x, zero), less(x, one))
-    some = where(inside, x, as_array(0.5, a.dtype))
-    powers = add(multiply(subtract(a, one), log(some)), multiply(subtract(b, one), log1p(negative(some))))
-    size = subtract(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
-    at_end = where(less(x, one), _limit(a, b), _limit(b, a))
-    return multiply(g, where(inside, exp(subtract(powers, size)), where(is_nan(x), x, at_end)))
+    inside, some = _inside(x)
+    at_end = where(less(x, as_array(1, x.dtype)), _limit(a, b), _limit(b, a))
+    return multiply(g, where(inside, _mass(a, b, some, 1), where(is_nan(x), x, at_end)))
+
+
+def _by_parameter(g: Any, op: Any, first: bool) -> Tensor:
+    """The mass, times how the logarithm of t or 1 - t differs from its mean over what lies below x."""
+    a, b, x = wide(op.a), wide(op.b), wide(op.x)
+    inside, some = _inside(x)
+    one, other = (a, log(some)) if first else (b, log1p(negative(some)))
+    excess = subtract(other, subtract(digamma(one), digamma(add(a, b))))
+    moved = multiply(excess, beta_moment(a, b, some, 0, 0))
+    slope = multiply(_mass(a, b, some, 0), add(beta_moment(a, b, some, int(first), int(not first)), moved))
+    return multiply(g, where(inside, slope, where(is_nan(x), x, as_array(0, x.dtype))))
 
 
 @builds(Betainc)

@@ -366,16 +366,16 @@ def integers(shape: Any, key: Any, minval: Any, maxval: Any, dtype: DType, name:
         if not is_whole(x) and not type_of(x).dtype.is_integer:
             raise DTypeError(f"{what} is an integer, as the dtype {dtype} is, not {type_of(x)!r}")
     if is_whole(minval) and is_whole(maxval):
-        low, high = whole(minval), whole(maxval)
-        if not limits.min <= low < high <= limits.max + 1:
+        least, beyond = whole(minval), whole(maxval)
+        if not limits.min <= least < beyond <= limits.max + 1:
             raise ArgumentError(
-                f"minval={low} must be less than maxval={high}, and both limits of {dtype}: "
+                f"minval={least} must be less than maxval={beyond}, both within those of {dtype}: "
                 f"{limits.min} and {int(limits.max) + 1}"
             )
         bits = random_bits(drawn_shape(shape, key), key, uint64)
-        if high - low < 2**64:
-            bits = floormod(bits, as_array(high - low, uint64))
-        return add(cast(bits, dtype), as_array(low, dtype), name)
+        if beyond - least < 2**64:
+            bits = floormod(bits, as_array(beyond - least, uint64))
+        return add(cast(bits, dtype), as_array(least, dtype), name)
     low, high = (as_array(whole(x), int64) if is_whole(x) else x for x in given.values())
     bits = random_bits(drawn_shape(shape, key, minval=low, maxval=high), key, uint64)
     wide = [cast(x, uint64) for x in (low, high)]

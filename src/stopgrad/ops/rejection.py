@@ -1,8 +1,8 @@
 """Random numbers by rejection: gamma and Poisson, and what is made from gamma numbers.
 
 A number is accepted or proposed anew, on its own: each round has words of its own from the number's key and
-position. So a number does not depend on those that are drawn with it, nor on the engine: decisions are made
-in float64 whatever the dtype, so that engines whose logarithms are rounded differently decide alike but once in
+position. So a number does not depend on those drawn with it, nor on the engine: decisions are made in float64
+whatever the dtype, so that engines whose logarithms are rounded differently decide alike but once in
 some 10¹² numbers. The numbers themselves are equal to rounding.
 """
 
