@@ -146,7 +146,8 @@ def log_gamma_slope(a: Any, y: Any) -> Tensor:
 
 
 # The same for a beta distribution: with w = logit t, from the number x on,
-#     M_kl(a, b, x) = ∫ pᵏ qˡ exp(a p + b q) dv,  p = log(t / x),  q = log((1 - t) / (1 - x)),  w = logit x + v,
+#     M_kl(a, b, x) = ∫ pᵏ qˡ exp(a p + b q) dv,  p = log(t / x),  q = log((1 - t) / (1 - x)),
+# where logit t = logit x + v,
 # with ∂/∂a = M_(k+1)l, ∂/∂b = M_k(l+1) and
 #     ∂M_kl/∂x = (b M_kl + l M_k(l-1)) / (1 - x) - (a M_kl + k M_(k-1)l) / x + [k = l = 0] / (x (1 - x)).
 

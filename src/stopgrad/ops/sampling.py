@@ -9,7 +9,7 @@ import numpy as np
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.operands import Tensor, as_array, is_python, show_shape, type_of
 from stopgrad.ops.arithmetic import add, divide, multiply, subtract
-from stopgrad.ops.compare import greater_equal, less
+from stopgrad.ops.compare import greater, less
 from stopgrad.ops.convert import cast, where
 from stopgrad.ops.data import size_as
 from stopgrad.ops.distributions import gumbel_noise
@@ -288,18 +288,19 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, key: Any = None, name: s
     checked = type_of(rate)
     if checked.ndim or not (checked.dtype.is_floating or checked.dtype.is_integer):
         raise ArgumentError(f"(C2) the rate is one number in [0, 1], not {checked!r}")
-    if is_python(rate) or isinstance(rate, (np.ndarray, np.generic)):
-        if not 0 <= rate <= 1:
-            raise ArgumentError(f"(C2) the rate must lie in [0, 1], not {rate!r}")
-        rest = 1 - float(rate)
+    known = is_python(rate) or isinstance(rate, (np.ndarray, np.generic))
+    if known and not 0 <= rate <= 1:
+        raise ArgumentError(f"(C2) the rate must lie in [0, 1], not {rate!r}")
+    if is_python(rate):
+        rest = 1 - rate
         kept = random_bernoulli(sizes, key, np.asarray(rest, np.float32))
         return where(kept, multiply(x, as_array(1 / rest if rest else 0.0, kind.dtype)), 0, name)
-    chance = subtract(as_array(1, float32), cast(rate, float32))
-    kept = random_bernoulli(sizes, key, chance)
-    whole_rate = greater_equal(rate, as_array(1, checked.dtype))
-    rest = subtract(as_array(1, kind.dtype), cast(rate, kind.dtype))
-    scale = divide(as_array(1, kind.dtype), where(whole_rate, as_array(1, kind.dtype), rest))
-    return where(kept, multiply(x, scale), 0, name)
+    rate = rate if checked.dtype.is_floating else cast(rate, float32)
+    one = as_array(1, type_of(rate).dtype)
+    rest = subtract(one, rate)
+    kept = random_bernoulli(sizes, key, cast(rest, float32))
+    scale = divide(one, where(greater(rest, as_array(0, type_of(rate).dtype)), rest, one))
+    return where(kept, multiply(x, cast(scale, kind.dtype)), 0, name)
 
 
 @reads_arguments
