@@ -156,7 +156,7 @@ CALLS = [
         FILTERS,
         **CONVOLVED | {"padding": [(1, 0), (2, 1)], "strides": [2, 1], "dilations": 1},
     ),
-    call("conv1d", VOLUME, tensor(3, 3, 5), **CONVOLVED),
+    call("conv1d", VOLUME, tensor(3, 3, 5), stride=1, padding="SAME", dilations=2, groups=1),
     call("conv2d_backprop_filter", IMAGE, [3, 3, 3, 5], tensor(2, 8, 8, 5), **CONVOLVED),
     call("conv2d_backprop_input", [2, 8, 8, 3], FILTERS, tensor(2, 8, 8, 5), **CONVOLVED),
     call("conv2d_transpose", IMAGE, tensor(3, 3, 5, 3), [2, 16, 16, 5], strides=2, padding="SAME"),

@@ -74,6 +74,7 @@ from stopgrad.ops.convert import *
 from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
+from stopgrad.ops.filters import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.index import *
@@ -81,7 +82,7 @@ from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
 from stopgrad.ops.order import *
-from stopgrad.ops.pooling import *
+from stopgrad.ops.pools import *
 from stopgrad.ops.powers import *
 from stopgrad.ops.random import *
 from stopgrad.ops.recurrence import *
