@@ -53,7 +53,12 @@ def test_each_documented_constraint_has_a_call_that_breaks_it(definition: type[O
 
 
 @pytest.mark.parametrize(("type", "number"), [pytest.param(*key, id="-".join(key)) for key in CASES])
-def test_a_broken_constraint_is_refused_by_operation_and_number(type: str, number: str) -> None:
+def test_a_broken_constraint_is_refused_by_operation_and_number(
+    type: str, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Public functions bring operands to a dtype that the operation takes; the operation is strict.
+    if type in REGISTRY:
+        monkeypatch.setattr(REGISTRY[type], "promotes", None)
     with pytest.raises(StopgradError) as caught:
         CASES[type, number]()
     assert re.match(rf"{type}\b", caught.value.message)

@@ -28,6 +28,7 @@ ROWS = [
     ["locks"],
     ["interning", "plain"],
     ["dtypes"],
+    ["promotion"],
     ["sizes"],
     ["types"],
     ["builder"],

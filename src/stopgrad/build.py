@@ -21,10 +21,11 @@ from stopgrad.errors import DefinitionError, GraphError, ShapeError, StopgradErr
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Types, failed, prepared, quietly
 from stopgrad.locks import exclusive
-from stopgrad.op import REGISTRY, NoGradient, Op
+from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, shorten, type_of
+from stopgrad.promotion import Promotion
 from stopgrad.source import capture
-from stopgrad.types import TensorType
+from stopgrad.types import DType, TensorType, int32
 
 T = TypeVar("T")
 
@@ -390,7 +391,9 @@ def apply(
                 break
         else:
             if operands:
-                outputs = emit(definition, tuple(operands), values, name).outputs
+                if (tuple([x.type for x in operands]), values) not in definition._inferred:
+                    operands = coerce(definition, operands)
+                outputs = emit(definition, cast("tuple[Output, ...]", tuple(operands)), values, name).outputs
                 return outputs[0] if len(outputs) == 1 else outputs
         operands = [x.as_output() if isinstance(x, Operation) else x for x in operands]
         symbolic = next((x for x in operands if isinstance(x, Output)), None)
@@ -448,24 +451,43 @@ def evaluate(definition: type[Op], arrays: Sequence[Array], values: tuple[Any, .
 
 
 def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | Array]:
-    """Outputs stay, all else becomes arrays; Python numbers take the dtype of their company."""
-    company = next((type_of(x).dtype for x in operands if not is_python(x)), None)
-    coerced: list[Output | Array] = []
-    for x in operands:
-        if isinstance(x, Output):
-            coerced.append(x)
-        elif not is_python(x):
-            coerced.append(as_array(x))
-        elif company is not None and fits(x, company):
-            coerced.append(as_array(x, company))
-        else:
-            coerced.append(as_array(x))
-    if company is None and len(coerced) > 1:
-        # Numbers only: as NumPy would, but among TensorFlow's default dtypes.
-        common = python_dtype(list(operands))
-        if common is not None and not isinstance(definition.gradient, NoGradient):
-            coerced = [as_array(x, common) for x in operands]
-    return coerced
+    """Outputs stay, all else becomes arrays, and those that have one dtype together are brought to it."""
+    promotes = definition.promotes
+    if promotes is None:
+        company = next((type_of(x).dtype for x in operands if not is_python(x)), None)
+        return [
+            _tensor(x, company if is_python(x) and company and fits(x, company) else None) for x in operands
+        ]
+    names = promotes.operands
+    if not names:
+        return together(*operands, promotes=promotes)
+    places = [i for i, name in enumerate(definition.operands) if name in names]
+    if definition.variadic in names:
+        places += range(len(definition.operands), len(operands))
+    coerced = list(operands)
+    for i, x in zip(places, together(*[operands[i] for i in places], promotes=promotes), strict=True):
+        coerced[i] = x
+    return [_tensor(x) for x in coerced]
+
+
+def together(*xs: Any, promotes: Promotion) -> list[Output | Array]:
+    """Tensors brought to one dtype, with casts that the graph shows; as they are, where none is taken."""
+    xs = tuple([x if isinstance(x, Output) or is_python(x) else as_array(x) for x in xs])
+    weak = [python_dtype(x) or int32 for x in xs if is_python(x)]
+    strong = [type_of(x).dtype for x in xs if not is_python(x)]
+    if not strong:  # Python's integers may need more than 32 bits.
+        strong = [d for d in [type_of(x).dtype for x in xs] if d.is_integer and d.itemsize > 4]
+    common = promotes.common(strong, weak)
+    return [_tensor(x, common if promotes.to(common) else None) for x in xs]
+
+
+def _tensor(x: Any, dtype: DType | None = None) -> Output | Array:
+    """An output or array, of a dtype."""
+    if not isinstance(x, Output):
+        return as_array(x, dtype)
+    if dtype is None or x.type.dtype is dtype:
+        return x
+    return emit(REGISTRY["Cast"], (x,), (dtype,), "").outputs[0]
 
 
 def constant_in(graph: Graph, array: Array, name: str | None = "") -> Output:

@@ -30,6 +30,7 @@ from stopgrad.errors import ArgumentError, DefinitionError, GradientError, Shape
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.operands import Literal, shorten
 from stopgrad.plain import flag, real, whole
+from stopgrad.promotion import Promotion
 from stopgrad.samples import Sample
 from stopgrad.scope import Scope, as_scope
 from stopgrad.types import Dim, DType, Shape, TensorType, whole_size, within_bounds
@@ -307,6 +308,8 @@ class Op:
       rounded at the end; for all that computes instead of moving values. A lowering with a parameter called
       ``accumulate`` gets its operands as they are, and there the dtype to add in: float32, or None for the
       operands' own.
+    - ``promotes``: how the public function brings operands to one dtype, a :class:`Promotion`; by default
+      what ``infer`` says, where it is one of :mod:`stopgrad.ops.inference`. The operation is strict.
     - ``merged``: whether equal operations may be built once. Gates and what keeps state may not.
     - ``stateful``: it stands for a value that outlives a run.
     - ``selective``: the gate acts only with respect to the tensors that are its variadic operands; for all
@@ -336,12 +339,15 @@ class Op:
     passes: ClassVar[int | None] = None
     gate: ClassVar[bool]
     rounds_once: ClassVar[bool] = False
+    promotes: ClassVar[Promotion | None] = None
     merged: ClassVar[bool] = True
     stateful: ClassVar[bool] = False
     selective: ClassVar[bool] = False
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        if "infer" in cls.__dict__ and "promotes" not in cls.__dict__:
+            cls.promotes = getattr(cls.infer, "promotion", None)
         if abstract:
             return
         for needed in ("infer", "gradient", "samples", "lower"):

@@ -83,6 +83,8 @@ def shorten(x: Any) -> str:
 
 def python_dtype(x: Any) -> DType | None:
     """The dtype of Python numbers, however nested; None for what NumPy knows better."""
+    if isinstance(x, np.generic):
+        return None
     if isinstance(x, bool):
         return bool_
     if isinstance(x, int):
@@ -103,9 +105,9 @@ def python_dtype(x: Any) -> DType | None:
 
 def is_python(x: Any) -> bool:
     """Whether *x* is a Python number or list, which takes the dtype of what it meets."""
-    return isinstance(x, (bool, int, float, complex)) or (
-        isinstance(x, (list, tuple)) and python_dtype(x) is not None
-    )
+    if isinstance(x, (bool, int, float, complex)):
+        return not isinstance(x, np.generic)
+    return isinstance(x, (list, tuple)) and python_dtype(x) is not None
 
 
 def fits(x: Any, dtype: DType) -> bool:

@@ -1,7 +1,7 @@
 """Calls of every public function, from which tests are made: one module per family, each with its ``CALLS``.
 
-``CALLS`` maps the name of a public function to calls of it. An argument that is an array becomes an array, a traced
-argument or a placeholder; all else is given as it stands.
+``CALLS`` maps the name of a public function to calls of it. An argument that is an array is given as an
+array, a traced argument or a placeholder; all else is given as it stands.
 """
 
 from __future__ import annotations

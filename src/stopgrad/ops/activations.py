@@ -18,6 +18,7 @@ from stopgrad.ops.powers import exp
 from stopgrad.ops.special import erfc
 from stopgrad.ops.trigonometric import tanh
 from stopgrad.plain import flag, real
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded, publish, reads_arguments
 from stopgrad.samples import Values, floats, sample, unary as singles
 from stopgrad.types import TensorType, float64
@@ -183,6 +184,7 @@ class LeakyRelu(RealElementwise):
     def infer(x: TensorType, *, alpha: float) -> TensorType:
         return same(is_floating)(x)
 
+    promotes = Promotion(is_floating)
     gradient = {"x": lambda g, op: where(greater(op.x, 0), g, g * op.alpha)}
     lower = lambda xp, x, alpha: xp.where(x > 0, x, x * xp.asarray(alpha, x.dtype))
     samples = [sample(floats(4, distinct=True), alpha=0.2), sample(floats("n", 2, distinct=True), alpha=-0.5)]
@@ -471,6 +473,7 @@ class Gelu(RealElementwise):
     def infer(x: TensorType, *, approximate: bool) -> TensorType:
         return same(is_floating)(x)
 
+    promotes = Promotion(is_floating)
     gradient = {"x": lambda g, op: g * (_approximate_slope(op.x) if op.approximate else _exact_slope(op.x))}
 
     @staticmethod

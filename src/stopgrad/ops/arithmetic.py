@@ -24,6 +24,7 @@ from stopgrad.ops.inference import (
     is_real,
     same,
 )
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds
 from stopgrad.samples import binary as pairs, complexes, floats, sample, unary as singles
 from stopgrad.types import TensorType, tensor_type
@@ -337,6 +338,7 @@ class AddN(Op):
         # A size may be a number in one tensor and a name in another; the sum has the number.
         return tensor_type(dtype, broadcast_shapes(*(x.shape for x in xs)))
 
+    promotes = Promotion(is_number)
     gradient = {"xs": lambda g, op, i: g}
 
     batch = ALONG
@@ -407,6 +409,7 @@ class Abs(Op):
     def infer(x: TensorType) -> TensorType:
         return tensor_type(same(is_number)(x).dtype.real, x.shape)
 
+    promotes = Promotion(is_number)
     gradient = {"x": lambda g, op: cast(g, op.x.dtype) * sign(op.x)}
     batch = ELEMENTWISE
     lower = lambda xp, x: xp.abs(x)

@@ -30,6 +30,7 @@ from stopgrad.ops.powers import exp, log, rsqrt
 from stopgrad.ops.reduce import reduce_mean, reduce_variance
 from stopgrad.ops.shape import reduce_sum
 from stopgrad.plain import real
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded
 from stopgrad.samples import binary as pairs, floats, sample
 from stopgrad.types import DType, TensorType, tensor_type
@@ -191,6 +192,7 @@ class ClipByValue(Op):
         check_dtype(x, is_real, "real numbers")
         return tensor_type(check_same_dtype(x, low, high), broadcast_c2(x.shape, low.shape, high.shape))
 
+    promotes = Promotion(is_real)
     gradient = {
         "x": lambda g, op: where(less(op.x, op.low), 0, where(greater(op.x, op.high), 0, g)),
         "low": lambda g, op: where(less(op.x, op.low), g, 0),
@@ -285,6 +287,7 @@ class Softmax(AlongAxes):
         array([0.5, 0.5])
     """
 
+    promotes = Promotion(is_floating)
     gradient = {"x": lambda g, op: _to_shares(wide(g), wide(op.result), op)}
 
     @staticmethod
@@ -322,6 +325,7 @@ class LogSoftmax(AlongAxes):
         array([-1000.,     0.])
     """
 
+    promotes = Promotion(is_floating)
     gradient = {"x": lambda g, op: wide(g) - exp(wide(op.result)) * reduce_sum(wide(g), op.axis, True)}
 
     @staticmethod
@@ -368,6 +372,7 @@ class LayerNorm(Op):
     def infer(x: TensorType, *, axis: Axes, epsilon: float) -> TensorType:
         return _along(x, axis=axis)
 
+    promotes = Promotion(is_floating)
     gradient = {"x": lambda g, op: _layer_norm_gradient(g, op)}
 
     batch = ALONG

@@ -14,7 +14,16 @@ from stopgrad.graph import Output
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.families import binary, unary
-from stopgrad.ops.inference import broadcast, broadcast_c2, check_same_dtype, is_floating, is_inexact, same
+from stopgrad.ops.inference import (
+    broadcast,
+    broadcast_c2,
+    check_same_dtype,
+    is_any,
+    is_floating,
+    is_inexact,
+    same,
+)
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded, publish
 from stopgrad.samples import bools, complexes, floats, sample
 from stopgrad.types import (
@@ -155,6 +164,7 @@ class SelectV2(Op):
             )
         return tensor_type(dtype, broadcast_c2(condition.shape, x.shape, y.shape))
 
+    promotes = Promotion(is_any, ("x", "y"))
     gradient = {
         "condition": not_differentiable("a condition chooses; it has no derivative"),
         "x": lambda g, op: where(op.condition, g, 0),
@@ -243,6 +253,7 @@ class Real(Op):
     def infer(x: TensorType) -> TensorType:
         return tensor_type(same(is_inexact)(x).dtype.real, x.shape)
 
+    promotes = Promotion(is_inexact)
     gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
     batch = ELEMENTWISE
     lower = lambda xp, x: xp.real(x)
@@ -273,6 +284,7 @@ class Imag(Op):
     def infer(x: TensorType) -> TensorType:
         return tensor_type(same(is_inexact)(x).dtype.real, x.shape)
 
+    promotes = Promotion(is_inexact)
     gradient = {"x": lambda g, op: complex(g * 0, g) if op.x.dtype.is_complex else g * 0}
     batch = ELEMENTWISE
     lower = lambda xp, x: xp.imag(x)
@@ -308,6 +320,7 @@ class Complex(Op):
             raise DTypeError(f"(C1) takes float32 or float64, not {both.dtype}; convert with sg.cast")
         return tensor_type(complex64 if both.dtype is float32 else complex128, both.shape)
 
+    promotes = Promotion(is_floating)
     gradient = {"real": lambda g, op: real(g), "imag": lambda g, op: imag(g)}
     batch = ELEMENTWISE
 

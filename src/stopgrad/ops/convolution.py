@@ -30,6 +30,7 @@ from stopgrad.ops.windows import (
     reach,
     trimmed,
 )
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds, reads_arguments
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, ShapeLike, TensorType, shape_of, tensor_type
@@ -105,6 +106,7 @@ class Conv(Op):
         _check_floating(x, filters)
         return tensor_type(x.dtype, convolved(x.shape, filters.shape, strides, padding, dilations, groups))
 
+    promotes = Promotion(is_floating)
     gradient = {
         "x": lambda g, op: apply(ConvBackpropInput, (op.filters, g), (op.x.shape, *_attributes(op))),
         "filters": lambda g, op: apply(ConvBackpropFilter, (op.x, g), (op.filters.shape, *_attributes(op))),

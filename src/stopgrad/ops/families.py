@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.build import about, apply, emit
-from stopgrad.errors import StopgradError
 from stopgrad.graph import Output
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, type_of
@@ -43,10 +42,8 @@ def unary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
         if name is None and type(x) is Output and not (graph := x.op.graph).careful:
             try:
                 return emit(definition, (x,), (), None, graph).outputs[0]
-            except StopgradError:
-                raise
             except Exception:
-                return whole(x, name)  # Fails again, and says whose mistake it is.
+                return whole(x, name)  # Promotes; or fails again, and says whose mistake it is.
         return whole(x, name)
 
     whole.__name__ = function_name
@@ -68,10 +65,8 @@ def binary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
         ):  # As most often.
             try:
                 return emit(definition, (x, y), (), None, graph).outputs[0]
-            except StopgradError:
-                raise
             except Exception:
-                return whole(x, y, name)  # Fails again, and says whose mistake it is.
+                return whole(x, y, name)  # Promotes; or fails again, and says whose mistake it is.
         return whole(x, y, name)
 
     whole.__name__ = function_name

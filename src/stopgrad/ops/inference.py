@@ -12,6 +12,7 @@ from typing import Any
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.operands import show_shape
 from stopgrad.plain import whole
+from stopgrad.promotion import Promotion
 from stopgrad.types import DType, Shape, TensorType, bool_, same_size, tensor_type
 
 Infer = Callable[..., Any]
@@ -80,7 +81,7 @@ def same(allowed: Callable[[DType], bool] = is_number) -> Infer:
         check_dtype(x, allowed, _DESCRIPTIONS[allowed])
         return x
 
-    return infer
+    return _promoting(infer, allowed)
 
 
 def to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
@@ -94,7 +95,7 @@ def to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
         check_dtype(x, allowed, _DESCRIPTIONS[allowed])
         return tensor_type(bool_, x.shape)
 
-    return infer
+    return _promoting(infer, allowed)
 
 
 def check_same_dtype(*types: TensorType, constraint: str = "C1") -> DType:
@@ -122,7 +123,7 @@ def broadcast(allowed: Callable[[DType], bool] = is_number) -> Infer:
         check_dtype(x, allowed, _DESCRIPTIONS[allowed])
         return x if x is y else tensor_type(dtype, broadcast_c2(x.shape, y.shape))
 
-    return infer
+    return _promoting(infer, allowed)
 
 
 def broadcast_to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
@@ -132,6 +133,12 @@ def broadcast_to_bool(allowed: Callable[[DType], bool] = is_any) -> Infer:
     def infer(x: TensorType, y: TensorType) -> TensorType:
         return tensor_type(bool_, typed(x, y).shape)
 
+    return _promoting(infer, allowed)
+
+
+def _promoting(infer: Any, allowed: Callable[[DType], bool]) -> Infer:
+    """Have the public function of an operation bring its operands to one dtype that is allowed."""
+    infer.promotion = Promotion(allowed)
     return infer
 
 

@@ -15,10 +15,11 @@ from stopgrad.operands import Tensor, as_list, show_shape, type_of
 from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import where
 from stopgrad.ops.data import zeros_like
-from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes, normal_axis, same_shape
+from stopgrad.ops.inference import check_same_dtype, check_shape, is_any, normal_axes, normal_axis, same_shape
 from stopgrad.ops.shape import reduce_sum, reshape, squeeze, sum_axes
 from stopgrad.ops.slices import StridedSlice, part_of
 from stopgrad.plain import is_whole, whole
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded, reads_arguments
 from stopgrad.samples import floats, sample
 from stopgrad.types import TensorType, exact_quotient, same_size, shape_of, tensor_type, total
@@ -64,6 +65,7 @@ class ConcatV2(Op):
         length = total([x.shape[axis] for x in xs])
         return tensor_type(dtype, (*xs[0].shape[:axis], length, *xs[0].shape[axis + 1 :]))
 
+    promotes = Promotion(is_any)
     gradient = {
         "xs": lambda g, op, i: part_of(
             g, op.axis, sum((x.shape[op.axis] for x in op.inputs[:i]), 0), op.inputs[i].shape[op.axis]
@@ -119,6 +121,7 @@ class Pack(Op):
             check_shape(x, xs[0].shape, "each tensor", "C3", of="the first")
         return tensor_type(dtype, (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]))
 
+    promotes = Promotion(is_any)
     gradient = {"xs": lambda g, op, i: squeeze(part_of(g, op.axis, i, 1), op.axis)}
     batch = ALONG
     lower = lambda xp, *xs, axis: xp.stack(xs, axis)

@@ -18,6 +18,7 @@ from stopgrad.ops.index import one_hot
 from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
 from stopgrad.ops.shape import broadcast_to, expand_dims, reshape, squeeze
 from stopgrad.plain import flag, is_whole, whole
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded
 from stopgrad.samples import complexes, floats, sample
 from stopgrad.types import TensorType, same_size, tensor_type
@@ -69,6 +70,7 @@ class MatMul(Op):
             raise ShapeError(f"(C4) {error.message.removeprefix('(C2) ')}") from None
         return tensor_type(dtype, (*batch, m, n))
 
+    promotes = Promotion(is_number)
     gradient = {"a": lambda g, op: _gradient_a(g, op), "b": lambda g, op: _gradient_b(g, op)}
 
     batch = MATMUL
@@ -168,6 +170,7 @@ class Einsum(Op):
         sizes = _sizes(equation, [x.shape for x in xs])
         return tensor_type(dtype, tuple(sizes[label] for label in equation.partition("->")[2]))
 
+    promotes = Promotion(is_number)
     gradient = {"xs": lambda g, op, i: _einsum_gradient(g, op, i)}
 
     batch = EINSUM

@@ -30,6 +30,7 @@ from stopgrad.ops.inference import (
 )
 from stopgrad.ops.reduce import reduce_mean
 from stopgrad.ops.shape import expand_dims, reduce_sum
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import TensorType, tensor_type
@@ -77,6 +78,7 @@ class SoftmaxCrossEntropyWithLogits(Op):
         normal_axis(axis, logits.ndim, "C3")
         return tensor_type(dtype, (*logits.shape[:axis], *logits.shape[axis + 1 :]))
 
+    promotes = Promotion(is_floating)
     gradient = {
         "labels": lambda g, op: -expand_dims(g, op.axis) * log_softmax(op.logits, op.axis),
         "logits": lambda g, op: (
@@ -151,6 +153,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Op):
         check_shape(labels, logits.shape[:-1], "the labels", "C2", of="the logits without the last axis")
         return tensor_type(logits.dtype, labels.shape)
 
+    promotes = Promotion(is_floating, ("logits",))
     gradient = {
         "labels": not_differentiable("a class number has no derivative"),
         "logits": lambda g, op: expand_dims(wide(g), -1) * _surplus_of_one(op.labels, wide(op.logits)),
@@ -211,6 +214,7 @@ class SigmoidCrossEntropyWithLogits(Arithmetic):
     """
 
     infer = staticmethod(lambda labels, logits: broadcast(is_floating)(labels, logits))
+    promotes = Promotion(is_floating)
     gradient = {
         "labels": lambda g, op: -g * op.logits,
         "logits": lambda g, op: wide(g) * (sigmoid(wide(op.logits)) - wide(op.labels)),

@@ -30,6 +30,7 @@ from stopgrad.ops.windows import (
     trimmed,
     view,
 )
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds, reads_arguments
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, TensorType, tensor_type
@@ -149,6 +150,7 @@ class MaxPool(Pool):
         array([3., 2.])
     """
 
+    promotes = Promotion(is_floating)
     gradient = {"x": lambda g, op: apply(MaxPoolGrad, (op.x, g), _attributes(op))}
 
     @staticmethod
@@ -397,6 +399,7 @@ class AvgPool(Pool):
         array([2., 1.])
     """
 
+    promotes = Promotion(is_floating)
     gradient = {"x": lambda g, op: apply(AvgPoolGrad, (g,), (op.x.shape, *_attributes(op)))}
 
     @staticmethod

@@ -23,6 +23,7 @@ from stopgrad.ops.join import pad
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.ops.slices import part_of
 from stopgrad.plain import flag
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds
 from stopgrad.samples import complexes, floats, sample
 from stopgrad.types import TensorType
@@ -65,6 +66,7 @@ class LinearRecurrence(Op):
         check_shape(a, b.shape, "the factors", "C2", of="the terms")
         return b
 
+    promotes = Promotion(is_inexact)
     gradient = {
         "a": lambda g, op: _backwards(g, op) * conj(shifted(op.result, op.axis, op.reverse)),
         "b": lambda g, op: _backwards(g, op),

@@ -30,6 +30,7 @@ from stopgrad.ops.powers import exp, sqrt
 from stopgrad.ops.running import cumprod
 from stopgrad.ops.shape import Sum, reduced, reshape, spread, transpose, unreduced
 from stopgrad.plain import flag
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, complexes, floats, ints, sample
 from stopgrad.types import DType, DTypeLike, TensorType, dtype_of, int32, int64, product, tensor_type
@@ -116,6 +117,7 @@ class Mean(Reduction):
     """
 
     infer = _reduction(is_inexact, "floating-point or complex numbers")
+    promotes = Promotion(is_inexact)
     gradient = {"x": lambda g, op: spread(_shared(g, op), op)}
 
     @staticmethod
@@ -341,6 +343,7 @@ class LogSumExp(Reduction):
     """
 
     infer = _reduction(is_floating, "floating-point numbers")
+    promotes = Promotion(is_floating)
     gradient = {"x": lambda g, op: _to_exponentials(g, op)}
 
     @staticmethod
@@ -385,6 +388,7 @@ class Variance(Reduction):
     """
 
     infer = _reduction(is_floating, "floating-point numbers")
+    promotes = Promotion(is_inexact)
     gradient = {"x": lambda g, op: _to_distances(wide(g), wide(op.x), op)}
 
     @staticmethod

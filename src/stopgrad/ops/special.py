@@ -22,6 +22,7 @@ from stopgrad.ops.families import INF, NAN, RealElementwise, unary
 from stopgrad.ops.inference import is_floating, same
 from stopgrad.ops.powers import exp
 from stopgrad.plain import is_whole, whole
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample, unary as singles
 from stopgrad.types import TensorType
@@ -263,6 +264,7 @@ class Polygamma(Op):
     def infer(x: TensorType, *, n: int) -> TensorType:
         return same(is_floating)(x)
 
+    promotes = Promotion(is_floating)
     gradient = {"x": lambda g, op: g * polygamma(op.n + 1, op.x)}
     batch = ELEMENTWISE
     rounds_once = True

@@ -9,6 +9,7 @@ from stopgrad.ops.convert import conj
 from stopgrad.ops.families import Arithmetic, Elementwise, GradientOfElementwise, binary, flushed, unary
 from stopgrad.ops.inference import broadcast, is_floating
 from stopgrad.ops.powers import rsqrt
+from stopgrad.promotion import Promotion
 from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
 from stopgrad.types import TensorType
 
@@ -202,6 +203,7 @@ class Atan2(Arithmetic):
     def infer(y: TensorType, x: TensorType) -> TensorType:
         return broadcast(is_floating)(y, x)
 
+    promotes = Promotion(is_floating)
     gradient = {
         "y": lambda g, op: g * (op.x / (square(op.x) + square(op.y))),
         "x": lambda g, op: -g * (op.y / (square(op.x) + square(op.y))),

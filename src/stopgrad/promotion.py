@@ -1,0 +1,82 @@
+"""Which dtype operands of several dtypes have together: NumPy 2's rule, with TensorFlow's default dtypes.
+
+Operations are strict: their operands have one dtype. Public functions and operators bring them to it, with
+casts that can be seen in the graph.
+
+- Tensors have the dtype of NumPy's ``result_type``; bfloat16 counts as float16 does.
+- Python numbers, and lists of them, are weak: they take the dtype of the tensors they meet. Only where their
+  kind is a higher one (a float that meets integers) do they bring a dtype of their own: int32, float32 or
+  complex64.
+- Where an operation takes no integers or booleans, they count as they do beside a float32: as float64 from
+  32 bits on, and as float32 below, which is TensorFlow's ``truediv``. Python's take float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from stopgrad.dtypes import DType, bfloat16, bool_, complex64, dtype_of, float16, float32, int32
+
+DEFAULTS = (bool_, int32, float32, complex64)
+"""The dtypes of Python's numbers, in the order of their kinds."""
+
+_KIND = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
+
+
+def promoted(dtypes: Iterable[DType]) -> DType:
+    """The dtype of tensors of these dtypes together.
+
+    Examples:
+        >>> promoted([int32, float32]), promoted([bfloat16, float32]), promoted([bool_, int32])
+        (float64, float32, int32)
+    """
+    found, *others = dtypes
+    for other in others:
+        if other is not found:
+            found = _pair(found, other)
+    return found
+
+
+def _pair(a: DType, b: DType) -> DType:
+    narrow = bfloat16 in (a, b)
+    if narrow and (a.is_floating and b.is_floating):
+        return float32 if float16 in (a, b) else b if a is bfloat16 else a
+    both = [float16.numpy if d is bfloat16 else d.numpy for d in (a, b)]
+    found = dtype_of(np.promote_types(*both))
+    return bfloat16 if narrow and found is float16 else found
+
+
+class Promotion(NamedTuple):
+    """What a definition says of the dtypes of its operands.
+
+    Attributes:
+        to: which dtypes it takes.
+        operands: the names of the operands that have one dtype; none for all.
+    """
+
+    to: Callable[[DType], bool]
+    operands: tuple[str, ...] = ()
+
+    def common(self, strong: Iterable[DType], weak: Iterable[DType]) -> DType:
+        """The one dtype of tensors and of Python's numbers, which have the default dtypes of their kinds."""
+        dtypes = list(strong)
+        numbers = max(weak, key=DEFAULTS.index, default=None)
+        if not dtypes:
+            found = numbers or float32
+            return float32 if _becomes_floating(found, self.to) else found
+        found = promoted(dtypes)
+        if numbers is not None and _KIND[numbers.kind] > _KIND[found.kind]:
+            found = _pair(found, numbers)
+        if _becomes_floating(found, self.to):
+            return _pair(found, float32)
+        return found
+
+
+def _becomes_floating(dtype: DType, to: Callable[[DType], bool]) -> bool:
+    """Whether integers or booleans are made floats; a boolean is not, where integers would do."""
+    if dtype.is_differentiable or to(dtype) or not to(float32):
+        return False
+    return not (dtype is bool_ and to(int32))
