@@ -298,7 +298,7 @@ def test_backward_convolutions_are_products_with_the_transposed_matrix(
 def test_convolution_refuses_what_does_not_fit() -> None:
     x, f = np.ones((1, 4, 4, 3)), np.ones((2, 2, 3, 5))
     for call, number in (
-        (lambda: sg.conv2d(x, f.astype(np.float32), 1, "VALID"), 1),
+        (lambda: sg.conv2d(x, f.astype(np.complex64), 1, "VALID"), 1),
         (lambda: sg.conv2d(x[0], f, 1, "VALID"), 2),
         (lambda: sg.conv2d(x[..., :2], f, 1, "VALID"), 5),
         (lambda: sg.conv2d(x, f, 0, "VALID"), 3),

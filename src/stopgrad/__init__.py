@@ -81,6 +81,7 @@ from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
+from stopgrad.ops.normalization import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pools import *
 from stopgrad.ops.powers import *
@@ -94,6 +95,7 @@ from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.special import *
 from stopgrad.ops.trigonometric import *
+from stopgrad.ops.units import *
 from stopgrad.scope import (
     Scope as Scope,
     name_scope as name_scope,

@@ -41,7 +41,7 @@ _SMALL = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,), (1e4,), (-1e4,))
 _KINKS = [sample(Values(shape, float64, -8.3, 8.1, True)) for shape in ((4,), ("n", 2), (0, 2))]
 
 
-def _of_features(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
+def of_features(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     """The public function of an activation whose operand TensorFlow calls ``features``."""
     build = unary(definition, function_name)
 
@@ -80,7 +80,7 @@ class Relu(RealElementwise):
     extremes = _SMALL
 
 
-relu = _of_features(Relu, "relu")
+relu = of_features(Relu, "relu")
 
 
 class ReluGrad(GradientOfActivation):
@@ -133,7 +133,7 @@ class Relu6(RealElementwise):
     extremes = _SMALL
 
 
-relu6 = _of_features(Relu6, "relu6")
+relu6 = of_features(Relu6, "relu6")
 
 
 class Relu6Grad(GradientOfActivation):
@@ -222,7 +222,7 @@ class Elu(RealElementwise):
     extremes = _SMALL
 
 
-elu = _of_features(Elu, "elu")
+elu = of_features(Elu, "elu")
 
 
 class EluGrad(GradientOfActivation):
@@ -361,7 +361,7 @@ class Softplus(RealElementwise):
     extremes = _SMALL
 
 
-softplus = _of_features(Softplus, "softplus")
+softplus = of_features(Softplus, "softplus")
 
 
 class Silu(RealElementwise):

@@ -38,7 +38,7 @@ def to_channels_last(x: Any, rank: int, first: bool) -> Tensor:
 def from_channels_last(x: Any, rank: int, first: bool, name: str | None) -> Tensor:
     """The way back, under a name."""
     if first:
-        return transpose(x, (0, rank + 1, *range(1, rank + 1)), name)
+        return transpose(x, (0, rank + 1, *range(1, rank + 1)), name=name)
     return x if name is None else identity(x, name)
 
 

@@ -1,0 +1,42 @@
+"""What functions composed of other functions share: dtypes, positions, and options among words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from stopgrad.build import emit, graph_for, together
+from stopgrad.errors import ArgumentError
+from stopgrad.graph import Output
+from stopgrad.operands import Tensor
+from stopgrad.ops.data import Range
+from stopgrad.ops.inference import is_floating
+from stopgrad.promotion import Promotion
+from stopgrad.types import Size, int32
+
+Option = TypeVar("Option")
+
+FLOATING = Promotion(is_floating)
+
+
+def floating(*xs: Any) -> list[Tensor]:
+    """Tensors brought to one floating-point dtype."""
+    return [*together(*xs, promotes=FLOATING)]
+
+
+def positions(size: Size, like: Any) -> Tensor:
+    """The numbers 0, 1, ..., size - 1, in the graph of *like*."""
+    if isinstance(like, Output):
+        return emit(Range, (), (0, size, 1, int32), "", graph_for(like)).outputs[0]
+    return np.arange(size, dtype=np.int32)
+
+
+def chosen(word: Any, options: Mapping[str, Option], what: str) -> Option:
+    """The option that a word names."""
+    found = options.get(word) if isinstance(word, str) else None
+    if found is None:
+        known = ", ".join(map(repr, options))
+        raise ArgumentError(f"{what}={word!r} is unknown; take one of {known}")
+    return found
