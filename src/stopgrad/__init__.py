@@ -68,12 +68,14 @@ from stopgrad.op import Status as Status
 from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
 from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
+from stopgrad.ops.attention import *
 from stopgrad.ops.compare import *
 from stopgrad.ops.composite import *
 from stopgrad.ops.convert import *
 from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
+from stopgrad.ops.embedding import *
 from stopgrad.ops.filters import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
@@ -82,10 +84,12 @@ from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
 from stopgrad.ops.normalization import *
+from stopgrad.ops.objectives import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pools import *
 from stopgrad.ops.powers import *
 from stopgrad.ops.random import *
+from stopgrad.ops.ranking import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
 from stopgrad.ops.running import *
