@@ -39,6 +39,8 @@ from stopgrad.control import (
     switch as switch,
     while_loop as while_loop,
 )
+from stopgrad.control.ctc import *
+from stopgrad.control.recurrent import *
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
     DefinitionError as DefinitionError,
@@ -92,6 +94,7 @@ from stopgrad.ops.random import *
 from stopgrad.ops.ranking import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
+from stopgrad.ops.resize import *
 from stopgrad.ops.running import *
 from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *

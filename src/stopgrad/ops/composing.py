@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stopgrad.build import emit, graph_for, together
+from stopgrad.build import constant_in, emit, graph_for, together
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Output
-from stopgrad.operands import Tensor
-from stopgrad.ops.data import Range
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.data import Fill, Range
 from stopgrad.ops.inference import is_floating
 from stopgrad.promotion import Promotion
-from stopgrad.types import Size, int32
+from stopgrad.types import Shape, Size, int32
 
 Option = TypeVar("Option")
 
@@ -40,3 +40,11 @@ def chosen(word: Any, options: Mapping[str, Option], what: str) -> Option:
         known = ", ".join(map(repr, options))
         raise ArgumentError(f"{what}={word!r} is unknown; take one of {known}")
     return found
+
+
+def zeros_beside(shape: Shape, like: Any) -> Tensor:
+    """Zeros of this shape and of the dtype of *like*, in its graph."""
+    zero = np.asarray(0, type_of(like).dtype.numpy)
+    if isinstance(like, Output):
+        return emit(Fill, (constant_in(graph_for(like), zero),), (shape,), "", graph_for(like)).outputs[0]
+    return np.full(shape, zero)
