@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import numpy_numbers_nn
 import stopgrad as sg
 from stopgrad.body import walk
 from stopgrad.build import check_canonical
@@ -187,6 +188,8 @@ CALLS = [
     Call("vjp", (square, X), {"has_aux": False}),
 ]
 
+CALLS += numpy_numbers_nn.calls(call, tensor)
+
 # Parameters that take tensors (where a number of NumPy is an array with a dtype), functions, types or names.
 NO_NUMBERS = {
     "a",
@@ -245,7 +248,7 @@ NO_NUMBERS = {
     "xs",
     "y",
     "ys",
-}
+} | numpy_numbers_nn.TENSORS
 # What takes a number for a tensor all the same, or words, or is shown elsewhere in this file.
 ELSEWHERE = {
     ("dim", "name"),
@@ -258,7 +261,7 @@ ELSEWHERE = {
     ("function", "donate_argnums"),
     ("function", "engine"),
     ("gradients", "unconnected_gradients"),
-}
+} | numpy_numbers_nn.ELSEWHERE
 
 
 def public_functions() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from stopgrad.graph import Output
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.data import Fill, Range
 from stopgrad.ops.inference import is_floating
+from stopgrad.plain import whole
 from stopgrad.promotion import Promotion
 from stopgrad.types import Shape, Size, int32
 
@@ -30,7 +31,7 @@ def positions(size: Size, like: Any) -> Tensor:
     """The numbers 0, 1, ..., size - 1, in the graph of *like*."""
     if isinstance(like, Output):
         return emit(Range, (), (0, size, 1, int32), "", graph_for(like)).outputs[0]
-    return np.arange(size, dtype=np.int32)
+    return np.arange(whole(size), dtype=np.int32)
 
 
 def chosen(word: Any, options: Mapping[str, Option], what: str) -> Option:

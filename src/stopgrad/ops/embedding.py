@@ -53,7 +53,8 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | No
         raise ShapeError(f"takes a table [rows, ...], not {type_of(params)!r}")
     if max_norm is None:
         return gather(params, ids, name=name)
-    rows = gather(*floating(params), ids)
+    (table,) = floating(params)
+    rows = gather(table, ids)
     kind = type_of(rows)
     values, axes = wide(rows), tuple(range(type_of(ids).ndim, kind.ndim))
     squares = reduce_sum(square(values), axes, True)

@@ -11,6 +11,7 @@ from stopgrad.ops.convolution import Conv, ConvBackpropInput, read_geometry
 from stopgrad.ops.data import identity
 from stopgrad.ops.shape import reshape, transpose
 from stopgrad.ops.windows import channels_last, has_channels_first, number_of_groups, reach
+from stopgrad.plain import whole
 from stopgrad.public import guarded, reads_arguments
 from stopgrad.types import ShapeLike, product, shape_of
 
@@ -299,7 +300,7 @@ def _transposed(
     geometry = read_geometry(ConvBackpropInput, (filters, x), n, *given)
     laid = to_channels_last(x, n, first)
     shape = type_of(laid).shape
-    count = 1 if groups is None else groups
+    count = 1 if groups is None else whole(groups)
     batch, channels = shape[0], kind.shape[-2] * count
     if output_shape is None:
         spatial = _shape_before(shape[1:-1], kind.shape[:-2], *geometry)

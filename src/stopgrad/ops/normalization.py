@@ -10,7 +10,7 @@ from stopgrad.ops.arithmetic import add, divide, multiply, square, squared_diffe
 from stopgrad.ops.composing import floating
 from stopgrad.ops.composite import layer_norm
 from stopgrad.ops.convert import cast, wide
-from stopgrad.ops.data import size_as
+from stopgrad.ops.data import identity, size_as
 from stopgrad.ops.inference import broadcast_shapes, normal_axes, normal_axis
 from stopgrad.ops.join import pad
 from stopgrad.ops.powers import pow, rsqrt
@@ -120,7 +120,7 @@ def sufficient_statistics(
         axes: one axis or several; None for all.
         shift: a number near the mean, which is subtracted first so that no digits are lost; or None.
         keepdims: whether the axes stay, with size 1.
-        name: before the names of the results, "count", "mean_ss" and "var_ss".
+        name: before the names of the results: "count", "mean_ss", "var_ss", "shift".
 
     Returns:
         How many elements there are (a scalar), their sum, the sum of their squares, both of what the shift
@@ -141,7 +141,7 @@ def sufficient_statistics(
         cast(count, kind.dtype, _part(name, "count")),
         reduce_sum(left, axes, keep, _part(name, "mean_ss")),
         reduce_sum(square(left), axes, keep, _part(name, "var_ss")),
-        shifts[0] if shifts else None,
+        identity(shifts[0], _part(name, "shift")) if shifts else None,
     )
 
 

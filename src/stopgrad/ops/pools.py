@@ -16,7 +16,7 @@ from stopgrad.ops.reduce import reduce_max, reduce_mean
 from stopgrad.ops.shape import reshape
 from stopgrad.ops.slices import part_of
 from stopgrad.ops.windows import channels_last, has_channels_first
-from stopgrad.plain import flag, whole
+from stopgrad.plain import flag, is_whole, whole
 from stopgrad.public import builds, guarded, reads_arguments
 
 __all__ = [
@@ -307,7 +307,7 @@ def _adapted(
     Means of means are the mean, because along one axis every span has one length.
     """
     axes = _spatial(what, x, data_format)
-    wanted = list(output_size) if hasattr(output_size, "__iter__") else [output_size] * len(axes)
+    wanted = [output_size] * len(axes) if is_whole(output_size) else list(output_size)
     if len(wanted) != len(axes):
         raise ShapeError(
             f"{what}: output_size={output_size!r} must be a number, or one for each of {len(axes)} axes"
