@@ -37,10 +37,10 @@ def two_operands(types: Sequence[str], refused: tuple[Any, Any], unequal: tuple[
 
 
 one_operand(("Neg", "Abs", "Sign", "Square"), BOOLS)
-one_operand(("Relu", "Relu6"), COMPLEXES)
+one_operand(("Relu", "Relu6", "Floor", "Ceil", "Round", "Trunc"), COMPLEXES)
 one_operand(
     (
-        *("Sqrt", "Rsqrt", "Reciprocal", "Exp", "Expm1", "Log", "Log1p"),
+        *("Sqrt", "Rsqrt", "Reciprocal", "Exp", "Expm1", "Log", "Log1p", "Log2", "Log10"),
         *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh"),
         *("IsNan", "IsInf", "IsFinite", "Real", "Imag"),
     ),
@@ -48,7 +48,7 @@ one_operand(
 )
 one_operand(
     (
-        *("Floor", "Ceil", "Round", "Erf", "Erfc", "Erfinv", "Lgamma", "Digamma"),
+        *("Cbrt", "Exp2", "SignBit", "Erf", "Erfc", "Erfinv", "Lgamma", "Digamma"),
         *("LeakyRelu", "Elu", "Sigmoid", "LogSigmoid", "Softplus", "Silu", "Gelu"),
     ),
     COMPLEXES,
@@ -65,7 +65,7 @@ two_operands(("AddV2", "Sub", "Mul"), (BOOLS, BOOLS), (INTS, FOUR_INTS))
 two_operands(
     (
         *("Less", "LessEqual", "Greater", "GreaterEqual", "FloorDiv", "FloorMod"),
-        *("Maximum", "Minimum", "SquaredDifference"),
+        *("Maximum", "Minimum", "SquaredDifference", "TruncateMod"),
     ),
     (COMPLEXES, COMPLEXES),
     (INTS, FOUR_INTS),
@@ -77,7 +77,17 @@ two_operands(
 )
 two_operands(
     (
-        *("Atan2", "LogAddExp", "Xlogy", "Xdivy", "SigmoidCrossEntropyWithLogits", "Complex"),
+        *(
+            "Atan2",
+            "CopySign",
+            "NextAfter",
+            "Hypot",
+            "LogAddExp",
+            "Xlogy",
+            "Xdivy",
+            "SigmoidCrossEntropyWithLogits",
+            "Complex",
+        ),
         *("ReluGrad", "Relu6Grad", "EluGrad", "SigmoidGrad"),
     ),
     (COMPLEXES, COMPLEXES),

@@ -74,6 +74,7 @@ from stopgrad.ops.convert import *
 from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
+from stopgrad.ops.floating import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.index import *
@@ -86,6 +87,7 @@ from stopgrad.ops.powers import *
 from stopgrad.ops.random import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
+from stopgrad.ops.rounding import *
 from stopgrad.ops.running import *
 from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import square
@@ -12,6 +15,7 @@ from stopgrad.ops.families import (
     Arithmetic,
     Elementwise,
     GradientOfElementwise,
+    RealElementwise,
     binary,
     flushed,
     unary,
@@ -20,15 +24,22 @@ from stopgrad.ops.inference import broadcast, is_inexact
 from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
 
 __all__ = [
+    "cbrt",
     "exp",
+    "exp2",
     "expm1",
     "log",
     "log1p",
+    "log2",
+    "log10",
     "pow",
     "reciprocal",
     "rsqrt",
     "sqrt",
 ]
+
+
+LN2, LN10 = math.log(2), math.log(10)
 
 
 class Sqrt(Elementwise):
@@ -54,6 +65,32 @@ class Sqrt(Elementwise):
 
 
 sqrt = unary(Sqrt, "sqrt")
+
+
+class Cbrt(RealElementwise):
+    """Elementwise cube root, of negative numbers too.
+
+    Args:
+        x: floating-point.
+
+    Returns:
+        The real root ∛x. The gradient at 0 is infinite.
+
+    Constraints:
+        (C1) x is floating-point.
+
+    Examples:
+        >>> sg.cbrt(np.array([8.0, -27.0]))
+        array([ 2., -3.])
+    """
+
+    gradient = {"x": lambda g, op: g / (3 * square(op.result))}
+    lower = lambda xp, x: xp.cbrt(x)
+    xla = lambda xp, x: xp.cbrt(flushed(xp, x))
+    samples = [*singles(0.5, 2.0), sample(np.array([-8.0, -0.5]))]
+
+
+cbrt = unary(Cbrt, "cbrt")
 
 
 class Rsqrt(Elementwise):
@@ -203,6 +240,33 @@ class Expm1(Elementwise):
 expm1 = unary(Expm1, "expm1")
 
 
+class Exp2(RealElementwise):
+    """Elementwise power of 2.
+
+    Args:
+        x: floating-point.
+
+    Returns:
+        The power 2ˣ.
+
+    Constraints:
+        (C1) x is floating-point.
+
+    Examples:
+        >>> sg.exp2(np.array([3.0, -1.0]))
+        array([8. , 0.5])
+    """
+
+    gradient = {"x": lambda g, op: g * (op.result * LN2)}
+    lower = lambda xp, x: xp.exp2(x)
+    # XLA's own is exp(x log 2), which multiplies the rounding error by x.
+    xla = lambda xp, x: xp.power(xp.asarray(2, x.dtype), x)
+    samples = singles()
+
+
+exp2 = unary(Exp2, "exp2")
+
+
 class Log(Elementwise):
     """Elementwise natural logarithm.
 
@@ -226,6 +290,56 @@ class Log(Elementwise):
 
 
 log = unary(Log, "log")
+
+
+class Log2(Elementwise):
+    """Elementwise logarithm to the base 2.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The logarithm log₂ x; -∞ at 0, NaN below.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.log2(np.array([8.0, 0.5]))
+        array([ 3., -1.])
+    """
+
+    gradient = {"x": lambda g, op: g / conj(op.x * LN2)}
+    lower = lambda xp, x: xp.log2(x)
+    samples = [*singles(0.5, 3.0), sample(complexes(3))]
+
+
+log2 = unary(Log2, "log2")
+
+
+class Log10(Elementwise):
+    """Elementwise logarithm to the base 10.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The logarithm log₁₀ x; -∞ at 0, NaN below.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.log10(np.array([100.0, 0.1]))
+        array([ 2., -1.])
+    """
+
+    gradient = {"x": lambda g, op: g / conj(op.x * LN10)}
+    lower = lambda xp, x: xp.log10(x)
+    samples = [*singles(0.5, 3.0), sample(complexes(3))]
+
+
+log10 = unary(Log10, "log10")
 
 
 class Log1p(Elementwise):
