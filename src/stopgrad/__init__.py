@@ -83,6 +83,7 @@ from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
+from stopgrad.ops.positions import *
 from stopgrad.ops.powers import *
 from stopgrad.ops.random import *
 from stopgrad.ops.recurrence import *

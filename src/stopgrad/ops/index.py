@@ -1,8 +1,9 @@
 """Elements chosen by integer tensors.
 
-An index outside of an axis chooses nothing, on every engine: :func:`gather` gives 0 there,
-:func:`scatter_add` drops the update, :func:`one_hot` has no hit. Negative indices do not count from the end.
-So gather is always the product with a one-hot matrix, and scatter-add the product with its transpose.
+To the functions that choose along an axis, negative indices count from its end, as in NumPy. An index outside of
+the axis chooses nothing, on every engine: :func:`gather` gives 0 there, :func:`scatter_add` drops the update. The
+operations themselves count from the front only: what is negative lies outside, as it does for :func:`one_hot`. So a
+gather is always the product with a one-hot matrix, and a scatter-add the product with its transpose.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from stopgrad.batch_rules import ALONG, GATHER, ONE_HOT, SCATTER
 from stopgrad.build import about, apply
-from stopgrad.errors import DTypeError, ShapeError
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.op import Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.convert import where
@@ -27,6 +28,7 @@ from stopgrad.ops.inference import (
     normal_axis,
     same_shape,
 )
+from stopgrad.ops.positions import as_indices, from_front
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.plain import whole
 from stopgrad.public import builds
@@ -124,14 +126,15 @@ class GatherV2(Op):
 
     Args:
         params: any tensor.
-        indices: where along the axis; Python integers are int32.
+        indices: where along the axis; the function counts negative ones from its end, and takes Python integers
+            as int32.
         axis: along which to choose; the function counts it from the end if negative, and takes batch_dims by
             default.
         batch_dims: how many leading axes the two share.
 
     Returns:
         A tensor of shape params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis + 1:]. Indices
-        outside of the axis, negative ones too, give 0 and take no gradient.
+        outside of the axis give 0 and take no gradient.
 
     Constraints:
         (C1) The indices are integers.
@@ -140,8 +143,8 @@ class GatherV2(Op):
             the sizes of that many leading axes.
 
     Examples:
-        >>> sg.gather(np.array([10.0, 20.0, 30.0]), np.array([2, 0, 3]))
-        array([30., 10.,  0.])
+        >>> sg.gather(np.array([10.0, 20.0, 30.0]), np.array([2, 0, -1, 3]))
+        array([30., 10., 30.,  0.])
     """
 
     @staticmethod
@@ -149,7 +152,9 @@ class GatherV2(Op):
         return tensor_type(params.dtype, _gathered_shape(params, indices, axis, batch_dims))
 
     gradient = {
-        "params": lambda g, op: scatter_add(zeros_like(op.params), op.indices, g, op.axis, op.batch_dims),
+        "params": lambda g, op: apply(
+            TensorScatterAdd, (zeros_like(op.params), op.indices, g), (op.axis, op.batch_dims)
+        ),
         "indices": _WHERE,
     }
 
@@ -179,19 +184,26 @@ class GatherV2(Op):
 
 @builds(GatherV2)
 def gather(
-    params: Any, indices: Any, axis: int | None = None, batch_dims: int = 0, name: str | None = None
+    params: Any,
+    indices: Any,
+    validate_indices: None = None,
+    axis: int | None = None,
+    batch_dims: int = 0,
+    name: str | None = None,
 ) -> Tensor:
-    indices = _as_indices(indices)
-    batch = whole(batch_dims)
+    if validate_indices is not None:
+        raise ArgumentError(
+            f"validate_indices={validate_indices!r}: indices outside of the axis always give 0; leave it out, and write "
+            "axis= by its name"
+        )
+    indices = as_indices(indices)
+    params_type, batch = type_of(params), whole(batch_dims)
     batch = batch + type_of(indices).ndim if batch < 0 else batch
     with about(GatherV2, params, indices):
-        position = batch if axis is None else normal_axis(axis, type_of(params).ndim)
+        position = batch if axis is None else normal_axis(axis, params_type.ndim)
+        _gathered_shape(params_type, type_of(indices), position, batch)
+    indices = from_front(indices, params_type.shape[position])
     return apply(GatherV2, (params, indices), (position, batch), name)
-
-
-def _as_indices(indices: Any) -> Any:
-    """Python numbers and lists as int32, whatever the tensor that they index holds."""
-    return indices if hasattr(indices, "dtype") or hasattr(indices, "as_output") else as_array(indices)
 
 
 class TensorScatterAdd(Op):
@@ -199,14 +211,14 @@ class TensorScatterAdd(Op):
 
     Args:
         x: the tensor to add to.
-        indices: where along the axis; Python integers are int32.
+        indices: where along the axis; the function counts negative ones from its end, and takes Python integers
+            as int32.
         updates: what to add.
         axis: along which to choose.
         batch_dims: how many leading axes x and the indices share.
 
     Returns:
-        The sum. Indices that occur more than once add up; those outside of the axis, negative ones too, are
-        dropped.
+        The sum. Indices that occur more than once add up; those outside of the axis are dropped.
 
     Constraints:
         (C1) The indices are integers.
@@ -234,7 +246,7 @@ class TensorScatterAdd(Op):
     gradient = {
         "x": lambda g, op: g,
         "indices": _WHERE,
-        "updates": lambda g, op: gather(g, op.indices, op.axis, op.batch_dims),
+        "updates": lambda g, op: apply(GatherV2, (g, op.indices), (op.axis, op.batch_dims)),
     }
 
     batch = SCATTER
@@ -270,10 +282,12 @@ class TensorScatterAdd(Op):
 def scatter_add(
     x: Any, indices: Any, updates: Any, axis: int = 0, batch_dims: int = 0, name: str | None = None
 ) -> Tensor:
-    operands = x, _as_indices(indices), updates
-    with about(TensorScatterAdd, *operands):
+    indices = as_indices(indices)
+    with about(TensorScatterAdd, x, indices, updates):
         position = normal_axis(axis, type_of(x).ndim)
-    return apply(TensorScatterAdd, operands, (position, whole(batch_dims)), name)
+        check_dtype(type_of(indices), is_integer, "integers as indices")
+    indices = from_front(indices, type_of(x).shape[position])
+    return apply(TensorScatterAdd, (x, indices, updates), (position, whole(batch_dims)), name)
 
 
 # ------------------------------------------------------------------------------------ along one axis
@@ -300,12 +314,12 @@ class TakeAlongAxis(Op):
 
     Args:
         x: any tensor.
-        indices: where along the axis; Python integers are int32.
+        indices: where along the axis; the function counts negative ones from its end, and takes Python integers
+            as int32.
         axis: along which to choose.
 
     Returns:
-        A tensor of the indices' shape. Indices outside of the axis, negative ones too, give 0 and take no
-        gradient.
+        A tensor of the indices' shape. Indices outside of the axis give 0 and take no gradient.
 
     Constraints:
         (C1) The indices are integers.
@@ -324,7 +338,7 @@ class TakeAlongAxis(Op):
         return tensor_type(x.dtype, indices.shape)
 
     gradient = {
-        "x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.indices, g, op.axis),
+        "x": lambda g, op: apply(ScatterAddAlongAxis, (zeros_like(op.x), op.indices, g), (op.axis,)),
         "indices": _WHERE,
     }
 
@@ -349,10 +363,12 @@ class TakeAlongAxis(Op):
 
 @builds(TakeAlongAxis)
 def take_along_axis(x: Any, indices: Any, axis: int = -1, name: str | None = None) -> Tensor:
-    indices = _as_indices(indices)
+    indices = as_indices(indices)
     kind, chosen = type_of(x), type_of(indices)
     with about(TakeAlongAxis, x, indices):
         position = normal_axis(axis, kind.ndim)
+        check_dtype(chosen, is_integer, "integers as indices")
+    indices = from_front(indices, kind.shape[position])
     if kind.ndim == chosen.ndim:
         x = _repeated(x, kind.shape, chosen.shape, position)
         indices = _repeated(indices, chosen.shape, kind.shape, position)
@@ -370,13 +386,13 @@ class ScatterAddAlongAxis(Op):
 
     Args:
         x: the tensor to add to.
-        indices: where along the axis; Python integers are int32.
+        indices: where along the axis; the function counts negative ones from its end, and takes Python integers
+            as int32.
         updates: what to add.
         axis: along which to choose.
 
     Returns:
-        The sum. Indices that occur more than once add up; those outside of the axis, negative ones too, are
-        dropped.
+        The sum. Indices that occur more than once add up; those outside of the axis are dropped.
 
     Constraints:
         (C1) The indices are integers.
@@ -401,7 +417,7 @@ class ScatterAddAlongAxis(Op):
     gradient = {
         "x": lambda g, op: g,
         "indices": _WHERE,
-        "updates": lambda g, op: take_along_axis(g, op.indices, op.axis),
+        "updates": lambda g, op: apply(TakeAlongAxis, (g, op.indices), (op.axis,)),
     }
 
     batch = ALONG
@@ -432,10 +448,12 @@ class ScatterAddAlongAxis(Op):
 def scatter_add_along_axis(
     x: Any, indices: Any, updates: Any, axis: int = -1, name: str | None = None
 ) -> Tensor:
-    operands = x, _as_indices(indices), updates
-    with about(ScatterAddAlongAxis, *operands):
+    indices = as_indices(indices)
+    with about(ScatterAddAlongAxis, x, indices, updates):
         position = normal_axis(axis, type_of(x).ndim)
-    return apply(ScatterAddAlongAxis, operands, (position,), name)
+        check_dtype(type_of(indices), is_integer, "integers as indices")
+    indices = from_front(indices, type_of(x).shape[position])
+    return apply(ScatterAddAlongAxis, (x, indices, updates), (position,), name)
 
 
 # -------------------------------------------------------------------------------------------- one-hot
@@ -502,9 +520,9 @@ def _hits(op: Any) -> Tensor:
 def one_hot(
     indices: Any,
     depth: Any,
-    on_value: Any = 1,
-    off_value: Any = 0,
-    axis: int = -1,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: int | None = None,
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -513,8 +531,8 @@ def one_hot(
     Args:
         indices: at which position each hit is; Python integers are int32.
         depth: the size of the new axis, which may be symbolic.
-        on_value: the value at the hit: a number or a scalar tensor.
-        off_value: the value elsewhere: a number or a scalar tensor.
+        on_value: the value at the hit: a number or a scalar tensor; 1 by default.
+        off_value: the value elsewhere: a number or a scalar tensor; 0 by default.
         axis: the position of the new axis in the result; the last by default.
         dtype: of the result; by default that of the values, and float32 if they are numbers.
 
@@ -532,19 +550,19 @@ def one_hot(
                [1., 0., 0.],
                [0., 0., 0.]], dtype=float32)
     """
-    indices = _as_indices(indices)
+    indices = as_indices(indices)
+    given = [1 if on_value is None else on_value, 0 if off_value is None else off_value]
     typed = next(
-        (type_of(v).dtype for v in (on_value, off_value) if hasattr(v, "dtype") or hasattr(v, "as_output")),
+        (type_of(v).dtype for v in given if hasattr(v, "dtype") or hasattr(v, "as_output")),
         None,
     )
     wanted = dtype_of(dtype) if dtype is not None else typed or dtype_of("float32")
-    on_value, off_value = (
-        v if hasattr(v, "dtype") or hasattr(v, "as_output") else as_array(v, wanted)
-        for v in (on_value, off_value)
+    operands = (
+        indices,
+        *(v if hasattr(v, "dtype") or hasattr(v, "as_output") else as_array(v, wanted) for v in given),
     )
-    operands = indices, on_value, off_value
     with about(OneHot, *operands):
         if dtype is not None and typed is not None and typed is not wanted:
             raise DTypeError(f"(C2) the values are {typed}, but dtype={wanted} was asked")
-        position = normal_axis(axis, type_of(indices).ndim + 1, "C3")
+        position = normal_axis(-1 if axis is None else axis, type_of(indices).ndim + 1, "C3")
     return apply(OneHot, operands, (shape_of(depth)[0], position), name)
