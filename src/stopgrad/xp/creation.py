@@ -10,12 +10,26 @@ from stopgrad.builder import default_graph
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Output
 from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.convert import cast
-from stopgrad.ops.data import constant, full as _full, identity, ones as _ones, ones_like as _ones_like, range as _range, zeros as _zeros, zeros_like as _zeros_like
+from stopgrad.ops.data import (
+    constant,
+    full as _full,
+    identity,
+    ones as _ones,
+    ones_like as _ones_like,
+    range as _range,
+    zeros as _zeros,
+    zeros_like as _zeros_like,
+)
 from stopgrad.ops.join import stack
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.plain import whole
 from stopgrad.types import DTypeLike, ShapeLike, dtype_of, float32
+from stopgrad.xp.not_yet import (
+    not_yet as _linspace,
+    not_yet as _meshgrid,
+    not_yet as _tril,
+    not_yet as _triu,
+)
 from stopgrad.xp.support import check_copy, check_device, of_dtype, standard
 
 __all__ = [

@@ -62,9 +62,7 @@ __all__ = [
 
 
 @standard
-def astype(
-    x: Any, dtype: DTypeLike, /, copy: Any = True, device: str | None = None
-) -> Tensor:
+def astype(x: Any, dtype: DTypeLike, /, copy: Any = True, device: str | None = None) -> Tensor:
     """*x* in another dtype: :func:`stopgrad.cast`.
 
     Args:

@@ -1,4 +1,4 @@
-"""What the functions of the array API share: how they are declared, and what they accept at its default only."""
+"""What the functions of the array API share: how they are declared, devices, copies and dtypes of sums."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CPU = "cpu"
 
 
 def standard(function: F) -> F:
-    """Decorator of the functions of this namespace: errors name them, and what fails leaves nothing behind."""
+    """Decorator of the functions of this namespace: errors name them, and failures leave nothing behind."""
     return guarded(f"xp.{function.__name__}")(function)
 
 
