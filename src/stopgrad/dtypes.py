@@ -1,4 +1,4 @@
-"""Element types. Each is one object, so that equality is identity."""
+"""Element types. Each is one object; it equals what NumPy has for it, and NumPy takes it for that."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ class DType:
     Examples:
         >>> float32.name, float32.itemsize, float32.is_floating
         ('float32', 4, True)
+        >>> float32 == np.float32, np.zeros(2).dtype == float64, np.zeros(2, dtype=int32).dtype
+        (True, True, dtype('int32'))
     """
 
     __slots__ = (
@@ -46,6 +48,24 @@ class DType:
         self.is_complex = kind == "c"
         self.is_differentiable = kind in "fc"
         self.real = self
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's, by which NumPy knows what is meant where a dtype is given."""
+        return self.numpy
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(other) is DType or not isinstance(other, (np.dtype, type, str)):
+            return False
+        try:
+            return dtype_of(other) is self
+        except DTypeError:
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.numpy)
 
     def __repr__(self) -> str:
         return self.name

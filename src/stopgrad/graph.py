@@ -44,7 +44,8 @@ class Definition(Protocol):
 class Output(ArrayMethods):
     """A tensor to be: one output of one operation. Made by building, never directly.
 
-    Python's operators and indexing build operations; ``==`` is identity, so outputs can be keys of a feed.
+    Python's operators and indexing build operations, ``==`` and ``!=`` too. Outputs are hashed by identity, so
+    they can be keys of a feed.
     """
 
     __slots__ = ("index", "op", "type")

@@ -53,7 +53,7 @@ def acts(gate: Operation, x: Output, names: Names) -> bool:
     stands for it, is to name *x*.
     """
     named = gate.inputs[len(gate.definition.operands) :]
-    return not named or any(x in _aliases(n, names) for n in named)
+    return not named or any(x is alias for n in named for alias in _aliases(n, names))
 
 
 def named_in(op: Operation) -> set[Output]:

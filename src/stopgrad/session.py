@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -340,10 +341,11 @@ def _member(graph: Graph, x: Any) -> Output:
 def _plan(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
     fetches = [_member(graph, leaf) for leaf in leaves]
     feeds = [_member(graph, x) for x in fed]
-    twice = next((x for i, x in enumerate(feeds) if x in feeds[:i]), None)
-    if twice is not None:
+    given = set(feeds)
+    if len(given) < len(feeds):
+        twice = next(x for x, times in Counter(feeds).items() if times > 1)
         raise FeedError(f"{describe(twice)} is fed twice; give it one value")
-    running = needed(fetches, set(feeds))
+    running = needed(fetches, given)
     for op in running:
         if op.definition is Placeholder:
             user = _consumer(op, running)
@@ -352,18 +354,20 @@ def _plan(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
                 f"{f'{describe(user)} needs it' if user else 'it is fetched'}; add it to feed_dict"
             )
     assigns = [op for op in running if op.definition is Assign]
-    assigned = [op.inputs[0] for op in assigns]
-    for i, parameter in enumerate(assigned):
-        if parameter in assigned[:i]:
+    assigned: dict[Output, Operation] = {}
+    for op in assigns:
+        parameter = op.inputs[0]
+        if parameter in assigned:
             raise GraphError(
                 f"one run would assign {describe(parameter)} twice, "
-                f"by {describe(assigns[assigned.index(parameter)])} and by {describe(assigns[i])}; "
+                f"by {describe(assigned[parameter])} and by {describe(op)}; "
                 "fetch one of them, or combine them into one"
             )
-        if parameter in feeds:
+        assigned[parameter] = op
+        if parameter in given:
             raise FeedError(f"{describe(parameter)} is both fed and assigned in one run; do one of them")
     parameters = [op.outputs[0] for op in running if op.definition is Parameter]
-    return _Plan(fetches, feeds, parameters, assigned, [op.outputs[0] for op in assigns])
+    return _Plan(fetches, feeds, parameters, list(assigned), [op.outputs[0] for op in assigns])
 
 
 def _consumer(op: Operation, running: Sequence[Operation]) -> Operation | None:

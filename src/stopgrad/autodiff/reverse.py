@@ -300,8 +300,9 @@ def _may_use(op: Operation, builder: Builder) -> bool:
 def _one_graph(ys: Sequence[Output], others: Sequence[Output]) -> Graph:
     """The graph of ys. The others are in it too, or in one that encloses it while it is being traced."""
     graph, trace = ys[0].op.graph, current().tracing
+    own = set(ys)
     for x in (*ys, *others):
-        enclosing = x not in ys and trace is not None and trace.graph is graph and trace.adopts(x.op.graph)
+        enclosing = x not in own and trace is not None and trace.graph is graph and trace.adopts(x.op.graph)
         if x.op.graph is not graph and not enclosing:
             raise GraphError(f"gradients: {describe(ys[0])} and {describe(x)} belong to two graphs")
     return graph

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stopgrad.graph import Output
+import numpy as np
+
+from stopgrad.graph import Operation, Output
+from stopgrad.operands import is_python
 from stopgrad.ops import arithmetic, compare, linalg, powers, shape, slices
 from stopgrad.public import reads_arguments
+from stopgrad.types import Dim
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,7 +49,22 @@ for _name, _function in _BINARY.items():
     setattr(Output, f"__{_name}__", _function)
     setattr(Output, f"__r{_name}__", _reflected(_function))
 
+
+def _comparison(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``==`` or ``!=``, elementwise; with what is no tensor, as None or a word, Python's, by identity."""
+
+    @reads_arguments
+    def comparison(self: Output, other: Any) -> Any:
+        if isinstance(other, (Output, Operation, np.ndarray, np.generic, Dim)) or is_python(other):
+            return function(self, other)
+        return NotImplemented
+
+    return comparison
+
+
 _COMPARISONS = {
+    "eq": _comparison(compare.equal),
+    "ne": _comparison(compare.not_equal),
     "lt": compare.less,
     "le": compare.less_equal,
     "gt": compare.greater,

@@ -38,7 +38,7 @@ class Box:
 
 def kind_of(op: sg.Operation, graph: LossGraph) -> str:
     """How a forward operation is coloured: what it is to the gradient."""
-    if op.outputs[0] in graph.parameters:
+    if op.outputs[0] in set(graph.parameters):
         return "parameter"
     if op.type == "Placeholder":
         return "input"

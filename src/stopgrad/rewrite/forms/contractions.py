@@ -236,7 +236,8 @@ class Contraction(Maker):
         if not found:
             return None
         _, axis, owners = min(found, key=lambda one: one[:2])
-        return [*(x for x in xs if x not in owners), self._product_of(owners, frozenset([axis]))]
+        others = [x for x in xs if all(x is not owner for owner in owners)]
+        return [*others, self._product_of(owners, frozenset([axis]))]
 
     def _product_of(self, xs: Sequence[Output], summed: Axes) -> Output:
         """One or two tensors' product, with all axes, summed over some. Neither has all the other's axes."""

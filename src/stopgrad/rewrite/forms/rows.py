@@ -292,7 +292,7 @@ def _sum_of_slice(at: Rewriting, core: Output, known: Scaled) -> Output | None:
         return None
     for e, g in (core.op.inputs, core.op.inputs[::-1]):
         total = at.rows.exponentials.get(e)
-        if total is not None and total in known.factor.under and g.op.definition is StridedSliceGrad:
+        if total in set(known.factor.under) and g.op.definition is StridedSliceGrad:
             (inner,), (shape, spans) = g.op.inputs, g.op.values
             others = [i for i in range(e.ndim) if i not in known.axes]
             if shape == e.shape and all(spans[i] == (0, shape[i], 1) for i in others):
