@@ -118,7 +118,7 @@ for type, refused in (
     CASES[type, "C2"] = call(type, BOOLS if type in ("Any", "All") else FLOATS, axis=1)
 for type in ("ArgMax", "ArgMin"):
     CASES[type, "C3"] = call(type, FLOATS[:0])
-    CASES[type, "C4"] = call(type, FLOATS, dtype="float32")
+    CASES[type, "C4"] = call(type, FLOATS, output_type="float32")
 
 CASES |= {
     ("AddN", "C1"): call("AddN", []),

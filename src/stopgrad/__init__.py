@@ -87,6 +87,7 @@ from stopgrad.ops.pooling import *
 from stopgrad.ops.positions import *
 from stopgrad.ops.powers import *
 from stopgrad.ops.random import *
+from stopgrad.ops.ranges import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
 from stopgrad.ops.rounding import *

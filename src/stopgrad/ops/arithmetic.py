@@ -316,7 +316,7 @@ class AddN(Op):
     """Sum of several tensors of one dtype and shape, added from left to right.
 
     Args:
-        xs: one or more tensors.
+        xs (``inputs``): one or more tensors.
 
     Returns:
         Their sum.
@@ -359,8 +359,8 @@ class AddN(Op):
 
 
 @builds(AddN)
-def add_n(xs: Any, name: str | None = None) -> Tensor:
-    xs = as_list(xs)
+def add_n(inputs: Any, name: str | None = None) -> Tensor:
+    xs = as_list(inputs)
     if not xs:
         raise ArgumentError("AddN: (C1) needs at least one tensor; for an empty sum take sg.zeros")
     return apply(AddN, xs, (), name)

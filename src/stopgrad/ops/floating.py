@@ -15,6 +15,7 @@ from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import where
 from stopgrad.ops.families import EXTREMES, Arithmetic, binary, unary
 from stopgrad.ops.inference import broadcast, is_floating, to_bool
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds
 from stopgrad.samples import binary as pairs, unary as singles
 
@@ -119,6 +120,7 @@ class NextAfter(Op):
     """
 
     infer = staticmethod(lambda x1, x2: broadcast(is_floating)(x1, x2))
+    promotes = Promotion(is_floating)
     gradient = {
         "x1": lambda g, op: g,
         "x2": not_differentiable("only the direction is taken from it"),

@@ -93,14 +93,15 @@ class StopGradient(Gate):
 
 
 @builds(StopGradient)
-def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any = None) -> T:
+def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: Any = None) -> T:
     """Passes its input through unchanged and hides all behind it from the gradient generator.
 
     What lies behind counts as a constant, in reverse and forward mode and at every order. Compiled code holds
     no trace of it.
 
     Args:
-        x: a tensor, or a nested structure of tensors.
+        input: a tensor, or a nested structure of tensors.
+        name: of the gate.
         wrt: tensors. The gradient is stopped only with respect to these, of which there may be none; by
             default with respect to all.
         when: a Python bool or a scalar boolean output, read anew at each run. The gradient is stopped only
@@ -120,11 +121,11 @@ def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any =
     """
     if isinstance(when, (bool, np.bool_)):
         if not when:
-            return x
+            return input
         when = None
     chosen = None if wrt is None else _tensors(wrt)
     if chosen == ():
-        return x
+        return input
 
     def stop(leaf: Any) -> Any:
         if when is not None:
@@ -133,7 +134,7 @@ def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any =
             return apply(StopGradientTowards, (leaf, *chosen), (), name)
         return apply(StopGradient, (leaf,), (), name)
 
-    found: T = gate_leaves(stop, x)
+    found: T = gate_leaves(stop, input)
     return found
 
 
