@@ -125,7 +125,13 @@ refuses(
 )
 refuses("Argsort", call("Argsort", COMPLEXES), call("Argsort", FLOATS, 1))
 refuses("Sort", call("Sort", COMPLEXES), call("Sort", FLOATS, 1))
-refuses("TopKV2", call("TopKV2", COMPLEXES), call("TopKV2", SCALAR), call("TopKV2", FLOATS, 4))
+refuses(
+    "TopKV2",
+    call("TopKV2", COMPLEXES),
+    call("TopKV2", SCALAR),
+    call("TopKV2", FLOATS, 4),
+    call("TopKV2", FLOATS, 2, index_type=sg.float32),
+)
 
 # ------------------------------------------------------------------------------------ products, recurrence
 

@@ -129,7 +129,7 @@ def _sort(x: Wide, axis: int, descending: bool) -> Any:
     return np.take_along_axis(x, _order(x, axis, descending).astype(int), axis)
 
 
-def _top_k(x: Wide, k: int) -> Any:
+def _top_k(x: Wide, k: int, dtype: Any) -> Any:
     order = _order(x, x.ndim - 1, True)[..., :k]
     return np.take_along_axis(x, order.astype(int), -1), order
 

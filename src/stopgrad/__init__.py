@@ -76,6 +76,7 @@ from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
 from stopgrad.ops.floating import *
+from stopgrad.ops.dynamic import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.index import *
@@ -94,10 +95,12 @@ from stopgrad.ops.rounding import *
 from stopgrad.ops.running import *
 from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *
+from stopgrad.ops.scatters import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.special import *
 from stopgrad.ops.trigonometric import *
+from stopgrad.ops.updates import *
 from stopgrad.scope import (
     Scope as Scope,
     name_scope as name_scope,

@@ -60,7 +60,7 @@ def lies_inside(xp: Any, indices: Any, size: int) -> Any:
     return (indices >= 0) & (indices < size) if fits else indices >= 0
 
 
-def _outside_to_end(xp: Any, indices: Any, size: int) -> Any:
+def outside_to_end(xp: Any, indices: Any, size: int) -> Any:
     """Indices with all that lie outside mapped to *size*, so that JAX counts none from the end."""
     signed = indices.astype(np.int64 if indices.dtype.itemsize == 8 else np.int32)
     return xp.where(lies_inside(xp, indices, size), signed, size)
@@ -92,7 +92,7 @@ def _add(x: Any, at: tuple[Any, ...], updates: Any, axis: int) -> Any:
 # --------------------------------------------------------------------------------------------- gather
 
 
-def _gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_dims: int) -> Shape:
+def gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_dims: int) -> Shape:
     check_dtype(indices, is_integer, "integers as indices")
     normal_axis(axis, params.ndim)
     if not 0 <= batch_dims <= min(axis, indices.ndim):
@@ -105,7 +105,7 @@ def _gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_di
     return (*params.shape[:axis], *indices.shape[batch_dims:], *params.shape[axis + 1 :])
 
 
-def _batched(xp: Any, indices: Any, batch_dims: int) -> tuple[Any, ...]:
+def batched_positions(xp: Any, indices: Any, batch_dims: int) -> tuple[Any, ...]:
     """Positions along the batch axes that broadcast with the indices, and then the indices."""
     grid = [
         xp.arange(n).reshape((1,) * i + (n,) + (1,) * (indices.ndim - i - 1))
@@ -114,7 +114,7 @@ def _batched(xp: Any, indices: Any, batch_dims: int) -> tuple[Any, ...]:
     return (*grid, indices)
 
 
-def _gather_perm(ndim: int, count: int, axis: int, batch_dims: int) -> list[int]:
+def gather_perm(ndim: int, count: int, axis: int, batch_dims: int) -> list[int]:
     """From [batch, chosen, before, after] to [batch, before, chosen, after]; *count* axes are chosen."""
     chosen = list(range(batch_dims, batch_dims + count))
     before = list(range(batch_dims + count, count + axis))
@@ -149,7 +149,7 @@ class GatherV2(Op):
 
     @staticmethod
     def infer(params: TensorType, indices: TensorType, *, axis: Axis, batch_dims: int) -> TensorType:
-        return tensor_type(params.dtype, _gathered_shape(params, indices, axis, batch_dims))
+        return tensor_type(params.dtype, gathered_shape(params, indices, axis, batch_dims))
 
     gradient = {
         "params": lambda g, op: apply(
@@ -163,15 +163,17 @@ class GatherV2(Op):
     @staticmethod
     def lower(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
         x, inside = xp.moveaxis(params, axis, batch_dims), lies_inside(xp, indices, params.shape[axis])
-        found = _take(xp, x, _batched(xp, xp.where(inside, indices, 0), batch_dims), batch_dims, inside)
-        return found.transpose(_gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
+        found = _take(
+            xp, x, batched_positions(xp, xp.where(inside, indices, 0), batch_dims), batch_dims, inside
+        )
+        return found.transpose(gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
     @staticmethod
     def xla(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
         x = xp.moveaxis(params, axis, batch_dims)
-        at = _batched(xp, _outside_to_end(xp, indices, params.shape[axis]), batch_dims)
+        at = batched_positions(xp, outside_to_end(xp, indices, params.shape[axis]), batch_dims)
         found = _get(xp, x, at, batch_dims)
-        return found.transpose(_gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
+        return found.transpose(gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
     samples = [
         sample(floats(4, 3), ints(5, low=-1, high=5), axis=0, batch_dims=0),
@@ -201,7 +203,7 @@ def gather(
     batch = batch + type_of(indices).ndim if batch < 0 else batch
     with about(GatherV2, params, indices):
         position = batch if axis is None else normal_axis(axis, params_type.ndim)
-        _gathered_shape(params_type, type_of(indices), position, batch)
+        gathered_shape(params_type, type_of(indices), position, batch)
     indices = from_front(indices, params_type.shape[position])
     return apply(GatherV2, (params, indices), (position, batch), name)
 
@@ -239,7 +241,7 @@ class TensorScatterAdd(Op):
     ) -> TensorType:
         check_same_dtype(x, updates, constraint="C4")
         check_dtype(x, is_number, "numbers", "C4")
-        expected = _gathered_shape(x, indices, axis, batch_dims)
+        expected = gathered_shape(x, indices, axis, batch_dims)
         check_shape(updates, expected, "the updates", "C5")
         return x
 
@@ -254,18 +256,20 @@ class TensorScatterAdd(Op):
 
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
-        order = _gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
+        order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(xp.array(x), axis, batch_dims)
         inside = lies_inside(xp, indices, x.shape[axis])
-        at = tuple(xp.broadcast_to(i, indices.shape)[inside] for i in _batched(xp, indices, batch_dims))
+        at = tuple(
+            xp.broadcast_to(i, indices.shape)[inside] for i in batched_positions(xp, indices, batch_dims)
+        )
         xp.add.at(moved, at, updates.transpose(xp.argsort(order))[inside])
         return xp.moveaxis(moved, batch_dims, axis)
 
     @staticmethod
     def xla(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
-        order = _gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
+        order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(x, axis, batch_dims)
-        at = _batched(xp, _outside_to_end(xp, indices, x.shape[axis]), batch_dims)
+        at = batched_positions(xp, outside_to_end(xp, indices, x.shape[axis]), batch_dims)
         moved = _add(moved, at, updates.transpose(np.argsort(order)), batch_dims)
         return xp.moveaxis(moved, batch_dims, axis)
 
@@ -351,7 +355,7 @@ class TakeAlongAxis(Op):
 
     @staticmethod
     def xla(xp: Any, x: Any, indices: Any, axis: int) -> Any:
-        return _get(xp, x, _grid(xp, _outside_to_end(xp, indices, x.shape[axis]), axis), axis)
+        return _get(xp, x, _grid(xp, outside_to_end(xp, indices, x.shape[axis]), axis), axis)
 
     samples = [
         sample(floats(2, 3), ints(2, 4, low=-1, high=4), axis=1),
@@ -435,7 +439,7 @@ class ScatterAddAlongAxis(Op):
 
     @staticmethod
     def xla(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:
-        return _add(x, _grid(xp, _outside_to_end(xp, indices, x.shape[axis]), axis), updates, axis)
+        return _add(x, _grid(xp, outside_to_end(xp, indices, x.shape[axis]), axis), updates, axis)
 
     samples = [
         sample(floats(2, 3), ints(2, 4, low=-1, high=4), floats(2, 4), axis=1),
