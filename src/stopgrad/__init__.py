@@ -75,14 +75,17 @@ from stopgrad.ops.convert import *
 from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
-from stopgrad.ops.floating import *
 from stopgrad.ops.dynamic import *
+from stopgrad.ops.factorizations import *
+from stopgrad.ops.floating import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
+from stopgrad.ops.matrices import *
+from stopgrad.ops.norms import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
 from stopgrad.ops.positions import *
@@ -98,7 +101,9 @@ from stopgrad.ops.scaling import *
 from stopgrad.ops.scatters import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
+from stopgrad.ops.solvers import *
 from stopgrad.ops.special import *
+from stopgrad.ops.spectra import *
 from stopgrad.ops.trigonometric import *
 from stopgrad.ops.updates import *
 from stopgrad.scope import (

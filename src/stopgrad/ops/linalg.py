@@ -12,7 +12,7 @@ from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.graph import Output
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, shorten, type_of
-from stopgrad.ops.convert import conj
+from stopgrad.ops.convert import cast, conj
 from stopgrad.ops.index import one_hot
 from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
 from stopgrad.ops.ranges import range as indices
@@ -21,7 +21,7 @@ from stopgrad.plain import flag, is_whole, whole
 from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded
 from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType, same_size, tensor_type
+from stopgrad.types import DTypeLike, TensorType, same_size, tensor_type
 
 __all__ = [
     "einsum",
@@ -107,15 +107,81 @@ class MatMul(Op):
 
 @builds(MatMul)
 def matmul(
-    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    adjoint_a: bool = False,
+    adjoint_b: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    output_type: DTypeLike | None = None,
+    grad_a: bool = False,
+    grad_b: bool = False,
+    name: str | None = None,
 ) -> Tensor:
+    """Product of matrices, over broadcast batches.
+
+    Args:
+        a: [..., m, k], or [..., k, m] if transposed; or a vector, as NumPy's matmul takes it.
+        b: [..., k, n], or [..., n, k] if transposed; likewise.
+        transpose_a: whether the last two axes of a change places.
+        transpose_b: whether the last two axes of b change places.
+        adjoint_a: whether they do and the elements are conjugated.
+        adjoint_b: whether they do and the elements are conjugated.
+        a_is_sparse: False; there is no special form for matrices with many zeros.
+        b_is_sparse: False.
+        output_type: a dtype to multiply and to answer in; by default that of both together.
+        grad_a: False; TensorFlow's own use.
+        grad_b: False.
+        name: of the operation; by default none.
+
+    Returns:
+        The product, [..., m, n].
+
+    Constraints:
+        (C1) Both hold numbers.
+        (C2) The inner sizes k agree.
+        (C3) Both have at least one axis.
+        (C4) The leading axes broadcast.
+
+    Examples:
+        >>> sg.matmul(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]))
+        array([[11.]])
+    """
+    if any(map(flag, (a_is_sparse, b_is_sparse, grad_a, grad_b))):
+        raise ArgumentError(
+            "a_is_sparse, b_is_sparse, grad_a and grad_b have no meaning here; leave them out"
+        )
+    transpose_a, transpose_b = flag(transpose_a), flag(transpose_b)
+    if adjoint_a or adjoint_b or output_type is not None:
+        a, transpose_a = _adjoint(a, transpose_a, adjoint_a, "a")
+        b, transpose_b = _adjoint(b, transpose_b, adjoint_b, "b")
+        if output_type is not None:
+            a, b = cast(a, output_type), cast(b, output_type)
     p, q = type_of(a).ndim, type_of(b).ndim
+    if p >= 2 <= q:
+        return apply(MatMul, (a, b), (transpose_a, transpose_b), name)
+    return _with_vectors(a, b, p, q, transpose_a, transpose_b, name)
+
+
+def _adjoint(x: Any, transposed: bool, adjoint: Any, which: str) -> tuple[Any, bool]:
+    """An operand, conjugated if its adjoint is meant, and whether its axes change places."""
+    if not flag(adjoint):
+        return x, transposed
+    if transposed:
+        raise ArgumentError(f"transpose_{which} and adjoint_{which} cannot both be True; take one of them")
+    return conj(x), True
+
+
+def _with_vectors(a: Any, b: Any, p: int, q: int, ta: bool, tb: bool, name: str | None) -> Tensor:
+    """The product where an operand is a vector: a row on the left, a column on the right."""
     if p == 1 and q >= 1:
-        row = matmul(expand_dims(a, 0), expand_dims(b, 1) if q == 1 else b, False, transpose_b, name)
-        return squeeze(row, (-2, -1) if q == 1 else -2)
+        row = apply(MatMul, (expand_dims(a, 0), expand_dims(b, 1) if q == 1 else b), (False, tb and q > 1))
+        return squeeze(row, (-2, -1) if q == 1 else -2, name)
     if q == 1 and p >= 2:
-        return squeeze(matmul(a, expand_dims(b, 1), transpose_a, False, name), -1)
-    return apply(MatMul, (a, b), (flag(transpose_a), flag(transpose_b)), name)
+        return squeeze(apply(MatMul, (a, expand_dims(b, 1)), (ta, False)), -1, name)
+    return apply(MatMul, (a, b), (ta, tb), name)
 
 
 def _gradient_a(g: Any, op: Any) -> Tensor:
