@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.operands import Tensor
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import multiply
 from stopgrad.ops.linalg import matmul as matmul, tensordot as _tensordot
 from stopgrad.ops.shape import reduce_sum
 from stopgrad.xp.elementwise import conj
-from stopgrad.xp.manipulation import matrix_transpose as matrix_transpose
+from stopgrad.xp.manipulation import matrix_transpose as matrix_transpose, moveaxis
 from stopgrad.xp.support import standard
 
 __all__ = [
