@@ -78,6 +78,7 @@ from stopgrad.ops.data import *
 from stopgrad.ops.dynamic import *
 from stopgrad.ops.factorizations import *
 from stopgrad.ops.floating import *
+from stopgrad.ops.fourier import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.index import *
