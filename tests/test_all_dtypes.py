@@ -70,6 +70,12 @@ SWEPT = {
     "TakeAlongAxis": [0],
     "TensorScatterAdd": [0, 2],
     "ScatterAddAlongAxis": [0, 2],
+    "TensorScatterUpdate": [0, 2],
+    "TensorScatterMax": [0, 2],
+    "TensorScatterMin": [0, 2],
+    "TensorScatterMul": [0, 2],
+    "DynamicSlice": [0],
+    "DynamicUpdateSlice": [0, 1],
 }
 """The operands that take the swept dtype, where others are indices, labels or conditions."""
 
