@@ -20,7 +20,8 @@ from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import divide, multiply
 from stopgrad.ops.compare import equal, logical_or
 from stopgrad.ops.convert import cast, conj, where
-from stopgrad.ops.data import identity, range as numbers, size_as
+from stopgrad.ops.data import identity, size_as
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.inference import check_dtype, is_inexact, normal_axes, normal_axis
 from stopgrad.ops.join import concat, pad
 from stopgrad.ops.matrices import larger

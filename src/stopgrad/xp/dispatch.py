@@ -14,7 +14,7 @@ import numpy as np
 
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Output
-from stopgrad.operands import Tensor, type_of
+from stopgrad.operands import type_of
 from stopgrad.ops.activations import log_sigmoid, sigmoid
 from stopgrad.ops.arithmetic import abs, multiply
 from stopgrad.ops.composite import xlogy
@@ -22,9 +22,9 @@ from stopgrad.ops.linalg import matmul
 from stopgrad.ops.powers import cbrt, exp2, pow
 from stopgrad.ops.reduce import reduce_logsumexp
 from stopgrad.ops.rounding import round, truncatemod
+from stopgrad.ops.running import cummax, cummin, cumulative_logsumexp
 from stopgrad.ops.special import digamma, erf, erfc, erfinv, lgamma
 from stopgrad.ops.trigonometric import acos, acosh, asin, asinh, atan, atan2, atanh
-from stopgrad.xp.not_yet import not_yet as cummax, not_yet as cummin, not_yet as cumulative_logsumexp
 from stopgrad.public import reads_arguments
 from stopgrad.xp import (
     creation,
@@ -44,7 +44,14 @@ from stopgrad.xp.support import of_dtype
 __all__ = ["array_function", "array_ufunc"]
 
 _MODULES = (
-    elementwise, statistical, manipulation, creation, data_types, sets, numpy_values, numpy_shapes
+    elementwise,
+    statistical,
+    manipulation,
+    creation,
+    data_types,
+    sets,
+    numpy_values,
+    numpy_shapes,
 )  # Whose functions NumPy may call; the last two add to FORMS.
 
 _STANDARD: dict[str, Callable[..., Any]] = {
@@ -147,7 +154,9 @@ def array_ufunc(self: Output, ufunc: Any, method: str, *inputs: Any, **kwargs: A
     found = (_REDUCE if method == "reduce" else _ACCUMULATE if method == "accumulate" else {}).get(name)
     if found is None:
         if method == "at":
-            raise ArgumentError(f"np.{name}.at changes an array, and outputs never change; x.at[i].add(v) is new")
+            raise ArgumentError(
+                f"np.{name}.at changes an array, and outputs never change; x.at[i].add(v) is new"
+            )
         raise _unknown(f"np.{name}.{method}")
     kwargs = without(name, kwargs)
     kwargs = {key: value for key, value in kwargs.items() if value is not None or key == "axis"}

@@ -12,12 +12,19 @@ from stopgrad.graph import Output
 from stopgrad.operands import Tensor, as_list, type_of
 from stopgrad.ops.data import identity
 from stopgrad.ops.index import gather, take_along_axis as _take_along_axis
-from stopgrad.ops.join import concat as _concat, reverse, stack as _stack, tile as _tile, unstack as _unstack
-from stopgrad.ops.shape import broadcast_to as _broadcast_to, expand_dims as _expand_dims, reshape as _reshape, squeeze as _squeeze, transpose as _transpose
-from stopgrad.xp.not_yet import not_yet as _repeat, not_yet as _roll
 from stopgrad.ops.inference import broadcast_shapes as _common_shape, normal_axes, normal_axis
+from stopgrad.ops.join import concat as _concat, reverse, stack as _stack, tile as _tile, unstack as _unstack
+from stopgrad.ops.matrices import matrix_transpose as matrix_transpose
+from stopgrad.ops.shape import (
+    broadcast_to as _broadcast_to,
+    expand_dims as _expand_dims,
+    reshape as _reshape,
+    squeeze as _squeeze,
+    transpose as _transpose,
+)
 from stopgrad.plain import whole
 from stopgrad.types import Shape, ShapeLike, shape_of
+from stopgrad.xp.not_yet import not_yet as _repeat, not_yet as _roll
 from stopgrad.xp.support import as_tuple, check_copy, flat, standard
 
 __all__ = [
@@ -138,20 +145,6 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
         (3, 2)
     """
     return _transpose(x, axes)
-
-
-@standard
-def matrix_transpose(x: Any, /) -> Tensor:
-    """Each matrix transposed: the last two axes change places.
-
-    Examples:
-        >>> sg.xp.matrix_transpose(np.zeros((4, 2, 3))).shape
-        (4, 3, 2)
-    """
-    ndim = type_of(x).ndim
-    if ndim < 2:
-        raise ShapeError(f"a matrix has two axes, not {ndim}; add one with x[:, None]")
-    return _transpose(x, (*range(ndim - 2), ndim - 1, ndim - 2))
 
 
 @standard

@@ -12,11 +12,11 @@ from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.operands import Tensor, as_list, type_of
 from stopgrad.ops.arithmetic import multiply
 from stopgrad.ops.data import identity
+from stopgrad.ops.inference import normal_axes, normal_axis
 from stopgrad.ops.join import concat as _concat, pad as _pad, split as _split, stack as _stack
 from stopgrad.ops.linalg import einsum as _einsum, tensordot
 from stopgrad.ops.matrices import diag as _diag
 from stopgrad.ops.shape import transpose as _transpose
-from stopgrad.ops.inference import normal_axes, normal_axis
 from stopgrad.ops.slices import part_of
 from stopgrad.plain import whole
 from stopgrad.types import DTypeLike, product
@@ -60,12 +60,16 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
 
 
 @form
-def concatenate(arrays: Sequence[Any], /, axis: int | None = 0, out: None = None, *, dtype: Any = None) -> Tensor:
+def concatenate(
+    arrays: Sequence[Any], /, axis: int | None = 0, out: None = None, *, dtype: Any = None
+) -> Tensor:
     return of_dtype(manipulation.concat(arrays, axis), dtype)
 
 
 @form
-def stack(arrays: Sequence[Any], axis: int = 0, out: None = None, *, dtype: DTypeLike | None = None) -> Tensor:
+def stack(
+    arrays: Sequence[Any], axis: int = 0, out: None = None, *, dtype: DTypeLike | None = None
+) -> Tensor:
     return of_dtype(_stack(as_list(arrays), axis), dtype)
 
 

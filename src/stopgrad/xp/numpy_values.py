@@ -15,10 +15,10 @@ from stopgrad.ops.arithmetic import abs, add, divide, multiply, subtract
 from stopgrad.ops.compare import equal, less_equal, logical_and, logical_or
 from stopgrad.ops.convert import where
 from stopgrad.ops.data import identity
+from stopgrad.ops.inference import normal_axis
 from stopgrad.ops.order import argsort as _argsort, sort as _sort
 from stopgrad.ops.rounding import round as _round
 from stopgrad.ops.trigonometric import atan2
-from stopgrad.ops.inference import normal_axis
 from stopgrad.plain import flag, whole
 from stopgrad.types import DTypeLike
 from stopgrad.xp import creation, elementwise, manipulation, statistical
@@ -136,7 +136,9 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 
 
 @form
-def nansum(a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False) -> Tensor:
+def nansum(
+    a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
+) -> Tensor:
     return statistical.sum(where(elementwise.isnan(a), 0, a), axis, dtype, keepdims)
 
 
@@ -195,7 +197,9 @@ def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan
 
 @form
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Tensor:
-    return statistical.all(equal(a1, a2)) if type_of(a1).shape == type_of(a2).shape else creation.asarray(False)
+    return (
+        statistical.all(equal(a1, a2)) if type_of(a1).shape == type_of(a2).shape else creation.asarray(False)
+    )
 
 
 @form
