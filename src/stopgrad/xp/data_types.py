@@ -227,9 +227,9 @@ class Info:
         return CPU
 
     @standard
-    def devices(self) -> list[str]:
+    def devices(self) -> tuple[str, ...]:
         """All the devices there are."""
-        return [CPU]
+        return (CPU,)
 
     @standard
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
