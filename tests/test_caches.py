@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad import build, interpreter, op, sizes, source
+from stopgrad import inferred, interpreter, op, sizes, source
 from stopgrad.body import Body
 from stopgrad.dtypes import DType
 from stopgrad.interning import Interned
@@ -42,9 +42,10 @@ CHANGES = {
     "stopgrad.engines.registry.ENGINES": "engines, which somebody registered",
     "stopgrad.engines.registry._MADE": "one of each engine",
     "stopgrad.fingerprint._sources": "one text",
+    "stopgrad.immediate._PLANS": "lowerings made ready, by types and attributes: 4,096",
     "stopgrad.interpreter._asks_for": "4,096 lowerings, which are functions of definitions",
     "stopgrad.op.REGISTRY": "definitions, which somebody wrote",
-    "stopgrad.op.Op._inferred": "types, by types and attributes: build.REMEMBERED of all together",
+    "stopgrad.op.Op._inferred": "types, by types and attributes: inferred.REMEMBERED of all together",
     "stopgrad.ops.special._derivative_of_cotangent": "64 polynomials, by their order",
     "stopgrad.sizes._BINDING": "sizes, while a graph is checked against them",
     "stopgrad.sizes._DIMS": "weak: sizes that somebody holds",
@@ -57,6 +58,7 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.promotion._KIND",
     "stopgrad.cli.WORKLOADS",
     "stopgrad.dtypes.DTYPES",
     "stopgrad.dtypes._BY_NUMPY",
@@ -316,8 +318,8 @@ def test_types_and_sizes_go_with_their_graphs() -> None:
     before = interned()
     for n in range(1_000):
         build_one(n)
-    assert remembered() <= build.REMEMBERED
-    assert interned() - before < 2 * build.REMEMBERED
+    assert remembered() <= inferred.REMEMBERED
+    assert interned() - before < 2 * inferred.REMEMBERED
     forget()
     assert interned() - before < 10
 
@@ -363,9 +365,9 @@ def test_5000_custom_gradients_leave_nothing_behind() -> None:
 def test_inferences_are_forgotten_in_the_end() -> None:
     graph = sg.Graph()
     with graph.as_default():
-        for n in range(build.REMEMBERED + 100):
+        for n in range(inferred.REMEMBERED + 100):
             sg.placeholder("float32", [n])
-    assert remembered() <= build.REMEMBERED
+    assert remembered() <= inferred.REMEMBERED
 
 
 def test_names_of_files_are_bounded() -> None:

@@ -243,14 +243,19 @@ def test_the_operations_are_a_snapshot() -> None:
     assert len(graph) == len(graph.operations) == 2
 
 
-def test_equality_of_outputs_is_identity() -> None:
-    with sg.Graph().as_default():
+def test_equality_of_outputs_is_elementwise_and_hashing_by_identity() -> None:
+    with sg.Graph().as_default() as graph:
         x = sg.placeholder(sg.float32, [2])
         y = sg.placeholder(sg.float32, [2])
-    assert (x == x) is True
-    assert (x == y) is False
-    assert len({x: 1, y: 2}) == 2
-    assert x in [y, x]
+        same, other, number = x == y, x != y, x == 3.0
+    assert {x: 1, y: 2}[y] == 2
+    assert (x == None) is False  # noqa: E711 - what is no tensor is another thing
+    assert x != "x"
+    with sg.Session(graph) as session:
+        found = session.run([same, other, number], {x: [1.0, 3.0], y: [1.0, 2.0]})
+    assert [v.tolist() for v in found] == [[True, False], [False, True], [False, True]]
+    with pytest.raises(sg.GraphError, match=r"truth value.*sg\.where"):
+        bool(x == y)
 
 
 def test_an_output_is_iterated_along_its_first_axis() -> None:

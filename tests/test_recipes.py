@@ -110,9 +110,8 @@ def test_nothing_is_generated_for_the_e_step() -> None:
     graph = em._graph(em.em_objective, "", "")
     hidden = set(graph.loss.graph.subgraph_to(graph.stops()))
     assert any(op.type == "Softmax" for op in hidden)
-    assert not any(
-        op.origin in hidden for op in graph.generated if op.origin.outputs[0] not in graph.parameters
-    )
+    parameters = set(graph.parameters)
+    assert not any(op.origin in hidden for op in graph.generated if op.origin.outputs[0] not in parameters)
 
 
 # ------------------------------------------------------------------------------------------- boltzmann

@@ -90,7 +90,7 @@ def test_what_changes_a_bit_is_kept(name: str) -> None:
     f, expected = KEPT[name]
     done = rewritten(f, erase_gates, simplify, fold, merge)
     with np.errstate(all="ignore"):
-        assert done.outputs != done.inputs
+        assert {*done.outputs}.isdisjoint(done.inputs)
         assert same_bits(run(done, X)[0], expected())
 
 

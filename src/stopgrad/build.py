@@ -7,19 +7,22 @@ arrays and Python numbers, and where there is no graph at all it computes with N
 from __future__ import annotations
 
 import gc
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
-from typing import Any, NoReturn, TypeVar, cast
-
-import numpy as np
+from typing import Any, TypeVar, cast
 
 from stopgrad.body import Body
 from stopgrad.builder import CURRENT, Builder, Inside, Pending, Trace, current, default_graph
-from stopgrad.errors import DefinitionError, GraphError, ShapeError, StopgradError
+from stopgrad.errors import ArgumentError, GraphError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
-from stopgrad.interpreter import NUMPY_BACKEND, Types, failed, prepared, quietly
+from stopgrad.immediate import evaluate as evaluate, recalled
+from stopgrad.inferred import (
+    about as about,
+    check_canonical as check_canonical,
+    infer_types as infer_types,
+    naming as naming,
+    raise_for as raise_for,
+)
 from stopgrad.locks import exclusive
 from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, shorten, type_of
@@ -28,73 +31,6 @@ from stopgrad.source import capture
 from stopgrad.types import DType, TensorType, int32
 
 T = TypeVar("T")
-
-# ------------------------------------------------------------------------------------------- inference
-
-
-def infer_types(
-    definition: type[Op], types: tuple[TensorType, ...], values: tuple[Any, ...]
-) -> tuple[TensorType, ...]:
-    """The types of the outputs, remembered per operand types and attributes."""
-    key = (types, values)
-    found = definition._inferred.get(key)
-    if found is None:
-        if definition.cached:
-            check_canonical(definition, values)
-            if next(_REMEMBERED) % REMEMBERED == 0:
-                for other in REGISTRY.values():
-                    other._inferred.clear()
-        inferred = definition.infer(*types, **dict(zip(definition.attributes, values, strict=True)))
-        found = inferred if isinstance(inferred, tuple) else (inferred,)
-        definition._inferred[key] = found
-    return found
-
-
-REMEMBERED = 8192
-"""As many inferences are remembered at most, of all operations together; then all are forgotten."""
-_REMEMBERED = itertools.count(1)
-
-
-def check_canonical(definition: type[Op], values: tuple[Any, ...]) -> None:
-    """Refuse attributes that other operations could be taken for: ``1.0`` or ``True`` in the place of ``1``.
-
-    Only where the first of its kind comes by, so that it costs nothing afterwards: who lets values in, a
-    public function or a file, makes them canonical.
-    """
-    for name, value, canonical in zip(
-        definition.attributes, values, definition.canonical(values), strict=True
-    ):
-        if not _is_same(value, canonical):
-            raise DefinitionError(
-                f"{name} is {shorten(value)}, not the plain {shorten(canonical)}; make attributes plain with "
-                f"{definition.type}.canonical before building with them"
-            )
-
-
-def _is_same(a: Any, b: Any) -> bool:
-    if type(a) is not type(b):
-        return False
-    return all(map(_is_same, a, b)) if type(a) is tuple else True
-
-
-def raise_for(definition: type[Op], error: StopgradError, operands: Sequence[Any]) -> NoReturn:
-    """Raise *error* again with the operation and its operands; the user's line it knows itself."""
-    shown = [describe(x) if isinstance(x, Output) else repr(type_of(x)) for x in operands]
-    names = definition.operands
-    if definition.variadic:
-        names += (definition.variadic,) * (len(shown) - len(names))
-    given = "".join(f"\n  {name} = {text}" for name, text in zip(names, shown, strict=False))
-    raise type(error)(f"{definition.type}: {error.message}{given}") from None
-
-
-@contextmanager
-def about(definition: type[Op], *operands: Any) -> Iterator[None]:
-    """Inside, an error is raised again with the operation and the operands that it is about."""
-    try:
-        yield
-    except StopgradError as error:
-        raise_for(definition, error, operands)
-
 
 # -------------------------------------------------------------------------------------------- building
 
@@ -377,6 +313,12 @@ def without_gc(build: Callable[..., T], *args: Any) -> T:
         gc.enable()
 
 
+def check_name(name: Any) -> None:
+    """Refuse what is no name, also where nothing is named."""
+    if name is not None and not isinstance(name, str):
+        raise ArgumentError(f"a name is a word, not {shorten(name)}")
+
+
 def apply(
     definition: type[Op], operands: Sequence[Any], values: tuple[Any, ...] = (), name: str | None = None
 ) -> Any:
@@ -395,12 +337,16 @@ def apply(
                     operands = coerce(definition, operands)
                 outputs = emit(definition, cast("tuple[Output, ...]", tuple(operands)), values, name).outputs
                 return outputs[0] if len(outputs) == 1 else outputs
+        made = recalled(definition, operands, values)
+        if made is not None and (name is None or isinstance(name, str)):
+            return made
         operands = [x.as_output() if isinstance(x, Operation) else x for x in operands]
         symbolic = next((x for x in operands if isinstance(x, Output)), None)
         graph = graph_for(symbolic) if symbolic is not None else default_graph()
         arrays = coerce(definition, operands)
         if graph is None:
-            return evaluate(definition, cast("list[Array]", arrays), values)
+            check_name(name)
+            return evaluate(definition, cast("list[Array]", arrays), values, operands)
         with about(definition, *arrays):
             infer_types(definition, tuple(type_of(x) for x in arrays), values)
         inputs = tuple(x if isinstance(x, Output) else constant_in(graph, x) for x in arrays)
@@ -412,39 +358,6 @@ def apply(
     except TypeError:  # An attribute may have no hash.
         definition.canonical(values)
         raise
-
-
-@contextmanager
-def naming(definition: type[Op]) -> Iterator[None]:
-    """Inside, an error says which operation it is about."""
-    try:
-        yield
-    except StopgradError as error:
-        error.name_after(definition.type)
-        raise
-
-
-def evaluate(definition: type[Op], arrays: Sequence[Array], values: tuple[Any, ...]) -> Any:
-    """Compute with NumPy, at once."""
-    with about(definition, *arrays):
-        inputs = tuple(type_of(x) for x in arrays)
-        types = infer_types(definition, inputs, values)
-        if any(t.symbolic for t in types):
-            raise ShapeError(
-                "outside of a graph every size must be a number; build it inside 'with graph.as_default():'"
-            )
-    with naming(definition):
-        run = prepared(definition, values, Types(inputs, types), NUMPY_BACKEND, lambda: definition.type)
-        try:
-            made = quietly(run, *arrays)
-        except (StopgradError, MemoryError):
-            raise
-        except Exception as error:
-            raise failed("it", NUMPY_BACKEND.name, error) from error
-    results = tuple(
-        np.asarray(v, t.dtype.numpy) for v, t in zip(made if len(types) > 1 else (made,), types, strict=True)
-    )
-    return results[0] if len(results) == 1 else results
 
 
 # -------------------------------------------------------------------------------------------- operands

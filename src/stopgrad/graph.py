@@ -44,8 +44,8 @@ class Definition(Protocol):
 class Output(ArrayMethods):
     """A tensor to be: one output of one operation. Made by building, never directly.
 
-    Python's operators and indexing build operations, ``==`` and ``!=`` too. Outputs are hashed by identity, so
-    they can be keys of a feed.
+    Python's operators and indexing build operations, ``==`` and ``!=`` too. Outputs are hashed by identity,
+    so that they can be keys of a feed.
     """
 
     __slots__ = ("index", "op", "type")
@@ -364,9 +364,7 @@ class Graph:
 
     if TYPE_CHECKING:  # Installed by the layers above: autodiff.reverse and interchange.text.
 
-        def add_gradients(
-            self, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None
-        ) -> list[Output | None]: ...
+        def add_gradients(self, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None) -> Any: ...
         def to_text(self) -> str: ...
         @staticmethod
         def from_text(text: str) -> Graph: ...

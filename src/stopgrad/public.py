@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import ArgumentError, InternalError, StopgradError
 from stopgrad.graph import Graph, Operation, Output
@@ -23,7 +25,7 @@ from stopgrad.op import Op
 from stopgrad.operands import as_array, as_list, type_of
 from stopgrad.source import is_internal
 from stopgrad.structure import flatten
-from stopgrad.types import shape_of
+from stopgrad.types import DType, shape_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -99,10 +101,19 @@ _SPACES = {"np": "np", "xp": "sg.xp"}
 
 def _graph_among(args: Any, kwargs: Any) -> Graph | None:
     """The graph of the first output among arguments, or the default."""
-    for x in flatten((args, kwargs))[0]:
+    nested = [x for x in (*args, *kwargs.values()) if type(x) not in _LEAVES and not _holds_leaves(x)]
+    for x in flatten(nested)[0] if nested else ():
         if isinstance(x, (Output, Operation)):
             return x.graph
     return default_graph()
+
+
+_LEAVES = frozenset((np.ndarray, float, int, bool, complex, str, type(None), DType))
+"""What holds no output, by far the most of what is given outside of graphs."""
+
+
+def _holds_leaves(x: Any) -> bool:
+    return type(x) in (list, tuple) and all([type(y) in _LEAVES for y in x])  # noqa: C419 - faster
 
 
 def _lengths() -> list[tuple[Graph, int]]:

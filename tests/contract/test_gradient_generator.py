@@ -404,8 +404,7 @@ def test_a_cotangent_may_itself_depend_on_x(graph, run):
 def test_structures_of_ys_and_xs(graph, run):
     a, b = scalar(), scalar()
     found = sg.gradients({"u": a * b, "v": [a]}, {"q": b, "p": [a]})
-    # In the order of the structure's leaves, "p" before "q".
-    assert run(found, {a: 3.0, b: 5.0}) == [6.0, 3.0]
+    assert run(found, {a: 3.0, b: 5.0}) == {"q": 3.0, "p": [6.0]}
 
 
 def test_operations_stand_for_their_outputs(graph, run):
@@ -449,3 +448,14 @@ def test_higher_orders_of_a_monomial(order, graph, run):
         (y,) = sg.gradients(y, [x])
     expected = np.prod(range(6 - order, 6)) * 2.0 ** (5 - order)
     assert np.isclose(run(y, {x: 2.0}), expected, rtol=1e-13)
+
+
+def test_gradients_have_the_structure_of_xs(graph, run):
+    b, w = sg.placeholder(sg.float64, name="b"), sg.placeholder(sg.float64, name="w")
+    found = sg.gradients(w * w + 3 * b, {"w": w, "b": (b, None)})
+    assert run([found["w"], found["b"][0]], {b: 1.0, w: 5.0}) == [10.0, 3.0]
+    assert found["b"][1] is None
+    assert isinstance(sg.gradients(w * w, (w, b)), tuple)
+    assert sg.gradients(w * w, {"w": w, "b": b})["b"] is None
+    assert len(sg.gradients(w * w, w)) == 1  # As TensorFlow has it.
+    assert run(sg.Gradients.create(sg.Scope(graph), w * b, {"w": w, "b": b}).dy(0), {b: 1.0, w: 5.0}) == 5.0

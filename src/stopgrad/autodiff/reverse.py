@@ -24,7 +24,7 @@ from stopgrad.ops.shape import sum_to
 from stopgrad.public import guarded
 from stopgrad.scope import Scope, as_scope
 from stopgrad.selective import Acting
-from stopgrad.structure import flatten
+from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType, same_size
 from stopgrad.verify import verify_if_enabled
 
@@ -156,23 +156,28 @@ def gradients(
     ys: Any,
     xs: Any,
     grad_ys: Any = None,
+    name: str = "gradients",
+    gate_gradients: bool = False,
+    aggregation_method: int | None = None,
     stop_gradients: Any = None,
     unconnected_gradients: str = "none",
-    name: str = "gradients",
-) -> list[Output | None]:
+) -> Any:
     """Add operations that compute the derivatives of the sum of ys with respect to each x.
 
     Args:
         ys, xs: an output or a nested structure of outputs, all of one graph. A y that is no scalar counts
             with the sum of its elements.
         grad_ys: cotangents of ys, of their shapes and dtypes; None for ones. Complex ys need them.
+        name: the scope of the added operations.
+        gate_gradients, aggregation_method: TensorFlow's hints to its executor, which change no value; engines
+            here decide by themselves.
         stop_gradients: outputs treated as constants at every use; gradients still arrive at them.
         unconnected_gradients: ``"none"`` or ``"zero"``: what to return where no gradient arrives.
-        name: the scope of the added operations.
 
     Returns:
-        A list with one output, of x's type, or None for each x; :func:`explain` says why it is None. For
-        complex tensors it is the conjugate of the mathematical derivative, as in TensorFlow.
+        The structure of xs, with an output of x's type, or None, for each x; for a single x a list of one.
+        :func:`explain` says why it is None. For complex tensors it is the conjugate of the mathematical
+        derivative, as in TensorFlow.
 
     Raises:
         GraphError, DTypeError, ShapeError: ys, xs and grad_ys do not fit together.
@@ -190,10 +195,19 @@ def gradients(
         ...     float(session.run(dx, {x: 3.0}))
         3.0
     """
-    if unconnected_gradients not in ("none", "zero"):
+    unconnected = getattr(unconnected_gradients, "value", unconnected_gradients)  # TensorFlow has an Enum.
+    if unconnected not in ("none", "zero"):
         raise GradientError(
             f"gradients: unconnected_gradients is 'none' or 'zero', not {unconnected_gradients!r}"
         )
+    found = _derivatives(ys, xs, grad_ys, stop_gradients, name, unconnected == "zero")
+    return found if isinstance(xs, (Output, Operation)) else unflatten(flatten(xs)[1], found)
+
+
+def _derivatives(
+    ys: Any, xs: Any, grad_ys: Any, stop_gradients: Any, name: str, zeros: bool = False
+) -> list[Output | None]:
+    """For each x what arrives there; *zeros*: zeros where nothing does."""
     roots = outputs_in(ys, "gradients: ys", _FOR_ARRAYS)
     targets = outputs_in(xs, "gradients: xs", _FOR_ARRAYS)
     walls = outputs_in(stop_gradients, "gradients: stop_gradients", _FOR_ARRAYS)
@@ -206,7 +220,6 @@ def gradients(
             graph = _one_graph(roots, [*targets, *walls])
             break
     roots = [visible(y) for y in roots] if graph._hidden else roots
-    zeros = unconnected_gradients == "zero"
     arrived = without_gc(_generated, roots, targets, grad_ys, set(walls), graph, name, zeros)
     return [arrived[x] for x in targets]
 
@@ -379,7 +392,7 @@ class Gradients:
         """Generate in a scope; the same arguments as :func:`gradients`."""
         scope = as_scope(scope, "Gradients.create")
         with scope:
-            return cls(gradients(ys, xs, grad_ys, name=scope.name or name))
+            return cls(gradients(ys, flatten(xs)[0], grad_ys, scope.name or name))
 
     def dy(self, index: int = 0) -> Output | None:
         """The derivative with respect to the x at this position; None where none arrives."""
@@ -392,9 +405,7 @@ class Gradients:
         return len(self._cotangents)
 
 
-def _add_gradients(
-    self: Graph, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None
-) -> list[Output | None]:
+def _add_gradients(self: Graph, ys: Any, xs: Any, grad_ys: Any = None, prefix: str | None = None) -> Any:
     """:func:`gradients` in this graph; *prefix* names the scope."""
     with self.as_default():
         return gradients(ys, xs, grad_ys, name="gradients" if prefix is None else prefix)

@@ -13,6 +13,7 @@ from stopgrad.build import apply, as_output, close, graph_for, parameter_of, tra
 from stopgrad.builder import Trace, default_graph
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.inferred import widened
 from stopgrad.op import Op
 from stopgrad.operands import as_array, is_python, type_of
 from stopgrad.plain import is_whole
@@ -178,7 +179,7 @@ def check_carry(types: Sequence[TensorType], spec: Any, traced: Traced, found: A
         if y.type.dtype is not t.dtype:
             raise DTypeError(
                 f"{what}: the carry{where} must keep its dtype: it was {t!r}, the function returned "
-                f"{describe(y)}; convert with sg.cast"
+                f"{describe(y)}; convert with sg.cast{widened(y)}"
             )
         if not same_type(y.type, t):
             raise ShapeError(

@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+
 from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.build import about, apply, emit
 from stopgrad.graph import Output
+from stopgrad.immediate import recalled
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.inference import (
@@ -29,8 +32,8 @@ ALIKE = (((3,), (3,)), (("n",), ("n",)), ((0, 2), (0, 2)))
 PAIRS = ((0.0, INF), (-0.0, 1.0), (INF, -INF), (NAN, 1.0), (1.0, 0.0), (0.0, 0.0), (-1.0, INF))
 
 
-def unary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
-    """The public function of an operation with one operand and no attributes."""
+def unary(definition: type[Op], function_name: str, parameter: str = "x") -> Callable[..., Tensor]:
+    """The public function of an operation with one operand, which it calls *parameter*, and no attributes."""
 
     @guarded(definition.type)
     def whole(x: Any, name: str | None = None) -> Tensor:
@@ -38,21 +41,25 @@ def unary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
 
     @reads_arguments
     def function(x: Any, name: str | None = None) -> Tensor:
-        # As most often, one operation:
-        if name is None and type(x) is Output and not (graph := x.op.graph).careful:
-            try:
-                return emit(definition, (x,), (), None, graph).outputs[0]
-            except Exception:
-                return whole(x, name)  # Promotes; or fails again, and says whose mistake it is.
+        # As most often, one operation, or an array like an earlier one:
+        if name is None:
+            if type(x) is Output:
+                if not (graph := x.op.graph).careful:
+                    try:
+                        return emit(definition, (x,), (), None, graph).outputs[0]
+                    except Exception:
+                        return whole(x)  # Promotes; or fails again, and says whose mistake it is.
+            elif (made := recalled(definition, (x,))) is not None:
+                return made
         return whole(x, name)
 
-    whole.__name__ = function_name
-    function.__name__ = function.__qualname__ = function_name
-    return publish(definition, function)
+    return _named(definition, whole, function, function_name, parameter, "name")
 
 
-def binary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
-    """The public function of an operation with two operands and no attributes."""
+def binary(
+    definition: type[Op], function_name: str, first: str = "x", second: str = "y"
+) -> Callable[..., Tensor]:
+    """The public function of an operation with two operands, so called, and no attributes."""
 
     @guarded(definition.type)
     def whole(x: Any, y: Any, name: str | None = None) -> Tensor:
@@ -60,32 +67,53 @@ def binary(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
 
     @reads_arguments
     def function(x: Any, y: Any, name: str | None = None) -> Tensor:
-        if (
-            name is None and type(x) is Output is type(y) and not (graph := x.op.graph).careful
-        ):  # As most often.
-            try:
-                return emit(definition, (x, y), (), None, graph).outputs[0]
-            except Exception:
-                return whole(x, y, name)  # Promotes; or fails again, and says whose mistake it is.
+        # As most often, one operation, or arrays like earlier ones:
+        if name is None:
+            if type(x) is Output is type(y):
+                if not (graph := x.op.graph).careful:
+                    try:
+                        return emit(definition, (x, y), (), None, graph).outputs[0]
+                    except Exception:
+                        return whole(x, y)  # Promotes; or fails again, and says whose mistake it is.
+            elif (made := recalled(definition, (x, y))) is not None:
+                return made
         return whole(x, y, name)
 
-    whole.__name__ = function_name
-    function.__name__ = function.__qualname__ = function_name
-    return publish(definition, function)
+    return _named(definition, whole, function, function_name, first, second, "name")
+
+
+def _named(
+    definition: type[Op], whole: Any, function: Any, function_name: str, *parameters: str
+) -> Callable[..., Tensor]:
+    """Publish a function under its name, its parameters called as TensorFlow calls them."""
+    for one in (whole, function):
+        one.__name__ = one.__qualname__ = function_name
+    code = function.__code__
+    reader = code.replace(co_varnames=(*parameters, *code.co_varnames[len(parameters) :]))
+    function.__code__ = reader
+    return publish(definition, reads_arguments(function))
 
 
 def axis_in(definition: type[Op], axis: Any, x: Any) -> int:
     """The axis that a public function was given for *x*, counted from the front."""
-    ndim = type_of(x).ndim
+    ndim = _ndim(x)
+    if type(axis) is int and 0 <= axis < ndim:
+        return axis
     with about(definition, x):
         return normal_axis(axis, ndim)
 
 
 def axes_in(definition: type[Op], axis: Any, x: Any) -> tuple[int, ...]:
     """The axes that a public function was given for *x*: one, several, or None for all."""
-    ndim = type_of(x).ndim
+    ndim = _ndim(x)
+    if type(axis) is int and 0 <= axis < ndim:
+        return (axis,)
     with about(definition, x):
         return normal_axes(axis, ndim)
+
+
+def _ndim(x: Any) -> int:
+    return x.ndim if isinstance(x, (Output, np.ndarray)) else type_of(x).ndim
 
 
 def flushed(xp: Any, x: Any) -> Any:

@@ -1,0 +1,130 @@
+"""The types of what an operation computes, remembered; and errors that say which operation they are about."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, NoReturn
+
+from stopgrad.errors import DefinitionError, DTypeError, StopgradError
+from stopgrad.graph import Operation, Output, describe
+from stopgrad.op import REGISTRY, Op
+from stopgrad.operands import shorten, type_of
+from stopgrad.types import TensorType
+
+
+def infer_types(
+    definition: type[Op], types: tuple[TensorType, ...], values: tuple[Any, ...]
+) -> tuple[TensorType, ...]:
+    """The types of the outputs, remembered per operand types and attributes."""
+    key = (types, values)
+    found = definition._inferred.get(key)
+    if found is None:
+        if definition.cached:
+            check_canonical(definition, values)
+            if next(_REMEMBERED) % REMEMBERED == 0:
+                for other in REGISTRY.values():
+                    other._inferred.clear()
+        inferred = definition.infer(*types, **dict(zip(definition.attributes, values, strict=True)))
+        found = inferred if isinstance(inferred, tuple) else (inferred,)
+        definition._inferred[key] = found
+    return found
+
+
+REMEMBERED = 8192
+"""As many inferences are remembered at most, of all operations together; then all are forgotten."""
+_REMEMBERED = itertools.count(1)
+
+
+def check_canonical(definition: type[Op], values: tuple[Any, ...]) -> None:
+    """Refuse attributes that other operations could be taken for: ``1.0`` or ``True`` in the place of ``1``.
+
+    Only where the first of its kind comes by, so that it costs nothing afterwards: who lets values in, a
+    public function or a file, makes them canonical.
+    """
+    for name, value, canonical in zip(
+        definition.attributes, values, definition.canonical(values), strict=True
+    ):
+        if not _is_same(value, canonical):
+            raise DefinitionError(
+                f"{name} is {shorten(value)}, not the plain {shorten(canonical)}; make attributes plain with "
+                f"{definition.type}.canonical before building with them"
+            )
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    if type(a) is not type(b):
+        return False
+    return all(map(_is_same, a, b)) if type(a) is tuple else True
+
+
+def raise_for(definition: type[Op], error: StopgradError, operands: Sequence[Any]) -> NoReturn:
+    """Raise *error* again with the operation and its operands; the user's line it knows itself."""
+    shown = [describe(x) if isinstance(x, Output) else repr(type_of(x)) for x in operands]
+    names = definition.operands
+    if definition.variadic:
+        names += (definition.variadic,) * (len(shown) - len(names))
+    given = "".join(f"\n  {name} = {text}" for name, text in zip(names, shown, strict=False))
+    if isinstance(error, DTypeError):
+        given += "".join(dict.fromkeys(widened(x) for x in operands if isinstance(x, Output)))
+    raise type(error)(f"{definition.type}: {error.message}{given}") from None
+
+
+def widened(x: Output) -> str:
+    """Where a promotion brought *x* to its dtype, as a line of a message; nothing where none did."""
+    dtype, seen, stack, first = x.type.dtype, {x.op}, [x.op], None
+    while stack:
+        op = stack.pop()
+        if (first is None or op.id < first.id) and any(_is_promotion(y, op) for y in op.inputs):
+            first = op
+        for y in op.inputs:
+            if y.type.dtype is dtype and y.op not in seen:
+                seen.add(y.op)
+                stack.append(y.op)
+    if first is None:
+        return ""
+    met = [describe(y.op.inputs[0] if _is_promotion(y, first) else y) for y in first.inputs]
+    return f"\n  {dtype} came in with {describe(first)}, where these met:" + "".join(
+        f"\n    {m}" for m in met
+    )
+
+
+def _is_promotion(y: Output, user: Operation) -> bool:
+    """Whether a tensor is a cast that a public function made for the operation that uses it."""
+    op = y.op
+    here = op._place is not None and op._place is user._place and op._instruction == user._instruction
+    return here and op.type == "Cast"
+
+
+class about:  # noqa: N801 - used as a function is
+    """Inside, an error is raised again with the operation and the operands that it is about."""
+
+    __slots__ = ("definition", "operands")
+
+    def __init__(self, definition: type[Op], *operands: Any) -> None:
+        self.definition = definition
+        self.operands = operands
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, place: TracebackType | None) -> None:
+        if isinstance(error, StopgradError):
+            raise_for(self.definition, error, self.operands)
+
+
+class naming:  # noqa: N801 - used as a function is
+    """Inside, an error says which operation it is about."""
+
+    __slots__ = ("definition",)
+
+    def __init__(self, definition: type[Op]) -> None:
+        self.definition = definition
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, place: TracebackType | None) -> None:
+        if isinstance(error, StopgradError):
+            error.name_after(self.definition.type)
