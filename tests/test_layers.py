@@ -26,6 +26,7 @@ ROWS = [
     ["source"],
     ["errors"],
     ["locks"],
+    ["hints"],
     ["interning", "plain"],
     ["dtypes"],
     ["promotion"],

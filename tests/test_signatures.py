@@ -1,6 +1,6 @@
 """Public functions with TensorFlow's names have TensorFlow's parameters: names, order and defaults.
 
-TensorFlow 2.21's signatures stand in ``tensorflow_signatures.json``, as ``inspect.signature`` gives them there.
+TensorFlow 2.21's signatures stand in ``tensorflow_signatures.json``, as ``inspect.signature`` gives them.
 What ours have besides is by keyword only. Each deliberate difference has its reason below.
 """
 

@@ -8,6 +8,9 @@ Examples:
 
 from __future__ import annotations
 
+from inspect import ismodule as _is_module
+from typing import TYPE_CHECKING
+
 from stopgrad import (
     engines as engines,
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
@@ -65,6 +68,7 @@ from stopgrad.function import (
     function as function,
 )
 from stopgrad.graph import Graph as Graph, Operand as Operand, Operation as Operation, Output as Output
+from stopgrad.hints import hint_for as _hint_for
 from stopgrad.op import Status as Status
 from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
 from stopgrad.ops.activations import *
@@ -163,4 +167,14 @@ from stopgrad.xp import (
 )
 
 bool = bool_
+
+if not TYPE_CHECKING:  # To a type checker, what is not there is an error.
+
+    def __getattr__(name):
+        if name.startswith("_"):
+            raise AttributeError(f"module 'stopgrad' has no attribute {name!r}")
+        names = [one for one, value in globals().items() if one[0] != "_" and not _is_module(value)]
+        raise AttributeError(_hint_for(name, names))
+
+
 __version__ = "0.1.0"

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.build import apply
+from stopgrad.build import apply, check_name
 from stopgrad.errors import ArgumentError, DTypeError
 from stopgrad.graph import Output
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.data import identity
 from stopgrad.ops.inference import (
     broadcast,
     broadcast_c2,
@@ -214,13 +215,17 @@ class Conj(Op):
 
 def conj(x: Any, name: str | None = None) -> Tensor:
     # Gradient rules call this on every operand, most of which are real, so it must be cheap there.
-    dtype = x.type.dtype if type(x) is Output else type_of(x).dtype
-    return _conj(x, name) if dtype.is_complex else x
+    if type(x) is Output and name is None and not x.type.dtype.is_complex:
+        return x
+    return _conj(x, name)
 
 
 @guarded("Conj")
 def _conj(x: Any, name: str | None) -> Tensor:
-    return apply(Conj, (x,), (), name)
+    if type_of(x).dtype.is_complex:
+        return apply(Conj, (x,), (), name)
+    check_name(name)
+    return x if hasattr(x, "dtype") else identity(x)
 
 
 publish(Conj, conj)

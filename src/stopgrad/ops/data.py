@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import BROADCAST, ELEMENTWISE
-from stopgrad.build import apply, constant_in, emit, evaluate, graph_for, naming
+from stopgrad.build import apply, check_name, constant_in, emit, evaluate, graph_for, naming
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import GraphError, ShapeError
 from stopgrad.graph import Operation, Output, describe
@@ -148,6 +148,7 @@ def constant(
         plain: Any = sizes  # No Dim is left.
         array = np.reshape(array, plain) if array.ndim else np.broadcast_to(array, plain)
     graph = default_graph()
+    check_name(name)
     return np.array(array) if graph is None else constant_in(graph, array, name)
 
 
@@ -354,9 +355,9 @@ def size(
     axes = normal_axes(axis, len(shape), "C1")
     count = product(shape[a] for a in axes)
     values = (count, dtype_of(int32 if out_type is None else out_type))
-    if isinstance(input, Output):
-        return emit(Size, (), values, name, graph_for(input)).outputs[0]
-    return evaluate(Size, (), values)
+    graph = graph_for(input) if isinstance(input, Output) else default_graph()
+    check_name(name)
+    return evaluate(Size, (), values) if graph is None else emit(Size, (), values, name, graph).outputs[0]
 
 
 def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import emit, evaluate
+from stopgrad.build import check_name, emit, evaluate
 from stopgrad.builder import default_graph
 from stopgrad.errors import ShapeError, StopgradError
 from stopgrad.op import Kind, Op, Scalar
@@ -121,4 +121,5 @@ def range(
         kind, size = "int32", len(builtins.range(start, limit, delta))
     values = (start, size, delta, dtype_of(dtype if dtype is not None else kind))
     graph = default_graph()
+    check_name(name)
     return evaluate(Range, (), values) if graph is None else emit(Range, (), values, name, graph).outputs[0]
