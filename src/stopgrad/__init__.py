@@ -80,6 +80,7 @@ from stopgrad.ops.convert import *
 from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
+from stopgrad.ops.determinants import *
 from stopgrad.ops.dynamic import *
 from stopgrad.ops.factorizations import *
 from stopgrad.ops.floating import *
@@ -91,6 +92,7 @@ from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
 from stopgrad.ops.matrices import *
+from stopgrad.ops.matrix_functions import *
 from stopgrad.ops.norms import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
