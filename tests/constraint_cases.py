@@ -61,7 +61,7 @@ CASES["Polygamma", "C1"] = call("Polygamma", 1, INTS)
 CASES["Polygamma", "C2"] = call("Polygamma", 0, FLOATS)
 
 two_operands(("Equal", "NotEqual"), (INTS, FLOATS), (FLOATS, FOUR_FLOATS))
-two_operands(("AddV2", "Sub", "Mul"), (BOOLS, BOOLS), (INTS, FOUR_INTS))
+two_operands(("AddV2", "Sub", "Mul", "Pow"), (BOOLS, BOOLS), (INTS, FOUR_INTS))
 two_operands(
     (
         *("Less", "LessEqual", "Greater", "GreaterEqual", "FloorDiv", "FloorMod"),
@@ -71,7 +71,7 @@ two_operands(
     (INTS, FOUR_INTS),
 )
 two_operands(
-    ("RealDiv", "Pow", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "TanhGrad"),
+    ("RealDiv", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "TanhGrad"),
     (INTS, INTS),
     (FLOATS, FOUR_FLOATS),
 )

@@ -587,5 +587,5 @@ def _transposed(a: Any, conjugate: Any, name: str | None) -> Tensor:
     check_matrices(kind, "C1", "a")
     order = (*range(kind.ndim - 2), kind.ndim - 1, kind.ndim - 2)
     if not (conjugate and kind.dtype.is_complex):
-        return transpose(a, order, name)
+        return transpose(a, order, name=name)
     return conj(transpose(a, order), name)

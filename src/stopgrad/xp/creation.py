@@ -10,21 +10,14 @@ from stopgrad.builder import default_graph
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Output
 from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.data import (
-    constant,
-    full as _full,
-    identity,
-    ones as _ones,
-    ones_like as _ones_like,
-    zeros as _zeros,
-    zeros_like as _zeros_like,
-)
+from stopgrad.ops.convert import cast
+from stopgrad.ops.data import constant, full as _full, identity, ones as _ones, ones_like as _ones_like, zeros as _zeros, zeros_like as _zeros_like
 from stopgrad.ops.join import stack
 from stopgrad.ops.matrices import eye as _eye, tril as _tril, triu as _triu
 from stopgrad.ops.ranges import range as _range
 from stopgrad.ops.shape import broadcast_to
-from stopgrad.types import DTypeLike, ShapeLike, dtype_of, float32
 from stopgrad.xp.not_yet import not_yet as _linspace, not_yet as _meshgrid
+from stopgrad.types import DTypeLike, ShapeLike, dtype_of, float32
 from stopgrad.xp.support import check_copy, check_device, of_dtype, standard
 
 __all__ = [

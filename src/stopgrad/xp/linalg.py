@@ -10,30 +10,24 @@ from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import multiply, subtract
 from stopgrad.ops.compare import greater
 from stopgrad.ops.convert import cast
-from stopgrad.ops.data import size_as
+from stopgrad.ops.determinants import det as _det, slogdet as _slogdet
 from stopgrad.ops.factorizations import cholesky as _cholesky, qr as _qr
-from stopgrad.ops.inference import same_shape
 from stopgrad.ops.join import stack
 from stopgrad.ops.linalg import matmul as _matmul, tensordot as _tensordot
 from stopgrad.ops.matrices import adjoint, diag_part, eye, matrix_transpose as matrix_transpose
+from stopgrad.ops.matrix_functions import pinv as _pinv
 from stopgrad.ops.norms import matrix_norm as matrix_norm, vector_norm as vector_norm
 from stopgrad.ops.reduce import reduce_max
 from stopgrad.ops.shape import broadcast_to, reduce_sum, squeeze
 from stopgrad.ops.solvers import inv as _inv, solve as _solve
-from stopgrad.ops.spectra import (
-    eig as _eig,
-    eigh as _eigh,
-    eigvals as eigvals,
-    eigvalsh as eigvalsh,
-    svd as _svd,
-    svdvals as svdvals,
-)
+from stopgrad.ops.spectra import eig as _eig, eigh as _eigh, eigvals as eigvals, eigvalsh as eigvalsh, svd as _svd, svdvals as svdvals
+from stopgrad.ops.inference import same_shape
 from stopgrad.plain import flag, whole
 from stopgrad.types import DTypeLike, int32
+from stopgrad.ops.data import size_as
 from stopgrad.xp.data_types import finfo
 from stopgrad.xp.elementwise import conj
 from stopgrad.xp.manipulation import expand_dims, moveaxis, take
-from stopgrad.xp.not_yet import not_yet as _det, not_yet as _pinv, not_yet as _slogdet
 from stopgrad.xp.statistical import sum
 from stopgrad.xp.support import standard
 
