@@ -42,6 +42,7 @@ CHANGES = {
     "stopgrad.engines.registry.ENGINES": "engines, which somebody registered",
     "stopgrad.engines.registry._MADE": "one of each engine",
     "stopgrad.fingerprint._sources": "one text",
+    "stopgrad.immediate._CALLS": "plans, by a public function and the types of its arguments: 4,096",
     "stopgrad.immediate._PLANS": "lowerings made ready, by types and attributes: 4,096",
     "stopgrad.interpreter._asks_for": "4,096 lowerings, which are functions of definitions",
     "stopgrad.op.REGISTRY": "definitions, which somebody wrote",
@@ -58,6 +59,8 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.immediate._SETTINGS",
+    "stopgrad.public._LEAVES",
     "stopgrad.promotion._KIND",
     "stopgrad.cli.WORKLOADS",
     "stopgrad.dtypes.DTYPES",
