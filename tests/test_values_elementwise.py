@@ -10,10 +10,11 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 import scipy.special
 
 import stopgrad as sg
-from values import Cases, complex_normal, each, normal, uniform
+from values import ENGINES, Cases, by, complex_normal, each, normal, uniform
 
 NAN, INF = math.nan, math.inf
 CASES = Cases()
@@ -103,6 +104,23 @@ for ours, theirs, x in [
 ]:
     add(ours, each(theirs), x, atol=0)
 
+add(sg.angle, each(cmath.phase), C, atol=0)
+add(sg.angle, each(cmath.phase), R, atol=0)
+ZEROS = np.array([0.0, 2.0, -0.0, -4.0])
+add(sg.reciprocal_no_nan, np.array([0.0, 0.5, 0.0, -0.25]), ZEROS)
+add(sg.reciprocal_no_nan, each(lambda x: 1 / x), C)
+add(sg.multiply_no_nan, np.array([0.0, 6.0, 0.0, -INF]), np.array([INF, 3.0, NAN, INF]), ZEROS)
+add(sg.scalar_mul, lambda s, x: s * x, np.array(2.5), R)
+add(
+    sg.polyval,
+    lambda c, x: np.polyval([c[0], c[1], c[2]], x),
+    [np.array(2.0), np.array(-1.0), np.array(0.5)],
+    R,
+)
+add(sg.is_non_decreasing, np.array(True), np.array([[1.0, 2.0], [2.0, 3.0]]))
+add(sg.is_non_decreasing, np.array(False), np.array([[1.0, 2.0], [1.5, 3.0]]))
+add(sg.is_strictly_increasing, np.array(False), np.array([1.0, 2.0, 2.0]))
+add(sg.is_strictly_increasing, np.array(True), np.array([[1, 2], [3, 4]]))
 add(sg.erfinv, each(lambda x: NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2)), INSIDE)
 
 GAMMA = 0.57721566490153286061  # Euler's constant
@@ -239,3 +257,31 @@ def test_elementwise_functions(engine: str, name: str) -> None:
 
 def test_integers_are_clipped_from_one_side() -> None:
     np.testing.assert_array_equal(sg.clip(INTS, low=-3), np.clip(INTS, -3, None))
+
+
+# --------------------------------------------------------------- gradients where a derivative is missing
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("f", "x", "expected"),
+    [
+        (sg.reciprocal_no_nan, np.array([0.0, 2.0]), np.array([0.0, -0.25])),
+        (lambda x: sg.multiply_no_nan(np.array([INF, 3.0]), x), np.array([0.0, 2.0]), np.array([0.0, 3.0])),
+        (sg.reduce_euclidean_norm, np.array([0.0, 0.0]), np.array([0.0, 0.0])),
+        (sg.reduce_euclidean_norm, np.array([3.0, 4.0]), np.array([0.6, 0.8])),
+        (lambda x: sg.hypot(x, np.array([0.0, 4.0])), np.array([0.0, 3.0]), np.array([0.0, 0.6])),
+        (
+            lambda x: sg.copysign(x, np.array([1.0, -1.0, 1.0])),
+            np.array([2.0, 3.0, 0.0]),
+            np.array([1.0, -1.0, 0.0]),
+        ),
+        (lambda x: sg.copysign(x, -1.0), np.array([2.0, -3.0]), np.array([-1.0, 1.0])),
+        (sg.cbrt, np.array([-8.0, 27.0]), np.array([1 / 12, 1 / 27])),
+        (lambda x: sg.truncatemod(np.array([7.0, -7.0]), x), np.array([2.0, 2.0]), np.array([-3.0, 3.0])),
+        (sg.angle, np.array([-1.0, 2.0]), np.array([0.0, 0.0])),
+    ],
+)
+def test_gradients_at_the_edges_of_domains(engine: str, f: Any, x: Any, expected: Any) -> None:
+    found = by(engine, sg.grad(lambda x: sg.reduce_sum(f(x))), x)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

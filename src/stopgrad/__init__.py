@@ -83,6 +83,7 @@ from stopgrad.ops.data import *
 from stopgrad.ops.determinants import *
 from stopgrad.ops.dynamic import *
 from stopgrad.ops.factorizations import *
+from stopgrad.ops.elementary import *
 from stopgrad.ops.floating import *
 from stopgrad.ops.fourier import *
 from stopgrad.ops.gates import *

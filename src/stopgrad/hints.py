@@ -279,7 +279,6 @@ _ADVICE = {
     "empty_like": "take sg.zeros_like; no memory is left unset",
     "assign_add": "write sg.assign(w, w + delta)",
     "assign_sub": "write sg.assign(w, w - delta)",
-    "scalar_mul": "write scalar * x",
     "ifelse": "sg.cond",
     "reduce": "sg.reduce_sum, sg.reduce_max and others reduce; sg.scan takes any function",
     "accumulate": "sg.cumsum and sg.cumprod; sg.scan takes any function",

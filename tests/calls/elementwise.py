@@ -138,3 +138,26 @@ CALLS["cast"] = [
 CALLS["conj"] = [call(Z), call(D), call(I32), call(x=Z64), call(1 + 2j), call([1, 2])]
 CALLS["real"] = CALLS["imag"] = [call(Z), call(D), call(input=Z64), call(I32), call(1 + 2j), call(2)]
 CALLS["complex"] = [call(D, F), call(real=F, imag=F), call(1.0, F), call(I8, 2.0), call(1, 2)]
+CALLS["angle"] = [call(Z), call(D), call(input=Z64, name="made"), call(-2), call([1j, -1.0]), call(EMPTY)]
+CALLS["reciprocal_no_nan"] = [call(D), call(SPECIAL), call(x=Z64, name="made"), call(0), call([1, 0])]
+CALLS["multiply_no_nan"] = [
+    call(SPECIAL, 0.0),
+    call(x=D, y=F, name="made"),
+    call(I32, I8),
+    call(Z, D),
+    call(2, 0),
+]
+CALLS["scalar_mul"] = [call(2, D), call(scalar=0.5, x=I32, name="made"), call(SCALAR, F), call(2, 3)]
+CALLS["polyval"] = [
+    call([1, 2.0, 3], D),
+    call(coeffs=[F, 1.0], x=D, name="made"),
+    call([], F),
+    call([2, 1], 3),
+]
+CALLS["is_non_decreasing"] = CALLS["is_strictly_increasing"] = [
+    call(D),
+    call(x=np.sort(F), name="made"),
+    call([1, 1, 2]),
+    call(EMPTY),
+    call(2),
+]

@@ -39,6 +39,7 @@ CALLS: dict[str, list[Call]] = {
     "reduce_min": [*FORMS, call(I32, 1), call(I8), call(EMPTY, 0)],
     "reduce_variance": [*FORMS, call(I32, 1)],
     "reduce_std": [*FORMS, call(I32, 1)],
+    "reduce_euclidean_norm": [*FORMS, call(I32, 1), call(Z, 0), call(EMPTY), call(np.zeros((2, 2)), 0)],
     "reduce_logsumexp": [*FORMS, call(I32, 1), call(EMPTY, 0)],
     "reduce_any": [call(T), call(T, 0), call(input_tensor=T, axis=-1, keepdims=True), call([True, False])],
     "reduce_all": [call(T), call(T, 0), call(input_tensor=T, axis=-1, keepdims=True), call([True, False])],

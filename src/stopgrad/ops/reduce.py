@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply
+from stopgrad.build import apply, together
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.op import Axes, Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import square
 from stopgrad.ops.compare import equal
-from stopgrad.ops.convert import cast, conj, where, wide
+from stopgrad.ops.convert import cast, conj, real, where, wide
 from stopgrad.ops.data import size_as
 from stopgrad.ops.families import axes_in, axis_in
 from stopgrad.ops.inference import (
@@ -28,7 +29,7 @@ from stopgrad.ops.inference import (
 )
 from stopgrad.ops.powers import exp, sqrt
 from stopgrad.ops.running import cumprod
-from stopgrad.ops.shape import Sum, reduced, reshape, spread, transpose, unreduced
+from stopgrad.ops.shape import Sum, reduce_sum, reduced, reshape, spread, transpose, unreduced
 from stopgrad.plain import flag
 from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded
@@ -40,6 +41,7 @@ __all__ = [
     "argmin",
     "reduce_all",
     "reduce_any",
+    "reduce_euclidean_norm",
     "reduce_logsumexp",
     "reduce_max",
     "reduce_mean",
@@ -431,6 +433,33 @@ def reduce_std(
         return sqrt(reduce_variance(numbers, axis, keepdims), name)
     # Squares overflow in float16 long before their roots do.
     return cast(sqrt(reduce_variance(numbers, axis, keepdims)), type_of(input_tensor).dtype, name)
+
+
+@guarded("reduce_euclidean_norm")
+def reduce_euclidean_norm(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
+    """Euclidean norm over axes: the square root of the sum of squared magnitudes.
+
+    Args:
+        input_tensor: floating-point or complex.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
+        name: of the last operation; by default none.
+
+    Returns:
+        The norm, real; 0 over no elements. Where it is 0, its gradient is 0.
+
+    Examples:
+        >>> sg.reduce_euclidean_norm(np.array([3.0, 4.0]))
+        array(5.)
+    """
+    (x,) = together(input_tensor, promotes=Promotion(is_inexact))
+    numbers = wide(x)
+    squares = real(numbers * conj(numbers)) if type_of(numbers).dtype.is_complex else square(numbers)
+    total = reduce_sum(squares, axis, keepdims)
+    nothing = equal(total, 0)
+    return cast(where(nothing, 0, sqrt(where(nothing, 1, total))), type_of(x).dtype.real, name)
 
 
 # ---------------------------------------------------------------------------------------- arg-reductions
