@@ -88,6 +88,7 @@ from stopgrad.ops.floating import *
 from stopgrad.ops.fourier import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
+from stopgrad.ops.grids import *
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
@@ -95,6 +96,7 @@ from stopgrad.ops.losses import *
 from stopgrad.ops.matrices import *
 from stopgrad.ops.matrix_functions import *
 from stopgrad.ops.norms import *
+from stopgrad.ops.moving import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
 from stopgrad.ops.positions import *

@@ -80,9 +80,7 @@ class SearchSorted(Op):
         check_same_dtype(sequence, x)
         check_dtype(sequence, is_real, "real numbers")
         if not sequence.ndim or not x.ndim or not same_shape(sequence.shape[:-1], x.shape[:-1]):
-            raise ShapeError(
-                f"(C2) {sequence!r} and {x!r} must agree in the sizes of all axes but the last"
-            )
+            raise ShapeError(f"(C2) {sequence!r} and {x!r} must agree in the sizes of all axes but the last")
         if dtype not in (int32, int64):
             raise ShapeError(f"(C3) positions are int32 or int64, not {dtype}")
         return tensor_type(dtype, x.shape)
