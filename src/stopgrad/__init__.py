@@ -82,6 +82,7 @@ from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
 from stopgrad.ops.determinants import *
 from stopgrad.ops.dynamic import *
+from stopgrad.ops.eigenvalues import *
 from stopgrad.ops.factorizations import *
 from stopgrad.ops.elementary import *
 from stopgrad.ops.floating import *
@@ -101,6 +102,7 @@ from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
 from stopgrad.ops.positions import *
 from stopgrad.ops.powers import *
+from stopgrad.ops.products import *
 from stopgrad.ops.random import *
 from stopgrad.ops.ranges import *
 from stopgrad.ops.recurrence import *

@@ -12,7 +12,7 @@ on the span only, and finite.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -26,26 +26,21 @@ from stopgrad.ops.arithmetic import abs as modulus
 from stopgrad.ops.compare import equal, greater, greater_equal, logical_and
 from stopgrad.ops.convert import cast, complex, conj, imag, real, where, wide
 from stopgrad.ops.data import zeros_like
-from stopgrad.ops.factorizations import hermitian_part
 from stopgrad.ops.inference import check_dtype, is_inexact
 from stopgrad.ops.linalg import matmul
-from stopgrad.ops.matrices import adjoint, check_matrices, check_square, diag, diag_part, smaller
+from stopgrad.ops.matrices import adjoint, check_matrices, diag, diag_part, smaller
 from stopgrad.ops.reduce import reduce_max
 from stopgrad.ops.running import cumsum
 from stopgrad.ops.shape import expand_dims, reduce_sum
 from stopgrad.ops.slices import part_of
-from stopgrad.ops.solvers import INEXACT, MatrixSolve, where_possible
+from stopgrad.ops.solvers import INEXACT, where_possible
 from stopgrad.plain import flag
 from stopgrad.promotion import Promotion
 from stopgrad.public import builds
 from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType, complex64, complex128, float64, int32, tensor_type
+from stopgrad.types import TensorType, int32, tensor_type
 
 __all__ = [
-    "eig",
-    "eigh",
-    "eigvals",
-    "eigvalsh",
     "svd",
     "svdvals",
 ]
@@ -60,7 +55,7 @@ ULPS = 16
 # ------------------------------------------------------------------------------------ choice of factors
 
 
-def _phases(xp: Any, vectors: Any) -> Any:
+def phases(xp: Any, vectors: Any) -> Any:
     """For each column the factor that makes its first large component real and positive."""
     if not vectors.shape[-2]:
         return xp.ones((*vectors.shape[:-2], 1, vectors.shape[-1]), vectors.dtype)
@@ -70,7 +65,7 @@ def _phases(xp: Any, vectors: Any) -> Any:
     return xp.conj(pivot) / xp.take_along_axis(size, first, axis=-2)
 
 
-def _turned(g: Any, vectors: Any, turn: Any) -> Tensor:
+def turned(g: Any, vectors: Any, turn: Any) -> Tensor:
     """The cotangent of complex vectors before the choice of their factor.
 
     The choice keeps a component real: it turns a column by an angle that follows the imaginary part of that
@@ -84,12 +79,12 @@ def _turned(g: Any, vectors: Any, turn: Any) -> Tensor:
     return g + complex(angle * 0, chosen * angle)
 
 
-def _turn(vectors: Any, g: Any) -> Tensor:
+def turn(vectors: Any, g: Any) -> Tensor:
     """How the cotangent of vectors changes what is differentiated as their columns turn."""
     return reduce_sum(imag(conj(vectors) * g), -2, True)
 
 
-def _finite_only(xp: Any, function: Callable[[Any], tuple[Any, ...]], x: Any) -> tuple[Any, ...]:
+def finite_only(xp: Any, function: Callable[[Any], tuple[Any, ...]], x: Any) -> tuple[Any, ...]:
     """What a function of matrices gives; NaN for those that hold a NaN or an infinity."""
     bad = ~xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
     found = function(xp.where(bad, xp.zeros((), x.dtype), x))
@@ -98,7 +93,7 @@ def _finite_only(xp: Any, function: Callable[[Any], tuple[Any, ...]], x: Any) ->
     )
 
 
-def _inverse(differences: Any, values: Any) -> Tensor:
+def inverse(differences: Any, values: Any) -> Tensor:
     """1 / differences of values; 0 where they are none but for rounding."""
     limit = ULPS * float(np.finfo(values.dtype.real.numpy).eps)
     largest = expand_dims(reduce_max(modulus(values), -1, True), -1)
@@ -106,12 +101,12 @@ def _inverse(differences: Any, values: Any) -> Tensor:
     return where(apart, 1 / where(apart, differences, 1), 0)
 
 
-def _pairs(values: Any) -> Tensor:
+def pairs(values: Any) -> Tensor:
     """For each two values, the second less the first."""
     return expand_dims(values, -2) - expand_dims(values, -1)
 
 
-def _scaled(columns: Any, factors: Any) -> Tensor:
+def scaled(columns: Any, factors: Any) -> Tensor:
     """Columns times a real or complex factor each."""
     return columns * expand_dims(cast(factors, columns.dtype), -2)
 
@@ -158,14 +153,14 @@ class Svd(Op):
         def one(matrix: Any) -> Any:
             return tuple(xp.linalg.svd(matrix, full_matrices=full_matrices))
 
-        return _finite_only(xp, lambda x: _chosen(xp, *where_possible(one, x)), x)
+        return finite_only(xp, lambda x: _chosen(xp, *where_possible(one, x)), x)
 
     @staticmethod
     def xla(xp: Any, x: Any, full_matrices: bool) -> Any:
         def all_of_them(x: Any) -> Any:
             return _chosen(xp, *xp.linalg.svd(x, full_matrices=full_matrices))
 
-        return _finite_only(xp, all_of_them, x)
+        return finite_only(xp, all_of_them, x)
 
     samples = [
         sample(floats(3, 3, distinct=True), full_matrices=False),
@@ -181,11 +176,11 @@ class Svd(Op):
 def _chosen(xp: Any, u: Any, s: Any, vh: Any) -> tuple[Any, Any, Any]:
     """Singular values and vectors, each pair with its factor chosen."""
     v = xp.conj(xp.swapaxes(vh, -1, -2))
-    of_u = _phases(xp, u)
+    of_u = phases(xp, u)
     k = s.shape[-1]
     of_v = of_u[..., :k]
     if v.shape[-1] > k:
-        of_v = xp.concatenate([of_v, _phases(xp, v[..., k:])], axis=-1)
+        of_v = xp.concatenate([of_v, phases(xp, v[..., k:])], axis=-1)
     return s, u * of_u, v * of_v
 
 
@@ -205,7 +200,7 @@ def _to_singular(gs: Sequence[Output | None], op: Any) -> Tensor:
     s, u, v = wide(s), wide(u), wide(v)
     of_s = zeros_like(s) if ggs is None else wide(ggs)
     if ggu is None and ggv is None:
-        return matmul(_scaled(u, of_s), v, adjoint_b=True)
+        return matmul(scaled(u, of_s), v, adjoint_b=True)
     gu = zeros_like(u) if ggu is None else wide(ggu)
     gv = zeros_like(v) if ggv is None else wide(ggv)
     return _to_vectors(of_s, gu, gv, s, u, v)
@@ -213,10 +208,10 @@ def _to_singular(gs: Sequence[Output | None], op: Any) -> Tensor:
 
 def _to_vectors(gs: Any, gu: Any, gv: Any, s: Any, u: Any, v: Any) -> Tensor:
     if u.dtype.is_complex:
-        gu = _turned(gu, u, _turn(u, gu) + _turn(v, gv))
+        gu = turned(gu, u, turn(u, gu) + turn(v, gv))
     above, below = expand_dims(s, -2), expand_dims(s, -1)
     # s² - s'² from its factors, which is more accurate; and so is what counts as 0.
-    apart = _inverse(above - below, s) * _inverse(above + below, s)
+    apart = inverse(above - below, s) * inverse(above + below, s)
     tu, tv = matmul(u, gu, adjoint_a=True), matmul(v, gv, adjoint_a=True)
     kind = u.dtype
     apart, column, row = cast(apart, kind), cast(above, kind), cast(below, kind)
@@ -228,14 +223,14 @@ def _to_vectors(gs: Any, gu: Any, gv: Any, s: Any, u: Any, v: Any) -> Tensor:
         of_s = of_s + one_over * complex(angle * 0, angle * 0.5)
     inner = inner + diag(of_s)
     result = matmul(matmul(u, inner), v, adjoint_b=True)
-    outside_u = _scaled(gu - matmul(u, tu), one_over)
-    outside_v = _scaled(gv - matmul(v, tv), one_over)
+    outside_u = scaled(gu - matmul(u, tu), one_over)
+    outside_v = scaled(gv - matmul(v, tv), one_over)
     return result + matmul(outside_u, v, adjoint_b=True) + matmul(u, outside_v, adjoint_b=True)
 
 
 def _inverse_of(s: Any) -> Tensor:
     """1 / s; 0 where s is 0 but for rounding."""
-    return reduce_sum(_inverse(expand_dims(s, -2), s), -2)
+    return reduce_sum(inverse(expand_dims(s, -2), s), -2)
 
 
 class SingularValues(Op):
@@ -271,11 +266,11 @@ class SingularValues(Op):
         def values(x: Any) -> Any:
             return (where_possible(lambda a: xp.linalg.svd(a, compute_uv=False), x),)
 
-        return _finite_only(xp, values, x)[0]
+        return finite_only(xp, values, x)[0]
 
     @staticmethod
     def xla(xp: Any, x: Any) -> Any:
-        return _finite_only(xp, lambda x: (xp.linalg.svd(x, compute_uv=False),), x)[0]
+        return finite_only(xp, lambda x: (xp.linalg.svd(x, compute_uv=False),), x)[0]
 
     samples = [
         sample(floats(3, 3, distinct=True)),
@@ -331,275 +326,3 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
     if not flag(compute_uv):
         return apply(SingularValues, (tensor,), (), name)
     return tuple(apply(Svd, (tensor,), (flag(full_matrices),), name))
-
-
-# ---------------------------------------------------------------------------------- Hermitian matrices
-
-
-class SelfAdjointEig(Op):
-    """The eigenvalues and eigenvectors of Hermitian matrices.
-
-    Args:
-        tensor: [..., m, m]. What is decomposed is its Hermitian part, (tensor + tensorᴴ) / 2.
-
-    Returns:
-        The real eigenvalues, [..., m], in ascending order, and as columns the eigenvectors, [..., m, m]. Of
-        each, the first component of those that are (within 0.1 %) the largest is real and positive. Matrices
-        that hold a NaN or an infinity give NaN.
-
-        The gradient of the eigenvalues is finite everywhere. That of the vectors is not defined where two
-        eigenvalues are equal: there (closer than 16 units in the last place of the largest) the terms that
-        would be infinite are left out, which is right for all that depends only on what the vectors span.
-
-    Constraints:
-        (C1) tensor holds floating-point or complex numbers.
-        (C2) tensor holds square matrices.
-
-    References:
-        M. Giles 2008, "An extended collection of matrix derivative results for forward and reverse mode
-        algorithmic differentiation".
-
-    Examples:
-        >>> sg.eigh(np.array([[2.0, 0.0], [0.0, 1.0]]))
-        (array([1., 2.]), array([[0., 1.],
-               [1., 0.]]))
-    """
-
-    @staticmethod
-    def infer(x: TensorType) -> tuple[TensorType, TensorType]:
-        check_dtype(x, is_inexact, INEXACT)
-        check_square(x, "C2", "tensor")
-        return tensor_type(x.dtype.real, x.shape[:-1]), x
-
-    promotes = Promotion(is_inexact)
-    gradient = Joint(lambda gs, op, live, acting: [_to_hermitian(gs, *op.outputs)])
-    batch = ALONG
-    rounds_once = True
-
-    @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
-        def both(x: Any) -> Any:
-            values, vectors = where_possible(lambda a: tuple(xp.linalg.eigh(a)), hermitian_part(xp, x))
-            return values, vectors * _phases(xp, vectors)
-
-        return _finite_only(xp, both, x)
-
-    @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
-        def both(x: Any) -> Any:
-            values, vectors = xp.linalg.eigh(hermitian_part(xp, x), symmetrize_input=False)
-            return values, vectors * _phases(xp, vectors)
-
-        return _finite_only(xp, both, x)
-
-    samples = [
-        sample(floats(3, 3, distinct=True)),
-        sample(floats("n", 2, 2, distinct=True)),
-        sample(complexes(3, 3)),
-        sample(floats(0, 0)),
-    ]
-    extremes = (([[float("nan"), 0.0], [0.0, 1.0]],), ([[1.0, 0.0], [0.0, 1.0]],))
-
-
-def _to_hermitian(gs: Sequence[Output | None], values: Any, vectors: Any) -> Tensor:
-    values, vectors = wide(values), wide(vectors)
-    inner = None if gs[0] is None else cast(diag(wide(gs[0])), vectors.dtype)
-    if gs[1] is not None:
-        g = wide(gs[1])
-        if vectors.dtype.is_complex:
-            g = _turned(g, vectors, _turn(vectors, g))
-        apart = cast(_inverse(_pairs(values), values), vectors.dtype)
-        mixed = apart * matmul(vectors, g, adjoint_a=True)
-        inner = mixed if inner is None else inner + mixed
-    whole = matmul(matmul(vectors, inner), vectors, adjoint_b=True)
-    return (whole + adjoint(whole)) * 0.5
-
-
-@builds(SelfAdjointEig)
-def eigh(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    values, vectors = apply(SelfAdjointEig, (tensor,), (), name)
-    return values, vectors
-
-
-class SelfAdjointEigenvalues(Op):
-    """The eigenvalues of Hermitian matrices.
-
-    Args:
-        tensor: [..., m, m]. What is looked at is its Hermitian part, (tensor + tensorᴴ) / 2.
-
-    Returns:
-        The real eigenvalues, [..., m], in ascending order. Their gradient is finite everywhere; where some
-        are equal, it is one of those that the choice of vectors allows.
-
-    Constraints:
-        (C1) tensor holds floating-point or complex numbers.
-        (C2) tensor holds square matrices.
-
-    Examples:
-        >>> sg.eigvalsh(np.array([[2.0, 0.0], [0.0, 1.0]]))
-        array([1., 2.])
-    """
-
-    @staticmethod
-    def infer(x: TensorType) -> TensorType:
-        return SelfAdjointEig.infer(x)[0]
-
-    promotes = Promotion(is_inexact)
-    gradient = {"x": lambda g, op: _to_hermitian((g, None), *apply(SelfAdjointEig, (op.x,)))}
-    batch = ALONG
-    rounds_once = True
-
-    @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
-        def values(x: Any) -> Any:
-            return (where_possible(xp.linalg.eigvalsh, hermitian_part(xp, x)),)
-
-        return _finite_only(xp, values, x)[0]
-
-    @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
-        def values(x: Any) -> Any:
-            return (xp.linalg.eigvalsh(hermitian_part(xp, x), symmetrize_input=False),)
-
-        return _finite_only(xp, values, x)[0]
-
-    samples = SelfAdjointEig.samples
-    extremes: ClassVar[Sequence[tuple[Any, ...]]] = SelfAdjointEig.extremes
-
-
-@builds(SelfAdjointEigenvalues)
-def eigvalsh(tensor: Any, name: str | None = None) -> Tensor:
-    return apply(SelfAdjointEigenvalues, (tensor,), (), name)
-
-
-# ------------------------------------------------------------------------------------ general matrices
-
-
-class Eig(Op):
-    """The eigenvalues and eigenvectors of square matrices.
-
-    Args:
-        tensor: [..., m, m].
-
-    Returns:
-        The eigenvalues, [..., m], in no particular order, and as columns the eigenvectors, [..., m, m]; both
-        complex. Each vector has length 1, and the first component of those that are (within 0.1 %) its
-        largest is real and positive. Matrices that hold a NaN or an infinity give NaN.
-
-        Gradients are infinite or NaN for a matrix that has not m independent eigenvectors, and large close to
-        one. Where two eigenvalues are equal (closer than 16 units in the last place of the largest) and yet
-        there are, what would be infinite in the gradient of the vectors is left out.
-
-    Constraints:
-        (C1) tensor holds floating-point or complex numbers.
-        (C2) tensor holds square matrices.
-
-    References:
-        C. Boeddeker et al. 2017, "On the computation of complex-valued gradients with application to
-        statistically optimum beamforming", arXiv:1701.00392.
-
-    Examples:
-        >>> sg.eig(np.array([[0.0, -1.0], [1.0, 0.0]]))[0]
-        array([0.+1.j, 0.-1.j])
-    """
-
-    @staticmethod
-    def infer(x: TensorType) -> tuple[TensorType, TensorType]:
-        check_dtype(x, is_inexact, INEXACT)
-        check_square(x, "C2", "tensor")
-        dtype = complex128 if x.dtype.real is float64 else complex64
-        return tensor_type(dtype, x.shape[:-1]), tensor_type(dtype, x.shape)
-
-    promotes = Promotion(is_inexact)
-    gradient = Joint(lambda gs, op, live, acting: [_to_general(gs, *op.outputs)])
-    batch = ALONG
-    rounds_once = True
-
-    @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
-        def both(x: Any) -> Any:
-            kind = np.result_type(x.dtype, np.complex64)  # NumPy answers in real numbers where it can.
-            found = where_possible(lambda a: tuple(xp.linalg.eig(a)), x)
-            values, vectors = (y.astype(kind) for y in found)
-            return values, vectors * _phases(xp, vectors)
-
-        return _finite_only(xp, both, x)
-
-    @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
-        def both(x: Any) -> Any:
-            values, vectors = xp.linalg.eig(x)
-            return values, vectors * _phases(xp, vectors)
-
-        return _finite_only(xp, both, x)
-
-    samples = [
-        sample(floats(3, 3, distinct=True)),
-        sample(floats("n", 2, 2, distinct=True)),
-        sample(complexes(3, 3)),
-        sample(floats(0, 0)),
-    ]
-
-
-def _to_general(gs: Sequence[Output | None], values: Any, vectors: Any) -> Tensor:
-    inner = None if gs[0] is None else diag(gs[0])
-    if gs[1] is not None:
-        g = _turned(gs[1], vectors, _turn(vectors, gs[1]))
-        # The length of a vector stays 1.
-        longer = reduce_sum(real(conj(vectors) * g), -2)
-        g = g - _scaled(vectors, longer)
-        apart = conj(_inverse(_pairs(values), values))
-        mixed = apart * matmul(vectors, g, adjoint_a=True)
-        inner = mixed if inner is None else inner + mixed
-    return apply(MatrixSolve, (vectors, matmul(inner, vectors, adjoint_b=True)), (True,))
-
-
-@builds(Eig)
-def eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
-    values, vectors = apply(Eig, (tensor,), (), name)
-    return values, vectors
-
-
-class Eigenvalues(Op):
-    """The eigenvalues of square matrices.
-
-    Args:
-        tensor: [..., m, m].
-
-    Returns:
-        The eigenvalues, [..., m], in no particular order; complex. Gradients are infinite or NaN for a matrix
-        that has not m independent eigenvectors, and large close to one.
-
-    Constraints:
-        (C1) tensor holds floating-point or complex numbers.
-        (C2) tensor holds square matrices.
-
-    Examples:
-        >>> sg.eigvals(np.array([[0.0, -1.0], [1.0, 0.0]]))
-        array([0.+1.j, 0.-1.j])
-    """
-
-    @staticmethod
-    def infer(x: TensorType) -> TensorType:
-        return Eig.infer(x)[0]
-
-    promotes = Promotion(is_inexact)
-    gradient = {"x": lambda g, op: _to_general((g, None), *apply(Eig, (op.x,)))}
-    batch = ALONG
-    rounds_once = True
-
-    @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
-        def values(x: Any) -> Any:
-            kind = np.result_type(x.dtype, np.complex64)
-            return (where_possible(xp.linalg.eigvals, x).astype(kind),)
-
-        return _finite_only(xp, values, x)[0]
-
-    xla = lambda xp, x: _finite_only(xp, lambda x: (xp.linalg.eigvals(x),), x)[0]
-    samples = Eig.samples
-
-
-@builds(Eigenvalues)
-def eigvals(tensor: Any, name: str | None = None) -> Tensor:
-    return apply(Eigenvalues, (tensor,), (), name)
