@@ -83,8 +83,8 @@ from stopgrad.ops.data import *
 from stopgrad.ops.determinants import *
 from stopgrad.ops.dynamic import *
 from stopgrad.ops.eigenvalues import *
-from stopgrad.ops.factorizations import *
 from stopgrad.ops.elementary import *
+from stopgrad.ops.factorizations import *
 from stopgrad.ops.floating import *
 from stopgrad.ops.fourier import *
 from stopgrad.ops.gates import *
@@ -96,8 +96,8 @@ from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
 from stopgrad.ops.matrices import *
 from stopgrad.ops.matrix_functions import *
-from stopgrad.ops.norms import *
 from stopgrad.ops.moving import *
+from stopgrad.ops.norms import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
 from stopgrad.ops.positions import *

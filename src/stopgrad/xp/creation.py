@@ -10,14 +10,22 @@ from stopgrad.builder import default_graph
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Output
 from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.convert import cast
-from stopgrad.ops.data import constant, full as _full, identity, ones as _ones, ones_like as _ones_like, zeros as _zeros, zeros_like as _zeros_like
+from stopgrad.ops.data import (
+    constant,
+    full as _full,
+    identity,
+    ones as _ones,
+    ones_like as _ones_like,
+    zeros as _zeros,
+    zeros_like as _zeros_like,
+)
+from stopgrad.ops.grids import full_like as _full_like, linspace as _linspace, meshgrid as _meshgrid
 from stopgrad.ops.join import stack
 from stopgrad.ops.matrices import eye as _eye, tril as _tril, triu as _triu
 from stopgrad.ops.ranges import range as _range
-from stopgrad.ops.shape import broadcast_to
-from stopgrad.xp.not_yet import not_yet as _linspace, not_yet as _meshgrid
-from stopgrad.types import DTypeLike, ShapeLike, dtype_of, float32
+from stopgrad.plain import flag, is_whole, whole
+from stopgrad.types import DType, DTypeLike, ShapeLike, dtype_of, float32, float64
+from stopgrad.xp.data_types import result_type
 from stopgrad.xp.support import check_copy, check_device, of_dtype, standard
 
 __all__ = [
@@ -79,7 +87,9 @@ def asarray(
 
 
 def _made(obj: Any, dtype: Any) -> Tensor:
-    return constant(obj, dtype)
+    if default_graph() is not None:
+        return constant(obj, dtype)
+    return of_dtype(as_array(obj), dtype) if dtype is None else as_array(obj, dtype_of(dtype))
 
 
 def _holds_outputs(obj: Any) -> bool:
@@ -156,7 +166,10 @@ def eye(
                [0., 0.]], dtype=float32)
     """
     check_device(device)
-    return _eye(n_rows, n_cols, dtype=float32 if dtype is None else dtype, k=k)
+    columns, offset = n_rows if n_cols is None else n_cols, k
+    if is_whole(k) and is_whole(n_rows) and is_whole(columns):  # However far from the matrix.
+        offset = max(-whole(n_rows), min(whole(k), whole(columns)))
+    return _eye(n_rows, columns, dtype=float32 if dtype is None else dtype, k=offset)
 
 
 @standard
@@ -202,9 +215,7 @@ def full_like(
         array([7., 7.])
     """
     check_device(device)
-    kind = type_of(x)
-    value = of_dtype(fill_value, kind.dtype if dtype is None else dtype)
-    return broadcast_to(value, kind.shape) if kind.symbolic else _full(kind.shape, value)
+    return _full_like(x, fill_value, dtype)
 
 
 @standard
@@ -224,7 +235,18 @@ def linspace(
         array([0. , 0.5, 1. ], dtype=float32)
     """
     check_device(device)
-    return _linspace(start, stop, num, dtype, endpoint=endpoint)
+    count, to_the_end = whole(num), flag(endpoint, "endpoint")
+    wanted = _floating(start, stop) if dtype is None else dtype_of(dtype)
+    exact = wanted if wanted.is_differentiable else float64
+    ends = [of_dtype(end, exact) for end in (start, stop)]
+    found = _linspace(*ends, count) if to_the_end or not count else _linspace(*ends, count + 1)[:-1]
+    return of_dtype(found, wanted)
+
+
+def _floating(*numbers: Any) -> DType:
+    """The dtype of numbers as floats: that of :func:`result_type`, but float32 for integers."""
+    found = result_type(*numbers)
+    return found if found.is_differentiable else float32
 
 
 @standard

@@ -18,8 +18,11 @@ from stopgrad.operands import type_of
 from stopgrad.ops.activations import log_sigmoid, sigmoid
 from stopgrad.ops.arithmetic import abs, multiply
 from stopgrad.ops.composite import xlogy
+from stopgrad.ops.elementary import angle
 from stopgrad.ops.linalg import matmul
+from stopgrad.ops.moving import rot90, swapaxes
 from stopgrad.ops.powers import cbrt, exp2, pow
+from stopgrad.ops.products import kron
 from stopgrad.ops.reduce import reduce_logsumexp
 from stopgrad.ops.rounding import round, truncatemod
 from stopgrad.ops.running import cummax, cummin, cumulative_logsumexp
@@ -44,20 +47,13 @@ from stopgrad.xp.support import of_dtype
 __all__ = ["array_function", "array_ufunc"]
 
 _MODULES = (
-    elementwise,
-    statistical,
-    manipulation,
-    creation,
-    data_types,
-    sets,
-    numpy_values,
-    numpy_shapes,
+    elementwise, statistical, manipulation, creation, data_types, sets, numpy_values, numpy_shapes
 )  # Whose functions NumPy may call; the last two add to FORMS.
 
 _STANDARD: dict[str, Callable[..., Any]] = {
     name: getattr(module, name) for module in _MODULES for name in getattr(module, "__all__", ())
 }
-_STANDARD |= {name: getattr(linalg, name) for name in ("matrix_transpose", "tensordot")}
+_STANDARD |= {f.__name__: f for f in (angle, kron, rot90, swapaxes, linalg.matrix_transpose, linalg.tensordot)}
 _STANDARD |= {f"linalg.{name}": getattr(linalg, name) for name in linalg.__all__}
 _STANDARD |= {f"fft.{name}": getattr(fft, name) for name in fft.__all__}
 
@@ -154,9 +150,7 @@ def array_ufunc(self: Output, ufunc: Any, method: str, *inputs: Any, **kwargs: A
     found = (_REDUCE if method == "reduce" else _ACCUMULATE if method == "accumulate" else {}).get(name)
     if found is None:
         if method == "at":
-            raise ArgumentError(
-                f"np.{name}.at changes an array, and outputs never change; x.at[i].add(v) is new"
-            )
+            raise ArgumentError(f"np.{name}.at changes an array, and outputs never change; x.at[i].add(v) is new")
         raise _unknown(f"np.{name}.{method}")
     kwargs = without(name, kwargs)
     kwargs = {key: value for key, value in kwargs.items() if value is not None or key == "axis"}

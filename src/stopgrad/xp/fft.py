@@ -5,19 +5,21 @@ from __future__ import annotations
 from stopgrad.operands import Tensor
 from stopgrad.ops.fourier import (
     fft as fft,
-    fftfreq as _fftfreq,
     fftn as fftn,
-    fftshift as fftshift,
     hfft as hfft,
     ifft as ifft,
     ifftn as ifftn,
-    ifftshift as ifftshift,
     ihfft as ihfft,
     irfft as irfft,
     irfftn as irfftn,
     rfft as rfft,
-    rfftfreq as _rfftfreq,
     rfftn as rfftn,
+)
+from stopgrad.ops.frequencies import (
+    fftfreq as _fftfreq,
+    fftshift as fftshift,
+    ifftshift as ifftshift,
+    rfftfreq as _rfftfreq,
 )
 from stopgrad.types import DTypeLike, float32
 from stopgrad.xp.support import check_device, standard

@@ -7,27 +7,27 @@ from typing import Any, NamedTuple
 
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import multiply, subtract
+from stopgrad.ops.arithmetic import multiply
 from stopgrad.ops.compare import greater
 from stopgrad.ops.convert import cast
+from stopgrad.ops.data import size_as
 from stopgrad.ops.determinants import det as _det, slogdet as _slogdet
+from stopgrad.ops.eigenvalues import eig as _eig, eigh as _eigh, eigvals as eigvals, eigvalsh as eigvalsh
 from stopgrad.ops.factorizations import cholesky as _cholesky, qr as _qr
-from stopgrad.ops.join import stack
-from stopgrad.ops.linalg import matmul as _matmul, tensordot as _tensordot
+from stopgrad.ops.inference import same_shape
+from stopgrad.ops.linalg import matmul as matmul, tensordot as _tensordot
 from stopgrad.ops.matrices import adjoint, diag_part, eye, matrix_transpose as matrix_transpose
 from stopgrad.ops.matrix_functions import pinv as _pinv
 from stopgrad.ops.norms import matrix_norm as matrix_norm, vector_norm as vector_norm
+from stopgrad.ops.products import cross as cross, outer as outer, vecdot as vecdot
 from stopgrad.ops.reduce import reduce_max
 from stopgrad.ops.shape import broadcast_to, reduce_sum, squeeze
 from stopgrad.ops.solvers import inv as _inv, solve as _solve
-from stopgrad.ops.spectra import eig as _eig, eigh as _eigh, eigvals as eigvals, eigvalsh as eigvalsh, svd as _svd, svdvals as svdvals
-from stopgrad.ops.inference import same_shape
+from stopgrad.ops.spectra import svd as _svd, svdvals as svdvals
 from stopgrad.plain import flag, whole
 from stopgrad.types import DTypeLike, int32
-from stopgrad.ops.data import size_as
 from stopgrad.xp.data_types import finfo
-from stopgrad.xp.elementwise import conj
-from stopgrad.xp.manipulation import expand_dims, moveaxis, take
+from stopgrad.xp.manipulation import expand_dims
 from stopgrad.xp.statistical import sum
 from stopgrad.xp.support import standard
 
@@ -105,22 +105,6 @@ class SVDResult(NamedTuple):
 
 
 @standard
-def matmul(x1: Any, x2: Any, /) -> Tensor:
-    """The matrix product, ``x1 @ x2``: :func:`stopgrad.matmul`, which takes vectors too.
-
-    Examples:
-        >>> sg.xp.matmul(np.array([[1.0, 2.0]]), np.array([3.0, 4.0]))
-        array([11.])
-    """
-    left, right = type_of(x1).ndim, type_of(x2).ndim
-    if not left or not right:
-        raise ShapeError("a scalar is no matrix; multiply with *")
-    product = _matmul(expand_dims(x1, 0) if left == 1 else x1, expand_dims(x2, -1) if right == 1 else x2)
-    gone = tuple([axis for axis, there in ((-2, left == 1), (-1, right == 1)) if there])
-    return squeeze(product, gone) if gone else product
-
-
-@standard
 def tensordot(x1: Any, x2: Any, /, axes: int | Sequence[Sequence[int]] = 2) -> Tensor:
     """Sums of products over axes of both: :func:`stopgrad.tensordot`.
 
@@ -129,51 +113,6 @@ def tensordot(x1: Any, x2: Any, /, axes: int | Sequence[Sequence[int]] = 2) -> T
         (2, 4)
     """
     return _tensordot(x1, x2, axes)
-
-
-@standard
-def vecdot(x1: Any, x2: Any, /, axis: int = -1) -> Tensor:
-    """Inner products along an axis, the first vector conjugated.
-
-    Examples:
-        >>> sg.xp.vecdot(np.array([1.0, 2.0]), np.array([3.0, 4.0]))
-        array(11.)
-    """
-    sizes = [type_of(moveaxis(x, axis, -1)).shape[-1:] for x in (x1, x2)]
-    if not same_shape(*sizes):
-        raise ShapeError(f"vectors of one length are needed, not {sizes[0][0]} and {sizes[1][0]}")
-    return reduce_sum(multiply(conj(moveaxis(x1, axis, -1)), moveaxis(x2, axis, -1)), -1)
-
-
-@standard
-def outer(x1: Any, x2: Any, /) -> Tensor:
-    """Products of each element of a vector with each of another.
-
-    Examples:
-        >>> sg.xp.linalg.outer(np.array([1.0, 2.0]), np.array([3.0]))
-        array([[3.],
-               [6.]])
-    """
-    if type_of(x1).ndim != 1 or type_of(x2).ndim != 1:
-        raise ShapeError(f"two vectors are needed, not {type_of(x1)!r} and {type_of(x2)!r}")
-    return multiply(expand_dims(x1, 1), x2)
-
-
-@standard
-def cross(x1: Any, x2: Any, /, axis: int = -1) -> Tensor:
-    """Cross products of vectors of 3 elements along an axis.
-
-    Examples:
-        >>> sg.xp.linalg.cross(np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 0.0]))
-        array([0., 0., 1.])
-    """
-    a, b = moveaxis(x1, axis, -1), moveaxis(x2, axis, -1)
-    if not same_shape(type_of(a).shape[-1:], (3,)) or not same_shape(type_of(b).shape[-1:], (3,)):
-        raise ShapeError(f"vectors of 3 elements are needed, not {type_of(x1)!r} and {type_of(x2)!r}")
-    (ax, ay, az), (bx, by, bz) = [[take(v, i, axis=-1) for i in range(3)] for v in (a, b)]
-    pairs = (((ay, bz), (az, by)), ((az, bx), (ax, bz)), ((ax, by), (ay, bx)))
-    parts = [subtract(multiply(*plus), multiply(*minus)) for plus, minus in pairs]
-    return moveaxis(stack(parts, -1), -1, axis)
 
 
 @standard
@@ -194,11 +133,11 @@ def matrix_power(x: Any, n: int, /) -> Tensor:
     found, power = None, abs(power)
     while True:  # By squaring.
         if power & 1:
-            found = square if found is None else _matmul(found, square)
+            found = square if found is None else matmul(found, square)
         power >>= 1
         if not power:
             return found
-        square = _matmul(square, square)
+        square = matmul(square, square)
 
 
 # --------------------------------------------------------------------------------------- parts of matrices

@@ -7,14 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
 from stopgrad.operands import Tensor, as_list, type_of
 from stopgrad.ops.data import identity
-from stopgrad.ops.index import gather, take_along_axis as _take_along_axis
-from stopgrad.ops.inference import broadcast_shapes as _common_shape, normal_axes, normal_axis
-from stopgrad.ops.join import concat as _concat, reverse, stack as _stack, tile as _tile, unstack as _unstack
+from stopgrad.ops.index import take_along_axis as _take_along_axis
+from stopgrad.ops.inference import broadcast_shapes as _common_shape
+from stopgrad.ops.join import concat as _concat, stack as _stack, tile as _tile, unstack as _unstack
 from stopgrad.ops.matrices import matrix_transpose as matrix_transpose
+from stopgrad.ops.moving import (
+    flip as flip,
+    moveaxis as moveaxis,
+    repeat as repeat,
+    roll as _roll,
+    take as take,
+)
 from stopgrad.ops.shape import (
     broadcast_to as _broadcast_to,
     expand_dims as _expand_dims,
@@ -22,9 +28,7 @@ from stopgrad.ops.shape import (
     squeeze as _squeeze,
     transpose as _transpose,
 )
-from stopgrad.plain import whole
 from stopgrad.types import Shape, ShapeLike, shape_of
-from stopgrad.xp.not_yet import not_yet as _repeat, not_yet as _roll
 from stopgrad.xp.support import as_tuple, check_copy, flat, standard
 
 __all__ = [
@@ -108,35 +112,6 @@ def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Tensor:
 
 
 @standard
-def flip(x: Any, /, axis: int | Sequence[int] | None = None) -> Tensor:
-    """The elements in reverse order along axes; None for all.
-
-    Examples:
-        >>> sg.xp.flip(np.array([1.0, 2.0]))
-        array([2., 1.])
-    """
-    return reverse(x, normal_axes(axis, type_of(x).ndim))
-
-
-@standard
-def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int], /) -> Tensor:
-    """Axes moved to other places; the others keep their order.
-
-    Examples:
-        >>> sg.xp.moveaxis(np.zeros((2, 3, 4)), 0, -1).shape
-        (3, 4, 2)
-    """
-    ndim = type_of(x).ndim
-    goes, comes = [[normal_axis(a, ndim) for a in as_tuple(given)] for given in (source, destination)]
-    if len(goes) != len(comes) or len(set(goes)) != len(goes) or len(set(comes)) != len(comes):
-        raise ShapeError(f"as many axes as places are needed, each once, not {source!r} and {destination!r}")
-    order = [axis for axis in range(ndim) if axis not in goes]
-    for place, axis in sorted(zip(comes, goes, strict=True)):
-        order.insert(place, axis)
-    return _transpose(x, order)
-
-
-@standard
 def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
     """The axes in another order: :func:`stopgrad.transpose`.
 
@@ -145,17 +120,6 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
         (3, 2)
     """
     return _transpose(x, axes)
-
-
-@standard
-def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Tensor:
-    """Each element several times, along an axis; None for all elements, flattened.
-
-    Examples:
-        >>> sg.xp.repeat(np.array([1.0, 2.0]), 2)
-        array([1., 1., 2., 2.])
-    """
-    return _repeat(x, repeats, axis=axis)
 
 
 @standard
@@ -180,8 +144,6 @@ def roll(x: Any, /, shift: int | Sequence[int], axis: int | Sequence[int] | None
         >>> sg.xp.roll(np.array([1.0, 2.0, 3.0]), 1)
         array([3., 1., 2.])
     """
-    if axis is None:
-        return _reshape(_roll(flat(x), whole(shift), 0), type_of(x).shape)
     return _roll(x, shift, axis)
 
 
@@ -234,25 +196,6 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
         (array(1.), array(2.))
     """
     return tuple(_unstack(x, axis=axis))
-
-
-@standard
-def take(x: Any, indices: Any, /, axis: int | None = None) -> Tensor:
-    """Elements along an axis, by their positions: :func:`stopgrad.gather`.
-
-    Args:
-        x: any tensor.
-        indices: integers of any shape; negative ones count from the end.
-        axis: along which; None counts through all elements.
-
-    Returns:
-        The elements.
-
-    Examples:
-        >>> sg.xp.take(np.array([1.0, 2.0, 3.0]), np.array([2, 0]), axis=0)
-        array([3., 1.])
-    """
-    return gather(flat(x), indices, axis=0) if axis is None else gather(x, indices, axis=axis)
 
 
 @standard

@@ -12,7 +12,9 @@ from typing import Any, NoReturn
 from stopgrad import xp
 from stopgrad.errors import ArgumentError, GraphError
 from stopgrad.graph import Output
+from stopgrad.hints import hint_for_output
 from stopgrad.operands import Tensor
+from stopgrad.ops import moving
 from stopgrad.public import guarded, reads_arguments
 from stopgrad.types import DTypeLike
 from stopgrad.xp.dispatch import array_function, array_ufunc
@@ -84,7 +86,7 @@ def array_namespace(self: Output, /, *, api_version: str | None = None) -> Modul
 
 _FROM_NUMPY = (
     "all", "any", "argmax", "argmin", "argsort", "copy", "cumprod", "cumsum", "diagonal", "dot", "max", "mean",
-    "min", "prod", "ravel", "round", "sort", "std", "sum", "swapaxes", "take", "trace", "var",
+    "min", "prod", "ravel", "round", "sort", "std", "sum", "take", "trace", "var",
 )  # fmt: skip
 _FROM_STANDARD = ("conj", "nonzero", "repeat", "searchsorted", "squeeze")
 
@@ -96,6 +98,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "flatten": flatten,
     "to_device": to_device,
     "conjugate": xp.conj,
+    "swapaxes": moving.swapaxes,
     "__array_namespace__": array_namespace,
     "__array_ufunc__": array_ufunc,
     "__array_function__": array_function,
@@ -157,6 +160,16 @@ _IN_PLACE = {
     "__setitem__": "x.at[index].set(value) is new",
     "__delitem__": "take what stays",
 }
+
+
+
+def _unknown(self: Output, name: str) -> NoReturn:
+    # Only reached for what is neither a slot nor in the class.
+    hint = None if name.startswith("__") else hint_for_output(name)
+    raise AttributeError(hint or f"an output has no {name!r}", name=name, obj=self)
+
+
+_METHODS["__getattr__"] = _unknown
 
 for _name, _method in _METHODS.items():
     setattr(Output, _name, _method)

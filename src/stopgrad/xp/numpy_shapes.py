@@ -22,7 +22,7 @@ from stopgrad.plain import whole
 from stopgrad.types import DTypeLike, product
 from stopgrad.xp import creation, elementwise, linalg, manipulation, statistical
 from stopgrad.xp.numpy_form import form, without
-from stopgrad.xp.support import as_tuple, flat, of_dtype
+from stopgrad.xp.support import flat, of_dtype
 
 # ------------------------------------------------------------------------------------------------ shapes
 
@@ -45,14 +45,6 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Tensor:
 
 
 @form
-def swapaxes(a: Any, axis1: int, axis2: int) -> Tensor:
-    order = list(range(type_of(a).ndim))
-    i, j = normal_axis(axis1, len(order)), normal_axis(axis2, len(order))
-    order[i], order[j] = order[j], order[i]
-    return manipulation.permute_dims(a, order)
-
-
-@form
 def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
     ndim = type_of(a).ndim
     axis, place = normal_axis(axis, ndim), whole(start) % (ndim + 1) if start < 0 else whole(start)
@@ -60,16 +52,12 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
 
 
 @form
-def concatenate(
-    arrays: Sequence[Any], /, axis: int | None = 0, out: None = None, *, dtype: Any = None
-) -> Tensor:
+def concatenate(arrays: Sequence[Any], /, axis: int | None = 0, out: None = None, *, dtype: Any = None) -> Tensor:
     return of_dtype(manipulation.concat(arrays, axis), dtype)
 
 
 @form
-def stack(
-    arrays: Sequence[Any], axis: int = 0, out: None = None, *, dtype: DTypeLike | None = None
-) -> Tensor:
+def stack(arrays: Sequence[Any], axis: int = 0, out: None = None, *, dtype: DTypeLike | None = None) -> Tensor:
     return of_dtype(_stack(as_list(arrays), axis), dtype)
 
 
@@ -167,11 +155,6 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Tensor]:
 
 
 @form
-def flip(m: Any, axis: int | Sequence[int] | None = None) -> Tensor:
-    return manipulation.flip(m, axis)
-
-
-@form
 def fliplr(m: Any) -> Tensor:
     return manipulation.flip(m, 1)
 
@@ -179,17 +162,6 @@ def fliplr(m: Any) -> Tensor:
 @form
 def flipud(m: Any) -> Tensor:
     return manipulation.flip(m, 0)
-
-
-@form
-def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Tensor:
-    first, second = as_tuple(axes)
-    turns = whole(k) % 4
-    if turns == 2:
-        return manipulation.flip(m, (first, second))
-    if turns == 3:
-        return manipulation.flip(swapaxes(m, first, second), second)
-    return swapaxes(manipulation.flip(m, second), first, second) if turns else m
 
 
 @form

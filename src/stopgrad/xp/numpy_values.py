@@ -18,7 +18,6 @@ from stopgrad.ops.data import identity
 from stopgrad.ops.inference import normal_axis
 from stopgrad.ops.order import argsort as _argsort, sort as _sort
 from stopgrad.ops.rounding import round as _round
-from stopgrad.ops.trigonometric import atan2
 from stopgrad.plain import flag, whole
 from stopgrad.types import DTypeLike
 from stopgrad.xp import creation, elementwise, manipulation, statistical
@@ -136,9 +135,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 
 
 @form
-def nansum(
-    a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
-) -> Tensor:
+def nansum(a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False) -> Tensor:
     return statistical.sum(where(elementwise.isnan(a), 0, a), axis, dtype, keepdims)
 
 
@@ -176,12 +173,6 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Tensor:
 
 
 @form
-def angle(z: Any, deg: bool = False) -> Tensor:
-    radians = atan2(elementwise.imag(z), elementwise.real(z))
-    return multiply(radians, 180 / math.pi) if deg else radians
-
-
-@form
 def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     near = less_equal(abs(subtract(a, b)), add(atol, multiply(rtol, abs(b))))
     near = logical_or(equal(a, b), logical_and(near, elementwise.isfinite(b)))
@@ -197,9 +188,7 @@ def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan
 
 @form
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Tensor:
-    return (
-        statistical.all(equal(a1, a2)) if type_of(a1).shape == type_of(a2).shape else creation.asarray(False)
-    )
+    return statistical.all(equal(a1, a2)) if type_of(a1).shape == type_of(a2).shape else creation.asarray(False)
 
 
 @form
@@ -235,19 +224,6 @@ def argsort(
 def take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise") -> Tensor:
     without("take", {"mode": mode})
     return manipulation.take(a, indices, axis)
-
-
-@form
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tensor:
-    return statistical.diff(a, axis, n, _edge(prepend, a, axis), _edge(append, a, axis))
-
-
-def _edge(value: Any, a: Any, axis: int) -> Any:
-    """What is put beside *a* along an axis: a scalar stands for as much as fits."""
-    if value is None or value is np._NoValue or type_of(value).ndim:
-        return None if value is np._NoValue else value
-    axis, shape = normal_axis(axis, type_of(a).ndim), type_of(a).shape
-    return manipulation.broadcast_to(value, (*shape[:axis], 1, *shape[axis + 1 :]))
 
 
 @form

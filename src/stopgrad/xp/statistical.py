@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.errors import ShapeError
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import divide, maximum, multiply, subtract
 from stopgrad.ops.compare import not_equal
 from stopgrad.ops.convert import cast
 from stopgrad.ops.data import size_as
 from stopgrad.ops.inference import normal_axes, normal_axis
-from stopgrad.ops.join import concat, pad
+from stopgrad.ops.join import pad
+from stopgrad.ops.moving import diff as diff
 from stopgrad.ops.order import argsort as _argsort, sort as _sort
 from stopgrad.ops.powers import sqrt
 from stopgrad.ops.reduce import (
@@ -27,9 +28,8 @@ from stopgrad.ops.reduce import (
 )
 from stopgrad.ops.running import cumprod, cumsum
 from stopgrad.ops.shape import expand_dims, reduce_sum
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import flag, real, whole
-from stopgrad.types import DTypeLike, at_least, int32, product
+from stopgrad.plain import flag, real
+from stopgrad.types import DTypeLike, int32, product
 from stopgrad.xp.support import accumulated, flat, standard
 
 __all__ = [
@@ -244,38 +244,6 @@ def cumulative_prod(
         array([1., 2., 6.])
     """
     return _running(cumprod, 1, x, axis, dtype, include_initial)
-
-
-@standard
-def diff(x: Any, /, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
-    """Differences of neighbours along an axis.
-
-    Args:
-        x: numbers, or booleans, which differ or do not.
-        axis: along which.
-        n: how many times to take differences.
-        prepend: what stands before x, of its shape but for that axis.
-        append: what stands after x.
-
-    Returns:
-        The differences, one element less for each time.
-
-    Examples:
-        >>> sg.xp.diff(np.array([1.0, 4.0, 9.0]))
-        array([3., 5.])
-    """
-    times = whole(n)
-    if times < 0:
-        raise ArgumentError(f"n is how many times to take differences, not {times}")
-    axis = normal_axis(axis, type_of(x).ndim)
-    parts = [part for part in (prepend, x, append) if part is not None]
-    found = concat(parts, axis) if len(parts) > 1 else x
-    for _ in range(times):
-        size = type_of(found).shape[axis]
-        shorter = at_least(size - 1, 0)
-        before, after = part_of(found, axis, 0, shorter), part_of(found, axis, size - shorter, shorter)
-        found = (not_equal if type_of(found).dtype.is_bool else subtract)(after, before)
-    return found
 
 
 # --------------------------------------------------------------------------------- searching and sorting

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from stopgrad.errors import ArgumentError
-from stopgrad.operands import Tensor, type_of
+from stopgrad.operands import Tensor, as_array, is_python, type_of
 from stopgrad.ops.convert import cast
 from stopgrad.ops.shape import reshape
 from stopgrad.plain import whole
@@ -44,7 +44,9 @@ def check_copy(copy: Any, needed: bool = False, why: str = "") -> None:
 
 
 def of_dtype(x: Any, dtype: DTypeLike | None) -> Tensor:
-    """*x* as it is, or cast to a dtype."""
+    """*x* as it is, or cast to a dtype; Python's numbers at once, so that they do not lose digits on the way."""
+    if dtype is not None and is_python(x):
+        return as_array(x, dtype_of(dtype))
     return x if dtype is None or type_of(x).dtype is dtype_of(dtype) else cast(x, dtype)
 
 
