@@ -94,6 +94,7 @@ from stopgrad.ops.index import *
 from stopgrad.ops.join import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
+from stopgrad.ops.masks import *
 from stopgrad.ops.matrices import *
 from stopgrad.ops.matrix_functions import *
 from stopgrad.ops.moving import *
@@ -113,6 +114,7 @@ from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *
 from stopgrad.ops.scatters import *
 from stopgrad.ops.segments import *
+from stopgrad.ops.sets import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.solvers import *
@@ -120,6 +122,7 @@ from stopgrad.ops.special import *
 from stopgrad.ops.spectra import *
 from stopgrad.ops.trigonometric import *
 from stopgrad.ops.updates import *
+from stopgrad.ops.zeros import *
 from stopgrad.scope import (
     Scope as Scope,
     name_scope as name_scope,

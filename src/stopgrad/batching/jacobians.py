@@ -69,7 +69,7 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
         outside = Tracing(args, kwargs)
         positions = argument_positions(argnums, args, "jacobian")
         with outside.building():
-            entered, targets = enter_arguments(outside, args, positions, "jacobian")
+            entered, targets = enter_arguments(outside, args, positions, "jacobian", f)
             value, aux = with_aux(call(f, *entered, **outside.enter(kwargs)), has_aux, "jacobian")
             leaves, spec = flatten(value)
             blocks = []

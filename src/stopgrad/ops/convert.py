@@ -46,7 +46,6 @@ __all__ = [
     "conj",
     "imag",
     "real",
-    "where",
 ]
 
 

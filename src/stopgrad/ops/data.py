@@ -11,6 +11,7 @@ from stopgrad.build import apply, check_name, constant_in, emit, evaluate, graph
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import GraphError, ShapeError
 from stopgrad.graph import Operation, Output, describe
+from stopgrad.interpreter import constant_value
 from stopgrad.op import Kind, Op, not_differentiable, unsupported
 from stopgrad.operands import Array, Literal, Tensor, as_array, show_shape
 from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes
@@ -180,8 +181,8 @@ def parameter(value: Any, dtype: DTypeLike | None = None, name: str | None = Non
     """A named input with a stored value, kept by each :class:`Session` and changed by :func:`assign`.
 
     Args:
-        value: the first value: a number, nested list or array, or a tensor of the graph that is computed from
-            constants alone, as ``sg.zeros([3])`` is.
+        value: the first value: a number, nested list or array; or an output that is computed from constants,
+            as initial values often are. That is computed now, once, by NumPy.
         dtype: the element type to convert to.
 
     Returns:
@@ -189,29 +190,21 @@ def parameter(value: Any, dtype: DTypeLike | None = None, name: str | None = Non
 
     Examples:
         >>> with sg.Graph().as_default():
-        ...     sg.parameter(np.zeros((10, 3), np.float32), name="w")
-        <w:0 float32[10, 3]>
+        ...     sg.parameter(np.zeros((10, 3), np.float32), name="w"), sg.parameter(sg.zeros([3]), name="b")
+        (<w:0 float32[10, 3]>, <b:0 float32[3]>)
     """
     graph = require_graph("parameter")
     _outside_of_bodies("a parameter", "make it outside and use it inside")
     if isinstance(value, (Output, Operation)):
-        value = _computed(value.as_output())
-    array = as_array(value, dtype_of(dtype) if dtype is not None else None)
-    return emit(Parameter, (), (Literal(np.array(array)),), name, graph).outputs[0]
-
-
-def _computed(x: Output) -> Array:
-    """The value of a tensor that is computed from constants alone."""
-    values: dict[Output, Array] = {}
-    for op in x.op.graph.subgraph_to([x]):
-        if op.definition is Placeholder or op.definition.stateful or any(y.type.symbolic for y in op.outputs):
+        found = constant_value(value.as_output())
+        if found is None:
             raise GraphError(
-                f"Parameter: {describe(x)} has no value yet; give the first value as an array, "
+                f"Parameter: {describe(value)} has no value yet; give the first value as an array, "
                 "and change it with sg.assign"
             )
-        made = evaluate(op.definition, [values[y] for y in op.inputs], op.values)
-        values.update(zip(op.outputs, made if len(op.outputs) > 1 else [made], strict=True))
-    return values[x]
+        value = found
+    array = as_array(value, dtype_of(dtype) if dtype is not None else None)
+    return emit(Parameter, (), (Literal(np.array(array)),), name, graph).outputs[0]
 
 
 class Assign(Op):

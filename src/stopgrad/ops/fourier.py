@@ -24,6 +24,7 @@ from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.inference import check_dtype, is_inexact, normal_axes, normal_axis
 from stopgrad.ops.join import pad
 from stopgrad.ops.matrices import larger
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.shape import reshape
 from stopgrad.ops.slices import part_of
 from stopgrad.plain import is_whole, whole

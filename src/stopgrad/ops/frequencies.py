@@ -15,6 +15,7 @@ from stopgrad.ops.data import identity, size_as
 from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.inference import normal_axes
 from stopgrad.ops.join import concat
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.slices import part_of
 from stopgrad.plain import real
 from stopgrad.public import guarded

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.operands import Tensor
+from stopgrad.build import apply
+from stopgrad.errors import DTypeError
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.convert import conj, where
 from stopgrad.ops.families import (
@@ -21,6 +23,8 @@ from stopgrad.ops.families import (
     unary,
 )
 from stopgrad.ops.inference import broadcast, is_inexact, is_number
+from stopgrad.ops.inference import broadcast, is_number
+from stopgrad.public import builds
 from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
 
 __all__ = [
@@ -154,6 +158,9 @@ class Pow(Arithmetic):
         The power xʸ. The gradient with respect to y takes log x as 0 where x is not positive, as in
         TensorFlow. Of integers it is modulo 2ⁿ, as all their arithmetic; an exponent below 0 gives 1 / x⁻ʸ
         rounded toward zero, and 0 for x = 0.
+        The power xʸ. Of integers it is modulo 2ⁿ, and where y is negative the quotient 1 / x⁻ʸ without its
+        fraction, 0 for x = 0. The gradient with respect to y takes log x as 0 where x is not positive, as in
+        TensorFlow.
 
     Constraints:
         (C1) x and y hold numbers, of one dtype.
@@ -170,11 +177,13 @@ class Pow(Arithmetic):
         "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
     }
     lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind == "i" else xp.power(x, y)
+    lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind in "iu" else xp.power(x, y)
 
     @staticmethod
     def xla(xp: Any, x: Any, y: Any) -> Any:
         if x.dtype.kind in "iu":
             return _whole_power(xp, x, y, _squared)
+            return _whole_power(xp, x, y)
         if x.dtype.kind == "c":  # XLA's power of 0 is NaN.
             zero = (x == 0) & (xp.real(y) > 0)
             return xp.where(zero, xp.zeros((), x.dtype), xp.power(xp.where(zero, xp.ones((), x.dtype), x), y))
@@ -200,9 +209,26 @@ def _squared(xp: Any, x: Any, y: Any) -> Any:
         return xp.where((left & 1) == 1, found * base, found), base * base, left >> 1
 
     return xp.lax.fori_loop(0, x.dtype.itemsize * 8, step, (xp.ones_like(x), x, y))[0]
+    samples = [*pairs((0.5, 2.0), (-2.0, 2.0)), *pairs((-4, 4), (-3, 6), dtypes=("int32",))]
 
 
-pow = binary(Pow, "pow")
+def _whole_power(xp: Any, x: Any, y: Any) -> Any:
+    """The power of integers, of which NumPy takes no negative exponents and XLA makes what it likes."""
+    if x.dtype.kind == "u":
+        return xp.power(x, y)
+    zero, one = xp.zeros((), x.dtype), xp.ones((), x.dtype)
+    power = xp.power(x, xp.maximum(y, zero))
+    unit = xp.where(x == 1, one, xp.where(x == -1, one - 2 * (y & 1), zero))
+    return xp.where(y < 0, unit, power)
+
+
+@builds(Pow)
+def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
+    if type(y) is int and y < 0 and type_of(x).dtype.is_integer:
+        raise DTypeError(
+            "Pow: integers have no negative powers among integers; convert with sg.cast(x, sg.float32) first"
+        )
+    return apply(Pow, (x, y), (), name)
 
 
 def _log_or_zero(x: Any) -> Tensor:

@@ -340,14 +340,14 @@ def _products_of_others(updates: Any, op: Any) -> Tensor:
     by_place = argsort(places, axes)
     places = apply(GatherV2, (places, by_place), (axes, axes))
     rows = apply(GatherV2, (reshape(first, shape), by_place), (axes, axes))
-    before = _running_product(rows, _begins(places, axes, False), axes, False)
-    behind = _running_product(rows, _begins(places, axes, True), axes, True)
+    before = _running_product(rows, begins(places, axes, False), axes, False)
+    behind = _running_product(rows, begins(places, axes, True), axes, True)
     back = argsort(by_place, axes)
     others = apply(GatherV2, (multiply(before, behind), back), (axes, axes))
     return transpose(reshape(others, first.shape), order)
 
 
-def _begins(places: Any, axis: int, reverse: bool) -> Tensor:
+def begins(places: Any, axis: int, reverse: bool) -> Tensor:
     """Where, among sorted places, a new one begins; in reverse, where one ends."""
     size = places.shape[axis]
     one, rest = part_of(places, axis, size - 1 if reverse else 0, 1), size - 1
