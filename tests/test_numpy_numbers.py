@@ -162,15 +162,24 @@ CALLS = [
     call("conv2d_backprop_input", [2, 8, 8, 3], FILTERS, tensor(2, 8, 8, 5), **CONVOLVED),
     call("conv2d_transpose", IMAGE, tensor(3, 3, 5, 3), [2, 16, 16, 5], strides=2, padding="SAME"),
     call("random_key", 7),
-    call("random_split", KEY, n=3),
-    call("random_bits", KEY, [2, 3]),
-    call("random_uniform", KEY, [2, 3]),
-    call("random_normal", KEY, [2, 3]),
-    call("random_gumbel", KEY, [2, 3]),
-    call("random_bernoulli", KEY, 0.5, [2, 3]),
-    call("random_categorical", KEY, XX, axis=1, shape=[3]),
-    call("random_integers", KEY, [2, 3], 1, 7),
-    call("dropout", X, 0.25, KEY),
+    call("random_split", KEY, num=3),
+    call("random_bits", [2, 3], KEY),
+    call("random_uniform", [2, 3], KEY),
+    call("random_normal", [2, 3], KEY),
+    call("random_truncated_normal", [2, 3], KEY),
+    call("random_gumbel", [2, 3], KEY),
+    call("random_laplace", [2, 3], KEY),
+    call("random_logistic", [2, 3], KEY),
+    call("random_cauchy", [2, 3], KEY),
+    call("random_exponential", [2, 3], KEY),
+    call("random_bernoulli", [2, 4], KEY, X),
+    call("random_categorical", XX, 3, KEY, axis=1),
+    call("random_integers", [2, 3], KEY, 1, 7),
+    call("random_permutation", XX, KEY, axis=1),
+    call("random_shuffle", XX, KEY),
+    call("random_choice", [2], KEY, 5, replace=False),
+    call("random_choice", [2], KEY, XX, axis=1),
+    call("dropout", XX, 0.25, noise_shape=[4, 1], key=KEY),
     call("prevent_gradient", X, message="not here"),
     call("probe", X, name="seen"),
     call("scan", lambda s, x: (s + x, s), 0.0, X, reverse=True, unroll=2),
@@ -222,11 +231,14 @@ NO_NUMBERS = {
     "key",
     "kwargs",
     "labels",
+    "loc",
     "logits",
     "loop_vars",
     "low",
     "max_norm",
+    "maxval",
     "mean",
+    "minval",
     "name",
     "off_value",
     "offset",
@@ -242,6 +254,7 @@ NO_NUMBERS = {
     "primals",
     "real",
     "ref",
+    "rate",
     "s",
     "scale",
     "soft",
@@ -264,6 +277,8 @@ NO_NUMBERS = {
 # What takes a number for a tensor all the same, or words, or is shown elsewhere in this file.
 ELSEWHERE = {
     ("dim", "name"),
+    ("random_truncated_normal", "lower"),
+    ("random_truncated_normal", "upper"),
     ("fori_loop", "lower"),
     ("fori_loop", "upper"),
     ("switch", "index"),
@@ -432,8 +447,8 @@ def test_bounds_and_branches_may_be_numpys() -> None:
     assert looped(np.int64(1), np.uint8(5)) == looped(1, 5) == 10
     branches = [lambda: np.float32(1.0), lambda: np.float32(2.0)]
     assert sg.switch(np.int64(1), branches) == sg.switch(1, branches) == 2.0
-    assert sg.random_permutation(sg.random_key(np.uint8(3)), np.int64(5)).tolist() == (
-        sg.random_permutation(sg.random_key(3), 5).tolist()
+    assert sg.random_permutation(np.int64(5), sg.random_key(np.uint8(3))).tolist() == (
+        sg.random_permutation(5, sg.random_key(3)).tolist()
     )
 
 

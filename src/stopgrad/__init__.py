@@ -90,8 +90,13 @@ from stopgrad.ops.fourier import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.grids import *
+from stopgrad.ops.distributions import *
+from stopgrad.ops.gates import *
+from stopgrad.ops.gates import StopGradient as StopGradient
+from stopgrad.ops.incomplete import *
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
+from stopgrad.ops.keys import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
 from stopgrad.ops.masks import *
@@ -109,6 +114,7 @@ from stopgrad.ops.ranges import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
 from stopgrad.ops.rounding import *
+from stopgrad.ops.rejection import *
 from stopgrad.ops.running import *
 from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *
