@@ -310,6 +310,7 @@ HANDED_ON = {
     "ClipGradient": 0,
     "ClipGradientByNorm": 0,
     "Identity": 0,
+    "ImplicitLogGamma": 0,
     "Named": 0,
     "PreventGradient": 0,
     "Probe": 0,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NoReturn
 
-from stopgrad.errors import DefinitionError, StopgradError
-from stopgrad.graph import Output, describe
+from stopgrad.errors import DefinitionError, DTypeError, StopgradError
+from stopgrad.graph import Operation, Output, describe
 from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import shorten, type_of
 from stopgrad.types import TensorType
@@ -66,7 +66,35 @@ def raise_for(definition: type[Op], error: StopgradError, operands: Sequence[Any
     if definition.variadic:
         names += (definition.variadic,) * (len(shown) - len(names))
     given = "".join(f"\n  {name} = {text}" for name, text in zip(names, shown, strict=False))
+    if isinstance(error, DTypeError):
+        given += "".join(dict.fromkeys(widened(x) for x in operands if isinstance(x, Output)))
     raise type(error)(f"{definition.type}: {error.message}{given}") from None
+
+
+def widened(x: Output) -> str:
+    """Where a promotion brought *x* to its dtype, as a line of a message; nothing where none did."""
+    dtype, seen, stack, first = x.type.dtype, {x.op}, [x.op], None
+    while stack:
+        op = stack.pop()
+        if (first is None or op.id < first.id) and any(_is_promotion(y, op) for y in op.inputs):
+            first = op
+        for y in op.inputs:
+            if y.type.dtype is dtype and y.op not in seen:
+                seen.add(y.op)
+                stack.append(y.op)
+    if first is None:
+        return ""
+    met = [describe(y.op.inputs[0] if _is_promotion(y, first) else y) for y in first.inputs]
+    return f"\n  {dtype} came in with {describe(first)}, where these met:" + "".join(
+        f"\n    {m}" for m in met
+    )
+
+
+def _is_promotion(y: Output, user: Operation) -> bool:
+    """Whether a tensor is a cast that a public function made for the operation that uses it."""
+    op = y.op
+    here = op._place is not None and op._place is user._place and op._instruction == user._instruction
+    return here and op.type == "Cast"
 
 
 class about:  # noqa: N801 - used as a function is

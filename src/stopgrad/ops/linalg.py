@@ -15,9 +15,9 @@ from stopgrad.graph import Output
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, shorten, type_of
 from stopgrad.ops.convert import cast, conj
-from stopgrad.ops.data import range as indices
 from stopgrad.ops.index import one_hot
 from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
+from stopgrad.ops.ranges import range as indices
 from stopgrad.ops.shape import broadcast_to, expand_dims, reshape, squeeze
 from stopgrad.plain import flag, is_whole, whole
 from stopgrad.promotion import Promotion

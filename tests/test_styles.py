@@ -1,0 +1,94 @@
+"""The same code gives the same dtype, shape and value immediately, in ``sg.function`` and as a graph.
+
+Every public function is called, as ``tests/calls`` says, in all three styles and on each engine.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopgrad as sg
+from calls import Call, all_calls
+from stopgrad.structure import flatten, unflatten
+
+CALLS = all_calls()
+
+# Public functions that take functions or graphs, build only where there is a graph, or take no tensors.
+ELSEWHERE = {
+    "tests/contract": "grad value_and_grad jvp vjp hvp gradients custom_gradient prevent_gradient probe",
+    "tests/batching": "jacobian hessian vmap",
+    "tests/control": "cond switch while_loop scan fori_loop map_fn checkpoint associative_scan",
+    "tests/contract, again": "explain assert_flows assert_blocked no_gradient",
+    "tests/test_graph, tests/test_session": "placeholder parameter assign name_scope dim function group",
+}
+NOT_HERE = {name for names in ELSEWHERE.values() for name in names.split()}
+
+FUNCTIONS = {
+    name for name, f in vars(sg).items() if isinstance(f, types.FunctionType) and not name.startswith("_")
+}
+
+
+def test_every_public_function_is_called() -> None:
+    assert FUNCTIONS - CALLS.keys() - NOT_HERE == set()
+    assert CALLS.keys() <= FUNCTIONS
+
+
+CASES = [
+    pytest.param(name, one, id=f"{name}-{i}") for name, calls in CALLS.items() for i, one in enumerate(calls)
+]
+
+
+def result(name: str, args: Any, kwargs: Any) -> tuple[list[Any], Any]:
+    leaves, spec = flatten(getattr(sg, name)(*args, **kwargs))
+    return leaves, spec
+
+
+def same(name: str, found: list[Any], expected: list[Any]) -> None:
+    assert len(found) == len(expected)
+    for a, b in zip(found, expected, strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        assert a.dtype == b.dtype, f"{name}: {a.dtype} here, {b.dtype} immediately"
+        assert a.shape == b.shape
+        if a.dtype.kind in "biu":
+            np.testing.assert_array_equal(a, b)
+            continue
+        size = 2 if a.dtype.kind == "V" or a.dtype.itemsize == 2 else np.finfo(a.dtype).bits // 8
+        tolerance = {2: 2e-2, 4: 2e-5, 8: 1e-10, 16: 1e-10}[size]
+        wide = np.complex128 if a.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("name", "one"), CASES)
+def test_three_styles_agree(name: str, one: Call) -> None:
+    leaves, spec = flatten((one.args, one.kwargs))
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, np.ndarray)]
+    arrays = [leaves[i] for i in places]
+    expected, expected_spec = result(name, one.args, one.kwargs)
+    assert all(isinstance(v, (np.ndarray, np.generic)) for v in expected), "arrays come out"
+
+    def called(given: list[Any]) -> tuple[list[Any], Any]:
+        filled = list(leaves)
+        for i, x in zip(places, given, strict=True):
+            filled[i] = x
+        args, kwargs = unflatten(spec, filled)
+        return result(name, args, kwargs)
+
+    for engine in ("numpy", "xla"):
+        specs = []
+
+        def traced(given: list[Any], specs: list[Any] = specs) -> list[Any]:
+            found, spec = called(given)
+            specs.append(spec)
+            return found
+
+        same(name, sg.function(traced, engine=engine)(arrays), expected)
+        assert specs[0] == expected_spec
+    with sg.Graph().as_default() as graph:
+        fed = [sg.placeholder(a.dtype, a.shape) for a in arrays]
+        outputs, _ = called(fed)
+    with sg.Session(graph, engine="numpy") as session:
+        same(name, session.run(outputs, dict(zip(fed, arrays, strict=True))), expected)
