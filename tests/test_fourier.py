@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.ops import fourier, frequencies
+from stopgrad.ops import fourier, fourier_planes, frequencies
 from values import ENGINES, by, complex_normal, normal
 
 NORMS = ("backward", "ortho", "forward")
@@ -177,3 +177,14 @@ def test_errors_say_what_is_wrong(call: Callable[[], Any], message: str) -> None
     with pytest.raises(sg.StopgradError, match=message) as caught:
         call()
     assert not isinstance(caught.value, sg.InternalError)
+
+
+@ENGINES
+@pytest.mark.parametrize("name", ["fft2", "ifft2", "rfft2", "irfft2"])
+def test_transforms_of_planes_are_those_of_numpy(name: str, engine: str) -> None:
+    x = X if name == "rfft2" else C
+    f, expected = getattr(fourier_planes, name), getattr(np.fft, name)
+    for options in ({}, {"axes": (0, 1)}, {"s": (4, 3), "norm": "ortho"}):
+        np.testing.assert_allclose(
+            by(engine, lambda x, o=options: f(x, **o), x), expected(x, **options), atol=1e-12
+        )
