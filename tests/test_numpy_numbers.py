@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import numpy_numbers_nn
 import stopgrad as sg
 from stopgrad.body import walk
 from stopgrad.build import check_canonical
@@ -108,6 +109,7 @@ CALLS = [
     call("reshape", XX, 24),
     call("transpose", XX, perm=[1, 0]),
     call("transpose", XX, perm=(-1, 0)),
+    call("transpose", XX, conjugate=True),
     call("expand_dims", XX, axis=1),
     call("expand_dims", XX, axis=(0, -1)),
     call("squeeze", tensor(1, 4, 1), axis=0),
@@ -156,7 +158,7 @@ CALLS = [
         FILTERS,
         **CONVOLVED | {"padding": [(1, 0), (2, 1)], "strides": [2, 1], "dilations": 1},
     ),
-    call("conv1d", VOLUME, tensor(3, 3, 5), **CONVOLVED),
+    call("conv1d", VOLUME, tensor(3, 3, 5), stride=1, padding="SAME", dilations=2, groups=1),
     call("conv2d_backprop_filter", IMAGE, [3, 3, 3, 5], tensor(2, 8, 8, 5), **CONVOLVED),
     call("conv2d_backprop_input", [2, 8, 8, 3], FILTERS, tensor(2, 8, 8, 5), **CONVOLVED),
     call("conv2d_transpose", IMAGE, tensor(3, 3, 5, 3), [2, 16, 16, 5], strides=2, padding="SAME"),
@@ -184,6 +186,8 @@ CALLS = [
     call("scan", lambda s, x: (s + x, s), 0.0, X, reverse=True, unroll=2),
     call("scan", lambda s, _: (s * 2.0, s), 1.0, length=3),
     call("while_loop", lambda s: s < 3.0, lambda s: s + 1.0, 0.0, maximum_iterations=4),
+    call("while_loop", lambda s: s < 3.0, lambda s: s + 1.0, 0.0, parallel_iterations=2),
+    call("map_fn", lambda x: x * 2.0, X, parallel_iterations=2),
     applied("grad", product, argnums=1, to=(X, X), has_aux=False, unconnected="none"),
     applied("grad", product, argnums=[0, 1], to=(X, X)),
     applied("grad", lambda x: (square(x), x), to=(X,), has_aux=True),
@@ -195,6 +199,8 @@ CALLS = [
     call("explain", product, X, X, argnums=1),
     Call("vjp", (square, X), {"has_aux": False}),
 ]
+
+CALLS += numpy_numbers_nn.calls(call, tensor)
 
 # Parameters that take tensors (where a number of NumPy is an array with a dtype), functions, types or names.
 NO_NUMBERS = {
@@ -213,13 +219,18 @@ NO_NUMBERS = {
     "f",
     "false_fn",
     "filters",
+    "fn",
     "g",
     "grad_ys",
     "graph",
     "hard",
     "high",
+    "imag",
     "indices",
     "init",
+    "input",
+    "input_tensor",
+    "inputs",
     "key",
     "kwargs",
     "labels",
@@ -239,9 +250,13 @@ NO_NUMBERS = {
     "p",
     "parameter",
     "params",
+    "out_type",
+    "output_type",
     "pred",
     "predictions",
     "primals",
+    "real",
+    "ref",
     "rate",
     "s",
     "scale",
@@ -249,16 +264,19 @@ NO_NUMBERS = {
     "stddev",
     "stop_gradients",
     "tangents",
+    "tensor",
     "true_fn",
     "updates",
     "value",
     "when",
     "wrt",
     "x",
+    "x1",
+    "x2",
     "xs",
     "y",
     "ys",
-}
+} | numpy_numbers_nn.TENSORS
 # What takes a number for a tensor all the same, or words, or is shown elsewhere in this file.
 ELSEWHERE = {
     ("dim", "name"),
@@ -273,7 +291,11 @@ ELSEWHERE = {
     ("function", "donate_argnums"),
     ("function", "engine"),
     ("gradients", "unconnected_gradients"),
+    ("map_fn", "fn_output_signature"),
+    *(("map_fn", name) for name in ("infer_shape", "back_prop", "swap_memory")),
+    *(("while_loop", name) for name in ("shape_invariants", "back_prop", "swap_memory")),
 }
+} | numpy_numbers_nn.ELSEWHERE
 
 
 def public_functions() -> dict[str, Any]:
