@@ -7,15 +7,18 @@ than NumPy's own.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import Context
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
 from stopgrad.builder import default_graph
+from stopgrad.dtypes import DType
 from stopgrad.errors import ShapeError, StopgradError
+from stopgrad.graph import Output
 from stopgrad.inferred import about, infer_types, naming
 from stopgrad.interpreter import NUMPY_BACKEND, Types, failed, prepared, quietly
 from stopgrad.op import Op
@@ -64,13 +67,19 @@ def recalled(definition: type[Op], operands: Sequence[Any], values: tuple[Any, .
         plan = _PLANS.get(_key(definition, operands, values))
         if plan is None or default_graph() is not None:
             return None
-        converts, run, dtype = plan
-        if any(converts):
-            given = zip(operands, converts, strict=True)
-            operands = [x if to is None else np.asarray(x, to) for x, to in given]
-        made = _QUIET.context.run(run, *operands)
+        made = _computed(plan, operands)
+        _NOTES.last = _NOTES.last[0] + 1, plan, tuple([id(x) for x in operands]), id(made)
+        return made
     except Exception:
         return None  # Computed as the first of its kind, it fails again and says why.
+
+
+def _computed(plan: Plan, operands: Sequence[Any]) -> Array:
+    converts, run, dtype = plan
+    if any(converts):
+        given = zip(operands, converts, strict=True)
+        operands = [x if to is None else np.asarray(x, to) for x, to in given]
+    made = _QUIET.context.run(run, *operands)
     return made if type(made) is np.ndarray and made.dtype is dtype else np.asarray(made, dtype)
 
 
@@ -83,6 +92,15 @@ class _Quiet(threading.local):
 
 
 _QUIET = _Quiet()
+
+
+class _Notes(threading.local):
+    """How many operations a thread computed; of the last, its plan, and the ids of operands and result."""
+
+    last: tuple[int, Plan | None, tuple[int, ...], int] = (0, None, (), 0)
+
+
+_NOTES = _Notes()
 
 
 def evaluate(
@@ -106,7 +124,7 @@ def evaluate(
             raise failed("it", NUMPY_BACKEND.name, error) from error
     if len(types) > 1:
         return tuple([np.asarray(v, t.dtype.numpy) for v, t in zip(made, types, strict=True)])
-    dtype = types[0].dtype.numpy
+    dtype, plan = types[0].dtype.numpy, None
     if definition.cached and not definition.has_bodies and any(type(x) is np.ndarray for x in given):
         key = _key(definition, given, values)
         if key is not None:
@@ -114,5 +132,75 @@ def evaluate(
                 _PLANS.clear()
             together = zip(given, arrays, strict=True)
             converts = tuple([None if x is array else array.dtype for x, array in together])
-            _PLANS[key] = Plan(converts, run, dtype)
-    return np.asarray(made, dtype)
+            plan = _PLANS[key] = Plan(converts, run, dtype)
+    result = np.asarray(made, dtype)
+    _NOTES.last = _NOTES.last[0] + 1, plan, tuple([id(x) for x in given]), id(result)
+    return result
+
+
+# ------------------------------------------------------------------------------------- whole calls
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+_CALLS: dict[Any, tuple[Plan, tuple[Any, ...]]] = {}
+"""For calls of public functions the plan of the one operation that they are, and where its operands stand."""
+
+
+def by_type(function: F) -> F:
+    """Decorator of public functions whose code looks at the types of arrays, never at their values.
+
+    A call outside of a graph, with types and settings as an earlier one's, is then that call's operation.
+    """
+
+    @functools.wraps(function)
+    def remembering(*args: Any, **kwargs: Any) -> Any:
+        if args and type(args[0]) is Output:
+            return function(*args, **kwargs)
+        arrays: list[Any] = []
+        try:
+            key = (function, len(args), _described((*args, *kwargs, *kwargs.values()), arrays))
+            found = _CALLS.get(key)
+        except TypeError:  # There is something in it of which nothing is known, or that has no hash.
+            return function(*args, **kwargs)
+        if found is not None and default_graph() is None:
+            try:
+                return _computed(found[0], [arrays[i] for i in found[1]])
+            except Exception:
+                return function(*args, **kwargs)  # It fails again, and says why.
+        before = _NOTES.last[0]
+        made = function(*args, **kwargs)
+        count, plan, operands, result = _NOTES.last
+        positions = {id(x): i for i, x in enumerate(arrays)}
+        is_all = count == before + 1 and result == id(made) and positions.keys() == set(operands)
+        if plan is not None and is_all:
+            if len(_CALLS) >= PLANS:
+                _CALLS.clear()
+            _CALLS[key] = plan, tuple([positions[x] for x in operands])
+        return made
+
+    return cast("F", remembering)
+
+
+def _described(given: Sequence[Any], arrays: list[Any]) -> tuple[Any, ...]:
+    """Arguments as a key: arrays by their types, all else by type and value; two parts for each.
+
+    Raises:
+        TypeError: one is of another kind.
+    """
+    parts: list[Any] = []
+    for x in given:
+        kind = type(x)
+        if kind is np.ndarray:
+            arrays.append(x)
+            parts += (x.dtype, x.shape)
+        elif kind in _SETTINGS:
+            parts += (kind, str(x) if kind is float else x)
+        elif kind is list or kind is tuple:
+            parts += (kind, _described(x, arrays))
+        else:
+            raise TypeError
+    return tuple(parts)
+
+
+_SETTINGS = frozenset((type(None), bool, int, float, str, DType))

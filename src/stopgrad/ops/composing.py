@@ -1,4 +1,4 @@
-"""What functions composed of other functions share: dtypes, positions, and options among words."""
+"""What functions composed of other functions share: dtypes, positions, names, options among words."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from stopgrad.build import constant_in, emit, graph_for, together
-from stopgrad.errors import ArgumentError
-from stopgrad.graph import Output
-from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.data import Fill, Range
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.graph import Operation, Output
+from stopgrad.operands import Tensor, as_array, type_of
+from stopgrad.ops.data import Fill, identity
 from stopgrad.ops.inference import is_floating
+from stopgrad.ops.ranges import Range
 from stopgrad.plain import whole
 from stopgrad.promotion import Promotion
 from stopgrad.types import Shape, Size, int32
@@ -49,3 +50,23 @@ def zeros_beside(shape: Shape, like: Any) -> Tensor:
     if isinstance(like, Output):
         return emit(Fill, (constant_in(graph_for(like), zero),), (shape,), "", graph_for(like)).outputs[0]
     return np.full(shape, zero)
+
+
+def is_traced(x: Any) -> bool:
+    """Whether the values of *x* are known only when a graph runs."""
+    return isinstance(x, (Output, Operation))
+
+
+def tensor(x: Any) -> Any:
+    """An output, or an array of what is none."""
+    return x.as_output() if isinstance(x, (Output, Operation)) else as_array(x)
+
+
+def named(x: Tensor, name: str | None) -> Tensor:
+    """*x*, under a name where one was given."""
+    return x if name is None else identity(x, name)
+
+
+def needs_size(what: str, cure: str) -> ShapeError:
+    """The error of a result whose shape depends on data."""
+    return ShapeError(f"{what} depends on data, which are known only when the graph runs; give {cure}")

@@ -9,9 +9,10 @@ import numpy as np
 
 from stopgrad.graph import Operation, Output
 from stopgrad.operands import is_python
-from stopgrad.ops import arithmetic, compare, linalg, powers, shape, slices
+from stopgrad.ops import arithmetic, compare, indexing, linalg, powers, shape, updates
 from stopgrad.public import reads_arguments
 from stopgrad.types import Dim
+from stopgrad.unknown import ON_TENSORS
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,7 +26,8 @@ def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
 def _bits(bitwise: Callable[..., Any], logical: Callable[..., Any]) -> Callable[..., Any]:
     @reads_arguments
     def operator(self: Output, other: Any) -> Any:
-        return (logical if self.dtype.is_bool else bitwise)(self, other)
+        kind = (self if isinstance(self, Output) else other).dtype
+        return (logical if kind.is_bool else bitwise)(self, other)
 
     return operator
 
@@ -74,6 +76,12 @@ for _name, _function in _COMPARISONS.items():
     setattr(Output, f"__{_name}__", _function)
 
 
+# With an array, sizes do what an output does.
+ON_TENSORS.update(_BINARY | _COMPARISONS)
+ON_TENSORS.update({"and": compare.bitwise_and, "or": compare.bitwise_or, "xor": compare.bitwise_xor})
+ON_TENSORS.update({"eq": compare.equal, "ne": compare.not_equal})
+
+
 @reads_arguments
 def _invert(self: Output) -> Any:
     return compare.logical_not(self) if self.dtype.is_bool else compare.invert(self)
@@ -81,7 +89,7 @@ def _invert(self: Output) -> Any:
 
 @reads_arguments
 def _getitem(self: Output, index: Any) -> Any:
-    return slices.take_index(self, index)
+    return indexing.take_index(self, index)
 
 
 _OTHERS: dict[str, Any] = {
@@ -90,6 +98,7 @@ _OTHERS: dict[str, Any] = {
     "__abs__": arithmetic.abs,
     "__invert__": _invert,
     "__getitem__": _getitem,
+    "at": property(updates.at),
     "T": property(lambda self: shape.transpose(self)),
 }
 for _name, _member in _OTHERS.items():
