@@ -156,32 +156,7 @@ from stopgrad.types import (
     uint64 as uint64,
 )
 from stopgrad.xp import (
-    astype as astype,
-    bitwise_invert as bitwise_invert,
-    bitwise_left_shift as bitwise_left_shift,
-    bitwise_right_shift as bitwise_right_shift,
-    broadcast_arrays as broadcast_arrays,
-    can_cast as can_cast,
-    cumulative_prod as cumulative_prod,
-    cumulative_sum as cumulative_sum,
-    diff as diff,
-    finfo as finfo,
-    flip as flip,
-    floor_divide as floor_divide,
-    full_like as full_like,
-    iinfo as iinfo,
-    isdtype as isdtype,
-    isfinite as isfinite,
-    isinf as isinf,
-    isnan as isnan,
-    linspace as linspace,
     methods as _methods,  # noqa: F401 - gives outputs the methods of arrays
-    moveaxis as moveaxis,
-    permute_dims as permute_dims,
-    positive as positive,
-    remainder as remainder,
-    result_type as result_type,
-    take as take,
 )
 
 bool = bool_

@@ -20,7 +20,6 @@ from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.compare import equal, logical_or
 from stopgrad.ops.convert import cast, conj, where
 from stopgrad.ops.data import identity, size_as
-from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.inference import check_dtype, is_inexact, normal_axes, normal_axis
 from stopgrad.ops.join import pad
 from stopgrad.ops.matrices import larger

@@ -12,7 +12,6 @@ from stopgrad.errors import ArgumentError
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import divide, multiply
 from stopgrad.ops.data import identity, size_as
-from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.inference import normal_axes
 from stopgrad.ops.join import concat
 from stopgrad.ops.ranges import range as numbers

@@ -15,8 +15,7 @@ from stopgrad.ops.arithmetic import add, multiply
 from stopgrad.ops.compare import less
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.convert import cast
-from stopgrad.ops.data import constant, fill, size_as
-from stopgrad.ops.ranges import range as numbers
+from stopgrad.ops.data import constant, fill, range as numbers, size_as
 from stopgrad.ops.inference import check_dtype, is_inexact, is_integer, normal_axis
 from stopgrad.ops.join import stack
 from stopgrad.ops.positions import as_indices

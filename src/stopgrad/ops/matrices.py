@@ -15,8 +15,7 @@ from stopgrad.ops.data import full
 from stopgrad.ops.inference import is_any
 from stopgrad.ops.join import pad, stack
 from stopgrad.ops.shape import broadcast_to, reduce_sum, transpose
-from stopgrad.ops.indexing import take_index
-from stopgrad.ops.slices import part_of
+from stopgrad.ops.slices import part_of, take_index
 from stopgrad.plain import is_whole, whole
 from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded, reads_arguments

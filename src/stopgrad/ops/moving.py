@@ -16,8 +16,7 @@ from stopgrad.ops.bins import searchsorted
 from stopgrad.ops.compare import not_equal
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.convert import cast
-from stopgrad.ops.data import size_as
-from stopgrad.ops.ranges import range as numbers
+from stopgrad.ops.data import range as numbers, size_as
 from stopgrad.ops.index import gather
 from stopgrad.ops.inference import broadcast_shapes, check_dtype, is_any, is_integer, normal_axes, normal_axis
 from stopgrad.ops.join import concat, reverse, stack

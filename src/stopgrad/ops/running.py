@@ -13,8 +13,7 @@ from stopgrad.op import Axis, Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.compare import equal, logical_or, not_equal
 from stopgrad.ops.convert import conj, where
-from stopgrad.ops.data import size_as, zeros_like
-from stopgrad.ops.ranges import range as numbers
+from stopgrad.ops.data import range as numbers, size_as, zeros_like
 from stopgrad.ops.families import axis_in
 from stopgrad.ops.index import ScatterAddAlongAxis
 from stopgrad.ops.inference import check_dtype, is_floating, is_number, is_real, normal_axis

@@ -18,8 +18,7 @@ from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import divide, multiply
 from stopgrad.ops.compare import equal, not_equal
 from stopgrad.ops.convert import cast, conj, where, wide
-from stopgrad.ops.ranges import range as numbers
-from stopgrad.ops.data import fill, ones_like, zeros_like
+from stopgrad.ops.data import fill, ones_like, range as numbers, zeros_like
 from stopgrad.ops.index import (
     GatherV2,
     TensorScatterAdd,

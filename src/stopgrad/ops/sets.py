@@ -18,8 +18,7 @@ from stopgrad.ops.bins import searchsorted
 from stopgrad.ops.compare import equal, greater, logical_and, logical_not
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.convert import cast
-from stopgrad.ops.data import fill, size_as
-from stopgrad.ops.ranges import range as numbers
+from stopgrad.ops.data import fill, range as numbers, size_as
 from stopgrad.ops.index import GatherV2, TensorScatterAdd, gather
 from stopgrad.ops.inference import check_dtype, is_any
 from stopgrad.ops.join import concat

@@ -10,15 +10,8 @@ from stopgrad.builder import default_graph
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Output
 from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.data import (
-    constant,
-    full as _full,
-    identity,
-    ones as _ones,
-    ones_like as _ones_like,
-    zeros as _zeros,
-    zeros_like as _zeros_like,
-)
+from stopgrad.ops.convert import cast
+from stopgrad.ops.data import constant, full as _full, identity, ones as _ones, ones_like as _ones_like, zeros as _zeros, zeros_like as _zeros_like
 from stopgrad.ops.grids import full_like as _full_like, linspace as _linspace, meshgrid as _meshgrid
 from stopgrad.ops.join import stack
 from stopgrad.ops.matrices import eye as _eye, tril as _tril, triu as _triu

@@ -239,7 +239,7 @@ class Info:
             "real floating": float32,
             "complex floating": complex64,
             "integral": int32,
-            "indexing": int32,
+            "indexing": int64,
         }
 
     @standard

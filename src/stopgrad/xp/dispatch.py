@@ -14,7 +14,7 @@ import numpy as np
 
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Output
-from stopgrad.operands import type_of
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.activations import log_sigmoid, sigmoid
 from stopgrad.ops.arithmetic import abs, multiply
 from stopgrad.ops.composite import xlogy

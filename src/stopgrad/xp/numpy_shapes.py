@@ -12,17 +12,17 @@ from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.operands import Tensor, as_list, type_of
 from stopgrad.ops.arithmetic import multiply
 from stopgrad.ops.data import identity
-from stopgrad.ops.inference import normal_axes, normal_axis
 from stopgrad.ops.join import concat as _concat, pad as _pad, split as _split, stack as _stack
 from stopgrad.ops.linalg import einsum as _einsum, tensordot
 from stopgrad.ops.matrices import diag as _diag
 from stopgrad.ops.shape import transpose as _transpose
+from stopgrad.ops.inference import normal_axes, normal_axis
 from stopgrad.ops.slices import part_of
 from stopgrad.plain import whole
 from stopgrad.types import DTypeLike, product
 from stopgrad.xp import creation, elementwise, linalg, manipulation, statistical
 from stopgrad.xp.numpy_form import form, without
-from stopgrad.xp.support import flat, of_dtype
+from stopgrad.xp.support import as_tuple, flat, of_dtype
 
 # ------------------------------------------------------------------------------------------------ shapes
 
