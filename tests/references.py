@@ -378,6 +378,7 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "SigmoidGrad": E(lambda y, g: g * (y * (1 - y)), 3),
     "LogSigmoid": E(lambda x: -_log1pexp(-x), 4),
     "Softplus": E(_log1pexp, 4),
+    "Softsign": E(lambda x: x / (1 + np.abs(x)), 2),
     "Silu": E(lambda x: x * _sigmoid(x), 4),
     "Gelu": E(_gelu, 8, _gelu_scale),
     "LogAddExp": E(_logaddexp, 4, lambda x, y: 1 + np.maximum(x, y)),

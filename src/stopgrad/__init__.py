@@ -43,6 +43,8 @@ from stopgrad.control import (
     switch as switch,
     while_loop as while_loop,
 )
+from stopgrad.control.ctc import *
+from stopgrad.control.recurrent import *
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
     DefinitionError as DefinitionError,
@@ -73,6 +75,7 @@ from stopgrad.op import Status as Status
 from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
 from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
+from stopgrad.ops.attention import *
 from stopgrad.ops.bins import *
 from stopgrad.ops.compare import *
 from stopgrad.ops.composite import *
@@ -81,18 +84,18 @@ from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
 from stopgrad.ops.determinants import *
+from stopgrad.ops.distributions import *
 from stopgrad.ops.dynamic import *
 from stopgrad.ops.eigenvalues import *
 from stopgrad.ops.elementary import *
+from stopgrad.ops.embedding import *
 from stopgrad.ops.factorizations import *
+from stopgrad.ops.filters import *
 from stopgrad.ops.floating import *
 from stopgrad.ops.fourier import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.grids import *
-from stopgrad.ops.distributions import *
-from stopgrad.ops.gates import *
-from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.incomplete import *
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
@@ -103,18 +106,23 @@ from stopgrad.ops.masks import *
 from stopgrad.ops.matrices import *
 from stopgrad.ops.matrix_functions import *
 from stopgrad.ops.moving import *
+from stopgrad.ops.normalization import *
 from stopgrad.ops.norms import *
+from stopgrad.ops.objectives import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
+from stopgrad.ops.pools import *
 from stopgrad.ops.positions import *
 from stopgrad.ops.powers import *
 from stopgrad.ops.products import *
 from stopgrad.ops.random import *
 from stopgrad.ops.ranges import *
+from stopgrad.ops.ranking import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
-from stopgrad.ops.rounding import *
 from stopgrad.ops.rejection import *
+from stopgrad.ops.resize import *
+from stopgrad.ops.rounding import *
 from stopgrad.ops.running import *
 from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *
@@ -127,6 +135,7 @@ from stopgrad.ops.solvers import *
 from stopgrad.ops.special import *
 from stopgrad.ops.spectra import *
 from stopgrad.ops.trigonometric import *
+from stopgrad.ops.units import *
 from stopgrad.ops.updates import *
 from stopgrad.ops.zeros import *
 from stopgrad.scope import (
