@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import Any
 
 import numpy as np
@@ -122,7 +121,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
         raise ShapeError(f"(C1) takes vectors, not {[type_of(x) for x in vectors]}")
     vectors = [reshape(x, (1,)) if type_of(x).ndim == 0 else x for x in vectors]
     sizes = [type_of(x).shape[0] for x in vectors]
-    order = [*builtins.range(len(vectors))]
+    order = list(np.arange(len(vectors)))
     if indexing == "xy" and len(vectors) > 1:
         order[:2] = [1, 0]
     whole_grid = tuple(sizes[i] for i in order)

@@ -47,13 +47,22 @@ from stopgrad.xp.support import of_dtype
 __all__ = ["array_function", "array_ufunc"]
 
 _MODULES = (
-    elementwise, statistical, manipulation, creation, data_types, sets, numpy_values, numpy_shapes
+    elementwise,
+    statistical,
+    manipulation,
+    creation,
+    data_types,
+    sets,
+    numpy_values,
+    numpy_shapes,
 )  # Whose functions NumPy may call; the last two add to FORMS.
 
 _STANDARD: dict[str, Callable[..., Any]] = {
     name: getattr(module, name) for module in _MODULES for name in getattr(module, "__all__", ())
 }
-_STANDARD |= {f.__name__: f for f in (angle, kron, rot90, swapaxes, linalg.matrix_transpose, linalg.tensordot)}
+_STANDARD |= {
+    f.__name__: f for f in (angle, kron, rot90, swapaxes, linalg.matrix_transpose, linalg.tensordot)
+}
 _STANDARD |= {f"linalg.{name}": getattr(linalg, name) for name in linalg.__all__}
 _STANDARD |= {f"fft.{name}": getattr(fft, name) for name in fft.__all__}
 
@@ -150,7 +159,9 @@ def array_ufunc(self: Output, ufunc: Any, method: str, *inputs: Any, **kwargs: A
     found = (_REDUCE if method == "reduce" else _ACCUMULATE if method == "accumulate" else {}).get(name)
     if found is None:
         if method == "at":
-            raise ArgumentError(f"np.{name}.at changes an array, and outputs never change; x.at[i].add(v) is new")
+            raise ArgumentError(
+                f"np.{name}.at changes an array, and outputs never change; x.at[i].add(v) is new"
+            )
         raise _unknown(f"np.{name}.{method}")
     kwargs = without(name, kwargs)
     kwargs = {key: value for key, value in kwargs.items() if value is not None or key == "axis"}

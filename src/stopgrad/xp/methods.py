@@ -162,7 +162,6 @@ _IN_PLACE = {
 }
 
 
-
 def _unknown(self: Output, name: str) -> NoReturn:
     # Only reached for what is neither a slot nor in the class.
     hint = None if name.startswith("__") else hint_for_output(name)

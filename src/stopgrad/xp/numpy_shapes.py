@@ -52,12 +52,16 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
 
 
 @form
-def concatenate(arrays: Sequence[Any], /, axis: int | None = 0, out: None = None, *, dtype: Any = None) -> Tensor:
+def concatenate(
+    arrays: Sequence[Any], /, axis: int | None = 0, out: None = None, *, dtype: Any = None
+) -> Tensor:
     return of_dtype(manipulation.concat(arrays, axis), dtype)
 
 
 @form
-def stack(arrays: Sequence[Any], axis: int = 0, out: None = None, *, dtype: DTypeLike | None = None) -> Tensor:
+def stack(
+    arrays: Sequence[Any], axis: int = 0, out: None = None, *, dtype: DTypeLike | None = None
+) -> Tensor:
     return of_dtype(_stack(as_list(arrays), axis), dtype)
 
 

@@ -135,7 +135,9 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 
 
 @form
-def nansum(a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False) -> Tensor:
+def nansum(
+    a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
+) -> Tensor:
     return statistical.sum(where(elementwise.isnan(a), 0, a), axis, dtype, keepdims)
 
 
@@ -188,7 +190,9 @@ def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan
 
 @form
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Tensor:
-    return statistical.all(equal(a1, a2)) if type_of(a1).shape == type_of(a2).shape else creation.asarray(False)
+    return (
+        statistical.all(equal(a1, a2)) if type_of(a1).shape == type_of(a2).shape else creation.asarray(False)
+    )
 
 
 @form
