@@ -47,6 +47,7 @@ from stopgrad.control.ctc import *
 from stopgrad.control.recurrent import *
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
+    AxisError as AxisError,
     DefinitionError as DefinitionError,
     DTypeError as DTypeError,
     EngineError as EngineError,
