@@ -1,7 +1,7 @@
 """``stopgrad.xp``, each call of which on NumPy arrays becomes a graph that an engine runs.
 
-A namespace for :mod:`run`: arrays among the arguments become placeholders, and outputs among the results, the values that
-they have. Which engine: ``STOPGRAD_ARRAY_API_ENGINE``, by default ``numpy``.
+A namespace for :mod:`run`: arrays among the arguments become placeholders, and outputs among the results the
+values that they have. Which engine: ``STOPGRAD_ARRAY_API_ENGINE``, by default ``numpy``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def _values(x: Any) -> dict[str, Any]:
 def _repeated(x: Any, repeats: Any, axis: int | None = None) -> dict[str, Any]:
     if not isinstance(repeats, np.ndarray):
         return {}
-    return {"total_repeat_length": int(np.broadcast_to(repeats, x.size if axis is None else x.shape[axis]).sum())}
+    count = x.size if axis is None else x.shape[axis]
+    return {"total_repeat_length": int(np.broadcast_to(repeats, count).sum())}
 
 
 SIZES: dict[str, Callable[..., dict[str, Any]]] = {

@@ -10,8 +10,15 @@ from stopgrad.builder import default_graph
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Output
 from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.convert import cast
-from stopgrad.ops.data import constant, full as _full, identity, ones as _ones, ones_like as _ones_like, zeros as _zeros, zeros_like as _zeros_like
+from stopgrad.ops.data import (
+    constant,
+    full as _full,
+    identity,
+    ones as _ones,
+    ones_like as _ones_like,
+    zeros as _zeros,
+    zeros_like as _zeros_like,
+)
 from stopgrad.ops.grids import full_like as _full_like, linspace as _linspace, meshgrid as _meshgrid
 from stopgrad.ops.join import stack
 from stopgrad.ops.matrices import eye as _eye, tril as _tril, triu as _triu
@@ -236,7 +243,7 @@ def linspace(
     count, to_the_end = whole(num), flag(endpoint, "endpoint")
     wanted = _floating(start, stop) if dtype is None else dtype_of(dtype)
     exact = wanted if wanted.is_differentiable else float64
-    ends = [of_dtype(end, exact) for end in (start, stop)]
+    ends = of_dtype(start, exact), of_dtype(stop, exact)
     found = _linspace(*ends, count) if to_the_end or not count else _linspace(*ends, count + 1)[:-1]
     return of_dtype(found, wanted)
 

@@ -6,16 +6,78 @@ from collections.abc import Callable
 from typing import Any
 
 from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import abs as abs, add as add, divide as divide, floordiv as floor_divide, floormod as remainder, maximum as maximum, minimum as minimum, multiply as multiply, negative as negative, sign as sign, square as square, subtract as subtract
-from stopgrad.ops.compare import bitwise_and as _bitwise_and, bitwise_or as _bitwise_or, bitwise_xor as _bitwise_xor, equal as equal, greater as greater, greater_equal as greater_equal, invert as _invert, is_finite as isfinite, is_inf as isinf, is_nan as isnan, left_shift as bitwise_left_shift, less as less, less_equal as less_equal, logical_and as logical_and, logical_not as logical_not, logical_or as logical_or, logical_xor as logical_xor, not_equal as not_equal, right_shift as bitwise_right_shift
+from stopgrad.ops.arithmetic import (
+    abs as abs,
+    add as add,
+    divide as divide,
+    floordiv as floor_divide,
+    floormod as remainder,
+    maximum as maximum,
+    minimum as minimum,
+    multiply as multiply,
+    negative as negative,
+    sign as sign,
+    square as square,
+    subtract as subtract,
+)
+from stopgrad.ops.compare import (
+    bitwise_and as _bitwise_and,
+    bitwise_or as _bitwise_or,
+    bitwise_xor as _bitwise_xor,
+    equal as equal,
+    greater as greater,
+    greater_equal as greater_equal,
+    invert as _invert,
+    is_finite as isfinite,
+    is_inf as isinf,
+    is_nan as isnan,
+    left_shift as bitwise_left_shift,
+    less as less,
+    less_equal as less_equal,
+    logical_and as logical_and,
+    logical_not as logical_not,
+    logical_or as logical_or,
+    logical_xor as logical_xor,
+    not_equal as not_equal,
+    right_shift as bitwise_right_shift,
+)
 from stopgrad.ops.composite import clip as _clip, logaddexp as logaddexp
 from stopgrad.ops.convert import conj as _conj, imag as _imag, real as _real
 from stopgrad.ops.data import identity as _identity, zeros_like as _zeros_like
-from stopgrad.ops.floating import copysign as copysign, hypot as hypot, nextafter as nextafter, signbit as signbit
+from stopgrad.ops.floating import (
+    copysign as copysign,
+    hypot as hypot,
+    nextafter as nextafter,
+    signbit as signbit,
+)
 from stopgrad.ops.masks import where as where
-from stopgrad.ops.powers import exp as exp, expm1 as expm1, log as log, log10 as log10, log1p as log1p, log2 as log2, pow as pow, reciprocal as reciprocal, sqrt as sqrt
+from stopgrad.ops.powers import (
+    exp as exp,
+    expm1 as expm1,
+    log as log,
+    log1p as log1p,
+    log2 as log2,
+    log10 as log10,
+    pow as pow,
+    reciprocal as reciprocal,
+    sqrt as sqrt,
+)
 from stopgrad.ops.rounding import ceil as ceil, floor as floor, round as round, trunc as trunc
-from stopgrad.ops.trigonometric import acos as acos, acosh as acosh, asin as asin, asinh as asinh, atan as atan, atan2 as atan2, atanh as atanh, cos as cos, cosh as cosh, sin as sin, sinh as sinh, tan as tan, tanh as tanh
+from stopgrad.ops.trigonometric import (
+    acos as acos,
+    acosh as acosh,
+    asin as asin,
+    asinh as asinh,
+    atan as atan,
+    atan2 as atan2,
+    atanh as atanh,
+    cos as cos,
+    cosh as cosh,
+    sin as sin,
+    sinh as sinh,
+    tan as tan,
+    tanh as tanh,
+)
 from stopgrad.xp.support import standard
 
 __all__ = [
@@ -56,9 +118,9 @@ __all__ = [
     "less",
     "less_equal",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "logaddexp",
     "logical_and",
     "logical_not",

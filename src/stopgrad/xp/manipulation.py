@@ -7,17 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
 from stopgrad.operands import Tensor, as_list, type_of
 from stopgrad.ops.data import identity
 from stopgrad.ops.index import take_along_axis as _take_along_axis
+from stopgrad.ops.inference import broadcast_shapes as _common_shape
 from stopgrad.ops.join import concat as _concat, stack as _stack, tile as _tile, unstack as _unstack
 from stopgrad.ops.matrices import matrix_transpose as matrix_transpose
-from stopgrad.ops.moving import flip as flip, moveaxis as moveaxis, repeat as repeat, roll as _roll, take as take
-from stopgrad.ops.shape import broadcast_to as _broadcast_to, expand_dims as _expand_dims, reshape as _reshape, squeeze as _squeeze, transpose as _transpose
-from stopgrad.ops.inference import broadcast_shapes as _common_shape, normal_axes, normal_axis
-from stopgrad.plain import whole
+from stopgrad.ops.moving import (
+    flip as flip,
+    moveaxis as moveaxis,
+    repeat as repeat,
+    roll as _roll,
+    take as take,
+)
+from stopgrad.ops.shape import (
+    broadcast_to as _broadcast_to,
+    expand_dims as _expand_dims,
+    reshape as _reshape,
+    squeeze as _squeeze,
+    transpose as _transpose,
+)
 from stopgrad.types import Shape, ShapeLike, shape_of
 from stopgrad.xp.support import as_tuple, check_copy, flat, standard
 

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.operands import Tensor, type_of
+from stopgrad.operands import Tensor
 from stopgrad.ops.bins import searchsorted as _searchsorted
 from stopgrad.ops.masks import nonzero as nonzero
 from stopgrad.ops.moving import take as _take
-from stopgrad.ops.sets import isin as isin, unique_all as unique_all, unique_counts as unique_counts, unique_inverse as unique_inverse, unique_values as unique_values
-from stopgrad.ops.shape import reshape
-from stopgrad.types import int64, product
+from stopgrad.ops.sets import (
+    isin as isin,
+    unique_all as unique_all,
+    unique_counts as unique_counts,
+    unique_inverse as unique_inverse,
+    unique_values as unique_values,
+)
+from stopgrad.types import int64
 from stopgrad.xp.support import standard
 
 __all__ = [

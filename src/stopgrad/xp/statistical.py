@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from stopgrad.errors import ShapeError
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import divide, maximum, multiply, subtract
 from stopgrad.ops.compare import not_equal
 from stopgrad.ops.convert import cast
-from stopgrad.ops.join import concat, pad
+from stopgrad.ops.data import size_as
+from stopgrad.ops.inference import normal_axes, normal_axis
+from stopgrad.ops.join import pad
 from stopgrad.ops.moving import diff as diff
 from stopgrad.ops.order import argsort as _argsort, sort as _sort
 from stopgrad.ops.powers import sqrt
-from stopgrad.ops.reduce import argmax as _argmax, argmin as _argmin, reduce_all, reduce_any, reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_variance
+from stopgrad.ops.reduce import (
+    argmax as _argmax,
+    argmin as _argmin,
+    reduce_all,
+    reduce_any,
+    reduce_max,
+    reduce_mean,
+    reduce_min,
+    reduce_prod,
+    reduce_variance,
+)
 from stopgrad.ops.running import cumprod, cumsum
 from stopgrad.ops.shape import expand_dims, reduce_sum
 from stopgrad.ops.zeros import count_nonzero as count_nonzero
-from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.ops.data import size_as
-from stopgrad.ops.inference import normal_axes, normal_axis
-from stopgrad.ops.slices import part_of
-from stopgrad.plain import flag, real, whole
+from stopgrad.plain import flag, real
 from stopgrad.types import DTypeLike, int64, product
 from stopgrad.xp.support import accumulated, flat, standard
 
