@@ -166,7 +166,28 @@ from stopgrad.types import (
     uint64 as uint64,
 )
 from stopgrad.xp import (
+    astype as astype,
+    bitwise_invert as bitwise_invert,
+    bitwise_left_shift as bitwise_left_shift,
+    bitwise_right_shift as bitwise_right_shift,
+    broadcast_arrays as broadcast_arrays,
+    broadcast_shapes as broadcast_shapes,
+    can_cast as can_cast,
+    cumulative_prod as cumulative_prod,
+    cumulative_sum as cumulative_sum,
+    finfo as finfo,
+    floor_divide as floor_divide,
+    from_dlpack as from_dlpack,
+    iinfo as iinfo,
+    isdtype as isdtype,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
     methods as _methods,  # noqa: F401 - gives outputs the methods of arrays
+    permute_dims as permute_dims,
+    positive as positive,
+    remainder as remainder,
+    result_type as result_type,
 )
 
 bool = bool_
