@@ -77,6 +77,7 @@ from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs P
 from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
 from stopgrad.ops.attention import *
+from stopgrad.ops.bessel import *
 from stopgrad.ops.bins import *
 from stopgrad.ops.compare import *
 from stopgrad.ops.composite import *
@@ -111,7 +112,6 @@ from stopgrad.ops.normalization import *
 from stopgrad.ops.norms import *
 from stopgrad.ops.objectives import *
 from stopgrad.ops.order import *
-from stopgrad.ops.pooling import *
 from stopgrad.ops.pools import *
 from stopgrad.ops.positions import *
 from stopgrad.ops.powers import *

@@ -119,8 +119,9 @@ def broadcast(allowed: Callable[[DType], bool] = is_number) -> Infer:
     """
 
     def infer(x: TensorType, y: TensorType) -> TensorType:
-        dtype = check_same_dtype(x, y)
         check_dtype(x, allowed, _DESCRIPTIONS[allowed])
+        check_dtype(y, allowed, _DESCRIPTIONS[allowed])
+        dtype = check_same_dtype(x, y)
         return x if x is y else tensor_type(dtype, broadcast_c2(x.shape, y.shape))
 
     return _promoting(infer, allowed)

@@ -154,9 +154,9 @@ class Pow(Arithmetic):
         y: numbers, of a shape that broadcasts with x's.
 
     Returns:
-        The power xʸ. Of integers it is modulo 2ⁿ, and where y is negative the quotient 1 / x⁻ʸ without its
-        fraction, 0 for x = 0. The gradient with respect to y takes log x as 0 where x is not positive, as in
-        TensorFlow.
+        The power xʸ. The gradient with respect to y takes log x as 0 where x is not positive, as in
+        TensorFlow. Of integers it is modulo 2ⁿ, as all their arithmetic; an exponent below 0 gives 1 / x⁻ʸ
+        rounded toward zero, and 0 for x = 0.
 
     Constraints:
         (C1) x and y hold numbers, of one dtype.
@@ -172,7 +172,7 @@ class Pow(Arithmetic):
         "x": lambda g, op: g * conj(op.y * pow(op.x, op.y - 1)),
         "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
     }
-    lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind in "iu" else xp.power(x, y)
+    lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind == "i" else xp.power(x, y)
 
     @staticmethod
     def xla(xp: Any, x: Any, y: Any) -> Any:
@@ -187,14 +187,11 @@ class Pow(Arithmetic):
 
 
 def _whole_power(xp: Any, x: Any, y: Any, power: Any = None) -> Any:
-    """The power of integers, of which NumPy takes no negative exponents and XLA makes what it likes."""
-    zero, one = xp.zeros((), x.dtype), xp.ones((), x.dtype)
-    exponent = xp.maximum(y, zero)
-    found = xp.power(x, exponent) if power is None else power(xp, x, exponent)
-    if x.dtype.kind == "u":
-        return found
-    unit = xp.where(x == 1, one, xp.where(x == -1, one - 2 * (y & 1), zero))
-    return xp.where(y < 0, unit, found)
+    """The power of integers. NumPy's refuses exponents below 0."""
+    odd = xp.where((y & 1) == 1, x, xp.ones((), x.dtype))
+    inverse = xp.where((x == 1) | (x + 1 == 0), odd, xp.zeros((), x.dtype))
+    exponent = xp.maximum(y, xp.zeros((), y.dtype))
+    return xp.where(y < 0, inverse, xp.power(x, exponent) if power is None else power(xp, x, exponent))
 
 
 def _squared(xp: Any, x: Any, y: Any) -> Any:
