@@ -47,6 +47,7 @@ from stopgrad.control.ctc import *
 from stopgrad.control.recurrent import *
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
+    AxisError as AxisError,
     DefinitionError as DefinitionError,
     DTypeError as DTypeError,
     EngineError as EngineError,
@@ -170,26 +171,23 @@ from stopgrad.xp import (
     bitwise_left_shift as bitwise_left_shift,
     bitwise_right_shift as bitwise_right_shift,
     broadcast_arrays as broadcast_arrays,
+    broadcast_shapes as broadcast_shapes,
     can_cast as can_cast,
     cumulative_prod as cumulative_prod,
     cumulative_sum as cumulative_sum,
-    diff as diff,
     finfo as finfo,
-    flip as flip,
     floor_divide as floor_divide,
-    full_like as full_like,
+    from_dlpack as from_dlpack,
     iinfo as iinfo,
     isdtype as isdtype,
     isfinite as isfinite,
     isinf as isinf,
     isnan as isnan,
     methods as _methods,  # noqa: F401 - gives outputs the methods of arrays
-    moveaxis as moveaxis,
     permute_dims as permute_dims,
     positive as positive,
     remainder as remainder,
     result_type as result_type,
-    take as take,
 )
 
 bool = bool_

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stopgrad.errors import DTypeError, ShapeError
+from stopgrad.errors import AxisError, DTypeError, ShapeError
 from stopgrad.operands import show_shape
 from stopgrad.plain import whole
 from stopgrad.promotion import Promotion
@@ -183,7 +183,7 @@ def normal_axis(axis: Any, ndim: int, constraint: str = "C2") -> int:
     except TypeError:
         raise ShapeError(f"({constraint}) {axis!r} is no axis; take an integer") from None
     if not -ndim <= index < ndim:
-        raise ShapeError(
+        raise AxisError(
             f"({constraint}) axis {index} does not exist in {ndim} dimension{'s' if ndim != 1 else ''}"
         )
     return index % ndim
