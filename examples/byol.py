@@ -94,4 +94,6 @@ if __name__ == "__main__":
     before = init(np.random.default_rng(0))
     online, target, losses = train(2000)
     print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f}")
-    print(f"nearest neighbours of one class, untrained: {agreement(before):.1%}, trained: {agreement(target):.1%}")
+    print(
+        f"nearest neighbours of one class, untrained: {agreement(before):.1%}, trained: {agreement(target):.1%}"
+    )

@@ -24,7 +24,11 @@ def init(rng, inputs=2, hidden=32, classes=2):
         return rng.standard_normal((rows, columns), np.float32) * scale / np.sqrt(np.float32(rows))
 
     return {
-        "layer": {"A": matrix(hidden, hidden, 0.4), "B": matrix(inputs, hidden, 2.0), "c": np.zeros(hidden, np.float32)},
+        "layer": {
+            "A": matrix(hidden, hidden, 0.4),
+            "B": matrix(inputs, hidden, 2.0),
+            "c": np.zeros(hidden, np.float32),
+        },
         "output": matrix(hidden, classes),
     }
 

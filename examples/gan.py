@@ -39,7 +39,9 @@ def forward(layers, x):
 def loss(params, real, noise):
     generator, discriminator = params["generator"], params["discriminator"]
     made = forward(generator, noise)
-    told = sg.softplus(-forward(discriminator, real)) + sg.softplus(forward(discriminator, sg.stop_gradient(made)))
+    told = sg.softplus(-forward(discriminator, real)) + sg.softplus(
+        forward(discriminator, sg.stop_gradient(made))
+    )
     passed = sg.softplus(-forward(sg.stop_gradient(discriminator), made))
     return told.mean() + passed.mean()
 
@@ -88,6 +90,8 @@ def train(steps=300, seed=0, engine="auto"):
 
 if __name__ == "__main__":
     points, losses = train(3000)
-    print(f"loss {np.mean(losses[:20]):.3f} -> {np.mean(losses[-20:]):.3f}; where nothing can be told: {3 * np.log(2):.3f}")
+    print(
+        f"loss {np.mean(losses[:20]):.3f} -> {np.mean(losses[-20:]):.3f}; where nothing can be told: {3 * np.log(2):.3f}"
+    )
     print(f"mean of made points {points.mean(axis=0).round(2)}, of real ones {CENTRE}")
     print(f"standard deviation  {points.std(axis=0).round(2)}, of real ones {SPREAD}")

@@ -16,7 +16,12 @@ import stopgrad as sg
 
 
 def init(rng, inputs=4, hidden=32, features=8):
-    sizes = {"W1": (inputs, hidden), "W2": (hidden, features), "class": (features, 2), "domain": (features, 2)}
+    sizes = {
+        "W1": (inputs, hidden),
+        "W2": (hidden, features),
+        "class": (features, 2),
+        "domain": (features, 2),
+    }
     return {k: rng.standard_normal(s, np.float32) / np.sqrt(np.float32(s[0])) for k, s in sizes.items()}
 
 

@@ -19,7 +19,9 @@ ALPHA, POINTS = 0.05, 10
 
 def init(rng, hidden=40):
     sizes = {"W1": (1, hidden), "W2": (hidden, hidden), "W3": (hidden, 1)}
-    params = {k: rng.standard_normal(s, np.float32) * np.sqrt(2.0 / np.float32(s[0])) for k, s in sizes.items()}
+    params = {
+        k: rng.standard_normal(s, np.float32) * np.sqrt(2.0 / np.float32(s[0])) for k, s in sizes.items()
+    }
     return params | {"b1": np.zeros(hidden, np.float32), "b2": np.zeros(hidden, np.float32)}
 
 

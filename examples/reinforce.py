@@ -99,4 +99,6 @@ if __name__ == "__main__":
     )
     rewards = np.stack([np.zeros(len(runs)), payoff[runs[:, 0], runs[:, 1]]], axis=1)
     exact, estimate = sg.hessian(expected)(logits), sg.hessian(dice_loss)(logits, runs, rewards)
-    print(f"largest entry of the exact Hessian {abs(exact).max():.4f}, of DiCE's error {abs(estimate - exact).max():.4f}")
+    print(
+        f"largest entry of the exact Hessian {abs(exact).max():.4f}, of DiCE's error {abs(estimate - exact).max():.4f}"
+    )

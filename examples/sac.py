@@ -116,7 +116,9 @@ def train(steps=300, seed=0, engine="auto"):
     for i, key in enumerate(sg.random_split(sg.random_key(seed), steps)):
         some = rng.integers(len(memory[0]), size=128)
         batch = [a[some] for a in memory]
-        params, target, mean, square, value = step(params, target, mean, square, np.float32(i + 1), batch, key)
+        params, target, mean, square, value = step(
+            params, target, mean, square, np.float32(i + 1), batch, key
+        )
         losses.append(float(value))
     return params, losses
 

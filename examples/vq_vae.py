@@ -26,8 +26,16 @@ def init(rng, inputs=2, hidden=32, code=2, entries=16):
         return rng.standard_normal((rows, columns), np.float32) / np.sqrt(np.float32(rows))
 
     return {
-        "encoder": {"W1": matrix(inputs, hidden), "b1": np.zeros(hidden, np.float32), "W2": matrix(hidden, code)},
-        "decoder": {"W1": matrix(code, hidden), "b1": np.zeros(hidden, np.float32), "W2": matrix(hidden, inputs)},
+        "encoder": {
+            "W1": matrix(inputs, hidden),
+            "b1": np.zeros(hidden, np.float32),
+            "W2": matrix(hidden, code),
+        },
+        "decoder": {
+            "W1": matrix(code, hidden),
+            "b1": np.zeros(hidden, np.float32),
+            "W2": matrix(hidden, inputs),
+        },
         "codebook": matrix(entries, code),
     }
 
@@ -85,4 +93,6 @@ if __name__ == "__main__":
     restored = mlp(params["decoder"], params["codebook"][codes])
     print(f"loss {losses[0]:.3f} -> {losses[-1]:.4f}")
     print(f"{len(np.unique(codes))} of {len(params['codebook'])} entries are in use")
-    print(f"mean distance of a point from its reconstruction: {np.linalg.norm(x - restored, axis=-1).mean():.3f}")
+    print(
+        f"mean distance of a point from its reconstruction: {np.linalg.norm(x - restored, axis=-1).mean():.3f}"
+    )
