@@ -6,19 +6,28 @@ import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from stopgrad.arguments import Constant, Shapes, Statics, argument_paths, several, without_first
+from stopgrad.arguments import (
+    Constant,
+    Shapes,
+    Statics,
+    argument_names,
+    argument_paths,
+    several,
+    without_first,
+)
 from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.build import graph_for
 from stopgrad.builder import default_graph
 from stopgrad.calls import Given, Kept, compiled, computed, donated_arrays, failed_in
 from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, has_hash
 from stopgrad.engines import Engine, engine as engine_named
-from stopgrad.errors import ArgumentError
+from stopgrad.errors import ArgumentError, DTypeError
 from stopgrad.graph import Operation, Output
 from stopgrad.instances import Instances, Method
 from stopgrad.lowered import Lowered
@@ -277,8 +286,11 @@ class Function:
             if a != b
         ]
         before = dict(old.static)
+        names = argument_names(self._f, new.spec.child(0).num_children)
         changed += [
-            (str(which), before.get(which), now) for which, now in new.static if before.get(which) != now
+            (names[which] if isinstance(which, int) else which, before.get(which), now)
+            for which, now in new.static
+            if before.get(which) != now
         ]
         if not changed:
             return "the engine is another one"
@@ -322,8 +334,10 @@ class Function:
     @staticmethod
     def _company(leaves: Sequence[Any]) -> Any:
         """The dtype that Python floats take: that of the first floating-point array among the arguments."""
-        kinds = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype"))
-        return next((d for d in kinds if d.is_floating), float32).numpy
+        with suppress(DTypeError):  # Whose turn comes: then the error names the argument.
+            kinds = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype"))
+            return next((d for d in kinds if d.is_floating), float32).numpy
+        return float32.numpy
 
 
 def _kept(
