@@ -68,6 +68,7 @@ from stopgrad.op import Status as Status
 from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
 from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
+from stopgrad.ops.associative import *
 from stopgrad.ops.bins import *
 from stopgrad.ops.compare import *
 from stopgrad.ops.composite import *
