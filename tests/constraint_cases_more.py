@@ -216,15 +216,37 @@ refuses(
 
 refuses("RandomSplit", call("RandomSplit", FLOATS))
 refuses("RandomFoldIn", call("RandomFoldIn", FLOATS, 1), call("RandomFoldIn", KEY, SCALAR))
-refuses("RandomBits", call("RandomBits", FLOATS, [2]), call("RandomBits", KEY, TOO_MANY))
+refuses(
+    "RandomBits",
+    call("RandomBits", [2], FLOATS),
+    call("RandomBits", TOO_MANY, KEY),
+    call("RandomBits", [2], KEY, "int32"),
+)
 for draw in ("RandomUniform", "RandomNormal"):
     refuses(
         draw,
-        call(draw, FLOATS, [2]),
-        call(draw, KEY, TOO_MANY),
-        call(draw, KEY, [2], dtype=dtype_of("int32")),
+        call(draw, [2], FLOATS),
+        call(draw, TOO_MANY, KEY),
+        call(draw, [2], KEY, dtype=dtype_of("bool")),
     )
-refuses("random_categorical", partial(sg.random_categorical, KEY, FLOATS, 1))
+for draw in ("RandomLogGamma", "RandomPoisson"):
+    refuses(
+        draw,
+        call(draw, FLOATS, DOUBLES),
+        call(draw, KEY, FLOATS),
+        call(draw, np.stack([KEY, KEY]), np.ones(3)),
+    )
+refuses("ImplicitLogGamma", call("ImplicitLogGamma", FLOATS, DOUBLES), call("ImplicitLogGamma", FLOATS, FOUR))
+refuses("LogGammaMoment", call("LogGammaMoment", INTS, INTS, 0), call("LogGammaMoment", FLOATS, FOUR, 0))
+for share in ("Igamma", "Igammac"):
+    refuses(share, call(share, COMPLEXES, COMPLEXES), call(share, FLOATS, FOUR))
+refuses(
+    "BetaMoment",
+    call("BetaMoment", INTS, INTS, INTS, 0, 0),
+    call("BetaMoment", FLOATS, FLOATS, FOUR, 0, 0),
+)
+refuses("Betainc", call("Betainc", COMPLEXES, COMPLEXES, COMPLEXES), call("Betainc", FLOATS, FLOATS, FOUR))
+refuses("random_categorical", partial(sg.random_categorical, FLOATS, 2, KEY, axis=1))
 
 # --------------------------------------------------------------------------------------------------- gates
 

@@ -229,6 +229,10 @@ def _floor_mod(x: Any, y: Any) -> Any:
     return 0 if y == 0 else x % y
 
 
+def _truncate_mod(x: Any, y: Any) -> Any:
+    return 0 if y == 0 else abs(x) % abs(y) * (-1 if x < 0 else 1)
+
+
 def _zero_unless(x: Any, f: Any) -> Any:
     return np.where(x == 0, LONG(0), f)
 
@@ -319,7 +323,16 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "Square": E(np.square, 2),
     "Floor": E(np.floor),
     "Ceil": E(np.ceil),
-    "Round": E(np.rint),
+    "Round": E(np.rint, integer=lambda x: x),
+    "Trunc": E(np.trunc, integer=lambda x: x),
+    "TruncateMod": E(np.fmod, integer=integers(_truncate_mod)),
+    "SignBit": E(np.signbit),
+    "CopySign": E(np.copysign),
+    "Hypot": E(np.hypot, 3),
+    "Cbrt": E(np.cbrt, 4),
+    "Exp2": E(np.exp2, 4),
+    "Log2": E(np.log2, 8),
+    "Log10": E(np.log10, 8),
     "Sqrt": E(np.sqrt, 2),
     "Rsqrt": E(lambda x: 1 / np.sqrt(x), 3),
     "Reciprocal": E(lambda x: 1 / x, 2),

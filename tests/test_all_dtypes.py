@@ -51,6 +51,7 @@ NARROW = 0.51
 ELSEWHERE = {
     "Cast": "test_all_dtypes_casts.py",
     "Const": "it is fed nothing; every other test has constants",
+    "NextAfter": "test_all_dtypes_edges.py",
     "Range": "test_all_dtypes_edges.py",
     "Size": "sizes are whole numbers, tested with shapes",
     **dict.fromkeys(("Case", "Scan", "While", "Checkpoint", "CustomGradient"), "runs bodies of others"),

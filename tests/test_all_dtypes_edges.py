@@ -304,3 +304,30 @@ def test_complex_numbers_have_parts_that_do_not_mix(engine: str) -> None:
     np.testing.assert_array_equal(z.imag, imag)
     assert np.signbit(z.real[2])
     assert np.signbit(z.imag[2])
+
+
+# ------------------------------------------------------------------------------------------- neighbours
+
+
+@ENGINES
+@pytest.mark.parametrize("dtype", [np.float16, BFLOAT16, np.float32, np.float64])
+def test_neighbours_are_those_whose_bits_are_one_apart(engine: str, dtype: Any) -> None:
+    """As IEEE 754 has it: away from 0, the bits of the next number are those of this one plus 1."""
+    kind = np.dtype(f"int{8 * np.dtype(dtype).itemsize}")
+    numbers = [0.0, 0.5, 1.0, 1.5, 2.0, 30000.0, float(ml_dtypes.finfo(dtype).max)]
+    numbers += [float(ml_dtypes.finfo(dtype).tiny), 3 * float(ml_dtypes.finfo(dtype).smallest_subnormal)]
+    x = np.array(numbers, dtype)
+    up, inf = (x.view(kind) + 1).view(dtype), np.full(x.shape, math.inf, dtype)
+    for begin, end, expected in [
+        (x, inf, up),
+        (-x, -inf, -up),
+        (up, np.zeros_like(x), x),
+        (-up[:1], inf[:1], -x[:1]),
+        (x, x, x),
+        (x, np.full(x.shape, math.nan, dtype), np.full(x.shape, math.nan, dtype)),
+    ]:
+        found = by(engine, sg.nextafter, begin, end).astype(np.float64)
+        np.testing.assert_array_equal(found, expected.astype(np.float64))
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(expected.astype(np.float64)))
+    below_zero = by(engine, sg.nextafter, np.zeros(1, dtype), -np.ones(1, dtype))
+    assert float(below_zero[0]) == -float(ml_dtypes.finfo(dtype).smallest_subnormal)

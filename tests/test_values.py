@@ -415,12 +415,14 @@ SOON = {"cond", "switch", "scan", "while_loop", "fori_loop", "map_fn", "checkpoi
 
 
 def public_functions() -> dict[str, Any]:
+    """Those under their own names: another name of one is the same function."""
     return {
         name: member
         for name, member in vars(sg).items()
         if inspect.isroutine(member)
         and not name.startswith("_")
         and member.__module__.startswith("stopgrad.")
+        and name == member.__name__
     }
 
 

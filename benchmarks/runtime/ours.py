@@ -48,9 +48,9 @@ def free_energy(params: Any, v: Any) -> Any:
 
 def contrastive_divergence(params: Any, v: Any, key: Any) -> Any:
     for_h, for_v = sg.unstack(sg.random_split(key))
-    h = sg.random_bernoulli(for_h, sg.sigmoid(v @ params["w"] + params["b"]))
+    h = sg.random_bernoulli(None, for_h, sg.sigmoid(v @ params["w"] + params["b"]))
     back = sg.matmul(sg.cast(h, v.dtype), params["w"], transpose_b=True) + params["a"]
-    sample = sg.stop_gradient(sg.cast(sg.random_bernoulli(for_v, sg.sigmoid(back)), v.dtype))
+    sample = sg.stop_gradient(sg.cast(sg.random_bernoulli(None, for_v, sg.sigmoid(back)), v.dtype))
     return sg.reduce_mean(free_energy(params, v)) - sg.reduce_mean(free_energy(params, sample))
 
 

@@ -25,10 +25,20 @@ from stopgrad.inferred import (
 )
 from stopgrad.locks import exclusive
 from stopgrad.op import REGISTRY, Op
-from stopgrad.operands import Array, Literal, as_array, fits, is_python, python_dtype, shorten, type_of
+from stopgrad.operands import (
+    Array,
+    Literal,
+    as_array,
+    fits,
+    holds_tensors,
+    is_python,
+    python_dtype,
+    shorten,
+    type_of,
+)
 from stopgrad.promotion import Promotion
 from stopgrad.source import capture
-from stopgrad.types import DType, TensorType, int32
+from stopgrad.types import Dim, DType, TensorType, int32
 
 T = TypeVar("T")
 
@@ -340,7 +350,7 @@ def apply(
         made = recalled(definition, operands, values)
         if made is not None and (name is None or isinstance(name, str)):
             return made
-        operands = [x.as_output() if isinstance(x, Operation) else x for x in operands]
+        operands = [joined(x) for x in operands]
         symbolic = next((x for x in operands if isinstance(x, Output)), None)
         graph = graph_for(symbolic) if symbolic is not None else default_graph()
         arrays = coerce(definition, operands)
@@ -369,7 +379,8 @@ def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | Array
     if promotes is None:
         company = next((type_of(x).dtype for x in operands if not is_python(x)), None)
         return [
-            _tensor(x, company if is_python(x) and company and fits(x, company) else None) for x in operands
+            _tensor(x, company if is_python(x) and company and fits(x, company) else None, operands)
+            for x in operands
         ]
     names = promotes.operands
     if not names:
@@ -380,22 +391,36 @@ def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | Array
     coerced = list(operands)
     for i, x in zip(places, together(*[operands[i] for i in places], promotes=promotes), strict=True):
         coerced[i] = x
-    return [_tensor(x) for x in coerced]
+    return [_tensor(x, None, operands) for x in coerced]
+
+
+def joined(x: Any) -> Any:
+    """An operand as it stands, a list with outputs in it stacked."""
+    if isinstance(x, Operation):
+        return x.as_output()
+    return apply(REGISTRY["Pack"], [joined(v) for v in x], (0,)) if holds_tensors(x) else x
 
 
 def together(*xs: Any, promotes: Promotion) -> list[Output | Array]:
     """Tensors brought to one dtype, with casts that the graph shows; as they are, where none is taken."""
+    xs = tuple([joined(x) for x in xs])
     xs = tuple([x if isinstance(x, Output) or is_python(x) else as_array(x) for x in xs])
     weak = [python_dtype(x) or int32 for x in xs if is_python(x)]
     strong = [type_of(x).dtype for x in xs if not is_python(x)]
     if not strong:  # Python's integers may need more than 32 bits.
         strong = [d for d in [type_of(x).dtype for x in xs] if d.is_integer and d.itemsize > 4]
     common = promotes.common(strong, weak)
-    return [_tensor(x, common if promotes.to(common) else None) for x in xs]
+    return [_tensor(x, common if promotes.to(common) else None, xs) for x in xs]
 
 
-def _tensor(x: Any, dtype: DType | None = None) -> Output | Array:
-    """An output or array, of a dtype."""
+def _tensor(x: Any, dtype: DType | None, company: Sequence[Any]) -> Output | Array:
+    """An output or array, of a dtype; a size becomes an output in the graph of its company."""
+    if isinstance(x, Dim):
+        symbolic = next((y for y in company if isinstance(y, Output)), None)
+        graph = default_graph() if symbolic is None else graph_for(symbolic)
+        if graph is None:
+            return as_array(x)  # Which says why not.
+        return emit(REGISTRY["Size"], (), (x, dtype or int32), "", graph).outputs[0]
     if not isinstance(x, Output):
         return as_array(x, dtype)
     if dtype is None or x.type.dtype is dtype:
@@ -426,4 +451,6 @@ def as_output(x: Any, graph: Graph | None = None) -> Output:
         return x.as_output()
     if graph is None:
         graph = _default_or_raise(current(), REGISTRY["Const"])
+    if isinstance(x, Dim):
+        return emit(REGISTRY["Size"], (), (x, int32), "", graph).outputs[0]
     return constant_in(graph, as_array(x))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -169,6 +172,11 @@ def _print_results(results: Sequence[Result], seconds: Sequence[float], console:
         console.print(table)
 
 
+def escape(text: str) -> str:
+    """Text for rich, which takes square brackets for markup."""
+    return text.replace("[", r"\[")
+
+
 def _print_graphs(results: Sequence[Result], console: Any) -> None:
     for graph in (graph for result in results for graph in result.graphs):
         console.print(
@@ -213,40 +221,43 @@ def list_ops(arguments: argparse.Namespace) -> int:
         arguments.parser.error(
             f"there is no operation {', '.join(map(repr, unknown))}; 'stopgrad ops' lists all"
         )
-    console = require("rich.console", "stopgrad ops", "tour").Console()
-    if not console.is_terminal:
-        console.width = max(console.width, 160)  # A file or a pipe has no width of its own.
-    table = require("rich.table", "stopgrad ops", "tour").Table(
-        box=require("rich.box", "stopgrad ops", "tour").SIMPLE_HEAD, pad_edge=False
-    )
-    for heading in ("operation", "function", "operands; attributes", "gradient", "vmap", "engines"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "operation")
-    shown = 0
+    rows = []
     for definition in REGISTRY.values():
         function = functions.get(id(definition.function), "") if hasattr(definition, "function") else ""
         if not wanted or {definition.type.lower(), function.lower()} & wanted:
-            table.add_row(
-                *(
-                    escape(cell)
-                    for cell in (
-                        definition.type,
-                        function,
-                        _signature(definition),
-                        _gradients(definition),
-                        _batching(definition),
-                        _engines(definition),
-                    )
-                )
-            )
-            shown += 1
-    console.print(table)
-    console.print(f"{shown} operations", highlight=False)
+            parts = (_signature, _gradients, _batching, _engines)
+            rows.append((definition.type, function, *[part(definition) for part in parts]))
+    # A file or a pipe has no width of its own: there, nothing is wrapped.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    headings = ("operation", "function", "operands; attributes", "gradient", "vmap", "engines")
+    print(plain_table(headings, rows, width))
+    print(f"{len(rows)} operations")
     return OK
 
 
-def escape(text: str) -> str:
-    """Text for rich, which takes square brackets for markup."""
-    return text.replace("[", r"\[")
+def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> str:
+    """Rows as text in columns, the widest of which are wrapped where a width is given."""
+    columns = list(zip(headings, *rows, strict=True))
+    widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
+    while width is not None and sum(widths) + 2 * len(widths) - 2 > width and max(widths) > _NARROW:
+        widths[widths.index(max(widths))] -= 1
+    text = []
+    for row in (headings, ["-" * w for w in widths], *rows):
+        cells = [
+            [
+                part
+                for line in cell.split("\n")
+                for part in textwrap.wrap(line, w, subsequent_indent=" ") or [""]
+            ]
+            for cell, w in zip(row, widths, strict=True)
+        ]
+        for parts in zip_longest(*cells, fillvalue=""):
+            text.append("  ".join(f"{part:<{w}}" for part, w in zip(parts, widths, strict=True)).rstrip())
+    return "\n".join(text)
+
+
+_NARROW = 12
+"""No column is made narrower."""
 
 
 def _signature(definition: type[Op]) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+import logging
+import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,10 +18,10 @@ from stopgrad.build import emit
 from stopgrad.engines import Compiled, Engine, able, engine as engine_named, fail
 from stopgrad.errors import ArgumentError
 from stopgrad.fingerprint import fingerprint
-from stopgrad.graph import Operation
+from stopgrad.graph import Operation, Output
 from stopgrad.ops.data import Placeholder
 from stopgrad.plain import flag, is_whole, whole
-from stopgrad.rewrite import Rewritten, formed
+from stopgrad.rewrite import Rewritten, check_sizes, formed, needed, prepare
 from stopgrad.tuning import Report, Sample, Tried, Way, budget, fastest, remember, remembered
 from stopgrad.types import TensorType
 
@@ -33,18 +37,20 @@ class How(NamedTuple):
         strict: whether operations are computed as their definitions say, in no form of an engine's own.
         tune: ``"off"``, or how thoroughly several ways are measured: ``"quick"`` or ``"full"``.
         reports: where it is told what was done.
+        what: what is compiled, for notes.
     """
 
     auto: bool
     strict: bool
     tune: str
     reports: deque[Report]
+    what: str = "Session"
 
     @classmethod
-    def of(cls, engine: str, strict: Any, tune: Any, size: int) -> How:
+    def of(cls, engine: str, strict: Any, tune: Any, size: int, what: str = "Session") -> How:
         """From the arguments of a session or a function."""
         budget(tune)
-        return cls(engine == "auto", flag(strict, "strict"), tune, deque(maxlen=size))
+        return cls(engine == "auto", flag(strict, "strict"), tune, deque(maxlen=size), what)
 
 
 class Ready(NamedTuple):
@@ -80,7 +86,7 @@ def compile_for(
     ways, start = _ways(engine, operations, how.strict, anywhere), time.perf_counter()
     tried: list[Tried] = []
     known = None
-    compile = partial(_compile, prepared, donated, assigned)
+    compile = partial(_compile, prepared, donated, assigned, f"{how.what}: {len(operations):,} operations")
     if len(ways) == 1 or sample is None:
         way = ways[0]
         run = compile(way)
@@ -101,6 +107,36 @@ def compile_for(
     return Ready(way.engine, run)
 
 
+def compile_sized(
+    engine: Engine,
+    outputs: Sequence[Output],
+    inputs: Sequence[Output],
+    binding: dict[str, int],
+    kept: dict[Engine, Ready],
+    compile: Callable[[Rewritten], Ready],
+) -> Ready:
+    """Compile a graph for sizes that are known now; for engines that keep them symbolic, once for all.
+
+    Args:
+        engine: that is to run it.
+        outputs: what is computed.
+        inputs: from what.
+        binding: the sizes, by name.
+        kept: what such engines have compiled; one is added.
+        compile: compiles the prepared graph.
+    """
+    known: dict[str, int] | None = binding
+    if engine.keeps_sizes:
+        check_sizes(needed(outputs, set(inputs)), binding)
+        if engine in kept:
+            return kept[engine]
+        known = None
+    ready = compile(prepare(outputs, inputs, known))
+    if ready.engine.keeps_sizes:
+        kept[ready.engine] = ready
+    return ready
+
+
 def _ways(engine: Engine, operations: Sequence[Operation], strict: bool, anywhere: bool) -> list[Way]:
     """What may be measured, the preferred first."""
     if strict:
@@ -119,7 +155,7 @@ def _ways(engine: Engine, operations: Sequence[Operation], strict: bool, anywher
 
 
 def _compile(
-    prepared: Rewritten, donated: Sequence[int], assigned: Sequence[TensorType], way: Way
+    prepared: Rewritten, donated: Sequence[int], assigned: Sequence[TensorType], what: str, way: Way
 ) -> Compiled:
     engine, variant = way
     form = formed(prepared, variant.forms, variant.passes)
@@ -129,9 +165,41 @@ def _compile(
     ]
     inputs, count = [*form.inputs, *spare], len(form.inputs)
     try:
-        return engine.compile(inputs, form.outputs, [*donated, *range(count, len(inputs))], variant)
+        with noted(f"{what} on {engine.name}"):
+            return engine.compile(inputs, form.outputs, [*donated, *range(count, len(inputs))], variant)
     except Exception as error:
         fail(engine, prepared.outputs, error)
+
+
+NOTED = 3.0
+"""After so many seconds of compiling it is told that it goes on."""
+
+LOGGER = logging.getLogger("stopgrad")
+
+
+@contextmanager
+def noted(what: str) -> Iterator[None]:
+    """Inside, *what* is being compiled. If that takes long, it is said, once, while it goes on.
+
+    It is logged by the logger ``"stopgrad"``, with the level INFO; where nobody listens to that, it is
+    written to standard error if that is a terminal. It is no warning: nothing is wrong.
+    """
+    note = threading.Timer(NOTED, _note, [what])
+    note.daemon = True
+    with suppress(RuntimeError):  # Where no thread can be started, there is no note.
+        note.start()
+    try:
+        yield
+    finally:
+        note.cancel()
+
+
+def _note(what: str) -> None:
+    text = f"{what}, compiling for {NOTED:g} s so far; loops made by sg.scan compile faster than Python's"
+    if LOGGER.isEnabledFor(logging.INFO) and LOGGER.hasHandlers():
+        LOGGER.info(text)
+    elif sys.stderr is not None and sys.stderr.isatty():
+        print(f"stopgrad: {text}", file=sys.stderr)
 
 
 def _shown(prepared: Rewritten) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from stopgrad.engines import Engine
 from stopgrad.errors import FeedError, StopgradError
 from stopgrad.graph import Output, describe
 from stopgrad.operands import show_shape
-from stopgrad.types import TensorType, bind_sizes, size_value
+from stopgrad.types import FRESH, TensorType, bind_sizes, size_value
 
 
 def feed_value(x: Output, value: Any, engine: Engine) -> Any:
@@ -80,23 +80,33 @@ def _kind(value: Any) -> str:
     return f"{value.dtype}{show_shape(value.shape)}{span}"
 
 
-def sizes_of(feeds: Sequence[Output], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
-    """The named sizes, from the shapes that were fed."""
+def sizes_of(
+    feeds: Sequence[Output],
+    shapes: Sequence[tuple[int, ...]],
+    told: Callable[[Output], str] = lambda x: f"{describe(x)} was fed a value",
+    others: str = "feeds",
+) -> dict[str, int]:
+    """The named sizes, from the shapes that were fed.
+
+    Args:
+        feeds: what was fed.
+        shapes: of the values.
+        told: how an error begins that is about one of them.
+        others: what it calls the others.
+    """
     binding: dict[str, int] = {}
     for x, shape in zip(feeds, shapes, strict=True):
         before = dict(binding)
         if not bind_sizes(x.shape, shape, binding):
-            known = ", ".join(f"{name} = {size}" for name, size in before.items())
+            known = ", ".join(f"{name} = {size}" for name, size in before.items() if not FRESH.match(name))
             raise FeedError(
-                f"{describe(x)} was fed a value of shape {show_shape(shape)}; "
-                f"{f'other feeds say {known}' if known else 'a name stands for one size'}"
+                f"{told(x)} of shape {show_shape(shape)}; "
+                f"{f'other {others} say {known}' if known else 'a name stands for one size'}"
             )
     for x, shape in zip(feeds, shapes, strict=True):
         if any(
             not isinstance(s, int) and size_value(s, binding) != n
             for s, n in zip(x.shape, shape, strict=True)
         ):
-            raise FeedError(
-                f"{describe(x)} was fed a value of shape {show_shape(shape)}, where {binding} is known"
-            )
+            raise FeedError(f"{told(x)} of shape {show_shape(shape)}, where {binding} is known")
     return binding

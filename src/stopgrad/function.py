@@ -2,106 +2,91 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
+from stopgrad.arguments import Constant, Shapes, Statics, argument_paths, several, without_first
 from stopgrad.autodiff.tracing import is_tensor
-from stopgrad.build import as_output, emit
+from stopgrad.build import graph_for
 from stopgrad.builder import default_graph
-from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, compile_for, has_hash
-from stopgrad.engines import Engine, engine as engine_named, fail
-from stopgrad.errors import ArgumentError, GraphError
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.operands import as_array
-from stopgrad.ops.data import Assign, Parameter, Placeholder
-from stopgrad.plain import is_whole, whole
-from stopgrad.quick import OTHER, Quick, handed_out, quick_call
+from stopgrad.calls import Given, Kept, compiled, computed, donated_arrays, failed_in
+from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, has_hash
+from stopgrad.engines import Engine, engine as engine_named
+from stopgrad.errors import ArgumentError
+from stopgrad.graph import Operation, Output
+from stopgrad.instances import Instances, Method
+from stopgrad.lowered import Lowered
+from stopgrad.operands import shorten, show_shape
+from stopgrad.plain import flag, is_whole, whole
+from stopgrad.public import guarded, reads_arguments
+from stopgrad.quick import OTHER, Quick, quick_call
 from stopgrad.rewrite import prepare
-from stopgrad.structure import flatten, unflatten
+from stopgrad.structure import flatten
+from stopgrad.traced import Signature, Static, array_argument, probes_since, started, trace
 from stopgrad.tuning import REPORTS, Report, Sample
 from stopgrad.types import dtype_of, float32
 
 
-class _Constant(NamedTuple):
-    """An argument that is part of the signature. There True, 1 and 1.0 differ, and so do 0j and -0j."""
+class Options(NamedTuple):
+    """What :func:`function` was asked for; there it stands what each means."""
 
-    value: Any
-    kind: type
-    text: str
-
-
-_Signature = Sequence[tuple[tuple[int, ...], Any] | _Constant]
-"""What tells calls apart: of arrays the shape and dtype, of all else the value."""
-
-
-@dataclass
-class _Traced:
-    """A function compiled for one signature.
-
-    Attributes:
-        ready: computes the results.
-        outputs: what they are in the traced graph.
-        spec: the structure of what the function returned; None where that is one result alone.
-        leaves: what stood in it, with a mark in the place of each result.
-        fresh: whether it has not been called yet.
-    """
-
-    ready: Ready
-    outputs: list[Output]
-    spec: Any
-    leaves: list[Any]
-    fresh: bool = True
-
-    def rebuild(self, results: Sequence[Any]) -> Any:
-        """What the function returned, with these results."""
-        if self.spec is None:
-            return results[0]
-        given = iter(results)
-        return unflatten(self.spec, [leaf if leaf is not _RESULT else next(given) for leaf in self.leaves])
-
-    def failed(self, error: Exception) -> NoReturn:
-        """Raise what happened in the engine as an error of ours."""
-        fail(self.ready.engine, self.outputs, error)
+    engine: str = "auto"
+    donate_argnums: Any = ()
+    static_argnums: Any = None
+    static_argnames: Any = None
+    shapes: Mapping[str, Any] | None = None
+    with_probes: bool = False
+    cache_size: int = CACHE_SIZE
+    strict: bool = False
+    tune: str = "off"
 
 
 class Function:
     """A Python function, traced and compiled once per signature of its arguments.
 
-    Made by :func:`function`.
+    Made by :func:`function`. In a class it is a method, as a plain function is; see there.
     """
 
-    def __init__(
-        self,
-        f: Callable[..., Any],
-        engine: str,
-        donate_argnums: tuple[int, ...],
-        cache_size: int = CACHE_SIZE,
-        strict: bool = False,
-        tune: str = "off",
-    ) -> None:
-        self._f = f
-        self._engine_name = engine
+    def __init__(self, f: Callable[..., Any], options: Options) -> None:
+        self._wrapped = f
+        self._options = options
+        self._f = f = f.__func__ if isinstance(f, (staticmethod, classmethod)) else f
         self._engine: Engine | None = None
-        self.__name__ = getattr(f, "__name__", "function")
+        name = getattr(f, "__name__", "function")
+        self.__name__ = name
+        self.__qualname__ = getattr(f, "__qualname__", name)
+        self.__module__ = getattr(f, "__module__", __name__)
         self.__doc__ = f.__doc__
         self.__wrapped__ = f
-        self._how = How.of(engine, strict, tune, REPORTS)
+        self._how = How.of(options.engine, options.strict, options.tune, REPORTS, name)
+        statics = Statics(f, name, options.static_argnums, options.static_argnames)
+        self._statics = statics if statics else None
+        both = statics.positions.intersection(options.donate_argnums)
+        if both:
+            raise ArgumentError(
+                f"function: the argument {min(both)} of {name} is both static and donated; "
+                "a static one is no array"
+            )
+        self._shapes = None if options.shapes is None else Shapes(f, name, options.shapes)
         # Refers to f alone: a function that is dropped is freed at once, with all that was compiled for it.
-        trace = partial(_trace, f, self.__name__, self._how, donate_argnums)
-        self._traced = cached(trace, cache_size, "function")
+        make = partial(_kept, f, name, self._how, options)
+        self._kept = cached(make, options.cache_size, "function")
         self._warned = False
-        self._before: _Traced | None = None
+        self._last: Given | None = None
+        self._before: Ready | None = None
         self._quick: Quick | None = None
+        self._owner: type | None = None
+        self._instances = Instances(options.cache_size)
 
     @property
     def traces(self) -> int:
-        """How many signatures are traced, compiled and kept."""
-        return self._traced.cache_info().currsize
+        """How many signatures are traced, compiled and kept; of a method, for all instances together."""
+        return sum([one.traces for one in self._instances], self._kept.cache_info().currsize)
 
     def report(self) -> tuple[Report, ...]:
         """How what was compiled last is run: the engine, its way, and what was tried and measured.
@@ -119,65 +104,191 @@ class Function:
             result = quick(args, kwargs)
             if result is not OTHER:
                 return result
-        leaves, spec = flatten((args, kwargs))
+        if self._owner is not None and args and isinstance(args[0], self._owner):
+            method = self.__get__(args[0], type(args[0]))
+            if method._function is not self:
+                return method(*args[1:], **kwargs)
+        leaves, spec, static = self._flat(args, kwargs)
         if default_graph() is not None or not _SYMBOLIC.isdisjoint(map(type, leaves)):
-            return self._f(*args, **kwargs)
-        engine = self._engine
-        if engine is None or engine.unusable is not None:
-            engine = self._engine = engine_named(self._engine_name)
-        arrays, signature, native, borrowed = self._arguments(leaves, engine)
-        try:
-            if self._how.tune == "off":
-                traced = self._traced(engine, spec, tuple(signature))
-            else:
-                traced = self._traced(engine, spec, tuple(signature), Sample(arrays))
-        except TypeError:
-            odd = [s.value for s in signature if isinstance(s, _Constant) and not has_hash(s.value)]
-            if not odd:
-                raise
-            raise ArgumentError(
-                f"function: {self.__name__} was given {odd[0]!r:.60}, which has no hash to know it by; "
-                "pass an array or a constant"
-            ) from None
-        if traced.fresh:
-            traced.fresh = False
-            self._warn_of_many()
-        if traced.ready.engine is not engine:
-            arrays = [np.asarray(a) for a in arrays]  # They may be the other engine's own.
-        try:
-            found = traced.ready.run(arrays)
-        except Exception as error:
-            traced.failed(error)
-        results = handed_out(found, native, borrowed, traced.ready.engine.finish, traced.failed)
+            return self._build(leaves, args, kwargs)
+        engine = self._usable()
+        given = self._given(leaves, spec, static, engine)
+        sample = None if self._how.tune == "off" else Sample(given.arrays)
+        kept = self._find(engine, given, sample)
+        if kept.fresh:
+            kept.fresh = False
+            self._warn_of_many(given)
+            self._last = given._replace(leaves=[], arrays=[])
+        ready = kept.for_arrays(engine, given.arrays, sample)
+        results = computed(kept.traced, ready, engine, given)
         # Only after two calls alike: refusing others costs more than the usual way.
-        alike, self._before = traced is self._before, traced
+        alike, self._before = ready is self._before, ready
+        plain = alike and not static and not any(type(s) is Constant for s in given.signature)
+        traced = kept.traced
         self._quick = (
             quick_call(
-                traced.ready.engine,
-                traced.ready.run,
+                ready.engine,
+                ready.run,
                 args,
                 kwargs,
                 leaves,
                 None if traced.spec is None else traced.rebuild,
-                traced.failed,
+                partial(failed_in, ready.engine, traced),
             )
-            if alike and len(leaves) == len(signature) and not any(type(s) is _Constant for s in signature)
+            if plain
             else None
         )
         return traced.rebuild(results)
 
-    def _warn_of_many(self) -> None:
-        kept = self._traced.cache_info()
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The function traced for such arguments, and not compiled: to be read, counted, or compiled later.
+
+        Args:
+            args, kwargs: as for a call. In the place of an array, anything with a shape and a dtype will do.
+
+        Returns:
+            a :class:`Lowered`.
+
+        Examples:
+            >>> f = sg.function(lambda w, x: sg.matmul(x, w), engine="numpy")
+            >>> lowered = f.lower(np.ones((3, 2)), np.ones((4, 3)))
+            >>> lowered.cost_analysis().flops
+            48
+            >>> lowered.compile()(np.ones((3, 2)), np.ones((4, 3))).shape
+            (4, 2)
+        """
+        leaves, spec, static = self._flat(args, kwargs)
+        engine = self._usable()
+        given = self._given([_array_like(x) for x in leaves], spec, static, engine)
+        traced = trace(self._f, self.__name__, self._options.with_probes, spec, given.signature, static)
+        donated = donated_arrays(self.__name__, self._options.donate_argnums, spec, given.signature)
+        kept = Kept(traced, partial(compiled, self._how, donated), self._options.cache_size)
+        shapes = [x.shape for x in given.arrays]
+        return Lowered(traced, engine, shapes, partial(self._ahead, kept, given))
+
+    def _ahead(self, kept: Kept, expected: Given, ready: Ready | None = None) -> Callable[..., Any]:
+        """Calls of what was lowered: it takes arguments of that signature only."""
+        engine = self._usable()
+        if not kept.traced.symbolic:
+            inputs, outputs = kept.traced.inputs, kept.traced.outputs
+            kept.ready = kept.compile(engine, prepare(outputs, inputs, {}), None)
+        expected = expected._replace(leaves=[], arrays=[])
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            leaves, spec, static = self._flat(args, kwargs)
+            given = self._given(leaves, spec, static, engine)
+            if (spec, given.signature, static) != (expected.spec, expected.signature, expected.static):
+                raise ArgumentError(
+                    f"{self.__name__} was compiled ahead for other arguments: "
+                    f"{self._difference(expected, given)}; lower it for these, or call the function itself"
+                )
+            return kept.traced.rebuild(
+                computed(kept.traced, kept.for_arrays(engine, given.arrays, None), engine, given)
+            )
+
+        return call
+
+    # ----------------------------------------------------------------------------------- as a method
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._owner = owner if not isinstance(self._wrapped, (staticmethod, classmethod)) else None
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if isinstance(self._wrapped, staticmethod):
+            return self
+        if isinstance(self._wrapped, classmethod):
+            instance = type(instance) if owner is None else owner
+        elif instance is None:
+            return self
+        leaves, _ = flatten(instance)
+        if len(leaves) != 1 or leaves[0] is not instance:
+            return Method(self, instance, (instance,))  # A structure of arrays, such as a dataclass.
+        found = self._instances.of(instance, partial(_bound, self._f, self._options, self._statics))
+        return Method(found, instance, ())
+
+    # --------------------------------------------------------------------------------------- inside
+
+    def _usable(self) -> Engine:
+        engine = self._engine
+        if engine is None or engine.unusable is not None:
+            engine = self._engine = engine_named(self._options.engine)
+        return engine
+
+    def _flat(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Static]:
+        static: Static = ()
+        if self._statics is not None:
+            args, kwargs, static = self._statics.split(args, kwargs)
+        leaves, spec = flatten((args, kwargs))
+        return leaves, spec, static
+
+    def _build(self, leaves: Sequence[Any], args: Any, kwargs: Any) -> Any:
+        """The function's results as outputs, in the graph where it is called."""
+        if not self._options.with_probes:
+            return self._f(*args, **kwargs)
+        symbolic = next((x.as_output() for x in leaves if type(x) in _SYMBOLIC), None)
+        graph = default_graph() if symbolic is None else graph_for(symbolic)
+        start = started(graph)
+        value = self._f(*args, **kwargs)
+        return value, probes_since(graph, start, self.__name__)
+
+    def _given(self, leaves: list[Any], spec: Any, static: Static, engine: Engine) -> Given:
+        arrays, signature, native, borrowed = self._arguments(leaves, spec, engine)
+        if self._shapes is not None:
+            self._shapes.apply(signature, argument_paths(self._f, spec))
+        return Given(leaves, spec, static, arrays, signature, native, borrowed)
+
+    def _find(self, engine: Engine, given: Given, sample: Sample | None) -> Kept:
+        key = engine, given.spec, tuple(given.signature), given.static
+        try:
+            return self._kept(*key) if sample is None else self._kept(*key, sample)
+        except TypeError:
+            odd = [
+                i for i, s in enumerate(given.signature) if isinstance(s, Constant) and not has_hash(s.value)
+            ]
+            if not odd:
+                raise
+            raise ArgumentError(
+                f"function: {self.__name__} was given {shorten(given.signature[odd[0]].value)} for "
+                f"{argument_paths(self._f, given.spec)[odd[0]]}, "
+                "which has no hash to know it by; pass an array or a constant"
+            ) from None
+
+    def _warn_of_many(self, given: Given) -> None:
+        kept = self._kept.cache_info()
         if kept.currsize >= min(_MANY, kept.maxsize) and not self._warned:
             self._warned = True
+            why = (
+                "" if self._last is None else f"; the last time because {self._difference(self._last, given)}"
+            )
             warnings.warn(
-                f"{self.__name__} has been compiled for {kept.currsize} signatures; "
-                "integers, booleans and strings are part of the signature, "
-                "so pass a number that changes as an array (np.asarray(step))",
+                f"{self.__name__} has been compiled for {kept.currsize} signatures{why}; {_CURE}",
                 stacklevel=3,
             )
 
-    def _arguments(self, leaves: Sequence[Any], engine: Engine) -> tuple[list[Any], list[Any], bool, bool]:
+    def _difference(self, old: Given, new: Given) -> str:
+        """What tells two calls apart, for messages."""
+        if old.spec != new.spec:
+            return "the arguments have another structure"
+        changed = [
+            (path, a, b)
+            for path, a, b in zip(
+                argument_paths(self._f, new.spec), old.signature, new.signature, strict=True
+            )
+            if a != b
+        ]
+        before = dict(old.static)
+        changed += [
+            (str(which), before.get(which), now) for which, now in new.static if before.get(which) != now
+        ]
+        if not changed:
+            return "the engine is another one"
+        path, a, b = changed[0]
+        more = f" (and {len(changed) - 1} more)" if len(changed) > 1 else ""
+        return f"{path} was {_seen(a)} and is {_seen(b)}{more}"
+
+    def _arguments(
+        self, leaves: Sequence[Any], spec: Any, engine: Engine
+    ) -> tuple[list[Any], list[Any], bool, bool]:
         """The arrays among the arguments, the signature; if any are the engine's own, or the caller's."""
         is_native = engine.is_native
         kinds = {*map(type, leaves)}
@@ -188,7 +299,7 @@ class Function:
         arrays: list[Any] = []
         signature: list[Any] = []
         native = borrowed = False
-        for leaf in leaves:
+        for i, leaf in enumerate(leaves):
             if type(leaf) is np.ndarray and leaf.dtype.isnative:
                 borrowed = True
             elif is_native(leaf):
@@ -196,13 +307,17 @@ class Function:
             elif isinstance(leaf, float):
                 leaf = np.asarray(leaf, self._company(leaves))
             elif is_tensor(leaf):
-                leaf, borrowed = as_array(leaf), True
+                path = partial(self._path, spec, i)
+                leaf, borrowed = array_argument(self.__name__, path, leaf), True
             else:
-                signature.append(_Constant(leaf, type(leaf), str(leaf) if type(leaf) is complex else ""))
+                signature.append(Constant.of(leaf))
                 continue
             arrays.append(leaf)
             signature.append((leaf.shape, leaf.dtype))
         return arrays, signature, native, borrowed
+
+    def _path(self, spec: Any, i: int) -> str:
+        return argument_paths(self._f, spec)[i]
 
     @staticmethod
     def _company(leaves: Sequence[Any]) -> Any:
@@ -211,69 +326,63 @@ class Function:
         return next((d for d in kinds if d.is_floating), float32).numpy
 
 
-def _trace(
+def _kept(
     f: Callable[..., Any],
     name: str,
     how: How,
-    donate_argnums: tuple[int, ...],
+    options: Options,
     engine: Engine,
     spec: Any,
-    signature: _Signature,
+    signature: Signature,
+    static: Static,
     sample: Sample | None = None,
-) -> _Traced:
-    """Trace f for a signature, and compile it."""
-    graph = Graph()
-    with graph.as_default():
-        leaves = [
-            s.value
-            if isinstance(s, _Constant)
-            else emit(Placeholder, (), (dtype_of(s[1]), tuple(s[0])), "", graph).outputs[0]
-            for s in signature
-        ]
-        inputs = [leaf for s, leaf in zip(signature, leaves, strict=True) if not isinstance(s, _Constant)]
-        args, kwargs = unflatten(spec, leaves)
-        result_leaves, result_spec = flatten(f(*args, **kwargs))
-        outputs = [as_output(x, graph) for x in result_leaves if _is_result(x)]
-    for y in outputs:
-        if y.op.graph is not graph:
-            raise GraphError(f"{name} returned {describe(y)}, which belongs to another graph")
-    stray = next((op for op in graph.subgraph_to(outputs) if op.definition in (Parameter, Assign)), None)
-    if stray is not None:
-        raise GraphError(
-            f"{describe(stray)} inside sg.function: parameters live in a session; "
-            "pass values in and return the new ones"
-        )
-    donated = _donated(name, donate_argnums, spec, signature)
-    prepared = prepare(outputs, inputs, {})
-    ready = compile_for(engine, prepared, how, donated, sample=sample)
-    alone = result_spec == _ALONE and len(outputs) == 1
-    leaves = [_RESULT if _is_result(x) else x for x in result_leaves]
-    return _Traced(ready, outputs, None if alone else result_spec, leaves)
+) -> Kept:
+    """Trace f for a signature; where that says all sizes, compile it."""
+    traced = trace(f, name, options.with_probes, spec, signature, static)
+    donated = donated_arrays(name, options.donate_argnums, spec, signature)
+    kept = Kept(traced, partial(compiled, how, donated), options.cache_size)
+    if not traced.symbolic:
+        kept.ready = kept.compile(engine, prepare(traced.outputs, traced.inputs, {}), sample)
+    return kept
 
 
-def _donated(name: str, argnums: Sequence[int], spec: Any, signature: _Signature) -> list[int]:
-    """The positions, among the arrays, of those that belong to donated arguments."""
-    if not argnums:
-        return []
-    args, _ = unflatten(spec, list(range(len(signature))))
-    missing = next((n for n in argnums if not -len(args) <= n < len(args)), None)
-    if missing is not None:
-        raise ArgumentError(
-            f"function: donate_argnums holds {missing}, but {name} was given {len(args)} positional arguments"
-        )
-    given = {i for n in argnums for i in flatten(args[n])[0]}
-    arrays = [i for i, s in enumerate(signature) if not isinstance(s, _Constant)]
-    return [n for n, i in enumerate(arrays) if i in given]
+def _array_like(x: Any) -> Any:
+    """An array for what has only its shape and dtype; it takes no memory."""
+    if is_tensor(x) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        return x
+    return np.broadcast_to(np.zeros((), dtype_of(x.dtype).numpy), tuple(x.shape))
+
+
+def _seen(known: Any) -> str:
+    """A part of a signature, for messages."""
+    if known is None:
+        return "not given"
+    return shorten(known.value) if isinstance(known, Constant) else f"{known[1]}{show_shape(known[0])}"
 
 
 _MANY = 16
-_, _ALONE = flatten(0)
 _SYMBOLIC = {Output, Operation}
-_RESULT = object()
+_CURE = (
+    "integers, booleans, strings and shapes are part of the signature: pass a number that changes as "
+    "float(step), which is traced, or as np.asarray(step) where it must stay a whole number, and leave sizes "
+    "that change open with shapes={'x': ['batch', ...]}"
+)
 
 
-def _is_result(x: Any) -> bool:
-    return is_tensor(x) or (isinstance(x, (int, float, complex)) and not isinstance(x, bool))
+def _bound(
+    f: Callable[..., Any], options: Options, statics: Statics | None, refer: Callable[[], Any]
+) -> Function:
+    """The function of one instance. It does not hold the instance; who calls it does."""
+    method, first = without_first(f, refer)
+    shifted = options._replace(
+        static_argnums=[n - 1 for n in statics.positions if n] if statics else None,
+        static_argnames=[name for name in statics.names if name != first] if statics else None,
+        donate_argnums=tuple([n - 1 if n > 0 else n for n in options.donate_argnums if n]),
+    )
+    return Function(method, shifted)
+
+
+# ------------------------------------------------------------------------------------ the decorator
 
 
 @overload
@@ -281,7 +390,11 @@ def function(
     f: Callable[..., Any],
     *,
     engine: str = "auto",
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] = (),
+    shapes: Mapping[str, Any] | None = None,
+    with_probes: bool = False,
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
     tune: str = "off",
@@ -290,16 +403,25 @@ def function(
 def function(
     *,
     engine: str = "auto",
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] = (),
+    shapes: Mapping[str, Any] | None = None,
+    with_probes: bool = False,
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
     tune: str = "off",
 ) -> Callable[[Callable[..., Any]], Function]: ...
+@guarded("function")
 def function(
     f: Callable[..., Any] | None = None,
     *,
     engine: str = "auto",
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Iterable[str] | None = None,
     donate_argnums: int | Sequence[int] = (),
+    shapes: Mapping[str, Any] | None = None,
+    with_probes: bool = False,
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
     tune: str = "off",
@@ -310,18 +432,37 @@ def function(
         f: built of operations; its Python runs only when a new signature is traced. Arrays and Python floats
             are traced; everything else (integers, booleans, strings, None) is part of the signature.
         engine: as in :class:`Session`.
+        static_argnums: positions of arguments that are part of the signature as they are, floats and
+            structures too. They must have a hash.
+        static_argnames: the same, by name; either way an argument is static by position and by name.
         donate_argnums: positional arguments whose arrays the call may overwrite. They are lost then, also
             if the call fails or is interrupted.
+        shapes: which sizes may differ from call to call, without f being traced anew: from the paths of
+            arguments (``"x"``, ``"params.w"`` or ``"params['w']"``) to shapes as :func:`placeholder` takes
+            them, with a name or None for such a size. In f that size is a :class:`Dim`. Engines that need
+            numbers, as ``"xla"``, compile for each.
+        with_probes: whether to return (value, gradients), with the gradients at each :func:`probe` in f, by
+            the probe's name: those that :func:`grad` and its kin generate inside of f.
         cache_size: for how many signatures the function is kept compiled; beyond it the least recently used
             goes.
         strict: as in :class:`Session`.
         tune: as in :class:`Session`.
 
     Returns:
-        a function with f's arguments. It returns NumPy arrays; or the engine's own, left where they are, when
-        it was given any of these. Called on outputs, or inside a graph, it builds there instead.
+        a :class:`Function`, with f's arguments. It returns NumPy arrays; or the engine's own, left where they
+        are, when it was given any of these. Called on outputs, or inside a graph, it builds there instead.
 
-    May also be used as a decorator, with or without arguments.
+    May also be used as a decorator, with or without arguments; also of methods, below or above
+    ``staticmethod`` and ``classmethod``. An instance that is a structure (a dataclass) is traced like any
+    argument. Any other counts as itself: what its attributes hold when it is traced is part of what is
+    compiled, for as long as the instance lives. So pass arrays that change as arguments.
+
+    Compiling that takes more than 3 s is told once: by the logger ``"stopgrad"`` at level INFO or, where
+    nobody listens to that, on standard error if it is a terminal.
+
+    Raises:
+        ArgumentError: an argument has no hash, is static and does not exist, or is not what *shapes* names.
+        ShapeError: an argument has another shape than *shapes* says.
 
     Examples:
         >>> @sg.function
@@ -329,14 +470,43 @@ def function(
         ...     return w - rate * sg.grad(lambda w: sg.reduce_sum(w * w))(w)
         >>> step(np.array([1.0, 2.0]), 0.25)
         array([0.5, 1. ])
+        >>> @sg.function(shapes={"x": ["batch", 3]}, static_argnames="power")
+        ... def mean_power(x, power=2.0):
+        ...     return sg.reduce_sum(x**power) / x.shape[0]
+        >>> [float(mean_power(np.ones((n, 3)))) for n in (1, 5)], mean_power.traces
+        ([3.0, 3.0], 1)
     """
+    rest = (static_argnums, static_argnames, shapes, with_probes, cache_size, strict, tune)
+    options = Options(engine, donate_argnums, *rest)
     if f is None:
-        return lambda f: Function(f, engine, _tuple(donate_argnums), cache_size, strict, tune)
-    if not callable(f):
-        raise ArgumentError(f"function: takes a function, not {f!r}")
-    return Function(f, engine, _tuple(donate_argnums), cache_size, strict, tune)
+        return partial(_made, options)
+    return _made(options, f)
 
 
-def _tuple(argnums: Any) -> tuple[int, ...]:
-    alone = is_whole(argnums) or not isinstance(argnums, Iterable)
-    return tuple(map(whole, (argnums,) if alone else argnums))
+@reads_arguments
+def _made(options: Options, f: Any) -> Function:
+    if not callable(f) and not isinstance(f, classmethod):
+        cure = "; put @sg.function below @property" if isinstance(f, property) else ""
+        raise ArgumentError(f"function: takes a function, not {f!r}{cure}")
+    name = getattr(f, "__name__", "function")
+    kind = next((kind for test, kind in _NO_FUNCTIONS if test(f)), "")
+    if kind:
+        raise ArgumentError(
+            f"function: {name} is {kind}, whose results are computed bit by bit; "
+            "call a compiled function from it instead"
+        )
+    donated = several(options.donate_argnums, is_whole, "donate_argnums", name)
+    return Function(
+        f,
+        options._replace(
+            donate_argnums=tuple(map(whole, donated)),
+            with_probes=flag(options.with_probes, "function: with_probes"),
+        ),
+    )
+
+
+_NO_FUNCTIONS = (
+    (inspect.isgeneratorfunction, "a generator"),
+    (inspect.iscoroutinefunction, "a coroutine"),
+    (inspect.isasyncgenfunction, "an asynchronous generator"),
+)

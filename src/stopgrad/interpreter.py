@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from stopgrad.body import Body
+from stopgrad.body import Body, walk
 from stopgrad.errors import EngineError, InternalError, StopgradError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.namespaces import NUMPY
@@ -290,6 +290,16 @@ def interpret(
 ) -> list[Any]:
     """Compute outputs with NumPy at once, from the values of the placeholders they need."""
     return quietly(program(list(feeds), outputs, NUMPY_BACKEND, regions), list(feeds.values()))
+
+
+def constant_value(y: Output) -> np.ndarray[Any, Any] | None:
+    """The value of an output that depends on nothing that is fed, kept by a session, or of unknown size."""
+    operations = y.op.graph.subgraph_to([y])
+    open_ended = any(
+        op.definition.stateful or op.type == "Placeholder" or any(x.type.symbolic for x in op.outputs)
+        for op in walk(operations)
+    )
+    return None if open_ended else np.asarray(interpret([y], {})[0])
 
 
 def quietly(compute: Callable[..., T], *args: Any) -> T:

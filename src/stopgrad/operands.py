@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError, DTypeError, GraphError
+from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
 from stopgrad.graph import Operation, Output, describe
-from stopgrad.types import DType, TensorType, bool_, complex64, dtype_of, float32, int32, tensor_type
+from stopgrad.promotion import Promotion
+from stopgrad.types import Dim, DType, TensorType, bool_, complex64, dtype_of, float32, int32, tensor_type
 
 Array = np.ndarray[Any, Any]
 Tensor = Any
@@ -27,8 +28,22 @@ def type_of(x: Any) -> TensorType:
         return x.type
     if isinstance(x, Operation):
         return x.as_output().type
+    if isinstance(x, Dim):
+        return tensor_type(int32, ())
+    if holds_tensors(x):
+        parts = [type_of(v) for v in x]
+        strong = [t.dtype for v, t in zip(x, parts, strict=True) if not is_python(v)]
+        weak = [t.dtype for v, t in zip(x, parts, strict=True) if is_python(v)]
+        return tensor_type(Promotion(lambda _: True).common(strong, weak), (len(x), *parts[0].shape))
     array = x if isinstance(x, np.ndarray) else as_array(x)
     return tensor_type(dtype_of(array.dtype), array.shape)
+
+
+def holds_tensors(x: Any) -> bool:
+    """Whether *x* is a list, perhaps nested, that holds outputs or sizes, and so is stacked in a graph."""
+    if not isinstance(x, (list, tuple)):
+        return False
+    return any(isinstance(v, (Output, Operation, Dim)) or holds_tensors(v) for v in x)
 
 
 def as_array(x: Any, dtype: DType | None = None) -> Array:
@@ -38,6 +53,11 @@ def as_array(x: Any, dtype: DType | None = None) -> Array:
     """
     if dtype is None and not hasattr(x, "dtype"):
         dtype = python_dtype(x)
+    if isinstance(x, Dim):
+        raise ShapeError(
+            f"the size {x!r} has no value yet, where an array is needed: it is known when a value is fed; "
+            "sg.size(x, axis) is a tensor with its value"
+        )
     if isinstance(x, np.ma.MaskedArray):
         raise DTypeError(
             "a masked array cannot become a tensor: "
@@ -85,6 +105,8 @@ def python_dtype(x: Any) -> DType | None:
     """The dtype of Python numbers, however nested; None for what NumPy knows better."""
     if isinstance(x, np.generic):
         return None
+    if isinstance(x, Dim):
+        return int32
     if isinstance(x, bool):
         return bool_
     if isinstance(x, int):
@@ -104,10 +126,10 @@ def python_dtype(x: Any) -> DType | None:
 
 
 def is_python(x: Any) -> bool:
-    """Whether *x* is a Python number or list, which takes the dtype of what it meets."""
-    if isinstance(x, (bool, int, float, complex)):
+    """Whether *x* is a Python number or list, or a size, which takes the dtype of what it meets."""
+    if isinstance(x, (bool, int, float, complex, Dim)):
         return not isinstance(x, np.generic)
-    return isinstance(x, (list, tuple)) and python_dtype(x) is not None
+    return isinstance(x, (list, tuple)) and not holds_tensors(x) and python_dtype(x) is not None
 
 
 def fits(x: Any, dtype: DType) -> bool:

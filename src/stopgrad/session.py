@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stopgrad.builder import default_graph
-from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, compile_for, has_hash
+from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, compile_for, compile_sized, has_hash
 from stopgrad.engines import Engine, engine as engine_named, fail
 from stopgrad.errors import EngineError, FeedError, GraphError
 from stopgrad.feeds import feed_value, sizes_of
 from stopgrad.files import ArrayFile, write_arrays
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.ops.data import Assign, Parameter, Placeholder
-from stopgrad.rewrite import check_sizes, needed, prepare
+from stopgrad.rewrite import needed
 from stopgrad.structure import flatten, unflatten
 from stopgrad.tuning import REPORTS, Report, Sample
 
@@ -383,14 +383,6 @@ def _compile(
 ) -> Ready:
     """Compile a plan for the shapes fed; for another engine, where this one cannot run it and any may."""
     outputs, inputs = [*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds]
-    binding: dict[str, int] | None = sizes_of(plan.feeds, shapes)
-    if engine.keeps_sizes:
-        check_sizes(needed(outputs, set(inputs)), binding)
-        if engine in plan.unsized:
-            return plan.unsized[engine]
-        binding = None
-    prepared = prepare(outputs, inputs, binding)
-    ready = compile_for(engine, prepared, how, assigned=[p.type for p in plan.assigned], sample=sample)
-    if ready.engine.keeps_sizes:
-        plan.unsized[ready.engine] = ready
-    return ready
+    assigned = [p.type for p in plan.assigned]
+    compile = partial(compile_for, engine, how=how, assigned=assigned, sample=sample)
+    return compile_sized(engine, outputs, inputs, sizes_of(plan.feeds, shapes), plan.unsized, compile)

@@ -29,6 +29,7 @@ from stopgrad.dtypes import DTYPES
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.interning import Interned
 from stopgrad.plain import whole
+from stopgrad.unknown import Unknown, no_value, of_sizes
 
 LARGEST = 2**63 - 1
 """No array has a larger size; no number in a size is larger."""
@@ -111,7 +112,7 @@ class Symbol:
 _Monomial = tuple[tuple[Symbol, int], ...]
 
 
-class Dim:
+class Dim(Unknown):
     """A size not known until values are fed: a polynomial over named sizes. Made by :func:`dim`.
 
     Examples:
@@ -120,19 +121,22 @@ class Dim:
         True
         >>> (n * 6) // 3, 2 * n - n - n, (n + 1) // 2
         (2*n, 0, (n + 1)//2)
+
+    What is no size any more, as ``n / 2`` and ``n > 1``, has no value before something is fed. Tensors and
+    arrays take a size as they take a Python integer: ``x / n`` and ``n * x`` are operations. ``==`` is
+    identity, so ``n == 3`` is False whatever is fed later.
     """
 
     __slots__ = ("__weakref__", "length", "terms")
 
-    # A NumPy number on the left of an operator leaves the operation to us.
-    __array_ufunc__ = None
-
     terms: tuple[tuple[_Monomial, int], ...]
     length: int
 
+    @of_sizes("add")
     def __add__(self, other: Size) -> Size:
         return total([self, other])
 
+    @of_sizes("mul")
     def __mul__(self, other: Size) -> Size:
         others = _terms(other)
         if len(self.terms) * len(others) > LONGEST:
@@ -143,7 +147,10 @@ class Dim:
             found[monomial] = found.get(monomial, 0) + p * q
         return _normal(found)
 
+    @of_sizes("pow")
     def __pow__(self, power: int) -> Size:
+        if isinstance(power, Dim):
+            raise no_value(f"{self!r} ** {power!r}")
         power = whole(power)
         if not 0 <= power <= DEGREE:
             raise ShapeError(f"a size has powers from 0 to {DEGREE}, not {shown(power)}")
@@ -152,35 +159,46 @@ class Dim:
     def __neg__(self) -> Size:
         return self * -1
 
+    @of_sizes("sub")
     def __sub__(self, other: Size) -> Size:
         return self + -_size(other)
 
+    @of_sizes("sub", reflected=True)
     def __rsub__(self, other: Size) -> Size:
         return -self + other
 
-    __radd__ = __add__
-    __rmul__ = __mul__
+    @of_sizes("add", reflected=True)
+    def __radd__(self, other: Size) -> Size:
+        return self + other
 
+    @of_sizes("mul", reflected=True)
+    def __rmul__(self, other: Size) -> Size:
+        return self * other
+
+    @of_sizes("floordiv")
     def __floordiv__(self, other: Size) -> Size:
         exact = exact_quotient(self, other)
         return exact if exact is not None else _computed("//", self, _size(other))
 
+    @of_sizes("floordiv", reflected=True)
     def __rfloordiv__(self, other: int) -> Size:
         return _computed("//", _size(other), self)
 
+    @of_sizes("mod")
     def __mod__(self, other: Size) -> Size:
         return self - (self // other) * other
 
+    @of_sizes("mod", reflected=True)
     def __rmod__(self, other: int) -> Size:
         return other - (other // self) * self
 
-    def __int__(self) -> int:
-        raise ShapeError(
-            f"the size {self!r} has no value yet: it is known when a value is fed; "
-            "for its value in the graph use sg.size"
-        )
-
-    __index__ = __int__
+    def is_at_least(self, other: Size) -> bool | None:
+        difference = self - _size(other)
+        if isinstance(difference, int):
+            return difference >= 0
+        if _never_negative(difference):
+            return True
+        return False if _never_negative(-difference - 1) else None
 
     def __bool__(self) -> bool:
         return True

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad import pieces
+from stopgrad.arguments import operation_name
 from stopgrad.build import as_output, emit, graph_for
 from stopgrad.builder import default_graph
 from stopgrad.errors import GraphError
@@ -14,8 +15,12 @@ from stopgrad.graph import DefaultGraph, Graph, Operation, Output
 from stopgrad.interpreter import interpret
 from stopgrad.operands import Array, as_array
 from stopgrad.ops.data import Placeholder, identity
-from stopgrad.structure import flatten, unflatten
+from stopgrad.structure import flatten, paths, unflatten
 from stopgrad.types import dtype_of, float32
+
+
+class ArgumentGraph(Graph):
+    """A graph that a function is traced in, where what stands for an argument is called as that is."""
 
 
 class Tracing:
@@ -29,7 +34,8 @@ class Tracing:
         leaves = [leaf for tree in trees for leaf in flatten(tree)[0]]
         symbolic = next((x.as_output() for x in leaves if isinstance(x, (Output, Operation))), None)
         outer = graph_for(symbolic) if symbolic is not None else default_graph()
-        self.graph = Graph() if outer is None else outer
+        self.graph = ArgumentGraph() if outer is None else outer
+        self._named = isinstance(self.graph, ArgumentGraph)
         self.computes = outer is None
         self.feeds: dict[Output, Array] = {}
         arrays = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype") and not isinstance(x, Output))
@@ -39,23 +45,31 @@ class Tracing:
         """Inside, functions are called on stand-ins. Whoever enters it is ``guarded``."""
         return self.graph.as_default()
 
-    def stand_in(self, x: Any) -> Any:
+    def stand_in(self, x: Any, name: str = "") -> Any:
         """A fresh output with this value, so that the function's own other uses of x stay apart."""
         if isinstance(x, Operation):
             x = x.as_output()
         if isinstance(x, Output):
-            return identity(x)
+            return identity(x, name or None)
         array = as_array(x, self._company if isinstance(x, float) else None)
         if not self.computes:
-            return identity(as_output(array, self.graph))
-        made = emit(Placeholder, (), (dtype_of(array.dtype), array.shape), "", self.graph).outputs[0]
+            return identity(as_output(array, self.graph), name or None)
+        made = emit(Placeholder, (), (dtype_of(array.dtype), array.shape), name, self.graph).outputs[0]
         self.feeds[made] = array
         return made
 
-    def enter(self, tree: Any) -> Any:
+    def names(self, tree: Any, first: str) -> list[str]:
+        """What to call the leaves of an argument of the name *first*; nothing in a graph of the user's."""
+        found = paths(tree)
+        if not self._named:
+            return [""] * len(found)
+        return [operation_name(".".join(part for part in (first, path) if part)) for path in found]
+
+    def enter(self, tree: Any, first: str = "") -> Any:
         """*tree* with stand-ins for its tensors; numbers and everything else stay what they are."""
         leaves, spec = flatten(tree)
-        return unflatten(spec, [self.stand_in(x) if is_tensor(x) else x for x in leaves])
+        named = zip(leaves, self.names(tree, first), strict=True)
+        return unflatten(spec, [self.stand_in(x, name) if is_tensor(x) else x for x, name in named])
 
     def results(self, tree: Any) -> Any:
         """Outputs as they are, or their values where this tracing computes."""

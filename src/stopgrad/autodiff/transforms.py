@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from stopgrad.arguments import argument_names
 from stopgrad.autodiff.forward import push_forward
 from stopgrad.autodiff.reverse import gradients
 from stopgrad.autodiff.tracing import Tracing, is_tensor
@@ -43,22 +44,22 @@ def argument_positions(argnums: int | Sequence[int], args: Sequence[Any], what: 
     return tuple(whole(i) % len(args) for i in positions)
 
 
-def _differentiated(tracing: Tracing, tree: Any, what: str) -> tuple[Any, list[Output]]:
+def _differentiated(tracing: Tracing, tree: Any, what: str, first: str) -> tuple[Any, list[Output]]:
     """*tree* entered, and its floating-point leaves: with respect to these it is differentiated."""
     leaves, spec = flatten(tree)
     entered, targets = [], []
-    for leaf in leaves:
+    for leaf, name in zip(leaves, tracing.names(tree, first), strict=True):
         if isinstance(leaf, (float, complex)) or (is_tensor(leaf) and type_of(leaf).differentiable):
-            leaf = tracing.stand_in(leaf)
+            leaf = tracing.stand_in(leaf, name)
             targets.append(leaf)
         elif len(leaves) == 1:
             shown = repr(type_of(leaf)) if is_tensor(leaf) or isinstance(leaf, (int, bool)) else repr(leaf)
             raise DTypeError(
-                f"{what}: differentiates with respect to floating-point or complex arguments, not {shown}; "
-                "pass a float, or convert with sg.cast"
+                f"{what}: differentiates with respect to floating-point or complex arguments, not {shown} "
+                f"({first}); pass a float, or convert with sg.cast"
             )
         elif is_tensor(leaf):
-            leaf = tracing.stand_in(leaf)
+            leaf = tracing.stand_in(leaf, name)
         entered.append(leaf)
     return unflatten(spec, entered), targets
 
@@ -108,7 +109,7 @@ def value_and_grad(
         tracing = Tracing(args, kwargs)
         positions = argument_positions(argnums, args, "grad")
         with tracing.building():
-            entered, targets = enter_arguments(tracing, args, positions, "grad")
+            entered, targets = enter_arguments(tracing, args, positions, "grad", f)
             value, aux = with_aux(call(f, *entered, **tracing.enter(kwargs)), has_aux, "grad")
             y = _scalar(value, tracing.graph)
             found = [
@@ -122,17 +123,18 @@ def value_and_grad(
 
 
 def enter_arguments(
-    tracing: Tracing, args: Sequence[Any], positions: Sequence[int], what: str
+    tracing: Tracing, args: Sequence[Any], positions: Sequence[int], what: str, f: Function
 ) -> tuple[list[Any], list[Output]]:
-    """The arguments with stand-ins for their tensors, and those with respect to which to differentiate."""
+    """The arguments of f with stand-ins for their tensors, and those towards which to differentiate."""
     entered: list[Any] = []
     targets: list[Output] = []
+    names = argument_names(f, len(args))
     for i, arg in enumerate(args):
         if i in positions:
-            arg, some = _differentiated(tracing, arg, what)
+            arg, some = _differentiated(tracing, arg, what, names[i])
             targets += some
         else:
-            arg = tracing.enter(arg)
+            arg = tracing.enter(arg, names[i])
         entered.append(arg)
     return entered, targets
 
@@ -222,7 +224,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     check_function(f, "vjp")
     tracing = Tracing(primals)
     with tracing.building():
-        entered, targets = enter_arguments(tracing, primals, range(len(primals)), "vjp")
+        entered, targets = enter_arguments(tracing, primals, range(len(primals)), "vjp", f)
         value, aux = with_aux(call(f, *entered), has_aux, "vjp")
         leaves, spec = flatten(value)
         ys = [as_output(y, tracing.graph) for y in leaves]
@@ -283,7 +285,7 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[A
         )
     tracing = Tracing(primals, tangents)
     with tracing.building():
-        entered, targets = enter_arguments(tracing, primals, range(len(primals)), "jvp")
+        entered, targets = enter_arguments(tracing, primals, range(len(primals)), "jvp", f)
         directions = [
             t for t in flatten(list(tangents))[0] if not (is_tensor(t) and not type_of(t).differentiable)
         ]

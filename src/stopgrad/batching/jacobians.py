@@ -24,8 +24,9 @@ from stopgrad.build import as_output, close, local, parameter_of, tracing, visib
 from stopgrad.builder import current
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
-from stopgrad.ops.data import full, range as numbers
+from stopgrad.ops.data import full
 from stopgrad.ops.index import one_hot
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.shape import reshape
 from stopgrad.plain import is_whole
 from stopgrad.public import call, guarded
@@ -68,7 +69,7 @@ def jacobian(f: Function, argnums: int | Sequence[int] = 0, *, has_aux: bool = F
         outside = Tracing(args, kwargs)
         positions = argument_positions(argnums, args, "jacobian")
         with outside.building():
-            entered, targets = enter_arguments(outside, args, positions, "jacobian")
+            entered, targets = enter_arguments(outside, args, positions, "jacobian", f)
             value, aux = with_aux(call(f, *entered, **outside.enter(kwargs)), has_aux, "jacobian")
             leaves, spec = flatten(value)
             blocks = []

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stopgrad.arguments import argument_names
 from stopgrad.autodiff.reasons import Reach, reach
 from stopgrad.autodiff.tracing import Tracing, is_tensor, outputs_in
 from stopgrad.autodiff.transforms import argument_positions
@@ -149,7 +149,7 @@ def _explain_function(
         entered = [_enter(tracing, arg) for arg in args]
         made = call(f, *entered, **tracing.enter(kwargs))
         ys = [visible(as_output(y, tracing.graph)) for y in flatten(made)[0]]
-    names = _argument_names(f, len(args))
+    names = argument_names(f, len(args))
     keys: dict[str, Output] = {}
     for i in positions:
         for path, leaf in zip(paths(entered[i]), flatten(entered[i])[0], strict=True):
@@ -164,15 +164,6 @@ def _enter(tracing: Tracing, tree: Any) -> Any:
     return unflatten(
         spec, [tracing.stand_in(x) if is_tensor(x) or isinstance(x, (float, complex)) else x for x in leaves]
     )
-
-
-def _argument_names(f: Callable[..., Any], count: int) -> list[str]:
-    try:
-        parameters = list(inspect.signature(f).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return [names[i] if i < len(names) else str(i) for i in range(count)]
 
 
 def assert_flows(ys: Any, xs: Any) -> None:

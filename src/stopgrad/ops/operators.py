@@ -12,6 +12,7 @@ from stopgrad.operands import is_python
 from stopgrad.ops import arithmetic, compare, indexing, linalg, powers, shape, updates
 from stopgrad.public import reads_arguments
 from stopgrad.types import Dim
+from stopgrad.unknown import ON_TENSORS
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -25,7 +26,8 @@ def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
 def _bits(bitwise: Callable[..., Any], logical: Callable[..., Any]) -> Callable[..., Any]:
     @reads_arguments
     def operator(self: Output, other: Any) -> Any:
-        return (logical if self.dtype.is_bool else bitwise)(self, other)
+        kind = (self if isinstance(self, Output) else other).dtype
+        return (logical if kind.is_bool else bitwise)(self, other)
 
     return operator
 
@@ -72,6 +74,12 @@ _COMPARISONS = {
 }
 for _name, _function in _COMPARISONS.items():
     setattr(Output, f"__{_name}__", _function)
+
+
+# With an array, sizes do what an output does.
+ON_TENSORS.update(_BINARY | _COMPARISONS)
+ON_TENSORS.update({"and": compare.bitwise_and, "or": compare.bitwise_or, "xor": compare.bitwise_xor})
+ON_TENSORS.update({"eq": compare.equal, "ne": compare.not_equal})
 
 
 @reads_arguments

@@ -1,0 +1,303 @@
+"""The arguments of a function: what they are called, which are static, which have sizes left open."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from stopgrad.errors import ArgumentError, ShapeError, StopgradError
+from stopgrad.operands import shorten, show_shape
+from stopgrad.plain import is_whole, whole
+from stopgrad.types import Dim, Shape, shape_of
+
+# -------------------------------------------------------------------------------------------- names
+
+
+def parameters_of(f: Callable[..., Any]) -> list[inspect.Parameter]:
+    """A function's parameters; none where Python does not know them."""
+    try:
+        return list(inspect.signature(f).parameters.values())
+    except (TypeError, ValueError):
+        return []
+
+
+def positional(parameters: Iterable[inspect.Parameter]) -> list[str]:
+    """The names of parameters that may be given by position, in their order."""
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def argument_names(f: Callable[..., Any], count: int) -> list[str]:
+    """What the first arguments given by position are called; where they have no name, their number."""
+    parameters = parameters_of(f)
+    names = positional(parameters)
+    rest = next((f"{p.name}." for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+    return [names[i] if i < len(names) else f"{rest}{i - len(names) if rest else i}" for i in range(count)]
+
+
+def argument_paths(f: Callable[..., Any], spec: Any) -> list[str]:
+    """How each leaf of ``(args, kwargs)``, of that structure, is reached: such as ``"params.w"``."""
+    names = argument_names(f, spec.child(0).num_children)
+    found = []
+    for by_keyword, which, *rest in spec.paths():
+        first = which if by_keyword else names[which]
+        found.append(".".join(map(str, [first, *rest])))
+    return found
+
+
+def plain_path(text: str) -> str:
+    """A path as :func:`argument_paths` writes it.
+
+    Examples:
+        >>> plain_path("params['layers'][0]"), plain_path("params.layers.0")
+        ('params.layers.0', 'params.layers.0')
+    """
+    return _INDEX.sub(lambda found: f".{found['inside']}", text).lstrip(".")
+
+
+_INDEX = re.compile(r"""\[\s*(?P<quote>["']?)(?P<inside>[^\]]*?)(?P=quote)\s*\]""")
+
+
+def operation_name(path: str) -> str:
+    """A path as the name of an operation, which holds letters, digits and a few signs only."""
+    name = _NO_NAME.sub("_", path).strip("_/")
+    return name if name else ""
+
+
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.\\/>-]")
+
+
+def without_first(f: Callable[..., Any], first: Callable[[], Any]) -> tuple[Callable[..., Any], str]:
+    """A function whose first argument is what *first* returns when it is called; and that argument's name."""
+
+    @functools.wraps(f)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        return f(first(), *args, **kwargs)
+
+    parameters = parameters_of(f)
+    names = positional(parameters)
+    rest = parameters[1:] if names else parameters
+    method.__signature__ = inspect.Signature(rest)  # type: ignore[attr-defined]
+    return method, names[0] if names else ""
+
+
+# -------------------------------------------------------------------------------------------- static
+
+
+class Constant(NamedTuple):
+    """An argument that is part of the signature. There True, 1 and 1.0 differ, and so do 0j and -0j."""
+
+    value: Any
+    marks: Any
+
+    @classmethod
+    def of(cls, value: Any) -> Constant:
+        return cls(value, _marks(value))
+
+
+def _marks(x: Any) -> Any:
+    """What tells a value from others that are equal to it."""
+    kind = type(x)
+    if kind is float or kind is complex:
+        return kind, repr(x)
+    if kind is tuple:
+        return kind, *map(_marks, x)
+    return kind
+
+
+class Statics:
+    """Which arguments of a function are static: part of its signature, as they are, without a look inside.
+
+    Args:
+        f: the function.
+        name: what errors call it.
+        argnums: positions of arguments, or one.
+        argnames: names of arguments, or one.
+
+    An argument that is named is static by position, too, and the other way round.
+    """
+
+    def __init__(self, f: Callable[..., Any], name: str, argnums: Any, argnames: Any) -> None:
+        self._f, self._name = f, name
+        parameters = parameters_of(f)
+        names = positional(parameters)
+        kinds = {p.kind for p in parameters}
+        open_ended = not parameters or inspect.Parameter.VAR_POSITIONAL in kinds
+        self._positions = {
+            _position(n, names, open_ended, name) for n in several(argnums, is_whole, "static_argnums", name)
+        }
+        given = several(argnames, lambda n: isinstance(n, str), "static_argnames", name)
+        known = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        if parameters and inspect.Parameter.VAR_KEYWORD not in kinds:
+            unknown = next((n for n in given if n not in known), None)
+            if unknown is not None:
+                raise ArgumentError(
+                    f"function: static_argnames holds {unknown!r}, but {name} has the parameters "
+                    f"{', '.join(known) or 'none'}"
+                )
+        self._names = {*given, *[names[i] for i in self._positions if i < len(names)]}
+        self._positions |= {i for i, n in enumerate(names) if n in self._names}
+
+    def __bool__(self) -> bool:
+        return bool(self._positions or self._names)
+
+    @property
+    def positions(self) -> frozenset[int]:
+        return frozenset(self._positions)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._names)
+
+    def split(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any], tuple[tuple[int | str, Constant], ...]]:
+        """Arguments with None in the place of static ones, and these."""
+        taken: list[tuple[int | str, Constant]] = []
+        left = list(args)
+        for i in sorted(self._positions):
+            if i < len(left):
+                taken.append((i, self._constant(i, left[i])))
+                left[i] = None
+        others = dict(kwargs)
+        for name in sorted(self._names & others.keys()):
+            taken.append((name, self._constant(name, others[name])))
+            others[name] = None
+        return tuple(left), others, tuple(taken)
+
+    def _constant(self, which: int | str, value: Any) -> Constant:
+        try:
+            hash(value)
+        except TypeError:
+            label = which if isinstance(which, str) else argument_names(self._f, which + 1)[which]
+            cure = (
+                "; give a tuple, or a number"
+                if isinstance(value, (list, dict, set))
+                else "; leave it out of the static arguments, and it is traced"
+            )
+            raise ArgumentError(
+                f"function: the static argument {label} of {self._name} is {shorten(value)}, "
+                f"which has no hash to know it by{cure}"
+            ) from None
+        return Constant.of(value)
+
+
+def joined(
+    args: Sequence[Any], kwargs: Mapping[str, Any], static: Iterable[tuple[int | str, Constant]]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments with the static ones in their places again."""
+    left, others = list(args), dict(kwargs)
+    for which, constant in static:
+        if isinstance(which, str):
+            others[which] = constant.value
+        else:
+            left[which] = constant.value
+    return left, others
+
+
+def several(given: Any, fits: Callable[[Any], bool], what: str, name: str) -> tuple[Any, ...]:
+    """Several positions or names, given as a list or as one alone; errors say that *what* holds others."""
+    alone = isinstance(given, str) or is_whole(given) or not isinstance(given, Iterable)
+    found = () if given is None else (given,) if alone else tuple(given)
+    wrong = [n for n in found if not fits(n)]
+    if wrong:
+        kind = "names of arguments" if what.endswith("names") else "positions of arguments, such as 0"
+        raise ArgumentError(f"function: {what} of {name} are {kind}, not {shorten(wrong[0])}")
+    return found
+
+
+def _position(n: Any, names: Sequence[str], open_ended: bool, name: str) -> int:
+    n = whole(n)
+    if open_ended and n >= 0:
+        return n
+    if not -len(names) <= n < len(names):
+        raise ArgumentError(
+            f"function: static_argnums holds {n}, but {name} has {len(names)} arguments by position"
+            f"{f': {chr(44).join(names)}' if names else ''}"
+        )
+    return n % len(names)
+
+
+# ---------------------------------------------------------------------------------------- open sizes
+
+
+class Shapes:
+    """The shapes that some arguments have in every call, with sizes left open.
+
+    Args:
+        f: the function.
+        name: what errors call it.
+        shapes: from paths of arguments to shapes, as of placeholders; also nested.
+    """
+
+    def __init__(self, f: Callable[..., Any], name: str, shapes: Any) -> None:
+        self._name = name
+        self._shapes: dict[str, Shape] = {}
+        self._add("", shapes)
+        parameters = parameters_of(f)
+        self._roots = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
+        if parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            unknown = next((path for path in self._shapes if path.partition(".")[0] not in self._roots), None)
+            if unknown is not None:
+                known = ", ".join(p.name for p in parameters)
+                raise ArgumentError(
+                    f"function: shapes names {unknown!r}, but {name} has the parameters {known or 'none'}"
+                )
+
+    def _add(self, before: str, shapes: Any) -> None:
+        if not isinstance(shapes, Mapping):
+            raise ArgumentError(
+                f"function: shapes is a dict from arguments to shapes, such as {{'x': ['batch', 3]}}, "
+                f"not {shorten(shapes)}"
+            )
+        for key, shape in shapes.items():
+            path = before + plain_path(str(key))
+            if isinstance(shape, Mapping):
+                self._add(f"{path}.", shape)
+                continue
+            try:
+                self._shapes[path] = shape_of(shape)
+            except StopgradError as error:
+                raise type(error)(f"function: shapes[{path!r}] of {self._name}: {error.message}") from None
+            except TypeError:
+                raise ShapeError(
+                    f"function: shapes[{path!r}] of {self._name}: {shorten(shape)} is no shape; "
+                    "take a list of numbers, names, and None for unknown sizes"
+                ) from None
+
+    def _positions(self, paths: Sequence[str]) -> list[tuple[int, Shape]]:
+        """Which leaves, of those at these paths, have which shape."""
+        places = {path: i for i, path in enumerate(paths)}
+        found = []
+        for path, shape in self._shapes.items():
+            if path in places:
+                found.append((places[path], shape))
+                continue
+            root = path.partition(".")[0]
+            below = [one for one in paths if one == root or one.startswith(f"{root}.")]
+            if below or root not in self._roots:  # Else it was left out, or is None.
+                raise ArgumentError(
+                    f"function: shapes names {path!r}, but {self._name} was given {', '.join(below or paths)}"
+                )
+        return found
+
+    def apply(self, signature: list[Any], paths: Sequence[str]) -> None:
+        """Put them into a signature, in the place of the shapes of the arrays that were given."""
+        for i, wanted in self._positions(paths):
+            known = signature[i]
+            if isinstance(known, Constant):
+                raise ArgumentError(
+                    f"function: shapes names {paths[i]!r}, but {self._name} was given "
+                    f"{shorten(known.value)}, which is part of the signature; pass an array"
+                )
+            shape, dtype = known
+            if len(shape) != len(wanted) or any(
+                not isinstance(a, Dim) and a != b for a, b in zip(wanted, shape, strict=True)
+            ):
+                raise ShapeError(
+                    f"{self._name}: {paths[i]} has the shape {show_shape(shape)}, "
+                    f"and shapes= says {show_shape(wanted)}"
+                )
+            signature[i] = wanted, dtype

@@ -1,0 +1,182 @@
+"""What a graph costs: how many operations of which type, how much arithmetic, how many bytes."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stopgrad.body import Body, bodies_in
+from stopgrad.errors import ShapeError
+from stopgrad.graph import Operation, Output
+from stopgrad.types import TensorType
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one run computes and moves, operation by operation as defined.
+
+    Attributes:
+        operations: how many of each type, the most frequent first, each body counted once.
+        flops: additions, multiplications and other floating-point operations; a product of matrices
+            [m, k] and [k, n] takes 2·m·k·n, an elementwise operation or a reduction one for each element.
+            What stands in a loop counts as often as it runs, of branches the most expensive one.
+        by_type: the same by type, the largest first.
+        bytes: read and written by all operations, each from and to memory. An engine that computes several
+            together moves less.
+        argument_bytes: of the arguments.
+        result_bytes: of the results.
+        parameters: how many elements each traced argument has, by its path.
+        unbounded: whether there is a loop of which nothing says how often it runs; it counts once.
+    """
+
+    operations: Mapping[str, int]
+    flops: int
+    by_type: Mapping[str, int]
+    bytes: int
+    argument_bytes: int
+    result_bytes: int
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    unbounded: bool = False
+
+    def __str__(self) -> str:
+        many = ", ".join(f"{count:,} {kind}" for kind, count in self.operations.items())
+        work = ", ".join(f"{kind} {100 * n / self.flops:.0f} %" for kind, n in [*self.by_type.items()][:5])
+        return "\n".join(
+            [
+                f"{sum(self.operations.values()):,} operations: {many}",
+                f"{self.flops:,} floating-point operations{f': {work}' if work else ''}",
+                f"{self.bytes:,} bytes moved; the arguments are {self.argument_bytes:,}, "
+                f"the results {self.result_bytes:,}",
+                f"{sum(self.parameters.values()):,} elements in {len(self.parameters):,} arguments",
+                *(["with a loop that counts once, as nothing bounds it"] if self.unbounded else []),
+            ]
+        )
+
+
+class _Count:
+    """What has been counted so far; bodies are counted into others of these."""
+
+    def __init__(self) -> None:
+        self.operations: Counter[str] = Counter()
+        self.flops: Counter[str] = Counter()
+        self.bytes = 0
+        self.unbounded = False
+
+    def add(self, other: _Count, times: int = 1) -> None:
+        self.flops.update({kind: n * times for kind, n in other.flops.items()})
+        self.bytes += other.bytes * times
+        self.unbounded |= other.unbounded
+
+
+def cost_of(inputs: Sequence[Output], outputs: Sequence[Output], paths: Sequence[str]) -> Cost:
+    """What it costs to compute outputs from inputs, which have these paths; all sizes are known."""
+    total = _Count()
+    if outputs:
+        body = Body(outputs[0].op.graph, inputs, outputs)
+        total = _counted(body, total.operations, {})
+    return Cost(
+        dict(total.operations.most_common()),
+        sum(total.flops.values()),
+        dict(total.flops.most_common()),
+        total.bytes,
+        sum([_bytes(x.type) for x in inputs]),
+        sum([_bytes(y.type) for y in outputs]),
+        {path: _elements(x.type) for path, x in zip(paths, inputs, strict=True)},
+        total.unbounded,
+    )
+
+
+def _counted(body: Body, operations: Counter[str], known: dict[Body, _Count]) -> _Count:
+    """What one run of a body costs; its operations are counted once, however often it runs."""
+    found = known.get(body)
+    if found is not None:
+        return found
+    found = known[body] = _Count()
+    found.operations = operations
+    for op in body.operations():
+        operations[op.type] += 1
+        inside = [_counted(one, operations, known) for one in bodies_in(op.values)]
+        if inside:
+            _add_bodies(found, op, inside)
+            continue
+        found.bytes += sum([_bytes(x.type) for x in (*op.inputs, *op.outputs)])
+        flops = _flops(op)
+        if flops:
+            found.flops[op.type] += flops
+    return found
+
+
+def _add_bodies(total: _Count, op: Operation, inside: Sequence[_Count]) -> None:
+    if op.type == "Case":
+        total.add(max(inside, key=lambda one: (sum(one.flops.values()), one.bytes)))
+        return
+    times = _times(op)
+    total.unbounded |= times is None
+    for one in inside:
+        total.add(one, 1 if times is None else times)
+
+
+def _times(op: Operation) -> int | None:
+    """How often an operation runs its bodies, at most; None where nothing says."""
+    attributes = op.attributes
+    for name in ("length", "limit"):
+        if name in attributes:
+            found = attributes[name]
+            return found if isinstance(found, int) and found >= 0 else None
+    return 1
+
+
+def _flops(op: Operation) -> int:
+    """The floating-point operations of one operation without bodies; none for what moves values."""
+    if not op.definition.rounds_once or not op.outputs[0].dtype.is_differentiable:
+        return 0
+    special = _FLOPS.get(op.type)
+    if special is not None:
+        return int(special(op))
+    return max([_elements(x.type) for x in (*op.inputs, *op.outputs)])
+
+
+def _matmul(op: Operation) -> int:
+    inner = op.inputs[0].shape[-2 if op.transpose_a else -1]
+    return 2 * _elements(op.outputs[0].type) * _number(inner)
+
+
+def _einsum(op: Operation) -> int:
+    sizes: dict[str, int] = {}
+    for labels, x in zip(op.equation.replace(" ", "").partition("->")[0].split(","), op.inputs, strict=True):
+        sizes.update(zip(labels.replace("...", ""), map(_number, x.shape), strict=False))
+    return len(op.inputs) * math.prod(sizes.values())
+
+
+def _conv(op: Operation) -> int:
+    """Each element of the forward result takes a product of as many elements as a filter has."""
+    places = {"Conv": op.outputs[0], "ConvBackpropInput": op.inputs[1], "ConvBackpropFilter": op.inputs[1]}
+    filters = op.outputs[0] if op.type == "ConvBackpropFilter" else op.inputs[0 if "Input" in op.type else 1]
+    return 2 * _elements(places[op.type].type) * _elements(filters.type) // max(1, _number(filters.shape[-1]))
+
+
+_FLOPS: dict[str, Any] = {
+    "MatMul": _matmul,
+    "Einsum": _einsum,
+    "Conv": _conv,
+    "ConvBackpropInput": _conv,
+    "ConvBackpropFilter": _conv,
+}
+"""Operations that take more than one step for each element."""
+
+
+def _number(size: Any) -> int:
+    if not isinstance(size, int):
+        raise ShapeError(f"the cost of a graph is counted where its sizes are known; {size} is not")
+    return size
+
+
+def _elements(type: TensorType) -> int:
+    return math.prod(map(_number, type.shape))
+
+
+def _bytes(type: TensorType) -> int:
+    return _elements(type) * type.dtype.itemsize

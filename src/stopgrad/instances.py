@@ -1,0 +1,93 @@
+"""Compiled functions as methods: one for each instance, as long as there is the instance."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from stopgrad.operands import shorten
+
+
+class Instances:
+    """The functions made for the instances of a class, each as long as there is the instance.
+
+    Args:
+        size: of instances that cannot be referred to weakly, that many are held.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._found: dict[int, tuple[Callable[[], Any], Any]] = {}
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([function for _, function in [*self._found.values()]])
+
+    def of(self, instance: Any, make: Callable[[Callable[[], Any]], Any]) -> Any:
+        """The function of an instance."""
+        key = id(instance)
+        found = self._found.get(key)
+        if found is not None and found[0]() is instance:
+            return found[1]
+        home = weakref.ref(self)
+        try:
+            refer: Callable[[], Any] = weakref.ref(instance, lambda gone: _forget(home, key, gone))
+        except TypeError:  # It cannot be referred to weakly; it is held, but not with too many others.
+            refer = partial(_same, instance)
+            for old in [*self._found][: max(0, len(self._found) + 1 - self._size)]:
+                self._found.pop(old, None)
+        made = make(refer)
+        self._found[key] = refer, made
+        return made
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _forget(home: weakref.ref[Instances], key: int, gone: Any) -> None:
+    instances = home()
+    if instances is not None:
+        found = instances._found.get(key)
+        if found is not None and found[0] is gone:
+            instances._found.pop(key, None)
+
+
+class Method:
+    """A compiled function of one instance: what ``instance.method`` is.
+
+    Attributes:
+        __self__: the instance.
+        __func__: the Python function.
+    """
+
+    __slots__ = ("__self__", "_before", "_function")
+
+    def __init__(self, function: Any, instance: Any, before: tuple[Any, ...]) -> None:
+        self._function = function
+        self.__self__ = instance
+        self._before = before
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*self._before, *args, **kwargs)
+
+    def lower(self, *args: Any, **kwargs: Any) -> Any:
+        """As of the function itself."""
+        return self._function.lower(*self._before, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._function, name)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Method)
+            and self._function is other._function
+            and self.__self__ is other.__self__
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self._function), id(self.__self__)))
+
+    def __repr__(self) -> str:
+        return f"<{self._function!r} of {shorten(self.__self__)}>"

@@ -1,0 +1,72 @@
+"""Functions traced for given arguments: to be read, counted, and compiled ahead of the first call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+from stopgrad.costs import Cost, cost_of
+from stopgrad.engines import Engine
+from stopgrad.feeds import sizes_of
+from stopgrad.graph import Graph
+from stopgrad.rewrite import prepare
+from stopgrad.traced import Traced
+
+
+class Lowered:
+    """A function traced for given arguments, and not compiled. Made by :meth:`Function.lower`.
+
+    Attributes:
+        engine: the name of the engine that would run it.
+        paths: what its traced arguments are called.
+
+    Examples:
+        >>> lowered = sg.function(lambda x: sg.reduce_sum(x * x), engine="numpy").lower(np.ones(3))
+        >>> print(lowered.to_text())
+        x: float64[3] = Placeholder(dtype=float64, shape=(3,))
+        Mul: float64[3] = Mul(x, x)
+        Sum: float64[] = Sum(Mul, axis=(0,), keepdims=False)
+        >>> compiled = lowered.compile()
+        >>> compiled(np.array([1.0, 2.0, 3.0]))
+        array(14.)
+    """
+
+    def __init__(
+        self,
+        traced: Traced,
+        engine: Engine,
+        shapes: Sequence[tuple[int, ...]],
+        compile: Callable[[], Callable[..., Any]],
+    ) -> None:
+        self._traced, self._shapes, self._compile = traced, shapes, compile
+        self.engine = engine.name
+        self.paths = tuple(traced.paths)
+
+    @property
+    def graph(self) -> Graph:
+        """What the function has built, gates included, before anything is rewritten."""
+        return self._traced.graph
+
+    def to_text(self) -> str:
+        """The graph, an operation a line."""
+        return self.graph.to_text()
+
+    as_text = to_text
+
+    def cost_analysis(self) -> Cost:
+        """What one call computes and moves, counted on the graph that would be compiled."""
+        return self._cost
+
+    @cached_property
+    def _cost(self) -> Cost:
+        traced = self._traced
+        prepared = prepare(traced.outputs, traced.inputs, sizes_of(traced.inputs, self._shapes))
+        return cost_of(prepared.inputs, prepared.outputs, traced.paths)
+
+    def compile(self) -> Callable[..., Any]:
+        """A function that is compiled now, and takes arguments of this signature only."""
+        return self._compile()
+
+    def __repr__(self) -> str:
+        return f"<Lowered {self._traced.name} for {self.engine}: {len(self.graph)} operations>"
