@@ -81,6 +81,7 @@ from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
 from stopgrad.ops.determinants import *
+from stopgrad.ops.distributions import *
 from stopgrad.ops.dynamic import *
 from stopgrad.ops.eigenvalues import *
 from stopgrad.ops.elementary import *
@@ -90,9 +91,6 @@ from stopgrad.ops.fourier import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.grids import *
-from stopgrad.ops.distributions import *
-from stopgrad.ops.gates import *
-from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.incomplete import *
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
@@ -113,8 +111,8 @@ from stopgrad.ops.random import *
 from stopgrad.ops.ranges import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
-from stopgrad.ops.rounding import *
 from stopgrad.ops.rejection import *
+from stopgrad.ops.rounding import *
 from stopgrad.ops.running import *
 from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *

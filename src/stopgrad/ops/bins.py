@@ -11,7 +11,7 @@ from stopgrad.build import apply, together
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.arithmetic import divide, floor, maximum, minimum, multiply, subtract
+from stopgrad.ops.arithmetic import divide, maximum, minimum, multiply, subtract
 from stopgrad.ops.compare import greater, less, less_equal
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.convert import cast, where
@@ -27,6 +27,7 @@ from stopgrad.ops.inference import (
 )
 from stopgrad.ops.join import reverse
 from stopgrad.ops.positions import as_indices, raveled
+from stopgrad.ops.rounding import floor
 from stopgrad.ops.shape import reshape
 from stopgrad.ops.slices import part_of
 from stopgrad.plain import flag, whole
@@ -177,11 +178,11 @@ def digitize(x: Any, bins: Any, right: bool = False, name: str | None = None) ->
     if kind.ndim != 1:
         raise ShapeError(f"(C1) the bins must be a vector, not {kind!r}")
     side = "left" if flag(right, "right") else "right"
-    up = lambda: searchsorted(bins, x, side)
+    up: Any = lambda: searchsorted(bins, x, side)
     size = kind.shape[0]
     if isinstance(size, int) and size < 2:
         return named(up(), name)
-    down = lambda: subtract(size_as(size, int32, bins), searchsorted(reverse(bins, [0]), x, side))
+    down: Any = lambda: subtract(size_as(size, int32, bins), searchsorted(reverse(bins, [0]), x, side))
     if not is_traced(bins):
         edges = as_array(bins)
         return named(up() if edges[0] <= edges[-1] else down(), name)

@@ -17,12 +17,13 @@ from stopgrad.operands import Tensor, show_shape, type_of
 from stopgrad.ops.arithmetic import add, maximum, minimum, subtract
 from stopgrad.ops.compare import greater_equal, less, logical_and
 from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import range as numbers, size_as, zeros_like
+from stopgrad.ops.data import size_as, zeros_like
 from stopgrad.ops.index import GatherV2
 from stopgrad.ops.indexing import take_index
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_integer
 from stopgrad.ops.join import concat, stack
 from stopgrad.ops.positions import as_indices
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.shape import reshape
 from stopgrad.ops.slices import StridedSlice, part_of
 from stopgrad.ops.updates import like

@@ -15,10 +15,11 @@ from stopgrad.ops.arithmetic import add, multiply
 from stopgrad.ops.compare import less
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.convert import cast
-from stopgrad.ops.data import constant, fill, range as numbers, size_as
+from stopgrad.ops.data import constant, fill, size_as
 from stopgrad.ops.inference import check_dtype, is_inexact, is_integer, normal_axis
 from stopgrad.ops.join import stack
 from stopgrad.ops.positions import as_indices
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.shape import broadcast_to, expand_dims, reshape
 from stopgrad.plain import whole
 from stopgrad.promotion import Promotion
@@ -120,7 +121,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
         raise ShapeError(f"(C1) takes vectors, not {[type_of(x) for x in vectors]}")
     vectors = [reshape(x, (1,)) if type_of(x).ndim == 0 else x for x in vectors]
     sizes = [type_of(x).shape[0] for x in vectors]
-    order = list(np.arange(len(vectors)))
+    order = np.arange(len(vectors)).tolist()
     if indexing == "xy" and len(vectors) > 1:
         order[:2] = [1, 0]
     whole_grid = tuple(sizes[i] for i in order)

@@ -18,10 +18,11 @@ from stopgrad.ops.arithmetic import floor_div, floormod, subtract
 from stopgrad.ops.compare import less
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor as tensor_of
 from stopgrad.ops.convert import SelectV2, cast
-from stopgrad.ops.data import constant, fill, range as numbers, size_as
+from stopgrad.ops.data import constant, fill, size_as
 from stopgrad.ops.index import GatherV2
 from stopgrad.ops.inference import check_dtype, is_boolean, normal_axis, same_shape
 from stopgrad.ops.join import stack
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.running import cumsum
 from stopgrad.ops.scatters import scatter_update
 from stopgrad.ops.shape import reshape

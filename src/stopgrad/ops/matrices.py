@@ -12,10 +12,11 @@ from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import add_n
 from stopgrad.ops.convert import conj, where
 from stopgrad.ops.data import full
+from stopgrad.ops.indexing import take_index
 from stopgrad.ops.inference import is_any
 from stopgrad.ops.join import pad, stack
 from stopgrad.ops.shape import broadcast_to, reduce_sum, transpose
-from stopgrad.ops.slices import part_of, take_index
+from stopgrad.ops.slices import part_of
 from stopgrad.plain import is_whole, whole
 from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded, reads_arguments

@@ -16,12 +16,13 @@ from stopgrad.ops.bins import searchsorted
 from stopgrad.ops.compare import not_equal
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.convert import cast
-from stopgrad.ops.data import range as numbers, size_as
+from stopgrad.ops.data import size_as
 from stopgrad.ops.index import gather
 from stopgrad.ops.inference import broadcast_shapes, check_dtype, is_any, is_integer, normal_axes, normal_axis
 from stopgrad.ops.join import concat, reverse, stack
 from stopgrad.ops.order import argsort
 from stopgrad.ops.positions import as_indices
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.running import cumsum
 from stopgrad.ops.shape import broadcast_to, reshape, transpose
 from stopgrad.ops.slices import part_of

@@ -13,12 +13,13 @@ from stopgrad.op import Axis, Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.compare import equal, logical_or, not_equal
 from stopgrad.ops.convert import conj, where
-from stopgrad.ops.data import range as numbers, size_as, zeros_like
+from stopgrad.ops.data import size_as, zeros_like
 from stopgrad.ops.families import axis_in
 from stopgrad.ops.index import ScatterAddAlongAxis
 from stopgrad.ops.inference import check_dtype, is_floating, is_number, is_real, normal_axis
 from stopgrad.ops.join import pad
 from stopgrad.ops.powers import exp
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.recurrence import linear_recurrence, shifted
 from stopgrad.ops.shape import reshape
 from stopgrad.ops.slices import part_of

@@ -18,7 +18,7 @@ from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import divide, multiply
 from stopgrad.ops.compare import equal, not_equal
 from stopgrad.ops.convert import cast, conj, where, wide
-from stopgrad.ops.data import fill, ones_like, range as numbers, zeros_like
+from stopgrad.ops.data import fill, ones_like, zeros_like
 from stopgrad.ops.index import (
     GatherV2,
     TensorScatterAdd,
@@ -31,6 +31,7 @@ from stopgrad.ops.index import (
 from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_any, is_number, is_real
 from stopgrad.ops.join import concat
 from stopgrad.ops.order import argsort
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.recurrence import linear_recurrence, shifted
 from stopgrad.ops.shape import broadcast_to, reshape, transpose
 from stopgrad.ops.slices import StridedSlice, check_spans, part_of, slices_of

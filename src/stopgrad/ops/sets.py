@@ -18,12 +18,13 @@ from stopgrad.ops.bins import searchsorted
 from stopgrad.ops.compare import equal, greater, logical_and, logical_not
 from stopgrad.ops.composing import is_traced, named, needs_size, tensor
 from stopgrad.ops.convert import cast
-from stopgrad.ops.data import fill, range as numbers, size_as
+from stopgrad.ops.data import fill, size_as
 from stopgrad.ops.index import GatherV2, TensorScatterAdd, gather
 from stopgrad.ops.inference import check_dtype, is_any
 from stopgrad.ops.join import concat
 from stopgrad.ops.masks import places_of
 from stopgrad.ops.order import argsort, sort
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.running import cumsum
 from stopgrad.ops.scatters import begins, scatter_update
 from stopgrad.ops.shape import reshape
