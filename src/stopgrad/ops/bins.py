@@ -101,9 +101,8 @@ class SearchSorted(Op):
 
     @staticmethod
     def xla(xp: Any, sequence: Any, x: Any, right: bool, dtype: DType) -> Any:
-        search = lambda one, of: xp.searchsorted(one, of, side="right" if right else "left").astype(
-            dtype.numpy
-        )
+        side = "right" if right else "left"
+        search: Any = lambda one, of: xp.searchsorted(one, of, side=side).astype(dtype.numpy)
         for _ in sequence.shape[:-1]:
             search = xp.jax.vmap(search)
         return search(sequence, x)
