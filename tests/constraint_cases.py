@@ -49,7 +49,7 @@ one_operand(
 one_operand(
     (
         *("Cbrt", "Exp2", "SignBit", "Erf", "Erfc", "Erfinv", "Lgamma", "Digamma"),
-        *("LeakyRelu", "Elu", "Sigmoid", "LogSigmoid", "Softplus", "Silu", "Gelu"),
+        *("LeakyRelu", "Elu", "Sigmoid", "LogSigmoid", "Softplus", "Softsign", "Silu", "Gelu"),
     ),
     COMPLEXES,
 )

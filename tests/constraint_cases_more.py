@@ -192,7 +192,11 @@ refuses(
 )
 for pool in ("MaxPool", "AvgPool"):
     refuses(
-        pool, call(pool, INTEGERS, 2), call(pool, MATRIX, 2), call(pool, IMAGE, 0), call(pool, IMAGE, 7, 1)
+        pool,
+        call(pool, INTEGERS, 2, 2, "VALID"),
+        call(pool, MATRIX, 2, 2, "VALID"),
+        call(pool, IMAGE, 0, 1, "VALID"),
+        call(pool, IMAGE, 7, 1, "VALID"),
     )
 for pool, fits in (("MaxPoolGrad", IMAGE[:, :2]), ("MaxPoolGradGrad", IMAGE)):
     refuses(

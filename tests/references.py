@@ -281,6 +281,13 @@ def _shift(left: bool) -> Callable[..., Any]:
     return integers(f)
 
 
+def _whole_power(x: Any, y: Any) -> Any:
+    """Modulo 2⁶⁴; below 0, the inverse rounded toward zero."""
+    if y >= 0:
+        return pow(int(x), int(y), 2**64)
+    return 0 if x not in (1, -1) else x if y % 2 else 1
+
+
 E = Elementwise
 ELEMENTWISE: dict[str, Elementwise] = {
     "Identity": E(lambda x: x),
@@ -336,7 +343,7 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "Sqrt": E(np.sqrt, 2),
     "Rsqrt": E(lambda x: 1 / np.sqrt(x), 3),
     "Reciprocal": E(lambda x: 1 / x, 2),
-    "Pow": E(np.power, 8, _power_scale),
+    "Pow": E(np.power, 8, _power_scale, integer=integers(_whole_power)),
     "Exp": E(np.exp, 2),
     "Expm1": E(np.expm1, 6),
     "Log": E(np.log, 8),
@@ -378,6 +385,7 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "SigmoidGrad": E(lambda y, g: g * (y * (1 - y)), 3),
     "LogSigmoid": E(lambda x: -_log1pexp(-x), 4),
     "Softplus": E(_log1pexp, 4),
+    "Softsign": E(lambda x: x / (1 + np.abs(x)), 2),
     "Silu": E(lambda x: x * _sigmoid(x), 4),
     "Gelu": E(_gelu, 8, _gelu_scale),
     "LogAddExp": E(_logaddexp, 4, lambda x, y: 1 + np.maximum(x, y)),

@@ -110,6 +110,7 @@ CONSTANT = {
     "stopgrad.ops.operators._COMPARISONS",
     "stopgrad.ops.operators._OTHERS",
     "stopgrad.ops.pooling._WITH_COTANGENT",
+    "stopgrad.ops.resize._KERNELS",
     "stopgrad.ops.shape._PLAIN",
     "stopgrad.public._READERS",
     "stopgrad.rewrite.engine._VALUES",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import numpy_numbers_nn
 import stopgrad as sg
 from stopgrad.body import walk
 from stopgrad.build import check_canonical
@@ -157,7 +158,7 @@ CALLS = [
         FILTERS,
         **CONVOLVED | {"padding": [(1, 0), (2, 1)], "strides": [2, 1], "dilations": 1},
     ),
-    call("conv1d", VOLUME, tensor(3, 3, 5), **CONVOLVED),
+    call("conv1d", VOLUME, tensor(3, 3, 5), stride=1, padding="SAME", dilations=2, groups=1),
     call("conv2d_backprop_filter", IMAGE, [3, 3, 3, 5], tensor(2, 8, 8, 5), **CONVOLVED),
     call("conv2d_backprop_input", [2, 8, 8, 3], FILTERS, tensor(2, 8, 8, 5), **CONVOLVED),
     call("conv2d_transpose", IMAGE, tensor(3, 3, 5, 3), [2, 16, 16, 5], strides=2, padding="SAME"),
@@ -198,6 +199,8 @@ CALLS = [
     call("explain", product, X, X, argnums=1),
     Call("vjp", (square, X), {"has_aux": False}),
 ]
+
+CALLS += numpy_numbers_nn.calls(call, tensor)
 
 # Parameters that take tensors (where a number of NumPy is an array with a dtype), functions, types or names.
 NO_NUMBERS = {
@@ -273,7 +276,7 @@ NO_NUMBERS = {
     "xs",
     "y",
     "ys",
-}
+} | numpy_numbers_nn.TENSORS
 # What takes a number for a tensor all the same, or words, or is shown elsewhere in this file.
 ELSEWHERE = {
     ("dim", "name"),
@@ -292,6 +295,7 @@ ELSEWHERE = {
     *(("map_fn", name) for name in ("infer_shape", "back_prop", "swap_memory")),
     *(("while_loop", name) for name in ("shape_invariants", "back_prop", "swap_memory")),
 }
+} | numpy_numbers_nn.ELSEWHERE
 
 
 def public_functions() -> dict[str, Any]:

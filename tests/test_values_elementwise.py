@@ -154,10 +154,13 @@ activation(sg.sigmoid, scipy.special.expit)
 activation(sg.log_sigmoid, scipy.special.log_expit)
 activation(sg.softplus, lambda x: np.logaddexp(0, x))
 activation(sg.silu, lambda x: x * scipy.special.expit(x))
+activation(sg.silu, lambda x: x * scipy.special.expit(0.5 * x), beta=0.5)
+activation(sg.silu, lambda x: x * scipy.special.expit(1.5 * x), beta=np.float64(1.5))
+activation(sg.swish, lambda x: x * scipy.special.expit(2 * x), beta=2)
 activation(sg.gelu, lambda x: x * scipy.special.ndtr(x))
 activation(sg.gelu, lambda x: jax.nn.gelu(x, approximate=True), approximate=True)
-activation(sg.clip, lambda x: np.clip(x, -1.0, 2.0), low=-1.0, high=2.0)
-activation(sg.clip, lambda x: np.minimum(x, 2.0), high=2.0)
+activation(sg.clip, lambda x: np.clip(x, -1.0, 2.0), min=-1.0, max=2.0)
+activation(sg.clip, lambda x: np.minimum(x, 2.0), max=2.0)
 
 # ------------------------------------------------------------------------------------ of two operands
 
@@ -256,7 +259,7 @@ def test_elementwise_functions(engine: str, name: str) -> None:
 
 
 def test_integers_are_clipped_from_one_side() -> None:
-    np.testing.assert_array_equal(sg.clip(INTS, low=-3), np.clip(INTS, -3, None))
+    np.testing.assert_array_equal(sg.clip(INTS, min=-3), np.clip(INTS, -3, None))
 
 
 # --------------------------------------------------------------- gradients where a derivative is missing

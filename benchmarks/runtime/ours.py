@@ -33,9 +33,9 @@ def mlp_loss(params: Any, x: Any, labels: Any) -> Any:
 
 
 def cnn_loss(params: Any, x: Any, labels: Any) -> Any:
-    x = sg.relu(sg.conv2d(x, params["conv1"]["w"], padding="SAME") + params["conv1"]["b"])
-    x = sg.relu(sg.conv2d(x, params["conv2"]["w"], padding="SAME") + params["conv2"]["b"])
-    x = sg.max_pool2d(x, 2)
+    x = sg.relu(sg.conv2d(x, params["conv1"]["w"], 1, "SAME") + params["conv1"]["b"])
+    x = sg.relu(sg.conv2d(x, params["conv2"]["w"], 1, "SAME") + params["conv2"]["b"])
+    x = sg.max_pool2d(x, 2, 2, "VALID")
     x = sg.reshape(x, [x.shape[0], -1])
     return mlp_loss([params["dense1"], params["dense2"]], x, labels)
 

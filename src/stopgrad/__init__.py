@@ -15,6 +15,7 @@ from stopgrad import (
     engines as engines,
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
     ops as ops,
+    xp as xp,
 )
 from stopgrad.autodiff.reasons import (
     Cut as Cut,
@@ -42,6 +43,8 @@ from stopgrad.control import (
     switch as switch,
     while_loop as while_loop,
 )
+from stopgrad.control.ctc import *
+from stopgrad.control.recurrent import *
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
     DefinitionError as DefinitionError,
@@ -73,6 +76,7 @@ from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs P
 from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
 from stopgrad.ops.associative import *
+from stopgrad.ops.attention import *
 from stopgrad.ops.bins import *
 from stopgrad.ops.compare import *
 from stopgrad.ops.composite import *
@@ -85,7 +89,9 @@ from stopgrad.ops.distributions import *
 from stopgrad.ops.dynamic import *
 from stopgrad.ops.eigenvalues import *
 from stopgrad.ops.elementary import *
+from stopgrad.ops.embedding import *
 from stopgrad.ops.factorizations import *
+from stopgrad.ops.filters import *
 from stopgrad.ops.floating import *
 from stopgrad.ops.fourier import *
 from stopgrad.ops.gates import *
@@ -101,17 +107,22 @@ from stopgrad.ops.masks import *
 from stopgrad.ops.matrices import *
 from stopgrad.ops.matrix_functions import *
 from stopgrad.ops.moving import *
+from stopgrad.ops.normalization import *
 from stopgrad.ops.norms import *
+from stopgrad.ops.objectives import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
+from stopgrad.ops.pools import *
 from stopgrad.ops.positions import *
 from stopgrad.ops.powers import *
 from stopgrad.ops.products import *
 from stopgrad.ops.random import *
 from stopgrad.ops.ranges import *
+from stopgrad.ops.ranking import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
 from stopgrad.ops.rejection import *
+from stopgrad.ops.resize import *
 from stopgrad.ops.rounding import *
 from stopgrad.ops.running import *
 from stopgrad.ops.sampling import *
@@ -125,6 +136,7 @@ from stopgrad.ops.solvers import *
 from stopgrad.ops.special import *
 from stopgrad.ops.spectra import *
 from stopgrad.ops.trigonometric import *
+from stopgrad.ops.units import *
 from stopgrad.ops.updates import *
 from stopgrad.ops.zeros import *
 from stopgrad.scope import (
@@ -152,6 +164,34 @@ from stopgrad.types import (
     uint16 as uint16,
     uint32 as uint32,
     uint64 as uint64,
+)
+from stopgrad.xp import (
+    astype as astype,
+    bitwise_invert as bitwise_invert,
+    bitwise_left_shift as bitwise_left_shift,
+    bitwise_right_shift as bitwise_right_shift,
+    broadcast_arrays as broadcast_arrays,
+    can_cast as can_cast,
+    cumulative_prod as cumulative_prod,
+    cumulative_sum as cumulative_sum,
+    diff as diff,
+    finfo as finfo,
+    flip as flip,
+    floor_divide as floor_divide,
+    full_like as full_like,
+    iinfo as iinfo,
+    isdtype as isdtype,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    linspace as linspace,
+    methods as _methods,  # noqa: F401 - gives outputs the methods of arrays
+    moveaxis as moveaxis,
+    permute_dims as permute_dims,
+    positive as positive,
+    remainder as remainder,
+    result_type as result_type,
+    take as take,
 )
 
 bool = bool_

@@ -154,6 +154,9 @@ class Pow(Arithmetic):
         y: numbers, of a shape that broadcasts with x's.
 
     Returns:
+        The power xʸ. The gradient with respect to y takes log x as 0 where x is not positive, as in
+        TensorFlow. Of integers it is modulo 2ⁿ, as all their arithmetic; an exponent below 0 gives 1 / x⁻ʸ
+        rounded toward zero, and 0 for x = 0.
         The power xʸ. Of integers it is modulo 2ⁿ, and where y is negative the quotient 1 / x⁻ʸ without its
         fraction, 0 for x = 0. The gradient with respect to y takes log x as 0 where x is not positive, as in
         TensorFlow.
@@ -172,17 +175,42 @@ class Pow(Arithmetic):
         "x": lambda g, op: g * conj(op.y * pow(op.x, op.y - 1)),
         "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
     }
+    lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind == "i" else xp.power(x, y)
     lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind in "iu" else xp.power(x, y)
 
     @staticmethod
     def xla(xp: Any, x: Any, y: Any) -> Any:
         if x.dtype.kind in "iu":
+            return _whole_power(xp, x, y, _squared)
             return _whole_power(xp, x, y)
         if x.dtype.kind == "c":  # XLA's power of 0 is NaN.
             zero = (x == 0) & (xp.real(y) > 0)
             return xp.where(zero, xp.zeros((), x.dtype), xp.power(xp.where(zero, xp.ones((), x.dtype), x), y))
         return xp.power(flushed(xp, x), y)
 
+    samples = [
+        *pairs((0.5, 2.0), (-2.0, 2.0)),
+        *pairs((-9, 9), (0, 5), dtypes=("int32",), shapes=(((3,), ()),)),
+    ]
+
+
+def _whole_power(xp: Any, x: Any, y: Any, power: Any = None) -> Any:
+    """The power of integers. NumPy's refuses exponents below 0."""
+    odd = xp.where((y & 1) == 1, x, xp.ones((), x.dtype))
+    inverse = xp.where((x == 1) | (x + 1 == 0), odd, xp.zeros((), x.dtype))
+    exponent = xp.maximum(y, xp.zeros((), y.dtype))
+    return xp.where(y < 0, inverse, xp.power(x, exponent) if power is None else power(xp, x, exponent))
+
+
+def _squared(xp: Any, x: Any, y: Any) -> Any:
+    """The power of integers by squaring, one bit of the exponent after the other; JAX's stops after six."""
+    x, y = xp.broadcast_arrays(x, y)
+
+    def step(_: Any, state: Any) -> Any:
+        found, base, left = state
+        return xp.where((left & 1) == 1, found * base, found), base * base, left >> 1
+
+    return xp.lax.fori_loop(0, x.dtype.itemsize * 8, step, (xp.ones_like(x), x, y))[0]
     samples = [*pairs((0.5, 2.0), (-2.0, 2.0)), *pairs((-4, 4), (-3, 6), dtypes=("int32",))]
 
 
