@@ -174,24 +174,18 @@ from stopgrad.xp import (
     can_cast as can_cast,
     cumulative_prod as cumulative_prod,
     cumulative_sum as cumulative_sum,
-    diff as diff,
     finfo as finfo,
-    flip as flip,
     floor_divide as floor_divide,
-    full_like as full_like,
     iinfo as iinfo,
     isdtype as isdtype,
     isfinite as isfinite,
     isinf as isinf,
     isnan as isnan,
-    linspace as linspace,
     methods as _methods,  # noqa: F401 - gives outputs the methods of arrays
-    moveaxis as moveaxis,
     permute_dims as permute_dims,
     positive as positive,
     remainder as remainder,
     result_type as result_type,
-    take as take,
 )
 
 bool = bool_

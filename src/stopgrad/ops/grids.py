@@ -264,9 +264,9 @@ def convert_to_tensor(
     """
     wanted = None if dtype is None else dtype_of(dtype)
     hint = None if dtype_hint is None else dtype_of(dtype_hint)
-    if isinstance(value, (list, tuple)) and any(map(is_traced, flatten(value)[0])):
+    if isinstance(value, (list, tuple)) and not is_python(value) and any(map(_is_tensor, flatten(value)[0])):
         value = _stacked(value, wanted)
-    if is_traced(value) or hasattr(value, "dtype"):
+    if _is_tensor(value):
         value = tensor(value)
         have = type_of(value).dtype
         if wanted is not None and have is not wanted:
@@ -277,6 +277,10 @@ def convert_to_tensor(
         if np.array_equal(array.astype(hint.numpy).astype(array.dtype), array):
             wanted = hint
     return constant(value, wanted, name=name)
+
+
+def _is_tensor(x: Any) -> bool:
+    return is_traced(x) or hasattr(x, "dtype")
 
 
 def _stacked(value: Any, wanted: Any) -> Tensor:
