@@ -47,6 +47,7 @@ DELIBERATE: dict[str, Difference] = {
     ),
     "function": Difference(ALL, "traces as jax.jit does; its options are those of engines"),
     "no_gradient": Difference(ALL, "a block in which gradients stop; TensorFlow's marks a type of operation"),
+    "rot90": Difference(ALL, "turns in the plane of any two axes, as NumPy's; TensorFlow's turns pictures"),
     "scan": Difference(ALL, "jax.lax.scan, which has a carry and results; TensorFlow's has only a carry"),
 }
 
