@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import constraint_cases
+import constraint_cases_arrays
 import constraint_cases_control
 import constraint_cases_more
 from stopgrad.errors import StopgradError
@@ -21,6 +22,7 @@ from stopgrad.samples import Values
 from stopgrad.types import TensorType, bool_, complex64, float32, int32, shape_of, tensor_type, uint8
 
 CASES = constraint_cases.CASES | constraint_cases_more.CASES | constraint_cases_control.CASES
+CASES |= constraint_cases_arrays.CASES
 
 DEFINITIONS = [pytest.param(definition, id=type) for type, definition in REGISTRY.items()]
 

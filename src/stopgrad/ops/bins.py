@@ -88,6 +88,7 @@ class SearchSorted(Op):
     promotes = Promotion(is_real)
     gradient = not_differentiable("a position has no derivative")
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, sequence: Any, x: Any, right: bool, dtype: DType) -> Any:
@@ -238,8 +239,7 @@ def bincount(
     Constraints:
         (C1) arr holds integers.
         (C2) How many numbers are counted is known when the graph is built.
-        (C3) The weights have arr's shape.
-        (C4) axis is None, 0 or -1, and there are no weights for a binary output.
+        (C3) The weights have arr's shape, and there are none for a binary output; axis is None, 0 or -1.
 
     Examples:
         >>> sg.bincount(np.array([1, 1, 3]))
@@ -252,7 +252,7 @@ def bincount(
     binary = flag(binary_output, "binary_output")
     if axis not in (None, 0, -1) or (binary and weights is not None):
         raise ArgumentError(
-            f"(C4) axis={axis!r}, binary_output={binary!r}: axis is None, 0 or -1, and weights are for counts only"
+            f"(C3) axis={axis!r}, binary_output={binary!r}: axis is None, 0 or -1, and weights are for counts only"
         )
     each = fill(kind.shape, np.ones((), dtype_of(dtype).numpy)) if weights is None else tensor(weights)
     if not same_shape(type_of(each).shape, kind.shape):

@@ -26,7 +26,7 @@ from stopgrad.ops.masks import places_of
 from stopgrad.ops.order import argsort, sort
 from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.running import cumsum
-from stopgrad.ops.scatters import begins, scatter_update
+from stopgrad.ops.scatters import begins, put
 from stopgrad.ops.shape import reshape
 from stopgrad.ops.updates import like
 from stopgrad.plain import flag
@@ -112,7 +112,7 @@ def _grouped(flat: Any) -> _Groups:
     values = apply(GatherV2, (ordered, starts), (0, 0))
     first = apply(GatherV2, (order, starts), (0, 0))
     counts = apply(TensorScatterAdd, (zeros, group, fill((n,), np.int32(1))), (0, 0))
-    return _Groups(values, first, scatter_update(zeros, order, group), counts)
+    return _Groups(values, first, put(zeros, order, group), counts)
 
 
 def _sortable(x: Any) -> Any:
@@ -124,7 +124,7 @@ def _by_appearance(groups: _Groups) -> _Groups:
     """The values in the order in which they occur first."""
     n = type_of(groups.values).shape[0]
     order = argsort(convert.where(equal(groups.counts, 0), size_as(n, int32, groups.first), groups.first))
-    place = scatter_update(fill((n,), np.int32(0)), order, numbers(n))
+    place = put(fill((n,), np.int32(0)), order, numbers(n))
     values, first, counts = (gather(one, order) for one in (groups.values, groups.first, groups.counts))
     return _Groups(values, first, gather(place, groups.inverse), counts)
 
