@@ -190,7 +190,7 @@ ROWS = [
     row("is_nan of text", lambda s: sg.is_nan("nan"), DTYPE, "IsNan", "text"),
     # conversion and choice
     row("where of numbers", lambda s: sg.where(s.v, s.v, s.v), DTYPE, "SelectV2", "condition must be bool"),
-    in_graph("where alone", lambda s: sg.where(s.b), SHAPE, "SelectV2", "size="),
+    in_graph("where alone", lambda s: sg.where(s.b), SHAPE, "size="),
     row("where with half", lambda s: sg.where(s.b, s.v), ARGUMENT, "SelectV2", "x and y"),
     row("where of shapes", lambda s: sg.where(s.b, s.u, 0.0), SHAPE, "SelectV2", "[3]", "[4]"),
     row("where of text", lambda s: sg.where(s.b, "a", s.v), DTYPE, "SelectV2", "text"),
