@@ -37,10 +37,10 @@ def two_operands(types: Sequence[str], refused: tuple[Any, Any], unequal: tuple[
 
 
 one_operand(("Neg", "Abs", "Sign", "Square"), BOOLS)
-one_operand(("Relu", "Relu6"), COMPLEXES)
+one_operand(("Relu", "Relu6", "Floor", "Ceil", "Round", "Trunc"), COMPLEXES)
 one_operand(
     (
-        *("Sqrt", "Rsqrt", "Reciprocal", "Exp", "Expm1", "Log", "Log1p"),
+        *("Sqrt", "Rsqrt", "Reciprocal", "Exp", "Expm1", "Log", "Log1p", "Log2", "Log10"),
         *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh"),
         *("IsNan", "IsInf", "IsFinite", "Real", "Imag"),
     ),
@@ -48,8 +48,8 @@ one_operand(
 )
 one_operand(
     (
-        *("Floor", "Ceil", "Round", "Erf", "Erfc", "Erfinv", "Lgamma", "Digamma"),
-        *("LeakyRelu", "Elu", "Sigmoid", "LogSigmoid", "Softplus", "Silu", "Gelu"),
+        *("Cbrt", "Exp2", "SignBit", "Erf", "Erfc", "Erfinv", "Lgamma", "Digamma"),
+        *("LeakyRelu", "Elu", "Sigmoid", "LogSigmoid", "Softplus", "Softsign", "Silu", "Gelu"),
     ),
     COMPLEXES,
 )
@@ -61,23 +61,33 @@ CASES["Polygamma", "C1"] = call("Polygamma", 1, INTS)
 CASES["Polygamma", "C2"] = call("Polygamma", 0, FLOATS)
 
 two_operands(("Equal", "NotEqual"), (INTS, FLOATS), (FLOATS, FOUR_FLOATS))
-two_operands(("AddV2", "Sub", "Mul"), (BOOLS, BOOLS), (INTS, FOUR_INTS))
+two_operands(("AddV2", "Sub", "Mul", "Pow"), (BOOLS, BOOLS), (INTS, FOUR_INTS))
 two_operands(
     (
         *("Less", "LessEqual", "Greater", "GreaterEqual", "FloorDiv", "FloorMod"),
-        *("Maximum", "Minimum", "SquaredDifference"),
+        *("Maximum", "Minimum", "SquaredDifference", "TruncateMod"),
     ),
     (COMPLEXES, COMPLEXES),
     (INTS, FOUR_INTS),
 )
 two_operands(
-    ("RealDiv", "Pow", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "TanhGrad"),
+    ("RealDiv", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "TanhGrad"),
     (INTS, INTS),
     (FLOATS, FOUR_FLOATS),
 )
 two_operands(
     (
-        *("Atan2", "LogAddExp", "Xlogy", "Xdivy", "SigmoidCrossEntropyWithLogits", "Complex"),
+        *(
+            "Atan2",
+            "CopySign",
+            "NextAfter",
+            "Hypot",
+            "LogAddExp",
+            "Xlogy",
+            "Xdivy",
+            "SigmoidCrossEntropyWithLogits",
+            "Complex",
+        ),
         *("ReluGrad", "Relu6Grad", "EluGrad", "SigmoidGrad"),
     ),
     (COMPLEXES, COMPLEXES),
@@ -108,7 +118,7 @@ for type, refused in (
     CASES[type, "C2"] = call(type, BOOLS if type in ("Any", "All") else FLOATS, axis=1)
 for type in ("ArgMax", "ArgMin"):
     CASES[type, "C3"] = call(type, FLOATS[:0])
-    CASES[type, "C4"] = call(type, FLOATS, dtype="float32")
+    CASES[type, "C4"] = call(type, FLOATS, output_type="float32")
 
 CASES |= {
     ("AddN", "C1"): call("AddN", []),

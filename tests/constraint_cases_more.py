@@ -125,7 +125,13 @@ refuses(
 )
 refuses("Argsort", call("Argsort", COMPLEXES), call("Argsort", FLOATS, 1))
 refuses("Sort", call("Sort", COMPLEXES), call("Sort", FLOATS, 1))
-refuses("TopKV2", call("TopKV2", COMPLEXES), call("TopKV2", SCALAR), call("TopKV2", FLOATS, 4))
+refuses(
+    "TopKV2",
+    call("TopKV2", COMPLEXES),
+    call("TopKV2", SCALAR),
+    call("TopKV2", FLOATS, 4),
+    call("TopKV2", FLOATS, 2, index_type=sg.float32),
+)
 
 # ------------------------------------------------------------------------------------ products, recurrence
 
@@ -186,7 +192,11 @@ refuses(
 )
 for pool in ("MaxPool", "AvgPool"):
     refuses(
-        pool, call(pool, INTEGERS, 2), call(pool, MATRIX, 2), call(pool, IMAGE, 0), call(pool, IMAGE, 7, 1)
+        pool,
+        call(pool, INTEGERS, 2, 2, "VALID"),
+        call(pool, MATRIX, 2, 2, "VALID"),
+        call(pool, IMAGE, 0, 1, "VALID"),
+        call(pool, IMAGE, 7, 1, "VALID"),
     )
 for pool, fits in (("MaxPoolGrad", IMAGE[:, :2]), ("MaxPoolGradGrad", IMAGE)):
     refuses(
@@ -210,15 +220,37 @@ refuses(
 
 refuses("RandomSplit", call("RandomSplit", FLOATS))
 refuses("RandomFoldIn", call("RandomFoldIn", FLOATS, 1), call("RandomFoldIn", KEY, SCALAR))
-refuses("RandomBits", call("RandomBits", FLOATS, [2]), call("RandomBits", KEY, TOO_MANY))
+refuses(
+    "RandomBits",
+    call("RandomBits", [2], FLOATS),
+    call("RandomBits", TOO_MANY, KEY),
+    call("RandomBits", [2], KEY, "int32"),
+)
 for draw in ("RandomUniform", "RandomNormal"):
     refuses(
         draw,
-        call(draw, FLOATS, [2]),
-        call(draw, KEY, TOO_MANY),
-        call(draw, KEY, [2], dtype=dtype_of("int32")),
+        call(draw, [2], FLOATS),
+        call(draw, TOO_MANY, KEY),
+        call(draw, [2], KEY, dtype=dtype_of("bool")),
     )
-refuses("random_categorical", partial(sg.random_categorical, KEY, FLOATS, 1))
+for draw in ("RandomLogGamma", "RandomPoisson"):
+    refuses(
+        draw,
+        call(draw, FLOATS, DOUBLES),
+        call(draw, KEY, FLOATS),
+        call(draw, np.stack([KEY, KEY]), np.ones(3)),
+    )
+refuses("ImplicitLogGamma", call("ImplicitLogGamma", FLOATS, DOUBLES), call("ImplicitLogGamma", FLOATS, FOUR))
+refuses("LogGammaMoment", call("LogGammaMoment", INTS, INTS, 0), call("LogGammaMoment", FLOATS, FOUR, 0))
+for share in ("Igamma", "Igammac"):
+    refuses(share, call(share, COMPLEXES, COMPLEXES), call(share, FLOATS, FOUR))
+refuses(
+    "BetaMoment",
+    call("BetaMoment", INTS, INTS, INTS, 0, 0),
+    call("BetaMoment", FLOATS, FLOATS, FOUR, 0, 0),
+)
+refuses("Betainc", call("Betainc", COMPLEXES, COMPLEXES, COMPLEXES), call("Betainc", FLOATS, FLOATS, FOUR))
+refuses("random_categorical", partial(sg.random_categorical, FLOATS, 2, KEY, axis=1))
 
 # --------------------------------------------------------------------------------------------------- gates
 

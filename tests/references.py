@@ -229,6 +229,10 @@ def _floor_mod(x: Any, y: Any) -> Any:
     return 0 if y == 0 else x % y
 
 
+def _truncate_mod(x: Any, y: Any) -> Any:
+    return 0 if y == 0 else abs(x) % abs(y) * (-1 if x < 0 else 1)
+
+
 def _zero_unless(x: Any, f: Any) -> Any:
     return np.where(x == 0, LONG(0), f)
 
@@ -277,6 +281,13 @@ def _shift(left: bool) -> Callable[..., Any]:
     return integers(f)
 
 
+def _whole_power(x: Any, y: Any) -> Any:
+    """Modulo 2⁶⁴; below 0, the inverse rounded toward zero."""
+    if y >= 0:
+        return pow(int(x), int(y), 2**64)
+    return 0 if x not in (1, -1) else x if y % 2 else 1
+
+
 E = Elementwise
 ELEMENTWISE: dict[str, Elementwise] = {
     "Identity": E(lambda x: x),
@@ -319,11 +330,20 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "Square": E(np.square, 2),
     "Floor": E(np.floor),
     "Ceil": E(np.ceil),
-    "Round": E(np.rint),
+    "Round": E(np.rint, integer=lambda x: x),
+    "Trunc": E(np.trunc, integer=lambda x: x),
+    "TruncateMod": E(np.fmod, integer=integers(_truncate_mod)),
+    "SignBit": E(np.signbit),
+    "CopySign": E(np.copysign),
+    "Hypot": E(np.hypot, 3),
+    "Cbrt": E(np.cbrt, 4),
+    "Exp2": E(np.exp2, 4),
+    "Log2": E(np.log2, 8),
+    "Log10": E(np.log10, 8),
     "Sqrt": E(np.sqrt, 2),
     "Rsqrt": E(lambda x: 1 / np.sqrt(x), 3),
     "Reciprocal": E(lambda x: 1 / x, 2),
-    "Pow": E(np.power, 8, _power_scale),
+    "Pow": E(np.power, 8, _power_scale, integer=integers(_whole_power)),
     "Exp": E(np.exp, 2),
     "Expm1": E(np.expm1, 6),
     "Log": E(np.log, 8),
@@ -365,6 +385,7 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "SigmoidGrad": E(lambda y, g: g * (y * (1 - y)), 3),
     "LogSigmoid": E(lambda x: -_log1pexp(-x), 4),
     "Softplus": E(_log1pexp, 4),
+    "Softsign": E(lambda x: x / (1 + np.abs(x)), 2),
     "Silu": E(lambda x: x * _sigmoid(x), 4),
     "Gelu": E(_gelu, 8, _gelu_scale),
     "LogAddExp": E(_logaddexp, 4, lambda x, y: 1 + np.maximum(x, y)),

@@ -129,7 +129,7 @@ def _sort(x: Wide, axis: int, descending: bool) -> Any:
     return np.take_along_axis(x, _order(x, axis, descending).astype(int), axis)
 
 
-def _top_k(x: Wide, k: int) -> Any:
+def _top_k(x: Wide, k: int, dtype: Any) -> Any:
     order = _order(x, x.ndim - 1, True)[..., :k]
     return np.take_along_axis(x, order.astype(int), -1), order
 
@@ -323,6 +323,51 @@ def _scatter_add(x: Wide, indices: Wide, updates: Wide, axis: int, batch_dims: i
     return total
 
 
+def _scattered(join: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def f(x: Wide, indices: Wide, updates: Wide, axis: int, batch_dims: int) -> Any:
+        total = x.copy()
+        for at, out in _gathered(x.shape, indices, axis, batch_dims):
+            total[at] = join(total[at], updates[out])
+        return total
+
+    return f
+
+
+def _slices(spans: Any) -> Any:
+    return tuple(np.arange(n) * step + start for start, n, step in spans)
+
+
+def _slice_update(x: Wide, updates: Wide, spans: Any) -> Any:
+    total = x.copy()
+    total[np.ix_(*_slices(spans))] = updates
+    return total
+
+
+def _block(shape: Any, starts: Wide, sizes: Any) -> Any:
+    first = [int(a) + n if a < 0 else int(a) for a, n in zip(starts, shape, strict=True)]
+    return tuple(
+        slice(low, low + n)
+        for low, n in ((max(0, min(a, m - n)), n) for a, m, n in zip(first, shape, sizes, strict=True))
+    )
+
+
+def _dynamic_update(x: Wide, updates: Wide, starts: Wide) -> Any:
+    total = x.copy()
+    total[_block(x.shape, starts, updates.shape)] = updates
+    return total
+
+
+def _ravel(*indices: Wide, sizes: Any, dtype: Any) -> Any:
+    found = np.full(np.broadcast_shapes(*(i.shape for i in indices)), -1, object)
+    for at, each in zip(
+        np.ndindex(*found.shape), zip(*map(np.ravel, np.broadcast_arrays(*indices)), strict=True), strict=True
+    ):
+        front = [int(i) + n if i < 0 else int(i) for i, n in zip(each, sizes, strict=True)]
+        if all(0 <= i < n for i, n in zip(front, sizes, strict=True)):
+            found[at] = int(np.ravel_multi_index(tuple(front), sizes))
+    return found
+
+
 def _along(shape: Any, indices: Wide, axis: int) -> Any:
     for i in np.ndindex(*indices.shape):
         if 0 <= indices[i] < shape[axis]:
@@ -444,6 +489,14 @@ SHAPED: dict[str, Shaped] = {
     "ScatterAddAlongAxis": S(
         _scatter_along, 4, lambda x, i, u, **a: _scatter_along(np.abs(x), i, np.abs(u), **a)
     ),
+    "TensorScatterUpdate": S(_scattered(lambda old, new: new)),
+    "TensorScatterMax": S(_scattered(np.maximum)),
+    "TensorScatterMin": S(_scattered(np.minimum)),
+    "TensorScatterMul": S(_scattered(operator.mul), 4),
+    "TensorStridedSliceUpdate": S(_slice_update),
+    "DynamicSlice": S(lambda x, starts, sizes: x[_block(x.shape, starts, sizes)]),
+    "DynamicUpdateSlice": S(_dynamic_update),
+    "RavelMultiIndex": S(_ravel),
     "OneHot": S(_one_hot),
     "AddN": S(lambda *xs: sum(xs[1:], xs[0]), 4, lambda *xs: sum(map(np.abs, xs[1:]), np.abs(xs[0]))),
     "SoftmaxCrossEntropyWithLogits": S(

@@ -51,6 +51,7 @@ NARROW = 0.51
 ELSEWHERE = {
     "Cast": "test_all_dtypes_casts.py",
     "Const": "it is fed nothing; every other test has constants",
+    "NextAfter": "test_all_dtypes_edges.py",
     "Range": "test_all_dtypes_edges.py",
     "Size": "sizes are whole numbers, tested with shapes",
     **dict.fromkeys(("Case", "Scan", "While", "Checkpoint", "CustomGradient"), "runs bodies of others"),
@@ -69,6 +70,12 @@ SWEPT = {
     "TakeAlongAxis": [0],
     "TensorScatterAdd": [0, 2],
     "ScatterAddAlongAxis": [0, 2],
+    "TensorScatterUpdate": [0, 2],
+    "TensorScatterMax": [0, 2],
+    "TensorScatterMin": [0, 2],
+    "TensorScatterMul": [0, 2],
+    "DynamicSlice": [0],
+    "DynamicUpdateSlice": [0, 1],
 }
 """The operands that take the swept dtype, where others are indices, labels or conditions."""
 

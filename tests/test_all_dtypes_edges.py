@@ -74,8 +74,9 @@ def test_nothing_is_lost_in_sums_of_many_numbers(engine: str, dtype: Any) -> Non
         (lambda x: sg.add_n([x[:3]] * 1000), 1000 * wide[:3]),
         (lambda x: sg.scatter_add(x[:1], np.zeros(20_000, np.int32), x[:20_000]),
          [wide[:20_000].sum() + wide[0]]),
-        (lambda x: sg.avg_pool(sg.reshape(x, (1, MANY, 1)), 35_000)[0, :, 0], wide.reshape(2, -1).mean(1)),
-        (lambda x: sg.conv1d(sg.reshape(x[:9000], (1, 9000, 1)), np.ones((9000, 1, 1), dtype))[0, 0, 0],
+        (lambda x: sg.avg_pool(sg.reshape(x, (1, MANY, 1)), 35_000, None, "VALID")[0, :, 0],
+         wide.reshape(2, -1).mean(1)),
+        (lambda x: sg.conv(sg.reshape(x[:9000], (1, 9000, 1)), np.ones((9000, 1, 1), dtype))[0, 0, 0],
          wide[:9000].sum()),
         (lambda x: sg.linear_recurrence(np.ones((), dtype), x[:20_000])[-1], wide[:20_000].sum()),
         (lambda x: sg.reduce_prod(x[34_700:35_300]), wide[34_700:35_300].prod()),
@@ -95,7 +96,7 @@ def test_nothing_is_lost_in_sums_of_many_numbers(engine: str, dtype: Any) -> Non
 def test_a_mean_does_not_overflow_in_its_sum(engine: str) -> None:
     x = np.full(1000, 60_000, np.float16)
     assert by(engine, sg.reduce_mean, x) == 60_000
-    assert by(engine, lambda x: sg.avg_pool(sg.reshape(x, (1, 1000, 1)), 1000), x) == 60_000
+    assert by(engine, lambda x: sg.avg_pool(sg.reshape(x, (1, 1000, 1)), 1000, None, "VALID"), x) == 60_000
     assert by(engine, sg.reduce_std, np.array([-500, 500] * 9, np.float16)) == 500
     one = np.zeros(10_000, np.float16)
     one[7] = 300
@@ -304,3 +305,30 @@ def test_complex_numbers_have_parts_that_do_not_mix(engine: str) -> None:
     np.testing.assert_array_equal(z.imag, imag)
     assert np.signbit(z.real[2])
     assert np.signbit(z.imag[2])
+
+
+# ------------------------------------------------------------------------------------------- neighbours
+
+
+@ENGINES
+@pytest.mark.parametrize("dtype", [np.float16, BFLOAT16, np.float32, np.float64])
+def test_neighbours_are_those_whose_bits_are_one_apart(engine: str, dtype: Any) -> None:
+    """As IEEE 754 has it: away from 0, the bits of the next number are those of this one plus 1."""
+    kind = np.dtype(f"int{8 * np.dtype(dtype).itemsize}")
+    numbers = [0.0, 0.5, 1.0, 1.5, 2.0, 30000.0, float(ml_dtypes.finfo(dtype).max)]
+    numbers += [float(ml_dtypes.finfo(dtype).tiny), 3 * float(ml_dtypes.finfo(dtype).smallest_subnormal)]
+    x = np.array(numbers, dtype)
+    up, inf = (x.view(kind) + 1).view(dtype), np.full(x.shape, math.inf, dtype)
+    for begin, end, expected in [
+        (x, inf, up),
+        (-x, -inf, -up),
+        (up, np.zeros_like(x), x),
+        (-up[:1], inf[:1], -x[:1]),
+        (x, x, x),
+        (x, np.full(x.shape, math.nan, dtype), np.full(x.shape, math.nan, dtype)),
+    ]:
+        found = by(engine, sg.nextafter, begin, end).astype(np.float64)
+        np.testing.assert_array_equal(found, expected.astype(np.float64))
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(expected.astype(np.float64)))
+    below_zero = by(engine, sg.nextafter, np.zeros(1, dtype), -np.ones(1, dtype))
+    assert float(below_zero[0]) == -float(ml_dtypes.finfo(dtype).smallest_subnormal)

@@ -404,7 +404,7 @@ def test_a_failed_gradient_takes_no_names() -> None:
 # --------------------------------------------------------------------- every operation: class and function
 
 CALLS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "Size": lambda a: {"dtype": a["dtype"]},
+    "Size": lambda a: {"out_type": a["dtype"]},
     "StridedSlice": lambda a: {"begin": [0] * len(a["spans"]), "end": [1] * len(a["spans"])},
     "Split": lambda a: {"num_or_size_splits": a["sizes"], "axis": a["axis"]},
     "Probe": lambda a: {},
@@ -440,12 +440,19 @@ def operands(graph: sg.Graph, definition: type[Op], sample: Sample) -> list[Any]
     return xs
 
 
-RENAMED = {"PadV2": {"value": "constant_values"}}
+RENAMED = {
+    "PadV2": {"value": "constant_values"},
+    "ArgMax": {"dtype": "output_type"},
+    "ArgMin": {"dtype": "output_type"},
+    "Fill": {"shape": "dims"},
+    "Polygamma": {"n": "a"},
+}
 
 
 def arguments(definition: type[Op], sample: Sample, xs: list[Any]) -> tuple[list[Any], dict[str, Any]]:
     """Operands and attributes as the function takes them: by name, but for those that are several."""
     keywords = CALLS.get(definition.type, dict)(dict(sample.attributes))
+    keywords = {RENAMED.get(definition.type, {}).get(name, name): value for name, value in keywords.items()}
     parameters = inspect.signature(definition.function).parameters
     if definition.variadic:
         fixed = len(definition.operands)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import numpy_numbers_nn
 import stopgrad as sg
 from stopgrad.body import walk
 from stopgrad.build import check_canonical
@@ -108,6 +109,7 @@ CALLS = [
     call("reshape", XX, 24),
     call("transpose", XX, perm=[1, 0]),
     call("transpose", XX, perm=(-1, 0)),
+    call("transpose", XX, conjugate=True),
     call("expand_dims", XX, axis=1),
     call("expand_dims", XX, axis=(0, -1)),
     call("squeeze", tensor(1, 4, 1), axis=0),
@@ -156,25 +158,36 @@ CALLS = [
         FILTERS,
         **CONVOLVED | {"padding": [(1, 0), (2, 1)], "strides": [2, 1], "dilations": 1},
     ),
-    call("conv1d", VOLUME, tensor(3, 3, 5), **CONVOLVED),
+    call("conv1d", VOLUME, tensor(3, 3, 5), stride=1, padding="SAME", dilations=2, groups=1),
     call("conv2d_backprop_filter", IMAGE, [3, 3, 3, 5], tensor(2, 8, 8, 5), **CONVOLVED),
     call("conv2d_backprop_input", [2, 8, 8, 3], FILTERS, tensor(2, 8, 8, 5), **CONVOLVED),
     call("conv2d_transpose", IMAGE, tensor(3, 3, 5, 3), [2, 16, 16, 5], strides=2, padding="SAME"),
     call("random_key", 7),
-    call("random_split", KEY, n=3),
-    call("random_bits", KEY, [2, 3]),
-    call("random_uniform", KEY, [2, 3]),
-    call("random_normal", KEY, [2, 3]),
-    call("random_gumbel", KEY, [2, 3]),
-    call("random_bernoulli", KEY, 0.5, [2, 3]),
-    call("random_categorical", KEY, XX, axis=1, shape=[3]),
-    call("random_integers", KEY, [2, 3], 1, 7),
-    call("dropout", X, 0.25, KEY),
+    call("random_split", KEY, num=3),
+    call("random_bits", [2, 3], KEY),
+    call("random_uniform", [2, 3], KEY),
+    call("random_normal", [2, 3], KEY),
+    call("random_truncated_normal", [2, 3], KEY),
+    call("random_gumbel", [2, 3], KEY),
+    call("random_laplace", [2, 3], KEY),
+    call("random_logistic", [2, 3], KEY),
+    call("random_cauchy", [2, 3], KEY),
+    call("random_exponential", [2, 3], KEY),
+    call("random_bernoulli", [2, 4], KEY, X),
+    call("random_categorical", XX, 3, KEY, axis=1),
+    call("random_integers", [2, 3], KEY, 1, 7),
+    call("random_permutation", XX, KEY, axis=1),
+    call("random_shuffle", XX, KEY),
+    call("random_choice", [2], KEY, 5, replace=False),
+    call("random_choice", [2], KEY, XX, axis=1),
+    call("dropout", XX, 0.25, noise_shape=[4, 1], key=KEY),
     call("prevent_gradient", X, message="not here"),
     call("probe", X, name="seen"),
     call("scan", lambda s, x: (s + x, s), 0.0, X, reverse=True, unroll=2),
     call("scan", lambda s, _: (s * 2.0, s), 1.0, length=3),
     call("while_loop", lambda s: s < 3.0, lambda s: s + 1.0, 0.0, maximum_iterations=4),
+    call("while_loop", lambda s: s < 3.0, lambda s: s + 1.0, 0.0, parallel_iterations=2),
+    call("map_fn", lambda x: x * 2.0, X, parallel_iterations=2),
     applied("grad", product, argnums=1, to=(X, X), has_aux=False, unconnected="none"),
     applied("grad", product, argnums=[0, 1], to=(X, X)),
     applied("grad", lambda x: (square(x), x), to=(X,), has_aux=True),
@@ -186,6 +199,8 @@ CALLS = [
     call("explain", product, X, X, argnums=1),
     Call("vjp", (square, X), {"has_aux": False}),
 ]
+
+CALLS += numpy_numbers_nn.calls(call, tensor)
 
 # Parameters that take tensors (where a number of NumPy is an array with a dtype), functions, types or names.
 NO_NUMBERS = {
@@ -204,21 +219,29 @@ NO_NUMBERS = {
     "f",
     "false_fn",
     "filters",
+    "fn",
     "g",
     "grad_ys",
     "graph",
     "hard",
     "high",
+    "imag",
     "indices",
     "init",
+    "input",
+    "input_tensor",
+    "inputs",
     "key",
     "kwargs",
     "labels",
+    "loc",
     "logits",
     "loop_vars",
     "low",
     "max_norm",
+    "maxval",
     "mean",
+    "minval",
     "name",
     "off_value",
     "offset",
@@ -227,28 +250,38 @@ NO_NUMBERS = {
     "p",
     "parameter",
     "params",
+    "out_type",
+    "output_type",
     "pred",
     "predictions",
     "primals",
+    "real",
+    "ref",
+    "rate",
     "s",
     "scale",
     "soft",
     "stddev",
     "stop_gradients",
     "tangents",
+    "tensor",
     "true_fn",
     "updates",
     "value",
     "when",
     "wrt",
     "x",
+    "x1",
+    "x2",
     "xs",
     "y",
     "ys",
-}
+} | numpy_numbers_nn.TENSORS
 # What takes a number for a tensor all the same, or words, or is shown elsewhere in this file.
 ELSEWHERE = {
     ("dim", "name"),
+    ("random_truncated_normal", "lower"),
+    ("random_truncated_normal", "upper"),
     ("fori_loop", "lower"),
     ("fori_loop", "upper"),
     ("switch", "index"),
@@ -258,7 +291,11 @@ ELSEWHERE = {
     ("function", "donate_argnums"),
     ("function", "engine"),
     ("gradients", "unconnected_gradients"),
+    ("map_fn", "fn_output_signature"),
+    *(("map_fn", name) for name in ("infer_shape", "back_prop", "swap_memory")),
+    *(("while_loop", name) for name in ("shape_invariants", "back_prop", "swap_memory")),
 }
+} | numpy_numbers_nn.ELSEWHERE
 
 
 def public_functions() -> dict[str, Any]:
@@ -414,8 +451,8 @@ def test_bounds_and_branches_may_be_numpys() -> None:
     assert looped(np.int64(1), np.uint8(5)) == looped(1, 5) == 10
     branches = [lambda: np.float32(1.0), lambda: np.float32(2.0)]
     assert sg.switch(np.int64(1), branches) == sg.switch(1, branches) == 2.0
-    assert sg.random_permutation(sg.random_key(np.uint8(3)), np.int64(5)).tolist() == (
-        sg.random_permutation(sg.random_key(3), 5).tolist()
+    assert sg.random_permutation(np.int64(5), sg.random_key(np.uint8(3))).tolist() == (
+        sg.random_permutation(5, sg.random_key(3)).tolist()
     )
 
 

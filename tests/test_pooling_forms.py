@@ -37,10 +37,15 @@ def test_all_geometries(shape: Any, args: Any, pool: Callable[..., Any]) -> None
     if pool is sg.max_pool:
         x.reshape(-1)[[0, -1]] = np.nan, np.inf
         x[0, 1:3] = -np.inf
-    g = random.standard_normal(pool(x, *args).shape)
+    ksize, strides, padding, dilations = (*args, *(None, "VALID", 1)[len(args) - 1 :])
+
+    def windows(x: Any) -> Any:
+        return pool(x, ksize, strides, padding, dilations=dilations)
+
+    g = random.standard_normal(windows(x).shape)
 
     def function(x: Any, g: Any) -> Any:
-        return sg.gradients([pool(x, *args)], [x], [g])
+        return sg.gradients([windows(x)], [x], [g])
 
     (found,) = sg.function(function, engine="xla", strict=True)(x, g)
     (expected,) = sg.function(function, engine="numpy")(x, g)

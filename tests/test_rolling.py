@@ -255,7 +255,7 @@ def test_keys_and_masks_of_each_layer() -> None:
     def dropped(params: Any, x: Any) -> Any:
         keys = sg.random_split(sg.random_key(3), len(params))
         for k, (w, b) in enumerate(params):
-            mask = sg.cast(sg.random_uniform(keys[k], (3,)) < 0.8, x.dtype)
+            mask = sg.cast(sg.random_uniform((3,), keys[k]) < 0.8, x.dtype)
             x = sg.tanh(x @ w + b) * mask
         return sg.reduce_sum(x)
 

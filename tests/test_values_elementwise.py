@@ -10,10 +10,11 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 import scipy.special
 
 import stopgrad as sg
-from values import Cases, complex_normal, each, normal, uniform
+from values import ENGINES, Cases, by, complex_normal, each, normal, uniform
 
 NAN, INF = math.nan, math.inf
 CASES = Cases()
@@ -48,6 +49,18 @@ for ours, theirs, x in [
     (sg.floor, lambda x: float(math.floor(x)), np.array([-2.5, -0.1, 2.9, 3.0])),
     (sg.ceil, lambda x: float(math.ceil(x)), np.array([-2.5, -1.1, 2.1, 3.0])),
     (sg.round, lambda x: float(round(x)), np.array([-2.5, -1.5, -0.7, 0.5, 1.5, 2.4999, 2.5])),
+    (sg.trunc, lambda x: float(math.trunc(x)), np.array([-2.5, -1.1, 2.1, 3.0])),
+    (sg.floor, lambda x: x, INTS),
+    (sg.ceil, lambda x: x, INTS),
+    (sg.round, lambda x: x, INTS),
+    (sg.trunc, lambda x: x, INTS),
+    (sg.signbit, lambda x: math.copysign(1, x) < 0, SPECIAL),
+    (sg.cbrt, math.cbrt, R),
+    (sg.exp2, math.exp2, R),
+    (sg.log2, math.log2, POSITIVE),
+    (sg.log2, lambda x: cmath.log(x) / math.log(2), C),
+    (sg.log10, math.log10, POSITIVE),
+    (sg.log10, cmath.log10, C),
     (sg.sqrt, math.sqrt, POSITIVE),
     (sg.sqrt, cmath.sqrt, C),
     (sg.rsqrt, lambda x: 1 / math.sqrt(x), POSITIVE),
@@ -91,6 +104,23 @@ for ours, theirs, x in [
 ]:
     add(ours, each(theirs), x, atol=0)
 
+add(sg.angle, each(cmath.phase), C, atol=0)
+add(sg.angle, each(cmath.phase), R, atol=0)
+ZEROS = np.array([0.0, 2.0, -0.0, -4.0])
+add(sg.reciprocal_no_nan, np.array([0.0, 0.5, 0.0, -0.25]), ZEROS)
+add(sg.reciprocal_no_nan, each(lambda x: 1 / x), C)
+add(sg.multiply_no_nan, np.array([0.0, 6.0, 0.0, -INF]), np.array([INF, 3.0, NAN, INF]), ZEROS)
+add(sg.scalar_mul, lambda s, x: s * x, np.array(2.5), R)
+add(
+    sg.polyval,
+    lambda c, x: np.polyval([c[0], c[1], c[2]], x),
+    [np.array(2.0), np.array(-1.0), np.array(0.5)],
+    R,
+)
+add(sg.is_non_decreasing, np.array(True), np.array([[1.0, 2.0], [2.0, 3.0]]))
+add(sg.is_non_decreasing, np.array(False), np.array([[1.0, 2.0], [1.5, 3.0]]))
+add(sg.is_strictly_increasing, np.array(False), np.array([1.0, 2.0, 2.0]))
+add(sg.is_strictly_increasing, np.array(True), np.array([[1, 2], [3, 4]]))
 add(sg.erfinv, each(lambda x: NormalDist().inv_cdf((x + 1) / 2) / math.sqrt(2)), INSIDE)
 
 GAMMA = 0.57721566490153286061  # Euler's constant
@@ -124,10 +154,13 @@ activation(sg.sigmoid, scipy.special.expit)
 activation(sg.log_sigmoid, scipy.special.log_expit)
 activation(sg.softplus, lambda x: np.logaddexp(0, x))
 activation(sg.silu, lambda x: x * scipy.special.expit(x))
+activation(sg.silu, lambda x: x * scipy.special.expit(0.5 * x), beta=0.5)
+activation(sg.silu, lambda x: x * scipy.special.expit(1.5 * x), beta=np.float64(1.5))
+activation(sg.swish, lambda x: x * scipy.special.expit(2 * x), beta=2)
 activation(sg.gelu, lambda x: x * scipy.special.ndtr(x))
 activation(sg.gelu, lambda x: jax.nn.gelu(x, approximate=True), approximate=True)
-activation(sg.clip, lambda x: np.clip(x, -1.0, 2.0), low=-1.0, high=2.0)
-activation(sg.clip, lambda x: np.minimum(x, 2.0), high=2.0)
+activation(sg.clip, lambda x: np.clip(x, -1.0, 2.0), min=-1.0, max=2.0)
+activation(sg.clip, lambda x: np.minimum(x, 2.0), max=2.0)
 
 # ------------------------------------------------------------------------------------ of two operands
 
@@ -141,10 +174,20 @@ for ours, theirs, x, y in [
     (sg.multiply, operator.mul, C, D),
     (sg.divide, operator.truediv, R, S),
     (sg.divide, operator.truediv, C, D),
-    (sg.floor_div, lambda x, y: float(x // y), R, S),
-    (sg.floor_div, operator.floordiv, INTS, DIVISORS),
+    (sg.floordiv, lambda x, y: float(x // y), R, S),
+    (sg.floordiv, operator.floordiv, INTS, DIVISORS),
     (sg.floormod, operator.mod, R, S),
     (sg.floormod, operator.mod, INTS, DIVISORS),
+    (sg.truncatediv, lambda x, y: float(math.trunc(x / y)), R, S),
+    (sg.truncatediv, lambda x, y: abs(x) // abs(y) * (1 if x * y > 0 else -1), INTS, DIVISORS),
+    (sg.truncatemod, math.fmod, R, S),
+    (sg.truncatemod, lambda x, y: int(math.fmod(x, y)), INTS, DIVISORS),
+    (sg.copysign, math.copysign, R, S),
+    (sg.copysign, math.copysign, SPECIAL, SPECIAL[::-1].copy()),
+    (sg.nextafter, math.nextafter, R, S),
+    (sg.nextafter, math.nextafter, SPECIAL, SPECIAL[::-1].copy()),
+    (sg.hypot, math.hypot, R, S),
+    (sg.hypot, math.hypot, np.array([INF, 0.0, 3e200]), np.array([NAN, 0.0, 4e200])),
     (sg.maximum, max, R, S),
     (sg.maximum, max, INTS, DIVISORS),
     (sg.minimum, min, R, S),
@@ -216,4 +259,32 @@ def test_elementwise_functions(engine: str, name: str) -> None:
 
 
 def test_integers_are_clipped_from_one_side() -> None:
-    np.testing.assert_array_equal(sg.clip(INTS, low=-3), np.clip(INTS, -3, None))
+    np.testing.assert_array_equal(sg.clip(INTS, min=-3), np.clip(INTS, -3, None))
+
+
+# --------------------------------------------------------------- gradients where a derivative is missing
+
+
+@ENGINES
+@pytest.mark.parametrize(
+    ("f", "x", "expected"),
+    [
+        (sg.reciprocal_no_nan, np.array([0.0, 2.0]), np.array([0.0, -0.25])),
+        (lambda x: sg.multiply_no_nan(np.array([INF, 3.0]), x), np.array([0.0, 2.0]), np.array([0.0, 3.0])),
+        (sg.reduce_euclidean_norm, np.array([0.0, 0.0]), np.array([0.0, 0.0])),
+        (sg.reduce_euclidean_norm, np.array([3.0, 4.0]), np.array([0.6, 0.8])),
+        (lambda x: sg.hypot(x, np.array([0.0, 4.0])), np.array([0.0, 3.0]), np.array([0.0, 0.6])),
+        (
+            lambda x: sg.copysign(x, np.array([1.0, -1.0, 1.0])),
+            np.array([2.0, 3.0, 0.0]),
+            np.array([1.0, -1.0, 0.0]),
+        ),
+        (lambda x: sg.copysign(x, -1.0), np.array([2.0, -3.0]), np.array([-1.0, 1.0])),
+        (sg.cbrt, np.array([-8.0, 27.0]), np.array([1 / 12, 1 / 27])),
+        (lambda x: sg.truncatemod(np.array([7.0, -7.0]), x), np.array([2.0, 2.0]), np.array([-3.0, 3.0])),
+        (sg.angle, np.array([-1.0, 2.0]), np.array([0.0, 0.0])),
+    ],
+)
+def test_gradients_at_the_edges_of_domains(engine: str, f: Any, x: Any, expected: Any) -> None:
+    found = by(engine, sg.grad(lambda x: sg.reduce_sum(f(x))), x)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

@@ -33,9 +33,9 @@ def mlp_loss(params: Any, x: Any, labels: Any) -> Any:
 
 
 def cnn_loss(params: Any, x: Any, labels: Any) -> Any:
-    x = sg.relu(sg.conv2d(x, params["conv1"]["w"], padding="SAME") + params["conv1"]["b"])
-    x = sg.relu(sg.conv2d(x, params["conv2"]["w"], padding="SAME") + params["conv2"]["b"])
-    x = sg.max_pool2d(x, 2)
+    x = sg.relu(sg.conv2d(x, params["conv1"]["w"], 1, "SAME") + params["conv1"]["b"])
+    x = sg.relu(sg.conv2d(x, params["conv2"]["w"], 1, "SAME") + params["conv2"]["b"])
+    x = sg.max_pool2d(x, 2, 2, "VALID")
     x = sg.reshape(x, [x.shape[0], -1])
     return mlp_loss([params["dense1"], params["dense2"]], x, labels)
 
@@ -48,9 +48,9 @@ def free_energy(params: Any, v: Any) -> Any:
 
 def contrastive_divergence(params: Any, v: Any, key: Any) -> Any:
     for_h, for_v = sg.unstack(sg.random_split(key))
-    h = sg.random_bernoulli(for_h, sg.sigmoid(v @ params["w"] + params["b"]))
+    h = sg.random_bernoulli(None, for_h, sg.sigmoid(v @ params["w"] + params["b"]))
     back = sg.matmul(sg.cast(h, v.dtype), params["w"], transpose_b=True) + params["a"]
-    sample = sg.stop_gradient(sg.cast(sg.random_bernoulli(for_v, sg.sigmoid(back)), v.dtype))
+    sample = sg.stop_gradient(sg.cast(sg.random_bernoulli(None, for_v, sg.sigmoid(back)), v.dtype))
     return sg.reduce_mean(free_energy(params, v)) - sg.reduce_mean(free_energy(params, sample))
 
 

@@ -8,10 +8,14 @@ Examples:
 
 from __future__ import annotations
 
+from inspect import ismodule as _is_module
+from typing import TYPE_CHECKING
+
 from stopgrad import (
     engines as engines,
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
     ops as ops,
+    xp as xp,
 )
 from stopgrad.autodiff.reasons import (
     Cut as Cut,
@@ -39,6 +43,8 @@ from stopgrad.control import (
     switch as switch,
     while_loop as while_loop,
 )
+from stopgrad.control.ctc import *
+from stopgrad.control.recurrent import *
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
     DefinitionError as DefinitionError,
@@ -64,35 +70,74 @@ from stopgrad.function import (
     function as function,
 )
 from stopgrad.graph import Graph as Graph, Operand as Operand, Operation as Operation, Output as Output
+from stopgrad.hints import hint_for as _hint_for
 from stopgrad.op import Status as Status
 from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
 from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
+from stopgrad.ops.attention import *
+from stopgrad.ops.bins import *
 from stopgrad.ops.compare import *
 from stopgrad.ops.composite import *
 from stopgrad.ops.convert import *
 from stopgrad.ops.convolution import *
 from stopgrad.ops.custom import *
 from stopgrad.ops.data import *
+from stopgrad.ops.determinants import *
+from stopgrad.ops.distributions import *
+from stopgrad.ops.dynamic import *
+from stopgrad.ops.eigenvalues import *
+from stopgrad.ops.elementary import *
+from stopgrad.ops.embedding import *
+from stopgrad.ops.factorizations import *
+from stopgrad.ops.filters import *
+from stopgrad.ops.floating import *
+from stopgrad.ops.fourier import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
+from stopgrad.ops.grids import *
+from stopgrad.ops.incomplete import *
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
+from stopgrad.ops.keys import *
 from stopgrad.ops.linalg import *
 from stopgrad.ops.losses import *
+from stopgrad.ops.masks import *
+from stopgrad.ops.matrices import *
+from stopgrad.ops.matrix_functions import *
+from stopgrad.ops.moving import *
+from stopgrad.ops.normalization import *
+from stopgrad.ops.norms import *
+from stopgrad.ops.objectives import *
 from stopgrad.ops.order import *
 from stopgrad.ops.pooling import *
+from stopgrad.ops.pools import *
+from stopgrad.ops.positions import *
 from stopgrad.ops.powers import *
+from stopgrad.ops.products import *
 from stopgrad.ops.random import *
+from stopgrad.ops.ranges import *
+from stopgrad.ops.ranking import *
 from stopgrad.ops.recurrence import *
 from stopgrad.ops.reduce import *
+from stopgrad.ops.rejection import *
+from stopgrad.ops.resize import *
+from stopgrad.ops.rounding import *
 from stopgrad.ops.running import *
 from stopgrad.ops.sampling import *
 from stopgrad.ops.scaling import *
+from stopgrad.ops.scatters import *
+from stopgrad.ops.segments import *
+from stopgrad.ops.sets import *
 from stopgrad.ops.shape import *
 from stopgrad.ops.slices import *
+from stopgrad.ops.solvers import *
 from stopgrad.ops.special import *
+from stopgrad.ops.spectra import *
 from stopgrad.ops.trigonometric import *
+from stopgrad.ops.units import *
+from stopgrad.ops.updates import *
+from stopgrad.ops.zeros import *
 from stopgrad.scope import (
     Scope as Scope,
     name_scope as name_scope,
@@ -119,6 +164,44 @@ from stopgrad.types import (
     uint32 as uint32,
     uint64 as uint64,
 )
+from stopgrad.xp import (
+    astype as astype,
+    bitwise_invert as bitwise_invert,
+    bitwise_left_shift as bitwise_left_shift,
+    bitwise_right_shift as bitwise_right_shift,
+    broadcast_arrays as broadcast_arrays,
+    can_cast as can_cast,
+    cumulative_prod as cumulative_prod,
+    cumulative_sum as cumulative_sum,
+    diff as diff,
+    finfo as finfo,
+    flip as flip,
+    floor_divide as floor_divide,
+    full_like as full_like,
+    iinfo as iinfo,
+    isdtype as isdtype,
+    isfinite as isfinite,
+    isinf as isinf,
+    isnan as isnan,
+    linspace as linspace,
+    methods as _methods,  # noqa: F401 - gives outputs the methods of arrays
+    moveaxis as moveaxis,
+    permute_dims as permute_dims,
+    positive as positive,
+    remainder as remainder,
+    result_type as result_type,
+    take as take,
+)
 
 bool = bool_
+
+if not TYPE_CHECKING:  # To a type checker, what is not there is an error.
+
+    def __getattr__(name):
+        if name.startswith("_"):
+            raise AttributeError(f"module 'stopgrad' has no attribute {name!r}")
+        names = [one for one, value in globals().items() if one[0] != "_" and not _is_module(value)]
+        raise AttributeError(_hint_for(name, names))
+
+
 __version__ = "0.1.0"

@@ -257,6 +257,19 @@ def _last_swapped(x: Output) -> Output:
     return transposed(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
+def SOLVE(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
+    """With one matrix for all examples, these join the columns of the right-hand side."""
+    matrix, rhs = operands
+    if not batched[0]:
+        last = rhs.ndim - 2
+        columns = moved(rhs, 0, last)
+        flat = reshaped(columns, (*columns.shape[:last], size * columns.shape[-1]))
+        made = again(op, (matrix, flat))[0]
+        return [moved(reshaped(made, (*made.shape[:-1], *columns.shape[last:])), made.ndim - 1, 0)]
+    rank = op.outputs[0].ndim
+    return again(op, [widened(x, rank) if there else x for x, there in zip(operands, batched, strict=True)])
+
+
 def EINSUM(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:  # noqa: N802
     """One more letter, for the examples."""
     left, _, right = op.equation.partition("->")

@@ -122,5 +122,5 @@ def dtype_of(x: Any) -> DType:
             if isinstance(x, type) and x in _BY_PYTHON
             else _BY_NUMPY[np.dtype(x).newbyteorder("=")]
         )
-    except (KeyError, TypeError):
+    except (KeyError, TypeError, ValueError, SyntaxError):
         raise DTypeError(f"{x!r} is no element type of stopgrad; it has {', '.join(DTYPES)}") from None

@@ -58,6 +58,8 @@ def guarded(what: str) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         _READERS.add(function.__code__)
+        space, _, _ = what.rpartition(".")
+        shown = f"{_SPACES[space]}.{function.__name__}" if space in _SPACES else f"sg.{function.__name__}"
 
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
@@ -78,7 +80,7 @@ def guarded(what: str) -> Callable[[F], F]:
                     if isinstance(error, StopgradError):
                         error.name_after(what)
                         raise
-                    told = _explained(error, function, sys._getframe(1))
+                    told = _explained(error, shown, sys._getframe(1))
                     if told is None:
                         raise
                     told.name_after(what)
@@ -91,6 +93,10 @@ def guarded(what: str) -> Callable[[F], F]:
         return cast("F", public)
 
     return decorate
+
+
+_SPACES = {"np": "np", "xp": "sg.xp"}
+"""Where help finds the functions whose names begin so."""
 
 
 def _graph_among(args: Any, kwargs: Any) -> Graph | None:
@@ -154,9 +160,7 @@ for _reader in (as_array, as_list, type_of, shape_of, flatten):
     reads_arguments(_reader)
 
 
-def _explained(
-    error: BaseException, function: Callable[..., Any], caller: FrameType | None
-) -> StopgradError | None:
+def _explained(error: BaseException, shown: str, caller: FrameType | None) -> StopgradError | None:
     """What to tell a user of an error that is none of our own; None where it is to be handed on as it is."""
     below = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     if not isinstance(error, Exception) or isinstance(error, _NO_DEFECTS):
@@ -164,7 +168,7 @@ def _explained(
     if any(frame.f_code is call.__code__ for frame in below):
         return None
     if isinstance(error, _ARGUMENTS) and _only_read(below) and _only_read(_up_to_user(caller)):
-        return ArgumentError(f"{error}; help(sg.{function.__name__}) says what it takes")
+        return ArgumentError(f"{error}; help({shown}) says what it takes")
     ours = [frame for frame in below if frame.f_code.co_filename.startswith(_HOME)]
     if ours[-1].f_code in _READERS and ours[-1] is not below[-1] and not _is_known(below[-1]):
         return None  # A method of an object of the user's, which was being read.

@@ -15,7 +15,8 @@ from stopgrad.types import DType, bool_, complex128, dtype_of, float64, int32
 class Values:
     """Random values of a shape and dtype in ``[low, high)``.
 
-    A size may be a name: then it is also built symbolically.
+    A size may be a name: then it is also built symbolically. *diagonal* is added to the main diagonal of each
+    matrix: where it dominates, they are far from singular, and positive definite.
     """
 
     shape: tuple[int | str, ...]
@@ -23,6 +24,7 @@ class Values:
     low: float = -2.0
     high: float = 2.0
     distinct: bool = False
+    diagonal: float = 0.0
 
     def draw(self, generator: np.random.Generator, sizes: dict[str, int]) -> np.ndarray[Any, Any]:
         shape = tuple(sizes.get(s, 3) if isinstance(s, str) else s for s in self.shape)
@@ -38,6 +40,8 @@ class Values:
         drawn = generator.uniform(self.low, self.high, shape)
         if self.dtype.is_complex:
             drawn = drawn + 1j * generator.uniform(self.low, self.high, shape)
+        if self.diagonal:
+            drawn = drawn + self.diagonal * np.eye(shape[-2], shape[-1])
         return np.asarray(drawn, self.dtype.numpy)
 
 
@@ -55,13 +59,18 @@ class Sample:
 
 
 def floats(
-    *shape: int | str, low: float = -2.0, high: float = 2.0, dtype: DType = float64, distinct: bool = False
+    *shape: int | str,
+    low: float = -2.0,
+    high: float = 2.0,
+    dtype: DType = float64,
+    distinct: bool = False,
+    diagonal: float = 0.0,
 ) -> Values:
-    return Values(shape, dtype, low, high, distinct)
+    return Values(shape, dtype, low, high, distinct, diagonal)
 
 
-def complexes(*shape: int | str) -> Values:
-    return Values(shape, complex128)
+def complexes(*shape: int | str, diagonal: float = 0.0) -> Values:
+    return Values(shape, complex128, diagonal=diagonal)
 
 
 def ints(*shape: int | str, low: int = -5, high: int = 6, dtype: DType = int32) -> Values:

@@ -89,11 +89,13 @@ def test_a_symbolic_number_of_examples_cannot_join_the_channels() -> None:
     x = np.random.default_rng(2).normal(size=(4, 1, 6, 3))
     with graph.as_default():
         a, b = sg.placeholder(sg.float64, ["n", 1, 6, 3]), sg.placeholder(sg.float64, ["n", 2, 3, 5])
-        y = sg.vmap(lambda x, f: sg.conv1d(x, f))(a, b)
+        y = sg.vmap(lambda x, f: sg.conv1d(x, f, 1, "VALID"))(a, b)
     assert "Scan" in [op.type for op in graph.subgraph_to([y])]
     with sg.Session(graph) as session:
         found = session.run(y, {a: x, b: filters})
-    np.testing.assert_allclose(found, np.stack([sg.conv1d(p, f) for p, f in zip(x, filters, strict=True)]))
+    np.testing.assert_allclose(
+        found, np.stack([sg.conv1d(p, f, 1, "VALID") for p, f in zip(x, filters, strict=True)])
+    )
 
 
 def test_the_list_of_operations_says_which_run_in_a_loop(

@@ -308,15 +308,15 @@ def test_inside_no_gradient_all_of_it_is_hidden() -> None:
 # --------------------------------------------------------------------------------------------------- keys
 
 DRAWS = {
-    "uniform": lambda k: sg.random_uniform(k, [2, 3]),
-    "normal": lambda k: sg.random_normal(k, [3], dtype="float64"),
-    "bits": lambda k: sg.random_bits(k, []),
+    "uniform": lambda k: sg.random_uniform([2, 3], k),
+    "normal": lambda k: sg.random_normal([3], k, dtype="float64"),
+    "bits": lambda k: sg.random_bits([], k),
     "split": lambda k: sg.random_split(k, 3),
     "fold_in": lambda k: sg.random_fold_in(k, 5),
-    "permutation": lambda k: sg.random_permutation(k, np.arange(6)),
-    "categorical": lambda k: sg.random_categorical(k, np.log(np.array([0.2, 0.3, 0.5])), shape=[4]),
-    "bernoulli": lambda k: sg.random_bernoulli(k, 0.3, [5]),
-    "split and drawn": lambda k: sg.vmap(lambda j: sg.random_uniform(j, [2]))(sg.random_split(k, 3)),
+    "permutation": lambda k: sg.random_permutation(np.arange(6), k),
+    "categorical": lambda k: sg.random_categorical(np.log(np.array([0.2, 0.3, 0.5])), 4, k),
+    "bernoulli": lambda k: sg.random_bernoulli([5], k, 0.3),
+    "split and drawn": lambda k: sg.vmap(lambda j: sg.random_uniform([2], j))(sg.random_split(k, 3)),
 }
 
 
@@ -331,7 +331,7 @@ def test_each_key_gives_what_it_gives_alone(name: str, engine: str) -> None:
 
 def test_keys_of_examples_of_examples() -> None:
     keys = sg.random_split(sg.random_key(3), 6).reshape(2, 3, 2)
-    found = sg.vmap(sg.vmap(lambda k: sg.random_uniform(k, [4])))(keys)
+    found = sg.vmap(sg.vmap(lambda k: sg.random_uniform([4], k)))(keys)
     expected = jax.vmap(jax.vmap(lambda k: jax.random.uniform(k, (4,), np.float32)))(keys)
     np.testing.assert_array_equal(found, expected)
 
@@ -343,8 +343,8 @@ def test_a_number_of_each_example_is_folded_into_one_key() -> None:
 
 
 def test_one_key_draws_the_same_for_all() -> None:
-    found = sg.vmap(lambda x: x + sg.random_normal(sg.random_key(0), [3], dtype="float64"))(X)
-    close(found, X + sg.random_normal(sg.random_key(0), [3], dtype="float64"))
+    found = sg.vmap(lambda x: x + sg.random_normal([3], sg.random_key(0), dtype="float64"))(X)
+    close(found, X + sg.random_normal([3], sg.random_key(0), dtype="float64"))
 
 
 # ------------------------------------------------------------------------------------------ custom gradients
@@ -401,12 +401,12 @@ def test_what_was_batched_is_saved_and_loaded() -> None:
         x = sg.placeholder(sg.float64, [4, 3], name="x")
         y = sg.vmap(
             lambda r: (
-                sg.clip_gradient_norm(r, 1.0) @ r + sg.random_normal(sg.random_key(0), [], dtype="float64")
+                sg.clip_gradient_norm(r, 1.0) @ r + sg.random_normal([], sg.random_key(0), dtype="float64")
             )
         )(x)
         sg.identity(sg.gradients(y, [x])[0], name="dx")
         keys = sg.placeholder(sg.uint32, [4, 2], name="keys")
-        sg.identity(sg.vmap(lambda k: sg.random_uniform(k, [2]))(keys), name="drawn")
+        sg.identity(sg.vmap(lambda k: sg.random_uniform([2], k))(keys), name="drawn")
     text = graph.to_text()
     again = sg.Graph.from_text(text)
     assert again.to_text() == text

@@ -17,17 +17,17 @@ KEYS = sg.random_split(sg.random_key(7), 4)
 
 @pytest.mark.parametrize("dtype", [sg.float64, sg.float32, sg.bfloat16])
 def test_both_ends_of_a_drawn_interval_are_numbers_of_any_dtype(dtype: Any) -> None:
-    unit = sg.cast(sg.random_uniform(KEYS[0], (5,), dtype=dtype), sg.float64)
-    drawn = sg.random_uniform(KEYS[0], (5,), -1, 1.5, dtype=dtype)
+    unit = sg.cast(sg.random_uniform((5,), KEYS[0], dtype=dtype), sg.float64)
+    drawn = sg.random_uniform((5,), KEYS[0], -1, 1.5, dtype=dtype)
     assert drawn.dtype == dtype.numpy
     np.testing.assert_allclose(sg.cast(drawn, sg.float64), unit * 2.5 - 1.0, atol=0.02)
     if dtype is sg.float64:
-        np.testing.assert_array_equal(sg.random_uniform(KEYS[0], (5,), 0.3, 1.3, dtype), unit * 1.0 + 0.3)
+        np.testing.assert_array_equal(sg.random_uniform((5,), KEYS[0], 0.3, 1.3, dtype), unit * 1.0 + 0.3)
 
 
 def test_an_interval_for_each_key() -> None:
     low = RNG.uniform(size=4)
-    f = lambda key, a: sg.random_uniform(key, (2,), a, a + 1.0, dtype=sg.float64)
+    f = lambda key, a: sg.random_uniform((2,), key, a, a + 1.0, dtype=sg.float64)
     expected = np.stack([f(key, a) for key, a in zip(KEYS, low, strict=True)])
     np.testing.assert_allclose(sg.vmap(f)(KEYS, low), expected, rtol=1e-15)
 

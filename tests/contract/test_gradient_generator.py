@@ -334,7 +334,7 @@ def test_sizes_carry_no_gradient(graph, run):
     """A vector of n elements total/n sums to the total: the gradient is one."""
     x = sg.placeholder(sg.float64, ["n"])
     total = sg.reduce_sum(x)
-    n = sg.size(x, dtype=sg.float64)
+    n = sg.size(x, sg.float64)
     (dx,) = sg.gradients(sg.reduce_sum(sg.broadcast_to(total / n, x.shape)), [x])
     assert np.allclose(run(dx, {x: [3.0, -1.0, 0.5]}), 1.0)
 

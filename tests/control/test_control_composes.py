@@ -255,7 +255,7 @@ def test_random_numbers_inside_a_loop_are_the_same_on_every_engine() -> None:
     def walk(x: Any, seed: Any) -> Any:
         def step(carry: Any, i: Any) -> Any:
             position, key = carry
-            noise = sg.random_normal(sg.random_fold_in(key, i), [3])
+            noise = sg.random_normal([3], sg.random_fold_in(key, i))
             return (position * 0.9 + noise, sg.random_split(key, 2)[0]), noise
 
         return sg.scan(step, (x, sg.random_key(seed)), np.arange(5, dtype=np.int32))
@@ -271,7 +271,7 @@ def test_random_numbers_inside_a_loop_are_the_same_on_every_engine() -> None:
 def test_dropout_in_a_recurrent_network_has_the_mask_of_the_value_in_its_gradient(engine: str) -> None:
     def f(x: Any) -> Any:
         def step(c: Any, i: Any) -> Any:
-            mask = sg.random_bernoulli(sg.random_fold_in(sg.random_key(3), i), 0.5, [3])
+            mask = sg.random_bernoulli([3], sg.random_fold_in(sg.random_key(3), i), 0.5)
             return sg.where(mask, c * 2.0, c), None
 
         return sg.reduce_sum(sg.scan(step, x, np.arange(4, dtype=np.int32))[0])

@@ -17,9 +17,20 @@ pytestmark = pytest.mark.skipif(not library().available, reason=f"no kernels: {l
 POOLS = [sg.max_pool, sg.avg_pool]
 
 
+def windows(
+    pool: Callable[..., Any],
+    x: Any,
+    ksize: Any,
+    strides: Any = None,
+    padding: Any = "VALID",
+    dilations: Any = 1,
+) -> Any:
+    return pool(x, ksize, strides, padding, dilations=dilations)
+
+
 def gradient(pool: Callable[..., Any], *args: Any, relu: bool = False) -> Callable[..., Any]:
     def function(x: Any, g: Any) -> Any:
-        y = pool(sg.relu(x) if relu else x, *args)
+        y = windows(pool, sg.relu(x) if relu else x, *args)
         return sg.gradients([y], [x], [g])
 
     return function
@@ -28,7 +39,7 @@ def gradient(pool: Callable[..., Any], *args: Any, relu: bool = False) -> Callab
 def arguments(shape: Any, *args: Any) -> tuple[Any, Any]:
     x = np.round(floats(*shape) * 2) / 2  # with many ties
     with sg.Graph().as_default():
-        y = sg.max_pool(sg.placeholder(sg.float32, shape), *args)
+        y = windows(sg.max_pool, sg.placeholder(sg.float32, shape), *args)
     return x, floats(*(int(n) for n in y.shape))
 
 

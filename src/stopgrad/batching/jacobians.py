@@ -24,8 +24,9 @@ from stopgrad.build import as_output, close, local, parameter_of, tracing, visib
 from stopgrad.builder import current
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
-from stopgrad.ops.data import full, range as numbers
+from stopgrad.ops.data import full
 from stopgrad.ops.index import one_hot
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.shape import reshape
 from stopgrad.plain import is_whole
 from stopgrad.public import call, guarded

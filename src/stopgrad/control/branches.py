@@ -126,8 +126,8 @@ class Case(Op):
 @guarded("cond")
 def cond(
     pred: Any,
-    true_fn: Callable[..., Any],
-    false_fn: Callable[..., Any],
+    true_fn: Callable[..., Any] | None = None,
+    false_fn: Callable[..., Any] | None = None,
     *operands: Any,
     name: str | None = None,
 ) -> Any:
@@ -214,7 +214,7 @@ def _clamped(index: Any, last: int) -> Any:
 def _chosen(
     what: str,
     index: Any,
-    functions: Sequence[Callable[..., Any]],
+    functions: Sequence[Any],
     roles: Sequence[str],
     given: Sequence[Any],
     name: str | None,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from stopgrad.body import Body
 from stopgrad.build import apply, as_output, close, graph_for, parameter_of, tracing
 from stopgrad.builder import Trace, default_graph
@@ -14,6 +16,7 @@ from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.inferred import widened
 from stopgrad.op import Op
 from stopgrad.operands import as_array, is_python, type_of
+from stopgrad.plain import is_whole
 from stopgrad.public import call
 from stopgrad.structure import flatten, paths, shown, unflatten
 from stopgrad.types import DType, TensorType, same_size
@@ -80,6 +83,22 @@ def check_function(f: Any, what: str, role: str) -> None:
     """Refuse what cannot be called; errors name the construct (*what*) and the parameter (*role*)."""
     if not callable(f):
         raise ArgumentError(f"{what}: {role} must be a function, not {f!r:.60}")
+
+
+def check_default(what: str, name: str, given: Any, default: Any, cure: str) -> None:
+    """Refuse a parameter of TensorFlow's that has no meaning here, where it is not at its default."""
+    if given is not default and not (isinstance(given, np.bool_) and bool(given) is default):
+        raise ArgumentError(f"{what}: {name} has no meaning here but {default}: {cure}")
+
+
+NOT_PROPAGATED = "a gradient is built where it is asked for; stop it with sg.stop_gradient on the result"
+NOT_SWAPPED = "to keep less in memory for the gradient, wrap the function in sg.checkpoint"
+
+
+def check_parallel(what: str, iterations: Any) -> None:
+    """Refuse what is no number of steps; steps run one after the other whatever it says."""
+    if not is_whole(iterations) or iterations < 1:
+        raise ArgumentError(f"{what}: parallel_iterations is a positive whole number, not {iterations!r:.60}")
 
 
 def trace_function(

@@ -12,10 +12,14 @@ from stopgrad.build import building_in, close, emit, inline, parameter_of, traci
 from stopgrad.control.batches import WHILE
 from stopgrad.control.branches import Case
 from stopgrad.control.functions import (
+    NOT_PROPAGATED,
+    NOT_SWAPPED,
     Traced,
     apply_traced,
     check_carry,
+    check_default,
     check_function,
+    check_parallel,
     graph_of,
     operands,
     same_types,
@@ -31,7 +35,7 @@ from stopgrad.operands import as_array, type_of
 from stopgrad.ops.arithmetic import add
 from stopgrad.ops.compare import less
 from stopgrad.ops.convert import cast
-from stopgrad.ops.data import range as numbers
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.plain import whole
 from stopgrad.public import guarded, publish
 from stopgrad.selective import Acting
@@ -154,6 +158,10 @@ def while_loop(
     cond: Callable[..., Any],
     body: Callable[..., Any],
     loop_vars: Any,
+    shape_invariants: None = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
     maximum_iterations: int | None = None,
     name: str | None = None,
 ) -> Any:
@@ -164,6 +172,10 @@ def while_loop(
         body: takes the loop variables; returns the next ones, in the same structure, dtypes and shapes.
         loop_vars: the first loop variables: a list or tuple, whose elements are the arguments of cond and
             body; or any other nested structure of tensors, which is their one argument.
+        shape_invariants: None; loop variables keep their shapes.
+        parallel_iterations: a hint of TensorFlow's, without effect.
+        back_prop: True; a gradient is built only where it is asked for.
+        swap_memory: False.
         maximum_iterations: how many steps there may be at most. The gradient needs it, and takes that many
             steps.
         name: of the operation.
@@ -185,6 +197,11 @@ def while_loop(
     """
     check_function(cond, "while_loop", "cond")
     check_function(body, "while_loop", "body")
+    shapes = "loop variables keep their shapes; give them their largest, and mask"
+    check_default("while_loop", "shape_invariants", shape_invariants, None, shapes)
+    check_default("while_loop", "back_prop", back_prop, True, NOT_PROPAGATED)
+    check_default("while_loop", "swap_memory", swap_memory, False, NOT_SWAPPED)
+    check_parallel("while_loop", parallel_iterations)
     limit = _UNBOUNDED if maximum_iterations is None else _steps(maximum_iterations)
     leaves = flatten(loop_vars)[0]
     ((first, spec),) = operands("while_loop", loop_vars)

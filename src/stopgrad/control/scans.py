@@ -15,17 +15,21 @@ from stopgrad.body import Body
 from stopgrad.build import building_in, close, emit, inline, parameter_of, tracing
 from stopgrad.control.batches import SCAN
 from stopgrad.control.functions import (
+    NOT_PROPAGATED,
+    NOT_SWAPPED,
     Traced,
     apply_traced,
     check_carry,
+    check_default,
     check_function,
+    check_parallel,
     graph_of,
     operands,
     same_types,
     trace_function,
     weak,
 )
-from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.graph import Operation, Output
 from stopgrad.op import Joint, Op, Wire
 from stopgrad.operands import show_shape, type_of
@@ -33,10 +37,10 @@ from stopgrad.ops.arithmetic import add
 from stopgrad.ops.convert import wide
 from stopgrad.ops.data import zeros_like
 from stopgrad.plain import flag, is_whole, whole
-from stopgrad.public import guarded, publish
+from stopgrad.public import guarded, publish, reads_arguments
 from stopgrad.selective import Acting
 from stopgrad.structure import flatten, unflatten
-from stopgrad.types import Dim, Size, TensorType, float32, same_size, tensor_type
+from stopgrad.types import Dim, Size, TensorType, dtype_of, float32, same_size, tensor_type
 
 _REMADE = frozenset(
     [
@@ -386,18 +390,38 @@ def scan(
 
 
 @guarded("map_fn")
-def map_fn(f: Callable[..., Any], elems: Any, name: str | None = None) -> Any:
+def map_fn(
+    fn: Callable[..., Any],
+    elems: Any,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    name: str | None = None,
+    fn_output_signature: Any = None,
+) -> Any:
     """A function of each part along the first axis, the results along a new first axis.
 
     The parts are computed one after the other; :func:`vmap` computes them together.
 
     Args:
-        f: takes a part of elems, in its structure; returns a nested structure of tensors.
+        fn: takes a part of elems, in its structure; returns a nested structure of tensors.
         elems: a nested structure of tensors whose first axes have one size.
+        dtype: the older name of *fn_output_signature*.
+        parallel_iterations: a hint of TensorFlow's, without effect.
+        back_prop: True; a gradient is built only where it is asked for.
+        swap_memory: False.
+        infer_shape: True; shapes are always inferred.
         name: of the operation.
+        fn_output_signature: the dtypes that fn returns, in its structure. They need not be given; where they
+            are, they must be right.
 
     Returns:
         The results.
+
+    Raises:
+        DTypeError: fn returns other dtypes than it is said to.
 
     References:
         ``tf.map_fn``, ``jax.lax.map``.
@@ -406,12 +430,35 @@ def map_fn(f: Callable[..., Any], elems: Any, name: str | None = None) -> Any:
         >>> sg.map_fn(lambda x: x * x, np.array([1.0, 2.0, 3.0]))
         array([1., 4., 9.])
     """
-    check_function(f, "map_fn", "f")
+    check_function(fn, "map_fn", "fn")
+    check_default("map_fn", "back_prop", back_prop, True, NOT_PROPAGATED)
+    check_default("map_fn", "swap_memory", swap_memory, False, NOT_SWAPPED)
+    check_default("map_fn", "infer_shape", infer_shape, True, "shapes are always inferred")
+    if parallel_iterations is not None:
+        check_parallel("map_fn", parallel_iterations)
 
     def step(carry: None, x: Any) -> tuple[None, Any]:
-        return carry, f(x)
+        return carry, fn(x)
 
-    return run_scan("map_fn", step, None, elems, None, False, 1, name)[1]
+    made = run_scan("map_fn", step, None, elems, None, False, 1, name)[1]
+    for said in (dtype, fn_output_signature):
+        if said is not None:
+            _check_signature(said, made)
+    return made
+
+
+@reads_arguments
+def _check_signature(said: Any, made: Any) -> None:
+    """Refuse results of other dtypes than they were said to have."""
+    dtypes, spec = flatten(said)
+    expected = [dtype_of(d) for d in dtypes]
+    results, made_spec = flatten(made)
+    found = [type_of(y).dtype for y in results]
+    if expected != found or (spec != made_spec and len(found) > 1):
+        raise DTypeError(
+            f"map_fn: the function returns {', '.join(map(str, found))}, not "
+            f"{', '.join(map(str, expected))} as fn_output_signature says; convert with sg.cast"
+        )
 
 
 def _length(parts: Sequence[Any], length: Any, what: str) -> int | Dim:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from stopgrad.build import apply
-from stopgrad.op import not_differentiable
+from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor
-from stopgrad.ops.arithmetic import square
+from stopgrad.ops.arithmetic import multiply, square
 from stopgrad.ops.compare import greater, less
 from stopgrad.ops.convert import where
 from stopgrad.ops.families import INF, NAN, GradientOfActivation, RealElementwise, binary, unary
@@ -18,7 +19,7 @@ from stopgrad.ops.special import erfc
 from stopgrad.ops.trigonometric import tanh
 from stopgrad.plain import flag, real
 from stopgrad.promotion import Promotion
-from stopgrad.public import builds
+from stopgrad.public import builds, guarded, publish, reads_arguments
 from stopgrad.samples import Values, floats, sample, unary as singles
 from stopgrad.types import TensorType, float64
 
@@ -32,11 +33,24 @@ __all__ = [
     "sigmoid",
     "silu",
     "softplus",
+    "swish",
 ]
 
 _STEP = not_differentiable("which side of the kink it is has no derivative")
 _SMALL = ((0.0,), (-0.0,), (INF,), (-INF,), (NAN,), (1e4,), (-1e4,))
 _KINKS = [sample(Values(shape, float64, -8.3, 8.1, True)) for shape in ((4,), ("n", 2), (0, 2))]
+
+
+def of_features(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
+    """The public function of an activation whose operand TensorFlow calls ``features``."""
+    build = unary(definition, function_name)
+
+    @reads_arguments
+    def function(features: Any, name: str | None = None) -> Tensor:
+        return build(features, name)
+
+    function.__name__ = function.__qualname__ = function_name
+    return publish(definition, function)
 
 
 # ------------------------------------------------------------------------------------ rectified units
@@ -66,7 +80,7 @@ class Relu(RealElementwise):
     extremes = _SMALL
 
 
-relu = unary(Relu, "relu")
+relu = of_features(Relu, "relu")
 
 
 class ReluGrad(GradientOfActivation):
@@ -119,7 +133,7 @@ class Relu6(RealElementwise):
     extremes = _SMALL
 
 
-relu6 = unary(Relu6, "relu6")
+relu6 = of_features(Relu6, "relu6")
 
 
 class Relu6Grad(GradientOfActivation):
@@ -178,8 +192,8 @@ class LeakyRelu(RealElementwise):
 
 
 @builds(LeakyRelu)
-def leaky_relu(x: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
-    return apply(LeakyRelu, (x,), (real(alpha),), name)
+def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
+    return apply(LeakyRelu, (features,), (real(alpha),), name)
 
 
 class Elu(RealElementwise):
@@ -208,7 +222,7 @@ class Elu(RealElementwise):
     extremes = _SMALL
 
 
-elu = unary(Elu, "elu")
+elu = of_features(Elu, "elu")
 
 
 class EluGrad(GradientOfActivation):
@@ -347,7 +361,7 @@ class Softplus(RealElementwise):
     extremes = _SMALL
 
 
-softplus = unary(Softplus, "softplus")
+softplus = of_features(Softplus, "softplus")
 
 
 class Silu(RealElementwise):
@@ -377,7 +391,52 @@ class Silu(RealElementwise):
     extremes = _SMALL
 
 
-silu = unary(Silu, "silu")
+@builds(Silu)
+def silu(features: Any, beta: Any = 1.0, *, name: str | None = None) -> Tensor:
+    """Elementwise x · sigmoid(β x), also called swish.
+
+    Args:
+        features: x, floating-point.
+        beta: β, a number or a tensor that broadcasts with x.
+        name: of the operation.
+
+    Returns:
+        The values; NaN at -∞.
+
+    Constraints:
+        (C1) x is floating-point.
+
+    References:
+        Elfwing, Uchibe and Doya 2017, arXiv:1702.03118; Ramachandran, Zoph and Le 2017, arXiv:1710.05941.
+
+    Examples:
+        >>> sg.silu(np.array([0.0, 1.0]))
+        array([0.        , 0.73105858])
+        >>> sg.silu(np.array([0.0, 1.0]), 0.0)
+        array([0. , 0.5])
+    """
+    if isinstance(beta, (int, float)) and beta == 1:
+        return apply(Silu, (features,), (), name)
+    return multiply(features, sigmoid(multiply(beta, features)), name)
+
+
+@guarded("swish")
+def swish(features: Any, beta: Any = 1.0, *, name: str | None = None) -> Tensor:
+    """:func:`silu`, by its other name.
+
+    Args:
+        features: x, floating-point.
+        beta: β, a number or a tensor that broadcasts with x.
+        name: of the operation.
+
+    Returns:
+        The values x · sigmoid(β x).
+
+    Examples:
+        >>> sg.swish(np.array([0.0, 1.0]))
+        array([0.        , 0.73105858])
+    """
+    return silu(features, beta, name=name)
 
 
 def _silu_gradient(g: Any, op: Any) -> Tensor:
@@ -440,5 +499,5 @@ def _approximate_slope(x: Any) -> Tensor:
 
 
 @builds(Gelu)
-def gelu(x: Any, approximate: bool = False, name: str | None = None) -> Tensor:
-    return apply(Gelu, (x,), (flag(approximate),), name)
+def gelu(features: Any, approximate: bool = False, name: str | None = None) -> Tensor:
+    return apply(Gelu, (features,), (flag(approximate),), name)

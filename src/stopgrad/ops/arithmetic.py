@@ -1,4 +1,4 @@
-"""Elementwise arithmetic and rounding."""
+"""Elementwise arithmetic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stopgrad.operands import Tensor, as_list
 from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import cast, conj, real, where
 from stopgrad.ops.data import zeros_like
-from stopgrad.ops.families import EXTREMES, Arithmetic, Elementwise, RealElementwise, binary, unary
+from stopgrad.ops.families import EXTREMES, Arithmetic, Elementwise, binary, unary
 from stopgrad.ops.inference import (
     broadcast,
     broadcast_shapes,
@@ -33,20 +33,21 @@ __all__ = [
     "abs",
     "add",
     "add_n",
-    "ceil",
     "divide",
-    "floor",
     "floor_div",
+    "floordiv",
     "floormod",
     "maximum",
     "minimum",
+    "mod",
     "multiply",
     "negative",
-    "round",
+    "realdiv",
     "sign",
     "square",
     "squared_difference",
     "subtract",
+    "truediv",
 ]
 
 
@@ -157,6 +158,7 @@ class RealDiv(Arithmetic):
 
 
 divide = binary(RealDiv, "divide")
+realdiv = truediv = divide
 
 
 class FloorDiv(Arithmetic):
@@ -175,7 +177,7 @@ class FloorDiv(Arithmetic):
         (C2) The shapes of x and y broadcast.
 
     Examples:
-        >>> sg.floor_div(np.array([7, -7]), 2)
+        >>> sg.floordiv(np.array([7, -7]), 2)
         array([ 3, -4])
     """
 
@@ -192,7 +194,8 @@ class FloorDiv(Arithmetic):
     extremes = ()
 
 
-floor_div = binary(FloorDiv, "floor_div")
+floordiv = binary(FloorDiv, "floordiv")
+floor_div = floordiv
 
 
 class FloorMod(Arithmetic):
@@ -215,13 +218,14 @@ class FloorMod(Arithmetic):
     """
 
     infer = broadcast(is_real)
-    gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * floor_div(op.x, op.y)}
+    gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * floordiv(op.x, op.y)}
     lower = lambda xp, x, y: xp.remainder(x, y)
     samples = [*pairs(y=(0.5, 2.0)), *pairs((-9, 9), (1, 5), dtypes=("int32",))]
     extremes = ()
 
 
 floormod = binary(FloorMod, "floormod")
+mod = floormod
 
 
 class Maximum(Arithmetic):
@@ -312,7 +316,7 @@ class AddN(Op):
     """Sum of several tensors of one dtype and shape, added from left to right.
 
     Args:
-        xs: one or more tensors.
+        xs (``inputs``): one or more tensors.
 
     Returns:
         Their sum.
@@ -355,8 +359,8 @@ class AddN(Op):
 
 
 @builds(AddN)
-def add_n(xs: Any, name: str | None = None) -> Tensor:
-    xs = as_list(xs)
+def add_n(inputs: Any, name: str | None = None) -> Tensor:
+    xs = as_list(inputs)
     if not xs:
         raise ArgumentError("AddN: (C1) needs at least one tensor; for an empty sum take sg.zeros")
     return apply(AddN, xs, (), name)
@@ -478,78 +482,3 @@ class Square(Elementwise):
 
 
 square = unary(Square, "square")
-
-
-class Floor(RealElementwise):
-    """Elementwise rounding down to an integer.
-
-    Args:
-        x: floating-point.
-
-    Returns:
-        The integer ⌊x⌋, of x's dtype.
-
-    Constraints:
-        (C1) x is floating-point.
-
-    Examples:
-        >>> sg.floor(np.array([1.7, -1.2]))
-        array([ 1., -2.])
-    """
-
-    gradient = not_differentiable("floor is constant wherever it has a derivative")
-    lower = lambda xp, x: xp.floor(x)
-    samples = singles()
-
-
-floor = unary(Floor, "floor")
-
-
-class Ceil(RealElementwise):
-    """Elementwise rounding up to an integer.
-
-    Args:
-        x: floating-point.
-
-    Returns:
-        The integer ⌈x⌉, of x's dtype.
-
-    Constraints:
-        (C1) x is floating-point.
-
-    Examples:
-        >>> sg.ceil(np.array([1.2, -1.7]))
-        array([ 2., -1.])
-    """
-
-    gradient = not_differentiable("ceil is constant wherever it has a derivative")
-    lower = lambda xp, x: xp.ceil(x)
-    samples = singles()
-
-
-ceil = unary(Ceil, "ceil")
-
-
-class Round(RealElementwise):
-    """Elementwise rounding to the nearest integer, halves to even.
-
-    Args:
-        x: floating-point.
-
-    Returns:
-        The nearest integer, of x's dtype.
-
-    Constraints:
-        (C1) x is floating-point.
-
-    Examples:
-        >>> sg.round(np.array([0.5, 1.5, -1.2]))
-        array([ 0.,  2., -1.])
-    """
-
-    gradient = not_differentiable("rounding is constant wherever it has a derivative")
-    lower = lambda xp, x: xp.round(x)
-    samples = singles()
-
-
-round = unary(Round, "round")

@@ -208,29 +208,29 @@ class ClipByValue(Op):
 
 
 @builds(ClipByValue)
-def clip_by_value(x: Any, low: Any, high: Any, name: str | None = None) -> Tensor:
-    return apply(ClipByValue, (x, low, high), (), name)
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Tensor:
+    return apply(ClipByValue, (t, clip_value_min, clip_value_max), (), name)
 
 
 @guarded("clip")
-def clip(x: Any, low: Any = None, high: Any = None, name: str | None = None) -> Tensor:
+def clip(x: Any, min: Any = None, max: Any = None, name: str | None = None) -> Tensor:
     """:func:`clip_by_value`, as the Python array API calls it.
 
     Args:
         x: real numbers.
-        low: the lower bound; None for none.
-        high: the upper bound; None for none.
+        min: the lower bound; None for none.
+        max: the upper bound; None for none.
         name: of the operation; by default none.
 
     Returns:
-        The values min(max(x, low), high); NaN for NaN.
+        The values min(max(x, lower), upper); NaN for NaN.
 
     Examples:
         >>> sg.clip(np.array([-1.0, 0.5, 2.0]), 0.0)
         array([0. , 0.5, 2. ])
     """
     lowest, highest = _ends(type_of(x).dtype)
-    return clip_by_value(x, lowest if low is None else low, highest if high is None else high, name)
+    return clip_by_value(x, lowest if min is None else min, highest if max is None else max, name)
 
 
 def _ends(dtype: DType) -> tuple[Any, Any]:
@@ -273,7 +273,7 @@ class Softmax(AlongAxes):
 
     Args:
         x: floating-point.
-        axis: one axis or several, together.
+        axis: one axis or several, together; the function takes the last by default.
 
     Returns:
         Values in [0, 1] that sum to 1; NaN where all are -∞, or one is ∞ or NaN.
@@ -301,8 +301,9 @@ def _to_shares(g: Any, y: Any, op: Any) -> Tensor:
 
 
 @builds(Softmax)
-def softmax(x: Any, axis: int | Sequence[int] = -1, name: str | None = None) -> Tensor:
-    return apply(Softmax, (x,), (axes_in(Softmax, axis, x),), name)
+def softmax(logits: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
+    axes = axes_in(Softmax, -1 if axis is None else axis, logits)
+    return apply(Softmax, (logits,), (axes,), name)
 
 
 class LogSoftmax(AlongAxes):
@@ -310,7 +311,7 @@ class LogSoftmax(AlongAxes):
 
     Args:
         x: floating-point.
-        axis: one axis or several, together.
+        axis: one axis or several, together; the function takes the last by default.
 
     Returns:
         The logarithm of :func:`softmax`, precise also where that is 0.
@@ -334,8 +335,9 @@ class LogSoftmax(AlongAxes):
 
 
 @builds(LogSoftmax)
-def log_softmax(x: Any, axis: int | Sequence[int] = -1, name: str | None = None) -> Tensor:
-    return apply(LogSoftmax, (x,), (axes_in(LogSoftmax, axis, x),), name)
+def log_softmax(logits: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
+    axes = axes_in(LogSoftmax, -1 if axis is None else axis, logits)
+    return apply(LogSoftmax, (logits,), (axes,), name)
 
 
 # -------------------------------------------------------------------------------------- normalisation

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.build import apply
-from stopgrad.errors import DTypeError
+from stopgrad.build import apply, check_name
+from stopgrad.errors import ArgumentError, DTypeError
 from stopgrad.graph import Output
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.families import binary, unary
+from stopgrad.ops.data import identity
 from stopgrad.ops.inference import (
     broadcast,
     broadcast_c2,
@@ -46,7 +46,6 @@ __all__ = [
     "conj",
     "imag",
     "real",
-    "where",
 ]
 
 
@@ -176,19 +175,14 @@ class SelectV2(Op):
 
 
 @builds(SelectV2)
-def where(condition: Any, x: Any, y: Any, name: str | None = None) -> Tensor:
-    numbers = [v for v in (x, y) if hasattr(v, "dtype") or hasattr(v, "as_output")]
-    if numbers and len(numbers) < 2:
-        dtype = type_of(numbers[0]).dtype
-        x, y = (
-            v if v is numbers[0] else np.asarray(v, dtype.numpy) if _is_number(v, dtype) else v
-            for v in (x, y)
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Tensor:
+    if x is None or y is None:
+        raise ArgumentError(
+            "SelectV2: needs both x and y; the positions where a condition holds would have a shape that "
+            "depends on the data: choose with sg.where(condition, x, y), or weigh with sg.cast(condition, "
+            "x.dtype)"
         )
     return apply(SelectV2, (condition, x, y), (), name)
-
-
-def _is_number(x: Any, dtype: Any) -> bool:
-    return isinstance(x, (int, float)) and (dtype.is_differentiable or isinstance(x, int))
 
 
 class Conj(Op):
@@ -220,13 +214,17 @@ class Conj(Op):
 
 def conj(x: Any, name: str | None = None) -> Tensor:
     # Gradient rules call this on every operand, most of which are real, so it must be cheap there.
-    dtype = x.type.dtype if type(x) is Output else type_of(x).dtype
-    return _conj(x, name) if dtype.is_complex else x
+    if type(x) is Output and name is None and not x.type.dtype.is_complex:
+        return x
+    return _conj(x, name)
 
 
 @guarded("Conj")
 def _conj(x: Any, name: str | None) -> Tensor:
-    return apply(Conj, (x,), (), name)
+    if type_of(x).dtype.is_complex:
+        return apply(Conj, (x,), (), name)
+    check_name(name)
+    return x if hasattr(x, "dtype") else identity(x)
 
 
 publish(Conj, conj)
@@ -236,7 +234,7 @@ class Real(Op):
     """Elementwise real part.
 
     Args:
-        x: floating-point or complex.
+        x (``input``): floating-point or complex.
 
     Returns:
         The real part Re x.
@@ -260,14 +258,16 @@ class Real(Op):
     samples = [sample(complexes(3)), sample(floats(3))]
 
 
-real = unary(Real, "real")
+@builds(Real)
+def real(input: Any, name: str | None = None) -> Tensor:
+    return apply(Real, (input,), (), name)
 
 
 class Imag(Op):
     """Elementwise imaginary part.
 
     Args:
-        x: floating-point or complex.
+        x (``input``): floating-point or complex.
 
     Returns:
         The imaginary part Im x.
@@ -291,7 +291,9 @@ class Imag(Op):
     samples = [sample(complexes(3)), sample(floats(3))]
 
 
-imag = unary(Imag, "imag")
+@builds(Imag)
+def imag(input: Any, name: str | None = None) -> Tensor:
+    return apply(Imag, (input,), (), name)
 
 
 class Complex(Op):
@@ -334,4 +336,6 @@ class Complex(Op):
     samples = [sample(floats(3), floats(2, 3))]
 
 
-complex = binary(Complex, "complex")
+@builds(Complex)
+def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
+    return apply(Complex, (real, imag), (), name)

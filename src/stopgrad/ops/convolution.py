@@ -10,7 +10,6 @@ from typing import Any
 
 from stopgrad.batch_rules import CONV, CONV_BACK_FILTER, CONV_BACK_INPUT
 from stopgrad.build import about, apply
-from stopgrad.errors import ShapeError
 from stopgrad.op import Op, Sizes
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_floating
@@ -32,17 +31,14 @@ from stopgrad.ops.windows import (
     trimmed,
 )
 from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded, reads_arguments
+from stopgrad.public import builds, reads_arguments
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, ShapeLike, TensorType, shape_of, tensor_type
 
 __all__ = [
     "conv",
-    "conv1d",
-    "conv2d",
     "conv2d_backprop_filter",
     "conv2d_backprop_input",
-    "conv2d_transpose",
 ]
 
 
@@ -60,7 +56,7 @@ def _attributes(op: Any) -> tuple[Any, ...]:
 
 
 @reads_arguments
-def _read(
+def read_geometry(
     definition: type[Op], operands: Any, rank: int, strides: Any, padding: Any, dilations: Any
 ) -> tuple[Any, ...]:
     """The geometry that a function's arguments mean."""
@@ -99,7 +95,7 @@ class Conv(Op):
         (C5) x has as many channels as the filters take in all groups, and groups divides the output channels.
 
     Examples:
-        >>> sg.conv1d(np.arange(5.0).reshape(1, 5, 1), np.ones((2, 1, 1)))[0, :, 0]
+        >>> sg.conv(np.arange(5.0).reshape(1, 5, 1), np.ones((2, 1, 1)))[0, :, 0]
         array([1., 3., 5., 7.])
     """
 
@@ -188,80 +184,13 @@ def conv(
     name: str | None = None,
 ) -> Tensor:
     kind = type_of(x)
-    read = _read(Conv, (x, filters), max(kind.ndim - 2, 0), strides, padding, dilations)
+    read = read_geometry(Conv, (x, filters), max(kind.ndim - 2, 0), strides, padding, dilations)
     return apply(
         Conv,
         (x, filters),
         (*read, number_of_groups(groups, kind.shape[-1] if kind.ndim else 1, type_of(filters).shape)),
         name,
     )
-
-
-@guarded("conv1d")
-def conv1d(
-    x: Any,
-    filters: Any,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilations: Any = 1,
-    groups: int | None = None,
-    name: str | None = None,
-) -> Tensor:
-    """Convolution over one spatial axis: :func:`conv` of [batch, width, channels].
-
-    Args:
-        x: [batch, width, channels].
-        filters: [width, channels / groups, output channels].
-        strides: as in :func:`conv`.
-        padding: as in :func:`conv`.
-        dilations: as in :func:`conv`.
-        groups: as in :func:`conv`.
-
-    Returns:
-        The result, [batch, width, output channels].
-
-    Examples:
-        >>> sg.conv1d(np.ones((1, 5, 2)), np.ones((3, 2, 4)), padding="SAME").shape
-        (1, 5, 4)
-    """
-    return _of_rank(1, x, filters, strides, padding, dilations, groups, name)
-
-
-@guarded("conv2d")
-def conv2d(
-    x: Any,
-    filters: Any,
-    strides: Any = 1,
-    padding: Any = "VALID",
-    dilations: Any = 1,
-    groups: int | None = None,
-    name: str | None = None,
-) -> Tensor:
-    """Convolution over two spatial axes: :func:`conv` of [batch, height, width, channels].
-
-    Args:
-        x: [batch, height, width, channels].
-        filters: [height, width, channels / groups, output channels].
-        strides: as in :func:`conv`.
-        padding: as in :func:`conv`.
-        dilations: as in :func:`conv`.
-        groups: as in :func:`conv`.
-
-    Returns:
-        The result, [batch, height, width, output channels].
-
-    Examples:
-        >>> sg.conv2d(np.ones((1, 5, 5, 2)), np.ones((3, 3, 2, 4)), strides=2, padding="SAME").shape
-        (1, 3, 3, 4)
-    """
-    return _of_rank(2, x, filters, strides, padding, dilations, groups, name)
-
-
-def _of_rank(rank: int, x: Any, filters: Any, *rest: Any) -> Tensor:
-    with about(Conv, x, filters):
-        if type_of(x).ndim != rank + 2:
-            raise ShapeError(f"(C2) conv{rank}d takes an input of {rank + 2} axes, not {type_of(x)!r}")
-    return conv(x, filters, *rest)
 
 
 class ConvBackpropInput(Op):
@@ -407,41 +336,15 @@ def conv2d_backprop_input(
     name: str | None = None,
 ) -> Tensor:
     wanted = shape_of(shape)
-    read = _read(ConvBackpropInput, (filters, g), max(len(wanted) - 2, 0), strides, padding, dilations)
+    read = read_geometry(
+        ConvBackpropInput, (filters, g), max(len(wanted) - 2, 0), strides, padding, dilations
+    )
     return apply(
         ConvBackpropInput,
         (filters, g),
         (wanted, *read, number_of_groups(groups, wanted[-1] if wanted else 1, type_of(filters).shape)),
         name,
     )
-
-
-@guarded("conv2d_transpose")
-def conv2d_transpose(
-    x: Any,
-    filters: Any,
-    output_shape: ShapeLike,
-    strides: Any = 1,
-    padding: Any = "SAME",
-    name: str | None = None,
-) -> Tensor:
-    """The transpose of :func:`conv2d`: what maps its result's space to its input's.
-
-    Args:
-        x: [batch, height, width, channels].
-        filters: [height, width, output channels, channels].
-        output_shape: of the result.
-        strides: of the convolution that this transposes.
-        padding: of the convolution that this transposes.
-
-    Returns:
-        A tensor of that shape.
-
-    Examples:
-        >>> sg.conv2d_transpose(np.ones((1, 2, 2, 1)), np.ones((2, 2, 1, 1)), (1, 4, 4, 1), strides=2).shape
-        (1, 4, 4, 1)
-    """
-    return conv2d_backprop_input(output_shape, filters, x, strides, padding, name=name)
 
 
 class ConvBackpropFilter(Op):
@@ -586,7 +489,7 @@ def conv2d_backprop_filter(
     name: str | None = None,
 ) -> Tensor:
     wanted, kind = shape_of(shape), type_of(x)
-    read = _read(ConvBackpropFilter, (x, g), max(len(wanted) - 2, 0), strides, padding, dilations)
+    read = read_geometry(ConvBackpropFilter, (x, g), max(len(wanted) - 2, 0), strides, padding, dilations)
     return apply(
         ConvBackpropFilter,
         (x, g),

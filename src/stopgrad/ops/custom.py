@@ -261,7 +261,7 @@ class CustomGradient(Op):
         return next(leaf for leaf in flatten(made)[0] if isinstance(leaf, Output)).op
 
 
-def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
+def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """Give a function its own gradient, as TensorFlow's decorator does.
 
     The gradient function is traced once, when a gradient is first asked for (or the graph is written or
@@ -271,7 +271,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         f: returns a pair: its results (a tensor or nested structure of tensors), and a function from their
             cotangents, one positional argument each, to those of f's floating-point arguments (one, or a
             list; None where there is none). Python floats among the positional ones may be counted or left
-            out.
+            out. Without it, the decorator is returned: ``@sg.custom_gradient()``.
 
     Returns:
         A function that returns f's results.
@@ -285,6 +285,8 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         1.0
     """
 
+    if f is None:
+        return custom_gradient
     if not callable(f):
         raise ArgumentError(f"custom_gradient: takes a function, not {f!r}")
 

@@ -1,23 +1,20 @@
-"""Where values come from and where they are kept: placeholders, constants, parameters, ranges."""
+"""Where values come from and where they are kept: placeholders, constants, parameters, sizes."""
 
 from __future__ import annotations
 
-import builtins
-import math
 from typing import Any
 
 import numpy as np
 
 from stopgrad.batch_rules import BROADCAST, ELEMENTWISE
-from stopgrad.build import apply, constant_in, emit, evaluate, graph_for, joined, naming
+from stopgrad.build import apply, check_name, constant_in, emit, evaluate, graph_for, joined, naming
 from stopgrad.builder import current, default_graph
-from stopgrad.errors import GraphError, ShapeError, StopgradError
+from stopgrad.errors import GraphError, ShapeError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.interpreter import constant_value
-from stopgrad.op import Kind, Op, Scalar, not_differentiable, unsupported
+from stopgrad.op import Kind, Op, not_differentiable, unsupported
 from stopgrad.operands import Array, Literal, Tensor, as_array, show_shape
-from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_number, normal_axes
-from stopgrad.plain import is_whole, real, whole
+from stopgrad.ops.inference import check_same_dtype, check_shape, normal_axes
 from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, floats, sample
 from stopgrad.scope import require_graph
@@ -28,7 +25,6 @@ from stopgrad.types import (
     Shape,
     ShapeLike,
     TensorType,
-    at_least,
     dtype_of,
     float64,
     int32,
@@ -47,7 +43,6 @@ __all__ = [
     "ones_like",
     "parameter",
     "placeholder",
-    "range",
     "size",
     "zeros",
     "zeros_like",
@@ -59,7 +54,8 @@ class Placeholder(Op):
 
     Args:
         dtype: the element type.
-        shape: sizes; a name or None for a size that is known only when a value is fed.
+        shape: sizes; a name or None for a size that is known only when a value is fed. By default none, for a
+            scalar; unlike TensorFlow's, a placeholder always has a known number of dimensions.
 
     Returns:
         The value fed. Running without it is an error.
@@ -82,6 +78,11 @@ class Placeholder(Op):
 
 @builds(Placeholder)
 def placeholder(dtype: DTypeLike, shape: ShapeLike = (), name: str | None = None) -> Output:
+    if shape is None:
+        raise ShapeError(
+            "Placeholder: the number of dimensions must be known: () for a scalar, [None] for a vector of "
+            "any size, [None, 3] for rows of 3"
+        )
     graph = require_graph("placeholder")
     _outside_of_bodies("a placeholder", "give the function an argument for it, or make it outside")
     return emit(Placeholder, (), (dtype_of(dtype), shape_of(shape)), name, graph).outputs[0]
@@ -124,7 +125,7 @@ def constant(
     Args:
         value: a number, nested list or array. Python numbers are int32, float32 or complex64.
         dtype: the element type to convert to.
-        shape: a shape to which a single number is repeated.
+        shape: a shape to which a single number is repeated, or in which the elements are put, in their order.
 
     Returns:
         The value; outside of a graph, a copy of it as an array.
@@ -140,13 +141,15 @@ def constant(
         sizes = shape_of(shape)
         if any(isinstance(s, Dim) for s in sizes):
             raise ShapeError(f"a constant of the symbolic shape {show_shape(sizes)} is made by sg.full")
-        if array.ndim and array.shape != sizes:
+        if array.ndim and array.size != product(sizes):
             raise ShapeError(
                 f"a value of shape {show_shape(array.shape)} is not repeated to {show_shape(sizes)}; "
                 "only a single number is"
             )
-        array = np.broadcast_to(array, sizes)  # type: ignore[arg-type] # no Dim is left
+        plain: Any = sizes  # No Dim is left.
+        array = np.reshape(array, plain) if array.ndim else np.broadcast_to(array, plain)
     graph = default_graph()
+    check_name(name)
     return np.array(array) if graph is None else constant_in(graph, array, name)
 
 
@@ -212,7 +215,7 @@ class Assign(Op):
     an error.
 
     Args:
-        parameter: an output of :func:`parameter`.
+        parameter (``ref``): an output of :func:`parameter`.
         value: the next value.
 
     Returns:
@@ -246,19 +249,19 @@ class Assign(Op):
 
 
 @builds(Assign)
-def assign(parameter: Any, value: Any, name: str | None = None) -> Output:
+def assign(ref: Any, value: Any, name: str | None = None) -> Output:
     _outside_of_bodies("an assignment", "return the new value, and assign it outside")
-    if not isinstance(parameter, Output) or parameter.op.definition is not Parameter:
-        shown = describe(parameter) if isinstance(parameter, Output) else repr(parameter)
+    if not isinstance(ref, Output) or ref.op.definition is not Parameter:
+        shown = describe(ref) if isinstance(ref, Output) else repr(ref)
         raise GraphError(f"Assign: (C1) only a parameter, made by sg.parameter, can be assigned; got {shown}")
-    return apply(Assign, (parameter, value), (), name)
+    return apply(Assign, (ref, value), (), name)
 
 
 class Identity(Op):
     """The operand itself, as an operation of its own.
 
     Args:
-        x: any tensor.
+        x (``input``): any tensor.
 
     Returns:
         The operand.
@@ -283,8 +286,8 @@ class Identity(Op):
 
 
 @builds(Identity)
-def identity(x: Any, name: str | None = None) -> Tensor:
-    return apply(Identity, (x,), (), name)
+def identity(input: Any, name: str | None = None) -> Tensor:
+    return apply(Identity, (input,), (), name)
 
 
 class Size(Op):
@@ -321,30 +324,34 @@ def size_as(size: Any, dtype: DType, like: Any) -> Tensor:
 
 
 @builds(Size)
-def size(x: Any, axis: Any = None, dtype: DTypeLike = "int32", name: str | None = None) -> Tensor:
+def size(
+    input: Any, out_type: DTypeLike | None = None, name: str | None = None, *, axis: Any = None
+) -> Tensor:
     """The number of elements of a tensor, or its size along some axes.
 
     Args:
-        x: any tensor.
+        input: any tensor.
+        out_type: the dtype of the result; by default int32.
+        name: of the operation.
         axis: which axes to count; None for all.
-        dtype: of the result.
 
     Returns:
         The number of elements along the axes: a scalar, known at the latest when values are fed.
 
     Constraints:
-        (C1) The axes exist in x, and none is named twice.
+        (C1) The axes exist in input, and none is named twice.
 
     Examples:
         >>> sg.size(np.zeros((2, 3)))
         array(6, dtype=int32)
     """
-    shape = x.shape if hasattr(x, "shape") else as_array(x).shape
+    shape = input.shape if hasattr(input, "shape") else as_array(input).shape
     axes = normal_axes(axis, len(shape), "C1")
     count = product(shape[a] for a in axes)
-    if isinstance(x, Output):
-        return emit(Size, (), (count, dtype_of(dtype)), name, graph_for(x)).outputs[0]
-    return evaluate(Size, (), (count, dtype_of(dtype)))
+    values = (count, dtype_of(int32 if out_type is None else out_type))
+    graph = graph_for(input) if isinstance(input, Output) else default_graph()
+    check_name(name)
+    return evaluate(Size, (), values) if graph is None else emit(Size, (), values, name, graph).outputs[0]
 
 
 def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
@@ -386,7 +393,7 @@ class Fill(Op):
 
     Args:
         value: the value.
-        shape: sizes, which may be symbolic.
+        shape (``dims``): sizes, which may be symbolic.
 
     Returns:
         A tensor of that shape.
@@ -412,8 +419,8 @@ class Fill(Op):
 
 
 @builds(Fill)
-def fill(shape: ShapeLike, value: Any, name: str | None = None) -> Tensor:
-    return apply(Fill, (value,), (shape_of(shape),), name)
+def fill(dims: ShapeLike, value: Any, name: str | None = None) -> Tensor:
+    return apply(Fill, (value,), (shape_of(dims),), name)
 
 
 @guarded("full")
@@ -436,145 +443,48 @@ def full(shape: ShapeLike, value: Any, dtype: DTypeLike | None = None, name: str
 
 
 @guarded("zeros_like")
-def zeros_like(x: Any, name: str | None = None) -> Tensor:
-    """Zeros of the type of another tensor.
+def zeros_like(input: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
+    """Zeros of the shape and dtype of another tensor.
 
     Args:
-        x: any tensor.
+        input: any tensor.
+        dtype: the element type; by default the tensor's.
 
     Returns:
-        A tensor of the shape and dtype of *x*.
+        A tensor of the shape of *input*.
 
     Examples:
         >>> sg.zeros_like(np.ones(2))
         array([0., 0.])
     """
-    return _like(x, 0, name)
+    return _like(input, 0, dtype, name)
 
 
 @guarded("ones_like")
-def ones_like(x: Any, name: str | None = None) -> Tensor:
-    """Ones of the type of another tensor.
+def ones_like(input: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
+    """Ones of the shape and dtype of another tensor.
 
     Args:
-        x: any tensor.
+        input: any tensor.
+        dtype: the element type; by default the tensor's.
 
     Returns:
-        A tensor of the shape and dtype of *x*.
+        A tensor of the shape of *input*.
 
     Examples:
         >>> sg.ones_like(np.zeros(2))
         array([1., 1.])
     """
-    return _like(x, 1, name)
+    return _like(input, 1, dtype, name)
 
 
-def _like(x: Any, value: int, name: str | None) -> Tensor:
+def _like(x: Any, value: int, dtype: DTypeLike | None, name: str | None) -> Tensor:
+    wanted = None if dtype is None else dtype_of(dtype)
     if not isinstance(x, Output):
         with naming(Fill):
             array = as_array(x)
-        return constant(np.full(array.shape, value, array.dtype), name=name)
-    number = constant_in(graph_for(x), np.asarray(value, x.dtype.numpy))
-    return emit(Fill, (number,), (x.shape,), name).outputs[0] if x.ndim else number
-
-
-class Range(Op):
-    """Numbers at equal distances.
-
-    Args:
-        start: the first number; a number or a size.
-        size: how many numbers.
-        delta: the distance.
-        dtype: of the result.
-
-    Returns:
-        The numbers start, start + delta, and so on: as many as size says.
-
-    Constraints:
-        (C1) delta is a number other than 0.
-        (C2) The dtype is one of numbers.
-        (C3) start and delta, and the function's limit, are Python numbers or sizes, known when the graph is
-            built.
-        (C4) Where one of them is symbolic, all are whole numbers.
-    """
-
-    kinds = {"size": Kind.SIZE}
-
-    @staticmethod
-    def infer(*, start: Scalar, size: Any, delta: Scalar, dtype: DType) -> TensorType:
-        check_dtype(tensor_type(dtype, ()), is_number, "numbers", "C2")
-        return tensor_type(dtype, (size,))
-
-    gradient = {}
-
-    @staticmethod
-    def lower(xp: Any, start: Any, size: int, delta: Any, dtype: DType) -> Any:
-        # In float32 for dtypes of 16 bits, so that each number is rounded once.
-        wide = np.dtype(np.float32) if dtype.is_floating and dtype.itemsize == 2 else dtype.numpy
-        return xp.arange(size).astype(wide) * xp.asarray(delta, wide) + xp.asarray(start, wide)
-
-    samples = [
-        sample(start=2, size=3, delta=-3, dtype=int32),
-        sample(start=0.5, size=3, delta=0.25, dtype=float64),
-        sample(start=0, size=0, delta=1, dtype=int32),
-    ]
-
-
-def _plain(number: Any) -> int | float | Dim:
-    if isinstance(number, Dim):
-        return number
-    try:
-        return whole(number) if is_whole(number) else real(number)
-    except (TypeError, StopgradError):
-        raise ShapeError(
-            f"(C3) takes numbers and sizes, not {number!r}: the result's size must be known when the "
-            "graph is built"
-        ) from None
-
-
-@builds(Range)
-def range(
-    start: Any, limit: Any = None, delta: Any = 1, dtype: DTypeLike | None = None, name: str | None = None
-) -> Tensor:
-    """Numbers at equal distances.
-
-    Args:
-        start: the first number; or, if it is the only argument, the limit, and the first number is 0.
-        limit: where the numbers end; the limit itself is not among them.
-        delta: the distance from one to the next.
-        dtype: of the result; by default int32, or float32 if one of the arguments is a float.
-
-    Returns:
-        The numbers start, start + delta, and so on, as far as they lie before the limit.
-
-    Constraints:
-        (C1) delta is a number other than 0.
-        (C2) The dtype is one of numbers.
-        (C3) start, limit and delta are Python numbers or sizes, known when the graph is built.
-        (C4) Where one of them is symbolic, all are whole numbers.
-
-    Examples:
-        >>> sg.range(2, 8, 3)
-        array([2, 5], dtype=int32)
-    """
-    if limit is None:
-        start, limit = 0, start
-    numbers = start, limit, delta = [_plain(n) for n in (start, limit, delta)]
-    if isinstance(delta, Dim) or delta == 0:
-        raise ShapeError(f"(C1) delta must be a number other than 0, not {delta!r}")
-    symbolic = isinstance(start, Dim) or isinstance(limit, Dim)
-    if any(isinstance(n, float) for n in numbers):
-        if symbolic:
-            raise ShapeError("(C4) with a symbolic size, start, limit and delta must be whole numbers")
-        kind, size = "float32", max(math.ceil((limit - start) / delta), 0)
-    elif symbolic:
-        reach = (limit - start) if delta > 0 else (start - limit)
-        kind, size = (
-            "int32",
-            limit if start == 0 and delta == 1 else at_least((reach + (abs(delta) - 1)) // abs(delta), 0),
+        return constant(
+            np.full(array.shape, value, array.dtype if wanted is None else wanted.numpy), name=name
         )
-    else:
-        kind, size = "int32", len(builtins.range(start, limit, delta))
-    values = (start, size, delta, dtype_of(dtype if dtype is not None else kind))
-    graph = default_graph()
-    return evaluate(Range, (), values) if graph is None else emit(Range, (), values, name, graph).outputs[0]
+    number = constant_in(graph_for(x), np.asarray(value, (wanted or x.dtype).numpy))
+    return emit(Fill, (number,), (x.shape,), name).outputs[0] if x.ndim else number

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from stopgrad.batch_rules import ALONG, NAMES, SWITCH
-from stopgrad.build import apply, emit, graph_for, raise_for
+from stopgrad.build import apply, check_name, emit, graph_for, raise_for
 from stopgrad.builder import NoGradientBlock, default_graph
 from stopgrad.errors import ArgumentError, DTypeError, GraphError
 from stopgrad.graph import Operation, Output
@@ -63,8 +63,10 @@ def carries_gradient(x: Any) -> bool:
     )
 
 
-def gate_leaves(function: Callable[[Any], Any], x: Any) -> Any:
-    """Apply a gate to every leaf that carries a gradient."""
+def gate_leaves(function: Callable[[Any], Any], x: Any, name: str | None = None) -> Any:
+    """Apply a gate to every leaf that carries a gradient; *name* is refused where it is none."""
+    if name is not None:
+        check_name(name)
     if isinstance(x, Output):
         return function(x) if x.type.differentiable else x
     return map_leaves(lambda leaf: function(leaf) if carries_gradient(leaf) else leaf, x)
@@ -93,14 +95,15 @@ class StopGradient(Gate):
 
 
 @builds(StopGradient)
-def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any = None) -> T:
+def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: Any = None) -> T:
     """Passes its input through unchanged and hides all behind it from the gradient generator.
 
     What lies behind counts as a constant, in reverse and forward mode and at every order. Compiled code holds
     no trace of it.
 
     Args:
-        x: a tensor, or a nested structure of tensors.
+        input: a tensor, or a nested structure of tensors.
+        name: of the gate.
         wrt: tensors, also in nested structures such as ``params["encoder"]``, where numbers and strings are
             passed over. The gradient is stopped only with respect to these, of which there may be none; by
             default with respect to all.
@@ -119,13 +122,15 @@ def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any =
         ...     sg.gradients(x * sg.stop_gradient(x), [x]), sg.gradients(sg.stop_gradient(x * x), [x])
         ([<gradients/Mul:0 float32[]>], [None])
     """
+    if name is not None:
+        check_name(name)
     if isinstance(when, (bool, np.bool_)):
         if not when:
-            return x
+            return input
         when = None
     chosen = None if wrt is None else _tensors(wrt)
     if chosen == ():
-        return x
+        return input
 
     def stop(leaf: Any) -> Any:
         if when is not None:
@@ -134,7 +139,7 @@ def stop_gradient(x: T, name: str | None = None, *, wrt: Any = None, when: Any =
             return apply(StopGradientTowards, (leaf, *chosen), (), name)
         return apply(StopGradient, (leaf,), (), name)
 
-    found: T = gate_leaves(stop, x)
+    found: T = gate_leaves(stop, input)
     return found
 
 
@@ -284,6 +289,7 @@ class StraightThrough(Gate):
 
 @builds(StraightThrough)
 def straight_through(hard: T, soft: Any, name: str | None = None) -> T:
+    check_name(name)
     leaves, spec = flatten(hard)
     others, other_spec = flatten(soft)
     if spec != other_spec:
@@ -321,7 +327,7 @@ class PreventGradient(Gate):
 
 @builds(PreventGradient)
 def prevent_gradient(x: T, message: str = "", name: str | None = None) -> T:
-    found: T = gate_leaves(lambda leaf: apply(PreventGradient, (leaf,), (str(message),), name), x)
+    found: T = gate_leaves(lambda leaf: apply(PreventGradient, (leaf,), (str(message),), name), x, name)
     return found
 
 
@@ -362,6 +368,8 @@ def probe(x: T, name: str) -> T:
         ...     float(session.run("hidden/gradient", {x: 1.0}))
         6.0
     """
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"probe: a gradient is named by a word, not by {name!r:.60}")
     leaves, spec = flatten(x)
     labels = [f"{name}/{path}" if path else str(name) for path in paths(x)]
     gated = (

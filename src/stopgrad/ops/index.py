@@ -1,8 +1,9 @@
 """Elements chosen by integer tensors.
 
-An index outside of an axis chooses nothing, on every engine: :func:`gather` gives 0 there,
-:func:`scatter_add` drops the update, :func:`one_hot` has no hit. Negative indices do not count from the end.
-So gather is always the product with a one-hot matrix, and scatter-add the product with its transpose.
+To the functions that choose along an axis, negative indices count from its end, as in NumPy. An index outside of
+the axis chooses nothing, on every engine: :func:`gather` gives 0 there, :func:`scatter_add` drops the update. The
+operations themselves count from the front only: what is negative lies outside, as it does for :func:`one_hot`. So a
+gather is always the product with a one-hot matrix, and a scatter-add the product with its transpose.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from stopgrad.batch_rules import ALONG, GATHER, ONE_HOT, SCATTER
 from stopgrad.build import about, apply
-from stopgrad.errors import DTypeError, ShapeError
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.op import Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.convert import where
@@ -27,6 +28,7 @@ from stopgrad.ops.inference import (
     normal_axis,
     same_shape,
 )
+from stopgrad.ops.positions import as_indices, from_front
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.plain import whole
 from stopgrad.public import builds
@@ -58,7 +60,7 @@ def lies_inside(xp: Any, indices: Any, size: int) -> Any:
     return (indices >= 0) & (indices < size) if fits else indices >= 0
 
 
-def _outside_to_end(xp: Any, indices: Any, size: int) -> Any:
+def outside_to_end(xp: Any, indices: Any, size: int) -> Any:
     """Indices with all that lie outside mapped to *size*, so that JAX counts none from the end."""
     signed = indices.astype(np.int64 if indices.dtype.itemsize == 8 else np.int32)
     return xp.where(lies_inside(xp, indices, size), signed, size)
@@ -90,7 +92,7 @@ def _add(x: Any, at: tuple[Any, ...], updates: Any, axis: int) -> Any:
 # --------------------------------------------------------------------------------------------- gather
 
 
-def _gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_dims: int) -> Shape:
+def gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_dims: int) -> Shape:
     check_dtype(indices, is_integer, "integers as indices")
     normal_axis(axis, params.ndim)
     if not 0 <= batch_dims <= min(axis, indices.ndim):
@@ -103,7 +105,7 @@ def _gathered_shape(params: TensorType, indices: TensorType, axis: int, batch_di
     return (*params.shape[:axis], *indices.shape[batch_dims:], *params.shape[axis + 1 :])
 
 
-def _batched(xp: Any, indices: Any, batch_dims: int) -> tuple[Any, ...]:
+def batched_positions(xp: Any, indices: Any, batch_dims: int) -> tuple[Any, ...]:
     """Positions along the batch axes that broadcast with the indices, and then the indices."""
     grid = [
         xp.arange(n).reshape((1,) * i + (n,) + (1,) * (indices.ndim - i - 1))
@@ -112,7 +114,7 @@ def _batched(xp: Any, indices: Any, batch_dims: int) -> tuple[Any, ...]:
     return (*grid, indices)
 
 
-def _gather_perm(ndim: int, count: int, axis: int, batch_dims: int) -> list[int]:
+def gather_perm(ndim: int, count: int, axis: int, batch_dims: int) -> list[int]:
     """From [batch, chosen, before, after] to [batch, before, chosen, after]; *count* axes are chosen."""
     chosen = list(range(batch_dims, batch_dims + count))
     before = list(range(batch_dims + count, count + axis))
@@ -124,14 +126,15 @@ class GatherV2(Op):
 
     Args:
         params: any tensor.
-        indices: where along the axis; Python integers are int32.
+        indices: where along the axis; the function counts negative ones from its end, and takes Python integers
+            as int32.
         axis: along which to choose; the function counts it from the end if negative, and takes batch_dims by
             default.
         batch_dims: how many leading axes the two share.
 
     Returns:
         A tensor of shape params.shape[:axis] + indices.shape[batch_dims:] + params.shape[axis + 1:]. Indices
-        outside of the axis, negative ones too, give 0 and take no gradient.
+        outside of the axis give 0 and take no gradient.
 
     Constraints:
         (C1) The indices are integers.
@@ -140,16 +143,18 @@ class GatherV2(Op):
             the sizes of that many leading axes.
 
     Examples:
-        >>> sg.gather(np.array([10.0, 20.0, 30.0]), np.array([2, 0, 3]))
-        array([30., 10.,  0.])
+        >>> sg.gather(np.array([10.0, 20.0, 30.0]), np.array([2, 0, -1, 3]))
+        array([30., 10., 30.,  0.])
     """
 
     @staticmethod
     def infer(params: TensorType, indices: TensorType, *, axis: Axis, batch_dims: int) -> TensorType:
-        return tensor_type(params.dtype, _gathered_shape(params, indices, axis, batch_dims))
+        return tensor_type(params.dtype, gathered_shape(params, indices, axis, batch_dims))
 
     gradient = {
-        "params": lambda g, op: scatter_add(zeros_like(op.params), op.indices, g, op.axis, op.batch_dims),
+        "params": lambda g, op: apply(
+            TensorScatterAdd, (zeros_like(op.params), op.indices, g), (op.axis, op.batch_dims)
+        ),
         "indices": _WHERE,
     }
 
@@ -158,15 +163,17 @@ class GatherV2(Op):
     @staticmethod
     def lower(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
         x, inside = xp.moveaxis(params, axis, batch_dims), lies_inside(xp, indices, params.shape[axis])
-        found = _take(xp, x, _batched(xp, xp.where(inside, indices, 0), batch_dims), batch_dims, inside)
-        return found.transpose(_gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
+        found = _take(
+            xp, x, batched_positions(xp, xp.where(inside, indices, 0), batch_dims), batch_dims, inside
+        )
+        return found.transpose(gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
     @staticmethod
     def xla(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
         x = xp.moveaxis(params, axis, batch_dims)
-        at = _batched(xp, _outside_to_end(xp, indices, params.shape[axis]), batch_dims)
+        at = batched_positions(xp, outside_to_end(xp, indices, params.shape[axis]), batch_dims)
         found = _get(xp, x, at, batch_dims)
-        return found.transpose(_gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
+        return found.transpose(gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
     samples = [
         sample(floats(4, 3), ints(5, low=-1, high=5), axis=0, batch_dims=0),
@@ -179,19 +186,26 @@ class GatherV2(Op):
 
 @builds(GatherV2)
 def gather(
-    params: Any, indices: Any, axis: int | None = None, batch_dims: int = 0, name: str | None = None
+    params: Any,
+    indices: Any,
+    validate_indices: None = None,
+    axis: int | None = None,
+    batch_dims: int = 0,
+    name: str | None = None,
 ) -> Tensor:
-    indices = _as_indices(indices)
-    batch = whole(batch_dims)
+    if validate_indices is not None:
+        raise ArgumentError(
+            f"validate_indices={validate_indices!r}: indices outside of the axis always give 0; leave it out, and write "
+            "axis= by its name"
+        )
+    indices = as_indices(indices)
+    params_type, batch = type_of(params), whole(batch_dims)
     batch = batch + type_of(indices).ndim if batch < 0 else batch
     with about(GatherV2, params, indices):
-        position = batch if axis is None else normal_axis(axis, type_of(params).ndim)
+        position = batch if axis is None else normal_axis(axis, params_type.ndim)
+        gathered_shape(params_type, type_of(indices), position, batch)
+    indices = from_front(indices, params_type.shape[position])
     return apply(GatherV2, (params, indices), (position, batch), name)
-
-
-def _as_indices(indices: Any) -> Any:
-    """Python numbers and lists as int32, whatever the tensor that they index holds."""
-    return indices if hasattr(indices, "dtype") or hasattr(indices, "as_output") else as_array(indices)
 
 
 class TensorScatterAdd(Op):
@@ -199,14 +213,14 @@ class TensorScatterAdd(Op):
 
     Args:
         x: the tensor to add to.
-        indices: where along the axis; Python integers are int32.
+        indices: where along the axis; the function counts negative ones from its end, and takes Python integers
+            as int32.
         updates: what to add.
         axis: along which to choose.
         batch_dims: how many leading axes x and the indices share.
 
     Returns:
-        The sum. Indices that occur more than once add up; those outside of the axis, negative ones too, are
-        dropped.
+        The sum. Indices that occur more than once add up; those outside of the axis are dropped.
 
     Constraints:
         (C1) The indices are integers.
@@ -227,14 +241,14 @@ class TensorScatterAdd(Op):
     ) -> TensorType:
         check_same_dtype(x, updates, constraint="C4")
         check_dtype(x, is_number, "numbers", "C4")
-        expected = _gathered_shape(x, indices, axis, batch_dims)
+        expected = gathered_shape(x, indices, axis, batch_dims)
         check_shape(updates, expected, "the updates", "C5")
         return x
 
     gradient = {
         "x": lambda g, op: g,
         "indices": _WHERE,
-        "updates": lambda g, op: gather(g, op.indices, op.axis, op.batch_dims),
+        "updates": lambda g, op: apply(GatherV2, (g, op.indices), (op.axis, op.batch_dims)),
     }
 
     batch = SCATTER
@@ -242,18 +256,20 @@ class TensorScatterAdd(Op):
 
     @staticmethod
     def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
-        order = _gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
+        order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(xp.array(x), axis, batch_dims)
         inside = lies_inside(xp, indices, x.shape[axis])
-        at = tuple(xp.broadcast_to(i, indices.shape)[inside] for i in _batched(xp, indices, batch_dims))
+        at = tuple(
+            xp.broadcast_to(i, indices.shape)[inside] for i in batched_positions(xp, indices, batch_dims)
+        )
         xp.add.at(moved, at, updates.transpose(xp.argsort(order))[inside])
         return xp.moveaxis(moved, batch_dims, axis)
 
     @staticmethod
     def xla(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
-        order = _gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
+        order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(x, axis, batch_dims)
-        at = _batched(xp, _outside_to_end(xp, indices, x.shape[axis]), batch_dims)
+        at = batched_positions(xp, outside_to_end(xp, indices, x.shape[axis]), batch_dims)
         moved = _add(moved, at, updates.transpose(np.argsort(order)), batch_dims)
         return xp.moveaxis(moved, batch_dims, axis)
 
@@ -270,10 +286,12 @@ class TensorScatterAdd(Op):
 def scatter_add(
     x: Any, indices: Any, updates: Any, axis: int = 0, batch_dims: int = 0, name: str | None = None
 ) -> Tensor:
-    operands = x, _as_indices(indices), updates
-    with about(TensorScatterAdd, *operands):
+    indices = as_indices(indices)
+    with about(TensorScatterAdd, x, indices, updates):
         position = normal_axis(axis, type_of(x).ndim)
-    return apply(TensorScatterAdd, operands, (position, whole(batch_dims)), name)
+        check_dtype(type_of(indices), is_integer, "integers as indices")
+    indices = from_front(indices, type_of(x).shape[position])
+    return apply(TensorScatterAdd, (x, indices, updates), (position, whole(batch_dims)), name)
 
 
 # ------------------------------------------------------------------------------------ along one axis
@@ -300,12 +318,12 @@ class TakeAlongAxis(Op):
 
     Args:
         x: any tensor.
-        indices: where along the axis; Python integers are int32.
+        indices: where along the axis; the function counts negative ones from its end, and takes Python integers
+            as int32.
         axis: along which to choose.
 
     Returns:
-        A tensor of the indices' shape. Indices outside of the axis, negative ones too, give 0 and take no
-        gradient.
+        A tensor of the indices' shape. Indices outside of the axis give 0 and take no gradient.
 
     Constraints:
         (C1) The indices are integers.
@@ -324,7 +342,7 @@ class TakeAlongAxis(Op):
         return tensor_type(x.dtype, indices.shape)
 
     gradient = {
-        "x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.indices, g, op.axis),
+        "x": lambda g, op: apply(ScatterAddAlongAxis, (zeros_like(op.x), op.indices, g), (op.axis,)),
         "indices": _WHERE,
     }
 
@@ -337,7 +355,7 @@ class TakeAlongAxis(Op):
 
     @staticmethod
     def xla(xp: Any, x: Any, indices: Any, axis: int) -> Any:
-        return _get(xp, x, _grid(xp, _outside_to_end(xp, indices, x.shape[axis]), axis), axis)
+        return _get(xp, x, _grid(xp, outside_to_end(xp, indices, x.shape[axis]), axis), axis)
 
     samples = [
         sample(floats(2, 3), ints(2, 4, low=-1, high=4), axis=1),
@@ -349,10 +367,12 @@ class TakeAlongAxis(Op):
 
 @builds(TakeAlongAxis)
 def take_along_axis(x: Any, indices: Any, axis: int = -1, name: str | None = None) -> Tensor:
-    indices = _as_indices(indices)
+    indices = as_indices(indices)
     kind, chosen = type_of(x), type_of(indices)
     with about(TakeAlongAxis, x, indices):
         position = normal_axis(axis, kind.ndim)
+        check_dtype(chosen, is_integer, "integers as indices")
+    indices = from_front(indices, kind.shape[position])
     if kind.ndim == chosen.ndim:
         x = _repeated(x, kind.shape, chosen.shape, position)
         indices = _repeated(indices, chosen.shape, kind.shape, position)
@@ -370,13 +390,13 @@ class ScatterAddAlongAxis(Op):
 
     Args:
         x: the tensor to add to.
-        indices: where along the axis; Python integers are int32.
+        indices: where along the axis; the function counts negative ones from its end, and takes Python integers
+            as int32.
         updates: what to add.
         axis: along which to choose.
 
     Returns:
-        The sum. Indices that occur more than once add up; those outside of the axis, negative ones too, are
-        dropped.
+        The sum. Indices that occur more than once add up; those outside of the axis are dropped.
 
     Constraints:
         (C1) The indices are integers.
@@ -401,7 +421,7 @@ class ScatterAddAlongAxis(Op):
     gradient = {
         "x": lambda g, op: g,
         "indices": _WHERE,
-        "updates": lambda g, op: take_along_axis(g, op.indices, op.axis),
+        "updates": lambda g, op: apply(TakeAlongAxis, (g, op.indices), (op.axis,)),
     }
 
     batch = ALONG
@@ -419,7 +439,7 @@ class ScatterAddAlongAxis(Op):
 
     @staticmethod
     def xla(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:
-        return _add(x, _grid(xp, _outside_to_end(xp, indices, x.shape[axis]), axis), updates, axis)
+        return _add(x, _grid(xp, outside_to_end(xp, indices, x.shape[axis]), axis), updates, axis)
 
     samples = [
         sample(floats(2, 3), ints(2, 4, low=-1, high=4), floats(2, 4), axis=1),
@@ -432,10 +452,12 @@ class ScatterAddAlongAxis(Op):
 def scatter_add_along_axis(
     x: Any, indices: Any, updates: Any, axis: int = -1, name: str | None = None
 ) -> Tensor:
-    operands = x, _as_indices(indices), updates
-    with about(ScatterAddAlongAxis, *operands):
+    indices = as_indices(indices)
+    with about(ScatterAddAlongAxis, x, indices, updates):
         position = normal_axis(axis, type_of(x).ndim)
-    return apply(ScatterAddAlongAxis, operands, (position,), name)
+        check_dtype(type_of(indices), is_integer, "integers as indices")
+    indices = from_front(indices, type_of(x).shape[position])
+    return apply(ScatterAddAlongAxis, (x, indices, updates), (position,), name)
 
 
 # -------------------------------------------------------------------------------------------- one-hot
@@ -502,9 +524,9 @@ def _hits(op: Any) -> Tensor:
 def one_hot(
     indices: Any,
     depth: Any,
-    on_value: Any = 1,
-    off_value: Any = 0,
-    axis: int = -1,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: int | None = None,
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
@@ -513,8 +535,8 @@ def one_hot(
     Args:
         indices: at which position each hit is; Python integers are int32.
         depth: the size of the new axis, which may be symbolic.
-        on_value: the value at the hit: a number or a scalar tensor.
-        off_value: the value elsewhere: a number or a scalar tensor.
+        on_value: the value at the hit: a number or a scalar tensor; 1 by default.
+        off_value: the value elsewhere: a number or a scalar tensor; 0 by default.
         axis: the position of the new axis in the result; the last by default.
         dtype: of the result; by default that of the values, and float32 if they are numbers.
 
@@ -532,19 +554,19 @@ def one_hot(
                [1., 0., 0.],
                [0., 0., 0.]], dtype=float32)
     """
-    indices = _as_indices(indices)
+    indices = as_indices(indices)
+    given = [1 if on_value is None else on_value, 0 if off_value is None else off_value]
     typed = next(
-        (type_of(v).dtype for v in (on_value, off_value) if hasattr(v, "dtype") or hasattr(v, "as_output")),
+        (type_of(v).dtype for v in given if hasattr(v, "dtype") or hasattr(v, "as_output")),
         None,
     )
     wanted = dtype_of(dtype) if dtype is not None else typed or dtype_of("float32")
-    on_value, off_value = (
-        v if hasattr(v, "dtype") or hasattr(v, "as_output") else as_array(v, wanted)
-        for v in (on_value, off_value)
+    operands = (
+        indices,
+        *(v if hasattr(v, "dtype") or hasattr(v, "as_output") else as_array(v, wanted) for v in given),
     )
-    operands = indices, on_value, off_value
     with about(OneHot, *operands):
         if dtype is not None and typed is not None and typed is not wanted:
             raise DTypeError(f"(C2) the values are {typed}, but dtype={wanted} was asked")
-        position = normal_axis(axis, type_of(indices).ndim + 1, "C3")
+        position = normal_axis(-1 if axis is None else axis, type_of(indices).ndim + 1, "C3")
     return apply(OneHot, operands, (shape_of(depth)[0], position), name)

@@ -39,7 +39,7 @@ class ConcatV2(Op):
     """Tensors one after the other along an axis that they have.
 
     Args:
-        xs: the tensors; the function takes them as a list.
+        xs: the tensors.
         axis: along which.
 
     Returns:
@@ -49,21 +49,17 @@ class ConcatV2(Op):
         (C1) There is at least one tensor, and all have one dtype.
         (C2) The axis exists.
         (C3) The tensors have the same sizes except along the axis.
-
-    Examples:
-        >>> sg.concat([np.array([1.0]), np.array([2.0, 3.0])], axis=0)
-        array([1., 2., 3.])
     """
 
     @staticmethod
     def infer(*xs: TensorType, axis: Axis) -> TensorType:
-        dtype = check_same_dtype(*xs)
-        normal_axis(axis, xs[0].ndim)
+        dtype, first = check_same_dtype(*xs), xs[0]
+        normal_axis(axis, first.ndim)
         for x in xs[1:]:
-            if not same_shape(x.shape, xs[0].shape, besides=axis):
-                raise ShapeError(f"(C3) {xs[0]!r} and {x!r} differ in more than axis {axis}")
+            if not same_shape(x.shape, first.shape, besides=axis):
+                raise ShapeError(f"(C3) {first!r} and {x!r} differ in more than axis {axis}")
         length = total([x.shape[axis] for x in xs])
-        return tensor_type(dtype, (*xs[0].shape[:axis], length, *xs[0].shape[axis + 1 :]))
+        return tensor_type(dtype, (*first.shape[:axis], length, *first.shape[axis + 1 :]))
 
     promotes = Promotion(is_any)
     gradient = {
@@ -81,22 +77,40 @@ class ConcatV2(Op):
 
 
 @builds(ConcatV2)
-def concat(xs: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
-    xs = as_list(xs)
-    if not xs:
+def concat(values: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
+    """Tensors one after the other along an axis that they have.
+
+    Args:
+        values: a list of tensors; they are brought to one dtype.
+        axis: along which; counted from the end if negative.
+
+    Returns:
+        The tensors joined.
+
+    Constraints:
+        (C1) There is at least one tensor.
+        (C2) The axis exists.
+        (C3) The tensors have the same sizes except along the axis.
+
+    Examples:
+        >>> sg.concat([np.array([1.0]), np.array([2.0, 3.0])], axis=0)
+        array([1., 2., 3.])
+    """
+    values = as_list(values)
+    if not values:
         raise ShapeError("ConcatV2: (C1) needs at least one tensor")
-    ndim = type_of(xs[0]).ndim
+    ndim = type_of(values[0]).ndim
     axis = whole(axis)
     if -ndim <= axis < 0:
         axis += ndim
-    return apply(ConcatV2, xs, (axis,), name)
+    return apply(ConcatV2, values, (axis,), name)
 
 
 class Pack(Op):
     """Tensors side by side along a new axis.
 
     Args:
-        xs: the tensors; the function takes them as a list.
+        xs: the tensors.
         axis: the position of the new axis.
 
     Returns:
@@ -106,20 +120,15 @@ class Pack(Op):
         (C1) There is at least one tensor, and all have one dtype.
         (C2) The axis exists in the result.
         (C3) All tensors have one shape.
-
-    Examples:
-        >>> sg.stack([np.array([1.0, 2.0]), np.array([3.0, 4.0])], axis=1)
-        array([[1., 3.],
-               [2., 4.]])
     """
 
     @staticmethod
     def infer(*xs: TensorType, axis: Axis) -> TensorType:
-        dtype = check_same_dtype(*xs)
-        normal_axis(axis, xs[0].ndim + 1)
+        dtype, first = check_same_dtype(*xs), xs[0]
+        normal_axis(axis, first.ndim + 1)
         for x in xs[1:]:
-            check_shape(x, xs[0].shape, "each tensor", "C3", of="the first")
-        return tensor_type(dtype, (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]))
+            check_shape(x, first.shape, "each tensor", "C3", of="the first")
+        return tensor_type(dtype, (*first.shape[:axis], len(xs), *first.shape[axis:]))
 
     promotes = Promotion(is_any)
     gradient = {"xs": lambda g, op, i: squeeze(part_of(g, op.axis, i, 1), op.axis)}
@@ -133,38 +142,67 @@ class Pack(Op):
 
 
 @builds(Pack)
-def stack(xs: Sequence[Any], axis: int = 0, name: str | None = None) -> Tensor:
-    xs = as_list(xs)
-    if not xs:
+def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Tensor:
+    """Tensors side by side along a new axis.
+
+    Args:
+        values: a list of tensors; they are brought to one dtype.
+        axis: the position of the new axis in the result; counted from its end if negative.
+
+    Returns:
+        The tensors stacked.
+
+    Constraints:
+        (C1) There is at least one tensor.
+        (C2) The axis exists in the result.
+        (C3) All tensors have one shape.
+
+    Examples:
+        >>> sg.stack([np.array([1.0, 2.0]), np.array([3.0, 4.0])], axis=1)
+        array([[1., 3.],
+               [2., 4.]])
+    """
+    values = as_list(values)
+    if not values:
         raise ShapeError("Pack: (C1) needs at least one tensor")
-    ndim = type_of(xs[0]).ndim + 1
+    ndim = type_of(values[0]).ndim + 1
     axis = whole(axis)
     if -ndim <= axis < 0:
         axis += ndim
-    return apply(Pack, xs, (axis,), name)
+    return apply(Pack, values, (axis,), name)
 
 
 @guarded("unstack")
-def unstack(x: Any, axis: int = 0, name: str | None = None) -> list[Tensor]:
+def unstack(value: Any, num: int | None = None, axis: int = 0, name: str | None = None) -> list[Tensor]:
     """The parts of a tensor along an axis, without that axis.
 
     Args:
-        x: any tensor.
-        axis: along which; its size is a number.
+        value: any tensor.
+        num: how many parts there are; by default as many as the axis has elements, which is then a number.
+        axis: along which.
 
     Returns:
         A list of tensors.
 
     Constraints:
-        (C1) The axis exists in x.
+        (C1) The axis exists in value.
+        (C2) It has num elements.
 
     Examples:
         >>> sg.unstack(np.array([[1.0, 2.0], [3.0, 4.0]]))
         [array([1., 2.]), array([3., 4.])]
     """
-    kind = type_of(x)
+    kind = type_of(value)
     axis = normal_axis(axis, kind.ndim, "C1")
-    return [squeeze(part_of(x, axis, i, 1), axis, name) for i in range(int(kind.shape[axis]))]
+    have = kind.shape[axis]
+    count = have if num is None else whole(num)
+    if not isinstance(count, int):
+        raise ShapeError(
+            f"(C2) how many parts there are along axis {axis} of {kind!r} is not known; give num="
+        )
+    if not same_size(count, have):
+        raise ShapeError(f"(C2) axis {axis} of {kind!r} does not have {count} elements")
+    return [squeeze(part_of(value, axis, i, 1), axis, name) for i in range(count)]
 
 
 class Split(Op):
@@ -208,42 +246,62 @@ class Split(Op):
 
 @builds(Split)
 def split(
-    x: Any, num_or_size_splits: int | Sequence[Any], axis: int = 0, name: str | None = None
+    value: Any,
+    num_or_size_splits: int | Sequence[Any],
+    axis: int = 0,
+    num: int | None = None,
+    name: str | None = None,
 ) -> tuple[Tensor, ...]:
     """A tensor cut into parts along an axis.
 
     Args:
-        x: any tensor.
-        num_or_size_splits: the number of equal parts, or a list of their sizes along the axis.
+        value: any tensor.
+        num_or_size_splits: the number of equal parts, or a list of their sizes along the axis, of which one may
+            be -1, for what remains.
         axis: along which.
+        num: how many parts there are, where sizes are given; it is known without.
 
     Returns:
         A tuple of tensors, one for each part.
 
     Constraints:
-        (C1) The axis exists in x.
-        (C2) x's size is a multiple of the number of parts, or the sum of the sizes.
+        (C1) The axis exists in value.
+        (C2) The axis's size is a multiple of the number of parts, or the sum of the sizes, of which there are num.
 
     Examples:
         >>> sg.split(np.array([1.0, 2.0, 3.0]), [1, 2], axis=0)
         (array([1.]), array([2., 3.]))
     """
-    kind = type_of(x)
-    with about(Split, x):
+    kind = type_of(value)
+    with about(Split, value):
         axis = normal_axis(axis, kind.ndim, "C1")
-    if is_whole(num_or_size_splits):
-        count = whole(num_or_size_splits)
-        each = exact_quotient(kind.shape[axis], count) if count > 0 else None
-        if each is None:
-            with about(Split, x):
-                raise ShapeError(
-                    f"(C2) axis {axis}, of size {kind.shape[axis]}, does not split into {count} equal parts"
-                )
-        sizes: tuple[Any, ...] = (each,) * count
-    else:
-        sizes = shape_of(num_or_size_splits)
-    parts = apply(Split, (x,), (sizes, axis), name)
+        sizes = _part_sizes(num_or_size_splits, kind.shape[axis], axis)
+        if num is not None and whole(num) != len(sizes):
+            raise ShapeError(f"(C2) num={num}, and there are {len(sizes)} parts; leave num out")
+    parts = apply(Split, (value,), (sizes, axis), name)
     return parts if isinstance(parts, tuple) else (parts,)
+
+
+@reads_arguments
+def _part_sizes(wanted: Any, size: Any, axis: int) -> tuple[Any, ...]:
+    """The sizes of the parts of an axis, from their number or from sizes of which one may be -1."""
+    if is_whole(wanted):
+        count = whole(wanted)
+        each = exact_quotient(size, count) if count > 0 else None
+        if each is None:
+            raise ShapeError(f"(C2) axis {axis}, of size {size}, does not split into {count} equal parts")
+        return (each,) * count
+    sizes = [*wanted]
+    unknown = [i for i, n in enumerate(sizes) if is_whole(n) and whole(n) == -1]
+    if len(unknown) == 1:
+        sizes[unknown[0]] = 0
+        rest = size - total(shape_of(sizes))
+        if isinstance(rest, int) and rest < 0:
+            raise ShapeError(
+                f"(C2) axis {axis}, of size {size}, is smaller than the sizes {show_shape(wanted)}"
+            )
+        sizes[unknown[0]] = rest
+    return shape_of(sizes)
 
 
 class PadV2(Op):
@@ -301,12 +359,12 @@ def _unpadded(g: Any, op: Any) -> Tensor:
 
 @builds(PadV2)
 def pad(
-    x: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
+    tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
 ) -> Tensor:
     """A tensor with elements put around it.
 
     Args:
-        x: any tensor.
+        tensor: any tensor.
         paddings: for each axis how many elements come before and after.
         mode: "CONSTANT" for one value, "REFLECT" for the tensor mirrored at its first and last elements,
             "SYMMETRIC" for the tensor mirrored at its edge, those elements included.
@@ -316,8 +374,8 @@ def pad(
         The padded tensor.
 
     Constraints:
-        (C1) The value is a scalar of x's dtype.
-        (C2) There are two sizes for each axis of x, none negative, and when mirroring none larger than what
+        (C1) The value is a scalar, of a dtype that goes into the tensor's without loss.
+        (C2) There are two sizes for each axis of the tensor, none negative, and when mirroring none larger than what
             is there to mirror.
 
     Examples:
@@ -326,8 +384,11 @@ def pad(
         >>> sg.pad(np.array([1.0, 2.0, 3.0]), [[2, 0]], mode="REFLECT")
         array([3., 2., 1., 2., 3.])
     """
+    x = tensor
     with about(PadV2, x):
         pairs = _pairs(paddings)
+    if not isinstance(mode, str):
+        raise ArgumentError(f"PadV2: {mode!r} is no mode; take 'CONSTANT', 'REFLECT' or 'SYMMETRIC'")
     if mode.upper() == "CONSTANT":
         return apply(PadV2, (x, constant_values), (pairs,), name)
     skip = {"REFLECT": 1, "SYMMETRIC": 0}.get(mode.upper())
@@ -378,10 +439,6 @@ class Tile(Op):
 
     Constraints:
         (C1) There is one multiple for each axis of x.
-
-    Examples:
-        >>> sg.tile(np.array([1.0, 2.0]), [2])
-        array([1., 2., 1., 2.])
     """
 
     @staticmethod
@@ -401,8 +458,24 @@ class Tile(Op):
 
 
 @builds(Tile)
-def tile(x: Any, multiples: Sequence[Any], name: str | None = None) -> Tensor:
-    return apply(Tile, (x,), (shape_of(multiples),), name)
+def tile(input: Any, multiples: Sequence[Any], name: str | None = None) -> Tensor:
+    """A tensor repeated along its axes.
+
+    Args:
+        input: any tensor.
+        multiples: for each axis how often.
+
+    Returns:
+        The repeated tensor.
+
+    Constraints:
+        (C1) There is one multiple for each axis of the input.
+
+    Examples:
+        >>> sg.tile(np.array([1.0, 2.0]), [2])
+        array([1., 2., 1., 2.])
+    """
+    return apply(Tile, (input,), (shape_of(multiples),), name)
 
 
 def _untile(g: Any, op: Any) -> Tensor:
@@ -414,14 +487,14 @@ class ReverseV2(Op):
     """A tensor with the order of its elements turned round along some axes.
 
     Args:
-        x: any tensor.
+        tensor: any tensor.
         axis: which axes.
 
     Returns:
         The reversed tensor.
 
     Constraints:
-        (C1) The axes exist in x, and none is named twice.
+        (C1) The axes exist in the tensor, and none is named twice.
 
     Examples:
         >>> sg.reverse(np.array([1.0, 2.0]), [0])
@@ -429,15 +502,15 @@ class ReverseV2(Op):
     """
 
     @staticmethod
-    def infer(x: TensorType, *, axis: Axes) -> TensorType:
-        return x
+    def infer(tensor: TensorType, *, axis: Axes) -> TensorType:
+        return tensor
 
-    gradient = {"x": lambda g, op: reverse(g, op.axis)}
+    gradient = {"tensor": lambda g, op: reverse(g, op.axis)}
     batch = ALONG
-    lower = lambda xp, x, axis: xp.flip(x, axis)
+    lower = lambda xp, tensor, axis: xp.flip(tensor, axis)
     samples = [sample(floats(2, 3), axis=(1,)), sample(floats("n"), axis=(0,))]
 
 
 @builds(ReverseV2)
-def reverse(x: Any, axis: Any, name: str | None = None) -> Tensor:
-    return apply(ReverseV2, (x,), (normal_axes(axis, type_of(x).ndim, "C1"),), name)
+def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
+    return apply(ReverseV2, (tensor,), (normal_axes(axis, type_of(tensor).ndim, "C1"),), name)

@@ -6,22 +6,24 @@ import string
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from stopgrad.batch_rules import EINSUM, MATMUL
 from stopgrad.build import about, apply, emit
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.graph import Output
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, shorten, type_of
-from stopgrad.ops.convert import conj
-from stopgrad.ops.data import range as indices
+from stopgrad.ops.convert import cast, conj
 from stopgrad.ops.index import one_hot
 from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_number, normal_axis
+from stopgrad.ops.ranges import range as indices
 from stopgrad.ops.shape import broadcast_to, expand_dims, reshape, squeeze
 from stopgrad.plain import flag, is_whole, whole
 from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded
+from stopgrad.public import builds, guarded, reads_arguments
 from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType, same_size, tensor_type
+from stopgrad.types import DTypeLike, TensorType, same_size, tensor_type
 
 __all__ = [
     "einsum",
@@ -107,15 +109,81 @@ class MatMul(Op):
 
 @builds(MatMul)
 def matmul(
-    a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False, name: str | None = None
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    adjoint_a: bool = False,
+    adjoint_b: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    output_type: DTypeLike | None = None,
+    grad_a: bool = False,
+    grad_b: bool = False,
+    name: str | None = None,
 ) -> Tensor:
+    """Product of matrices, over broadcast batches.
+
+    Args:
+        a: [..., m, k], or [..., k, m] if transposed; or a vector, as NumPy's matmul takes it.
+        b: [..., k, n], or [..., n, k] if transposed; likewise.
+        transpose_a: whether the last two axes of a change places.
+        transpose_b: whether the last two axes of b change places.
+        adjoint_a: whether they do and the elements are conjugated.
+        adjoint_b: whether they do and the elements are conjugated.
+        a_is_sparse: False; there is no special form for matrices with many zeros.
+        b_is_sparse: False.
+        output_type: a dtype to multiply and to answer in; by default that of both together.
+        grad_a: False; TensorFlow's own use.
+        grad_b: False.
+        name: of the operation; by default none.
+
+    Returns:
+        The product, [..., m, n].
+
+    Constraints:
+        (C1) Both hold numbers.
+        (C2) The inner sizes k agree.
+        (C3) Both have at least one axis.
+        (C4) The leading axes broadcast.
+
+    Examples:
+        >>> sg.matmul(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]))
+        array([[11.]])
+    """
+    if any(map(flag, (a_is_sparse, b_is_sparse, grad_a, grad_b))):
+        raise ArgumentError(
+            "a_is_sparse, b_is_sparse, grad_a and grad_b have no meaning here; leave them out"
+        )
+    transpose_a, transpose_b = flag(transpose_a), flag(transpose_b)
+    if adjoint_a or adjoint_b or output_type is not None:
+        a, transpose_a = _adjoint(a, transpose_a, adjoint_a, "a")
+        b, transpose_b = _adjoint(b, transpose_b, adjoint_b, "b")
+        if output_type is not None:
+            a, b = cast(a, output_type), cast(b, output_type)
     p, q = type_of(a).ndim, type_of(b).ndim
+    if p >= 2 <= q:
+        return apply(MatMul, (a, b), (transpose_a, transpose_b), name)
+    return _with_vectors(a, b, p, q, transpose_a, transpose_b, name)
+
+
+def _adjoint(x: Any, transposed: bool, adjoint: Any, which: str) -> tuple[Any, bool]:
+    """An operand, conjugated if its adjoint is meant, and whether its axes change places."""
+    if not flag(adjoint):
+        return x, transposed
+    if transposed:
+        raise ArgumentError(f"transpose_{which} and adjoint_{which} cannot both be True; take one of them")
+    return conj(x), True
+
+
+def _with_vectors(a: Any, b: Any, p: int, q: int, ta: bool, tb: bool, name: str | None) -> Tensor:
+    """The product where an operand is a vector: a row on the left, a column on the right."""
     if p == 1 and q >= 1:
-        row = matmul(expand_dims(a, 0), expand_dims(b, 1) if q == 1 else b, False, transpose_b, name)
-        return squeeze(row, (-2, -1) if q == 1 else -2)
+        row = apply(MatMul, (expand_dims(a, 0), expand_dims(b, 1) if q == 1 else b), (False, tb and q > 1))
+        return squeeze(row, (-2, -1) if q == 1 else -2, name)
     if q == 1 and p >= 2:
-        return squeeze(matmul(a, expand_dims(b, 1), transpose_a, False, name), -1)
-    return apply(MatMul, (a, b), (flag(transpose_a), flag(transpose_b)), name)
+        return squeeze(apply(MatMul, (a, expand_dims(b, 1)), (ta, False)), -1, name)
+    return apply(MatMul, (a, b), (ta, tb), name)
 
 
 def _gradient_a(g: Any, op: Any) -> Tensor:
@@ -201,12 +269,75 @@ class Einsum(Op):
 
 
 @builds(Einsum)
-def einsum(equation: str, *xs: Any, name: str | None = None) -> Tensor:
-    with about(Einsum, *xs):
-        if not isinstance(equation, str):
-            raise ArgumentError(f"the equation is text such as 'ij,jk->ik', not {shorten(equation)}")
-        explicit = _explicit(equation.replace(" ", ""), [type_of(x).ndim for x in xs])
-    return apply(Einsum, xs, (explicit,), name)
+def einsum(equation: Any, *inputs: Any, optimize: Any = True, name: str | None = None) -> Tensor:
+    """Sum of products over named axes, in Einstein's notation.
+
+    Args:
+        equation: a letter for each axis of each operand, ``->``, the letters of the result, as in
+            ``"ij,jk->ik"``; spaces count nothing. Letters that the result lacks are summed over; a letter
+            twice in one operand takes the diagonal. Without ``->``, the result has the letters that occur
+            once, in alphabetical order. ``...`` stands for the axes that have no letter; they broadcast, come
+            first in a result without ``->``, and are summed over where a result with ``->`` lacks them.
+        inputs: one or more tensors. Instead of an equation each may be followed by a list of whole numbers
+            from 0 to 51, for its axes, and ``...``, and the last of these by one for the result:
+            ``einsum(a, [0, 1], b, [1, 2], [0, 2])``.
+        optimize: accepted as NumPy and TensorFlow have it: True, False, the name of a strategy or a path. The
+            engine chooses the order of the products.
+        name: of the operation; by default none.
+
+    Returns:
+        The sum of products.
+
+    Constraints:
+        (C1) All operands hold numbers.
+        (C2) The equation has letters, ',', '->' and '...' only, and a letter for each axis of each operand.
+        (C3) The sizes for which a letter stands agree or are 1.
+        (C4) Each letter of the result occurs once there and in some operand.
+
+    Examples:
+        >>> sg.einsum("ij,j->i", np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 10.0]))
+        array([21., 43.])
+        >>> sg.einsum(np.array([[1.0, 2.0], [3.0, 4.0]]), [0, 0])
+        array(5.)
+    """
+    if not isinstance(optimize, (bool, np.bool_, list, tuple)) and optimize not in _STRATEGIES:
+        raise ArgumentError(
+            f"optimize is True, False, a path or one of {', '.join(_STRATEGIES)}, not {optimize!r:.60}"
+        )
+    if not isinstance(equation, str):
+        equation, inputs = _equation_of((equation, *inputs))
+    with about(Einsum, *inputs):
+        explicit = _explicit("".join(equation.split()), [type_of(x).ndim for x in inputs])
+    return apply(Einsum, inputs, (explicit,), name)
+
+
+_STRATEGIES = ("greedy", "optimal", "branch-2", "branch-all", "auto")
+_LABELS = string.ascii_uppercase + string.ascii_lowercase
+"""The letters that whole numbers stand for: in this order they are sorted."""
+
+
+@reads_arguments
+def _equation_of(parts: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """The equation, and the operands, where each operand is followed by a list of numbers."""
+    count = len(parts) // 2
+    if not count:
+        raise ArgumentError(
+            f"the equation is text such as 'ij,jk->ik', or each operand is followed by a list of whole "
+            f"numbers for its axes; not {shorten(parts[0])}"
+        )
+    terms = [_term(labels) for labels in parts[1 : 2 * count : 2]]
+    result = f"->{_term(parts[-1])}" if len(parts) % 2 else ""
+    return ",".join(terms) + result, parts[: 2 * count : 2]
+
+
+@reads_arguments
+def _term(labels: Any) -> str:
+    if isinstance(labels, str) or not isinstance(labels, (Sequence, np.ndarray)):
+        raise ArgumentError(f"axes are named by a list of whole numbers from 0 to 51, not {shorten(labels)}")
+    places = [None if label is Ellipsis else whole(label) for label in labels]
+    if any(place is not None and not 0 <= place < len(_LABELS) for place in places):
+        raise ArgumentError(f"axes are named by whole numbers from 0 to 51, not {shorten(labels)}")
+    return "".join("..." if place is None else _LABELS[place] for place in places)
 
 
 def _explicit(equation: str, ranks: Sequence[int]) -> str:
@@ -310,7 +441,7 @@ def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
 
 
 @guarded("tensordot")
-def tensordot(a: Any, b: Any, axes: Any = 2, name: str | None = None) -> Tensor:
+def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """Sum of products over pairs of axes.
 
     Args:
@@ -333,9 +464,13 @@ def tensordot(a: Any, b: Any, axes: Any = 2, name: str | None = None) -> Tensor:
     p, q = type_of(a).ndim, type_of(b).ndim
     if is_whole(axes):
         count = whole(axes)
+        if count < 0:
+            raise ShapeError(f"(C2) axes={count} is no number of axes")
         axes = (list(range(p - count, p)), list(range(count)))
-    met = [tuple(v) if isinstance(v, Sequence) else (v,) for v in axes]
+    met = [(v,) if is_whole(v) else tuple(v) for v in axes]
     with about(Einsum, a, b):
+        if len(met) != 2:
+            raise ShapeError(f"(C2) axes={axes!r} is no number of axes and no pair of lists")
         met_a, met_b = [normal_axis(i, p) for i in met[0]], [normal_axis(i, q) for i in met[1]]
         if len(met_a) != len(met_b) or len(set(met_a)) < len(met_a) or len(set(met_b)) < len(met_b):
             raise ShapeError(

@@ -10,7 +10,7 @@ import numpy as np
 
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import about, apply, coerce
-from stopgrad.errors import ShapeError
+from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.op import Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.activations import sigmoid
@@ -230,7 +230,11 @@ class SigmoidCrossEntropyWithLogits(Arithmetic):
 
 
 @builds(SigmoidCrossEntropyWithLogits)
-def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
+def sigmoid_cross_entropy_with_logits(
+    labels: Any = None, logits: Any = None, name: str | None = None
+) -> Tensor:
+    if labels is None or logits is None:
+        raise ArgumentError("takes both labels and logits")
     return apply(SigmoidCrossEntropyWithLogits, (labels, logits), (), name)
 
 

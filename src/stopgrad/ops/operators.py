@@ -9,7 +9,7 @@ import numpy as np
 
 from stopgrad.graph import Operation, Output
 from stopgrad.operands import is_python
-from stopgrad.ops import arithmetic, compare, linalg, powers, shape, slices
+from stopgrad.ops import arithmetic, compare, indexing, linalg, powers, shape, updates
 from stopgrad.public import reads_arguments
 from stopgrad.types import Dim
 from stopgrad.unknown import ON_TENSORS
@@ -89,7 +89,7 @@ def _invert(self: Output) -> Any:
 
 @reads_arguments
 def _getitem(self: Output, index: Any) -> Any:
-    return slices.take_index(self, index)
+    return indexing.take_index(self, index)
 
 
 _OTHERS: dict[str, Any] = {
@@ -98,6 +98,7 @@ _OTHERS: dict[str, Any] = {
     "__abs__": arithmetic.abs,
     "__invert__": _invert,
     "__getitem__": _getitem,
+    "at": property(updates.at),
     "T": property(lambda self: shape.transpose(self)),
 }
 for _name, _member in _OTHERS.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,10 +14,11 @@ from stopgrad.op import Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.data import zeros_like
 from stopgrad.ops.index import scatter_add_along_axis, take_along_axis
-from stopgrad.ops.inference import check_dtype, is_real, normal_axis
+from stopgrad.ops.inference import check_dtype, is_integer, is_real, normal_axis
+from stopgrad.plain import flag
 from stopgrad.public import builds, reads_arguments
 from stopgrad.samples import floats, ints, sample
-from stopgrad.types import Size, TensorType, int32, shape_of, tensor_type
+from stopgrad.types import DType, DTypeLike, Size, TensorType, dtype_of, int32, int64, shape_of, tensor_type
 
 __all__ = [
     "argsort",
@@ -81,26 +82,34 @@ class Argsort(Op):
 
 
 @builds(Argsort)
-def argsort(x: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
+def argsort(
+    values: Any,
+    axis: int = -1,
+    direction: str = "ASCENDING",
+    stable: bool = False,
+    name: str | None = None,
+) -> Tensor:
     """The positions of the elements in sorted order, along an axis. Equal elements keep their order.
 
     Args:
-        x: the numbers to sort; NaN counts as larger than all others.
+        values: the numbers to sort; NaN counts as larger than all others.
         axis: along which; the last by default.
         direction: "ASCENDING" or "DESCENDING".
+        stable: whether equal elements must keep their order; they always do.
 
     Returns:
-        Positions as int32, of x's shape.
+        Positions as int32, of the values' shape.
 
     Constraints:
-        (C1) x holds real numbers.
-        (C2) The axis exists in x.
+        (C1) values holds real numbers.
+        (C2) The axis exists in values.
 
     Examples:
         >>> sg.argsort(np.array([3.0, 1.0, 3.0, 2.0]), direction="DESCENDING")
         array([0, 2, 3, 1], dtype=int32)
     """
-    return apply(Argsort, (x,), _read(Argsort, x, axis, direction), name)
+    flag(stable, "stable")
+    return apply(Argsort, (values,), _read(Argsort, values, axis, direction), name)
 
 
 class Sort(Op):
@@ -149,11 +158,11 @@ class Sort(Op):
 
 
 @builds(Sort)
-def sort(x: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
+def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
     """The elements in sorted order, along an axis.
 
     Args:
-        x: the numbers to sort; NaN counts as larger than all others.
+        values: the numbers to sort; NaN counts as larger than all others.
         axis: along which; the last by default.
         direction: "ASCENDING" or "DESCENDING".
 
@@ -162,14 +171,14 @@ def sort(x: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None 
         sorted in their order, so that each has its own part.
 
     Constraints:
-        (C1) x holds real numbers.
-        (C2) The axis exists in x.
+        (C1) values holds real numbers.
+        (C2) The axis exists in values.
 
     Examples:
         >>> sg.sort(np.array([3.0, 1.0, 2.0]))
         array([1., 2., 3.])
     """
-    return apply(Sort, (x,), _read(Sort, x, axis, direction), name)
+    return apply(Sort, (values,), _read(Sort, values, axis, direction), name)
 
 
 def _argsort(x: Any, axis: int, descending: bool) -> Tensor:
@@ -182,28 +191,26 @@ class TopKV2(Op):
     Args:
         x: the numbers to choose from; NaN counts as larger than all others.
         k: how many.
+        dtype: of the positions.
 
     Returns:
-        The values and their int32 positions. Of equal elements the first come first; they alone take the
-        gradient.
+        The values and their positions. Of equal elements the first come first; they alone take the gradient.
 
     Constraints:
         (C1) x holds real numbers.
         (C2) x has at least one axis.
         (C3) The last axis has at least k elements.
-
-    Examples:
-        >>> sg.top_k(np.array([3.0, 1.0, 4.0, 1.0]), 2)
-        (array([4., 3.]), array([2, 0], dtype=int32))
+        (C4) dtype is one of integers.
     """
 
     @staticmethod
-    def infer(x: TensorType, *, k: Size) -> tuple[TensorType, TensorType]:
+    def infer(x: TensorType, *, k: Size, dtype: DType) -> tuple[TensorType, TensorType]:
         _along(x, -1)
         if isinstance(k, int) and isinstance(x.shape[-1], int) and k > x.shape[-1]:
             raise ShapeError(f"(C3) the last axis of {x!r} has fewer than {k} elements")
+        check_dtype(tensor_type(dtype, ()), is_integer, "a dtype of integers", "C4")
         shape = (*x.shape[:-1], k)
-        return tensor_type(x.dtype, shape), tensor_type(int32, shape)
+        return tensor_type(x.dtype, shape), tensor_type(dtype, shape)
 
     gradient = {"x": lambda g, op: scatter_add_along_axis(zeros_like(op.x), op.outputs[1], g[0], -1)}
 
@@ -211,19 +218,54 @@ class TopKV2(Op):
     rounds_once = True
 
     @staticmethod
-    def lower(xp: Any, x: Any, k: int) -> Any:
+    def lower(xp: Any, x: Any, k: int, dtype: DType) -> Any:
         order = _order(xp, x, x.ndim - 1, True)[..., :k]
-        return xp.take_along_axis(x, order, -1), order.astype(np.int32)
+        return xp.take_along_axis(x, order, -1), order.astype(dtype.numpy)
 
     samples = [
-        sample(floats(2, 4, distinct=True), k=2),
-        sample(floats("n", 3, distinct=True), k=3),
-        sample(floats(3), k=0),
+        sample(floats(2, 4, distinct=True), k=2, dtype=int32),
+        sample(floats("n", 3, distinct=True), k=3, dtype=int64),
+        sample(floats(3), k=0, dtype=int32),
     ]
     extremes = (([1.0, math.nan, -math.inf, math.inf],),)
 
 
+class TopK(NamedTuple):
+    """The largest elements, and where they stand."""
+
+    values: Tensor
+    indices: Tensor
+
+
 @builds(TopKV2)
-def top_k(x: Any, k: Any = 1, name: str | None = None) -> tuple[Tensor, Tensor]:
-    values, indices = apply(TopKV2, (x,), (shape_of(k)[0],), name)
-    return values, indices
+def top_k(
+    input: Any,
+    k: Any = 1,
+    sorted: bool = True,
+    index_type: DTypeLike = "int32",
+    name: str | None = None,
+) -> TopK:
+    """The k largest elements along the last axis, largest first, and where they stand.
+
+    Args:
+        input: the numbers to choose from; NaN counts as larger than all others.
+        k: how many.
+        sorted: whether the largest must come first; they always come in that order.
+        index_type: the dtype of the positions.
+
+    Returns:
+        A named tuple of the values and their positions (indices). Of equal elements the first come first; they alone
+        take the gradient.
+
+    Constraints:
+        (C1) The input holds real numbers.
+        (C2) The input has at least one axis.
+        (C3) The last axis has at least k elements.
+        (C4) index_type is a dtype of integers.
+
+    Examples:
+        >>> sg.top_k(np.array([3.0, 1.0, 4.0, 1.0]), 2)
+        TopK(values=array([4., 3.]), indices=array([2, 0], dtype=int32))
+    """
+    flag(sorted, "sorted")
+    return TopK(*apply(TopKV2, (input,), (shape_of(k)[0], dtype_of(index_type)), name))

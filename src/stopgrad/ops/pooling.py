@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,18 +31,9 @@ from stopgrad.ops.windows import (
     view,
 )
 from stopgrad.promotion import Promotion
-from stopgrad.public import builds, guarded, reads_arguments
+from stopgrad.public import builds, reads_arguments
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, TensorType, tensor_type
-
-__all__ = [
-    "avg_pool",
-    "avg_pool1d",
-    "avg_pool2d",
-    "max_pool",
-    "max_pool1d",
-    "max_pool2d",
-]
 
 _CHOICE = not_differentiable("which element of a window is the largest has no derivative")
 
@@ -117,7 +107,7 @@ def _attributes(op: Any) -> tuple[Any, ...]:
 
 
 @reads_arguments
-def _read(
+def read_geometry(
     definition: type[Op],
     operands: tuple[Any, ...],
     ndim: int,
@@ -132,42 +122,6 @@ def _read(
         window = per_axis(ksize, rank, "ksize")
         steps = window if strides is None else per_axis(strides, rank, "strides")
         return window, steps, normal_padding(padding, rank), per_axis(dilations, rank, "dilations")
-
-
-def _of_rank(
-    function: Callable[..., Tensor], definition: type[Op], rank: int, function_name: str
-) -> Callable[..., Tensor]:
-    """The public function for one number of spatial axes."""
-
-    def pool(
-        x: Any,
-        ksize: Any,
-        strides: Any = None,
-        padding: Any = "VALID",
-        dilations: Any = 1,
-        name: str | None = None,
-    ) -> Tensor:
-        with about(definition, x):
-            if type_of(x).ndim != rank + 2:
-                raise ShapeError(f"(C2) {function_name} takes {rank + 2} axes, not {type_of(x)!r}")
-        return function(x, ksize, strides, padding, dilations, name)
-
-    axes = "[batch, width, channels]" if rank == 1 else "[batch, height, width, channels]"
-    general = function.__name__
-    pool.__name__ = pool.__qualname__ = function_name
-    pool.__doc__ = f"""As :func:`{general}`, for tensors {axes}.
-
-    Args:
-        x: {axes}.
-        ksize: as for :func:`{general}`.
-        strides: as for :func:`{general}`.
-        padding: as for :func:`{general}`.
-        dilations: as for :func:`{general}`.
-
-    Returns:
-        The result, {axes}.
-    """
-    return guarded(function_name)(pool)
 
 
 class MaxPool(Pool):
@@ -192,7 +146,7 @@ class MaxPool(Pool):
         (C4) The window fits into each padded axis, unless the axis has no elements.
 
     Examples:
-        >>> sg.max_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
+        >>> sg.max_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2, 2, "VALID")[0, :, 0]
         array([3., 2.])
     """
 
@@ -210,24 +164,6 @@ class MaxPool(Pool):
     def xla(xp: Any, x: Any, ksize: Any, strides: Any, padding: Padding, dilations: Any) -> Any:
         around = pads(x.shape[1:-1], ksize, (strides, padding, dilations))
         return reduced(xp, x, -math.inf, xp.lax.max, ksize, strides, around, dilations)
-
-
-@builds(MaxPool)
-def max_pool(
-    x: Any,
-    ksize: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
-    dilations: Any = 1,
-    name: str | None = None,
-) -> Tensor:
-    return apply(
-        MaxPool, (x,), _read(MaxPool, (x,), type_of(x).ndim, ksize, strides, padding, dilations), name
-    )
-
-
-max_pool1d = _of_rank(max_pool, MaxPool, 1, "max_pool1d")
-max_pool2d = _of_rank(max_pool, MaxPool, 2, "max_pool2d")
 
 
 def _choices(xp: Any, x: Any, ksize: Any, geometry: Any) -> list[tuple[Any, Any]]:
@@ -333,7 +269,7 @@ def max_pool_grad(
     return apply(
         MaxPoolGrad,
         (x, g),
-        _read(MaxPoolGrad, (x, g), type_of(x).ndim, ksize, strides, padding, dilations),
+        read_geometry(MaxPoolGrad, (x, g), type_of(x).ndim, ksize, strides, padding, dilations),
         name,
     )
 
@@ -421,7 +357,7 @@ def max_pool_grad_grad(
     return apply(
         MaxPoolGradGrad,
         (x, h),
-        _read(MaxPoolGradGrad, (x, h), type_of(x).ndim, ksize, strides, padding, dilations),
+        read_geometry(MaxPoolGradGrad, (x, h), type_of(x).ndim, ksize, strides, padding, dilations),
         name,
     )
 
@@ -459,7 +395,7 @@ class AvgPool(Pool):
         (C4) The window fits into each padded axis, unless the axis has no elements.
 
     Examples:
-        >>> sg.avg_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2)[0, :, 0]
+        >>> sg.avg_pool(np.array([1.0, 3.0, 2.0, 0.0]).reshape(1, 4, 1), 2, 2, "VALID")[0, :, 0]
         array([2., 1.])
     """
 
@@ -479,24 +415,6 @@ class AvgPool(Pool):
         geometry = (strides, padding, dilations)
         total = reduced(xp, x, 0, xp.lax.add, ksize, strides, pads(x.shape[1:-1], ksize, geometry), dilations)
         return total / _numbers(x.shape, ksize, geometry).astype(x.dtype)
-
-
-@builds(AvgPool)
-def avg_pool(
-    x: Any,
-    ksize: Any,
-    strides: Any = None,
-    padding: Any = "VALID",
-    dilations: Any = 1,
-    name: str | None = None,
-) -> Tensor:
-    return apply(
-        AvgPool, (x,), _read(AvgPool, (x,), type_of(x).ndim, ksize, strides, padding, dilations), name
-    )
-
-
-avg_pool1d = _of_rank(avg_pool, AvgPool, 1, "avg_pool1d")
-avg_pool2d = _of_rank(avg_pool, AvgPool, 2, "avg_pool2d")
 
 
 class AvgPoolGrad(Op):
@@ -594,6 +512,9 @@ def avg_pool_grad(
     return apply(
         AvgPoolGrad,
         (g,),
-        (tuple(shape), *_read(AvgPoolGrad, (g,), type_of(g).ndim, ksize, strides, padding, dilations)),
+        (
+            tuple(shape),
+            *read_geometry(AvgPoolGrad, (g,), type_of(g).ndim, ksize, strides, padding, dilations),
+        ),
         name,
     )

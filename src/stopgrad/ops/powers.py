@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from stopgrad.operands import Tensor
+import numpy as np
+
+from stopgrad.build import apply
+from stopgrad.errors import DTypeError
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.convert import conj, where
 from stopgrad.ops.families import (
@@ -12,23 +17,32 @@ from stopgrad.ops.families import (
     Arithmetic,
     Elementwise,
     GradientOfElementwise,
+    RealElementwise,
     binary,
     flushed,
     unary,
 )
-from stopgrad.ops.inference import broadcast, is_inexact
+from stopgrad.ops.inference import broadcast, is_number
+from stopgrad.public import builds
 from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
 
 __all__ = [
+    "cbrt",
     "exp",
+    "exp2",
     "expm1",
     "log",
     "log1p",
+    "log2",
+    "log10",
     "pow",
     "reciprocal",
     "rsqrt",
     "sqrt",
 ]
+
+
+LN2, LN10 = math.log(2), math.log(10)
 
 
 class Sqrt(Elementwise):
@@ -54,6 +68,32 @@ class Sqrt(Elementwise):
 
 
 sqrt = unary(Sqrt, "sqrt")
+
+
+class Cbrt(RealElementwise):
+    """Elementwise cube root, of negative numbers too.
+
+    Args:
+        x: floating-point.
+
+    Returns:
+        The real root ∛x. The gradient at 0 is infinite.
+
+    Constraints:
+        (C1) x is floating-point.
+
+    Examples:
+        >>> sg.cbrt(np.array([8.0, -27.0]))
+        array([ 2., -3.])
+    """
+
+    gradient = {"x": lambda g, op: g / (3 * square(op.result))}
+    lower = lambda xp, x: xp.cbrt(x)
+    xla = lambda xp, x: xp.cbrt(flushed(xp, x))
+    samples = [*singles(0.5, 2.0), sample(np.array([-8.0, -0.5]))]
+
+
+cbrt = unary(Cbrt, "cbrt")
 
 
 class Rsqrt(Elementwise):
@@ -110,15 +150,19 @@ class Pow(Arithmetic):
     """Elementwise power, with broadcasting.
 
     Args:
-        x: floating-point or complex.
-        y: floating-point or complex, of a shape that broadcasts with x's.
+        x: numbers.
+        y: numbers, of a shape that broadcasts with x's.
 
     Returns:
         The power xʸ. The gradient with respect to y takes log x as 0 where x is not positive, as in
+        TensorFlow. Of integers it is modulo 2ⁿ, as all their arithmetic; an exponent below 0 gives 1 / x⁻ʸ
+        rounded toward zero, and 0 for x = 0.
+        The power xʸ. Of integers it is modulo 2ⁿ, and where y is negative the quotient 1 / x⁻ʸ without its
+        fraction, 0 for x = 0. The gradient with respect to y takes log x as 0 where x is not positive, as in
         TensorFlow.
 
     Constraints:
-        (C1) x and y are floating-point or complex, of one dtype.
+        (C1) x and y hold numbers, of one dtype.
         (C2) The shapes of x and y broadcast.
 
     Examples:
@@ -126,24 +170,67 @@ class Pow(Arithmetic):
         array([4., 9.])
     """
 
-    infer = broadcast(is_inexact)
+    infer = broadcast(is_number)
     gradient = {
         "x": lambda g, op: g * conj(op.y * pow(op.x, op.y - 1)),
         "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
     }
-    lower = lambda xp, x, y: xp.power(x, y)
+    lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind == "i" else xp.power(x, y)
+    lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind in "iu" else xp.power(x, y)
 
     @staticmethod
     def xla(xp: Any, x: Any, y: Any) -> Any:
+        if x.dtype.kind in "iu":
+            return _whole_power(xp, x, y, _squared)
+            return _whole_power(xp, x, y)
         if x.dtype.kind == "c":  # XLA's power of 0 is NaN.
             zero = (x == 0) & (xp.real(y) > 0)
             return xp.where(zero, xp.zeros((), x.dtype), xp.power(xp.where(zero, xp.ones((), x.dtype), x), y))
         return xp.power(flushed(xp, x), y)
 
-    samples = pairs((0.5, 2.0), (-2.0, 2.0))
+    samples = [
+        *pairs((0.5, 2.0), (-2.0, 2.0)),
+        *pairs((-9, 9), (0, 5), dtypes=("int32",), shapes=(((3,), ()),)),
+    ]
 
 
-pow = binary(Pow, "pow")
+def _whole_power(xp: Any, x: Any, y: Any, power: Any = None) -> Any:
+    """The power of integers. NumPy's refuses exponents below 0."""
+    odd = xp.where((y & 1) == 1, x, xp.ones((), x.dtype))
+    inverse = xp.where((x == 1) | (x + 1 == 0), odd, xp.zeros((), x.dtype))
+    exponent = xp.maximum(y, xp.zeros((), y.dtype))
+    return xp.where(y < 0, inverse, xp.power(x, exponent) if power is None else power(xp, x, exponent))
+
+
+def _squared(xp: Any, x: Any, y: Any) -> Any:
+    """The power of integers by squaring, one bit of the exponent after the other; JAX's stops after six."""
+    x, y = xp.broadcast_arrays(x, y)
+
+    def step(_: Any, state: Any) -> Any:
+        found, base, left = state
+        return xp.where((left & 1) == 1, found * base, found), base * base, left >> 1
+
+    return xp.lax.fori_loop(0, x.dtype.itemsize * 8, step, (xp.ones_like(x), x, y))[0]
+    samples = [*pairs((0.5, 2.0), (-2.0, 2.0)), *pairs((-4, 4), (-3, 6), dtypes=("int32",))]
+
+
+def _whole_power(xp: Any, x: Any, y: Any) -> Any:
+    """The power of integers, of which NumPy takes no negative exponents and XLA makes what it likes."""
+    if x.dtype.kind == "u":
+        return xp.power(x, y)
+    zero, one = xp.zeros((), x.dtype), xp.ones((), x.dtype)
+    power = xp.power(x, xp.maximum(y, zero))
+    unit = xp.where(x == 1, one, xp.where(x == -1, one - 2 * (y & 1), zero))
+    return xp.where(y < 0, unit, power)
+
+
+@builds(Pow)
+def pow(x: Any, y: Any, name: str | None = None) -> Tensor:
+    if type(y) is int and y < 0 and type_of(x).dtype.is_integer:
+        raise DTypeError(
+            "Pow: integers have no negative powers among integers; convert with sg.cast(x, sg.float32) first"
+        )
+    return apply(Pow, (x, y), (), name)
 
 
 def _log_or_zero(x: Any) -> Tensor:
@@ -203,6 +290,33 @@ class Expm1(Elementwise):
 expm1 = unary(Expm1, "expm1")
 
 
+class Exp2(RealElementwise):
+    """Elementwise power of 2.
+
+    Args:
+        x: floating-point.
+
+    Returns:
+        The power 2ˣ.
+
+    Constraints:
+        (C1) x is floating-point.
+
+    Examples:
+        >>> sg.exp2(np.array([3.0, -1.0]))
+        array([8. , 0.5])
+    """
+
+    gradient = {"x": lambda g, op: g * (op.result * LN2)}
+    lower = lambda xp, x: xp.exp2(x)
+    # XLA's own is exp(x log 2), which multiplies the rounding error by x.
+    xla = lambda xp, x: xp.power(xp.asarray(2, x.dtype), x)
+    samples = singles()
+
+
+exp2 = unary(Exp2, "exp2")
+
+
 class Log(Elementwise):
     """Elementwise natural logarithm.
 
@@ -226,6 +340,56 @@ class Log(Elementwise):
 
 
 log = unary(Log, "log")
+
+
+class Log2(Elementwise):
+    """Elementwise logarithm to the base 2.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The logarithm log₂ x; -∞ at 0, NaN below.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.log2(np.array([8.0, 0.5]))
+        array([ 3., -1.])
+    """
+
+    gradient = {"x": lambda g, op: g / conj(op.x * LN2)}
+    lower = lambda xp, x: xp.log2(x)
+    samples = [*singles(0.5, 3.0), sample(complexes(3))]
+
+
+log2 = unary(Log2, "log2")
+
+
+class Log10(Elementwise):
+    """Elementwise logarithm to the base 10.
+
+    Args:
+        x: floating-point or complex.
+
+    Returns:
+        The logarithm log₁₀ x; -∞ at 0, NaN below.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+
+    Examples:
+        >>> sg.log10(np.array([100.0, 0.1]))
+        array([ 2., -1.])
+    """
+
+    gradient = {"x": lambda g, op: g / conj(op.x * LN10)}
+    lower = lambda xp, x: xp.log10(x)
+    samples = [*singles(0.5, 3.0), sample(complexes(3))]
+
+
+log10 = unary(Log10, "log10")
 
 
 class Log1p(Elementwise):

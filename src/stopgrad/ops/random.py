@@ -5,6 +5,12 @@ A key is two uint32 numbers. Nothing is stored or advanced: for more numbers, :f
 20 rounds (J. Salmon, M. Moraes, R. Dror and D. Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3"),
 applied to the counter i. Bits, keys and uniform numbers are, bit for bit, those of ``jax.random`` (in its
 partitionable mode, which is its default); what is computed from them with logarithms agrees to rounding.
+
+Arguments come in the order of TensorFlow's stateless functions, with a key where these have ``seed``: the
+shape, the key, the parameters of the distribution, the dtype. A shape of None is that of the parameters
+together; these broadcast to the shape, and never beyond it, where numbers would be used twice. A draw has the
+dtype that is asked for, to which parameters are cast. Where none is asked for, it has that of its parameters:
+what they have together by NumPy's rule, where Python's numbers do not count, or float32.
 """
 
 from __future__ import annotations
@@ -14,84 +20,62 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import KEYS
-from stopgrad.build import about, apply
-from stopgrad.errors import DTypeError, ShapeError
-from stopgrad.op import Op, not_differentiable
-from stopgrad.operands import Tensor, as_array, is_python, type_of
-from stopgrad.ops.arithmetic import add, multiply, subtract
-from stopgrad.ops.convert import cast
-from stopgrad.ops.data import constant
-from stopgrad.ops.inference import check_dtype, is_floating, is_integer
-from stopgrad.ops.join import stack
-from stopgrad.public import builds, guarded
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.op import Op
+from stopgrad.operands import Tensor, as_array, type_of
+from stopgrad.ops.arithmetic import add, floormod, multiply, subtract
+from stopgrad.ops.compare import greater
+from stopgrad.ops.convert import cast, where
+from stopgrad.ops.inference import check_dtype, is_floating
+from stopgrad.ops.keys import (
+    KEY,
+    NO_GRADIENT,
+    check_key,
+    drawn,
+    drawn_shape,
+    fraction,
+    is_number,
+    keyed,
+    located,
+    parameters,
+    words,
+)
+from stopgrad.plain import is_whole, whole
+from stopgrad.public import builds, reads_arguments
 from stopgrad.samples import sample
 from stopgrad.types import (
     DType,
     DTypeLike,
     Shape,
     ShapeLike,
-    Size,
     TensorType,
     dtype_of,
     float16,
     float32,
     float64,
+    int32,
+    int64,
     product,
-    same_size,
-    shape_of,
     tensor_type,
+    uint8,
+    uint16,
     uint32,
+    uint64,
 )
 
 __all__ = [
     "random_bits",
-    "random_fold_in",
-    "random_key",
+    "random_integers",
     "random_normal",
-    "random_split",
     "random_uniform",
 ]
-
-_NO_GRADIENT = not_differentiable("random bits carry no gradient")
-_KEY = np.array([0x13198A2E, 0x03707344], np.uint32)
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_PARITY = 0x1BD11BDA
-
-
-def threefry(xp: Any, k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
-    """The Threefry-2x32-20 cipher: from two words of a key and two of a counter to two words.
-
-    All are uint32 and broadcast.
-    """
-    keys = (k0, k1, k0 ^ k1 ^ np.uint32(_PARITY))
-    x0, x1 = x0 + k0, x1 + k1
-    for step in range(5):
-        for distance in _ROTATIONS[step % 2]:
-            x0 = x0 + x1
-            x1 = x0 ^ ((x1 << np.uint32(distance)) | (x1 >> np.uint32(32 - distance)))
-        x0 = x0 + keys[(step + 1) % 3]
-        x1 = x1 + keys[(step + 2) % 3] + np.uint32(step + 1)
-    return x0, x1
-
-
-def _words(xp: Any, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Two words for each element of a shape, for each key. The counter is the position in row-major order."""
-    counter = xp.zeros(shape, np.uint32)
-    stride = 1
-    for axis in reversed(range(len(shape))):
-        along = xp.arange(shape[axis], dtype=np.uint32) * np.uint32(stride % 2**32)
-        counter = counter + along.reshape((-1,) + (1,) * (len(shape) - axis - 1))
-        stride *= shape[axis]
-    many = (*key.shape[:-1], *(1,) * len(shape))
-    k0, k1 = key[..., :1].reshape(many), key[..., 1:].reshape(many)
-    return threefry(xp, k0, k1, xp.zeros(shape, np.uint32), counter)
 
 
 def _mantissa(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """Uniform numbers in [0, 1) with as many bits as the dtype's mantissa has."""
-    high, low = _words(xp, key, shape)
+    high, low = words(xp, key, shape)
     if dtype is float64:
-        return (high.astype(np.float64) * 2.0**20 + (low >> np.uint32(12)).astype(np.float64)) * 2.0**-52
+        return fraction(high, low)
     mixed = high ^ low
     if dtype is float32:
         return (mixed >> np.uint32(9)).astype(np.float32) * np.float32(2.0**-23)
@@ -99,132 +83,6 @@ def _mantissa(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     return ((mixed & np.uint32(mask)) >> np.uint32(shift)).astype(dtype.numpy) * np.asarray(
         2.0**-digits, dtype.numpy
     )
-
-
-# ----------------------------------------------------------------------------------------------- keys
-
-
-def check_key(key: TensorType, *, many: bool = False) -> None:
-    """Refuse what is not a key (C1); with *many*, one for each example, as vmap makes it, is one too."""
-    if key.dtype is not uint32:
-        raise DTypeError(f"(C1) a key is two uint32 numbers, made by sg.random_key, not {key!r}")
-    if not (key.ndim == 1 or (many and key.ndim)) or not same_size(key.shape[-1], 2):
-        raise ShapeError(
-            f"(C1) a key is two uint32 numbers, not {key!r}; of several keys take one, as in keys[0]"
-        )
-
-
-@guarded("random_key")
-def random_key(seed: Any, name: str | None = None) -> Tensor:
-    """A key from a seed.
-
-    Args:
-        seed: a Python integer, taken modulo 2⁶⁴, or a scalar integer tensor of at most 32 bits.
-
-    Returns:
-        A key: two uint32 numbers.
-
-    Examples:
-        >>> sg.random_key(7)
-        array([0, 7], dtype=uint32)
-    """
-    if isinstance(seed, (int, np.integer)) and not isinstance(seed, bool):
-        number = int(seed) % 2**64
-        return constant(np.array([number >> 32, number % 2**32], np.uint32), name=name)
-    kind = type_of(seed)
-    if not kind.dtype.is_integer or kind.ndim or kind.dtype.itemsize > 4:
-        raise DTypeError(
-            f"a seed is a Python integer or a scalar integer tensor of at most 32 bits, not {kind!r}"
-        )
-    return stack([as_array(0, uint32), cast(seed, uint32)], name=name)
-
-
-def _from_key(
-    definition: type[Op], operands: tuple[Any, ...], values: tuple[Any, ...], name: str | None
-) -> Tensor:
-    """An operation on one key: only vmap builds it for several."""
-    with about(definition, *operands):
-        check_key(type_of(operands[0]))
-    return apply(definition, operands, values, name)
-
-
-class RandomSplit(Op):
-    """Several new keys from one.
-
-    Args:
-        key: the key to split; do not use it again.
-        n: how many keys.
-
-    Returns:
-        A tensor uint32[n, 2]: a key in each row.
-
-    Constraints:
-        (C1) The key is two uint32 numbers.
-
-    Examples:
-        >>> sg.random_split(sg.random_key(0)).shape
-        (2, 2)
-    """
-
-    @staticmethod
-    def infer(key: TensorType, *, n: Size) -> TensorType:
-        check_key(key, many=True)
-        return tensor_type(uint32, (*key.shape[:-1], n, 2))
-
-    gradient = _NO_GRADIENT
-    batch = KEYS
-    lower = lambda xp, key, n: xp.stack(_words(xp, key, (n,)), -1)
-    samples = [sample(_KEY, n=2), sample(_KEY, n=0)]
-
-
-@builds(RandomSplit)
-def random_split(key: Any, n: Any = 2, name: str | None = None) -> Tensor:
-    return _from_key(RandomSplit, (key,), (shape_of(n)[0],), name)
-
-
-class RandomFoldIn(Op):
-    """A new key from a key and a number, such as the number of a step.
-
-    Args:
-        key: the key.
-        data: the number, taken modulo 2³².
-
-    Returns:
-        A key.
-
-    Constraints:
-        (C1) The key is two uint32 numbers.
-        (C2) data is a scalar integer.
-
-    Examples:
-        >>> sg.random_fold_in(sg.random_key(0), 1).shape
-        (2,)
-    """
-
-    @staticmethod
-    def infer(key: TensorType, data: TensorType) -> TensorType:
-        check_key(key, many=True)
-        check_dtype(data, is_integer, "an integer to fold in", "C2")
-        if data.ndim != key.ndim - 1 or not all(map(same_size, data.shape, key.shape)):
-            raise ShapeError(f"(C2) takes a scalar to fold in, not {data!r}")
-        return key
-
-    gradient = _NO_GRADIENT
-
-    batch = KEYS
-
-    @staticmethod
-    def lower(xp: Any, key: Any, data: Any) -> Any:
-        low = xp.asarray(data).astype(np.uint32)[..., None]
-        return xp.concatenate(threefry(xp, key[..., :1], key[..., 1:], xp.zeros((1,), np.uint32), low), -1)
-
-    samples = [sample(_KEY, np.array(3, np.int32)), sample(_KEY, np.array(-1, np.int64))]
-
-
-@builds(RandomFoldIn)
-def random_fold_in(key: Any, data: Any, name: str | None = None) -> Tensor:
-    number = np.asarray(int(data) % 2**32, np.uint32) if isinstance(data, (int, np.integer)) else data
-    return _from_key(RandomFoldIn, (key, number), (), name)
 
 
 # ---------------------------------------------------------------------------------------------- draws
@@ -244,38 +102,64 @@ class RandomBits(Op):
     Args:
         key: the key; use it once.
         shape: of the result; sizes may be symbolic.
+        dtype: of the result: uint8, uint16, uint32 or uint64.
 
     Returns:
-        Numbers as uint32, all equally likely.
+        Numbers, all equally likely.
 
     Constraints:
         (C1) The key is two uint32 numbers.
         (C2) The result has at most 2³² elements.
-
-    Examples:
-        >>> sg.random_bits(sg.random_key(0), [2])
-        array([4070199207, 4202968722], dtype=uint32)
+        (C3) The dtype is one of unsigned integers.
     """
 
     @staticmethod
-    def infer(key: TensorType, *, shape: Shape) -> TensorType:
-        return _draw(key, shape, uint32)
+    def infer(key: TensorType, *, shape: Shape, dtype: DType) -> TensorType:
+        if dtype not in (uint8, uint16, uint32, uint64):
+            raise DTypeError(f"(C3) takes uint8, uint16, uint32 or uint64, not {dtype}")
+        return _draw(key, shape, dtype)
 
-    gradient = _NO_GRADIENT
+    gradient = NO_GRADIENT
 
     batch = KEYS
 
     @staticmethod
-    def lower(xp: Any, key: Any, shape: tuple[int, ...]) -> Any:
-        high, low = _words(xp, key, shape)
-        return high ^ low
+    def lower(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+        high, low = words(xp, key, shape)
+        if dtype is uint64:
+            return (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
+        return (high ^ low).astype(dtype.numpy)
 
-    samples = [sample(_KEY, shape=(2, 3)), sample(_KEY, shape=()), sample(_KEY, shape=(0, 2))]
+    samples = [
+        sample(KEY, shape=(2, 3), dtype=uint32),
+        sample(KEY, shape=(), dtype=uint64),
+        sample(KEY, shape=(0, 2), dtype=uint8),
+    ]
 
 
 @builds(RandomBits)
-def random_bits(key: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
-    return _from_key(RandomBits, (key,), (shape_of(shape),), name)
+@keyed("RandomBits")
+def random_bits(shape: ShapeLike, key: Any, dtype: DTypeLike = uint32, name: str | None = None) -> Tensor:
+    """Random bits.
+
+    Args:
+        shape: of the result; sizes may be symbolic.
+        key: the key; use it once.
+        dtype: of the result: uint8, uint16, uint32 or uint64.
+
+    Returns:
+        Numbers, all equally likely; no gradient passes through them.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
+        (C2) The result has at most 2³² elements.
+        (C3) The dtype is one of unsigned integers.
+
+    Examples:
+        >>> sg.random_bits([2], sg.random_key(0))
+        array([4070199207, 4202968722], dtype=uint32)
+    """
+    return drawn(RandomBits, drawn_shape(shape, key), key, dtype_of(dtype), name)
 
 
 class Drawn(Op, abstract=True):
@@ -286,15 +170,15 @@ class Drawn(Op, abstract=True):
         check_dtype(tensor_type(dtype, ()), is_floating, "a floating-point dtype", "C3")
         return _draw(key, shape, dtype)
 
-    gradient = _NO_GRADIENT
+    gradient = NO_GRADIENT
     batch = KEYS
     samples = [
         *(
-            sample(_KEY, shape=(2, 3), dtype=dtype_of(d))
+            sample(KEY, shape=(2, 3), dtype=dtype_of(d))
             for d in ("float64", "float32", "float16", "bfloat16")
         ),
-        sample(_KEY, shape=(), dtype=float64),
-        sample(_KEY, shape=(0, 2), dtype=float32),
+        sample(KEY, shape=(), dtype=float64),
+        sample(KEY, shape=(0, 2), dtype=float32),
     ]
 
 
@@ -319,40 +203,53 @@ class RandomUniform(Drawn):
 
 
 @builds(RandomUniform)
+@keyed("RandomUniform")
 def random_uniform(
-    key: Any,
     shape: ShapeLike,
-    low: Any = 0.0,
-    high: Any = 1.0,
+    key: Any,
+    minval: Any = 0,
+    maxval: Any = None,
     dtype: DTypeLike | None = None,
     name: str | None = None,
 ) -> Tensor:
     """Random numbers of which all in an interval are equally likely.
 
     Args:
+        shape: of the result; sizes may be symbolic. None: that of minval and maxval together.
         key: the key; use it once.
-        shape: of the result; sizes may be symbolic.
-        low: where the interval begins: a number or a floating-point tensor, through which gradients flow.
-        high: where the interval ends, likewise.
-        dtype: of the result; by default that of low or high, or float32.
+        minval: where the interval begins: a number or a tensor, through which gradients flow.
+        maxval: where the interval ends, likewise; by default 1 for floating-point numbers. Integers need one,
+            unless minval is None as well: then all of the dtype's numbers are equally likely.
+        dtype: of the result: floating-point, or integer, as :func:`random_integers` has it. By default that
+            of floating-point minval and maxval, or float32.
 
     Returns:
-        Numbers in [low, high); before they are moved into it, multiples of 2⁻²³ for float32 and of 2⁻⁵² for
-        float64.
+        Numbers in [minval, maxval), save that a product rounded up may meet maxval. Before they are moved
+        there, multiples of 2⁻²³ for float32 and of 2⁻⁵² for float64.
 
     Constraints:
         (C1) The key is two uint32 numbers.
         (C2) The result has at most 2³² elements.
-        (C3) The dtype is floating-point.
+        (C3) The dtype is floating-point or integer.
+        (C4) minval and maxval broadcast to the shape.
 
     Examples:
-        >>> sg.random_uniform(sg.random_key(0), [2])
+        >>> sg.random_uniform([2], sg.random_key(0))
         array([0.947667 , 0.9785799], dtype=float32)
+        >>> sg.random_uniform([2], sg.random_key(0), 0.1, 2.0, dtype=sg.float64).dtype
+        dtype('float64')
     """
-    u = _from_key(RandomUniform, (key,), (shape_of(shape), drawn_dtype(dtype, low, high)), name)
-    if _is_number(low, 0):
-        return u if _is_number(high, 1) else multiply(u, high)
-    return add(multiply(u, subtract(_meeting(high, u, low), low)), low)
+    wanted = None if dtype is None else dtype_of(dtype)
+    if wanted is not None and wanted.is_integer:
+        return integers(shape, key, minval, maxval, wanted, name)
+    maxval = 1 if maxval is None else maxval
+    wanted, (low, high) = parameters(dtype, minval=minval, maxval=maxval)
+    sizes = drawn_shape(shape, key, minval=low, maxval=high)
+    if is_number(minval, 0):
+        if is_number(maxval, 1):
+            return drawn(RandomUniform, sizes, key, wanted, name)
+        return multiply(drawn(RandomUniform, sizes, key, wanted), high, name)
+    return add(multiply(drawn(RandomUniform, sizes, key, wanted), subtract(high, low)), low, name)
 
 
 class RandomNormal(Drawn):
@@ -379,13 +276,14 @@ class RandomNormal(Drawn):
     def lower(xp: Any, key: Any, shape: tuple[int, ...], dtype: DType) -> Any:
         wide = float64 if dtype is float64 else float32
         lowest = np.nextafter(np.asarray(-1, wide.numpy), np.asarray(0, wide.numpy))
-        return _quantile(xp, _mantissa(xp, key, shape, wide) * 2 + lowest).astype(dtype.numpy)
+        return quantile(xp, _mantissa(xp, key, shape, wide) * 2 + lowest).astype(dtype.numpy)
 
 
 @builds(RandomNormal)
+@keyed("RandomNormal")
 def random_normal(
-    key: Any,
     shape: ShapeLike,
+    key: Any,
     mean: Any = 0.0,
     stddev: Any = 1.0,
     dtype: DTypeLike | None = None,
@@ -394,12 +292,12 @@ def random_normal(
     """Random numbers with a normal distribution.
 
     Args:
+        shape: of the result; sizes may be symbolic. None: that of mean and stddev together.
         key: the key; use it once.
-        shape: of the result; sizes may be symbolic.
-        mean: a number or a floating-point tensor, through which gradients flow.
+        mean: a number or a tensor, through which gradients flow.
         stddev: the standard deviation, likewise.
-        dtype: of the result; by default that of mean or stddev, or float32. Half-size types are drawn as
-            float32 and rounded.
+        dtype: of the result; by default that of a floating-point mean and stddev, or float32. Half-size types
+            are drawn as float32 and rounded.
 
     Returns:
         The numbers mean + stddev · z, where z is the normal quantile of a uniform number, as
@@ -409,14 +307,15 @@ def random_normal(
         (C1) The key is two uint32 numbers.
         (C2) The result has at most 2³² elements.
         (C3) The dtype is floating-point.
+        (C4) mean and stddev broadcast to the shape.
 
     Examples:
-        >>> sg.random_normal(sg.random_key(0), [2], dtype=sg.float64).shape
+        >>> sg.random_normal([2], sg.random_key(0), dtype=sg.float64).shape
         (2,)
     """
-    z = _from_key(RandomNormal, (key,), (shape_of(shape), drawn_dtype(dtype, mean, stddev)), name)
-    z = z if _is_number(stddev, 1) else multiply(z, stddev)
-    return z if _is_number(mean, 0) else add(z, mean)
+    wanted, (loc, scale) = parameters(dtype, mean=mean, stddev=stddev)
+    sizes = drawn_shape(shape, key, mean=loc, stddev=scale)
+    return located(lambda name: drawn(RandomNormal, sizes, key, wanted, name), mean, loc, stddev, scale, name)
 
 
 _CENTRE = (
@@ -446,7 +345,7 @@ def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Any) ->
     return above / below
 
 
-def _quantile(xp: Any, v: Any) -> Any:
+def quantile(xp: Any, v: Any) -> Any:
     """The normal quantile of (1 + v) / 2, for v in (-1, 1)."""
     q = v * 0.5
     away = xp.sqrt(-xp.log(0.5 - xp.abs(q)))
@@ -454,20 +353,63 @@ def _quantile(xp: Any, v: Any) -> Any:
     return xp.where(xp.abs(q) <= 0.425, q * _ratio(_CENTRE, 0.180625 - q * q), xp.where(q < 0, -outer, outer))
 
 
-def drawn_dtype(dtype: DTypeLike | None, *operands: Any) -> DType:
-    """The dtype asked for, or that of the first operand that has a floating-point one, or float32."""
-    if dtype is not None:
-        return dtype_of(dtype)
-    found = next(
-        (type_of(x).dtype for x in operands if hasattr(x, "dtype") or hasattr(x, "as_output")), float32
-    )
-    return found if found.is_floating else float32
+@reads_arguments
+def integers(shape: Any, key: Any, minval: Any, maxval: Any, dtype: DType, name: str | None) -> Tensor:
+    """Integers from minval to maxval - 1; of the whole dtype, if both are None."""
+    limits = np.iinfo(dtype.numpy)
+    if minval is None and maxval is None:
+        minval, maxval = int(limits.min), int(limits.max) + 1
+    if minval is None or maxval is None:
+        raise ArgumentError("integers need both a minval and a maxval, or None for both")
+    given = {"minval": minval, "maxval": maxval}
+    for what, x in given.items():
+        if not is_whole(x) and not type_of(x).dtype.is_integer:
+            raise DTypeError(f"{what} is an integer, as the dtype {dtype} is, not {type_of(x)!r}")
+    if is_whole(minval) and is_whole(maxval):
+        least, beyond = whole(minval), whole(maxval)
+        if not limits.min <= least < beyond <= limits.max + 1:
+            raise ArgumentError(
+                f"minval={least} must be less than maxval={beyond}, both within those of {dtype}: "
+                f"{limits.min} and {int(limits.max) + 1}"
+            )
+        bits = random_bits(drawn_shape(shape, key), key, uint64)
+        if beyond - least < 2**64:
+            bits = floormod(bits, as_array(beyond - least, uint64))
+        return add(cast(bits, dtype), as_array(least, dtype), name)
+    low, high = (as_array(whole(x), int64) if is_whole(x) else x for x in given.values())
+    bits = random_bits(drawn_shape(shape, key, minval=low, maxval=high), key, uint64)
+    wide = [cast(x, uint64) for x in (low, high)]
+    size = where(greater(high, low), subtract(wide[1], wide[0]), as_array(1, uint64))
+    return add(cast(floormod(bits, size), dtype), cast(low, dtype), name)
 
 
-def _meeting(x: Any, drawn: Any, other: Any) -> Any:
-    """A number that meets another one, and would take no dtype from it, in that of what was drawn."""
-    return as_array(x, type_of(drawn).dtype) if is_python(x) and is_python(other) else x
+@keyed("random_integers")
+def random_integers(
+    shape: ShapeLike,
+    key: Any,
+    minval: Any,
+    maxval: Any,
+    dtype: DTypeLike = int32,
+    name: str | None = None,
+) -> Tensor:
+    """Integers from minval to maxval - 1.
 
+    Args:
+        shape: of the result; sizes may be symbolic. None: that of minval and maxval together.
+        key: the key; use it once.
+        minval: the least: an integer or a tensor of integers. With None for both, all of the dtype come.
+        maxval: one more than the greatest. Where a tensor is no greater than minval, minval comes.
+        dtype: of the result; an integer one.
 
-def _is_number(x: Any, value: float) -> bool:
-    return isinstance(x, (int, float)) and x == value
+    Returns:
+        Integers of that shape: 64 random bits modulo maxval - minval, so that they are all equally likely but
+        for a part in 2⁶⁴ / (maxval - minval). No gradient passes to minval and maxval.
+
+    Examples:
+        >>> sg.random_integers([3], sg.random_key(0), 0, 10)
+        array([4, 0, 5], dtype=int32)
+    """
+    wanted = dtype_of(dtype)
+    if not wanted.is_integer:
+        raise DTypeError(f"the dtype of integers is one of integers, not {wanted}; see sg.random_uniform")
+    return integers(shape, key, minval, maxval, wanted, name)

@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stopgrad.batch_rules import ALONG
-from stopgrad.build import apply
+from stopgrad.build import apply, together
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.op import Axes, Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import square
 from stopgrad.ops.compare import equal
-from stopgrad.ops.convert import cast, conj, where, wide
+from stopgrad.ops.convert import cast, conj, real, where, wide
 from stopgrad.ops.data import size_as
 from stopgrad.ops.families import axes_in, axis_in
 from stopgrad.ops.inference import (
@@ -28,7 +29,7 @@ from stopgrad.ops.inference import (
 )
 from stopgrad.ops.powers import exp, sqrt
 from stopgrad.ops.running import cumprod
-from stopgrad.ops.shape import Sum, reduced, reshape, spread, transpose, unreduced
+from stopgrad.ops.shape import Sum, reduce_sum, reduced, reshape, spread, transpose, unreduced
 from stopgrad.plain import flag
 from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded
@@ -40,6 +41,7 @@ __all__ = [
     "argmin",
     "reduce_all",
     "reduce_any",
+    "reduce_euclidean_norm",
     "reduce_logsumexp",
     "reduce_max",
     "reduce_mean",
@@ -59,8 +61,11 @@ def _reduction(allowed: Callable[[DType], bool], what: str) -> Any:
 
 
 def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
-    def function(x: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-        return apply(definition, (x,), (axes_in(definition, axis, x), flag(keepdims)), name)
+    def function(
+        input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+    ) -> Tensor:
+        values = (axes_in(definition, axis, input_tensor), flag(keepdims))
+        return apply(definition, (input_tensor,), values, name)
 
     function.__name__ = function.__qualname__ = function_name
     return builds(definition)(function)
@@ -100,7 +105,7 @@ class Mean(Reduction):
     """Arithmetic mean over axes.
 
     Args:
-        x: floating-point or complex.
+        x (``input_tensor``): floating-point or complex.
         axis: one axis or several; None for all.
         keepdims: whether the axes stay, with size 1.
 
@@ -151,7 +156,7 @@ class Max(Extremum):
     """Largest element over axes; NaN where there is one.
 
     Args:
-        x: real numbers.
+        x (``input_tensor``): real numbers.
         axis: one axis or several; None for all.
         keepdims: whether the axes stay, with size 1.
 
@@ -178,7 +183,7 @@ class Min(Extremum):
     """Smallest element over axes; NaN where there is one.
 
     Args:
-        x: real numbers.
+        x (``input_tensor``): real numbers.
         axis: one axis or several; None for all.
         keepdims: whether the axes stay, with size 1.
 
@@ -215,7 +220,7 @@ class Prod(Reduction):
     """Product over axes.
 
     Args:
-        x: numbers.
+        x (``input_tensor``): numbers.
         axis: one axis or several; None for all.
         keepdims: whether the axes stay, with size 1.
 
@@ -272,7 +277,7 @@ class AnyOf(BooleanReduction):
     """Whether any element holds, over axes.
 
     Args:
-        x: booleans.
+        x (``input_tensor``): booleans.
         axis: one axis or several; None for all.
         keepdims: whether the axes stay, with size 1.
 
@@ -299,7 +304,7 @@ class AllOf(BooleanReduction):
     """Whether all elements hold, over axes.
 
     Args:
-        x: booleans.
+        x (``input_tensor``): booleans.
         axis: one axis or several; None for all.
         keepdims: whether the axes stay, with size 1.
 
@@ -326,7 +331,7 @@ class LogSumExp(Reduction):
     """log Σ eˣ over axes, without overflow.
 
     Args:
-        x: floating-point.
+        x (``input_tensor``): floating-point.
         axis: one axis or several; None for all.
         keepdims: whether the axes stay, with size 1.
 
@@ -371,7 +376,7 @@ class Variance(Reduction):
     """Mean squared distance from the mean, over axes; divided by the number of elements, not by one less.
 
     Args:
-        x: floating-point.
+        x (``input_tensor``): floating-point.
         axis: one axis or several; None for all.
         keepdims: whether the axes stay, with size 1.
 
@@ -405,11 +410,13 @@ def _to_distances(g: Any, x: Any, op: Any) -> Tensor:
 
 
 @guarded("reduce_std")
-def reduce_std(x: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
+def reduce_std(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
     """Standard deviation over axes: the square root of :func:`reduce_variance`.
 
     Args:
-        x: floating-point.
+        input_tensor: floating-point.
         axis: one axis or several; None for all.
         keepdims: whether the axes stay, with size 1.
         name: of the square root; by default none.
@@ -421,11 +428,38 @@ def reduce_std(x: Any, axis: Any = None, keepdims: bool = False, name: str | Non
         >>> sg.reduce_std(np.array([1.0, 3.0]))
         array(1.)
     """
-    numbers = wide(x)
-    if numbers is x:
-        return sqrt(reduce_variance(x, axis, keepdims), name)
+    numbers = wide(input_tensor)
+    if numbers is input_tensor:
+        return sqrt(reduce_variance(numbers, axis, keepdims), name)
     # Squares overflow in float16 long before their roots do.
-    return cast(sqrt(reduce_variance(numbers, axis, keepdims)), type_of(x).dtype, name)
+    return cast(sqrt(reduce_variance(numbers, axis, keepdims)), type_of(input_tensor).dtype, name)
+
+
+@guarded("reduce_euclidean_norm")
+def reduce_euclidean_norm(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
+    """Euclidean norm over axes: the square root of the sum of squared magnitudes.
+
+    Args:
+        input_tensor: floating-point or complex.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
+        name: of the last operation; by default none.
+
+    Returns:
+        The norm, real; 0 over no elements. Where it is 0, its gradient is 0.
+
+    Examples:
+        >>> sg.reduce_euclidean_norm(np.array([3.0, 4.0]))
+        array(5.)
+    """
+    (x,) = together(input_tensor, promotes=Promotion(is_inexact))
+    numbers = wide(x)
+    squares = real(numbers * conj(numbers)) if type_of(numbers).dtype.is_complex else square(numbers)
+    total = reduce_sum(squares, axis, keepdims)
+    nothing = equal(total, 0)
+    return cast(where(nothing, 0, sqrt(where(nothing, 1, total))), type_of(x).dtype.real, name)
 
 
 # ---------------------------------------------------------------------------------------- arg-reductions
@@ -454,13 +488,18 @@ class ArgReduction(Op, abstract=True):
     ]
 
 
+def _position(definition: type[Op], x: Any, axis: Any, dtype: DTypeLike, name: str | None) -> Tensor:
+    along = axis_in(definition, 0 if axis is None else axis, x)
+    return apply(definition, (x,), (along, dtype_of(dtype)), name)
+
+
 class ArgMax(ArgReduction):
     """The position of the largest element along an axis; of the first, at ties.
 
     Args:
-        x: real numbers.
-        axis: the axis along which to look.
-        dtype: the dtype of the positions.
+        x (``input``): real numbers.
+        axis: the axis along which to look; the first by default, as in TensorFlow.
+        dtype (``output_type``): the dtype of the positions.
 
     Returns:
         Positions, without that axis.
@@ -480,17 +519,19 @@ class ArgMax(ArgReduction):
 
 
 @builds(ArgMax)
-def argmax(x: Any, axis: int = 0, dtype: DTypeLike = int64, name: str | None = None) -> Tensor:
-    return apply(ArgMax, (x,), (axis_in(ArgMax, axis, x), dtype_of(dtype)), name)
+def argmax(
+    input: Any, axis: int | None = None, output_type: DTypeLike = int64, name: str | None = None
+) -> Tensor:
+    return _position(ArgMax, input, axis, output_type, name)
 
 
 class ArgMin(ArgReduction):
     """The position of the smallest element along an axis; of the first, at ties.
 
     Args:
-        x: real numbers.
-        axis: the axis along which to look.
-        dtype: the dtype of the positions.
+        x (``input``): real numbers.
+        axis: the axis along which to look; the first by default, as in TensorFlow.
+        dtype (``output_type``): the dtype of the positions.
 
     Returns:
         Positions, without that axis.
@@ -510,5 +551,7 @@ class ArgMin(ArgReduction):
 
 
 @builds(ArgMin)
-def argmin(x: Any, axis: int = 0, dtype: DTypeLike = int64, name: str | None = None) -> Tensor:
-    return apply(ArgMin, (x,), (axis_in(ArgMin, axis, x), dtype_of(dtype)), name)
+def argmin(
+    input: Any, axis: int | None = None, output_type: DTypeLike = int64, name: str | None = None
+) -> Tensor:
+    return _position(ArgMin, input, axis, output_type, name)

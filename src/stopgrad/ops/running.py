@@ -1,7 +1,8 @@
-"""Running sums and products along an axis."""
+"""Running sums, products, maxima and minima along an axis."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,19 +10,31 @@ import numpy as np
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import apply
 from stopgrad.op import Axis, Op
-from stopgrad.operands import Tensor
-from stopgrad.ops.convert import conj
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.compare import equal, logical_or, not_equal
+from stopgrad.ops.convert import conj, where
+from stopgrad.ops.data import size_as, zeros_like
 from stopgrad.ops.families import axis_in
-from stopgrad.ops.inference import check_dtype, is_number, normal_axis
+from stopgrad.ops.index import ScatterAddAlongAxis
+from stopgrad.ops.inference import check_dtype, is_floating, is_number, is_real, normal_axis
+from stopgrad.ops.join import pad
+from stopgrad.ops.powers import exp
+from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.recurrence import linear_recurrence, shifted
+from stopgrad.ops.shape import reshape
+from stopgrad.ops.slices import part_of
 from stopgrad.plain import flag
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds
-from stopgrad.samples import complexes, floats, sample
-from stopgrad.types import TensorType
+from stopgrad.samples import complexes, floats, ints, sample
+from stopgrad.types import TensorType, int32
 
 __all__ = [
+    "cummax",
+    "cummin",
     "cumprod",
     "cumsum",
+    "cumulative_logsumexp",
 ]
 
 
@@ -135,3 +148,193 @@ def _cumprod_gradient(g: Any, op: Any) -> Tensor:
     else:
         behind = linear_recurrence(shifted(x, op.axis, back), g, op.axis, back)
     return cumprod(x, op.axis, exclusive=True, reverse=op.reverse) * behind
+
+
+# ------------------------------------------------------------------------------------------------ extremes
+
+
+class RunningExtremum(Op, abstract=True):
+    """Real numbers (C1), of which an extreme one so far along an axis (C2)."""
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: Axis, reverse: bool) -> TensorType:
+        check_dtype(x, is_real, "real numbers")
+        normal_axis(axis, x.ndim)
+        return x
+
+    gradient = {"x": lambda g, op: _to_extremes(g, op)}
+    batch = ALONG
+    samples = [
+        sample(floats(2, 3, distinct=True), axis=1, reverse=False),
+        sample(floats("n", 2, distinct=True), axis=0, reverse=True),
+        sample(floats(0, 2), axis=0, reverse=False),
+        sample(ints(4), axis=0, reverse=True),
+    ]
+    extremes = (([[1.0, math.nan, math.inf]],), ([[-math.inf, 0.0, -0.0]],))
+
+
+def _to_extremes(g: Any, op: Any) -> Tensor:
+    """The cotangent of running extremes, each to the last element that attains it; a NaN is one that attains NaN."""
+    x, axis = op.x, op.axis
+    place = _places(x, axis)
+    attains = logical_or(equal(x, op.result), not_equal(x, x))
+    if op.reverse:
+        latest = apply(Cummin, (where(attains, place, np.int32(2**31 - 1)),), (axis, True))
+    else:
+        latest = apply(Cummax, (where(attains, place, np.int32(-1)),), (axis, False))
+    return apply(ScatterAddAlongAxis, (zeros_like(g), latest, g), (axis,))
+
+
+def _places(x: Any, axis: int) -> Tensor:
+    """The numbers of the elements along an axis, in a shape that broadcasts with the tensor."""
+    size = x.shape[axis]
+    return reshape(numbers(size), tuple(size if i == axis else 1 for i in range(x.ndim)))
+
+
+class Cummax(RunningExtremum):
+    """The largest element so far, along an axis; NaN from the first one on.
+
+    Args:
+        x: real numbers.
+        axis: the axis along which to go.
+        reverse: whether it runs from the end.
+
+    Returns:
+        The maxima, of x's shape. Of elements that tie, the latest takes the gradient.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists.
+
+    Examples:
+        >>> sg.cummax(np.array([1.0, 3.0, 2.0]))
+        array([1., 3., 3.])
+    """
+
+    lower = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.maximum.accumulate)
+    xla = lambda xp, x, axis, reverse: xp.lax.cummax(x, axis, reverse) if x.size else x
+
+
+@builds(Cummax)
+def cummax(x: Any, axis: int = 0, reverse: bool = False, name: str | None = None) -> Tensor:
+    return apply(Cummax, (x,), (axis_in(Cummax, axis, x), flag(reverse)), name)
+
+
+class Cummin(RunningExtremum):
+    """The smallest element so far, along an axis; NaN from the first one on.
+
+    Args:
+        x: real numbers.
+        axis: the axis along which to go.
+        reverse: whether it runs from the end.
+
+    Returns:
+        The minima, of x's shape. Of elements that tie, the latest takes the gradient.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists.
+
+    Examples:
+        >>> sg.cummin(np.array([3.0, 1.0, 2.0]))
+        array([3., 1., 1.])
+    """
+
+    lower = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.minimum.accumulate)
+    xla = lambda xp, x, axis, reverse: xp.lax.cummin(x, axis, reverse) if x.size else x
+
+
+@builds(Cummin)
+def cummin(x: Any, axis: int = 0, reverse: bool = False, name: str | None = None) -> Tensor:
+    return apply(Cummin, (x,), (axis_in(Cummin, axis, x), flag(reverse)), name)
+
+
+def _accumulated(xp: Any, x: Any, axis: int, reverse: bool, function: Any) -> Any:
+    if not x.size:
+        return x
+    return xp.flip(function(xp.flip(x, axis), axis), axis) if reverse else function(x, axis)
+
+
+class CumulativeLogsumexp(Op):
+    """The logarithm of the running sum of exponentials along an axis, without overflow.
+
+    Args:
+        x: floating-point.
+        axis: the axis along which to accumulate.
+        reverse: whether it runs from the end.
+
+    Returns:
+        log(exp x₀ + … + exp xᵢ), of x's shape.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) The axis exists.
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: Axis, reverse: bool) -> TensorType:
+        check_dtype(x, is_floating, "floating-point numbers")
+        normal_axis(axis, x.ndim)
+        return x
+
+    promotes = Promotion(is_floating)
+    # Of the cotangents from an element on, each times exp(this result - that result), which is at most 1.
+    gradient = {"x": lambda g, op: _share(op.x, op.result) * _from_here(g, op)}
+    batch = ALONG
+    rounds_once = True
+    lower = lambda xp, x, axis, reverse: _accumulated(xp, x, axis, reverse, np.logaddexp.accumulate)
+    xla = lambda xp, x, axis, reverse: xp.lax.cumlogsumexp(x, axis, reverse) if x.size else x
+    samples = [
+        sample(floats(2, 3), axis=1, reverse=False),
+        sample(floats("n", 2), axis=0, reverse=True),
+        sample(floats(0, 2), axis=0, reverse=False),
+        sample(np.array([-800.0, 700.0, 710.0]), axis=0, reverse=False),
+    ]
+    extremes = (([[-math.inf, -math.inf, 1.0]],), ([[1.0, math.inf, 2.0]],), ([[0.0, math.nan]],))
+
+
+def _share(x: Any, result: Any) -> Tensor:
+    """exp(x - result), which is 1 where both are the same infinity."""
+    return exp(where(equal(x, result), 0, x - result))
+
+
+def _from_here(g: Any, op: Any) -> Tensor:
+    result, axis, back = op.result, op.axis, not op.reverse
+    following = shifted(result, axis, back)
+    # Behind the last nothing follows.
+    place = _places(result, axis)
+    last = equal(place, 0 if op.reverse else size_as(result.shape[axis] - 1, int32, result))
+    return linear_recurrence(_share(result, where(last, result, following)), g, axis, back)
+
+
+@builds(CumulativeLogsumexp)
+def cumulative_logsumexp(
+    x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
+) -> Tensor:
+    """The logarithm of the running sum of exponentials along an axis, without overflow.
+
+    Args:
+        x: floating-point; integers become it.
+        axis: the axis along which to accumulate.
+        exclusive: whether each element counts only those before it, the first therefore being -∞.
+        reverse: whether it runs from the end.
+
+    Returns:
+        log(exp x₀ + … + exp xᵢ), of x's shape.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) The axis exists.
+
+    Examples:
+        >>> sg.cumulative_logsumexp(np.log(np.array([1.0, 2.0, 3.0])))
+        array([0.        , 1.09861229, 1.79175947])
+    """
+    position, back = axis_in(CumulativeLogsumexp, axis, x), flag(reverse)
+    if not flag(exclusive):
+        return apply(CumulativeLogsumexp, (x,), (position, back), name)
+    found = apply(CumulativeLogsumexp, (x,), (position, back))
+    size = type_of(found).shape[position]
+    ndim = type_of(found).ndim
+    padding = [((0, 1) if back else (1, 0)) if i == position else (0, 0) for i in range(ndim)]
+    return part_of(pad(found, padding, constant_values=-math.inf), position, 1 if back else 0, size)

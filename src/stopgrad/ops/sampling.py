@@ -1,4 +1,4 @@
-"""What is made from random numbers: samples of other distributions, random orders, dropout."""
+"""What is made from random numbers: Booleans, classes, integers, random orders and choices, dropout."""
 
 from __future__ import annotations
 
@@ -6,185 +6,310 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError
-from stopgrad.operands import Tensor, as_array, type_of
-from stopgrad.ops.arithmetic import add, floormod, maximum, multiply, negative
-from stopgrad.ops.compare import less
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.operands import Tensor, as_array, is_python, show_shape, type_of
+from stopgrad.ops.arithmetic import add, divide, multiply, subtract
+from stopgrad.ops.compare import greater, less
 from stopgrad.ops.convert import cast, where
+from stopgrad.ops.data import size_as
+from stopgrad.ops.distributions import gumbel_noise
 from stopgrad.ops.index import gather
-from stopgrad.ops.inference import normal_axis
-from stopgrad.ops.order import argsort
+from stopgrad.ops.inference import broadcast_shapes, normal_axis, same_shape
+from stopgrad.ops.keys import check_order, drawn_shape, keyed, parameters
+from stopgrad.ops.order import argsort, top_k
 from stopgrad.ops.powers import log
-from stopgrad.ops.random import drawn_dtype, random_bits, random_uniform
+from stopgrad.ops.random import integers, random_bits, random_uniform
 from stopgrad.ops.reduce import argmax
-from stopgrad.plain import whole
-from stopgrad.public import guarded
-from stopgrad.types import DTypeLike, ShapeLike, dtype_of, float16, float64, int32, shape_of, uint32
+from stopgrad.ops.running import cumsum
+from stopgrad.ops.shape import expand_dims, reduce_sum, reshape, transpose
+from stopgrad.plain import flag, is_whole
+from stopgrad.public import reads_arguments
+from stopgrad.types import (
+    DTypeLike,
+    ShapeLike,
+    Size,
+    float32,
+    int32,
+    int64,
+    product,
+    same_size,
+    shape_of,
+    uint32,
+)
 
 __all__ = [
     "dropout",
     "random_bernoulli",
     "random_categorical",
-    "random_gumbel",
-    "random_integers",
+    "random_choice",
     "random_permutation",
+    "random_shuffle",
 ]
 
 
-@guarded("random_bernoulli")
-def random_bernoulli(key: Any, p: Any = 0.5, shape: ShapeLike = None, name: str | None = None) -> Tensor:
+@keyed("random_bernoulli")
+def random_bernoulli(shape: ShapeLike, key: Any, p: Any = 0.5, name: str | None = None) -> Tensor:
     """Booleans that hold with probability p.
 
     Args:
+        shape: of the result; sizes may be symbolic. None: p's.
         key: the key; use it once.
-        p: a number or a floating-point tensor.
-        shape: of the result; by default p's.
+        p: a number or a tensor, which broadcasts to the shape. Where it is NaN, nothing holds.
 
     Returns:
-        Booleans; no gradient passes to p. For one that estimates it, see :func:`straight_through`.
+        Booleans; no gradient passes to p, for a comparison has none. For one that estimates it, see
+        :func:`straight_through`.
 
     Examples:
-        >>> sg.random_bernoulli(sg.random_key(0), 0.5, [4])
+        >>> sg.random_bernoulli([4], sg.random_key(0), 0.5)
         array([False, False,  True,  True])
     """
-    sizes = type_of(p).shape if shape is None else shape_of(shape)
-    return less(random_uniform(key, sizes, dtype=drawn_dtype(None, p)), p, name)
+    dtype, (chance,) = parameters(None, p=p)
+    sizes = drawn_shape(shape, key, p=chance)
+    return less(random_uniform(sizes, key, dtype=dtype), chance, name)
 
 
-@guarded("random_gumbel")
-def random_gumbel(
-    key: Any, shape: ShapeLike, dtype: DTypeLike = "float32", name: str | None = None
-) -> Tensor:
-    """Random numbers with a standard Gumbel distribution, -log(-log u) for uniform u.
-
-    Args:
-        key: the key; use it once.
-        shape: of the result; sizes may be symbolic.
-        dtype: of the result; floating-point.
-
-    Returns:
-        A tensor of that type.
-
-    Examples:
-        >>> sg.random_gumbel(sg.random_key(0), [2]).shape
-        (2,)
-    """
-    smallest = (
-        np.finfo(np.float32).tiny
-        if dtype_of(dtype) is not float64 and dtype_of(dtype) is not float16
-        else np.finfo(dtype_of(dtype).numpy).tiny
-    )
-    u = maximum(random_uniform(key, shape, dtype=dtype), float(smallest))
-    return negative(log(negative(log(u))), name)
-
-
-@guarded("random_categorical")
+@keyed("random_categorical")
 def random_categorical(
-    key: Any,
     logits: Any,
-    axis: int = -1,
-    shape: ShapeLike | tuple[()] = (),
-    dtype: DTypeLike = int32,
+    num_samples: Any,
+    key: Any,
+    dtype: DTypeLike = int64,
     name: str | None = None,
+    *,
+    axis: int = -1,
 ) -> Tensor:
     """Class numbers, drawn with probabilities softmax(logits).
 
     Args:
+        logits: floating-point numbers, with an axis of classes; -∞ for a class that never comes.
+        num_samples: how many are drawn from each distribution; None for one, without an axis for it.
         key: the key; use it once.
-        logits: floating-point numbers.
-        axis: that of the classes.
-        shape: sizes to put in front, to draw several times.
         dtype: of the result: int32 or int64.
+        axis: that of the classes.
 
     Returns:
-        Integers of shape ``shape`` + the logits' shape without the axis. No gradient passes to the logits;
-        for a differentiable relaxation add :func:`random_gumbel` and take :func:`softmax`.
+        Integers of the logits' shape without the axis of classes, with one of num_samples at its end. No
+        gradient passes to the logits, for the position of a maximum has none; for a differentiable relaxation
+        add :func:`random_gumbel` and take :func:`softmax`.
 
     Constraints:
         (C1) The axis exists in logits.
 
     References:
-        The Gumbel-max trick.
+        The Gumbel-max trick. The numbers are those of ``jax.random.categorical``, whose axis of samples comes
+        first.
 
     Examples:
-        >>> sg.random_categorical(sg.random_key(0), np.array([0.0, -np.inf]), shape=[3])
-        array([0, 0, 0], dtype=int32)
+        >>> sg.random_categorical(np.array([[0.0, -np.inf], [-np.inf, 0.0]]), 3, sg.random_key(0))
+        array([[0, 0, 0],
+               [1, 1, 1]])
     """
-    kind = type_of(logits)
+    check_order(logits, key, "logits, num_samples")
+    wanted, (weights,) = parameters(None, logits=logits)
+    kind = type_of(weights)
     behind = normal_axis(axis, kind.ndim, "C1") - kind.ndim
-    noise = random_gumbel(key, (*shape_of(shape), *kind.shape), kind.dtype)
-    return argmax(add(noise, logits), behind, dtype, name)
+    if num_samples is None:
+        return argmax(add(gumbel_noise(kind.shape, key, wanted), weights), behind, dtype, name)
+    sizes = _count(num_samples, "num_samples")
+    found = argmax(add(gumbel_noise((*sizes, *kind.shape), key, wanted), weights), behind, dtype)
+    return transpose(found, [*range(1, kind.ndim), 0], name=name)
 
 
-@guarded("random_integers")
-def random_integers(
-    key: Any, shape: ShapeLike, low: int, high: int, dtype: DTypeLike = int32, name: str | None = None
-) -> Tensor:
-    """Integers from low to high - 1. They are all equally likely but for a part in 2³² / (high - low).
-
-    Args:
-        key: the key; use it once.
-        shape: of the result; sizes may be symbolic.
-        low: the least, a Python integer.
-        high: one more than the greatest; less than 2³² above low.
-        dtype: of the result.
-
-    Returns:
-        Integers of that shape.
-
-    Examples:
-        >>> sg.random_integers(sg.random_key(0), [3], 0, 10)
-        array([7, 2, 6], dtype=int32)
-    """
-    low, high = whole(low), whole(high)
-    if not low < high <= low + 2**32 - 1:
-        raise ArgumentError(f"low={low} must be less than high={high}, by less than 2³²")
-    return add(cast(floormod(random_bits(key, shape), as_array(high - low, uint32)), dtype), low, name)
+@reads_arguments
+def _count(count: Any, what: str) -> tuple[Size]:
+    if isinstance(count, (list, tuple)):
+        raise ShapeError(f"{what} is one number, not {count!r:.60}")
+    return (shape_of(count)[0],)
 
 
-@guarded("random_permutation")
-def random_permutation(key: Any, x: Any, name: str | None = None) -> Tensor:
-    """The slices of a tensor along its first axis, or the numbers below a Python integer, in random order.
+@keyed("random_permutation")
+def random_permutation(value: Any, key: Any, name: str | None = None, *, axis: int = 0) -> Tensor:
+    """The slices of a tensor along an axis, or the numbers below an integer, in random order.
 
     Two orders of n are equally likely but for a part in 2³² / n².
 
     Args:
+        value: a tensor with at least one axis, or an integer.
         key: the key; use it once.
-        x: a tensor with at least one axis, or a Python integer.
+        axis: along which; the first by default.
 
     Returns:
-        A tensor of x's type; for an integer, its int32 numbers.
+        A tensor of value's type; for an integer, its int32 numbers. Gradients go back in the same order.
 
     Examples:
-        >>> np.sort(sg.random_permutation(sg.random_key(0), 4))
+        >>> np.sort(sg.random_permutation(4, sg.random_key(0)))
         array([0, 1, 2, 3], dtype=int32)
     """
-    sized = not hasattr(x, "dtype") or isinstance(x, np.integer)
-    count = shape_of(x)[0] if sized else type_of(x).shape[0]
-    order = argsort(random_bits(key, (count,)), name=name if sized else None)
-    return order if sized else gather(x, order, name=name)
+    check_order(value, key, "value")
+    if _is_size(value):
+        return argsort(random_bits(shape_of(value), key), name=name)
+    return _shuffled(value, key, axis, name)
 
 
-@guarded("dropout")
-def dropout(x: Any, rate: float, key: Any, name: str | None = None) -> Tensor:
+@keyed("random_shuffle")
+def random_shuffle(value: Any, key: Any, name: str | None = None) -> Tensor:
+    """The slices of a tensor along its first axis, in random order, as :func:`random_permutation` has it.
+
+    Args:
+        value: a tensor with at least one axis.
+        key: the key; use it once.
+
+    Returns:
+        A tensor of value's type.
+
+    Examples:
+        >>> np.sort(sg.random_shuffle(np.array([3, 1, 2]), sg.random_key(0)))
+        array([1, 2, 3])
+    """
+    check_order(value, key, "value")
+    return _shuffled(value, key, 0, name)
+
+
+@reads_arguments
+def _shuffled(value: Any, key: Any, axis: Any, name: str | None) -> Tensor:
+    kind = type_of(value)
+    if not kind.ndim:
+        raise ShapeError("a number has no order; takes a tensor with at least one axis")
+    along = normal_axis(axis, kind.ndim)
+    return gather(value, argsort(random_bits((kind.shape[along],), key)), axis=along, name=name)
+
+
+def _is_size(x: Any) -> bool:
+    """Whether this is a number of things, which may be symbolic, and no tensor."""
+    return is_whole(x) or not (hasattr(x, "dtype") or hasattr(x, "as_output") or hasattr(x, "__len__"))
+
+
+@keyed("random_choice")
+def random_choice(
+    shape: ShapeLike,
+    key: Any,
+    a: Any,
+    replace: bool = True,
+    p: Any = None,
+    axis: int = 0,
+    name: str | None = None,
+) -> Tensor:
+    """Slices of a tensor along an axis, or numbers below an integer, chosen at random.
+
+    Args:
+        shape: how many are chosen, in which shape; sizes may be symbolic.
+        key: the key; use it once.
+        a: a tensor with at least one axis, or an integer.
+        replace: whether one may be chosen again.
+        p: the weight of each slice, which need not sum to 1; by default all are equally likely. No gradient
+            passes to it, for comparisons have none.
+        axis: along which.
+
+    Returns:
+        A tensor of a's dtype, in whose shape ``shape`` stands in the place of the axis; for an integer a,
+        int32 numbers.
+
+    Constraints:
+        (C1) Without replacement, no more are chosen than there are.
+        (C2) The axis exists in a.
+        (C3) p has one axis, of as many weights as there are slices.
+
+    References:
+        Without replacement, with weights: the largest of log p plus Gumbel noise (Kool, van Hoof and Welling
+        2019, arXiv:1903.06059).
+
+    Examples:
+        >>> sg.random_choice([3], sg.random_key(0), np.array([5.0, 7.0]), p=[0.0, 1.0])
+        array([7., 7., 7.])
+    """
+    check_order(shape, key, "shape")
+    again = flag(replace, "replace")
+    sized = _is_size(a)
+    along = 0 if sized else normal_axis(axis, type_of(a).ndim, "C2")
+    count = shape_of(a)[0] if sized else type_of(a).shape[along]
+    sizes = shape_of(shape)
+    total = product(sizes)
+    most = total if again and count else count
+    if isinstance(most, int) and isinstance(total, int) and total > most:
+        raise ShapeError(f"(C1) cannot choose {total} of {count}{'' if again else ' without replacement'}")
+    if p is not None:
+        _, (weights,) = parameters(None, p=p)
+        if type_of(weights).ndim != 1 or not same_size(type_of(weights).shape[0], count):
+            raise ShapeError(f"(C3) p holds a weight for each of {count}, not {type_of(weights)!r}")
+        chosen = _weighted(sizes, total, key, weights, again)
+    elif again:
+        limit = max(count, 1) if isinstance(count, int) else size_as(count, int32, key)
+        chosen = integers(sizes, key, 0, limit, int32, None)
+    else:
+        chosen = argsort(random_bits((count,), key))[:total]
+    return reshape(chosen, sizes, name) if sized else gather(a, reshape(chosen, sizes), axis=along, name=name)
+
+
+def _weighted(sizes: Any, total: Size, key: Any, p: Any, replace: bool) -> Tensor:
+    kind = type_of(p)
+    if not replace:
+        return top_k(add(gumbel_noise(kind.shape, key, kind.dtype), log(p)), total)[1]
+    below = cumsum(p, 0)
+    u = subtract(as_array(1, kind.dtype), random_uniform(sizes, key, dtype=kind.dtype))
+    return reduce_sum(cast(less(below, multiply(below[-1], expand_dims(u, -1))), int32), -1)
+
+
+@keyed("dropout")
+def dropout(x: Any, rate: Any, noise_shape: Any = None, key: Any = None, name: str | None = None) -> Tensor:
     """A tensor with each element set to 0 with probability *rate*, and the others divided by 1 - rate.
 
     Args:
         x: floating-point numbers.
-        rate: a Python number in [0, 1).
+        rate: a number in [0, 1], or a scalar tensor. At 0 all is kept, at 1 nothing is.
+        noise_shape: the shape in which is drawn what is kept, which broadcasts to x's; by default x's. With
+            [n, 1], rows are kept or set to 0 as a whole. None in it stands for x's size there.
         key: the key; use it once.
 
     Returns:
-        A tensor of x's type.
+        A tensor of x's type. The gradient passes where x is kept, and through 1 / (1 - rate) to a rate that
+        is a tensor.
+
+    Constraints:
+        (C1) x is floating-point.
+        (C2) The rate is a scalar in [0, 1]; a tensor beyond is taken for the nearest of these.
+        (C3) noise_shape broadcasts to x's shape.
 
     References:
         Srivastava et al. 2014, "Dropout: a simple way to prevent neural networks from overfitting".
 
     Examples:
-        >>> sg.dropout(np.ones(4), 0.5, sg.random_key(0))
+        >>> sg.dropout(np.ones(4), 0.5, key=sg.random_key(0))
         array([0., 0., 2., 2.])
     """
-    if not 0 <= rate < 1:
-        raise ArgumentError(f"the rate must lie in [0, 1), not {rate!r}")
-    kept = random_bernoulli(key, np.asarray(1 - rate, np.float32), type_of(x).shape)
-    return where(kept, multiply(x, 1 / (1 - rate)), 0, name)
+    if key is None:
+        if noise_shape is not None and type_of(noise_shape).dtype is uint32:
+            raise ArgumentError("the third argument is noise_shape; give the key by name: key=key")
+        raise ArgumentError("takes a key: key=sg.random_key(seed)")
+    check_order(x, key, "x, rate")
+    _, (x,) = parameters(None, x=x)
+    kind = type_of(x)
+    sizes = kind.shape if noise_shape is None else _noise_shape(noise_shape, kind.shape)
+    checked = type_of(rate)
+    if checked.ndim or not (checked.dtype.is_floating or checked.dtype.is_integer):
+        raise ArgumentError(f"(C2) the rate is one number in [0, 1], not {checked!r}")
+    known = is_python(rate) or isinstance(rate, (np.ndarray, np.generic))
+    if known and not 0 <= rate <= 1:
+        raise ArgumentError(f"(C2) the rate must lie in [0, 1], not {rate!r}")
+    if is_python(rate):
+        rest = 1 - rate
+        kept = random_bernoulli(sizes, key, np.asarray(rest, np.float32))
+        return where(kept, multiply(x, as_array(1 / rest if rest else 0.0, kind.dtype)), 0, name)
+    rate = rate if checked.dtype.is_floating else cast(rate, float32)
+    one = as_array(1, type_of(rate).dtype)
+    rest = subtract(one, rate)
+    kept = random_bernoulli(sizes, key, cast(rest, float32))
+    scale = divide(one, where(greater(rest, as_array(0, type_of(rate).dtype)), rest, one))
+    return where(kept, multiply(x, cast(scale, kind.dtype)), 0, name)
+
+
+@reads_arguments
+def _noise_shape(noise_shape: Any, shape: Any) -> Any:
+    if hasattr(noise_shape, "__len__") and len(noise_shape) == len(shape):
+        noise_shape = [m if n is None else n for n, m in zip(noise_shape, shape, strict=True)]
+    sizes = shape_of(noise_shape)
+    if not same_shape(broadcast_shapes(sizes, shape), shape):
+        raise ShapeError(
+            f"(C3) noise_shape {show_shape(sizes)} must broadcast to x's shape {show_shape(shape)}"
+        )
+    return sizes

@@ -10,7 +10,7 @@ from stopgrad.build import apply, raise_for
 from stopgrad.errors import ShapeError
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import maximum, minimum, square
+from stopgrad.ops.arithmetic import maximum, minimum, negative, square
 from stopgrad.ops.compare import greater
 from stopgrad.ops.convert import cast, conj as conjugate, real, where, wide
 from stopgrad.ops.data import zeros_like
@@ -18,7 +18,7 @@ from stopgrad.ops.gates import Gate, gate_leaves
 from stopgrad.ops.inference import check_dtype, check_same_dtype, is_for_each, is_real
 from stopgrad.ops.powers import rsqrt
 from stopgrad.ops.shape import beside, reduce_sum
-from stopgrad.public import builds
+from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample
 from stopgrad.types import TensorType
 
@@ -48,7 +48,7 @@ class ZeroGradient(Gate):
 
 @builds(ZeroGradient)
 def zero_gradient(x: T, name: str | None = None) -> T:
-    found: T = gate_leaves(lambda leaf: apply(ZeroGradient, (leaf,), (), name), x)
+    found: T = gate_leaves(lambda leaf: apply(ZeroGradient, (leaf,), (), name), x, name)
     return found
 
 
@@ -99,10 +99,11 @@ class ScaleGradient(Gate):
 
 @builds(ScaleGradient)
 def scale_gradient(x: T, s: Any, name: str | None = None) -> T:
-    found: T = gate_leaves(lambda leaf: _set(ScaleGradient, leaf, s, name=name), x)
+    found: T = gate_leaves(lambda leaf: _set(ScaleGradient, leaf, s, name=name), x, name)
     return found
 
 
+@guarded("reverse_gradient")
 def reverse_gradient(x: T, s: Any = 1.0, name: str | None = None) -> T:
     """Identity whose gradient is multiplied by -s.
 
@@ -120,7 +121,7 @@ def reverse_gradient(x: T, s: Any = 1.0, name: str | None = None) -> T:
         >>> sg.grad(lambda x: sg.reverse_gradient(x * x))(3.0)
         array(-6., dtype=float32)
     """
-    return scale_gradient(x, -s, name)
+    return scale_gradient(x, -s if isinstance(s, (int, float)) else negative(s), name)
 
 
 class ClipGradient(Gate):
@@ -160,7 +161,7 @@ class ClipGradient(Gate):
 
 @builds(ClipGradient)
 def clip_gradient(x: T, low: Any, high: Any, name: str | None = None) -> T:
-    found: T = gate_leaves(lambda leaf: _set(ClipGradient, leaf, low, high, name=name), x)
+    found: T = gate_leaves(lambda leaf: _set(ClipGradient, leaf, low, high, name=name), x, name)
     return found
 
 
@@ -196,7 +197,7 @@ class ClipGradientByNorm(Gate):
 
 @builds(ClipGradientByNorm)
 def clip_gradient_norm(x: T, max_norm: Any, name: str | None = None) -> T:
-    found: T = gate_leaves(lambda leaf: _set(ClipGradientByNorm, leaf, max_norm, name=name), x)
+    found: T = gate_leaves(lambda leaf: _set(ClipGradientByNorm, leaf, max_norm, name=name), x, name)
     return found
 
 

@@ -13,6 +13,7 @@ from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
 from stopgrad.op import Axes, Op, Permutation
 from stopgrad.operands import Tensor, show_shape, type_of
+from stopgrad.ops.convert import conj
 from stopgrad.ops.inference import normal_axes
 from stopgrad.plain import flag, is_whole, whole
 from stopgrad.public import builds, guarded
@@ -43,7 +44,7 @@ class Reshape(Op):
     """The same elements, in row-major order, in another shape.
 
     Args:
-        x: any tensor.
+        x (``tensor``): any tensor.
         shape: the new sizes; the function works out one that is given as -1.
 
     Returns:
@@ -77,19 +78,19 @@ class Reshape(Op):
 
 
 @builds(Reshape)
-def reshape(x: Any, shape: Any, name: str | None = None) -> Tensor:
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     alone = isinstance(shape, str) or not hasattr(shape, "__iter__") or is_whole(shape)
     wanted: list[Any] = [shape] if alone else list(shape)
     if not _PLAIN.issuperset(map(type, wanted)):
         wanted = [s if type(s) is Dim else whole(s) if is_whole(s) else shape_of([s])[0] for s in wanted]
-    with about(Reshape, x):
+    with about(Reshape, tensor):
         if any(type(s) is int and s < -1 for s in wanted) or wanted.count(-1) > 1:
             raise ShapeError(
                 f"(C1) the shape {show_shape(wanted)} may hold -1 once and no other negative size"
             )
         if -1 in wanted:
-            wanted[wanted.index(-1)] = _missing_size(type_of(x), wanted)
-    return apply(Reshape, (x,), (shape_of(wanted),), name)
+            wanted[wanted.index(-1)] = _missing_size(type_of(tensor), wanted)
+    return apply(Reshape, (tensor,), (shape_of(wanted),), name)
 
 
 _PLAIN = {int, Dim}
@@ -108,8 +109,9 @@ class Transpose(Op):
     """The axes in another order.
 
     Args:
-        x: any tensor.
-        perm: which axis of x comes at each position; the function reverses their order by default.
+        x (``a``): any tensor.
+        perm: which axis of x comes at each position; the function reverses their order by default. With
+            ``conjugate=True`` it takes the complex conjugate as well.
 
     Returns:
         The tensor with its axes permuted.
@@ -135,21 +137,25 @@ class Transpose(Op):
 
 
 @builds(Transpose)
-def transpose(x: Any, perm: Sequence[int] | None = None, name: str | None = None) -> Tensor:
-    ndim = type_of(x).ndim
+def transpose(
+    a: Any, perm: Sequence[int] | None = None, conjugate: bool = False, name: str | None = None
+) -> Tensor:
+    if flag(conjugate, "conjugate"):
+        a = conj(a)
+    ndim = type_of(a).ndim
     order = (
         tuple(range(ndim))[::-1]
         if perm is None
         else tuple(p + ndim if -ndim <= p < 0 else p for p in map(whole, perm))
     )
-    return apply(Transpose, (x,), (order,), name)
+    return apply(Transpose, (a,), (order,), name)
 
 
 class BroadcastTo(Op):
     """A tensor repeated along new axes and along axes of size 1.
 
     Args:
-        x: any tensor.
+        x (``input``): any tensor.
         shape: the new shape.
 
     Returns:
@@ -185,16 +191,16 @@ class BroadcastTo(Op):
 
 
 @builds(BroadcastTo)
-def broadcast_to(x: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
-    return apply(BroadcastTo, (x,), (shape_of(shape),), name)
+def broadcast_to(input: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
+    return apply(BroadcastTo, (input,), (shape_of(shape),), name)
 
 
 @guarded("expand_dims")
-def expand_dims(x: Any, axis: int | Sequence[int], name: str | None = None) -> Tensor:
+def expand_dims(input: Any, axis: int | Sequence[int], name: str | None = None) -> Tensor:
     """A tensor with axes of size 1 inserted.
 
     Args:
-        x: any tensor.
+        input: any tensor.
         axis: the positions of the new axes in the result.
 
     Returns:
@@ -207,51 +213,51 @@ def expand_dims(x: Any, axis: int | Sequence[int], name: str | None = None) -> T
         >>> sg.expand_dims(np.array([1.0, 2.0]), 0).shape
         (1, 2)
     """
-    shape = type_of(x).shape
+    shape = type_of(input).shape
     count = len(axis) if isinstance(axis, Sequence) else 1
     axes = normal_axes(axis, len(shape) + count, "C1")
     sizes = iter(shape)
-    return reshape(x, tuple(1 if i in axes else next(sizes) for i in range(len(shape) + count)), name)
+    return reshape(input, tuple(1 if i in axes else next(sizes) for i in range(len(shape) + count)), name)
 
 
 @guarded("squeeze")
-def squeeze(x: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
+def squeeze(input: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
     """A tensor without axes of size 1.
 
     Args:
-        x: any tensor.
+        input: any tensor.
         axis: which axes to leave out; by default all whose size is known to be 1.
 
     Returns:
         The tensor in its new shape.
 
     Constraints:
-        (C1) The axes exist in x, none is named twice, and each has size 1.
+        (C1) The axes exist in input, none is named twice, and each has size 1.
 
     Examples:
         >>> sg.squeeze(np.ones((1, 2, 1))).shape
         (2,)
     """
-    kind = type_of(x)
+    kind = type_of(input)
     axes = (
         tuple(i for i, s in enumerate(kind.shape) if s == 1)
         if axis is None
         else normal_axes(axis, kind.ndim, "C1")
     )
-    with about(Reshape, x):
+    with about(Reshape, input):
         if any(not same_size(kind.shape[a], 1) for a in axes):
             raise ShapeError(
                 f"(C1) only axes of size 1 can be squeezed away, and of {kind!r} axes {show_shape(axes)} "
                 "were asked"
             )
-    return reshape(x, tuple(s for i, s in enumerate(kind.shape) if i not in axes), name)
+    return reshape(input, tuple(s for i, s in enumerate(kind.shape) if i not in axes), name)
 
 
 class Sum(Op):
     """Sum over axes.
 
     Args:
-        x: numbers.
+        x (``input_tensor``): numbers.
         axis: which axes; the function takes all by default.
         keepdims: whether the axes stay, with size 1.
 
@@ -287,8 +293,11 @@ class Sum(Op):
 
 
 @builds(Sum)
-def reduce_sum(x: Any, axis: Any = None, keepdims: bool = False, name: str | None = None) -> Tensor:
-    return apply(Sum, (x,), (normal_axes(axis, type_of(x).ndim), flag(keepdims)), name)
+def reduce_sum(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Tensor:
+    axes = normal_axes(axis, type_of(input_tensor).ndim)
+    return apply(Sum, (input_tensor,), (axes, flag(keepdims)), name)
 
 
 def reduced(x: TensorType, axis: tuple[int, ...], keepdims: bool) -> TensorType:

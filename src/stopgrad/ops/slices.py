@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import EllipsisType
 from typing import Any
 
-import numpy as np
-
 from stopgrad.batch_rules import along
-from stopgrad.build import about, apply
+from stopgrad.build import apply
 from stopgrad.errors import ShapeError
 from stopgrad.graph import Output
 from stopgrad.op import Op, Span, Spans
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.inference import check_shape
-from stopgrad.ops.shape import reshape
 from stopgrad.plain import is_whole, whole
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
 from stopgrad.types import Dim, Shape, ShapeLike, TensorType, at_least, shape_of, tensor_type
 
-__all__ = [
-    "strided_slice",
-]
+__all__: list[str] = []
 
 
-def _slices(spans: Spans) -> tuple[slice, ...]:
+def slices_of(spans: Spans) -> tuple[slice, ...]:
+    """Spans as slices of Python."""
     return tuple(_slice(*span) for span in spans)
 
 
@@ -35,6 +29,19 @@ def _slice(start: int, size: int, step: int) -> slice:
         return slice(0, 0)
     stop = start + (size - 1) * step + (1 if step > 0 else -1)
     return slice(start, stop if stop >= 0 else None, step)
+
+
+def check_spans(spans: Spans, x: TensorType) -> None:
+    """Refuse spans of which there are not as many as axes (C1), or that reach beyond them (C2)."""
+    if len(spans) != x.ndim:
+        raise ShapeError(f"(C1) {len(spans)} slices for {x.ndim} axes")
+    for axis, ((start, count, step), size) in enumerate(zip(spans, x.shape, strict=True)):
+        if all(isinstance(n, int) for n in (start, count, size)) and count:
+            last = start + (count - 1) * step
+            if not (0 <= start < size and 0 <= last < size):
+                raise ShapeError(
+                    f"(C2) elements {start} to {last} do not all lie in axis {axis}, of size {size}"
+                )
 
 
 class StridedSlice(Op):
@@ -50,59 +57,19 @@ class StridedSlice(Op):
     Constraints:
         (C1) There is one span for each axis of x.
         (C2) All the elements lie in x.
-        (C3) The bounds that the function is given are whole numbers or sizes, and the steps are numbers other
-            than 0.
+        (C3) The bounds and indices that the function is given are whole numbers, sizes, and arrays of integers or
+            booleans, and the steps are numbers other than 0.
     """
 
     @staticmethod
     def infer(x: TensorType, *, spans: Spans) -> TensorType:
-        if len(spans) != x.ndim:
-            raise ShapeError(f"(C1) {len(spans)} slices for {x.ndim} axes")
-        for axis, ((start, count, step), size) in enumerate(zip(spans, x.shape, strict=True)):
-            if all(isinstance(n, int) for n in (start, count, size)) and count:
-                last = start + (count - 1) * step
-                if not (0 <= start < size and 0 <= last < size):
-                    raise ShapeError(
-                        f"(C2) elements {start} to {last} do not all lie in axis {axis}, of size {size}"
-                    )
+        check_spans(spans, x)
         return tensor_type(x.dtype, tuple(size for _, size, _ in spans))
 
     gradient = {"x": lambda g, op: apply(StridedSliceGrad, (g,), (op.x.shape, op.spans))}
     batch = along(spans=lambda size: (0, size, 1))
-    lower = lambda xp, x, spans: x[_slices(spans)]
+    lower = lambda xp, x, spans: x[slices_of(spans)]
     samples = [sample(floats(5, 3), spans=((1, 2, 2), (2, 3, -1))), sample(floats(4), spans=((0, 0, 1),))]
-
-
-@builds(StridedSlice)
-def strided_slice(
-    x: Any,
-    begin: Sequence[Any],
-    end: Sequence[Any],
-    strides: Sequence[int] | None = None,
-    name: str | None = None,
-) -> Tensor:
-    """Elements at regular distances along each axis: ``x[begin:end:strides]``.
-
-    Args:
-        x: any tensor.
-        begin: for each axis the first element; negative numbers count from the end.
-        end: for each axis the end, which is not taken.
-        strides: for each axis the step; 1 by default.
-
-    Returns:
-        These elements.
-
-    Constraints:
-        (C1) There are at most as many slices as x has axes.
-        (C2) The elements asked for lie in x.
-        (C3) The bounds are whole numbers or sizes, and the steps are numbers other than 0.
-
-    Examples:
-        >>> sg.strided_slice(np.arange(6.0), [1], [6], [2])
-        array([1., 3., 5.])
-    """
-    steps = strides if strides is not None else [1] * len(begin)
-    return take_index(x, tuple(slice(b, e, s) for b, e, s in zip(begin, end, steps, strict=True)), name)
 
 
 class StridedSliceGrad(Op):
@@ -136,7 +103,7 @@ class StridedSliceGrad(Op):
     @staticmethod
     def lower(xp: Any, g: Any, shape: tuple[int, ...], spans: Spans) -> Any:
         full = xp.zeros(shape, g.dtype)
-        full[_slices(spans)] = g
+        full[slices_of(spans)] = g
         return full
 
     @staticmethod
@@ -168,14 +135,16 @@ def part_of(x: Any, axis: int, start: Any, size: Any) -> Tensor:
     return apply(StridedSlice, (x,), (spans,))
 
 
-def _span(index: slice, size: Any) -> Span:
+def span_of(index: slice, size: Any) -> Span:
     """The span of a Python slice along an axis of this size, which may be symbolic."""
     for bound in (index.start, index.stop, index.step):
         if bound is None or (isinstance(bound, Dim) and bound is not index.step):
             continue
         if isinstance(bound, Dim) or not is_whole(bound):
+            known = "sg.dynamic_slice starts where a tensor says" if isinstance(bound, Output) else ""
             raise ShapeError(
                 f"(C3) {bound!r} bounds no slice; take whole numbers and sizes, and for the step a number"
+                f"{known and '; '}{known}"
             )
     index = slice(
         *[b if b is None or isinstance(b, Dim) else whole(b) for b in (index.start, index.stop, index.step)]
@@ -213,58 +182,9 @@ def _bound(bound: Any, size: Any, step: int) -> Any:
     return end - at_least(end - bound, 0)
 
 
-def take_index(x: Any, index: Any, name: str | None = None) -> Tensor:
-    """``x[index]``, for integers, slices, None and Ellipsis; ``gather`` takes integer tensors."""
-    kind = type_of(x)
-    with about(StridedSlice, x):
-        spans, shape = _read(index, kind)
-    taken = (
-        x
-        if all(_is_whole(s, n) for s, n in zip(spans, kind.shape, strict=True))
-        else apply(StridedSlice, (x,), (spans,), name)
-    )
-    return taken if shape == type_of(taken).shape else reshape(taken, shape, name)
-
-
-def _read(index: Any, x: TensorType) -> tuple[Spans, Shape]:
-    """The spans that an index means, and the shape of what it takes."""
-    parts: list[Any] = list(index) if isinstance(index, tuple) else [index]
-    used = sum(1 for p in parts if p is not None and not isinstance(p, EllipsisType))
-    if sum(isinstance(p, EllipsisType) for p in parts) > 1:
-        raise ShapeError("(C1) only one Ellipsis can stand for the axes that are not named")
-    if used > x.ndim:
-        raise ShapeError(f"(C1) {len(parts)} indices for {x.ndim} axes")
-    if not any(isinstance(p, EllipsisType) for p in parts):
-        parts.append(Ellipsis)
-    at = next(i for i, p in enumerate(parts) if isinstance(p, EllipsisType))
-    parts[at : at + 1] = [slice(None)] * (x.ndim - used)
-    spans: list[Span] = []
-    shape: list[Any] = []
-    for part in parts:
-        if part is None:
-            shape.append(1)
-            continue
-        size = x.shape[len(spans)]
-        spans.append(_span(part, size) if isinstance(part, slice) else (_position(part, size), 1, 1))
-        if isinstance(part, slice):
-            shape.append(spans[-1][1])
-    return tuple(spans), tuple(shape)
-
-
-def _is_whole(span: Span, size: Any) -> bool:
-    return span[0] == 0 and span[1] == size and span[2] == 1
-
-
-def _position(part: Any, size: Any) -> Any:
+def position_in(part: Any, size: Any) -> Any:
     """An index along an axis of this size, counted from the front."""
-    try:
-        if isinstance(part, (bool, np.bool_, Output)):
-            raise TypeError
-        position = part if isinstance(part, Dim) else whole(part)
-    except TypeError:
-        raise ShapeError(
-            f"(C3) {part!r} is no index; take integers, slices, None or Ellipsis, or sg.gather and sg.where"
-        ) from None
+    position = part
     if isinstance(position, int) and position < 0:
         position = size + position
     if isinstance(position, int) and isinstance(size, int) and not 0 <= position < size:

@@ -244,7 +244,7 @@ class Polygamma(Op):
     """Elementwise derivative of order n ≥ 1 of the digamma function (DLMF 5.15).
 
     Args:
-        n: the order of the derivative.
+        n (``a``): the order of the derivative, a whole number.
         x: floating-point.
 
     Returns:
@@ -280,7 +280,7 @@ class Polygamma(Op):
 
 
 @builds(Polygamma)
-def polygamma(n: int, x: Any, name: str | None = None) -> Tensor:
-    if not is_whole(n) or n < 1:
-        raise ArgumentError(f"Polygamma: (C2) the order must be an integer of at least 1, not {n!r}")
-    return apply(Polygamma, (x,), (whole(n),), name)
+def polygamma(a: int, x: Any, name: str | None = None) -> Tensor:
+    if not is_whole(a) or a < 1:
+        raise ArgumentError(f"Polygamma: (C2) the order must be an integer of at least 1, not {a!r}")
+    return apply(Polygamma, (x,), (whole(a),), name)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from stopgrad.build import apply
+from stopgrad.operands import Tensor
 from stopgrad.ops.arithmetic import square
 from stopgrad.ops.convert import conj
 from stopgrad.ops.families import Arithmetic, Elementwise, GradientOfElementwise, binary, flushed, unary
 from stopgrad.ops.inference import broadcast, is_floating
 from stopgrad.ops.powers import rsqrt
 from stopgrad.promotion import Promotion
+from stopgrad.public import builds
 from stopgrad.samples import binary as pairs, complexes, sample, unary as singles
 from stopgrad.types import TensorType
 
@@ -214,7 +217,9 @@ class Atan2(Arithmetic):
     samples = pairs((0.5, 2.0), (0.5, 2.0))
 
 
-atan2 = binary(Atan2, "atan2")
+@builds(Atan2)
+def atan2(y: Any, x: Any, name: str | None = None) -> Tensor:
+    return apply(Atan2, (y, x), (), name)
 
 
 class Sinh(Elementwise):

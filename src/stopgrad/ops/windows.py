@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ShapeError
+from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.operands import show_shape
 from stopgrad.plain import whole
 from stopgrad.public import reads_arguments
@@ -22,8 +22,31 @@ Geometry = tuple[tuple[int, ...], Padding, tuple[int, ...]]
 
 
 @reads_arguments
+def has_channels_first(data_format: Any, rank: int) -> bool:
+    """What a word such as "NHWC" says: whether the channels stand before the spatial axes, not behind."""
+    spatial = "DHW"[-rank:] if 1 <= rank <= 3 else ""
+    if data_format is None or (spatial and data_format == f"N{spatial}C"):
+        return False
+    if spatial and data_format == f"NC{spatial}":
+        return True
+    known = f"takes 'N{spatial}C' or 'NC{spatial}'" if spatial else "leave it out"
+    raise ArgumentError(f"data_format={data_format!r} is unknown for {rank} spatial axes; {known}")
+
+
+def channels_last(given: Any, rank: int, first: bool) -> Any:
+    """Parts for all axes, in the order [batch, spatial..., channels]; parts for spatial axes as they are."""
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
+    if first and isinstance(given, Sequence) and not isinstance(given, str) and len(given) == rank + 2:
+        return [given[0], *given[2:], given[1]]
+    return given
+
+
+@reads_arguments
 def per_axis(given: Any, rank: int, what: str) -> tuple[int, ...]:
     """One number for each spatial axis, from a number, a list of them, or TensorFlow's list for all axes."""
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
     if isinstance(given, Sequence):
         numbers = [whole(n) for n in given]
         if len(numbers) == rank + 2 and numbers[0] == numbers[-1] == 1:

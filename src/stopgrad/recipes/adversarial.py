@@ -70,7 +70,7 @@ def fgsm(net: Network, x: Array, labels: Array, key: Array = None, epsilon: floa
 
 def pgd(net: Network, x: Array, labels: Array, key: Array, epsilon: float = EPSILON, steps: int = 5) -> Array:
     """Projected gradient descent: small steps, held within epsilon, from a random start."""
-    near = x + sg.random_uniform(key, x.shape, -epsilon, epsilon)
+    near = x + sg.random_uniform(x.shape, key, -epsilon, epsilon)
     for _ in range(steps):
         near = near + 2.5 * epsilon / steps * ascend(net, near, labels)
         near = sg.clip(sg.minimum(sg.maximum(near, x - epsilon), x + epsilon), 0.0, 1.0)
@@ -94,7 +94,7 @@ def virtual_perturbation(
 
     Found by one power iteration from a random one, on the curvature at the distance xi.
     """
-    d = xi * unit(sg.random_normal(key, x.shape))
+    d = xi * unit(sg.random_normal(x.shape, key))
     return epsilon * unit(sg.grad(lambda d: divergence(net, p, x + d))(d))
 
 

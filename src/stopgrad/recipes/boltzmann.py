@@ -54,8 +54,8 @@ def gibbs(v: Array, rbm: Machine, key: Array, k: int) -> Array:
     """k steps of Gibbs sampling from v."""
     for i in range(k):
         keys = sg.random_split(sg.random_fold_in(key, i))
-        h = sg.cast(sg.random_bernoulli(keys[0], hidden_given(v, rbm)), v.dtype)
-        v = sg.cast(sg.random_bernoulli(keys[1], visible_given(h, rbm)), v.dtype)
+        h = sg.cast(sg.random_bernoulli(None, keys[0], hidden_given(v, rbm)), v.dtype)
+        v = sg.cast(sg.random_bernoulli(None, keys[1], visible_given(h, rbm)), v.dtype)
     return v
 
 

@@ -30,10 +30,11 @@ from stopgrad.graph import Operation, Output, by_id
 from stopgrad.interpreter import Region, Types, prepared
 from stopgrad.namespaces import require
 from stopgrad.ops.convert import Cast
-from stopgrad.ops.data import Const, Fill, Range
+from stopgrad.ops.data import Const, Fill
 from stopgrad.ops.index import OneHot, ScatterAddAlongAxis, TakeAlongAxis
 from stopgrad.ops.losses import SparseSoftmaxCrossEntropyWithLogits
 from stopgrad.ops.powers import Pow
+from stopgrad.ops.ranges import Range
 from stopgrad.ops.shape import BroadcastTo, Reshape
 
 LEAST = 4096

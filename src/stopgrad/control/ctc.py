@@ -1,0 +1,154 @@
+"""Connectionist temporal classification: the loss of labels that are not aligned with their input."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from stopgrad.build import together
+from stopgrad.control.scans import scan
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import add, maximum, multiply, negative, subtract
+from stopgrad.ops.compare import equal, greater, greater_equal, less, logical_and, not_equal
+from stopgrad.ops.composing import FLOATING, positions, zeros_beside
+from stopgrad.ops.composite import log_softmax, logaddexp
+from stopgrad.ops.convert import cast, where, wide
+from stopgrad.ops.data import size_as
+from stopgrad.ops.index import take_along_axis
+from stopgrad.ops.inference import check_dtype, is_integer
+from stopgrad.ops.join import concat, pad, stack
+from stopgrad.ops.shape import broadcast_to, expand_dims, reshape, squeeze, transpose
+from stopgrad.ops.slices import part_of
+from stopgrad.plain import flag, whole
+from stopgrad.public import guarded
+from stopgrad.types import Size, int32, same_size
+
+__all__ = ["ctc_loss"]
+
+
+@guarded("ctc_loss")
+def ctc_loss(
+    labels: Any,
+    logits: Any,
+    label_length: Any,
+    logit_length: Any,
+    logits_time_major: bool = True,
+    unique: Any = None,
+    blank_index: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """-log of the probability of a sequence of labels, summed over all its alignments with the input.
+
+    An alignment has for each step a label or the blank; it stands for what is left when labels that follow
+    each other are taken once and blanks are left out.
+
+    Args:
+        labels: [batch, labels], integers; what stands behind label_length does not count.
+        logits: [time, batch, classes], logarithms of unnormalised probabilities. Those that are normalised
+            stay as they are.
+        label_length: [batch], how many labels count; None for all.
+        logit_length: [batch], how many steps count; None for all.
+        logits_time_major: False where the logits are [batch, time, classes].
+        unique: None; TensorFlow can be given what makes its computation faster.
+        blank_index: the class that is the blank, negative ones counted from the end; None for 0.
+        name: of the result.
+
+    Returns:
+        The losses, [batch]; ∞, with a gradient of 0, where there are too few steps for the labels.
+
+    Raises:
+        ShapeError, DTypeError, ArgumentError: the shapes do not fit; labels or lengths are no integers.
+
+    References:
+        Graves, Fernández, Gomez and Schmidhuber 2006, "Connectionist temporal classification".
+
+    Examples:
+        >>> sg.ctc_loss(np.array([[1]]), np.zeros((2, 1, 2)), np.array([1]), np.array([2]))
+        array([0.28768207])
+    """
+    if unique is not None:
+        raise ArgumentError("unique has no use here; leave it out")
+    (x,) = together(logits, promotes=FLOATING)
+    kind, label_kind = type_of(x), type_of(labels)
+    check_dtype(label_kind, is_integer, "integers as labels")
+    if kind.ndim != 3 or label_kind.ndim != 2:
+        raise ShapeError(
+            f"takes labels [batch, labels] and logits of three axes, not {label_kind!r}, {kind!r}"
+        )
+    x = wide(x) if flag(logits_time_major) else transpose(wide(x), (1, 0, 2))
+    steps, batch, classes = type_of(x).shape
+    if not same_size(label_kind.shape[0], batch):
+        raise ShapeError(f"there are labels for {label_kind.shape[0]} sequences, and logits for {batch}")
+    blank = _blank(blank_index, classes)
+    count = label_kind.shape[1]
+    lengths = _lengths(label_length, count, batch, x, "label_length")
+    ends = _lengths(logit_length, steps, batch, x, "logit_length")
+    states, skips = _states(cast(labels, int32), blank)
+    # What is no class has no probability; behind the end of the labels it does not count.
+    known = logical_and(greater_equal(states, 0), less(states, size_as(classes, int32, x)))
+    places = expand_dims(where(known, states, blank), 0)
+    emitted = take_along_axis(log_softmax(x, -1), broadcast_to(places, (steps, batch, 2 * count + 1)), -1)
+    emitted = where(known, emitted, -math.inf)
+    return cast(negative(_forward(emitted, skips, lengths, ends)), kind.dtype, name)
+
+
+def _blank(given: Any, classes: Size) -> int:
+    index = 0 if given is None else whole(given)
+    if isinstance(classes, int) and not -classes <= index < classes:
+        raise ArgumentError(f"blank_index={index} is none of {classes} classes")
+    if index < 0 and not isinstance(classes, int):
+        raise ArgumentError(f"blank_index={index} needs a number of classes that is known, not {classes}")
+    return index if index >= 0 else index + int(classes)
+
+
+def _lengths(given: Any, most: Size, batch: Size, like: Any, what: str) -> Tensor:
+    """The lengths of sequences as int32, [batch]."""
+    if given is None:
+        return broadcast_to(size_as(most, int32, like), (batch,))
+    kind = type_of(given)
+    check_dtype(kind, is_integer, f"integers as {what}")
+    if kind.ndim != 1 or not same_size(kind.shape[0], batch):
+        raise ShapeError(f"{what} must be [{batch}], not {kind!r}")
+    return cast(given, int32)
+
+
+def _states(labels: Any, blank: int) -> tuple[Tensor, Tensor]:
+    """The labels with blanks around each, and into which of these states one may come past a blank.
+
+    It may into a label that differs from the label before.
+    """
+    batch, count = type_of(labels).shape
+    blanks = add(multiply(labels, 0), np.int32(blank))
+    both = reshape(stack([blanks, labels], 2), (batch, 2 * count))
+    states = concat([both, broadcast_to(np.full((1, 1), blank, np.int32), (batch, 1))], 1)
+    before = pad(states, [(0, 0), (2, 0)], constant_values=-1)
+    before = part_of(before, 1, 0, 2 * count + 1)
+    return states, logical_and(not_equal(states, before), not_equal(states, np.int32(blank)))
+
+
+def _forward(emitted: Any, skips: Any, lengths: Any, ends: Any) -> Tensor:
+    """The logarithms of the probabilities of all alignments, [batch], by the forward algorithm."""
+    steps, _, count = type_of(emitted).shape
+    places = positions(count, emitted)
+    # Before the first step: at the first blank.
+    first = where(equal(places, 0), zeros_beside(type_of(emitted).shape[1:], emitted), -math.inf)
+    alive = greater(ends, expand_dims(positions(steps, emitted), 1))
+
+    def shifted(a: Any, by: int) -> Tensor:
+        return part_of(pad(a, [(0, 0), (by, 0)], constant_values=-math.inf), 1, 0, count)
+
+    def step(a: Any, part: Any) -> tuple[Tensor, None]:
+        logs, here = part
+        past = where(skips, shifted(a, 2), -math.inf)
+        made = add(logaddexp(logaddexp(a, shifted(a, 1)), past), logs)
+        return where(expand_dims(here, 1), made, a), None
+
+    last, _ = scan(step, first, (emitted, alive))
+    final = multiply(lengths, 2)
+    at_blank = take_along_axis(last, expand_dims(final, 1), 1)
+    at_label = take_along_axis(last, expand_dims(maximum(subtract(final, 1), 0), 1), 1)
+    at_label = where(expand_dims(greater(lengths, 0), 1), at_label, -math.inf)
+    return squeeze(logaddexp(at_blank, at_label), 1)

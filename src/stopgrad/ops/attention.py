@@ -1,0 +1,138 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import add, multiply
+from stopgrad.ops.compare import greater_equal, logical_and, logical_not, logical_or
+from stopgrad.ops.composing import floating, positions
+from stopgrad.ops.composite import softmax
+from stopgrad.ops.convert import cast, where
+from stopgrad.ops.linalg import matmul
+from stopgrad.ops.reduce import reduce_any
+from stopgrad.ops.sampling import dropout
+from stopgrad.ops.shape import expand_dims, reshape
+from stopgrad.plain import flag
+from stopgrad.public import guarded
+from stopgrad.types import same_size
+
+__all__ = ["scaled_dot_product_attention"]
+
+
+@guarded("scaled_dot_product_attention")
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: Any = 0.0,
+    is_causal: bool = False,
+    scale: Any = None,
+    enable_gqa: bool = False,
+    *,
+    dropout_key: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """softmax(query · keyᵀ · scale + mask) · value, with the arguments of PyTorch's function.
+
+    Args:
+        query: [..., heads, queries, features], floating-point; axes in front of the last two are optional.
+        key: [..., heads, keys, features].
+        value: [..., heads, keys, features of values].
+        attn_mask: of a shape that broadcasts to [..., heads, queries, keys]: booleans, True where a key may
+            be looked at; or numbers that are added to the products. None for no mask.
+        dropout_p: the probability with which a weight is set to 0; needs dropout_key unless it is 0.
+        is_causal: whether query i looks at keys 0 to i only.
+        scale: what the products are multiplied by; None for 1 / √features.
+        enable_gqa: whether the query may have a multiple of the key's and value's heads, of which
+            neighbouring ones then share a key and value (grouped queries).
+        dropout_key: the random key of the dropout.
+        name: of the operation.
+
+    Returns:
+        The means of the values, [..., heads, queries, features of values]. A query that may look at no key
+        gets zeros, and no gradient comes from it.
+
+    Raises:
+        ShapeError: the shapes do not fit; heads differ without enable_gqa.
+        ArgumentError: there is dropout without a key.
+
+    References:
+        Vaswani et al. 2017, arXiv:1706.03762; Ainslie et al. 2023, arXiv:2305.13245, on grouped queries.
+
+    Examples:
+        >>> x = np.array([[1.0, 0.0], [0.0, 1.0]])
+        >>> sg.scaled_dot_product_attention(x, x, x, is_causal=True)
+        array([[1.        , 0.        ],
+               [0.33023845, 0.66976155]])
+    """
+    q, k, v = floating(query, key, value)
+    shapes = [type_of(x).shape for x in (q, k, v)]
+    if min(map(len, shapes)) < 2 or len({len(s) for s in shapes}) > 1:
+        raise ShapeError(
+            "query, key and value have as many axes, at least two: [..., heads, length, features]"
+        )
+    groups = _groups(shapes[0], shapes[1], flag(enable_gqa))
+    queries = shapes[0][-2]
+    if groups > 1:  # The queries of the heads of a group stand one behind the other.
+        q = reshape(q, (*shapes[0][:-3], shapes[1][-3], groups * queries, shapes[0][-1]))
+    factor = 1 / math.sqrt(_features(shapes[0])) if scale is None else scale
+    scores = multiply(matmul(q, k, transpose_b=True), factor)
+    if groups > 1:
+        scores = reshape(scores, (*shapes[0][:-1], shapes[1][-2]))
+    weights = _weights(scores, attn_mask, flag(is_causal))
+    if not (isinstance(dropout_p, (int, float)) and dropout_p == 0):
+        if dropout_key is None:
+            raise ArgumentError("dropout needs a random key; give dropout_key=sg.random_key(...)")
+        weights = dropout(weights, rate=dropout_p, key=dropout_key)
+    if groups > 1:
+        weights = reshape(weights, (*type_of(q).shape[:-1], shapes[1][-2]))
+        return reshape(matmul(weights, v), (*shapes[0][:-1], shapes[2][-1]), name)
+    return matmul(weights, v, name=name)
+
+
+def _features(shape: Any) -> int:
+    if not isinstance(shape[-1], int):
+        raise ShapeError(f"the number of features, {shape[-1]}, must be known; or give the scale")
+    return max(shape[-1], 1)
+
+
+def _groups(query: Any, key: Any, grouped: bool) -> int:
+    """How many heads of the query share one of the key."""
+    if len(query) < 3 or same_size(query[-3], key[-3]) or 1 in (query[-3], key[-3]):
+        return 1
+    if not isinstance(query[-3], int) or not isinstance(key[-3], int) or query[-3] % key[-3]:
+        raise ShapeError(f"{query[-3]} heads of the query are no multiple of {key[-3]} of the key")
+    if not grouped:
+        raise ShapeError(
+            f"the query has {query[-3]} heads, the key {key[-3]}; for groups of heads, enable_gqa=True"
+        )
+    return query[-3] // key[-3]
+
+
+def _weights(scores: Any, mask: Any, causal: bool) -> Tensor:
+    """The softmax of scores where they may be looked at, and 0 elsewhere."""
+    allowed = _lower(scores) if causal else None
+    if mask is not None:
+        kind = type_of(mask)
+        if kind.dtype.is_bool:
+            allowed = mask if allowed is None else logical_and(allowed, mask)
+        else:
+            scores = add(scores, cast(mask, type_of(scores).dtype) if kind.dtype.is_floating else mask)
+    if allowed is None:
+        return softmax(scores)
+    some = reduce_any(allowed, -1, True)
+    # Where nothing may be looked at, all is, and does not count: so no NaN comes back either.
+    filled = where(logical_or(allowed, logical_not(some)), scores, -math.inf)
+    return where(some, softmax(filled), 0)
+
+
+def _lower(scores: Any) -> Tensor:
+    """Which keys come no later than the query."""
+    shape = type_of(scores).shape
+    rows, columns = positions(shape[-2], scores), positions(shape[-1], scores)
+    return greater_equal(expand_dims(rows, 1), columns)

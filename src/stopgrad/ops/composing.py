@@ -1,0 +1,72 @@
+"""What functions composed of other functions share: dtypes, positions, names, options among words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from stopgrad.build import constant_in, emit, graph_for, together
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.graph import Operation, Output
+from stopgrad.operands import Tensor, as_array, type_of
+from stopgrad.ops.data import Fill, identity
+from stopgrad.ops.inference import is_floating
+from stopgrad.ops.ranges import Range
+from stopgrad.plain import whole
+from stopgrad.promotion import Promotion
+from stopgrad.types import Shape, Size, int32
+
+Option = TypeVar("Option")
+
+FLOATING = Promotion(is_floating)
+
+
+def floating(*xs: Any) -> list[Tensor]:
+    """Tensors brought to one floating-point dtype."""
+    return [*together(*xs, promotes=FLOATING)]
+
+
+def positions(size: Size, like: Any) -> Tensor:
+    """The numbers 0, 1, ..., size - 1, in the graph of *like*."""
+    if isinstance(like, Output):
+        return emit(Range, (), (0, size, 1, int32), "", graph_for(like)).outputs[0]
+    return np.arange(whole(size), dtype=np.int32)
+
+
+def chosen(word: Any, options: Mapping[str, Option], what: str) -> Option:
+    """The option that a word names."""
+    found = options.get(word) if isinstance(word, str) else None
+    if found is None:
+        known = ", ".join(map(repr, options))
+        raise ArgumentError(f"{what}={word!r} is unknown; take one of {known}")
+    return found
+
+
+def zeros_beside(shape: Shape, like: Any) -> Tensor:
+    """Zeros of this shape and of the dtype of *like*, in its graph."""
+    zero = np.asarray(0, type_of(like).dtype.numpy)
+    if isinstance(like, Output):
+        return emit(Fill, (constant_in(graph_for(like), zero),), (shape,), "", graph_for(like)).outputs[0]
+    return np.full(shape, zero)
+
+
+def is_traced(x: Any) -> bool:
+    """Whether the values of *x* are known only when a graph runs."""
+    return isinstance(x, (Output, Operation))
+
+
+def tensor(x: Any) -> Any:
+    """An output, or an array of what is none."""
+    return x.as_output() if isinstance(x, (Output, Operation)) else as_array(x)
+
+
+def named(x: Tensor, name: str | None) -> Tensor:
+    """*x*, under a name where one was given."""
+    return x if name is None else identity(x, name)
+
+
+def needs_size(what: str, cure: str) -> ShapeError:
+    """The error of a result whose shape depends on data."""
+    return ShapeError(f"{what} depends on data, which are known only when the graph runs; give {cure}")

@@ -1,0 +1,402 @@
+"""Parts of a tensor that functions name: at bounds known when the graph is built, or where tensors say."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.batch_rules import Flags, Outputs, again, everywhere
+from stopgrad.build import about, apply, constant_in, graph_for
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.graph import Operation, Output
+from stopgrad.op import Op, not_differentiable
+from stopgrad.operands import Tensor, show_shape, type_of
+from stopgrad.ops.arithmetic import add, maximum, minimum, subtract
+from stopgrad.ops.compare import greater_equal, less, logical_and
+from stopgrad.ops.convert import cast, where
+from stopgrad.ops.data import size_as, zeros_like
+from stopgrad.ops.index import GatherV2
+from stopgrad.ops.indexing import take_index
+from stopgrad.ops.inference import check_dtype, check_same_dtype, is_integer
+from stopgrad.ops.join import concat, stack
+from stopgrad.ops.positions import as_indices
+from stopgrad.ops.ranges import range as numbers
+from stopgrad.ops.shape import reshape
+from stopgrad.ops.slices import StridedSlice, part_of
+from stopgrad.ops.updates import like
+from stopgrad.plain import is_whole, whole
+from stopgrad.public import builds, guarded, reads_arguments
+from stopgrad.samples import floats, sample
+from stopgrad.types import Dim, Shape, Size, TensorType, int32, shape_of, tensor_type
+
+__all__ = [
+    "dynamic_slice",
+    "dynamic_update_slice",
+    "slice",
+    "strided_slice",
+]
+
+
+@builds(StridedSlice)
+def strided_slice(
+    input_: Any,
+    begin: Sequence[Any],
+    end: Sequence[Any],
+    strides: Sequence[int] | None = None,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    var: None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Elements at regular distances along each axis: ``x[begin:end:strides]``.
+
+    In each mask, bit i speaks of the i-th slice.
+
+    Args:
+        input_: any tensor.
+        begin: for each axis the first element; negative numbers count from the end.
+        end: for each axis the end, which is not taken.
+        strides: for each axis the step; 1 by default.
+        begin_mask: which slices begin where their axis does.
+        end_mask: which slices end where their axis does.
+        ellipsis_mask: which slice, of one at most, stands for all axes that are not named.
+        new_axis_mask: which slices stand for a new axis of size 1.
+        shrink_axis_mask: which slices are the one element at begin, and leave no axis.
+        var: None; tensors are never changed in place.
+
+    Returns:
+        These elements.
+
+    Constraints:
+        (C1) There are at most as many slices as x has axes.
+        (C2) The elements asked for lie in x.
+        (C3) The bounds are whole numbers or sizes, and the steps are numbers other than 0.
+
+    Examples:
+        >>> sg.strided_slice(np.arange(6.0), [1], [6], [2])
+        array([1., 3., 5.])
+        >>> sg.strided_slice(np.arange(6.0), [1], [0], end_mask=1)
+        array([1., 2., 3., 4., 5.])
+    """
+    if var is not None:
+        raise ArgumentError(
+            f"var={var!r}: a tensor is never changed in place; use sg.assign with x.at[...].set(v)"
+        )
+    lists = [list(begin), list(end), [1] * len(begin) if strides is None else list(strides)]
+    if len({len(one) for one in lists}) > 1:
+        raise ArgumentError(
+            f"begin, end and strides are of the lengths {show_shape([len(one) for one in lists])}; give one number "
+            "for each slice in each of them"
+        )
+    masks = [whole(m) for m in (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)]
+    index: list[Any] = []
+    for i, (low, high, step) in enumerate(zip(*lists, strict=True)):
+        no_low, no_high, dots, new, one = (bool(mask >> i & 1) for mask in masks)
+        if dots:
+            index.append(Ellipsis)
+        elif new:
+            index.append(None)
+        elif one:
+            index.append(low)
+        else:
+            index.append(builtins.slice(None if no_low else low, None if no_high else high, step))
+    return take_index(input_, tuple(index), name)
+
+
+@guarded("slice")
+def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
+    """A block of a tensor.
+
+    Args:
+        input_: any tensor.
+        begin: for each axis the first element; a tensor may say it, which is brought to where the block fits, as
+            for :func:`dynamic_slice`.
+        size: for each axis how many elements; -1 for all from begin on.
+
+    Returns:
+        The block, of shape size.
+
+    Constraints:
+        (C1) begin and size have a number for each axis, and each size is one that is known when the graph is
+            built.
+        (C2) The block lies in the tensor.
+
+    Examples:
+        >>> sg.slice(np.arange(6.0).reshape(2, 3), [0, 1], [2, -1])
+        array([[1., 2.],
+               [4., 5.]])
+    """
+    kind = type_of(input_)
+    sizes = _numbers(size, kind, "size")
+    if _is_traced(begin):
+        if any(isinstance(n, int) and n < 0 for n in sizes):
+            raise ShapeError(
+                "(C1) a size of -1 from where a tensor says depends on data; give the number of elements"
+            )
+        return dynamic_slice(input_, begin, sizes, name)
+    starts = _numbers(begin, kind, "begin")
+    index = []
+    for axis, (low, count, whole_axis) in enumerate(zip(starts, sizes, kind.shape, strict=True)):
+        high = whole_axis if isinstance(count, int) and count == -1 else low + count
+        known = all(isinstance(n, int) for n in (low, high, whole_axis))
+        if (isinstance(low, int) and low < 0) or (known and not low <= high <= whole_axis):
+            raise ShapeError(
+                f"(C2) {count} elements from {low} do not lie in axis {axis} of {kind!r}; x[...] counts from the end"
+            )
+        index.append(builtins.slice(low, high))
+    return take_index(input_, tuple(index), name)
+
+
+@reads_arguments
+def _numbers(given: Any, x: TensorType, what: str) -> list[Any]:
+    """A number or size for each axis of a tensor."""
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
+    found = [n if isinstance(n, Dim) else whole(n) for n in ([given] if is_whole(given) else given)]
+    if len(found) != x.ndim:
+        raise ShapeError(f"(C1) {what} has {len(found)} numbers, and {x!r} {x.ndim} axes; give one for each")
+    return found
+
+
+def _is_traced(given: Any) -> bool:
+    """Whether tensors of a graph say a number."""
+    if isinstance(given, (Output, Operation)):
+        return True
+    return isinstance(given, (list, tuple)) and any(isinstance(n, (Output, Operation)) for n in given)
+
+
+# ------------------------------------------------------------------------------------- where tensors say
+
+
+def _starts(xp: Any, starts: Any, shape: Shape, sizes: Shape) -> list[Any]:
+    """Where the block begins along each axis, counted from the front and so that it fits."""
+    found = []
+    for i, (size, count) in enumerate(zip(shape, sizes, strict=True)):
+        at = starts[i].astype(np.int64 if starts.dtype.itemsize == 8 else np.int32)
+        if starts.dtype.kind == "u":
+            at = xp.where(at < 0, size, at)
+        else:
+            at = xp.where(at < 0, at + xp.asarray(size, at.dtype), at)
+        found.append(xp.clip(at, 0, size - count))
+    return found
+
+
+def _check_starts(x: TensorType, starts: TensorType, sizes: Shape) -> None:
+    check_dtype(starts, is_integer, "integers as starts")
+    if starts.ndim != 1 or starts.shape[0] != x.ndim or len(sizes) != x.ndim:
+        raise ShapeError(
+            f"(C2) {starts!r} for starts, and sizes {show_shape(sizes)}: give one for each axis of {x!r}"
+        )
+    for axis, (size, count) in enumerate(zip(x.shape, sizes, strict=True)):
+        if isinstance(size, int) and isinstance(count, int) and count > size:
+            raise ShapeError(f"(C3) {count} elements do not fit into axis {axis}, of size {size}")
+
+
+_NO_SLOPE = not_differentiable("a position has no derivative")
+
+
+class DynamicSlice(Op):
+    """A block of a tensor, of a size known when the graph is built, from where a tensor says.
+
+    Args:
+        x: any tensor.
+        starts: for each axis the first element of the block; negative numbers count from the end. A start from which
+            the block would reach beyond the tensor is brought to the nearest from which it does not.
+        sizes: of the block, which may be symbolic.
+
+    Returns:
+        The block.
+
+    Constraints:
+        (C1) The starts are integers.
+        (C2) There are one start and one size for each axis of x.
+        (C3) The block is no larger than x.
+    """
+
+    @staticmethod
+    def infer(x: TensorType, starts: TensorType, *, sizes: Shape) -> TensorType:
+        _check_starts(x, starts, sizes)
+        return tensor_type(x.dtype, sizes)
+
+    gradient = {
+        "x": lambda g, op: apply(DynamicUpdateSlice, (zeros_like(op.x), g, op.starts)),
+        "starts": _NO_SLOPE,
+    }
+    batch = lambda op, operands, batched, size: _batched_slice(op, operands, batched, size)
+
+    @staticmethod
+    def lower(xp: Any, x: Any, starts: Any, sizes: Shape) -> Any:
+        at = _starts(xp, starts, x.shape, sizes)
+        return x[tuple(builtins.slice(int(a), int(a) + int(n)) for a, n in zip(at, sizes, strict=True))]
+
+    xla = lambda xp, x, starts, sizes: xp.lax.dynamic_slice(x, _starts(xp, starts, x.shape, sizes), sizes)
+    samples = [
+        sample(floats(4, 3), np.array([1, -2], np.int32), sizes=(2, 2)),
+        sample(floats(4, 3), np.array([3, 0], np.int32), sizes=(2, 3)),
+        sample(floats("n", 3), np.array([0, 9], np.int64), sizes=(1, 2)),
+        sample(floats(4), np.array([200], np.uint8), sizes=(0,)),
+        sample(floats(), np.zeros(0, np.int32), sizes=()),
+    ]
+
+
+@builds(DynamicSlice)
+def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, name: str | None = None) -> Tensor:
+    """A block of a tensor, of a size known when the graph is built, from where tensors say.
+
+    Args:
+        operand: any tensor.
+        start_indices: for each axis the first element of the block: a list of numbers and scalar tensors, or one tensor.
+            Negative numbers count from the end. A start from which the block would reach beyond the tensor is
+            brought to the nearest from which it does not.
+        slice_sizes: of the block.
+
+    Returns:
+        The block. The gradient is zero elsewhere.
+
+    Constraints:
+        (C1) The starts are integers.
+        (C2) There are one start and one size for each axis of the operand.
+        (C3) The block is no larger than the operand.
+
+    Examples:
+        >>> sg.dynamic_slice(np.arange(6.0), [np.int32(4)], [3])
+        array([3., 4., 5.])
+    """
+    return apply(DynamicSlice, (operand, _vector(start_indices)), (shape_of(slice_sizes),), name)
+
+
+def _vector(starts: Any) -> Any:
+    """Starts as one tensor."""
+    if not _is_traced(starts) or isinstance(starts, (Output, Operation)):
+        return as_indices(starts)
+    return stack([as_indices(start) for start in starts])
+
+
+class DynamicUpdateSlice(Op):
+    """A tensor with a block replaced, which begins where a tensor says: behind :func:`dynamic_update_slice`.
+
+    Args:
+        x: any tensor.
+        updates: the new block.
+        starts: for each axis the first element of the block; negative numbers count from the end. A start from which
+            the block would reach beyond the tensor is brought to the nearest from which it does not.
+
+    Returns:
+        The tensor.
+
+    Constraints:
+        (C1) The starts are integers.
+        (C2) There is one start for each axis of x, and the block has as many axes.
+        (C3) The block is no larger than x.
+        (C4) The block has x's dtype.
+    """
+
+    @staticmethod
+    def infer(x: TensorType, updates: TensorType, starts: TensorType) -> TensorType:
+        _check_starts(x, starts, updates.shape)
+        check_same_dtype(x, updates, constraint="C4")
+        return x
+
+    gradient = {
+        "x": lambda g, op: apply(DynamicUpdateSlice, (g, zeros_like(op.updates), op.starts)),
+        "updates": lambda g, op: apply(DynamicSlice, (g, op.starts), (op.updates.shape,)),
+        "starts": _NO_SLOPE,
+    }
+    batch = lambda op, operands, batched, size: _batched_update(op, operands, batched, size)
+
+    @staticmethod
+    def lower(xp: Any, x: Any, updates: Any, starts: Any) -> Any:
+        full, at = xp.array(x), _starts(xp, starts, x.shape, updates.shape)
+        full[tuple(builtins.slice(int(a), int(a) + n) for a, n in zip(at, updates.shape, strict=True))] = (
+            updates
+        )
+        return full
+
+    xla = lambda xp, x, updates, starts: xp.lax.dynamic_update_slice(
+        x, updates, _starts(xp, starts, x.shape, updates.shape)
+    )
+    samples = [
+        sample(floats(4, 3), floats(2, 2), np.array([1, -2], np.int32)),
+        sample(floats(4, 3), floats(2, 3), np.array([3, 0], np.int32)),
+        sample(floats("n", 3), floats("n", 2), np.array([0, 9], np.int64)),
+        sample(floats(4), floats(0), np.array([200], np.uint8)),
+        sample(floats(), floats(), np.zeros(0, np.int32)),
+    ]
+
+
+@builds(DynamicUpdateSlice)
+def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, name: str | None = None) -> Tensor:
+    """A tensor with a block replaced, which begins where tensors say.
+
+    Args:
+        operand: any tensor.
+        update: the new block, which is brought to the operand's dtype.
+        start_indices: for each axis the first element of the block: a list of numbers and scalar tensors, or one tensor.
+            Negative numbers count from the end. A start from which the block would reach beyond the tensor is
+            brought to the nearest from which it does not.
+
+    Returns:
+        The tensor. The gradient of the operand is zero in the block; that of the block is what comes back there.
+
+    Constraints:
+        (C1) The starts are integers.
+        (C2) There is one start for each axis of the operand, and the block has as many axes.
+        (C3) The block is no larger than the operand.
+        (C4) The block can have the operand's dtype: it is of no higher kind.
+
+    Examples:
+        >>> sg.dynamic_update_slice(np.zeros(4), np.ones(2), [np.int32(1)])
+        array([0., 1., 1., 0.])
+    """
+    with about(DynamicUpdateSlice, operand):
+        update = like(update, operand, "C4")
+    return apply(DynamicUpdateSlice, (operand, update, _vector(start_indices)), (), name)
+
+
+def _batched_slice(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:
+    """With starts for all examples, a block of all; otherwise a gather along each axis that is not taken whole."""
+    x, starts = operands
+    if not batched[1]:
+        return again(op, (x, _with_first(starts)), ((size, *op.sizes),))
+    (x, starts), shape = everywhere(operands, batched, size), op.inputs[0].shape
+    for axis, (n, count) in enumerate(zip(shape, op.sizes, strict=True)):
+        if n != count:
+            at = add(_begin(starts, axis, n, count), reshape(numbers(count), (1, count)))
+            x = apply(GatherV2, (x, at), (axis + 1, 1))
+    return [x]
+
+
+def _batched_update(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:
+    """With starts for all examples, a block of all; otherwise each element is looked for in its example's block."""
+    x, updates, starts = operands
+    if not batched[2]:
+        x, updates = everywhere((x, updates), batched[:2], size)
+        return again(op, (x, updates, _with_first(starts)))
+    (x, updates, starts), shape = everywhere(operands, batched, size), op.inputs[0].shape
+    inside: Any = None
+    for axis, (n, count) in enumerate(zip(shape, op.inputs[1].shape, strict=True)):
+        if n != count:
+            at = subtract(reshape(numbers(n), (1, n)), _begin(starts, axis, n, count))
+            updates = apply(GatherV2, (updates, at), (axis + 1, 1))
+            here = logical_and(greater_equal(at, 0), less(at, size_as(count, int32, at)))
+            here = reshape(here, (size, *(n if i == axis else 1 for i, _ in enumerate(shape))))
+            inside = here if inside is None else logical_and(inside, here)
+    return [updates if inside is None else where(inside, updates, x)]
+
+
+def _with_first(starts: Output) -> Tensor:
+    """The starts of the examples' blocks together."""
+    return concat([cast(constant_in(graph_for(starts), np.zeros(1, np.int32)), starts.dtype), starts], 0)
+
+
+def _begin(starts: Output, axis: int, size: Size, count: Size) -> Tensor:
+    """For each example, where its block begins along an axis, [examples, 1]: counted from the front, so that it fits."""
+    at = cast(part_of(starts, 1, axis, 1), int32)
+    front = where(less(at, 0), add(at, size_as(size, int32, at)), at)
+    return maximum(minimum(front, size_as(size - count, int32, at)), 0)

@@ -1,0 +1,305 @@
+"""Eigenvalues and eigenvectors, of Hermitian matrices and of others. See :mod:`stopgrad.ops.spectra`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stopgrad.batch_rules import ALONG
+from stopgrad.build import apply
+from stopgrad.graph import Output
+from stopgrad.op import Joint, Op
+from stopgrad.operands import Tensor
+from stopgrad.ops.convert import cast, conj, real, wide
+from stopgrad.ops.factorizations import hermitian_part
+from stopgrad.ops.inference import check_dtype, is_inexact
+from stopgrad.ops.linalg import matmul
+from stopgrad.ops.matrices import adjoint, check_square, diag
+from stopgrad.ops.shape import reduce_sum
+from stopgrad.ops.solvers import INEXACT, MatrixSolve, where_possible
+from stopgrad.ops.spectra import finite_only, inverse, pairs, phases, scaled, turn, turned
+from stopgrad.promotion import Promotion
+from stopgrad.public import builds
+from stopgrad.samples import complexes, floats, sample
+from stopgrad.types import TensorType, complex64, complex128, float64, tensor_type
+
+__all__ = [
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+]
+
+
+# ---------------------------------------------------------------------------------- Hermitian matrices
+
+
+class SelfAdjointEig(Op):
+    """The eigenvalues and eigenvectors of Hermitian matrices.
+
+    Args:
+        tensor: [..., m, m]. What is decomposed is its Hermitian part, (tensor + tensorᴴ) / 2.
+
+    Returns:
+        The real eigenvalues, [..., m], in ascending order, and as columns the eigenvectors, [..., m, m]. Of
+        each, the first component of those that are (within 0.1 %) the largest is real and positive. Matrices
+        that hold a NaN or an infinity give NaN.
+
+        The gradient of the eigenvalues is finite everywhere. That of the vectors is not defined where two
+        eigenvalues are equal: there (closer than 16 units in the last place of the largest) the terms that
+        would be infinite are left out, which is right for all that depends only on what the vectors span.
+
+    Constraints:
+        (C1) tensor holds floating-point or complex numbers.
+        (C2) tensor holds square matrices.
+
+    References:
+        M. Giles 2008, "An extended collection of matrix derivative results for forward and reverse mode
+        algorithmic differentiation".
+
+    Examples:
+        >>> sg.eigh(np.array([[2.0, 0.0], [0.0, 1.0]]))
+        (array([1., 2.]), array([[0., 1.],
+               [1., 0.]]))
+    """
+
+    @staticmethod
+    def infer(x: TensorType) -> tuple[TensorType, TensorType]:
+        check_dtype(x, is_inexact, INEXACT)
+        check_square(x, "C2", "tensor")
+        return tensor_type(x.dtype.real, x.shape[:-1]), x
+
+    promotes = Promotion(is_inexact)
+    gradient = Joint(lambda gs, op, live, acting: [_to_hermitian(gs, *op.outputs)])
+    batch = ALONG
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, x: Any) -> Any:
+        def both(x: Any) -> Any:
+            values, vectors = where_possible(lambda a: tuple(xp.linalg.eigh(a)), hermitian_part(xp, x))
+            return values, vectors * phases(xp, vectors)
+
+        return finite_only(xp, both, x)
+
+    @staticmethod
+    def xla(xp: Any, x: Any) -> Any:
+        def both(x: Any) -> Any:
+            values, vectors = xp.linalg.eigh(hermitian_part(xp, x), symmetrize_input=False)
+            return values, vectors * phases(xp, vectors)
+
+        return finite_only(xp, both, x)
+
+    samples = [
+        sample(floats(3, 3, distinct=True)),
+        sample(floats("n", 2, 2, distinct=True)),
+        sample(complexes(3, 3)),
+        sample(floats(0, 0)),
+    ]
+    extremes = (([[float("nan"), 0.0], [0.0, 1.0]],), ([[1.0, 0.0], [0.0, 1.0]],))
+
+
+def _to_hermitian(gs: Sequence[Output | None], values: Any, vectors: Any) -> Tensor:
+    values, vectors = wide(values), wide(vectors)
+    inner = None if gs[0] is None else cast(diag(wide(gs[0])), vectors.dtype)
+    if gs[1] is not None:
+        g = wide(gs[1])
+        if vectors.dtype.is_complex:
+            g = turned(g, vectors, turn(vectors, g))
+        apart = cast(inverse(pairs(values), values), vectors.dtype)
+        mixed = apart * matmul(vectors, g, adjoint_a=True)
+        inner = mixed if inner is None else inner + mixed
+    whole = matmul(matmul(vectors, inner), vectors, adjoint_b=True)
+    return (whole + adjoint(whole)) * 0.5
+
+
+@builds(SelfAdjointEig)
+def eigh(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+    values, vectors = apply(SelfAdjointEig, (tensor,), (), name)
+    return values, vectors
+
+
+class SelfAdjointEigenvalues(Op):
+    """The eigenvalues of Hermitian matrices.
+
+    Args:
+        tensor: [..., m, m]. What is looked at is its Hermitian part, (tensor + tensorᴴ) / 2.
+
+    Returns:
+        The real eigenvalues, [..., m], in ascending order. Their gradient is finite everywhere; where some
+        are equal, it is one of those that the choice of vectors allows.
+
+    Constraints:
+        (C1) tensor holds floating-point or complex numbers.
+        (C2) tensor holds square matrices.
+
+    Examples:
+        >>> sg.eigvalsh(np.array([[2.0, 0.0], [0.0, 1.0]]))
+        array([1., 2.])
+    """
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        return SelfAdjointEig.infer(x)[0]
+
+    promotes = Promotion(is_inexact)
+    gradient = {"x": lambda g, op: _to_hermitian((g, None), *apply(SelfAdjointEig, (op.x,)))}
+    batch = ALONG
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, x: Any) -> Any:
+        def values(x: Any) -> Any:
+            return (where_possible(xp.linalg.eigvalsh, hermitian_part(xp, x)),)
+
+        return finite_only(xp, values, x)[0]
+
+    @staticmethod
+    def xla(xp: Any, x: Any) -> Any:
+        def values(x: Any) -> Any:
+            return (xp.linalg.eigvalsh(hermitian_part(xp, x), symmetrize_input=False),)
+
+        return finite_only(xp, values, x)[0]
+
+    samples = SelfAdjointEig.samples
+    extremes: ClassVar[Sequence[tuple[Any, ...]]] = SelfAdjointEig.extremes
+
+
+@builds(SelfAdjointEigenvalues)
+def eigvalsh(tensor: Any, name: str | None = None) -> Tensor:
+    return apply(SelfAdjointEigenvalues, (tensor,), (), name)
+
+
+# ------------------------------------------------------------------------------------ general matrices
+
+
+class Eig(Op):
+    """The eigenvalues and eigenvectors of square matrices.
+
+    Args:
+        tensor: [..., m, m].
+
+    Returns:
+        The eigenvalues, [..., m], in no particular order, and as columns the eigenvectors, [..., m, m]; both
+        complex. Each vector has length 1, and the first component of those that are (within 0.1 %) its
+        largest is real and positive. Matrices that hold a NaN or an infinity give NaN.
+
+        Gradients are infinite or NaN for a matrix that has not m independent eigenvectors, and large close to
+        one. Where two eigenvalues are equal (closer than 16 units in the last place of the largest) and yet
+        there are, what would be infinite in the gradient of the vectors is left out.
+
+    Constraints:
+        (C1) tensor holds floating-point or complex numbers.
+        (C2) tensor holds square matrices.
+
+    References:
+        C. Boeddeker et al. 2017, "On the computation of complex-valued gradients with application to
+        statistically optimum beamforming", arXiv:1701.00392.
+
+    Examples:
+        >>> sg.eig(np.array([[0.0, -1.0], [1.0, 0.0]]))[0]
+        array([0.+1.j, 0.-1.j])
+    """
+
+    @staticmethod
+    def infer(x: TensorType) -> tuple[TensorType, TensorType]:
+        check_dtype(x, is_inexact, INEXACT)
+        check_square(x, "C2", "tensor")
+        dtype = complex128 if x.dtype.real is float64 else complex64
+        return tensor_type(dtype, x.shape[:-1]), tensor_type(dtype, x.shape)
+
+    promotes = Promotion(is_inexact)
+    gradient = Joint(lambda gs, op, live, acting: [_to_general(gs, *op.outputs)])
+    batch = ALONG
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, x: Any) -> Any:
+        def both(x: Any) -> Any:
+            kind = np.result_type(x.dtype, np.complex64)  # NumPy answers in real numbers where it can.
+            found = where_possible(lambda a: tuple(xp.linalg.eig(a)), x)
+            values, vectors = (y.astype(kind) for y in found)
+            return values, vectors * phases(xp, vectors)
+
+        return finite_only(xp, both, x)
+
+    @staticmethod
+    def xla(xp: Any, x: Any) -> Any:
+        def both(x: Any) -> Any:
+            values, vectors = xp.linalg.eig(x)
+            return values, vectors * phases(xp, vectors)
+
+        return finite_only(xp, both, x)
+
+    samples = [
+        sample(floats(3, 3, distinct=True)),
+        sample(floats("n", 2, 2, distinct=True)),
+        sample(complexes(3, 3)),
+        sample(floats(0, 0)),
+    ]
+
+
+def _to_general(gs: Sequence[Output | None], values: Any, vectors: Any) -> Tensor:
+    inner = None if gs[0] is None else diag(gs[0])
+    if gs[1] is not None:
+        g = turned(gs[1], vectors, turn(vectors, gs[1]))
+        # The length of a vector stays 1.
+        longer = reduce_sum(real(conj(vectors) * g), -2)
+        g = g - scaled(vectors, longer)
+        apart = conj(inverse(pairs(values), values))
+        mixed = apart * matmul(vectors, g, adjoint_a=True)
+        inner = mixed if inner is None else inner + mixed
+    return apply(MatrixSolve, (vectors, matmul(inner, vectors, adjoint_b=True)), (True,))
+
+
+@builds(Eig)
+def eig(tensor: Any, name: str | None = None) -> tuple[Tensor, Tensor]:
+    values, vectors = apply(Eig, (tensor,), (), name)
+    return values, vectors
+
+
+class Eigenvalues(Op):
+    """The eigenvalues of square matrices.
+
+    Args:
+        tensor: [..., m, m].
+
+    Returns:
+        The eigenvalues, [..., m], in no particular order; complex. Gradients are infinite or NaN for a matrix
+        that has not m independent eigenvectors, and large close to one.
+
+    Constraints:
+        (C1) tensor holds floating-point or complex numbers.
+        (C2) tensor holds square matrices.
+
+    Examples:
+        >>> sg.eigvals(np.array([[0.0, -1.0], [1.0, 0.0]]))
+        array([0.+1.j, 0.-1.j])
+    """
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        return Eig.infer(x)[0]
+
+    promotes = Promotion(is_inexact)
+    gradient = {"x": lambda g, op: _to_general((g, None), *apply(Eig, (op.x,)))}
+    batch = ALONG
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, x: Any) -> Any:
+        def values(x: Any) -> Any:
+            kind = np.result_type(x.dtype, np.complex64)
+            return (where_possible(xp.linalg.eigvals, x).astype(kind),)
+
+        return finite_only(xp, values, x)[0]
+
+    xla = lambda xp, x: finite_only(xp, lambda x: (xp.linalg.eigvals(x),), x)[0]
+    samples = Eig.samples
+
+
+@builds(Eigenvalues)
+def eigvals(tensor: Any, name: str | None = None) -> Tensor:
+    return apply(Eigenvalues, (tensor,), (), name)

@@ -1,0 +1,179 @@
+"""Elementwise functions made of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from stopgrad.build import together
+from stopgrad.errors import ArgumentError
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import add, multiply
+from stopgrad.ops.compare import equal, greater, greater_equal, less
+from stopgrad.ops.convert import imag, real, where
+from stopgrad.ops.data import ones_like, zeros_like
+from stopgrad.ops.inference import is_inexact, is_number
+from stopgrad.ops.powers import reciprocal
+from stopgrad.ops.reduce import reduce_all
+from stopgrad.ops.shape import reshape
+from stopgrad.ops.trigonometric import atan2
+from stopgrad.promotion import Promotion
+from stopgrad.public import guarded
+
+__all__ = [
+    "angle",
+    "is_non_decreasing",
+    "is_strictly_increasing",
+    "multiply_no_nan",
+    "polyval",
+    "reciprocal_no_nan",
+    "scalar_mul",
+]
+
+
+@guarded("angle")
+def angle(input: Any, name: str | None = None) -> Tensor:
+    """Elementwise angle of complex numbers, in radians; of real ones, 0 or π.
+
+    Args:
+        input: numbers.
+        name: of the last operation; by default none.
+
+    Returns:
+        The angle in [-π, π], real.
+
+    Examples:
+        >>> sg.angle(np.array([1j, -1.0 + 0j]))
+        array([1.57079633, 3.14159265])
+    """
+    (x,) = together(input, promotes=Promotion(is_inexact))
+    if type_of(x).dtype.is_complex:
+        return atan2(imag(x), real(x), name)
+    return where(less(x, 0), multiply(ones_like(x), math.pi), zeros_like(x), name)
+
+
+@guarded("reciprocal_no_nan")
+def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
+    """Elementwise 1 / x, and 0 where x is 0.
+
+    Args:
+        x: floating-point or complex.
+        name: of the last operation; by default none.
+
+    Returns:
+        The reciprocal; 0 where x is 0, with a gradient of 0 there.
+
+    Examples:
+        >>> sg.reciprocal_no_nan(np.array([4.0, 0.0]))
+        array([0.25, 0.  ])
+    """
+    zero = equal(x, 0)
+    return where(zero, 0, reciprocal(where(zero, 1, x)), name)
+
+
+@guarded("multiply_no_nan")
+def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """Elementwise product that is 0 wherever y is 0, even where x is infinite or NaN; with broadcasting.
+
+    Args:
+        x: numbers.
+        y: numbers, of a shape that broadcasts with x's.
+        name: of the last operation; by default none.
+
+    Returns:
+        The product; where y is 0, 0, with a gradient of 0 to both.
+
+    Examples:
+        >>> sg.multiply_no_nan(np.array([np.inf, 2.0]), np.array([0.0, 3.0]))
+        array([0., 6.])
+    """
+    x, y = together(x, y, promotes=Promotion(is_number))
+    zero = equal(y, 0)
+    return where(zero, 0, multiply(where(zero, 0, x), y), name)
+
+
+@guarded("scalar_mul")
+def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Tensor:
+    """A tensor times a scalar.
+
+    Args:
+        scalar: a number, or a tensor without axes.
+        x: numbers.
+        name: of the operation.
+
+    Returns:
+        The product.
+
+    Examples:
+        >>> sg.scalar_mul(2.0, np.array([1.0, 2.0]))
+        array([2., 4.])
+    """
+    if type_of(scalar).ndim:
+        raise ArgumentError(f"takes a scalar, not {type_of(scalar)!r}; sg.multiply takes two tensors")
+    return multiply(scalar, x, name)
+
+
+@guarded("polyval")
+def polyval(coeffs: Sequence[Any], x: Any, name: str | None = None) -> Tensor:
+    """Elementwise value of a polynomial, by Horner's rule.
+
+    Args:
+        coeffs: a list of the coefficients, that of the highest power first, which broadcast with x.
+        x: numbers.
+        name: of the last operation; by default none.
+
+    Returns:
+        The value coeffs[0] · xⁿ + ... + coeffs[n], in x's shape; 0 where there are none.
+
+    Examples:
+        >>> sg.polyval([1.0, 0.0, -2.0], np.array([2.0, 3.0]))
+        array([2., 7.])
+    """
+    if not isinstance(coeffs, (list, tuple)):
+        raise ArgumentError("takes a list of coefficients, that of the highest power first")
+    found = zeros_like(x)
+    for i, c in enumerate(coeffs):
+        found = add(multiply(found, x), c, name if i == len(coeffs) - 1 else None)
+    return found
+
+
+@guarded("is_non_decreasing")
+def is_non_decreasing(x: Any, name: str | None = None) -> Tensor:
+    """Whether no element is less than the one before it, in row-major order.
+
+    Args:
+        x: real numbers.
+        name: of the last operation; by default none.
+
+    Returns:
+        A scalar boolean; True of fewer than two elements.
+
+    Examples:
+        >>> sg.is_non_decreasing(np.array([1.0, 1.0, 2.0]))
+        array(True)
+    """
+    return _ordered(greater_equal, x, name)
+
+
+@guarded("is_strictly_increasing")
+def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
+    """Whether each element is greater than the one before it, in row-major order.
+
+    Args:
+        x: real numbers.
+        name: of the last operation; by default none.
+
+    Returns:
+        A scalar boolean; True of fewer than two elements.
+
+    Examples:
+        >>> sg.is_strictly_increasing(np.array([1.0, 1.0, 2.0]))
+        array(False)
+    """
+    return _ordered(greater, x, name)
+
+
+def _ordered(compare: Any, x: Any, name: str | None) -> Tensor:
+    row = reshape(x, -1)
+    return reduce_all(compare(row[1:], row[:-1]), name=name)

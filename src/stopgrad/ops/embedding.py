@@ -1,0 +1,99 @@
+"""Rows of a table by number, and what is asked of the numbers of classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import maximum, multiply, square
+from stopgrad.ops.compare import greater, greater_equal, is_finite, less, logical_and
+from stopgrad.ops.composing import floating
+from stopgrad.ops.convert import cast, where, wide
+from stopgrad.ops.data import size_as
+from stopgrad.ops.index import gather, take_along_axis
+from stopgrad.ops.inference import check_dtype, is_integer
+from stopgrad.ops.powers import rsqrt
+from stopgrad.ops.shape import expand_dims, reduce_sum, squeeze
+from stopgrad.plain import real, whole
+from stopgrad.public import guarded
+from stopgrad.types import int32
+
+__all__ = ["embedding_lookup", "in_top_k"]
+
+
+@guarded("embedding_lookup")
+def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | None = None) -> Tensor:
+    """Rows of a table: ``params[ids]``, each shortened to a greatest length if one is given.
+
+    Args:
+        params: the table, [rows, ...]; one tensor (TensorFlow also takes a list of parts: join them with
+            :func:`concat`).
+        ids: numbers of rows.
+        max_norm: the greatest Euclidean length of a row; None for any. Shorter rows stay as they are.
+        name: of the operation.
+
+    Returns:
+        The rows, of the shape of ids and then that of a row. The gradient adds up at rows that are looked up
+        more than once.
+
+    Raises:
+        ArgumentError, DTypeError, ShapeError: params is no tensor with rows; ids are no integers.
+
+    Examples:
+        >>> table = np.array([[1.0, 0.0], [3.0, 4.0]])
+        >>> sg.embedding_lookup(table, np.array([1, 0, 1]), max_norm=1.0)
+        array([[0.6, 0.8],
+               [1. , 0. ],
+               [0.6, 0.8]])
+    """
+    if isinstance(params, (list, tuple)) and any(hasattr(p, "shape") for p in params):
+        raise ArgumentError("params is one tensor; join the parts of a table with sg.concat")
+    if not type_of(params).ndim:
+        raise ShapeError(f"takes a table [rows, ...], not {type_of(params)!r}")
+    if max_norm is None:
+        return gather(params, ids, name=name)
+    (table,) = floating(params)
+    rows = gather(table, ids)
+    kind = type_of(rows)
+    values, axes = wide(rows), tuple(range(type_of(ids).ndim, kind.ndim))
+    squares = reduce_sum(square(values), axes, True)
+    most = real(max_norm) ** 2
+    # The length of a row of zeros has no derivative; such a row is not long.
+    factor = where(greater(squares, most), multiply(rsqrt(maximum(squares, most)), max_norm), 1.0)
+    return cast(multiply(values, factor), kind.dtype, name)
+
+
+@guarded("in_top_k")
+def in_top_k(targets: Any, predictions: Any, k: int, name: str | None = None) -> Tensor:
+    """Whether the prediction for each target is among the k greatest.
+
+    Args:
+        targets: numbers of classes, [batch].
+        predictions: [batch, classes].
+        k: how many count.
+        name: of the operation.
+
+    Returns:
+        Booleans, [batch]: whether fewer than k predictions are greater than that for the target, so that
+        classes that tie at the end all count. False where the target is no class, or its prediction is not
+        finite.
+
+    Raises:
+        DTypeError, ShapeError: targets are no integers; the shapes do not fit.
+
+    Examples:
+        >>> sg.in_top_k(np.array([0, 1]), np.array([[0.2, 0.5, 0.3], [0.2, 0.5, 0.3]]), 2)
+        array([False,  True])
+    """
+    kind, numbers = type_of(predictions), type_of(targets)
+    check_dtype(numbers, is_integer, "integers as targets")
+    if kind.ndim != 2 or numbers.ndim != 1:
+        raise ShapeError(f"takes targets [batch] and predictions [batch, classes], not {numbers!r}, {kind!r}")
+    (values,) = floating(predictions)
+    classes = size_as(kind.shape[1], numbers.dtype, predictions)
+    inside = logical_and(greater_equal(targets, 0), less(targets, classes))
+    own = take_along_axis(values, expand_dims(where(inside, targets, 0), 1), 1)
+    above = reduce_sum(cast(greater(values, own), int32), 1)
+    there = logical_and(inside, is_finite(squeeze(own, 1)))
+    return logical_and(there, less(above, whole(k)), name)

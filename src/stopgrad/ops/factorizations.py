@@ -1,0 +1,208 @@
+"""Factors of matrices that are triangular or orthogonal: Cholesky and QR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stopgrad.batch_rules import ALONG
+from stopgrad.build import apply
+from stopgrad.errors import GradientError
+from stopgrad.graph import Output, describe
+from stopgrad.op import Joint, Op
+from stopgrad.operands import Tensor
+from stopgrad.ops.convert import wide
+from stopgrad.ops.data import zeros_like
+from stopgrad.ops.inference import check_dtype, is_inexact
+from stopgrad.ops.join import concat
+from stopgrad.ops.linalg import matmul
+from stopgrad.ops.matrices import adjoint, check_matrices, check_square, smaller, tril
+from stopgrad.ops.slices import part_of
+from stopgrad.ops.solvers import INEXACT, TriangularSolve, where_possible
+from stopgrad.plain import flag
+from stopgrad.promotion import Promotion
+from stopgrad.public import builds
+from stopgrad.samples import complexes, floats, sample
+from stopgrad.types import TensorType, tensor_type
+
+__all__ = [
+    "cholesky",
+    "qr",
+]
+
+
+def _half_lower(x: Any) -> Tensor:
+    """The lower triangle, with half of the diagonal."""
+    return (tril(x) + tril(x, -1)) * 0.5
+
+
+def _divided(x: Any, factor: Any, lower: bool) -> Tensor:
+    """x times the inverse of a triangular factor's adjoint."""
+    return adjoint(apply(TriangularSolve, (factor, adjoint(x)), (lower, False)))
+
+
+# ------------------------------------------------------------------------------------------ Cholesky
+
+
+class Cholesky(Op):
+    """The Cholesky factor of Hermitian positive definite matrices.
+
+    Args:
+        input: [..., m, m]. What is factored is its Hermitian part, (input + inputᴴ) / 2.
+
+    Returns:
+        The lower triangular L with a positive diagonal and L Lᴴ = input, [..., m, m]. The lower triangle is
+        NaN, and so is the gradient, for a matrix that is not positive definite in the arithmetic of its
+        dtype; close to one, the gradient is large. The gradient is Hermitian, as in TensorFlow and JAX.
+
+    Constraints:
+        (C1) input holds floating-point or complex numbers.
+        (C2) input holds square matrices.
+
+    References:
+        I. Murray 2016, "Differentiation of the Cholesky decomposition", arXiv:1602.07527.
+
+    Examples:
+        >>> sg.cholesky(np.array([[4.0, 2.0], [2.0, 5.0]]))
+        array([[2., 0.],
+               [1., 2.]])
+    """
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        check_dtype(x, is_inexact, INEXACT)
+        check_square(x, "C2", "input")
+        return x
+
+    promotes = Promotion(is_inexact)
+    gradient = {"x": lambda g, op: _to_definite(wide(g), wide(op.result))}
+    batch = ALONG
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, x: Any) -> Any:
+        return xp.tril(where_possible(xp.linalg.cholesky, hermitian_part(xp, x)))
+
+    xla = lambda xp, x: xp.lax.linalg.cholesky(hermitian_part(xp, x), symmetrize_input=False)
+    samples = [
+        sample(floats(3, 3, low=-1.0, high=1.0, diagonal=4.0)),
+        sample(floats("n", 2, 2, low=-1.0, high=1.0, diagonal=4.0)),
+        sample(complexes(3, 3, diagonal=8.0)),
+        sample(floats(0, 0)),
+    ]
+    extremes = (
+        ([[1.0, 2.0], [2.0, 1.0]],),
+        ([[0.0, 0.0], [0.0, 1.0]],),
+        ([[float("nan"), 0.0], [0.0, 1.0]],),
+    )
+
+
+def hermitian_part(xp: Any, x: Any) -> Any:
+    """(x + xᴴ) / 2."""
+    return (x + xp.conj(xp.swapaxes(x, -1, -2))) / xp.asarray(2, x.dtype)
+
+
+def _to_definite(g: Any, factor: Any) -> Tensor:
+    inner = _half_lower(matmul(factor, g, adjoint_a=True))
+    left = apply(TriangularSolve, (factor, inner), (True, True))
+    both = adjoint(apply(TriangularSolve, (factor, adjoint(left)), (True, True)))
+    return (both + adjoint(both)) * 0.5
+
+
+@builds(Cholesky)
+def cholesky(input: Any, name: str | None = None) -> Tensor:
+    return apply(Cholesky, (input,), (), name)
+
+
+# ------------------------------------------------------------------------------------------------ QR
+
+
+class Qr(Op):
+    """Factors with orthonormal columns and triangular ones: input = q r.
+
+    Args:
+        input: [..., m, n].
+        full_matrices: whether q is square; otherwise it has min(m, n) columns, and r as many rows.
+
+    Returns:
+        q and r. The diagonal of r is real and may be negative: as LAPACK has it, and so NumPy. Gradients are
+        infinite or NaN where the first min(m, n) columns depend on each other. With full matrices and m > n,
+        the columns of q beyond n are any that are orthonormal: q has no gradient then, and asking for it is
+        an error; r has one.
+
+    Constraints:
+        (C1) input holds floating-point or complex numbers.
+        (C2) input has at least two axes.
+
+    References:
+        S. Walter, L. Lehmann and R. Lamour 2012, "On evaluating higher-order derivatives of the QR
+        decomposition of tall matrices with full column rank in forward and reverse mode algorithmic
+        differentiation".
+
+    Examples:
+        >>> q, r = sg.qr(np.array([[3.0, 1.0], [4.0, 2.0]]))
+        >>> np.allclose(q @ r, [[3.0, 1.0], [4.0, 2.0]])
+        True
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, full_matrices: bool) -> tuple[TensorType, TensorType]:
+        check_dtype(x, is_inexact, INEXACT)
+        check_matrices(x, "C2", "input")
+        *batch, m, n = x.shape
+        k = m if full_matrices else smaller(m, n)
+        return tensor_type(x.dtype, (*batch, m, k)), tensor_type(x.dtype, (*batch, k, n))
+
+    promotes = Promotion(is_inexact)
+    gradient = Joint(lambda gs, op, live, acting: [_to_factored(gs, op)])
+    batch = ALONG
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, x: Any, full_matrices: bool) -> Any:
+        return tuple(xp.linalg.qr(x, mode="complete" if full_matrices else "reduced"))
+
+    samples = [
+        sample(floats(3, 3, diagonal=3.0), full_matrices=False),
+        sample(floats("n", 4, 2, diagonal=3.0), full_matrices=False),
+        sample(floats(2, 2, 4, diagonal=3.0), full_matrices=False),
+        sample(complexes(3, 2, diagonal=3.0), full_matrices=False),
+        sample(complexes(2, 3, diagonal=3.0), full_matrices=True),
+        sample(floats("n", 3, diagonal=3.0), full_matrices=False),
+        sample(floats(3, 0), full_matrices=False),
+    ]
+
+
+def _to_factored(gs: Sequence[Output | None], op: Any) -> Tensor:
+    """The cotangent of q r; of a wide matrix, that of the square part with r's part, and of the rest."""
+    m, n = op.x.shape[-2:]
+    k, axis = smaller(m, n), op.x.ndim
+    q, r = op.outputs
+    if op.full_matrices and k is not m and k != m:
+        if gs[0] is not None:
+            raise GradientError(
+                f"Qr: the gradient of {describe(op)} is undefined: q has columns that the operand does not "
+                "determine; take full_matrices=False"
+            )
+        q, r = part_of(q, axis - 1, 0, k), part_of(r, axis - 2, 0, k)
+        gs = None, None if gs[1] is None else part_of(gs[1], axis - 2, 0, k)
+    q, r, x = wide(q), wide(r), wide(op.x)
+    gq, gr = (zeros_like(y) if g is None else wide(g) for g, y in zip(gs, (q, r), strict=True))
+    if k is n or k == n:
+        return _to_tall(gq, gr, q, r)
+    first, rest = part_of(gr, axis - 1, 0, k), part_of(gr, axis - 1, k, n - k)
+    gq = gq + matmul(part_of(x, axis - 1, k, n - k), rest, adjoint_b=True)
+    tall = _to_tall(gq, first, q, part_of(r, axis - 1, 0, k))
+    return concat([tall, matmul(q, rest)], axis - 1)
+
+
+def _to_tall(gq: Any, gr: Any, q: Any, r: Any) -> Tensor:
+    m = matmul(q, gq, adjoint_a=True) - matmul(gr, r, adjoint_b=True)
+    inner = gq + matmul(q, _half_lower(m - adjoint(m)) - m)
+    return _divided(inner, r, False)
+
+
+@builds(Qr)
+def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tuple[Tensor, Tensor]:
+    q, r = apply(Qr, (input,), (flag(full_matrices),), name)
+    return q, r

@@ -1,0 +1,178 @@
+"""Signs of floating-point numbers and their neighbours, and the hypotenuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stopgrad.batch_rules import ELEMENTWISE
+from stopgrad.build import apply
+from stopgrad.op import Op, not_differentiable
+from stopgrad.operands import Tensor
+from stopgrad.ops.arithmetic import sign
+from stopgrad.ops.compare import equal
+from stopgrad.ops.convert import where
+from stopgrad.ops.families import EXTREMES, Arithmetic, binary, unary
+from stopgrad.ops.inference import broadcast, is_floating, to_bool
+from stopgrad.promotion import Promotion
+from stopgrad.public import builds
+from stopgrad.samples import binary as pairs, unary as singles
+
+__all__ = [
+    "copysign",
+    "hypot",
+    "nextafter",
+    "signbit",
+]
+
+
+class SignBit(Op):
+    """Elementwise test for a minus sign, that of -0.0 and NaN included.
+
+    Args:
+        x: floating-point.
+
+    Returns:
+        Booleans.
+
+    Constraints:
+        (C1) x is floating-point.
+
+    Examples:
+        >>> sg.signbit(np.array([-1.0, -0.0, 0.0]))
+        array([ True,  True, False])
+    """
+
+    infer = to_bool(is_floating)
+    gradient = not_differentiable("a sign is constant wherever it has a derivative")
+    batch = ELEMENTWISE
+    lower = lambda xp, x: xp.signbit(x)
+    samples = singles()
+    extremes = EXTREMES
+
+
+signbit = unary(SignBit, "signbit")
+
+
+class CopySign(Arithmetic):
+    """Elementwise magnitude of one number with the sign of another, with broadcasting.
+
+    Args:
+        x: floating-point, of which the magnitude is taken.
+        y: floating-point, of which the sign is taken, of a shape that broadcasts with x's.
+
+    Returns:
+        The number |x|, or -|x| where y has a minus sign, as -0.0 has. The gradient at x = 0 is 0.
+
+    Constraints:
+        (C1) x and y are floating-point, of one dtype.
+        (C2) The shapes of x and y broadcast.
+
+    Examples:
+        >>> sg.copysign(np.array([1.0, -2.0]), np.array([-0.0, 3.0]))
+        array([-1.,  2.])
+    """
+
+    infer = broadcast(is_floating)
+    gradient = {
+        "x": lambda g, op: g * (sign(op.x) * copysign(1.0, op.y)),
+        "y": not_differentiable("a sign is constant wherever it has a derivative"),
+    }
+    lower = lambda xp, x, y: xp.copysign(x, y)
+    samples = pairs()
+
+
+copysign = binary(CopySign, "copysign")
+
+
+def _next_by_bits(xp: Any, x: Any, y: Any) -> Any:
+    """The next number in the order of bits: XLA's own takes subnormal numbers for equal to 0."""
+    bits = np.dtype(f"int{8 * x.dtype.itemsize}")
+    least = np.iinfo(bits).min
+    # Below 0 bits grow downward; counted from 0 in both directions, they are in the order of the numbers.
+    i, j = (xp.lax.bitcast_convert_type(v, bits) for v in (x, y))
+    here, there = (xp.where(k < 0, least - k, k) for k in (i, j))
+    step = xp.where(there > here, 1, xp.where(there < here, -1, 0)).astype(bits)
+    found = here + step
+    found = xp.where((found < 0) | ((found == 0) & (i < 0)), least - found, found)
+    found = xp.where(here == there, j, found)
+    return xp.where(xp.isnan(x) | xp.isnan(y), x + y, xp.lax.bitcast_convert_type(found, x.dtype))
+
+
+class NextAfter(Op):
+    """Elementwise next number of the dtype after one toward another, with broadcasting.
+
+    Args:
+        x1: floating-point, where to begin.
+        x2: floating-point, of a shape that broadcasts with x1's.
+
+    Returns:
+        The neighbour of x1 in the direction of x2; x2 where both are equal.
+
+    Constraints:
+        (C1) x1 and x2 are floating-point, of one dtype.
+        (C2) The shapes of x1 and x2 broadcast.
+
+    Examples:
+        >>> sg.nextafter(np.array([1.0]), 2.0) - 1.0
+        array([2.22044605e-16])
+    """
+
+    infer = staticmethod(lambda x1, x2: broadcast(is_floating)(x1, x2))
+    promotes = Promotion(is_floating)
+    gradient = {
+        "x1": lambda g, op: g,
+        "x2": not_differentiable("only the direction is taken from it"),
+    }
+    batch = ELEMENTWISE
+    lower = lambda xp, x1, x2: xp.nextafter(x1, x2)
+    xla = lambda xp, x1, x2: _next_by_bits(xp, *xp.broadcast_arrays(x1, x2))
+    samples = pairs()
+
+
+@builds(NextAfter)
+def nextafter(x1: Any, x2: Any, name: str | None = None) -> Tensor:
+    return apply(NextAfter, (x1, x2), (), name)
+
+
+class Hypot(Arithmetic):
+    """Elementwise √(x² + y²), without overflow of the squares, with broadcasting.
+
+    Args:
+        x: floating-point.
+        y: floating-point, of a shape that broadcasts with x's.
+
+    Returns:
+        The length of the hypotenuse; ∞ where either is infinite. The gradient at the origin is 0.
+
+    Constraints:
+        (C1) x and y are floating-point, of one dtype.
+        (C2) The shapes of x and y broadcast.
+
+    Examples:
+        >>> sg.hypot(np.array([3.0, 5.0]), np.array([4.0, 12.0]))
+        array([ 5., 13.])
+    """
+
+    infer = broadcast(is_floating)
+    gradient = {
+        "x": lambda g, op: g * (op.x / _not_zero(op.result)),
+        "y": lambda g, op: g * (op.y / _not_zero(op.result)),
+    }
+    lower = lambda xp, x, y: xp.hypot(x, y)
+
+    @staticmethod
+    def xla(xp: Any, x: Any, y: Any) -> Any:
+        infinite = xp.isinf(x) | xp.isinf(y)
+        return xp.where(infinite, xp.full((), xp.inf, x.dtype), xp.hypot(x, y))
+
+    samples = pairs()
+
+
+hypot = binary(Hypot, "hypot")
+
+
+def _not_zero(length: Any) -> Tensor:
+    """A length to divide by: 1 at the origin, where what is divided is 0."""
+    return where(equal(length, 0), 1, length)

@@ -1,0 +1,600 @@
+"""Discrete Fourier transforms, with the signatures of the array API's extension ``fft``.
+
+Three operations do all: :class:`Fft` of complex tensors along some axes, and :class:`Rfft` and :class:`Irfft`
+between real ones and the half of their spectrum that determines the other. Each is linear; its gradient is
+another of them.
+
+None of the functions is in ``sg`` itself: TensorFlow's ``tf.signal`` has other arguments for these names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stopgrad.batch_rules import ALONG
+from stopgrad.build import about, apply, together
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.op import Axes, Axis, Op
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.compare import equal, logical_or
+from stopgrad.ops.convert import cast, conj, where
+from stopgrad.ops.data import identity, size_as
+from stopgrad.ops.inference import check_dtype, is_inexact, normal_axes, normal_axis
+from stopgrad.ops.join import pad
+from stopgrad.ops.matrices import larger
+from stopgrad.ops.ranges import range as numbers
+from stopgrad.ops.shape import reshape
+from stopgrad.ops.slices import part_of
+from stopgrad.plain import is_whole, whole
+from stopgrad.promotion import Promotion
+from stopgrad.public import builds, guarded, reads_arguments
+from stopgrad.samples import complexes, floats, sample
+from stopgrad.types import (
+    DType,
+    Size,
+    TensorType,
+    complex64,
+    complex128,
+    float32,
+    float64,
+    int32,
+    same_size,
+    shape_of,
+    tensor_type,
+)
+
+__all__: list[str] = []
+
+_DUAL = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+"""For each norm the one with which the opposite transform is the adjoint."""
+
+
+def _is_complex(dtype: DType) -> bool:
+    return dtype.is_complex
+
+
+def _is_real(dtype: DType) -> bool:
+    return dtype in (float32, float64)
+
+
+def _check_axis(x: TensorType, axis: int) -> None:
+    normal_axis(axis, x.ndim)
+    if isinstance(x.shape[axis], int) and x.shape[axis] == 0:
+        raise ShapeError(f"(C3) axis {axis} of {x!r} has no elements to transform")
+
+
+def _check_norm(norm: str) -> None:
+    if norm not in _DUAL:
+        raise ArgumentError(f"(C4) norm is 'backward', 'ortho' or 'forward', not {norm!r}")
+
+
+class Fft(Op):
+    """The discrete Fourier transform, or its inverse, along some axes.
+
+    Args:
+        x: complex.
+        axes: along which.
+        inverse: whether it is the inverse.
+        norm: which of the two is divided by the number n of elements: "backward" for the inverse, "forward"
+            for the other, "ortho" for each by √n.
+
+    Returns:
+        The transform, of x's type.
+
+    Constraints:
+        (C1) x is complex.
+        (C2) The axes exist in x, and none is named twice.
+        (C3) The axes have elements.
+        (C4) norm is one of the three words.
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, axes: Axes, inverse: bool, norm: str) -> TensorType:
+        check_dtype(x, _is_complex, "complex numbers")
+        normal_axes(axes, x.ndim)
+        for axis in axes:
+            _check_axis(x, axis)
+        _check_norm(norm)
+        return x
+
+    gradient = {"x": lambda g, op: apply(Fft, (g,), (op.axes, not op.inverse, _DUAL[op.norm]))}
+    batch = ALONG
+
+    @staticmethod
+    def lower(xp: Any, x: Any, axes: tuple[int, ...], inverse: bool, norm: str) -> Any:
+        return (xp.fft.ifftn if inverse else xp.fft.fftn)(x, axes=axes, norm=norm)
+
+    @staticmethod
+    def xla(xp: Any, x: Any, axes: tuple[int, ...], inverse: bool, norm: str) -> Any:
+        transform = xp.fft.ifftn if inverse else xp.fft.fftn
+        for i in range(0, len(axes), 3):  # XLA takes three axes at most.
+            x = transform(x, axes=axes[i : i + 3], norm=norm)
+        return x
+
+    samples = [
+        sample(complexes(4), axes=(0,), inverse=False, norm="backward"),
+        sample(complexes("n", 3, 2), axes=(0, 1), inverse=True, norm="backward"),
+        sample(complexes(5, 2), axes=(0,), inverse=False, norm="ortho"),
+        sample(complexes(2, 3, 2, 2), axes=(0, 1, 2, 3), inverse=True, norm="forward"),
+        sample(complexes(0, 2), axes=(1,), inverse=False, norm="forward"),
+    ]
+
+
+class Rfft(Op):
+    """The first half of the discrete Fourier transform of real numbers along an axis.
+
+    Args:
+        x: float32 or float64.
+        axis: along which.
+        norm: as in :class:`Fft`.
+
+    Returns:
+        The transform, complex, n // 2 + 1 of its n elements along the axis.
+
+    Constraints:
+        (C1) x is float32 or float64.
+        (C2) The axis exists in x.
+        (C3) The axis has elements.
+        (C4) norm is one of the three words.
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: Axis, norm: str) -> TensorType:
+        check_dtype(x, _is_real, "float32 or float64")
+        _check_axis(x, axis)
+        _check_norm(norm)
+        half = x.shape[axis] // 2 + 1
+        return tensor_type(_complex(x.dtype), (*x.shape[:axis], half, *x.shape[axis + 1 :]))
+
+    gradient = {"x": lambda g, op: _from_half(g, op, op.x.shape[op.axis], _DUAL[op.norm])}
+    batch = ALONG
+    lower = lambda xp, x, axis, norm: xp.fft.rfft(x, axis=axis, norm=norm)
+    samples = [
+        sample(floats(4), axis=0, norm="backward"),
+        sample(floats("n", 2), axis=0, norm="ortho"),
+        sample(floats(2, 5), axis=1, norm="forward"),
+        sample(floats(2, 1), axis=1, norm="backward"),
+        sample(floats(0, 3), axis=1, norm="backward"),
+    ]
+
+
+class Irfft(Op):
+    """The inverse of :class:`Rfft`.
+
+    Args:
+        x: complex: the first n // 2 + 1 elements of a transform of real numbers. Imaginary parts where such a
+            transform is real, at the beginning and for even n at the end, are not read.
+        axis: along which.
+        n: how many elements the result has along the axis.
+        norm: as in :class:`Fft`.
+
+    Returns:
+        The real numbers.
+
+    Constraints:
+        (C1) x is complex.
+        (C2) The axis exists in x.
+        (C3) n is at least 1, and x has n // 2 + 1 elements along the axis.
+        (C4) norm is one of the three words.
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: Axis, n: Size, norm: str) -> TensorType:
+        check_dtype(x, _is_complex, "complex numbers")
+        normal_axis(axis, x.ndim)
+        if (isinstance(n, int) and n < 1) or not same_size(n // 2 + 1, x.shape[axis]):
+            raise ShapeError(
+                f"(C3) {n} real numbers come from {n // 2 + 1} complex ones, not from the {x.shape[axis]} of "
+                f"{x!r} along axis {axis}"
+            )
+        _check_norm(norm)
+        return tensor_type(x.dtype.real, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
+
+    gradient = {
+        "x": lambda g, op: (
+            apply(Rfft, (g,), (op.axis, _DUAL[op.norm])) * _counts(op.n, op.axis, op.x.type, op.x)
+        )
+    }
+    batch = ALONG
+    lower = lambda xp, x, axis, n, norm: xp.fft.irfft(x, n=n, axis=axis, norm=norm)
+    samples = [
+        sample(complexes(3), axis=0, n=4, norm="backward"),
+        sample(complexes(2, 3), axis=1, n=5, norm="ortho"),
+        sample(complexes("n", 2), axis=1, n=2, norm="forward"),
+        sample(complexes(2, 1), axis=1, n=1, norm="backward"),
+        sample(complexes(0, 2), axis=1, n=3, norm="backward"),
+    ]
+
+
+def _complex(dtype: DType) -> DType:
+    return complex128 if dtype in (float64, complex128) else complex64
+
+
+def _counts(n: Size, axis: int, kind: TensorType, like: Any) -> Tensor:
+    """How often each element of a half spectrum occurs in the whole: twice, but for the ends."""
+    k = numbers(n // 2 + 1, dtype=int32)
+    once = logical_or(equal(k, 0), equal(k * 2, size_as(n, int32, like)))
+    found = cast(where(once, 1, 2), kind.dtype)
+    return reshape(found, tuple(s if i == axis else 1 for i, s in enumerate(kind.shape)))
+
+
+def _from_half(g: Any, op: Any, n: Size, norm: str) -> Tensor:
+    """The adjoint of the half transform."""
+    return apply(Irfft, (g / _counts(n, op.axis, op.result.type, op.x),), (op.axis, n, norm))
+
+
+# ------------------------------------------------------------------------------------------- arguments
+
+
+def _as_complex(x: Any) -> Tensor:
+    (x,) = together(x, promotes=Promotion(is_inexact))
+    return cast(x, _complex(type_of(x).dtype))
+
+
+def _as_real(x: Any) -> Tensor:
+    (x,) = together(x, promotes=Promotion(is_inexact))
+    dtype = type_of(x).dtype
+    if dtype.is_complex:
+        raise ArgumentError(f"takes real numbers, not {type_of(x)!r}; take fft, or sg.real of it")
+    return x if _is_real(dtype) else cast(x, float32)
+
+
+def _size(n: Any, default: Size) -> Size:
+    """A length that an axis is to have."""
+    if n is None or (is_whole(n) and whole(n) == -1):
+        return default
+    (found,) = shape_of([n])
+    if isinstance(found, int) and found < 1:
+        raise ArgumentError(f"a transform has at least one element, not {found}")
+    return found
+
+
+def _fitted(x: Any, axis: int, size: Size) -> Tensor:
+    """*x* with so many elements along an axis: the first ones, or zeros behind them."""
+    have = type_of(x).shape[axis]
+    if have is size or have == size:
+        return x
+    most = larger(have, size)
+    if most is not have and most != have:
+        around = [(0, most - have) if i == axis else (0, 0) for i, _ in enumerate(type_of(x).shape)]
+        x = pad(x, around)
+    return x if most is size or most == size else part_of(x, axis, 0, size)
+
+
+def _one(definition: type[Op], x: Any, axis: Any, norm: Any) -> int:
+    with about(definition, x):
+        if not isinstance(norm, str):
+            raise ArgumentError(f"(C4) norm is 'backward', 'ortho' or 'forward', not {norm!r}")
+        _check_norm(norm)
+        return normal_axis(axis, type_of(x).ndim)
+
+
+@reads_arguments
+def _several(definition: type[Op], x: Any, s: Any, axes: Any, norm: Any) -> tuple[list[int], list[Any]]:
+    """Axes and their lengths, None where nothing is said."""
+    ndim = type_of(x).ndim
+    if axes is None:
+        axes = range(ndim) if s is None else range(ndim - len(s), ndim)
+    found = [_one(definition, x, axis, norm) for axis in axes]
+    sizes = [None] * len(found) if s is None else list(s)
+    with about(definition, x):
+        if len(set(found)) < len(found):
+            raise ShapeError(f"(C2) axes={tuple(axes)} name one twice")
+        if len(sizes) != len(found):
+            raise ArgumentError(f"s gives {len(sizes)} lengths for {len(found)} axes")
+    return found, sizes
+
+
+# ------------------------------------------------------------------------------------- complex numbers
+
+
+def _transformed(x: Any, s: Any, axes: Any, norm: Any, inverse: bool, name: str | None) -> Tensor:
+    x = _as_complex(x)
+    found, sizes = _several(Fft, x, s, axes, norm)
+    for axis, n in zip(found, sizes, strict=True):
+        x = _fitted(x, axis, _size(n, type_of(x).shape[axis]))
+    if not found:
+        return identity(x, name)
+    return apply(Fft, (x,), (tuple(found), inverse, norm), name)
+
+
+@builds(Fft)
+def fftn(
+    x: Any,
+    s: Sequence[Any] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
+    name: str | None = None,
+) -> Tensor:
+    """The discrete Fourier transform along several axes.
+
+    Args:
+        x: numbers; real ones count as complex.
+        s: for each axis the length to transform: the first elements, or zeros behind them; by default, and
+            where it is -1, that of x.
+        axes: along which; by default all, or as many of the last as s has lengths.
+        norm: "backward" for no factor, "forward" for 1 / n, "ortho" for 1 / √n, n being the number of
+            elements.
+        name: of the operation; by default none.
+
+    Returns:
+        The transform: complex128 for 64-bit numbers, complex64 for others.
+
+    Constraints:
+        (C1) x holds numbers.
+        (C2) The axes exist in x, and none is named twice.
+        (C3) The axes have elements.
+        (C4) norm is one of the three words.
+
+    Examples:
+        >>> from stopgrad.ops import fourier
+        >>> fourier.fftn(np.ones((2, 2)))
+        array([[4.+0.j, 0.+0.j],
+               [0.+0.j, 0.+0.j]])
+    """
+    return _transformed(x, s, axes, norm, False, name)
+
+
+@guarded("ifftn")
+def ifftn(
+    x: Any,
+    s: Sequence[Any] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
+    name: str | None = None,
+) -> Tensor:
+    """The inverse of :func:`fftn`, with the same arguments.
+
+    Args:
+        x: numbers; real ones count as complex.
+        s: for each axis the length to transform.
+        axes: along which.
+        norm: "backward" for a factor of 1 / n, "forward" for none, "ortho" for 1 / √n.
+        name: of the operation; by default none.
+
+    Returns:
+        The inverse transform, complex.
+
+    Examples:
+        >>> from stopgrad.ops import fourier
+        >>> fourier.ifftn(np.array([[4.0, 0.0], [0.0, 0.0]]))
+        array([[1.+0.j, 1.+0.j],
+               [1.+0.j, 1.+0.j]])
+    """
+    return _transformed(x, s, axes, norm, True, name)
+
+
+@guarded("fft")
+def fft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+    """The discrete Fourier transform Σ x_j exp(-2πi jk/n) along an axis.
+
+    Args:
+        x: numbers; real ones count as complex.
+        n: the length to transform: the first elements, or zeros behind them; by default that of x.
+        axis: along which.
+        norm: "backward" for no factor, "forward" for 1 / n, "ortho" for 1 / √n.
+        name: of the operation; by default none.
+
+    Returns:
+        The transform: complex128 for 64-bit numbers, complex64 for others.
+
+    Examples:
+        >>> from stopgrad.ops import fourier
+        >>> fourier.fft(np.array([1.0, 1.0]))
+        array([2.+0.j, 0.+0.j])
+    """
+    return _transformed(x, (n,), (axis,), norm, False, name)
+
+
+@guarded("ifft")
+def ifft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+    """The inverse of :func:`fft`, with the same arguments.
+
+    Args:
+        x: numbers; real ones count as complex.
+        n: the length to transform: the first elements, or zeros behind them; by default that of x.
+        axis: along which.
+        norm: "backward" for a factor of 1 / n, "forward" for none, "ortho" for 1 / √n.
+        name: of the operation; by default none.
+
+    Returns:
+        The inverse transform, complex.
+
+    Examples:
+        >>> from stopgrad.ops import fourier
+        >>> fourier.ifft(np.array([2.0, 0.0]))
+        array([1.+0.j, 1.+0.j])
+    """
+    return _transformed(x, (n,), (axis,), norm, True, name)
+
+
+# ---------------------------------------------------------------------------------------- real numbers
+
+
+@builds(Rfft)
+def rfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+    """The first n // 2 + 1 elements of the discrete Fourier transform of real numbers.
+
+    Args:
+        x: real numbers.
+        n: the length to transform: the first elements, or zeros behind them; by default that of x.
+        axis: along which.
+        norm: "backward" for no factor, "forward" for 1 / n, "ortho" for 1 / √n.
+        name: of the operation; by default none.
+
+    Returns:
+        The transform: complex128 for 64-bit numbers, complex64 for others.
+
+    Constraints:
+        (C1) x holds real numbers.
+        (C2) The axis exists in x.
+        (C3) The axis has elements.
+        (C4) norm is one of the three words.
+
+    Examples:
+        >>> from stopgrad.ops import fourier
+        >>> fourier.rfft(np.array([1.0, 0.0, 0.0]))
+        array([1.+0.j, 1.+0.j])
+    """
+    x = _as_real(x)
+    position = _one(Rfft, x, axis, norm)
+    x = _fitted(x, position, _size(n, type_of(x).shape[position]))
+    return apply(Rfft, (x,), (position, norm), name)
+
+
+@builds(Irfft)
+def irfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+    """The inverse of :func:`rfft`: real numbers from the first half of their transform.
+
+    Args:
+        x: numbers; real ones count as complex. Imaginary parts where a transform of real numbers is real, at
+            the beginning and for even n at the end, are not read.
+        n: how many real numbers; x is cut, or filled up with zeros, to n // 2 + 1. By default 2 · (m - 1) for
+            the m elements of x.
+        axis: along which.
+        norm: "backward" for a factor of 1 / n, "forward" for none, "ortho" for 1 / √n.
+        name: of the operation; by default none.
+
+    Returns:
+        The real numbers.
+
+    Constraints:
+        (C1) x holds numbers.
+        (C2) The axis exists in x.
+        (C3) n is at least 1.
+        (C4) norm is one of the three words.
+
+    Examples:
+        >>> from stopgrad.ops import fourier
+        >>> fourier.irfft(np.array([1.0, 1.0]), 3)
+        array([1., 0., 0.])
+    """
+    return _to_real(_as_complex(x), n, axis, norm, name)
+
+
+def _to_real(x: Any, n: Any, axis: Any, norm: Any, name: str | None) -> Tensor:
+    position = _one(Irfft, x, axis, norm)
+    size = _size(n, 2 * (type_of(x).shape[position] - 1))
+    with about(Irfft, x):
+        if isinstance(size, int) and size < 1:
+            raise ShapeError("(C3) n must be at least 1; for one complex number, give it")
+    return apply(Irfft, (_fitted(x, position, size // 2 + 1),), (position, size, norm), name)
+
+
+@guarded("rfftn")
+def rfftn(
+    x: Any,
+    s: Sequence[Any] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
+    name: str | None = None,
+) -> Tensor:
+    """The discrete Fourier transform of real numbers along several axes, half of it along the last of them.
+
+    Args:
+        x: real numbers.
+        s: for each axis the length to transform, as in :func:`fftn`.
+        axes: along which; by default all, or as many of the last as s has lengths.
+        norm: as in :func:`fftn`.
+        name: of the operation; by default none.
+
+    Returns:
+        The transform, complex.
+
+    Examples:
+        >>> from stopgrad.ops import fourier
+        >>> fourier.rfftn(np.ones((2, 2)))
+        array([[4.+0.j, 0.+0.j],
+               [0.+0.j, 0.+0.j]])
+    """
+    x = _as_real(x)
+    found, sizes = _several(Rfft, x, s, axes, norm)
+    if not found:
+        raise ArgumentError("takes at least one axis")
+    if len(found) == 1:
+        return rfft(x, sizes[0], found[0], norm, name)
+    return _transformed(rfft(x, sizes[-1], found[-1], norm), sizes[:-1], found[:-1], norm, False, name)
+
+
+@guarded("irfftn")
+def irfftn(
+    x: Any,
+    s: Sequence[Any] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
+    name: str | None = None,
+) -> Tensor:
+    """The inverse of :func:`rfftn`.
+
+    Args:
+        x: numbers; real ones count as complex.
+        s: for each axis the length of the result; by default that of x, and 2 · (m - 1) for the last.
+        axes: along which; by default all, or as many of the last as s has lengths.
+        norm: as in :func:`ifftn`.
+        name: of the operation; by default none.
+
+    Returns:
+        The real numbers.
+
+    Examples:
+        >>> from stopgrad.ops import fourier
+        >>> fourier.irfftn(np.array([[4.0, 0.0], [0.0, 0.0]]))
+        array([[1., 1.],
+               [1., 1.]])
+    """
+    x = _as_complex(x)
+    found, sizes = _several(Irfft, x, s, axes, norm)
+    if not found:
+        raise ArgumentError("takes at least one axis")
+    if len(found) > 1:
+        x = _transformed(x, sizes[:-1], found[:-1], norm, True, None)
+    return _to_real(x, sizes[-1], found[-1], norm, name)
+
+
+@guarded("hfft")
+def hfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+    """The discrete Fourier transform, which is real, of what is Hermitian: given is its first half.
+
+    Args:
+        x: numbers; real ones count as complex.
+        n: how many real numbers; by default 2 · (m - 1) for the m elements of x.
+        axis: along which.
+        norm: "backward" for no factor, "forward" for 1 / n, "ortho" for 1 / √n.
+        name: of the operation; by default none.
+
+    Returns:
+        The real numbers.
+
+    Examples:
+        >>> from stopgrad.ops import fourier
+        >>> fourier.hfft(np.array([1.0, 1.0]))
+        array([2., 0.])
+    """
+    x = _as_complex(x)
+    _one(Irfft, x, axis, norm)
+    return _to_real(conj(x), n, axis, _DUAL[norm], name)
+
+
+@guarded("ihfft")
+def ihfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+    """The inverse of :func:`hfft`.
+
+    Args:
+        x: real numbers.
+        n: the length to transform: the first elements, or zeros behind them; by default that of x.
+        axis: along which.
+        norm: "backward" for a factor of 1 / n, "forward" for none, "ortho" for 1 / √n.
+        name: of the operation; by default none.
+
+    Returns:
+        The first n // 2 + 1 elements, complex.
+
+    Examples:
+        >>> from stopgrad.ops import fourier
+        >>> fourier.ihfft(np.array([2.0, 0.0]))
+        array([1.-0.j, 1.-0.j])
+    """
+    x = _as_real(x)
+    _one(Rfft, x, axis, norm)
+    return conj(rfft(x, n, axis, _DUAL[norm]), name)

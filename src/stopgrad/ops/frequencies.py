@@ -1,0 +1,126 @@
+"""What the elements of discrete Fourier transforms stand for, and in which order.
+
+As the functions of :mod:`stopgrad.ops.fourier`, these are not in ``sg`` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stopgrad.errors import ArgumentError
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import divide, multiply
+from stopgrad.ops.data import identity, size_as
+from stopgrad.ops.inference import normal_axes
+from stopgrad.ops.join import concat
+from stopgrad.ops.ranges import range as numbers
+from stopgrad.ops.slices import part_of
+from stopgrad.plain import real
+from stopgrad.public import guarded
+from stopgrad.types import DTypeLike, Size, dtype_of, shape_of
+
+__all__: list[str] = []
+
+
+@guarded("fftfreq")
+def fftfreq(n: Any, d: Any = 1.0, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
+    """The frequencies that the elements of :func:`stopgrad.ops.fourier.fft` stand for.
+
+    Args:
+        n: the length of the transform.
+        d: the distance of samples.
+        dtype: of the result.
+        name: of the operation; by default none.
+
+    Returns:
+        [0, 1, …, (n - 1) // 2, -(n // 2), …, -1] / (n · d).
+
+    Examples:
+        >>> from stopgrad.ops import frequencies
+        >>> frequencies.fftfreq(4, 0.5)
+        array([ 0. ,  0.5, -1. , -0.5], dtype=float32)
+    """
+    (size,) = shape_of([n])
+    whole_numbers = ifftshift(numbers(-(size // 2), size - size // 2, dtype=dtype_of(dtype)))
+    return _frequencies(whole_numbers, size, d, name)
+
+
+@guarded("rfftfreq")
+def rfftfreq(n: Any, d: Any = 1.0, dtype: DTypeLike = "float32", name: str | None = None) -> Tensor:
+    """The frequencies that the elements of :func:`stopgrad.ops.fourier.rfft` stand for.
+
+    Args:
+        n: the length of the transform.
+        d: the distance of samples.
+        dtype: of the result.
+        name: of the operation; by default none.
+
+    Returns:
+        [0, 1, …, n // 2] / (n · d).
+
+    Examples:
+        >>> from stopgrad.ops import frequencies
+        >>> frequencies.rfftfreq(4, 0.5)
+        array([0. , 0.5, 1. ], dtype=float32)
+    """
+    (size,) = shape_of([n])
+    return _frequencies(numbers(size // 2 + 1, dtype=dtype_of(dtype)), size, d, name)
+
+
+def _frequencies(whole_numbers: Any, n: Size, d: Any, name: str | None) -> Tensor:
+    if isinstance(n, int) and n < 1:
+        raise ArgumentError(f"a transform has at least one element, not {n}")
+    dtype = type_of(whole_numbers).dtype
+    return divide(whole_numbers, multiply(size_as(n, dtype, whole_numbers), real(d)), name)
+
+
+@guarded("fftshift")
+def fftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
+    """The element of frequency 0 moved to the middle.
+
+    Args:
+        x: any tensor.
+        axes: one axis or several, along which; by default all.
+        name: of the operation; by default none.
+
+    Returns:
+        A tensor of x's type.
+
+    Examples:
+        >>> from stopgrad.ops import frequencies
+        >>> frequencies.fftshift(np.array([0.0, 1.0, 2.0, -2.0, -1.0]))
+        array([-2., -1.,  0.,  1.,  2.])
+    """
+    return _shifted(x, axes, lambda size: size - size // 2, name)
+
+
+@guarded("ifftshift")
+def ifftshift(x: Any, axes: Any = None, name: str | None = None) -> Tensor:
+    """The inverse of :func:`fftshift`.
+
+    Args:
+        x: any tensor.
+        axes: one axis or several, along which; by default all.
+        name: of the operation; by default none.
+
+    Returns:
+        A tensor of x's type.
+
+    Examples:
+        >>> from stopgrad.ops import frequencies
+        >>> frequencies.ifftshift(np.array([-2.0, -1.0, 0.0, 1.0, 2.0]))
+        array([ 0.,  1.,  2., -2., -1.])
+    """
+    return _shifted(x, axes, lambda size: size // 2, name)
+
+
+def _shifted(x: Any, axes: Any, first: Callable[[Any], Any], name: str | None) -> Tensor:
+    """What stands from an element on along each axis, and then what stands before it."""
+    found = normal_axes(axes, type_of(x).ndim)
+    for axis in found:
+        size = type_of(x).shape[axis]
+        start = first(size)
+        parts = [part_of(x, axis, start, size - start), part_of(x, axis, 0, start)]
+        x = concat(parts, axis, name if axis == found[-1] else None)
+    return x if found else identity(x, name)

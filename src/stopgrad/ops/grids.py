@@ -1,0 +1,382 @@
+"""Tensors made from numbers and from what is known of others: grids, masks of lengths, shapes, constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stopgrad.build import apply, together
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.graph import Operation
+from stopgrad.op import Op, not_differentiable
+from stopgrad.operands import Tensor, as_array, is_python, shorten, type_of
+from stopgrad.ops.arithmetic import add, multiply
+from stopgrad.ops.compare import less
+from stopgrad.ops.composing import is_traced, named, needs_size, tensor
+from stopgrad.ops.convert import cast
+from stopgrad.ops.data import constant, fill, size_as
+from stopgrad.ops.inference import check_dtype, is_inexact, is_integer, normal_axis
+from stopgrad.ops.join import stack
+from stopgrad.ops.positions import as_indices
+from stopgrad.ops.ranges import range as numbers
+from stopgrad.ops.shape import broadcast_to, expand_dims, reshape
+from stopgrad.plain import whole
+from stopgrad.promotion import Promotion
+from stopgrad.public import builds, call, guarded
+from stopgrad.samples import bools, floats, sample
+from stopgrad.structure import flatten, shown, unflatten
+from stopgrad.types import (
+    DTypeLike,
+    TensorType,
+    bool_,
+    dtype_of,
+    int32,
+    shape_of,
+    tensor_type,
+)
+
+__all__ = [
+    "convert_to_tensor",
+    "full_like",
+    "group",
+    "linspace",
+    "map_structure",
+    "meshgrid",
+    "rank",
+    "sequence_mask",
+    "shape",
+]
+
+
+@guarded("linspace")
+def linspace(start: Any, stop: Any, num: Any, name: str | None = None, axis: int = 0) -> Tensor:
+    """Numbers at equal distances from one to another, both included.
+
+    Args:
+        start: the first: floating-point or complex; integers become it.
+        stop: the last.
+        num: how many.
+        axis: where the new axis comes, if start and stop are no scalars.
+
+    Returns:
+        The numbers; of one, it is start. Both ends have gradients.
+
+    Constraints:
+        (C1) start and stop have shapes that broadcast.
+        (C2) num is not negative, and the axis exists in the result.
+
+    Examples:
+        >>> sg.linspace(np.float64(10.0), 12.0, 5)
+        array([10. , 10.5, 11. , 11.5, 12. ])
+    """
+    first, last = together(start, stop, promotes=Promotion(is_inexact))
+    count = whole(num)
+    if count < 0:
+        raise ArgumentError(f"(C2) num must not be negative, not {count}")
+    ndim = max(type_of(first).ndim, type_of(last).ndim)
+    position = normal_axis(axis, ndim + 1)
+    dtype = type_of(first).dtype
+    parts = np.arange(count, dtype=np.float64) / max(count - 1, 1)
+    # From the nearer end, so that the last is exactly the last.
+    spread = (count, *(1,) * (ndim - position))
+    first, last = (expand_dims(_of_rank(x, ndim), position) for x in (first, last))
+    there = np.reshape(parts, spread).astype(dtype.numpy)
+    back = np.reshape(1 - parts, spread).astype(dtype.numpy)
+    return add(multiply(first, back), multiply(last, there), name)
+
+
+def _of_rank(x: Any, ndim: int) -> Tensor:
+    """*x* with axes of size 1 in front."""
+    sizes = type_of(x).shape
+    return x if len(sizes) == ndim else reshape(x, (*(1,) * (ndim - len(sizes)), *sizes))
+
+
+@guarded("meshgrid")
+def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
+    """The coordinates of the points of a grid.
+
+    Args:
+        args: for each axis of the grid a vector of coordinates.
+        indexing: "xy" for a grid whose first two axes are exchanged, as in pictures; "ij" for one whose axes come in
+            order.
+
+    Returns:
+        For each vector a tensor with its coordinates at all points.
+
+    Constraints:
+        (C1) The arguments are vectors or scalars.
+        (C2) indexing is "xy" or "ij".
+
+    Examples:
+        >>> sg.meshgrid(np.array([1.0, 2.0]), np.array([3.0, 4.0, 5.0]))[0]
+        array([[1., 2.],
+               [1., 2.],
+               [1., 2.]])
+    """
+    if indexing not in ("xy", "ij"):
+        raise ArgumentError(f"(C2) indexing={indexing!r}; take 'xy' or 'ij'")
+    vectors = [tensor(x) for x in args]
+    if any(type_of(x).ndim > 1 for x in vectors):
+        raise ShapeError(f"(C1) takes vectors, not {[type_of(x) for x in vectors]}")
+    vectors = [reshape(x, (1,)) if type_of(x).ndim == 0 else x for x in vectors]
+    sizes = [type_of(x).shape[0] for x in vectors]
+    order = list(np.arange(len(vectors)))
+    if indexing == "xy" and len(vectors) > 1:
+        order[:2] = [1, 0]
+    whole_grid = tuple(sizes[i] for i in order)
+    found = []
+    for i, x in enumerate(vectors):
+        place = order.index(i)
+        column = reshape(x, (sizes[i], *(1,) * (len(vectors) - 1 - place)))
+        found.append(broadcast_to(column, whole_grid, name))
+    return found
+
+
+@guarded("sequence_mask")
+def sequence_mask(
+    lengths: Any, maxlen: Any = None, dtype: DTypeLike = "bool", name: str | None = None
+) -> Tensor:
+    """Which places of sequences of different lengths are taken.
+
+    Args:
+        lengths: integers, of any shape.
+        maxlen: the size of the new axis; by default the greatest length, which then is known when the graph is built.
+        dtype: of the result.
+
+    Returns:
+        A tensor of shape [*lengths.shape, maxlen], true, or 1, at the first places of each row.
+
+    Constraints:
+        (C1) The lengths are integers.
+        (C2) The size of the new axis is known when the graph is built.
+
+    Examples:
+        >>> sg.sequence_mask(np.array([1, 3]), 3)
+        array([[ True, False, False],
+               [ True,  True,  True]])
+    """
+    lengths = as_indices(lengths)
+    kind = type_of(lengths)
+    check_dtype(kind, is_integer, "integers as lengths")
+    if maxlen is not None:
+        size = shape_of(maxlen)[0]
+    elif is_traced(lengths):
+        raise needs_size("(C2) the greatest length", "maxlen=")
+    else:
+        size = max(int(lengths.max()), 0) if lengths.size else 0
+    hit = less(numbers(size), reshape(lengths, (*kind.shape, 1)))
+    return cast(hit, dtype, name)
+
+
+@guarded("full_like")
+def full_like(input: Any, fill_value: Any, dtype: DTypeLike | None = None, name: str | None = None) -> Tensor:
+    """One value in the shape of another tensor.
+
+    Args:
+        input: any tensor.
+        fill_value: the value: a number or a scalar tensor, which is brought to the dtype.
+        dtype: of the result; by default the input's.
+
+    Returns:
+        A tensor of the input's shape.
+
+    Constraints:
+        (C1) The value is a scalar.
+
+    Examples:
+        >>> sg.full_like(np.zeros(2), 7.0)
+        array([7., 7.])
+    """
+    kind = type_of(input)
+    wanted = kind.dtype if dtype is None else dtype_of(dtype)
+    value = as_array(fill_value, wanted) if is_python(fill_value) else cast(tensor(fill_value), wanted)
+    if type_of(value).ndim:
+        raise ShapeError(f"(C1) the value must be a scalar, not {type_of(value)!r}")
+    return fill(kind.shape, value, name)
+
+
+@guarded("rank")
+def rank(input: Any, name: str | None = None) -> Tensor:
+    """How many axes a tensor has.
+
+    Args:
+        input: any tensor.
+
+    Returns:
+        The number, a scalar of int32. ``x.ndim`` is the same as a number of Python.
+
+    Examples:
+        >>> sg.rank(np.zeros((2, 3)))
+        array(2, dtype=int32)
+    """
+    return constant(np.int32(type_of(input).ndim), name=name)
+
+
+@guarded("shape")
+def shape(input: Any, out_type: DTypeLike | None = None, name: str | None = None) -> Tensor:
+    """The sizes of a tensor, as a tensor.
+
+    Args:
+        input: any tensor.
+        out_type: int32 or int64; int32 by default.
+
+    Returns:
+        A vector with the size of each axis, known at the latest when values are fed. ``x.shape`` has them as a tuple.
+
+    Constraints:
+        (C1) out_type is a dtype of integers.
+
+    Examples:
+        >>> sg.shape(np.zeros((2, 3)))
+        array([2, 3], dtype=int32)
+    """
+    kind, wanted = type_of(input), int32 if out_type is None else dtype_of(out_type)
+    check_dtype(tensor_type(wanted, ()), is_integer, "a dtype of integers")
+    if not kind.symbolic:
+        return constant(np.asarray(kind.shape, wanted.numpy), name=name)
+    return stack([size_as(size, wanted, input) for size in kind.shape], name=name)
+
+
+# ------------------------------------------------------------------------------------- values and structures
+
+
+@guarded("convert_to_tensor")
+def convert_to_tensor(
+    value: Any, dtype: DTypeLike | None = None, dtype_hint: DTypeLike | None = None, name: str | None = None
+) -> Tensor:
+    """A value as a tensor.
+
+    Args:
+        value: a number, an array, a tensor, or nested lists of them. Python numbers are int32, float32 or complex64.
+        dtype: the dtype that it must have; tensors and arrays of another are refused, numbers are brought to it.
+        dtype_hint: a dtype to bring numbers to, if they go into it without loss.
+
+    Returns:
+        An output of a graph is returned as it is; outside of a graph, an array.
+
+    Constraints:
+        (C1) What has a dtype has the one that is asked for.
+
+    Examples:
+        >>> sg.convert_to_tensor([1.0, 2.0])
+        array([1., 2.], dtype=float32)
+    """
+    wanted = None if dtype is None else dtype_of(dtype)
+    hint = None if dtype_hint is None else dtype_of(dtype_hint)
+    if isinstance(value, (list, tuple)) and any(map(is_traced, flatten(value)[0])):
+        value = _stacked(value, wanted)
+    if is_traced(value) or hasattr(value, "dtype"):
+        value = tensor(value)
+        have = type_of(value).dtype
+        if wanted is not None and have is not wanted:
+            raise DTypeError(f"(C1) {type_of(value)!r} is not of {wanted}; convert with sg.cast")
+        return named(value, name) if is_traced(value) else constant(value, name=name)
+    if wanted is None and hint is not None:
+        array = as_array(value)
+        if np.array_equal(array.astype(hint.numpy).astype(array.dtype), array):
+            wanted = hint
+    return constant(value, wanted, name=name)
+
+
+def _stacked(value: Any, wanted: Any) -> Tensor:
+    """Nested lists with tensors among them as one tensor, the innermost lists first."""
+    stack_of: list[tuple[Any, list[Any]]] = [(value, [])]
+    while True:
+        given, done = stack_of[-1]
+        if len(done) == len(given):
+            made = stack(_together(done, wanted))
+            stack_of.pop()
+            if not stack_of:
+                return made
+            stack_of[-1][1].append(made)
+        elif isinstance(given[len(done)], (list, tuple)):
+            stack_of.append((given[len(done)], []))
+        else:
+            done.append(given[len(done)])
+
+
+def _together(parts: list[Any], wanted: Any) -> list[Any]:
+    return [as_array(p, wanted) if wanted is not None and is_python(p) else p for p in parts]
+
+
+@guarded("map_structure")
+def map_structure(func: Any, *structure: Any) -> Any:
+    """A structure with a function applied to each of its leaves; of several structures, to their leaves together.
+
+    Args:
+        func: a function of as many arguments as there are structures.
+        structure: one or more nested structures of lists, tuples, dicts, named tuples and dataclasses, all alike. None
+            is an empty structure.
+
+    Returns:
+        A structure like the first, of the function's results.
+
+    Constraints:
+        (C1) There is a function, and at least one structure.
+        (C2) The structures are alike.
+
+    Examples:
+        >>> sg.map_structure(lambda x, y: x + y, {"a": 1, "b": (2, 3)}, {"a": 10, "b": (20, 30)})
+        {'a': 11, 'b': (22, 33)}
+    """
+    if not callable(func) or not structure:
+        raise ArgumentError(
+            f"(C1) takes a function and at least one structure, not {shorten(func)} and {len(structure)}"
+        )
+    leaves, spec = flatten(structure[0])
+    columns = [leaves]
+    for other in structure[1:]:
+        more, also = flatten(other)
+        if also != spec:
+            raise ArgumentError(f"(C2) the structures differ: {shown(spec)} and {shown(also)}")
+        columns.append(more)
+    return unflatten(spec, [call(func, *row) for row in zip(*columns, strict=True)])
+
+
+class NoOp(Op):
+    """Operations that run together: it has no value of its own.
+
+    Args:
+        parts: what is computed.
+
+    Returns:
+        True, when all of them are.
+
+    Examples:
+        >>> sg.ops.NoOp.function(np.zeros(2), np.ones(3))
+        array(True)
+    """
+
+    @staticmethod
+    def infer(*parts: TensorType) -> TensorType:
+        return tensor_type(bool_, ())
+
+    gradient = not_differentiable("it takes no value from what runs")
+    lower = lambda xp, *parts: xp.asarray(True)
+    samples = [sample(floats(2, 3), bools(2)), sample()]
+
+
+@builds(NoOp)
+def group(*inputs: Any, name: str | None = None) -> Tensor:
+    """Operations to run together, as one thing to fetch.
+
+    Args:
+        inputs: outputs and operations, also in nested structures; most often assignments.
+
+    Returns:
+        A scalar that is True once all of them have run. Fetch it with a session.
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     a, b = sg.parameter(1.0), sg.parameter(2.0)
+        ...     step = sg.group(sg.assign(a, a + b), sg.assign(b, b * 2.0))
+        >>> with sg.Session(graph) as session:
+        ...     _ = session.run(step)
+        ...     session.value(a), session.value(b)
+        (array(3., dtype=float32), array(4., dtype=float32))
+    """
+    found: list[Any] = []
+    for x in flatten(inputs)[0]:
+        found += x.outputs if isinstance(x, Operation) else [x]
+    return apply(NoOp, tuple(found), (), name)

@@ -1,0 +1,464 @@
+"""The incomplete gamma and beta functions (chapter 8 of the DLMF), and how a gamma quantile moves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stopgrad.batch_rules import ELEMENTWISE
+from stopgrad.build import apply, together
+from stopgrad.errors import ShapeError
+from stopgrad.graph import Operation
+from stopgrad.op import Op
+from stopgrad.operands import Tensor, as_array, type_of
+from stopgrad.ops.arithmetic import add, divide, multiply, negative, subtract
+from stopgrad.ops.compare import greater, is_finite, is_nan, less, logical_and
+from stopgrad.ops.convert import where, wide
+from stopgrad.ops.families import INF, NAN
+from stopgrad.ops.inference import (
+    broadcast,
+    broadcast_c2,
+    check_dtype,
+    check_same_dtype,
+    is_floating,
+)
+from stopgrad.ops.powers import exp, log, log1p, reciprocal
+from stopgrad.ops.shape import reduce_sum
+from stopgrad.ops.special import digamma, lgamma
+from stopgrad.promotion import Promotion
+from stopgrad.public import builds, guarded
+from stopgrad.samples import floats, sample
+from stopgrad.types import TensorType, tensor_type
+
+__all__ = [
+    "betainc",
+    "igamma",
+    "igammac",
+    "lbeta",
+]
+
+# ------------------------------------------------------------------------------------------- moments
+# With f the density of the gamma distribution of shape a, z = exp y a number and k ≥ 0, let
+#     M_k(a, y) = ∫ vᵏ f(z exp v) z exp v dv / (z f(z)) = ∫ vᵏ exp(a v - z (exp v - 1)) dv
+# over v < 0; or, with the opposite sign, over v > 0, where that is the smaller part of the distribution. Then
+#     d log z / d a = -(M₁ + (y - ψ(a)) M₀)
+# along the quantiles, where the distribution function does not change (Figurnov, Mohamed and Mnih 2018,
+# arXiv:1805.08498, which call it implicit reparametrisation). By parts,
+#     ∂M_k/∂a = M_(k+1),    ∂M_k/∂y = (z - a) M_k - k M_(k-1) + [k = 0].
+# The integrals are sums over the nodes of H. Takahasi and M. Mori 1974, "Double exponential formulas for
+# numerical integration", for functions that fall exponentially: 96 give an error of 10⁻¹¹.
+
+_T = np.linspace(-3.8, 4.5, 96)
+_NODES = np.exp(_T - np.exp(-_T))
+_WEIGHTS = (_T[1] - _T[0]) * (1 + np.exp(-_T)) * _NODES
+
+
+_SHAPES, _INSIDE = floats(3, low=0.5, high=4.0), floats(3, low=0.1, high=0.9)
+
+
+class LogGammaMoment(Op):
+    """The moment M of order k of the smaller part of a gamma distribution, from a number on.
+
+    Args:
+        a: the shape of the distribution; positive.
+        y: the logarithm of the number z.
+        k: the order.
+
+    Returns:
+        The integral of vᵏ exp(a v - z (exp v - 1)) over v < 0, where z < max(a, 1); elsewhere that over
+        v > 0, with the opposite sign.
+
+    Constraints:
+        (C1) Both are floating-point, of one dtype.
+        (C2) The shapes broadcast.
+
+    References:
+        M. Figurnov, S. Mohamed and A. Mnih 2018, "Implicit reparameterization gradients", arXiv:1805.08498.
+    """
+
+    @staticmethod
+    def infer(a: TensorType, y: TensorType, *, k: int) -> TensorType:
+        return broadcast(is_floating)(a, y)
+
+    gradient = {
+        "a": lambda g, op: g * log_gamma_moment(op.a, op.y, op.k + 1),
+        "y": lambda g, op: g * _moment_slope(op),
+    }
+    batch = ELEMENTWISE
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, a: Any, y: Any, k: int) -> Any:
+        z, reach = _reach(xp, a, y)
+        total = xp.zeros((), reach.dtype)
+        for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
+            total = total + weight * _integrand(xp, a, z, reach * node, k)
+        return -reach * total
+
+    @staticmethod
+    def xla(xp: Any, a: Any, y: Any, k: int) -> Any:
+        z, reach = _reach(xp, a, y)
+        nodes, weights = (xp.asarray(c, reach.dtype) for c in (_NODES, _WEIGHTS))
+        inner = _integrand(xp, a[..., None], z[..., None], reach[..., None] * nodes, k)
+        return -reach * xp.sum(weights * inner, -1)
+
+    samples = [
+        sample(floats(3, low=0.5, high=4.0), floats(2, 3), k=0),
+        sample(floats("n", low=0.05, high=0.9), floats(), k=1),
+        sample(floats(2, low=4.0, high=30.0), floats(2, low=2.0, high=3.5), k=2),
+    ]
+    extremes = ((1.0, 0.0), (NAN, 0.0), (1.0, NAN), (-1.0, 0.0), (2.0, -INF))
+
+
+def _reach(xp: Any, a: Any, y: Any) -> tuple[Any, Any]:
+    """The number z, and the distance at which what is integrated has fallen, negative to the left."""
+    z = xp.exp(y)
+    away = xp.abs(a - z)
+    reach = 2 / (away + xp.sqrt(away * away + 2 * z))
+    return z, xp.where(z < xp.maximum(a, 1), -xp.maximum(reach, 1 / a), reach)
+
+
+def _integrand(xp: Any, a: Any, z: Any, v: Any, k: int) -> Any:
+    found = xp.exp(a * v - z * xp.expm1(v))
+    for _ in range(k):
+        found = found * v
+    return found
+
+
+def _moment_slope(op: Operation) -> Tensor:
+    a, y, k = op.a, op.y, op.k
+    slope = multiply(subtract(exp(y), a), op.result)
+    if not k:
+        return add(slope, as_array(1, a.dtype))
+    return subtract(slope, multiply(log_gamma_moment(a, y, k - 1), as_array(k, a.dtype)))
+
+
+@builds(LogGammaMoment)
+def log_gamma_moment(a: Any, y: Any, k: int, name: str | None = None) -> Tensor:
+    return apply(LogGammaMoment, (a, y), (k,), name)
+
+
+def log_gamma_slope(a: Any, y: Any) -> Tensor:
+    """How the logarithm y of a quantile of the gamma distribution of shape a moves with a."""
+    moved = multiply(subtract(y, digamma(a)), log_gamma_moment(a, y, 0))
+    return negative(add(log_gamma_moment(a, y, 1), moved))
+
+
+# The same for a beta distribution: with w = logit t, from the number x on,
+#     M_kl(a, b, x) = ∫ pᵏ qˡ exp(a p + b q) dv,  p = log(t / x),  q = log((1 - t) / (1 - x)),
+# where logit t = logit x + v,
+# with ∂/∂a = M_(k+1)l, ∂/∂b = M_k(l+1) and
+#     ∂M_kl/∂x = (b M_kl + l M_k(l-1)) / (1 - x) - (a M_kl + k M_(k-1)l) / x + [k = l = 0] / (x (1 - x)).
+
+
+class BetaMoment(Op):
+    """The moment M of orders k and l of the smaller part of a beta distribution, from a number on.
+
+    Args:
+        a: the first parameter of the distribution; positive.
+        b: the second; positive.
+        x: the number, in (0, 1).
+        k: the order in log(t / x).
+        l: the order in log((1 - t) / (1 - x)).
+
+    Returns:
+        The integral over t < x, where x < max(a, 1) / (max(a, 1) + max(b, 1)); elsewhere that over t > x,
+        with the opposite sign.
+
+    Constraints:
+        (C1) All are floating-point, of one dtype.
+        (C2) The shapes broadcast.
+    """
+
+    @staticmethod
+    def infer(a: TensorType, b: TensorType, x: TensorType, *, k: int, l: int) -> TensorType:  # noqa: E741
+        return _three(a, b, x)
+
+    gradient = {
+        "a": lambda g, op: g * beta_moment(op.a, op.b, op.x, op.k + 1, op.l),
+        "b": lambda g, op: g * beta_moment(op.a, op.b, op.x, op.k, op.l + 1),
+        "x": lambda g, op: g * _beta_moment_slope(op),
+    }
+    batch = ELEMENTWISE
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, a: Any, b: Any, x: Any, k: int, l: int) -> Any:  # noqa: E741
+        reach = _beta_reach(xp, a, b, x)
+        total = xp.zeros((), reach.dtype)
+        for node, weight in zip(_NODES.tolist(), _WEIGHTS.tolist(), strict=True):
+            total = total + weight * _beta_integrand(xp, a, b, x, reach * node, k, l)
+        return -reach * total
+
+    @staticmethod
+    def xla(xp: Any, a: Any, b: Any, x: Any, k: int, l: int) -> Any:  # noqa: E741
+        reach = _beta_reach(xp, a, b, x)
+        nodes, weights = (xp.asarray(c, reach.dtype) for c in (_NODES, _WEIGHTS))
+        operands = (a[..., None], b[..., None], x[..., None], reach[..., None] * nodes)
+        return -reach * xp.sum(weights * _beta_integrand(xp, *operands, k, l), -1)
+
+    samples = [
+        sample(_SHAPES, floats(2, 3, low=0.5, high=4.0), _INSIDE, k=0, l=0),
+        sample(
+            floats("n", low=0.5, high=4.0),
+            floats("n", low=0.05, high=0.9),
+            floats(low=0.1, high=0.9),
+            k=1,
+            l=0,
+        ),
+        sample(_SHAPES, floats(2, 3, low=4.0, high=30.0), _INSIDE, k=1, l=2),
+    ]
+    extremes = ((1.0, 1.0, 0.5), (NAN, 1.0, 0.5), (1.0, NAN, 0.5), (1.0, 1.0, NAN), (-1.0, 1.0, 0.5))
+
+
+def _beta_reach(xp: Any, a: Any, b: Any, x: Any) -> Any:
+    """As :func:`_reach`."""
+    away, bend = xp.abs(a - (a + b) * x), (a + b) * x * (1 - x)
+    reach = 2 / (away + xp.sqrt(away * away + 2 * bend))
+    first, second = xp.maximum(a, 1), xp.maximum(b, 1)
+    return xp.where(x * (first + second) < first, -xp.maximum(reach, 1 / a), xp.maximum(reach, 1 / b))
+
+
+def _beta_integrand(xp: Any, a: Any, b: Any, x: Any, v: Any, k: int, l: int) -> Any:  # noqa: E741
+    left = v < 0
+    change = xp.expm1(-xp.abs(v))
+    near = -xp.log1p(xp.where(left, x, 1 - x) * change)
+    p = xp.where(left, v + near, near)
+    q = xp.where(left, near, near - v)
+    found = xp.exp(a * p + b * q)
+    for factor, times in ((p, k), (q, l)):
+        for _ in range(times):
+            found = found * factor
+    return found
+
+
+def _beta_moment_slope(op: Operation) -> Tensor:
+    a, b, x, k, l = op.a, op.b, op.x, op.k, op.l  # noqa: E741
+    rest = subtract(as_array(1, x.dtype), x)
+    below, above = multiply(a, op.result), multiply(b, op.result)
+    if k:
+        below = add(below, multiply(beta_moment(a, b, x, k - 1, l), as_array(k, x.dtype)))
+    if l:
+        above = add(above, multiply(beta_moment(a, b, x, k, l - 1), as_array(l, x.dtype)))
+    slope = subtract(divide(above, rest), divide(below, x))
+    return slope if k or l else add(slope, reciprocal(multiply(x, rest)))
+
+
+@builds(BetaMoment)
+def beta_moment(a: Any, b: Any, x: Any, k: int, l: int, name: str | None = None) -> Tensor:  # noqa: E741
+    return apply(BetaMoment, (a, b, x), (k, l), name)
+
+
+def _three(a: TensorType, b: TensorType, x: TensorType) -> TensorType:
+    """The type of what is computed elementwise of three floating-point operands."""
+    check_dtype(a, is_floating, "floating-point numbers")
+    return tensor_type(check_same_dtype(a, b, x), broadcast_c2(a.shape, b.shape, x.shape))
+
+
+# -------------------------------------------------------------------------------------------- functions
+
+
+def _limit(a: Any, one: Any) -> Tensor:
+    """x to the power a - 1 at 0, where *one* is what it is for a = 1."""
+    at = as_array(1, type_of(a).dtype)
+    infinite, zero = as_array(INF, type_of(a).dtype), as_array(0, type_of(a).dtype)
+    return where(less(a, at), infinite, where(greater(a, at), zero, one))
+
+
+def _by_number(g: Any, op: Any) -> Tensor:
+    """The density: x to the power a - 1, times exp -x / Γ(a)."""
+    a, x = wide(op.a), wide(op.x)
+    one, zero = as_array(1, a.dtype), as_array(0, a.dtype)
+    inside = logical_and(greater(x, zero), is_finite(x))
+    some = where(inside, x, one)
+    density = exp(subtract(subtract(multiply(subtract(a, one), log(some)), some), lgamma(a)))
+    outside = where(greater(x, zero), zero, _limit(a, one))
+    return multiply(g, where(inside, density, where(is_nan(x), x, outside)))
+
+
+def _by_shape(g: Any, op: Any) -> Tensor:
+    """Minus the density, times how the quantile at x moves."""
+    a, x = wide(op.a), wide(op.x)
+    one, zero = as_array(1, a.dtype), as_array(0, a.dtype)
+    inside = logical_and(greater(x, zero), is_finite(x))
+    some = where(inside, x, one)
+    y = log(some)
+    mass = exp(subtract(subtract(multiply(a, y), some), lgamma(a)))
+    slope = negative(multiply(mass, log_gamma_slope(a, y)))
+    return multiply(g, where(inside, slope, where(is_nan(x), x, zero)))
+
+
+class IncompleteGamma(Op, abstract=True):
+    """A share of a gamma distribution."""
+
+    infer = staticmethod(lambda a, x: broadcast(is_floating)(a, x))
+    promotes = Promotion(is_floating)
+    batch = ELEMENTWISE
+    rounds_once = True
+    samples = [
+        sample(floats(3, low=0.5, high=4.0), floats(2, 3, low=0.2, high=6.0)),
+        sample(floats("n", low=0.05, high=0.9), floats(low=0.1, high=1.0)),
+        sample(floats(0, 2), floats(2)),
+    ]
+
+
+class Igamma(IncompleteGamma):
+    """The regularised lower incomplete gamma function P(a, x) (DLMF 8.2.4).
+
+    Args:
+        a: the shape of a gamma distribution; positive, floating-point.
+        x: where it is cut off; not negative.
+
+    Returns:
+        The share of the distribution below x: ∫₀ˣ exp(-t) tᵃ⁻¹ dt / Γ(a). Both have gradients.
+
+    Constraints:
+        (C1) Both are floating-point, of one dtype.
+        (C2) The shapes broadcast.
+
+    Examples:
+        >>> sg.igamma(2.0, np.array([0.5, 1.0, 20.0]))
+        array([0.09020401, 0.26424112, 0.99999996])
+    """
+
+    gradient = {"a": lambda g, op: _by_shape(g, op), "x": lambda g, op: _by_number(g, op)}
+    lower = lambda xp, a, x: xp.special.gammainc(a, x)
+    extremes = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (2.0, INF), (2.0, NAN), (NAN, 1.0))
+
+
+@builds(Igamma)
+def igamma(a: Any, x: Any, name: str | None = None) -> Tensor:
+    return apply(Igamma, (a, x), (), name)
+
+
+class Igammac(IncompleteGamma):
+    """The regularised upper incomplete gamma function Q(a, x) = 1 - P(a, x) (DLMF 8.2.4).
+
+    Args:
+        a: the shape of a gamma distribution; positive, floating-point.
+        x: where it begins; not negative.
+
+    Returns:
+        The share of the distribution above x, precise where it is small. Both have gradients.
+
+    Constraints:
+        (C1) Both are floating-point, of one dtype.
+        (C2) The shapes broadcast.
+
+    Examples:
+        >>> sg.igammac(2.0, np.array([0.5, 1.0, 20.0]))
+        array([9.09795990e-01, 7.35758882e-01, 4.32842260e-08])
+    """
+
+    gradient = {
+        "a": lambda g, op: negative(_by_shape(g, op)),
+        "x": lambda g, op: negative(_by_number(g, op)),
+    }
+    lower = lambda xp, a, x: xp.special.gammaincc(a, x)
+    extremes = ((2.0, 0.0), (1.0, 0.0), (0.5, 0.0), (2.0, INF), (2.0, NAN), (NAN, 1.0))
+
+
+@builds(Igammac)
+def igammac(a: Any, x: Any, name: str | None = None) -> Tensor:
+    return apply(Igammac, (a, x), (), name)
+
+
+class Betainc(Op):
+    """The regularised incomplete beta function (DLMF 8.17.2).
+
+    Args:
+        a: the first parameter of a beta distribution; positive, floating-point.
+        b: the second; positive.
+        x: where it is cut off, in [0, 1].
+
+    Returns:
+        The share of the distribution below x. All have gradients.
+
+    Constraints:
+        (C1) All are floating-point, of one dtype.
+        (C2) The shapes broadcast.
+
+    Examples:
+        >>> sg.betainc(2.0, 3.0, np.array([0.0, 0.5, 1.0]))
+        array([0.    , 0.6875, 1.    ])
+    """
+
+    promotes = Promotion(is_floating)
+
+    infer = staticmethod(lambda a, b, x: _three(a, b, x))
+    gradient = {
+        "a": lambda g, op: _by_parameter(g, op, True),
+        "b": lambda g, op: _by_parameter(g, op, False),
+        "x": lambda g, op: _by_fraction(g, op),
+    }
+    batch = ELEMENTWISE
+    rounds_once = True
+    lower = lambda xp, a, b, x: xp.special.betainc(a, b, x)
+    samples = [
+        sample(floats(3, low=0.5, high=4.0), floats(2, 3, low=0.5, high=4.0), floats(3, low=0.1, high=0.9)),
+        sample(floats(low=0.5, high=4.0), floats("n", low=0.5, high=4.0), floats("n", low=0.1, high=0.9)),
+    ]
+    extremes = (
+        *((a, b, x) for a in (0.5, 1.0, 2.0) for b in (0.5, 1.0, 2.0) for x in (0.0, 1.0)),
+        (2.0, 3.0, NAN),
+        (NAN, 1.0, 0.5),
+    )
+
+
+def _mass(a: Any, b: Any, x: Any, less_one: int) -> Tensor:
+    """x to the power a - c, times 1 - x to the power b - c, over the beta function, for c = 0 or 1."""
+    c = as_array(less_one, a.dtype)
+    powers = add(multiply(subtract(a, c), log(x)), multiply(subtract(b, c), log1p(negative(x))))
+    return exp(subtract(powers, subtract(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))))
+
+
+def _inside(x: Any) -> tuple[Any, Any]:
+    """Where x lies in (0, 1), and x there."""
+    inside = logical_and(greater(x, as_array(0, x.dtype)), less(x, as_array(1, x.dtype)))
+    return inside, where(inside, x, as_array(0.5, x.dtype))
+
+
+def _by_fraction(g: Any, op: Any) -> Tensor:
+    """The density of the beta distribution at x."""
+    a, b, x = wide(op.a), wide(op.b), wide(op.x)
+    inside, some = _inside(x)
+    at_end = where(less(x, as_array(1, x.dtype)), _limit(a, b), _limit(b, a))
+    return multiply(g, where(inside, _mass(a, b, some, 1), where(is_nan(x), x, at_end)))
+
+
+def _by_parameter(g: Any, op: Any, first: bool) -> Tensor:
+    """The mass, times how the logarithm of t or 1 - t differs from its mean over what lies below x."""
+    a, b, x = wide(op.a), wide(op.b), wide(op.x)
+    inside, some = _inside(x)
+    one, other = (a, log(some)) if first else (b, log1p(negative(some)))
+    excess = subtract(other, subtract(digamma(one), digamma(add(a, b))))
+    moved = multiply(excess, beta_moment(a, b, some, 0, 0))
+    slope = multiply(_mass(a, b, some, 0), add(beta_moment(a, b, some, int(first), int(not first)), moved))
+    return multiply(g, where(inside, slope, where(is_nan(x), x, as_array(0, x.dtype))))
+
+
+@builds(Betainc)
+def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Tensor:
+    return apply(Betainc, (a, b, x), (), name)
+
+
+@guarded("lbeta")
+def lbeta(x: Any, name: str | None = None) -> Tensor:
+    """The logarithm of the beta function of the numbers along the last axis.
+
+    Args:
+        x: floating-point, with at least one axis; positive.
+
+    Returns:
+        The sum of log Γ(x) less log Γ of the sum: of two numbers, log B(x₁, x₂) (DLMF 5.12.1); of several,
+        the logarithm by which the density of a Dirichlet distribution is normalised. 0 numbers have -∞.
+
+    Examples:
+        >>> sg.lbeta(np.array([[2.0, 3.0], [1.0, 1.0]]))
+        array([-2.48490665,  0.        ])
+    """
+    (x,) = together(x, promotes=Promotion(is_floating))
+    if not type_of(x).ndim:
+        raise ShapeError("takes numbers along an axis, not a single one; write sg.stack([a, b], axis=-1)")
+    return subtract(reduce_sum(lgamma(x), -1), lgamma(reduce_sum(x, -1)), name)

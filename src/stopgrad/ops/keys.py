@@ -1,0 +1,355 @@
+"""Keys of random numbers, and how functions that draw read their arguments.
+
+A key is two uint32 numbers, from which :mod:`stopgrad.ops.random` says how to draw.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast as typed
+
+import numpy as np
+
+from stopgrad.batch_rules import KEYS
+from stopgrad.build import about, apply, together
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.graph import Operation, Output
+from stopgrad.op import Op, not_differentiable
+from stopgrad.operands import Tensor, as_array, is_python, show_shape, type_of
+from stopgrad.ops.arithmetic import add, multiply
+from stopgrad.ops.compare import less, right_shift
+from stopgrad.ops.convert import cast, where
+from stopgrad.ops.data import constant
+from stopgrad.ops.inference import broadcast_shapes, check_dtype, is_floating, is_integer, same_shape
+from stopgrad.ops.join import stack
+from stopgrad.plain import is_whole, whole
+from stopgrad.promotion import Promotion
+from stopgrad.public import builds, guarded, reads_arguments
+from stopgrad.samples import sample
+from stopgrad.types import (
+    DType,
+    DTypeLike,
+    Shape,
+    Size,
+    TensorType,
+    dtype_of,
+    float32,
+    same_size,
+    shape_of,
+    tensor_type,
+    uint32,
+)
+
+__all__ = [
+    "random_fold_in",
+    "random_key",
+    "random_split",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+NO_GRADIENT = not_differentiable("random bits carry no gradient")
+KEY = np.array([0x13198A2E, 0x03707344], np.uint32)
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+def threefry(xp: Any, k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
+    """The Threefry-2x32-20 cipher: from two words of a key and two of a counter to two words.
+
+    All are uint32 and broadcast.
+    """
+    keys = (k0, k1, k0 ^ k1 ^ np.uint32(_PARITY))
+    x0, x1 = x0 + k0, x1 + k1
+    for step in range(5):
+        for distance in _ROTATIONS[step % 2]:
+            x0 = x0 + x1
+            x1 = x0 ^ ((x1 << np.uint32(distance)) | (x1 >> np.uint32(32 - distance)))
+        x0 = x0 + keys[(step + 1) % 3]
+        x1 = x1 + keys[(step + 2) % 3] + np.uint32(step + 1)
+    return x0, x1
+
+
+def positions(xp: Any, shape: tuple[int, ...]) -> Any:
+    """The position of each element of a shape in row-major order, as uint32: the counter of a draw."""
+    counter = xp.zeros(shape, np.uint32)
+    stride = 1
+    for axis in reversed(range(len(shape))):
+        along = xp.arange(shape[axis], dtype=np.uint32) * np.uint32(stride % 2**32)
+        counter = counter + along.reshape((-1,) + (1,) * (len(shape) - axis - 1))
+        stride *= shape[axis]
+    return counter
+
+
+def halves(key: Any, rank: int) -> tuple[Any, Any]:
+    """The two words of each key, which broadcast with draws of a rank."""
+    many = (*key.shape[:-1], *(1,) * rank)
+    return key[..., :1].reshape(many), key[..., 1:].reshape(many)
+
+
+def words(xp: Any, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Two words for each element of a shape, for each key."""
+    return threefry(xp, *halves(key, len(shape)), xp.zeros(shape, np.uint32), positions(xp, shape))
+
+
+def fraction(high: Any, low: Any) -> Any:
+    """A multiple of 2⁻⁵² in [0, 1), as float64, from two words."""
+    return (high.astype(np.float64) * 2.0**20 + (low >> np.uint32(12)).astype(np.float64)) * 2.0**-52
+
+
+# ----------------------------------------------------------------------------------------------- keys
+
+
+def check_key(key: TensorType, *, many: bool = False) -> None:
+    """Refuse what is not a key (C1); with *many*, one for each example, as vmap makes it, is one too."""
+    if key.dtype is not uint32:
+        raise DTypeError(
+            f"(C1) a key is two uint32 numbers, made by sg.random_key(seed), not {key!r}; it comes where "
+            "TensorFlow's stateless functions have their seed"
+        )
+    if not (key.ndim == 1 or (many and key.ndim)) or not same_size(key.shape[-1], 2):
+        raise ShapeError(
+            f"(C1) a key is two uint32 numbers, not {key!r}; of several keys take one, as in keys[0]"
+        )
+
+
+def keyed(what: str) -> Callable[[F], F]:
+    """Decorator of public functions that take a key: as :func:`guarded`; a ``seed=`` is told what to do."""
+
+    def decorate(function: F) -> F:
+        public = guarded(what)(function)
+
+        @reads_arguments
+        @functools.wraps(function)
+        def function_of_a_key(*args: Any, **kwargs: Any) -> Any:
+            if "seed" in kwargs:
+                raise ArgumentError(f"{what}: takes a key in the place of a seed: key=sg.random_key(seed)")
+            return public(*args, **kwargs)
+
+        return typed("F", function_of_a_key)
+
+    return decorate
+
+
+def _is_key(x: Any) -> bool:
+    """Whether this looks like a key, not like a shape or a tensor of numbers."""
+    if not isinstance(x, (Output, Operation, np.ndarray)):
+        return False
+    kind = type_of(x)
+    return kind.dtype is uint32 and kind.ndim == 1 and kind.shape[0] == 2
+
+
+def check_order(first: Any, key: Any, what: str) -> None:
+    """Refuse a key that comes first, as JAX has it, or none; *what* is what should have come."""
+    if _is_key(first) and not _is_key(key):
+        raise ArgumentError(f"the key comes after the {what}, not before it: write ({what}, key, ...)")
+    if key is None:
+        raise ArgumentError("takes a key: key=sg.random_key(seed)")
+    if not hasattr(key, "dtype") and not isinstance(key, Operation):
+        raise ArgumentError(
+            f"after the {what} comes a key, made by sg.random_key(seed), not {key!r:.60}; parameters "
+            "come behind the key"
+        )
+    check_key(type_of(key))
+
+
+@guarded("random_key")
+def random_key(seed: Any, name: str | None = None) -> Tensor:
+    """A key from a seed.
+
+    Args:
+        seed: an integer, taken modulo 2⁶⁴, or a scalar tensor of integers. Numbers of all dtypes count alike.
+
+    Returns:
+        A key: two uint32 numbers.
+
+    Examples:
+        >>> sg.random_key(7)
+        array([0, 7], dtype=uint32)
+    """
+    if is_whole(seed):
+        number = whole(seed) % 2**64
+        return constant(np.array([number >> 32, number % 2**32], np.uint32), name=name)
+    kind = type_of(seed)
+    if not kind.dtype.is_integer or kind.ndim:
+        raise DTypeError(f"a seed is an integer or a scalar tensor of integers, not {kind!r}")
+    if kind.dtype.itemsize > 4:
+        above = cast(right_shift(seed, as_array(32, kind.dtype)), uint32)
+    elif kind.dtype.kind == "i":  # The words of the same number in 64 bits.
+        above = where(less(seed, 0), as_array(2**32 - 1, uint32), as_array(0, uint32))
+    else:
+        above = as_array(0, uint32)
+    return stack([above, cast(seed, uint32)], name=name)
+
+
+def from_key(
+    definition: type[Op], operands: tuple[Any, ...], values: tuple[Any, ...], name: str | None
+) -> Tensor:
+    """An operation on one key: only vmap builds it for several."""
+    with about(definition, *operands):
+        check_key(type_of(operands[0]))
+    return apply(definition, operands, values, name)
+
+
+class RandomSplit(Op):
+    """Several new keys from one.
+
+    Args:
+        key: the key to split; do not use it again.
+        n: how many keys.
+
+    Returns:
+        A tensor uint32[n, 2]: a key in each row.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
+    """
+
+    @staticmethod
+    def infer(key: TensorType, *, n: Size) -> TensorType:
+        check_key(key, many=True)
+        return tensor_type(uint32, (*key.shape[:-1], n, 2))
+
+    gradient = NO_GRADIENT
+    batch = KEYS
+    lower = lambda xp, key, n: xp.stack(words(xp, key, (n,)), -1)
+    samples = [sample(KEY, n=2), sample(KEY, n=0)]
+
+
+@builds(RandomSplit)
+def random_split(key: Any, num: Any = 2, name: str | None = None) -> Tensor:
+    """Several new keys from one.
+
+    Args:
+        key: the key to split; do not use it again.
+        num: how many keys; may be symbolic.
+
+    Returns:
+        A tensor uint32[num, 2]: a key in each row.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
+
+    Examples:
+        >>> sg.random_split(sg.random_key(0)).shape
+        (2, 2)
+    """
+    sizes = shape_of(num)
+    if num is None or len(sizes) != 1:
+        raise ShapeError(f"takes how many keys to make, one number, not {num!r:.60}")
+    return from_key(RandomSplit, (key,), sizes, name)
+
+
+class RandomFoldIn(Op):
+    """A new key from a key and a number, such as the number of a step.
+
+    Args:
+        key: the key.
+        data: the number, taken modulo 2³².
+
+    Returns:
+        A key.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
+        (C2) data is a scalar integer.
+
+    Examples:
+        >>> sg.random_fold_in(sg.random_key(0), 1).shape
+        (2,)
+    """
+
+    @staticmethod
+    def infer(key: TensorType, data: TensorType) -> TensorType:
+        check_key(key, many=True)
+        check_dtype(data, is_integer, "an integer to fold in", "C2")
+        if data.ndim != key.ndim - 1 or not all(map(same_size, data.shape, key.shape)):
+            raise ShapeError(f"(C2) takes a scalar to fold in, not {data!r}")
+        return key
+
+    gradient = NO_GRADIENT
+
+    batch = KEYS
+
+    @staticmethod
+    def lower(xp: Any, key: Any, data: Any) -> Any:
+        low = xp.asarray(data).astype(np.uint32)[..., None]
+        return xp.concatenate(threefry(xp, key[..., :1], key[..., 1:], xp.zeros((1,), np.uint32), low), -1)
+
+    samples = [sample(KEY, np.array(3, np.int32)), sample(KEY, np.array(-1, np.int64))]
+
+
+@builds(RandomFoldIn)
+def random_fold_in(key: Any, data: Any, name: str | None = None) -> Tensor:
+    number = np.asarray(whole(data) % 2**32, np.uint32) if is_whole(data) else data
+    return from_key(RandomFoldIn, (key, number), (), name)
+
+
+# ------------------------------------------------------------------------- arguments of the public functions
+
+
+def drawn(
+    definition: type[Op], shape: Shape, key: Any, dtype: DType | None = None, name: str | None = None
+) -> Tensor:
+    """Numbers of a shape and a dtype from a key."""
+    return from_key(definition, (key,), (shape,) if dtype is None else (shape, dtype), name)
+
+
+_BROADCAST = "C4"
+"""The constraint, as functions that draw with parameters list it."""
+
+
+@reads_arguments
+def drawn_shape(shape: Any, key: Any, **given: Any) -> Shape:
+    """The shape of a draw with parameters, tensors or shapes, which broadcast to it; None for theirs."""
+    check_order(shape, key, "shape")
+    found = broadcast_shapes(*[x if isinstance(x, tuple) else type_of(x).shape for x in given.values()])
+    if shape is None:
+        return found
+    sizes = shape_of(shape)
+    try:
+        fits = same_shape(broadcast_shapes(sizes, found), sizes)
+    except ShapeError:
+        fits = False
+    if not fits:
+        raise ShapeError(
+            f"({_BROADCAST}) {' and '.join(given)} of shape {show_shape(found)} must broadcast to the shape "
+            f"{show_shape(sizes)} that is drawn; draw that of the result"
+        )
+    return sizes
+
+
+_FLOATS = Promotion(is_floating)
+
+
+@reads_arguments
+def parameters(dtype: DTypeLike | None, **given: Any) -> tuple[DType, list[Any]]:
+    """The dtype of a draw, and its parameters as tensors of that dtype.
+
+    Where none is asked for, it is that of the parameters; Python's numbers do not count.
+    """
+    for name, x in given.items():
+        kind = type_of(x).dtype
+        if kind.is_complex:
+            raise DTypeError(f"{name} is a real number, not {kind}; take sg.real")
+    if dtype is None:
+        tensors = together(*given.values(), promotes=_FLOATS)
+        return type_of(tensors[0]).dtype if tensors else float32, list(tensors)
+    wanted = dtype_of(dtype)
+    check_dtype(tensor_type(wanted, ()), is_floating, "a floating-point dtype", "C3")
+    return wanted, [as_array(x, wanted) if is_python(x) else cast(x, wanted) for x in given.values()]
+
+
+def located(
+    draw: Callable[[str | None], Any], given: Any, loc: Any, given_scale: Any, scale: Any, name: str | None
+) -> Tensor:
+    """loc + scale · z for what is drawn; Python's 0 and 1 leave it as it is."""
+    moves, stretches = not is_number(given, 0), not is_number(given_scale, 1)
+    z = draw(None if moves or stretches else name)
+    if stretches:
+        z = multiply(z, scale, None if moves else name)
+    return add(z, loc, name) if moves else z
+
+
+def is_number(x: Any, value: float) -> bool:
+    return isinstance(x, (int, float)) and x == value

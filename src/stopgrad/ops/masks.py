@@ -1,0 +1,225 @@
+"""Where conditions hold.
+
+The shape of such a result depends on data. Of arrays it is known at once; for tensors of a graph, ``size`` says how
+many places the result has: what is too much is left out, and ``fill_value`` stands where there are no more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stopgrad.build import apply
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.operands import Tensor, as_array, is_python, show_shape, type_of
+from stopgrad.ops import convert
+from stopgrad.ops.arithmetic import floor_div, floormod, subtract
+from stopgrad.ops.compare import less
+from stopgrad.ops.composing import is_traced, named, needs_size, tensor as tensor_of
+from stopgrad.ops.convert import SelectV2, cast
+from stopgrad.ops.data import constant, fill, size_as
+from stopgrad.ops.index import GatherV2
+from stopgrad.ops.inference import check_dtype, is_boolean, normal_axis, same_shape
+from stopgrad.ops.join import stack
+from stopgrad.ops.ranges import range as numbers
+from stopgrad.ops.running import cumsum
+from stopgrad.ops.scatters import scatter_update
+from stopgrad.ops.shape import reshape
+from stopgrad.ops.updates import like
+from stopgrad.plain import whole
+from stopgrad.public import builds, guarded
+from stopgrad.types import Dim, int32, int64, product, shape_of
+
+__all__ = [
+    "argwhere",
+    "boolean_mask",
+    "nonzero",
+    "where",
+]
+
+
+def places_of(hit: Any, size: Any) -> Tensor:
+    """The places where a vector of conditions holds, in order; -1 where there are no more."""
+    target = convert.where(hit, subtract(cumsum(cast(hit, int32)), 1), np.int32(-1))
+    return scatter_update(fill(shape_of(size)[:1], np.int32(-1)), target, numbers(type_of(hit).shape[0]))
+
+
+def _coordinates(x: Any, size: Any, fill_value: Any, what: str) -> list[Tensor]:
+    """For each axis, the indices of the elements that are not 0."""
+    x = tensor_of(x)
+    if size is None:
+        if is_traced(x):
+            raise needs_size(what, "size=, as many as there may be")
+        size = int(np.count_nonzero(x))
+    sizes, filler = type_of(x).shape, np.int32(whole(fill_value))
+    behind = places_of(reshape(cast(x, "bool"), (product(sizes),)), size)
+    missing, found = less(behind, 0), []
+    for n in sizes[::-1]:
+        number = size_as(n if isinstance(n, Dim) else max(n, 1), int32, behind)
+        found.append(cast(convert.where(missing, filler, floormod(behind, number)), int64))
+        behind = floor_div(behind, number)
+    return found[::-1]
+
+
+@guarded("nonzero")
+def nonzero(x: Any, name: str | None = None, *, size: Any = None, fill_value: int = 0) -> tuple[Tensor, ...]:
+    """Where the elements are that are not 0.
+
+    Args:
+        x: any tensor; of booleans, those that hold are found.
+        size: how many places the result has. It is needed where x is known only when the graph runs.
+        fill_value: the index where there are no more elements.
+
+    Returns:
+        For each axis of x a vector of int64, the elements' indices along it, in row-major order.
+
+    Constraints:
+        (C1) x has an axis.
+        (C2) The size of the result is known when the graph is built.
+
+    Examples:
+        >>> sg.nonzero(np.array([0.0, 3.0, 0.0, 4.0]))
+        (array([1, 3]),)
+        >>> sg.nonzero(np.array([0.0, 3.0, 0.0, 4.0]), size=3, fill_value=-1)
+        (array([ 1,  3, -1]),)
+    """
+    if not type_of(x).ndim:
+        raise ShapeError("(C1) a scalar has no axis along which to look; reshape it to [1]")
+    found = _coordinates(x, size, fill_value, "(C2) the number of elements that are not 0")
+    return tuple(named(one, name) for one in found)
+
+
+@guarded("argwhere")
+def argwhere(x: Any, name: str | None = None, *, size: Any = None, fill_value: int = 0) -> Tensor:
+    """Where the elements are that are not 0, a row of indices for each.
+
+    Args:
+        x: any tensor; of booleans, those that hold are found.
+        size: how many rows the result has. It is needed where x is known only when the graph runs.
+        fill_value: the index where there are no more elements.
+
+    Returns:
+        A tensor of int64 of shape [size, x.ndim].
+
+    Constraints:
+        (C1) The size of the result is known when the graph is built.
+
+    Examples:
+        >>> sg.argwhere(np.array([[0.0, 3.0], [4.0, 0.0]]))
+        array([[0, 1],
+               [1, 0]])
+    """
+    found = _coordinates(x, size, fill_value, "(C1) the number of elements that are not 0")
+    if not found:
+        rows = size if size is not None else int(np.count_nonzero(as_array(x)))
+        return constant(np.zeros((shape_of(rows)[0], 0), np.int64), name=name)
+    return stack(found, 1, name)
+
+
+@builds(SelectV2)
+def where(
+    condition: Any,
+    x: Any = None,
+    y: Any = None,
+    name: str | None = None,
+    *,
+    size: Any = None,
+    fill_value: int = 0,
+) -> Tensor:
+    """Elementwise choice, with broadcasting; of a condition alone, where it holds.
+
+    Args:
+        condition: booleans.
+        x: what is taken where the condition holds.
+        y: what is taken elsewhere.
+        size: without x and y, how many places the result has.
+        fill_value: without x and y, the index where there are no more places.
+
+    Returns:
+        The values of x where the condition holds, elsewhere those of y, brought to one dtype. The operand that is not
+        chosen gets a gradient of exactly zero; where its own derivative is infinite that zero becomes NaN, so guard its
+        argument as well. Without x and y, the indices of where the condition holds: :func:`argwhere`.
+
+    Constraints:
+        (C1) The condition holds booleans, and both or none of x and y are given.
+        (C2) The three shapes broadcast.
+
+    Examples:
+        >>> sg.where(np.array([True, False]), np.array([1.0, 2.0]), 0.0)
+        array([1., 0.])
+        >>> sg.where(np.array([True, False, True]))
+        array([[0],
+               [2]])
+    """
+    if x is None and y is None:
+        return argwhere(condition, name, size=size, fill_value=fill_value)
+    if x is None or y is None:
+        raise ArgumentError(
+            "SelectV2: (C1) takes x and y, or neither of them for the places where the condition holds"
+        )
+    if size is not None:
+        raise ArgumentError(
+            "SelectV2: size= is for a condition alone; the result has the shape of condition, x and y"
+        )
+    return apply(SelectV2, (condition, x, y), (), name)
+
+
+@guarded("boolean_mask")
+def boolean_mask(
+    tensor: Any,
+    mask: Any,
+    axis: int | None = None,
+    name: str | None = None,
+    *,
+    size: Any = None,
+    fill_value: Any = 0,
+) -> Tensor:
+    """The slices of a tensor for which a mask holds.
+
+    Args:
+        tensor: any tensor.
+        mask: booleans, of the shape of some neighbouring axes of the tensor.
+        axis: the first of these axes; 0 by default.
+        size: how many slices the result has. It is needed where the mask is known only when the graph runs; what is too
+            much is left out.
+        fill_value: what the slices hold that are missing.
+
+    Returns:
+        The slices, with one axis in place of those of the mask. Its gradient goes back to where they were.
+
+    Constraints:
+        (C1) The mask holds booleans, and has an axis.
+        (C2) It has the shape of the tensor's axes from that axis on.
+        (C3) The size of the result is known when the graph is built.
+
+    Examples:
+        >>> sg.boolean_mask(np.array([1.0, 2.0, 3.0]), np.array([True, False, True]))
+        array([1., 3.])
+        >>> sg.boolean_mask(np.array([1.0, 2.0, 3.0]), np.array([True, False, True]), size=3)
+        array([1., 3., 0.])
+    """
+    kind, of = type_of(tensor), type_of(mask)
+    check_dtype(of, is_boolean, "a mask of booleans")
+    if not of.ndim:
+        raise ShapeError("(C1) a scalar is no mask; take sg.where(mask, tensor, 0)")
+    first = 0 if axis is None else normal_axis(axis, kind.ndim)
+    sizes = kind.shape[first : first + of.ndim]
+    if not same_shape(of.shape, sizes):
+        raise ShapeError(f"(C2) a mask of shape {show_shape(of.shape)} for axes of shape {show_shape(sizes)}")
+    if size is None:
+        if is_traced(mask):
+            raise needs_size("(C3) how many slices there are", "size=, or take sg.where(mask, tensor, 0)")
+        places: Any = np.flatnonzero(as_array(mask)).astype(np.int32)
+    else:
+        places = places_of(reshape(mask, (product(of.shape),)), size)
+    flat = reshape(tensor, (*kind.shape[:first], product(sizes), *kind.shape[first + of.ndim :]))
+    found = apply(GatherV2, (flat, places), (first, 0))
+    if size is None or _is_zero(fill_value):
+        return named(found, name)
+    missing = reshape(less(places, 0), (-1, *(1,) * (kind.ndim - first - of.ndim)))
+    return convert.where(missing, like(fill_value, found, "C4"), found, name)
+
+
+def _is_zero(x: Any) -> bool:
+    return is_python(x) and not isinstance(x, (list, tuple)) and x == 0

@@ -1,0 +1,591 @@
+"""Parts of matrices: diagonals, bands, triangles, the identity, the trace, the transpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stopgrad.batch_rules import ALONG
+from stopgrad.build import about, apply, together
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.op import Op
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import add_n
+from stopgrad.ops.convert import conj, where
+from stopgrad.ops.data import full
+from stopgrad.ops.indexing import take_index
+from stopgrad.ops.inference import is_any
+from stopgrad.ops.join import pad, stack
+from stopgrad.ops.shape import broadcast_to, reduce_sum, transpose
+from stopgrad.ops.slices import part_of
+from stopgrad.plain import is_whole, whole
+from stopgrad.promotion import Promotion
+from stopgrad.public import builds, guarded, reads_arguments
+from stopgrad.samples import complexes, floats, ints, sample
+from stopgrad.types import (
+    DTypeLike,
+    ShapeLike,
+    Size,
+    TensorType,
+    at_least,
+    dtype_of,
+    same_size,
+    shape_of,
+    tensor_type,
+)
+
+__all__ = [
+    "adjoint",
+    "band_part",
+    "diag",
+    "diag_part",
+    "eye",
+    "matrix_transpose",
+    "set_diag",
+    "trace",
+    "tril",
+    "triu",
+]
+
+ANY = 2**31 - 1
+"""As a bound of a band: none."""
+
+_ALIGNMENTS = ("RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT", "RIGHT_RIGHT")
+
+
+def check_matrices(x: TensorType, constraint: str, what: str = "x") -> None:
+    """Refuse what has no two axes for rows and columns."""
+    if x.ndim < 2:
+        raise ShapeError(
+            f"({constraint}) {what} must have at least two axes, for rows and columns, not {x!r}"
+        )
+
+
+def check_square(x: TensorType, constraint: str, what: str = "x") -> None:
+    """Refuse what holds no square matrices."""
+    check_matrices(x, constraint, what)
+    if not same_size(x.shape[-2], x.shape[-1]):
+        raise ShapeError(
+            f"({constraint}) {what} must hold square matrices, and {x!r} has {x.shape[-2]} rows and "
+            f"{x.shape[-1]} columns"
+        )
+
+
+def smaller(a: Size, b: Size) -> Size:
+    """The smaller of two sizes."""
+    return a - at_least(a - b, 0)
+
+
+def larger(a: Size, b: Size) -> Size:
+    """The larger of two sizes."""
+    return b + at_least(a - b, 0)
+
+
+def _length(rows: Size, columns: Size, offset: int) -> Size:
+    """How many elements the diagonal has that lies *offset* above the main one."""
+    return at_least(smaller(rows + min(offset, 0), columns - max(offset, 0)), 0)
+
+
+# ---------------------------------------------------------------------------------------------- bands
+
+
+class MatrixBandPart(Op):
+    """Matrices with 0 outside of a band of diagonals.
+
+    Args:
+        x: any dtype, [..., m, n].
+        low: how far above the main diagonal the lowest kept diagonal lies; negative if below.
+        high: how far above the main diagonal the highest kept diagonal lies.
+
+    Returns:
+        x where low ≤ column - row ≤ high, elsewhere 0.
+
+    Constraints:
+        (C1) x has at least two axes.
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, low: int, high: int) -> TensorType:
+        check_matrices(x, "C1")
+        return x
+
+    gradient = {"x": lambda g, op: _band(g, op.low, op.high)}
+    batch = ALONG
+
+    @staticmethod
+    def lower(xp: Any, x: Any, low: int, high: int) -> Any:
+        above = xp.arange(x.shape[-1])[None, :] - xp.arange(x.shape[-2])[:, None]
+        return xp.where((above >= low) & (above <= high), x, xp.zeros((), x.dtype))
+
+    samples = [
+        sample(floats(3, 4), low=-1, high=0),
+        sample(floats("n", 3, 2), low=-ANY, high=-1),
+        sample(complexes(2, 2), low=1, high=ANY),
+        sample(ints(0, 2), low=0, high=0),
+    ]
+
+
+def _band(x: Any, low: int, high: int, name: str | None = None) -> Tensor:
+    return apply(MatrixBandPart, (x,), (low, high), name)
+
+
+@builds(MatrixBandPart)
+def band_part(input: Any, num_lower: int, num_upper: int, name: str | None = None) -> Tensor:
+    """Matrices with 0 outside of a band around the main diagonal.
+
+    Args:
+        input: any dtype, [..., m, n].
+        num_lower: how many diagonals below the main one are kept; negative for all.
+        num_upper: how many diagonals above the main one are kept; negative for all.
+        name: of the operation; by default none.
+
+    Returns:
+        A tensor of that type.
+
+    Constraints:
+        (C1) input has at least two axes.
+
+    Examples:
+        >>> sg.band_part(np.ones((3, 3)), 0, 1)
+        array([[1., 1., 0.],
+               [0., 1., 1.],
+               [0., 0., 1.]])
+    """
+    lower, upper = whole(num_lower), whole(num_upper)
+    return _band(input, -ANY if lower < 0 else -lower, ANY if upper < 0 else upper, name)
+
+
+@guarded("tril")
+def tril(x: Any, k: int = 0, name: str | None = None) -> Tensor:
+    """The lower triangle of matrices, 0 above it.
+
+    Args:
+        x: any dtype, [..., m, n].
+        k: up to which diagonal: 0 for the main one, positive for those above it.
+        name: of the operation; by default none.
+
+    Returns:
+        A tensor of that type.
+
+    Constraints:
+        (C1) x has at least two axes.
+
+    Examples:
+        >>> sg.tril(np.ones((2, 2)))
+        array([[1., 0.],
+               [1., 1.]])
+    """
+    return _band(x, -ANY, whole(k), name)
+
+
+@guarded("triu")
+def triu(x: Any, k: int = 0, name: str | None = None) -> Tensor:
+    """The upper triangle of matrices, 0 below it.
+
+    Args:
+        x: any dtype, [..., m, n].
+        k: from which diagonal on: 0 for the main one, positive for those above it.
+        name: of the operation; by default none.
+
+    Returns:
+        A tensor of that type.
+
+    Constraints:
+        (C1) x has at least two axes.
+
+    Examples:
+        >>> sg.triu(np.ones((2, 2)), 1)
+        array([[0., 1.],
+               [0., 0.]])
+    """
+    return _band(x, whole(k), ANY, name)
+
+
+# ------------------------------------------------------------------------------------------ diagonals
+
+
+class MatrixDiagPart(Op):
+    """One diagonal of each matrix.
+
+    Args:
+        x: any dtype, [..., m, n].
+        offset: how far above the main diagonal it lies; negative if below.
+
+    Returns:
+        The elements of that diagonal, [..., length]; none where the matrices have no such diagonal.
+
+    Constraints:
+        (C1) x has at least two axes.
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, offset: int) -> TensorType:
+        check_matrices(x, "C1")
+        return tensor_type(x.dtype, (*x.shape[:-2], _length(x.shape[-2], x.shape[-1], offset)))
+
+    gradient = {"x": lambda g, op: _to_matrix(g, op.offset, *op.x.shape[-2:])}
+    batch = ALONG
+    lower = lambda xp, x, offset: xp.diagonal(x, offset, -2, -1)
+    samples = [
+        sample(floats(3, 4), offset=0),
+        sample(floats("n", 3, 3), offset=-1),
+        sample(floats("n", 3), offset=1),
+        sample(ints(2, 2), offset=5),
+    ]
+
+
+class MatrixDiag(Op):
+    """Matrices that are 0 but for one diagonal.
+
+    Args:
+        diagonal: any dtype, [..., length].
+        offset: how far above the main diagonal it lies; negative if below.
+        rows: how many rows the matrices have.
+        columns: how many columns the matrices have.
+
+    Returns:
+        The matrices, [..., rows, columns].
+
+    Constraints:
+        (C1) diagonal has at least one axis.
+        (C2) The last axis of diagonal is as long as that diagonal of the matrices.
+    """
+
+    @staticmethod
+    def infer(diagonal: TensorType, *, offset: int, rows: Size, columns: Size) -> TensorType:
+        if not diagonal.ndim:
+            raise ShapeError(f"(C1) a diagonal must have at least one axis, not {diagonal!r}")
+        length = _length(rows, columns, offset)
+        if not same_size(diagonal.shape[-1], length):
+            raise ShapeError(
+                f"(C2) diagonal {offset} of {rows} rows and {columns} columns has {length} elements, not "
+                f"{diagonal.shape[-1]}"
+            )
+        return tensor_type(diagonal.dtype, (*diagonal.shape[:-1], rows, columns))
+
+    gradient = {"diagonal": lambda g, op: apply(MatrixDiagPart, (g,), (op.offset,))}
+    batch = ALONG
+
+    @staticmethod
+    def lower(xp: Any, diagonal: Any, offset: int, rows: int, columns: int) -> Any:
+        result = xp.zeros((*diagonal.shape[:-1], rows, columns), diagonal.dtype)
+        along = xp.arange(diagonal.shape[-1])
+        result[..., along + max(-offset, 0), along + max(offset, 0)] = diagonal
+        return result
+
+    @staticmethod
+    def xla(xp: Any, diagonal: Any, offset: int, rows: int, columns: int) -> Any:
+        # A choice in each row, which XLA fuses with what comes after; a scatter would be a loop.
+        above = xp.arange(columns)[None, :] - xp.arange(rows)[:, None]
+        before = min(max(-offset, 0), rows)
+        around = [(0, 0)] * (diagonal.ndim - 1) + [(before, rows - before - diagonal.shape[-1])]
+        rowwise = xp.pad(diagonal, around)[..., None]
+        return xp.where(above == offset, rowwise, xp.zeros((), diagonal.dtype))
+
+    samples = [
+        sample(floats(3), offset=0, rows=3, columns=3),
+        sample(floats("n", 2), offset=-1, rows=3, columns=4),
+        sample(floats(2), offset=2, rows=3, columns=4),
+        sample(floats(2, 0), offset=0, rows=0, columns=2),
+    ]
+
+
+def _to_matrix(diagonal: Any, offset: int, rows: Size, columns: Size, name: str | None = None) -> Tensor:
+    return apply(MatrixDiag, (diagonal,), (offset, rows, columns), name)
+
+
+@reads_arguments
+def _diagonals(k: Any, align: Any) -> tuple[int, int]:
+    """The lowest and the highest diagonal that are meant."""
+    if align not in _ALIGNMENTS:
+        raise ArgumentError(f"align is one of {', '.join(_ALIGNMENTS)}, not {align!r}")
+    if is_whole(k):
+        return whole(k), whole(k)
+    low, *others = map(whole, k)
+    high = others[0] if others else low
+    if len(others) > 1 or low > high:
+        raise ArgumentError(f"k is one diagonal, or the lowest and the highest of several, not {k!r}")
+    return low, high
+
+
+def _is_left(offset: int, align: str) -> bool:
+    """Whether the padding of a shorter diagonal of a band comes behind it."""
+    above, _, below = align.partition("_")
+    return (offset >= 0 and above == "LEFT") or (offset <= 0 and below == "LEFT")
+
+
+def _inside(x: Any, low: int, high: int, padding_value: Any, name: str | None) -> Tensor:
+    """Matrices with another value than 0 outside of a band."""
+    return where(_band(full(x.shape[-2:], True), low, high), x, padding_value, name)
+
+
+@builds(MatrixDiag)
+def diag(
+    diagonal: Any,
+    name: str | None = None,
+    k: Any = 0,
+    num_rows: Any = -1,
+    num_cols: Any = -1,
+    padding_value: Any = 0,
+    align: str = "RIGHT_LEFT",
+) -> Tensor:
+    """Matrices with given diagonals, 0 elsewhere.
+
+    Args:
+        diagonal: any dtype, [..., length]; for several diagonals [..., how many, longest length], from the
+            highest to the lowest, the shorter ones padded with what is not read.
+        name: of the operation; by default none.
+        k: which diagonal: 0 for the main one, positive for those above; or a pair, the lowest and highest.
+        num_rows: of the matrices; -1 for as few as hold the diagonals.
+        num_cols: of the matrices; likewise. With neither given, they are square.
+        padding_value: what stands elsewhere.
+        align: at which side of their row the shorter diagonals above and below the main one stand:
+            "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
+
+    Returns:
+        The matrices, [..., rows, columns].
+
+    Constraints:
+        (C1) diagonal has an axis for the elements, and one for the diagonals if there are several.
+        (C2) The last axis of diagonal is as long as the longest of the diagonals in the matrices.
+
+    Examples:
+        >>> sg.diag(np.array([1.0, 2.0]))
+        array([[1., 0.],
+               [0., 2.]])
+        >>> sg.diag(np.array([1.0, 2.0]), k=1, num_rows=2)
+        array([[0., 1., 0.],
+               [0., 0., 2.]])
+    """
+    low, high = _diagonals(k, align)
+    kind = type_of(diagonal)
+    with about(MatrixDiag, diagonal):
+        if kind.ndim < 1 + (low < high):
+            raise ShapeError(f"(C1) {kind!r} has no axes for {high - low + 1} diagonals and their elements")
+        rows, columns = kind.shape[-1] - min(high, 0), kind.shape[-1] + max(low, 0)
+        given = [None if is_whole(n) and whole(n) == -1 else shape_of([n])[0] for n in (num_rows, num_cols)]
+        if given[0] is given[1] is None:
+            rows = columns = larger(rows, columns)
+        rows, columns = rows if given[0] is None else given[0], columns if given[1] is None else given[1]
+        if low < high and not same_size(kind.shape[-2], high - low + 1):
+            raise ShapeError(
+                f"(C1) {kind!r} does not hold {high - low + 1} diagonals along its last axis but one"
+            )
+        longest = smaller(rows + min(high, 0), columns - max(low, 0))
+        if not same_size(kind.shape[-1], longest):
+            raise ShapeError(f"(C2) the longest diagonal has {longest} elements, not {kind.shape[-1]}")
+    padded = not (is_whole(padding_value) and padding_value == 0)
+    last = None if padded else name
+    if low == high:
+        made = _to_matrix(diagonal, low, rows, columns, last)
+    else:
+        made = add_n(
+            [
+                _to_matrix(_row(diagonal, offset, low, high, rows, columns, align), offset, rows, columns)
+                for offset in range(high, low - 1, -1)
+            ],
+            last,
+        )
+    return _inside(made, low, high, padding_value, name) if padded else made
+
+
+def _row(x: Any, offset: int, low: int, high: int, rows: Size, columns: Size, align: str) -> Tensor:
+    """One of several diagonals, without its padding."""
+    shape = type_of(x).shape
+    length = _length(rows, columns, offset)
+    start = 0 if _is_left(offset, align) else shape[-1] - length
+    return part_of(take_index(x, (..., high - offset, slice(None))), len(shape) - 2, start, length)
+
+
+@builds(MatrixDiagPart)
+def diag_part(
+    input: Any, name: str | None = None, k: Any = 0, padding_value: Any = 0, align: str = "RIGHT_LEFT"
+) -> Tensor:
+    """Diagonals of matrices.
+
+    Args:
+        input: any dtype, [..., m, n].
+        name: of the operation; by default none.
+        k: which diagonal: 0 for the main one, positive for those above; or a pair, the lowest and highest.
+        padding_value: what fills up the shorter ones of several diagonals.
+        align: at which side of their row the shorter diagonals above and below the main one stand:
+            "RIGHT_LEFT", "LEFT_RIGHT", "LEFT_LEFT" or "RIGHT_RIGHT".
+
+    Returns:
+        The elements, [..., length]; of several diagonals [..., how many, longest length], from the highest to
+        the lowest. A diagonal that the matrices do not have is empty.
+
+    Constraints:
+        (C1) input has at least two axes.
+
+    Examples:
+        >>> sg.diag_part(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        array([1., 4.])
+        >>> sg.diag_part(np.array([[1.0, 2.0], [3.0, 4.0]]), k=(-1, 0))
+        array([[1., 4.],
+               [3., 0.]])
+    """
+    low, high = _diagonals(k, align)
+    if low == high:
+        return apply(MatrixDiagPart, (input,), (low,), name)
+    kind = type_of(input)
+    with about(MatrixDiagPart, input):
+        check_matrices(kind, "C1", "input")
+    rows, columns = kind.shape[-2:]
+    longest = at_least(smaller(rows + min(high, 0), columns - max(low, 0)), 0)
+    found = []
+    for offset in range(high, low - 1, -1):
+        missing = longest - _length(rows, columns, offset)
+        around = (0, missing) if _is_left(offset, align) else (missing, 0)
+        part = apply(MatrixDiagPart, (input,), (offset,))
+        found.append(pad(part, [(0, 0)] * (kind.ndim - 2) + [around], constant_values=padding_value))
+    return stack(found, -2, name)
+
+
+@guarded("set_diag")
+def set_diag(
+    input: Any, diagonal: Any, name: str | None = None, k: Any = 0, align: str = "RIGHT_LEFT"
+) -> Tensor:
+    """Matrices with other diagonals.
+
+    Args:
+        input: any dtype, [..., m, n].
+        diagonal: the new elements, as :func:`diag` takes them.
+        name: of the operation; by default none.
+        k: which diagonal: 0 for the main one, positive for those above; or a pair, the lowest and highest.
+        align: as in :func:`diag`.
+
+    Returns:
+        A tensor of input's shape: diagonal there, and input elsewhere.
+
+    Constraints:
+        (C1) input has at least two axes, and diagonal as many as it takes.
+        (C2) The last axis of diagonal is as long as the longest of the diagonals in the matrices.
+
+    Examples:
+        >>> sg.set_diag(np.ones((2, 2)), np.array([5.0, 6.0]))
+        array([[5., 1.],
+               [1., 6.]])
+    """
+    low, high = _diagonals(k, align)
+    input, diagonal = together(input, diagonal, promotes=Promotion(is_any))
+    kind = type_of(input)
+    check_matrices(kind, "C1", "input")
+    rows, columns = kind.shape[-2:]
+    made = diag(diagonal, k=k, num_rows=rows, num_cols=columns, align=align)
+    return where(_band(full((rows, columns), True), low, high), made, input, name)
+
+
+# ------------------------------------------------------------------------------------- whole matrices
+
+
+@guarded("eye")
+def eye(
+    num_rows: Any,
+    num_columns: Any = None,
+    batch_shape: ShapeLike = None,
+    dtype: DTypeLike = "float32",
+    name: str | None = None,
+    *,
+    k: int = 0,
+) -> Tensor:
+    """The identity matrix: 1 on a diagonal, 0 elsewhere.
+
+    Args:
+        num_rows: how many rows.
+        num_columns: how many columns; by default as many.
+        batch_shape: of a batch of such matrices; by default there is one.
+        dtype: the element type.
+        name: of the operation; by default none.
+        k: which diagonal: 0 for the main one, positive for those above it.
+
+    Returns:
+        The matrix, [rows, columns], behind the batch's axes.
+
+    Examples:
+        >>> sg.eye(2)
+        array([[1., 0.],
+               [0., 1.]], dtype=float32)
+    """
+    (rows,) = shape_of([num_rows])
+    (columns,) = shape_of([num_rows if num_columns is None else num_columns])
+    offset = whole(k)
+    ones = full((_length(rows, columns, offset),), 1, dtype_of(dtype))
+    if batch_shape is None:
+        return _to_matrix(ones, offset, rows, columns, name)
+    return broadcast_to(
+        _to_matrix(ones, offset, rows, columns), (*shape_of(batch_shape), rows, columns), name
+    )
+
+
+@guarded("trace")
+def trace(x: Any, name: str | None = None) -> Tensor:
+    """The sum of the main diagonal of each matrix.
+
+    Args:
+        x: numbers, [..., m, n].
+        name: of the operation; by default none.
+
+    Returns:
+        The sums, [...].
+
+    Constraints:
+        (C1) x has at least two axes.
+
+    Examples:
+        >>> sg.trace(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        array(5.)
+    """
+    return reduce_sum(apply(MatrixDiagPart, (x,), (0,)), -1, name=name)
+
+
+@guarded("matrix_transpose")
+def matrix_transpose(a: Any, name: str | None = None, conjugate: bool = False) -> Tensor:
+    """Matrices with rows and columns exchanged.
+
+    Args:
+        a: any dtype, [..., m, n].
+        name: of the operation; by default none.
+        conjugate: whether the elements are conjugated, too.
+
+    Returns:
+        The matrices, [..., n, m].
+
+    Constraints:
+        (C1) a has at least two axes.
+
+    Examples:
+        >>> sg.matrix_transpose(np.ones((5, 2, 3))).shape
+        (5, 3, 2)
+    """
+    return _transposed(a, conjugate, name)
+
+
+@guarded("adjoint")
+def adjoint(matrix: Any, name: str | None = None) -> Tensor:
+    """Matrices with rows and columns exchanged and the elements conjugated.
+
+    Args:
+        matrix: any dtype, [..., m, n].
+        name: of the operation; by default none.
+
+    Returns:
+        The matrices, [..., n, m].
+
+    Constraints:
+        (C1) matrix has at least two axes.
+
+    Examples:
+        >>> sg.adjoint(np.array([[1 + 2j, 3]]))
+        array([[1.-2.j],
+               [3.-0.j]])
+    """
+    return _transposed(matrix, True, name)
+
+
+def _transposed(a: Any, conjugate: Any, name: str | None) -> Tensor:
+    kind = type_of(a)
+    check_matrices(kind, "C1", "a")
+    order = (*range(kind.ndim - 2), kind.ndim - 1, kind.ndim - 2)
+    if not (conjugate and kind.dtype.is_complex):
+        return transpose(a, order, name=name)
+    return conj(transpose(a, order), name)

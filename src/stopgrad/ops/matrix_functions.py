@@ -1,0 +1,422 @@
+"""Powers, exponentials, pseudoinverses and ranks of matrices, and least squares."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from stopgrad.batch_rules import ALONG
+from stopgrad.build import about, apply, together
+from stopgrad.errors import ShapeError
+from stopgrad.op import Op, not_differentiable
+from stopgrad.operands import Tensor, as_array, type_of
+from stopgrad.ops.arithmetic import add, multiply
+from stopgrad.ops.compare import greater
+from stopgrad.ops.convert import cast, wide
+from stopgrad.ops.data import identity, size_as, zeros_like
+from stopgrad.ops.factorizations import cholesky
+from stopgrad.ops.inference import check_dtype, is_inexact, is_number
+from stopgrad.ops.join import concat
+from stopgrad.ops.linalg import matmul
+from stopgrad.ops.matrices import adjoint, check_matrices, check_square, eye, larger
+from stopgrad.ops.reduce import reduce_max
+from stopgrad.ops.shape import broadcast_to, expand_dims, reduce_sum, squeeze
+from stopgrad.ops.slices import part_of
+from stopgrad.ops.solvers import BOTH, INEXACT, MatrixInverse, cholesky_solve, where_possible
+from stopgrad.ops.spectra import svdvals
+from stopgrad.plain import flag, whole
+from stopgrad.promotion import Promotion
+from stopgrad.public import builds, guarded
+from stopgrad.samples import complexes, floats, sample
+from stopgrad.types import TensorType, int32, same_size, tensor_type
+
+__all__ = [
+    "expm",
+    "lstsq",
+    "matrix_power",
+    "matrix_rank",
+    "pinv",
+]
+
+
+# --------------------------------------------------------------------------------------------- powers
+
+
+@guarded("matrix_power")
+def matrix_power(x: Any, n: int, name: str | None = None) -> Tensor:
+    """Whole powers of square matrices, by repeated squaring.
+
+    Args:
+        x: numbers, [..., m, m]; floating-point or complex if n is negative.
+        n: the exponent; for a negative one, the power is that of the inverse.
+        name: of the operation; by default none.
+
+    Returns:
+        The powers, [..., m, m].
+
+    Constraints:
+        (C1) x holds square matrices.
+
+    Examples:
+        >>> sg.matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 3)
+        array([[1., 3.],
+               [0., 1.]])
+    """
+    exponent = whole(n)
+    (x,) = together(x, promotes=Promotion(is_number) if exponent >= 0 else BOTH)
+    kind = type_of(x)
+    check_square(kind, "C1")
+    if exponent == 0:
+        unit = eye(kind.shape[-1], dtype=kind.dtype)
+        return broadcast_to(unit, kind.shape, name)
+    square = x if exponent > 0 else apply(MatrixInverse, (x,))
+    result, left = None, abs(exponent)
+    while left:
+        if left % 2:
+            result = square if result is None else matmul(result, square)
+        left //= 2
+        square = matmul(square, square) if left else square
+    return identity(result, name)
+
+
+class MatrixExponential(Op):
+    """The exponential of square matrices, by a Padé approximant of the matrix scaled down, squared up again.
+
+    Args:
+        input: [..., m, m].
+
+    Returns:
+        Σ inputᵏ / k!, [..., m, m]; NaN for a matrix that holds a NaN or an infinity. The gradient is that of
+        the exact function (its Fréchet derivative), for all matrices.
+
+    Constraints:
+        (C1) input holds floating-point or complex numbers.
+        (C2) input holds square matrices.
+
+    References:
+        N. Higham 2005, "The scaling and squaring method for the matrix exponential revisited"; R. Mathias
+        1996, "A chain rule for matrix functions and applications".
+
+    Examples:
+        >>> np.round(sg.expm(np.array([[0.0, np.pi], [-np.pi, 0.0]])), 12) + 0.0
+        array([[-1.,  0.],
+               [ 0., -1.]])
+    """
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        check_dtype(x, is_inexact, INEXACT)
+        check_square(x, "C2", "input")
+        return x
+
+    promotes = BOTH
+    gradient = {"x": lambda g, op: _to_exponent(wide(g), adjoint(wide(op.x)))}
+    batch = ALONG
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, x: Any) -> Any:
+        scaled, times, bad = _scaled_down(xp, x)
+        upper, lower = _approximant(xp, scaled)
+        result = where_possible(xp.linalg.solve, lower, upper)
+        for i in range(int(xp.max(times, initial=0))):
+            result = xp.where(times > i, xp.matmul(result, result), result)
+        return xp.where(bad, xp.asarray(np.nan, x.dtype), result)
+
+    @staticmethod
+    def xla(xp: Any, x: Any) -> Any:
+        scaled, times, bad = _scaled_down(xp, x)
+        upper, lower = _approximant(xp, scaled)
+
+        def squared(i: Any, result: Any) -> Any:
+            return xp.where(times > i, xp.matmul(result, result), result)
+
+        most = xp.max(times, initial=0).astype(np.int32)
+        result = xp.lax.fori_loop(0, most, squared, xp.linalg.solve(lower, upper))
+        return xp.where(bad, xp.asarray(np.nan, x.dtype), result)
+
+    samples = [
+        sample(floats(3, 3)),
+        sample(floats("n", 2, 2)),
+        sample(complexes(2, 2)),
+        sample(np.array([[20.0, 1.0], [-3.0, 1.0]])),
+        sample(floats(0, 0)),
+    ]
+    extremes = (([[0.0, 0.0], [0.0, 0.0]],), ([[np.nan, 0.0], [0.0, 1.0]],), ([[np.inf, 0.0], [0.0, 1.0]],))
+
+
+# How large the 1-norm may be for the approximant of this degree to be as precise as the dtype, from Higham's
+# table 2.3 for float64, and SciPy's (Al-Mohy and Higham) for float32.
+_REACH = {8: (13, 5.371920351148152), 4: (7, 3.925724783138660)}
+
+
+def _scaled_down(xp: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Matrices over powers of 2, the exponents of these, and which matrices are not finite."""
+    bad = ~xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
+    x = xp.where(bad, xp.zeros((), x.dtype), x)
+    size = xp.max(xp.sum(xp.abs(x), axis=-2, keepdims=True), axis=-1, keepdims=True, initial=0)
+    _, reach = _REACH[size.dtype.itemsize]
+    exact = xp.log2(xp.maximum(size / xp.asarray(reach, size.dtype), xp.ones((), size.dtype)))
+    times = xp.ceil(exact)
+    return x * (xp.asarray(2, size.dtype) ** -times).astype(size.dtype), times, bad
+
+
+def _approximant(xp: Any, x: Any) -> tuple[Any, Any]:
+    """Numerator and denominator of the diagonal Padé approximant of the exponential."""
+    degree, _ = _REACH[x.dtype.itemsize // (2 if x.dtype.kind == "c" else 1)]
+    factors = [
+        math.factorial(2 * degree - k) // (math.factorial(degree - k) * math.factorial(k))
+        for k in range(degree + 1)
+    ]
+    ratios = [f / factors[degree] for f in factors]
+    unit = xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype), x.shape)
+    powers = [unit, xp.matmul(x, x)]
+    while len(powers) <= degree // 2:
+        powers.append(xp.matmul(powers[-1], powers[1]))
+    even = sum(p * xp.asarray(f, x.dtype) for p, f in zip(powers, ratios[::2], strict=True))
+    inner = sum(p * xp.asarray(f, x.dtype) for p, f in zip(powers, ratios[1::2], strict=True))
+    odd = xp.matmul(x, inner)
+    return even + odd, even - odd
+
+
+def _to_exponent(g: Any, x: Any) -> Tensor:
+    """The derivative in direction g: a block of the exponential of a matrix of twice the size."""
+    axis, size = x.ndim - 1, x.shape[-1]
+    above = concat([x, g], axis)
+    below = concat([zeros_like(x), x], axis)
+    whole_one = apply(MatrixExponential, (concat([above, below], axis - 1),))
+    return part_of(part_of(whole_one, axis - 1, 0, size), axis, size, size)
+
+
+@builds(MatrixExponential)
+def expm(input: Any, name: str | None = None) -> Tensor:
+    return apply(MatrixExponential, (input,), (), name)
+
+
+# -------------------------------------------------------------------------------- singular matrices
+
+
+class PseudoInverse(Op):
+    """The Moore-Penrose pseudoinverse of matrices.
+
+    Args:
+        a: [..., m, n].
+        rcond: which singular values count as 0: those that are at most the largest times this; real, of a
+            shape that broadcasts with [...].
+
+    Returns:
+        The pseudoinverses, [..., n, m]; NaN for a matrix that holds a NaN or an infinity. The gradient is
+        that for changes that leave the rank as it is; where the rank can change there is none, and close to
+        there it is large.
+
+    Constraints:
+        (C1) a holds floating-point or complex numbers.
+        (C2) a has at least two axes.
+        (C3) rcond is real, of a's precision, and broadcasts with a's leading axes.
+
+    References:
+        G. Golub and V. Pereyra 1973, "The differentiation of pseudo-inverses and nonlinear least squares
+        problems whose variables separate".
+    """
+
+    @staticmethod
+    def infer(a: TensorType, rcond: TensorType) -> TensorType:
+        check_dtype(a, is_inexact, INEXACT)
+        check_matrices(a, "C2", "a")
+        *batch, m, n = a.shape
+        if rcond.dtype is not a.dtype.real or rcond.ndim > len(batch):
+            raise ShapeError(f"(C3) rcond must be {a.dtype.real} of at most {len(batch)} axes, not {rcond!r}")
+        sizes = zip(rcond.shape[::-1], batch[::-1], strict=False)
+        if not all((isinstance(r, int) and r == 1) or same_size(r, size) for r, size in sizes):
+            raise ShapeError(f"(C3) rcond {rcond!r} does not broadcast with the leading axes of {a!r}")
+        return tensor_type(a.dtype, (*batch, n, m))
+
+    gradient = {
+        "a": lambda g, op: _to_pseudoinverse(wide(g), wide(op.a), wide(op.result)),
+        "rcond": not_differentiable(
+            "a threshold decides what counts as 0; the result is constant between such"
+        ),
+    }
+    batch = ALONG
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, a: Any, rcond: Any) -> Any:
+        def factors(matrix: Any) -> Any:
+            return tuple(xp.linalg.svd(matrix, full_matrices=False))
+
+        bad = ~xp.all(xp.isfinite(a), axis=(-2, -1), keepdims=True)
+        u, s, vh = where_possible(factors, xp.where(bad, xp.zeros((), a.dtype), a))
+        return PseudoInverse.joined(xp, u, s, vh, rcond, bad)
+
+    @staticmethod
+    def xla(xp: Any, a: Any, rcond: Any) -> Any:
+        bad = ~xp.all(xp.isfinite(a), axis=(-2, -1), keepdims=True)
+        u, s, vh = xp.linalg.svd(xp.where(bad, xp.zeros((), a.dtype), a), full_matrices=False)
+        return PseudoInverse.joined(xp, u, s, vh, rcond, bad)
+
+    @staticmethod
+    def joined(xp: Any, u: Any, s: Any, vh: Any, rcond: Any, bad: Any) -> Any:
+        """From the singular values and vectors."""
+        large = s > rcond[..., None] * xp.max(s, axis=-1, keepdims=True, initial=0)
+        inverse = xp.where(large, 1 / xp.where(large, s, xp.ones((), s.dtype)), xp.zeros((), s.dtype))
+        columns = xp.conj(xp.swapaxes(vh, -1, -2)) * inverse[..., None, :].astype(u.dtype)
+        result = xp.matmul(columns, xp.conj(xp.swapaxes(u, -1, -2)))
+        return xp.where(bad, xp.asarray(np.nan, result.dtype), result)
+
+    samples = [
+        sample(floats(3, 3, diagonal=3.0), floats(low=1e-9, high=1e-8)),
+        sample(floats("n", 4, 2, diagonal=3.0), floats("n", low=1e-9, high=1e-8)),
+        sample(floats(2, 2, 3, diagonal=3.0), floats(1, low=1e-9, high=1e-8)),
+        sample(complexes(3, 2, diagonal=3.0), floats(low=1e-9, high=1e-8)),
+        sample(floats(2, 0), floats(low=1e-9, high=1e-8)),
+    ]
+
+
+def _to_pseudoinverse(g: Any, a: Any, p: Any) -> Tensor:
+    """Golub's and Pereyra's formula, which knows nothing of singular values."""
+    gh, ph = adjoint(g), adjoint(p)
+    inside = -matmul(matmul(ph, g), ph)
+    left = matmul(matmul(gh, p), ph)
+    right = matmul(matmul(ph, p), gh)
+    return inside + left - matmul(a, matmul(p, left)) + right - matmul(matmul(right, p), a)
+
+
+_limits: Any = ml_dtypes.finfo
+"""Of bfloat16, too."""
+
+
+def _threshold(a: Any, factor: float) -> Tensor:
+    """The rounding error of the largest size of matrices."""
+    kind = type_of(a)
+    dtype = kind.dtype.real
+    return multiply(
+        size_as(larger(*kind.shape[-2:]), dtype, a),
+        as_array(factor * float(_limits(dtype.numpy).eps), dtype),
+    )
+
+
+@builds(PseudoInverse)
+def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
+    """The Moore-Penrose pseudoinverse of matrices.
+
+    Args:
+        a: [..., m, n].
+        rcond: which singular values count as 0: those that are at most the largest times this; real, of a
+            shape that broadcasts with [...]. By default 10 · max(m, n) · eps, as in TensorFlow.
+        validate_args: accepted; arguments are always checked.
+        name: of the operation; by default none.
+
+    Returns:
+        The pseudoinverses, [..., n, m]; NaN for a matrix that holds a NaN or an infinity. The gradient is
+        that for changes that leave the rank as it is; where the rank can change there is none, and close to
+        there it is large.
+
+    Constraints:
+        (C1) a holds floating-point or complex numbers.
+        (C2) a has at least two axes.
+        (C3) rcond broadcasts with a's leading axes.
+
+    Examples:
+        >>> np.round(sg.pinv(np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 0.0]])), 12)
+        array([[1. , 0. , 0. ],
+               [0. , 0.5, 0. ]])
+    """
+    flag(validate_args)
+    (a,) = together(a, promotes=BOTH)
+    with about(PseudoInverse, a):
+        check_matrices(type_of(a), "C2", "a")
+    limit = _threshold(a, 10.0) if rcond is None else cast(rcond, type_of(a).dtype.real)
+    return apply(PseudoInverse, (a, limit), (), name)
+
+
+@guarded("matrix_rank")
+def matrix_rank(a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None) -> Tensor:
+    """How many singular values of matrices are larger than a tolerance.
+
+    Args:
+        a: [..., m, n].
+        tol: the tolerance, a scalar or one for each matrix; by default the largest singular value times
+            max(m, n) · eps.
+        validate_args: accepted; arguments are always checked.
+        name: of the operation; by default none.
+
+    Returns:
+        The ranks as int32, [...].
+
+    Constraints:
+        (C1) a has at least two axes.
+
+    Examples:
+        >>> sg.matrix_rank(np.array([[1.0, 2.0], [2.0, 4.0]]))
+        array(1, dtype=int32)
+    """
+    flag(validate_args)
+    (a,) = together(a, promotes=BOTH)
+    check_matrices(type_of(a), "C1", "a")
+    s = svdvals(wide(a))
+    if tol is None:
+        limit = multiply(reduce_max(s, -1, True), _threshold(a if wide(a) is a else wide(a), 1.0))
+    else:
+        limit = expand_dims(cast(tol, type_of(s).dtype), -1)
+    return reduce_sum(cast(greater(s, limit), int32), -1, name=name)
+
+
+@guarded("lstsq")
+def lstsq(
+    matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None
+) -> Tensor:
+    """The solution of linear equations with the least sum of squared errors.
+
+    Args:
+        matrix: [..., m, n].
+        rhs: the right-hand sides, [..., m, k], or one, [m].
+        l2_regularizer: λ, by which the sum of the solution's squares counts beside that of the errors.
+        fast: whether to solve the normal equations, with Cholesky's factors: of matrices of full rank, and
+            with the square of their condition number. Otherwise with the pseudoinverse, which takes matrices
+            of any rank, but no λ.
+        name: of the operation; by default none.
+
+    Returns:
+        The solutions, [..., n, k]: those that minimise |matrix · x - rhs|² + λ |x|², and for m < n the
+        shortest of them. With fast, they and their gradients are NaN, or of no use, for matrices that have
+        not full rank, unless λ > 0; without it, gradients are those for changes that leave the rank.
+
+    Constraints:
+        (C1) Both hold floating-point or complex numbers.
+        (C2) matrix has at least two axes.
+        (C3) rhs has as many rows as matrix.
+        (C4) The leading axes broadcast.
+        (C5) Without fast, the regularizer is 0.
+
+    Examples:
+        >>> x = sg.lstsq(np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([[1.0], [3.0], [5.0]]))
+        >>> np.round(x, 6)
+        array([[1.],
+               [2.]])
+    """
+    matrix, rhs = together(matrix, rhs, promotes=BOTH)
+    if type_of(rhs).ndim == 1:
+        return squeeze(lstsq(matrix, expand_dims(rhs, -1), l2_regularizer, fast), -1, name)
+    kind, right = type_of(matrix), type_of(rhs)
+    check_matrices(kind, "C2", "matrix")
+    m, n = kind.shape[-2:]
+    if right.ndim < 2 or not same_size(right.shape[-2], m):
+        raise ShapeError(f"(C3) rhs must have {m} rows, as matrix, not {right!r}")
+    plain = isinstance(l2_regularizer, (int, float)) and l2_regularizer == 0
+    if not flag(fast):
+        if not plain:
+            raise ShapeError("(C5) a regularizer goes with fast=True")
+        return matmul(pinv(matrix), rhs, name=name)
+    tall = not (isinstance(m, int) and isinstance(n, int) and m < n)
+    gram = matmul(matrix, matrix, adjoint_a=True) if tall else matmul(matrix, matrix, adjoint_b=True)
+    if not plain:
+        unit = eye(n if tall else m, dtype=kind.dtype)
+        gram = add(gram, multiply(unit, cast(l2_regularizer, kind.dtype)))
+    factor = cholesky(gram)
+    if tall:
+        return cholesky_solve(factor, matmul(matrix, rhs, adjoint_a=True), name)
+    return matmul(matrix, cholesky_solve(factor, rhs), adjoint_a=True, name=name)

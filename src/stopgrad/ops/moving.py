@@ -1,0 +1,479 @@
+"""Elements in other places: rolled, repeated, flipped, axes moved; taken, and compared with their neighbours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.build import together
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.operands import Tensor, as_list, show_shape, type_of
+from stopgrad.ops.arithmetic import floor_div, floormod, minimum, subtract
+from stopgrad.ops.bins import searchsorted
+from stopgrad.ops.compare import not_equal
+from stopgrad.ops.composing import is_traced, named, needs_size, tensor
+from stopgrad.ops.convert import cast
+from stopgrad.ops.data import size_as
+from stopgrad.ops.index import gather
+from stopgrad.ops.inference import broadcast_shapes, check_dtype, is_any, is_integer, normal_axes, normal_axis
+from stopgrad.ops.join import concat, reverse, stack
+from stopgrad.ops.order import argsort
+from stopgrad.ops.positions import as_indices
+from stopgrad.ops.ranges import range as numbers
+from stopgrad.ops.running import cumsum
+from stopgrad.ops.shape import broadcast_to, reshape, transpose
+from stopgrad.ops.slices import part_of
+from stopgrad.plain import is_whole, whole
+from stopgrad.promotion import Promotion
+from stopgrad.public import guarded, reads_arguments
+from stopgrad.types import Shape, int32, product, shape_of
+
+__all__ = [
+    "broadcast_static_shape",
+    "broadcast_tensors",
+    "diff",
+    "flip",
+    "invert_permutation",
+    "moveaxis",
+    "repeat",
+    "roll",
+    "rot90",
+    "swapaxes",
+    "take",
+    "unravel_index",
+]
+
+
+@reads_arguments
+def _each(given: Any, what: str) -> list[Any]:
+    """One whole number or several, as a list."""
+    if is_whole(given):
+        return [whole(given)]
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
+    if not isinstance(given, (list, tuple)):
+        raise ArgumentError(f"{what} is an integer or a list of them, not {given!r:.60}")
+    return [n if is_traced(n) else whole(n) for n in given]
+
+
+@guarded("roll")
+def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
+    """A tensor with its elements moved along axes; what leaves at one end comes back at the other.
+
+    Args:
+        input: any tensor.
+        shift: by how many places, towards higher indices: an integer, which a tensor may say, or one for each axis.
+        axis: along which axis or axes; None for the elements in one row, whatever the shape.
+
+    Returns:
+        The rolled tensor.
+
+    Constraints:
+        (C1) There is a shift for each axis, or one for all.
+        (C2) The axes exist.
+
+    Examples:
+        >>> sg.roll(np.array([1.0, 2.0, 3.0]), 1, axis=0)
+        array([3., 1., 2.])
+    """
+    kind = type_of(input)
+    if axis is None:
+        flat = roll(reshape(input, (product(kind.shape),)), shift, 0)
+        return reshape(flat, kind.shape, name)
+    axes = [normal_axis(a, kind.ndim) for a in _each(axis, "axis")]
+    shifts = [shift] if is_traced(shift) and not type_of(shift).ndim else None
+    if shifts is None and is_traced(shift):
+        shifts = [reshape(part_of(shift, 0, i, 1), ()) for i, _ in enumerate(axes)]
+    shifts = shifts or _each(shift, "shift")
+    if len(shifts) == 1:
+        shifts *= len(axes)
+    if len(shifts) != len(axes):
+        raise ShapeError(f"(C1) {len(shifts)} shifts for {len(axes)} axes; give one for each, or one for all")
+    for by, position in zip(shifts, axes, strict=True):
+        input = _rolled(input, by, position)
+    return named(input, name)
+
+
+def _rolled(x: Any, by: Any, axis: int) -> Tensor:
+    size = type_of(x).shape[axis]
+    if isinstance(by, int) and isinstance(size, int):
+        low = -by % max(size, 1)
+        return (
+            concat([part_of(x, axis, low, size - low), part_of(x, axis, 0, low)], axis) if low else tensor(x)
+        )
+    number = size_as(size, int32, x)
+    by = cast(by, int32) if is_traced(by) else by
+    return gather(x, floormod(subtract(numbers(size), by), number), axis=axis)
+
+
+@guarded("repeat")
+def repeat(
+    input: Any,
+    repeats: Any,
+    axis: int | None = None,
+    name: str | None = None,
+    *,
+    total_repeat_length: Any = None,
+) -> Tensor:
+    """A tensor with each element repeated along an axis.
+
+    Args:
+        input: any tensor.
+        repeats: how often: one integer, or one for each element along the axis.
+        axis: along which; None for the elements in one row, whatever the shape.
+        total_repeat_length: the size of the axis afterwards. It is needed where repeats are known only when the graph runs;
+            what is too much is cut off, and the last element fills what is missing.
+
+    Returns:
+        The repeated tensor.
+
+    Constraints:
+        (C1) The axis exists.
+        (C2) repeats are not negative, and as many as the axis has elements, or one.
+        (C3) The size of the axis afterwards is known when the graph is built.
+
+    Examples:
+        >>> sg.repeat(np.array([1.0, 2.0]), 2)
+        array([1., 1., 2., 2.])
+        >>> sg.repeat(np.array([[1.0], [2.0]]), [1, 2], axis=0)
+        array([[1.],
+               [2.],
+               [2.]])
+    """
+    shape = type_of(input).shape
+    if axis is None:
+        input, axis = reshape(input, (product(shape),)), 0
+    kind = type_of(input)
+    axis = normal_axis(axis, kind.ndim, "C1")
+    size = kind.shape[axis]
+    if is_traced(repeats):
+        return _repeated_by(input, repeats, axis, total_repeat_length, name)
+    counts = np.asarray(as_indices(repeats))
+    check_dtype(type_of(counts), is_integer, "integers as repeats", "C2")
+    if (
+        counts.ndim > 1
+        or (counts < 0).any()
+        or (counts.size != 1 and isinstance(size, int) and counts.size != size)
+    ):
+        raise ShapeError(
+            f"(C2) repeats {counts.tolist()!r:.60} for an axis of size {size}; give one number, or one for each"
+        )
+    if counts.size == 1:
+        found = _repeated(input, int(counts.reshape(())), axis)
+    else:
+        found = gather(input, np.repeat(np.arange(counts.size, dtype=np.int32), counts), axis=axis)
+    if total_repeat_length is not None:
+        wanted, have = shape_of(total_repeat_length)[0], type_of(found).shape[axis]
+        if wanted != have:
+            found = gather(found, minimum(numbers(wanted), size_as(have - 1, int32, found)), axis=axis)
+    return named(found, name)
+
+
+def _repeated(x: Any, count: int, axis: int) -> Tensor:
+    shape = type_of(x).shape
+    apart = reshape(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    spread = broadcast_to(apart, (*shape[: axis + 1], count, *shape[axis + 1 :]))
+    return reshape(spread, (*shape[:axis], shape[axis] * count, *shape[axis + 1 :]))
+
+
+def _repeated_by(x: Any, repeats: Any, axis: int, length: Any, name: str | None) -> Tensor:
+    """As often as a tensor says: the element at a place is the one whose repetitions reach beyond it."""
+    check_dtype(type_of(repeats), is_integer, "integers as repeats", "C2")
+    if length is None:
+        raise needs_size("(C3) the size of the repeated axis", "total_repeat_length=")
+    size, count = type_of(x).shape[axis], shape_of(length)[0]
+    each = broadcast_to(cast(repeats, int32), (size,))
+    at = searchsorted(cumsum(each), numbers(count), "right")
+    return gather(x, minimum(at, size_as(size - 1, int32, x)), axis=axis, name=name)
+
+
+@guarded("flip")
+def flip(x: Any, axis: Any = None, name: str | None = None) -> Tensor:
+    """A tensor with the order of its elements turned round along axes.
+
+    Args:
+        x: any tensor.
+        axis: which axis or axes; None for all.
+
+    Returns:
+        The flipped tensor.
+
+    Constraints:
+        (C1) The axes exist in x, and none is named twice.
+
+    Examples:
+        >>> sg.flip(np.array([1.0, 2.0]))
+        array([2., 1.])
+    """
+    axes = axis if axis is None else tuple(_each(axis, "axis"))
+    return reverse(x, normal_axes(axes, type_of(x).ndim, "C1"), name)
+
+
+@guarded("moveaxis")
+def moveaxis(x: Any, source: Any, destination: Any, name: str | None = None) -> Tensor:
+    """A tensor with some axes at other positions; the others keep their order.
+
+    Args:
+        x: any tensor.
+        source: the axis or axes.
+        destination: where each of them goes.
+
+    Returns:
+        The tensor with its axes moved.
+
+    Constraints:
+        (C1) The axes exist, none is named twice, and there are as many of one as of the other.
+
+    Examples:
+        >>> sg.moveaxis(np.zeros((2, 3, 4)), 0, -1).shape
+        (3, 4, 2)
+    """
+    ndim = type_of(x).ndim
+    here, there = ([normal_axis(a, ndim, "C1") for a in _each(g, "an axis")] for g in (source, destination))
+    if len(here) != len(there) or len({*here}) != len(here) or len({*there}) != len(there):
+        raise ShapeError(f"(C1) axes {show_shape(here)} cannot go to {show_shape(there)}")
+    order = [a for a in np.arange(ndim).tolist() if a not in here]
+    for to, a in sorted(zip(there, here, strict=True)):
+        order.insert(to, a)
+    return transpose(x, order, name=name)
+
+
+@guarded("swapaxes")
+def swapaxes(x: Any, axis1: int, axis2: int, name: str | None = None) -> Tensor:
+    """A tensor with two axes exchanged.
+
+    Args:
+        x: any tensor.
+        axis1: one of them.
+        axis2: the other.
+
+    Returns:
+        The tensor with these axes exchanged.
+
+    Constraints:
+        (C1) The axes exist.
+
+    Examples:
+        >>> sg.swapaxes(np.zeros((2, 3, 4)), 0, 2).shape
+        (4, 3, 2)
+    """
+    ndim = type_of(x).ndim
+    first, second = normal_axis(axis1, ndim, "C1"), normal_axis(axis2, ndim, "C1")
+    order = np.arange(ndim).tolist()
+    order[first], order[second] = second, first
+    return transpose(x, order, name=name)
+
+
+@guarded("rot90")
+def rot90(m: Any, k: int = 1, axes: Sequence[int] = (0, 1), name: str | None = None) -> Tensor:
+    """A tensor turned by right angles in the plane of two axes, from the first towards the second.
+
+    Args:
+        m: any tensor.
+        k: by how many right angles.
+        axes: the two axes.
+
+    Returns:
+        The turned tensor.
+
+    Constraints:
+        (C1) The axes exist, and are two.
+
+    Examples:
+        >>> sg.rot90(np.array([[1.0, 2.0], [3.0, 4.0]]))
+        array([[2., 4.],
+               [1., 3.]])
+    """
+    ndim = type_of(m).ndim
+    both = [normal_axis(a, ndim, "C1") for a in _each(axes, "axes")]
+    if len(both) != 2 or both[0] == both[1]:
+        raise ShapeError(f"(C1) axes {show_shape(both)} are no two axes of a tensor with {ndim}")
+    first, second = both
+    turns = whole(k) % 4
+    if turns == 0:
+        return named(tensor(m), name)
+    if turns == 2:
+        return reverse(m, tuple(sorted(both)), name)
+    if turns == 1:
+        return swapaxes(reverse(m, [second]), first, second, name)
+    return reverse(swapaxes(m, first, second), [second], name)
+
+
+@guarded("take")
+def take(x: Any, indices: Any, axis: int | None = None, name: str | None = None) -> Tensor:
+    """Slices of a tensor along an axis, chosen by indices: :func:`gather` with NumPy's arguments.
+
+    Args:
+        x: any tensor.
+        indices: where along the axis; negative ones count from its end. Those outside of it give 0 and take no gradient.
+        axis: along which to choose; None for the elements in one row, whatever the shape.
+
+    Returns:
+        A tensor of shape x.shape[:axis] + indices.shape + x.shape[axis + 1:].
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The axis exists in x.
+
+    Examples:
+        >>> sg.take(np.array([10.0, 20.0, 30.0]), [0, -1])
+        array([10., 30.])
+    """
+    if axis is None:
+        x, axis = reshape(x, (product(type_of(x).shape),)), 0
+    return gather(x, indices, axis=axis, name=name)
+
+
+@guarded("diff")
+def diff(
+    a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None, name: str | None = None
+) -> Tensor:
+    """The differences of neighbours along an axis.
+
+    Args:
+        a: any tensor; of booleans, it is told whether they differ.
+        n: how often differences are taken.
+        axis: along which.
+        prepend: what is put before a along the axis first: a number or a tensor.
+        append: what is put behind it.
+
+    Returns:
+        The differences, n fewer along the axis.
+
+    Constraints:
+        (C1) The axis exists.
+        (C2) n is not negative.
+
+    Examples:
+        >>> sg.diff(np.array([1.0, 2.0, 4.0, 7.0]))
+        array([1., 2., 3.])
+    """
+    times = whole(n)
+    if times < 0:
+        raise ArgumentError(f"(C2) n must not be negative, not {times}")
+    kind = type_of(a)
+    axis = normal_axis(axis, kind.ndim, "C1")
+    parts = [part for part in (prepend, a, append) if part is not None]
+    if len(parts) > 1:
+        parts = list(together(*parts, promotes=Promotion(is_any)))
+        one = (*kind.shape[:axis], 1, *kind.shape[axis + 1 :])
+        a = concat([broadcast_to(part, one) if not type_of(part).ndim else part for part in parts], axis)
+    a = tensor(a)
+    for _ in np.arange(times):
+        size = type_of(a).shape[axis]
+        rest = max(size - 1, 0) if isinstance(size, int) else size - 1
+        low, high = part_of(a, axis, 0, rest), part_of(a, axis, 1 if rest != 0 else 0, rest)
+        a = not_equal(high, low) if type_of(a).dtype.is_bool else subtract(high, low)
+    return named(a, name)
+
+
+@guarded("invert_permutation")
+def invert_permutation(x: Any, name: str | None = None) -> Tensor:
+    """The permutation that undoes another.
+
+    Args:
+        x: a vector with each of the numbers 0 … n - 1 once.
+
+    Returns:
+        Where each number stands, of x's type.
+
+    Constraints:
+        (C1) x holds integers.
+        (C2) It is a vector, and a permutation where that is known when the graph is built.
+
+    Examples:
+        >>> sg.invert_permutation(np.array([3, 0, 1, 2]))
+        array([1, 2, 3, 0])
+    """
+    x = as_indices(x)
+    kind = type_of(x)
+    check_dtype(kind, is_integer, "integers")
+    if kind.ndim != 1:
+        raise ShapeError(f"(C2) a permutation is a vector, not {kind!r}")
+    if not is_traced(x) and sorted(x.tolist()) != list(np.arange(x.size)):
+        raise ArgumentError(
+            f"(C2) {x.tolist()!r:.60} does not hold each of the numbers 0 to {x.size - 1} once"
+        )
+    return cast(argsort(x), kind.dtype, name)
+
+
+@guarded("unravel_index")
+def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
+    """The indices along several axes of elements that are given by their numbers in row-major order.
+
+    Args:
+        indices: the numbers, integers in a tensor of at most one axis.
+        dims: the sizes of the axes.
+
+    Returns:
+        A tensor of shape [len(dims), *indices.shape], of the indices' dtype: in its first row the indices along
+        the first axis, and so on.
+
+    Constraints:
+        (C1) The indices are integers.
+
+    Examples:
+        >>> sg.unravel_index(np.array([2, 3, 5]), [2, 3])
+        array([[0, 1, 1],
+               [2, 0, 2]])
+    """
+    indices = as_indices(indices)
+    check_dtype(type_of(indices), is_integer, "integers as indices")
+    sizes = tuple(map(whole, dims))
+    parts = []
+    for i, size in enumerate(sizes):
+        behind = math.prod(sizes[i + 1 :])
+        parts.append(floormod(floor_div(indices, max(behind, 1)), max(size, 1)))
+    return stack(parts, 0, name)
+
+
+@guarded("broadcast_static_shape")
+def broadcast_static_shape(shape_x: Any, shape_y: Any) -> Shape:
+    """The shape that two shapes broadcast to.
+
+    Args:
+        shape_x: sizes, which may be symbolic.
+        shape_y: others.
+
+    Returns:
+        The shape, a tuple.
+
+    Constraints:
+        (C1) The shapes broadcast.
+
+    Examples:
+        >>> sg.broadcast_static_shape([2, 1], [3])
+        (2, 3)
+    """
+    try:
+        return broadcast_shapes(shape_of(shape_x), shape_of(shape_y))
+    except ShapeError as error:
+        raise ShapeError(f"(C1) {error.message}") from None
+
+
+@guarded("broadcast_tensors")
+def broadcast_tensors(xs: Sequence[Any], name: str | None = None) -> list[Tensor]:
+    """Tensors repeated so that all have one shape.
+
+    Args:
+        xs: a list of tensors, which may differ in dtype.
+
+    Returns:
+        A list of the tensors in the shape that all of theirs broadcast to.
+
+    Constraints:
+        (C1) The shapes broadcast.
+
+    Examples:
+        >>> [x.shape for x in sg.broadcast_tensors([np.ones((2, 1)), np.ones(3)])]
+        [(2, 3), (2, 3)]
+    """
+    tensors = [tensor(x) for x in as_list(xs)]
+    try:
+        shape = broadcast_shapes(*[type_of(x).shape for x in tensors])
+    except ShapeError as error:
+        raise ShapeError(f"(C1) {error.message}") from None
+    return [broadcast_to(x, shape, name) for x in tensors]

@@ -1,0 +1,473 @@
+"""Moments, and normalisation over batches, groups of channels, examples and windows of channels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import add, divide, multiply, square, squared_difference, subtract
+from stopgrad.ops.composing import floating
+from stopgrad.ops.composite import layer_norm
+from stopgrad.ops.convert import cast, wide
+from stopgrad.ops.data import identity, size_as
+from stopgrad.ops.inference import broadcast_shapes, normal_axes, normal_axis
+from stopgrad.ops.join import pad
+from stopgrad.ops.powers import pow, rsqrt
+from stopgrad.ops.reduce import reduce_mean, reduce_variance
+from stopgrad.ops.shape import broadcast_to, reduce_sum, reshape, squeeze
+from stopgrad.ops.slices import part_of
+from stopgrad.plain import flag, real, whole
+from stopgrad.public import guarded
+from stopgrad.types import product, same_size
+
+__all__ = [
+    "batch_normalization",
+    "bias_add",
+    "group_norm",
+    "instance_norm",
+    "local_response_normalization",
+    "lrn",
+    "moments",
+    "normalize_moments",
+    "rms_norm",
+    "sufficient_statistics",
+    "weighted_moments",
+]
+
+
+def _part(name: str | None, part: str) -> str | None:
+    """The name of one of several results."""
+    return None if name is None else f"{name}/{part}"
+
+
+# --------------------------------------------------------------------------------------------- moments
+
+
+@guarded("moments")
+def moments(
+    x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """The mean and the variance over axes.
+
+    Args:
+        x: floating-point.
+        axes: one axis or several; None for all.
+        shift: has no effect, as in TensorFlow: the variance is always computed about the mean.
+        keepdims: whether the axes stay, with size 1.
+        name: before the names of the two results, "mean" and "variance".
+
+    Returns:
+        The mean and the variance (of the numbers at hand: divided by their count).
+
+    Raises:
+        ShapeError: an axis does not exist, or is named twice.
+
+    Examples:
+        >>> sg.moments(np.array([1.0, 3.0]), 0)
+        (array(2.), array(1.))
+    """
+    (x,) = floating(x)
+    keep = flag(keepdims)
+    mean = reduce_mean(x, axes, keep, _part(name, "mean"))
+    return mean, reduce_variance(x, axes, keep, _part(name, "variance"))
+
+
+@guarded("weighted_moments")
+def weighted_moments(
+    x: Any, axes: Any, frequency_weights: Any, keepdims: bool = False, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """The mean and the variance over axes, where elements count more or less than once.
+
+    Args:
+        x: floating-point.
+        axes: one axis or several; None for all.
+        frequency_weights: how often each element counts, of a shape that broadcasts with x's.
+        keepdims: whether the axes stay, with size 1.
+        name: before the names of the two results, "mean" and "variance".
+
+    Returns:
+        The mean and the variance; NaN where the weights sum to 0.
+
+    Raises:
+        ShapeError: an axis does not exist, or the shapes do not broadcast.
+
+    Examples:
+        >>> sg.weighted_moments(np.array([1.0, 3.0]), 0, np.array([3.0, 1.0]))
+        (array(1.5), array(0.75))
+    """
+    x, weights = floating(x, frequency_weights)
+    shape = broadcast_shapes(type_of(x).shape, type_of(weights).shape)
+    values, counts = (broadcast_to(wide(t), shape) for t in (x, weights))
+    dtype, keep = type_of(x).dtype, flag(keepdims)
+    total = reduce_sum(counts, axes, True)
+    mean = divide(reduce_sum(multiply(counts, values), axes, True), total)
+    variance = divide(reduce_sum(multiply(counts, squared_difference(values, mean)), axes, True), total)
+    if not keep:
+        gone = normal_axes(axes, len(shape))
+        mean, variance = squeeze(mean, gone), squeeze(variance, gone)
+    return cast(mean, dtype, _part(name, "mean")), cast(variance, dtype, _part(name, "variance"))
+
+
+@guarded("sufficient_statistics")
+def sufficient_statistics(
+    x: Any, axes: Any, shift: Any = None, keepdims: bool = False, name: str | None = None
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """What :func:`normalize_moments` makes the mean and the variance of, and what can be added up in parts.
+
+    Args:
+        x: floating-point.
+        axes: one axis or several; None for all.
+        shift: a number near the mean, which is subtracted first so that no digits are lost; or None.
+        keepdims: whether the axes stay, with size 1.
+        name: before the names of the results: "count", "mean_ss", "var_ss", "shift".
+
+    Returns:
+        How many elements there are (a scalar), their sum, the sum of their squares, both of what the shift
+        leaves, and the shift.
+
+    Raises:
+        ShapeError: an axis does not exist, or is named twice.
+
+    Examples:
+        >>> sg.sufficient_statistics(np.array([1.0, 3.0]), 0)
+        (array(2.), array(4.), array(10.), None)
+    """
+    x, *shifts = floating(x) if shift is None else floating(x, shift)
+    kind, keep = type_of(x), flag(keepdims)
+    count = size_as(product(kind.shape[a] for a in normal_axes(axes, kind.ndim)), kind.dtype, x)
+    left = subtract(x, shifts[0]) if shifts else x
+    return (
+        cast(count, kind.dtype, _part(name, "count")),
+        reduce_sum(left, axes, keep, _part(name, "mean_ss")),
+        reduce_sum(square(left), axes, keep, _part(name, "var_ss")),
+        identity(shifts[0], _part(name, "shift")) if shifts else None,
+    )
+
+
+@guarded("normalize_moments")
+def normalize_moments(
+    counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """The mean and the variance from what :func:`sufficient_statistics` gives.
+
+    Args:
+        counts: how many elements there are.
+        mean_ss: their sum, of what the shift leaves.
+        variance_ss: the sum of their squares, of what the shift leaves.
+        shift: the shift, or None.
+        name: before the names of the two results, "mean" and "variance".
+
+    Returns:
+        The mean and the variance.
+
+    Raises:
+        ShapeError: the shapes do not broadcast.
+
+    Examples:
+        >>> sg.normalize_moments(2.0, np.array(4.0), np.array(10.0), None)
+        (array(2.), array(1.))
+    """
+    numbers = [counts, mean_ss, variance_ss] + ([] if shift is None else [shift])
+    counts, sums, squares, *shifts = floating(*numbers)
+    left = divide(sums, counts)
+    variance = subtract(divide(squares, counts), square(left), _part(name, "variance"))
+    mean = add(left, shifts[0], _part(name, "mean")) if shifts else left
+    return cast(mean, type_of(mean).dtype, None if shifts else _part(name, "mean")), variance
+
+
+# --------------------------------------------------------------------------------------- normalisation
+
+
+@guarded("batch_normalization")
+def batch_normalization(
+    x: Any,
+    mean: Any,
+    variance: Any,
+    offset: Any,
+    scale: Any,
+    variance_epsilon: Any,
+    name: str | None = None,
+) -> Tensor:
+    """(x - mean) / √(variance + ε) · scale + offset, with mean and variance as :func:`moments` gives them.
+
+    Args:
+        x: floating-point.
+        mean: of a shape that broadcasts with x's.
+        variance: likewise.
+        offset: likewise; None for nothing.
+        scale: likewise; None for nothing.
+        variance_epsilon: ε, a small number.
+        name: of the operation.
+
+    Returns:
+        The normalised values, of x's shape.
+
+    Raises:
+        ShapeError: the shapes do not broadcast.
+
+    References:
+        Ioffe and Szegedy 2015, arXiv:1502.03167.
+
+    Examples:
+        >>> x = np.array([[1.0], [3.0]])
+        >>> mean, variance = sg.moments(x, 0)
+        >>> sg.batch_normalization(x, mean, variance, None, np.array([2.0]), 0.0)
+        array([[-2.],
+               [ 2.]])
+    """
+    settings = {"offset": offset, "scale": scale}
+    there = {key: value for key, value in settings.items() if value is not None}
+    x, mean, variance, epsilon, *rest = floating(x, mean, variance, variance_epsilon, *there.values())
+    given = dict(zip(there, rest, strict=True))
+    factor = rsqrt(add(wide(variance), wide(epsilon)))
+    if "scale" in given:
+        factor = multiply(factor, wide(given["scale"]))
+    y = multiply(subtract(wide(x), wide(mean)), factor)
+    if "offset" in given:
+        y = add(y, wide(given["offset"]))
+    return cast(y, type_of(x).dtype, name)
+
+
+def _scaled(y: Any, scale: Any, offset: Any, axis: int, name: str | None) -> Tensor:
+    """A tensor times the scales of the channels along an axis, plus their offsets."""
+    behind = type_of(y).ndim - axis - 1
+    for setting, function in ((scale, multiply), (offset, add)):
+        if setting is not None:
+            shape = type_of(setting).shape
+            y = function(y, reshape(setting, (*shape, *(1,) * behind)) if len(shape) == 1 else setting)
+    return cast(y, type_of(y).dtype, name)
+
+
+@guarded("group_norm")
+def group_norm(
+    x: Any,
+    groups: int,
+    scale: Any = None,
+    offset: Any = None,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    name: str | None = None,
+) -> Tensor:
+    """(x - mean) / √(variance + ε), both over each group of channels and all spatial axes of an example.
+
+    Args:
+        x: [batch, ..., channels], floating-point.
+        groups: how many groups of channels there are.
+        scale: [channels], what the function multiplies by; None for nothing.
+        offset: [channels], what the function adds after that; None for nothing.
+        axis: the axis of the channels, not the first; 1 for [batch, channels, ...].
+        epsilon: ε, a Python number.
+        name: of the operation.
+
+    Returns:
+        The normalised values, of x's shape.
+
+    Raises:
+        ShapeError: the groups do not divide the channels, or the axis does not exist.
+
+    References:
+        Wu and He 2018, arXiv:1803.08494.
+
+    Examples:
+        >>> sg.group_norm(np.array([[1.0, 3.0, 10.0, 30.0]]), 2, epsilon=0.0)
+        array([[-1.,  1., -1.,  1.]])
+    """
+    shape = type_of(x).shape
+    place, count = normal_axis(axis, len(shape)), whole(groups)
+    channels = shape[place]
+    if place == 0:
+        raise ShapeError("the first axis is that of the examples; the channels have another")
+    if count < 1 or not isinstance(channels, int) or channels % count:
+        raise ShapeError(f"{groups} groups do not divide {channels} channels")
+    split = reshape(x, (*shape[:place], count, channels // count, *shape[place + 1 :]))
+    axes = [i for i in range(1, len(shape) + 1) if i != place]
+    y = reshape(layer_norm(split, axis=axes, epsilon=real(epsilon)), shape)
+    return _scaled(y, scale, offset, place, name)
+
+
+@guarded("instance_norm")
+def instance_norm(
+    x: Any,
+    scale: Any = None,
+    offset: Any = None,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    name: str | None = None,
+) -> Tensor:
+    """(x - mean) / √(variance + ε), both over the spatial axes of each channel of each example.
+
+    Args:
+        x: [batch, spatial..., channels], floating-point.
+        scale: [channels], what the function multiplies by; None for nothing.
+        offset: [channels], what the function adds after that; None for nothing.
+        axis: the axis of the channels, not the first; 1 for [batch, channels, spatial...].
+        epsilon: ε, a Python number.
+        name: of the operation.
+
+    Returns:
+        The normalised values, of x's shape.
+
+    Raises:
+        ShapeError: there is no spatial axis, or the axis does not exist.
+
+    References:
+        Ulyanov, Vedaldi and Lempitsky 2016, arXiv:1607.08022.
+
+    Examples:
+        >>> sg.instance_norm(np.array([[[1.0, 20.0], [3.0, 40.0]]]), epsilon=0.0)
+        array([[[-1., -1.],
+                [ 1.,  1.]]])
+    """
+    kind = type_of(x)
+    place = normal_axis(axis, kind.ndim)
+    axes = [i for i in range(1, kind.ndim) if i != place]
+    if place == 0 or not axes:
+        raise ShapeError(
+            f"takes [batch, spatial..., channels], not {kind!r} with channels along axis {place}"
+        )
+    return _scaled(layer_norm(x, axis=axes, epsilon=real(epsilon)), scale, offset, place, name)
+
+
+@guarded("rms_norm")
+def rms_norm(
+    x: Any, scale: Any = None, axis: Any = -1, epsilon: float = 1e-6, name: str | None = None
+) -> Tensor:
+    """x / √(mean of x² + ε), the mean over axes.
+
+    Args:
+        x: floating-point.
+        scale: what the function multiplies the normalised values by; None for nothing.
+        axis: one axis or several, together.
+        epsilon: ε, a Python number.
+        name: of the operation.
+
+    Returns:
+        The normalised values, of x's shape.
+
+    Raises:
+        ShapeError: an axis does not exist, or the shapes do not broadcast.
+
+    References:
+        Zhang and Sennrich 2019, arXiv:1910.07467.
+
+    Examples:
+        >>> sg.rms_norm(np.array([3.0, -3.0]), epsilon=0.0)
+        array([ 1., -1.])
+    """
+    x, *scales = floating(x) if scale is None else floating(x, scale)
+    values = wide(x)
+    y = multiply(values, rsqrt(add(reduce_mean(square(values), axis, True), real(epsilon))))
+    for factor in scales:
+        y = multiply(y, wide(factor))
+    return cast(y, type_of(x).dtype, name)
+
+
+@guarded("local_response_normalization")
+def local_response_normalization(
+    input: Any,
+    depth_radius: int = 5,
+    bias: Any = 1,
+    alpha: Any = 1,
+    beta: Any = 0.5,
+    name: str | None = None,
+) -> Tensor:
+    """x / (bias + α Σ x²)^β, the sum over neighbouring channels.
+
+    Args:
+        input: [..., channels], floating-point.
+        depth_radius: how many channels count on either side.
+        bias: a number above 0, so that nothing is divided by 0.
+        alpha: α.
+        beta: β.
+        name: of the operation.
+
+    Returns:
+        The normalised values, of x's shape.
+
+    Raises:
+        ArgumentError, ShapeError: the radius is negative, or there is no axis.
+
+    References:
+        Krizhevsky, Sutskever and Hinton 2012, "ImageNet classification with deep convolutional networks".
+
+    Examples:
+        >>> sg.local_response_normalization(np.array([3.0, 4.0, 0.0]), 1, bias=0.0)
+        array([0.6, 0.8, 0. ])
+    """
+    (x,) = floating(input)
+    kind, radius = type_of(x), whole(depth_radius)
+    if radius < 0:
+        raise ArgumentError(f"depth_radius is 0 or more, not {radius}")
+    if not kind.ndim:
+        raise ShapeError(f"takes [..., channels], not {kind!r}")
+    values, last = wide(x), kind.ndim - 1
+    around = pad(square(values), [(0, 0)] * last + [(radius, radius)])
+    total = part_of(around, last, 0, kind.shape[-1])
+    for i in range(1, 2 * radius + 1):
+        total = add(total, part_of(around, last, i, kind.shape[-1]))
+    y = multiply(values, pow(add(multiply(total, alpha), bias), multiply(beta, -1.0)))
+    return cast(y, kind.dtype, name)
+
+
+@guarded("lrn")
+def lrn(
+    input: Any,
+    depth_radius: int = 5,
+    bias: Any = 1,
+    alpha: Any = 1,
+    beta: Any = 0.5,
+    name: str | None = None,
+) -> Tensor:
+    """:func:`local_response_normalization`, by its short name.
+
+    Args:
+        input: [..., channels], floating-point.
+        depth_radius: how many channels count on either side.
+        bias: a number above 0.
+        alpha: the factor of the sum of squares.
+        beta: the exponent.
+        name: of the operation.
+
+    Returns:
+        The normalised values, of x's shape.
+
+    Raises:
+        ArgumentError, ShapeError: the radius is negative, or there is no axis.
+
+    Examples:
+        >>> sg.lrn(np.array([3.0, 4.0, 0.0]), 1, bias=0.0)
+        array([0.6, 0.8, 0. ])
+    """
+    return local_response_normalization(input, depth_radius, bias, alpha, beta, name)
+
+
+@guarded("bias_add")
+def bias_add(value: Any, bias: Any, data_format: str | None = None, name: str | None = None) -> Tensor:
+    """A number for each channel, added.
+
+    Args:
+        value: [batch, ..., channels].
+        bias: [channels].
+        data_format: "NHWC" or another that ends with "C", also for None; or "NCHW" or another that begins
+            with "NC" for [batch, channels, ...].
+        name: of the operation.
+
+    Returns:
+        The sum, of the value's shape.
+
+    Raises:
+        ShapeError, ArgumentError: the bias has not one number for each channel; the format is unknown.
+
+    Examples:
+        >>> sg.bias_add(np.zeros((1, 2)), np.array([1.0, 2.0]))
+        array([[1., 2.]])
+    """
+    kind, one = type_of(value), type_of(bias)
+    word = "C" if data_format is None else data_format
+    if not isinstance(word, str) or not (word.startswith("NC") or word.endswith("C")):
+        raise ArgumentError(f"data_format={data_format!r} is unknown; take 'NHWC' or 'NCHW'")
+    place = 1 if word.startswith("NC") else kind.ndim - 1
+    if one.ndim != 1 or kind.ndim < 2 or not same_size(one.shape[0], kind.shape[place]):
+        raise ShapeError(f"takes [batch, ..., channels] and [channels], not {kind!r} and {one!r}")
+    return add(value, reshape(bias, (one.shape[0], *(1,) * (kind.ndim - place - 1))), name)

@@ -1,0 +1,411 @@
+"""Norms of vectors and matrices, and what is scaled by them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from stopgrad.batch_rules import ALONG
+from stopgrad.build import about, apply, together
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.op import Axes, Op
+from stopgrad.operands import Tensor, as_array, type_of
+from stopgrad.ops.arithmetic import abs as modulus, divide, maximum, multiply, sign
+from stopgrad.ops.compare import equal, is_finite, not_equal
+from stopgrad.ops.convert import cast, where, wide
+from stopgrad.ops.inference import check_dtype, is_inexact, normal_axes, normal_axis
+from stopgrad.ops.join import stack
+from stopgrad.ops.powers import pow, rsqrt
+from stopgrad.ops.reduce import reduce_max, reduce_min
+from stopgrad.ops.shape import expand_dims, reduce_sum, transpose, unreduced
+from stopgrad.ops.solvers import BOTH, INEXACT
+from stopgrad.ops.spectra import svdvals
+from stopgrad.plain import flag, real
+from stopgrad.public import builds, guarded, reads_arguments
+from stopgrad.samples import complexes, floats, sample
+from stopgrad.structure import flatten, unflatten
+from stopgrad.types import TensorType, float32, tensor_type
+
+__all__ = [
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "global_norm",
+    "l2_normalize",
+    "matrix_norm",
+    "norm",
+    "normalize",
+    "vector_norm",
+]
+
+
+class VectorNorm(Op):
+    """(Σ |x|ᵖ)^(1/p) over axes.
+
+    Args:
+        x: floating-point or complex.
+        order: p, neither 0 nor infinite.
+        axis: the axes that are summed over.
+        keepdims: whether they stay, with size 1.
+
+    Returns:
+        The norms, real. The gradient is 0 for a vector of zeros, and, where p ≤ 1, for elements that are 0.
+
+    Constraints:
+        (C1) x is floating-point or complex.
+        (C2) The order is neither 0 nor infinite.
+        (C3) The axes exist in x, and none is named twice.
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, order: float, axis: Axes, keepdims: bool) -> TensorType:
+        check_dtype(x, is_inexact, INEXACT)
+        if order == 0 or not math.isfinite(order):
+            raise ArgumentError(f"(C2) the order must be a finite number other than 0, not {order}")
+        normal_axes(axis, x.ndim, "C3")
+        shape = tuple(1 if i in axis else s for i, s in enumerate(x.shape) if keepdims or i not in axis)
+        return tensor_type(x.dtype.real, shape)
+
+    promotes = BOTH
+    gradient = {"x": lambda g, op: _to_vector(wide(g), wide(op.x), op)}
+    batch = ALONG
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, x: Any, order: float, axis: tuple[int, ...], keepdims: bool) -> Any:
+        size = xp.abs(x)
+        if order == 1:
+            return xp.sum(size, axis=axis, keepdims=keepdims, dtype=size.dtype)
+        if order == 2:
+            squares = xp.square(x) if x.dtype.kind != "c" else xp.square(x.real) + xp.square(x.imag)
+            return xp.sqrt(xp.sum(squares, axis=axis, keepdims=keepdims, dtype=size.dtype))
+        powers = xp.sum(size ** xp.asarray(order, size.dtype), axis=axis, keepdims=keepdims, dtype=size.dtype)
+        return powers ** xp.asarray(1 / order, size.dtype)
+
+    samples = [
+        sample(floats(2, 3), order=2.0, axis=(1,), keepdims=False),
+        sample(floats("n", 2, 3), order=3.5, axis=(0, 2), keepdims=True),
+        sample(floats(2, 3), order=1.0, axis=(0, 1), keepdims=False),
+        sample(floats(2, 3), order=-1.5, axis=(1,), keepdims=False),
+        sample(complexes(2, 3), order=2.0, axis=(0,), keepdims=False),
+        sample(complexes(2, 3), order=1.0, axis=(1,), keepdims=False),
+        sample(complexes(2, 3), order=3.0, axis=(1,), keepdims=True),
+        sample(floats(2, 0), order=2.0, axis=(1,), keepdims=False),
+    ]
+    extremes = (([[0.0, 0.0]],), ([[0.0, -3.0]],), ([[math.inf, 1.0]],), ([[math.nan, 1.0]],))
+
+
+def _to_vector(g: Any, x: Any, op: Any) -> Tensor:
+    g = unreduced(g, op)
+    if op.order == 1:
+        return cast(g, x.dtype) * sign(x)
+    size = unreduced(wide(op.result), op)
+    zero = equal(size, 0)
+    size = where(zero, 1, size)
+    if op.order == 2:
+        return x * cast(where(zero, 0, g / size), x.dtype)
+    part = modulus(x)
+    nothing = equal(part, 0)
+    part = where(nothing, size, part) / size
+    return sign(x) * cast(where(nothing, 0, g * pow(part, op.order - 1)), x.dtype)
+
+
+# -------------------------------------------------------------------------------- vectors and matrices
+
+
+@builds(VectorNorm)
+def vector_norm(
+    x: Any, axis: Any = None, keepdims: bool = False, ord: Any = 2, name: str | None = None
+) -> Tensor:
+    """Norms of vectors, which lie along one axis or several.
+
+    Args:
+        x: floating-point or complex.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1.
+        ord: the order p: (Σ |x|ᵖ)^(1/p); for 0 the number of elements other than 0, for ∞ the largest |x|,
+            for -∞ the smallest.
+        name: of the operation; by default none.
+
+    Returns:
+        The norms, real. The gradient is 0 for a vector of zeros, and for elements that are 0 where the order
+        is at most 1; for infinite orders the elements that tie share it evenly; order 0 has none.
+
+    Constraints:
+        (C1) The axes exist in x, and none is named twice.
+
+    Examples:
+        >>> sg.vector_norm(np.array([3.0, -4.0]))
+        array(5.)
+        >>> sg.vector_norm(np.array([3.0, -4.0]), ord=np.inf)
+        array(4.)
+    """
+    (x,) = together(x, promotes=BOTH)
+    axes = normal_axes(axis, type_of(x).ndim, "C1")
+    kept, order = flag(keepdims), _number(ord)
+    if order == 0:
+        kind = type_of(x).dtype.real
+        return reduce_sum(cast(not_equal(x, cast(as_array(0), type_of(x).dtype)), kind), axes, kept, name)
+    if math.isinf(order):
+        return (reduce_max if order > 0 else reduce_min)(modulus(x), axes, kept, name)
+    return apply(VectorNorm, (x,), (order, axes, kept), name)
+
+
+@reads_arguments
+def _number(ord: Any) -> float:
+    if ord in ("euclidean", "fro"):
+        return 2.0
+    if isinstance(ord, str) or math.isnan(order := real(ord)):
+        raise ArgumentError(f"{ord!r} is no norm of vectors; take a number, np.inf, -np.inf or 'euclidean'")
+    return order
+
+
+@guarded("matrix_norm")
+def matrix_norm(
+    x: Any, keepdims: bool = False, ord: Any = "fro", axis: Any = (-2, -1), name: str | None = None
+) -> Tensor:
+    """Norms of matrices, which lie along two axes.
+
+    Args:
+        x: floating-point or complex, of at least two axes.
+        keepdims: whether the axes stay, with size 1.
+        ord: "fro" or "euclidean" for the root of the sum of |x|², "nuc" for the sum of the singular values, 2
+            or -2 for the largest or smallest of them, 1 or -1 for the largest or smallest sum of |x| over a
+            column, ∞ or -∞ for that over a row.
+        axis: that of the rows and that of the columns.
+        name: of the operation; by default none.
+
+    Returns:
+        The norms, real. The gradient is finite everywhere: 0 for the Frobenius norm of zeros; where singular
+        values or sums tie, in a direction that is one of the possible ones.
+
+    Constraints:
+        (C1) axis names two different axes of x.
+
+    Examples:
+        >>> x = np.array([[3.0, 0.0], [4.0, 5.0]])
+        >>> sg.matrix_norm(x, ord=1), sg.matrix_norm(x, ord="fro")
+        (array(7.), array(7.07106781))
+        >>> np.round(sg.matrix_norm(x, ord="nuc"), 6)
+        np.float64(8.944272)
+    """
+    (x,) = together(x, promotes=BOTH)
+    ndim = type_of(x).ndim
+    with about(VectorNorm, x):
+        rows, columns = _two_axes(axis, ndim)
+    kept = flag(keepdims)
+    if isinstance(ord, str) and ord in ("fro", "euclidean"):
+        return apply(VectorNorm, (x,), (2.0, tuple(sorted((rows, columns))), kept), name)
+    order = ord if isinstance(ord, str) else real(ord)
+    last = name if not kept else None
+    if order in ("nuc", 2.0, -2.0):
+        others = tuple(i for i in range(ndim) if i not in (rows, columns))
+        perm = (*others, rows, columns)
+        values = svdvals(x if perm == tuple(range(ndim)) else transpose(x, perm))
+        found = {"nuc": reduce_sum, 2.0: reduce_max, -2.0: reduce_min}[order](values, -1, False, last)
+    elif order in (1.0, -1.0, math.inf, -math.inf):
+        summed, compared = (rows, columns) if abs(order) == 1 else (columns, rows)
+        sums = reduce_sum(modulus(x), summed, True)
+        found = (reduce_max if order > 0 else reduce_min)(sums, (summed, compared), False, last)
+    else:
+        raise ArgumentError(
+            f"{ord!r} is no norm of matrices; take 'fro', 'nuc', 1, -1, 2, -2, np.inf or -np.inf"
+        )
+    return expand_dims(found, tuple(sorted((rows, columns))), name) if kept else found
+
+
+@reads_arguments
+def _two_axes(axis: Any, ndim: int) -> tuple[int, int]:
+    if not isinstance(axis, Sequence) or len(axis) != 2:
+        raise ShapeError(f"(C1) matrices have two axes; axis is a pair, not {axis!r}")
+    rows, columns = (normal_axis(a, ndim, "C1") for a in axis)
+    if rows == columns:
+        raise ShapeError(f"(C1) axis={axis!r} names one axis twice")
+    return rows, columns
+
+
+@guarded("norm")
+def norm(
+    tensor: Any, ord: Any = "euclidean", axis: Any = None, keepdims: Any = None, name: str | None = None
+) -> Tensor:
+    """Norms of vectors, or of matrices.
+
+    Args:
+        tensor: floating-point or complex.
+        ord: for vectors "euclidean", or the order p of (Σ |x|ᵖ)^(1/p), 0, ∞ and -∞ included; for matrices
+            "euclidean" or "fro", "nuc", 1, -1, 2, -2, ∞ or -∞.
+        axis: one axis, for norms of vectors; a pair, for norms of matrices; None for all elements as one
+            vector, as in TensorFlow. NumPy's norm of a matrix is that with axis=(-2, -1).
+        keepdims: whether the axes stay, with size 1.
+        name: of the operation; by default none.
+
+    Returns:
+        The norms, real. Gradients are finite everywhere: 0 for a vector of zeros; see :func:`vector_norm` and
+        :func:`matrix_norm`.
+
+    Constraints:
+        (C1) The axes exist in tensor, and none is named twice.
+
+    Examples:
+        >>> sg.norm(np.array([3.0, 4.0]))
+        array(5.)
+        >>> sg.norm(np.array([[3.0, 0.0], [4.0, 5.0]]), np.inf, axis=(0, 1))
+        array(9.)
+    """
+    kept = keepdims is not None and flag(keepdims)
+    if isinstance(axis, Sequence) and len(axis) == 2:
+        return matrix_norm(tensor, kept, ord, axis, name)
+    if ord == "nuc":
+        raise ArgumentError(
+            "'nuc' is a norm of matrices: say along which two axes they lie, as axis=(-2, -1)"
+        )
+    return vector_norm(tensor, axis, kept, ord, name)
+
+
+# --------------------------------------------------------------------------------------------- scaled
+
+
+@guarded("normalize")
+def normalize(
+    tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """A tensor divided by its norms.
+
+    Args:
+        tensor: floating-point or complex.
+        ord: as :func:`norm` takes it.
+        axis: as :func:`norm` takes it.
+        name: of the quotient; by default none.
+
+    Returns:
+        The quotient, NaN where the norm is 0; and the norms, their axes kept with size 1.
+
+    Examples:
+        >>> sg.normalize(np.array([3.0, 4.0]))
+        (array([0.6, 0.8]), array([5.]))
+    """
+    (tensor,) = together(tensor, promotes=BOTH)
+    size = norm(tensor, ord, axis, True)
+    return divide(tensor, cast(size, type_of(tensor).dtype), name), size
+
+
+@guarded("l2_normalize")
+def l2_normalize(
+    x: Any, axis: Any = None, epsilon: Any = 1e-12, name: str | None = None, dim: Any = None
+) -> Tensor:
+    """Vectors divided by their Euclidean norms: x / √max(Σ |x|², ε).
+
+    Args:
+        x: floating-point or complex.
+        axis: one axis or several, along which the vectors lie; None for all.
+        epsilon: ε, below which the sum does not fall.
+        name: of the operation; by default none.
+        dim: another name of axis.
+
+    Returns:
+        Vectors of length 1, shorter where Σ |x|² < ε. Gradients are finite everywhere.
+
+    Constraints:
+        (C1) The axes exist in x, and none is named twice.
+
+    Examples:
+        >>> sg.l2_normalize(np.array([3.0, 4.0]))
+        array([0.6, 0.8])
+    """
+    if dim is not None:
+        if axis is not None:
+            raise ArgumentError("axis and dim are one argument; give axis only")
+        axis = dim
+    (x,) = together(x, promotes=BOTH)
+    numbers = wide(x)
+    kind = type_of(x)
+    squares = multiply(numbers, numbers) if not kind.dtype.is_complex else pow(modulus(numbers), 2)
+    total = reduce_sum(squares, normal_axes(axis, kind.ndim, "C1"), True)
+    scaled = multiply(numbers, cast(rsqrt(maximum(total, epsilon)), type_of(numbers).dtype))
+    return cast(scaled, kind.dtype, name)
+
+
+@guarded("clip_by_norm")
+def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = None) -> Tensor:
+    """A tensor scaled down, so that its Euclidean norm is at most a given one.
+
+    Args:
+        t: floating-point or complex.
+        clip_norm: the largest norm; positive, a scalar or of a shape that broadcasts with t's.
+        axes: along which norms are taken, one or several; None for all.
+        name: of the operation; by default none.
+
+    Returns:
+        t · clip_norm / max(norm, clip_norm). Gradients are finite everywhere.
+
+    Constraints:
+        (C1) The axes exist in t, and none is named twice.
+
+    Examples:
+        >>> sg.clip_by_norm(np.array([3.0, 4.0]), 1.0)
+        array([0.6, 0.8])
+    """
+    (t,) = together(t, promotes=BOTH)
+    numbers, dtype = wide(t), type_of(t).dtype
+    size = vector_norm(numbers, axes, True)
+    scale = divide(clip_norm, maximum(size, clip_norm))
+    return cast(multiply(numbers, cast(scale, type_of(numbers).dtype)), dtype, name)
+
+
+@guarded("global_norm")
+def global_norm(t_list: Any, name: str | None = None) -> Tensor:
+    """The Euclidean norm of several tensors together.
+
+    Args:
+        t_list: tensors, in a list or another structure; None among them counts nothing.
+        name: of the operation; by default none.
+
+    Returns:
+        The root of the sum of |t|² over all elements; 0 of no tensors. The gradient is 0 where all are 0.
+
+    Examples:
+        >>> sg.global_norm([np.array([3.0]), np.array([[4.0]])])
+        array(5.)
+    """
+    leaves = together(*flatten(t_list)[0], promotes=BOTH) if flatten(t_list)[0] else []
+    if not leaves:
+        return vector_norm(as_array([0.0], float32), name=name)
+    dtype = type_of(leaves[0]).dtype.real
+    sizes = [vector_norm(wide(t)) for t in leaves]
+    return cast(vector_norm(stack(sizes)), dtype, name)
+
+
+@guarded("clip_by_global_norm")
+def clip_by_global_norm(
+    t_list: Any, clip_norm: Any, use_norm: Any = None, name: str | None = None
+) -> tuple[Any, Tensor]:
+    """Several tensors scaled down together, so that their common Euclidean norm is at most a given one.
+
+    Args:
+        t_list: tensors, in a list or another structure; None among them stays.
+        clip_norm: the largest norm, positive.
+        use_norm: their norm, where it is known; by default :func:`global_norm`.
+        name: of the last tensor; by default none.
+
+    Returns:
+        The tensors, each times clip_norm / max(norm, clip_norm), in t_list's structure; and the norm. Where
+        that is infinite or NaN, all elements are NaN, as in TensorFlow.
+
+    References:
+        R. Pascanu, T. Mikolov and Y. Bengio 2012, arXiv:1211.5063.
+
+    Examples:
+        >>> sg.clip_by_global_norm([np.array([3.0]), np.array([4.0])], 1.0)
+        ([array([0.6]), array([0.8])], array(5.))
+    """
+    leaves, spec = flatten(t_list)
+    size = global_norm(t_list) if use_norm is None else use_norm
+    scale = divide(clip_norm, maximum(size, clip_norm))
+    scale = where(is_finite(size), scale, math.nan)
+    scaled = []
+    for i, t in enumerate(leaves):
+        (t,) = together(t, promotes=BOTH)
+        dtype = type_of(t).dtype
+        last = name if i + 1 == len(leaves) else None
+        scaled.append(cast(multiply(wide(t), cast(scale, type_of(wide(t)).dtype)), dtype, last))
+    return unflatten(spec, scaled), size

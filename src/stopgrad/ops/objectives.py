@@ -1,0 +1,492 @@
+"""Further losses, composed of stable parts: regression, classification and counts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from stopgrad.errors import ArgumentError
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.activations import log_sigmoid, relu, softplus
+from stopgrad.ops.arithmetic import abs, add, divide, minimum, multiply, negative, square, subtract
+from stopgrad.ops.compare import greater, less_equal
+from stopgrad.ops.composing import chosen, floating
+from stopgrad.ops.composite import log_softmax, logaddexp, xlogy
+from stopgrad.ops.convert import cast, where, wide
+from stopgrad.ops.data import size_as
+from stopgrad.ops.inference import normal_axis
+from stopgrad.ops.losses import sigmoid_cross_entropy_with_logits
+from stopgrad.ops.powers import exp, expm1, log, log1p
+from stopgrad.ops.reduce import reduce_mean
+from stopgrad.ops.shape import reduce_sum
+from stopgrad.plain import flag
+from stopgrad.public import guarded
+
+__all__ = [
+    "hinge",
+    "huber",
+    "kl_div",
+    "kl_divergence",
+    "l2_loss",
+    "log_cosh",
+    "log_poisson_loss",
+    "mean_absolute_error",
+    "poisson_loss",
+    "sigmoid_focal_loss",
+    "smooth_labels",
+    "softmax_focal_loss",
+    "squared_hinge",
+    "weighted_cross_entropy_with_logits",
+]
+
+
+# ------------------------------------------------------------------------------------------ regression
+
+
+@guarded("mean_absolute_error")
+def mean_absolute_error(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+    """Mean of the absolute differences, over axes.
+
+    Args:
+        labels: what was to be predicted.
+        predictions: what was predicted, of a shape that broadcasts with the labels'.
+        axis: one axis or several; None for all.
+        name: of the result.
+
+    Returns:
+        The losses, without these axes. Where a difference is 0, so is the gradient.
+
+    Raises:
+        ShapeError: the shapes do not broadcast, or an axis does not exist.
+
+    Examples:
+        >>> sg.mean_absolute_error(np.array([1.0, 2.0]), np.array([1.0, 4.0]))
+        array(1.)
+    """
+    x, y = floating(labels, predictions)
+    return cast(reduce_mean(abs(subtract(wide(y), wide(x))), axis), type_of(x).dtype, name)
+
+
+@guarded("huber")
+def huber(labels: Any, predictions: Any, delta: Any = 1.0, axis: Any = -1, name: str | None = None) -> Tensor:
+    """Mean of e²/2 where |e| ≤ δ, else δ (|e| - δ/2), over axes, where e are the differences.
+
+    Args:
+        labels: what was to be predicted.
+        predictions: what was predicted, of a shape that broadcasts with the labels'.
+        delta: δ, where the parabola turns into a line: a number above 0, or a tensor that broadcasts.
+        axis: one axis or several; None for all, () for the losses of the elements.
+        name: of the result.
+
+    Returns:
+        The losses, without these axes, as ``tf.keras.losses.huber`` and ``torch.nn.functional.huber_loss``.
+
+    Raises:
+        ShapeError: the shapes do not broadcast, or an axis does not exist.
+
+    References:
+        Huber 1964, "Robust estimation of a location parameter".
+
+    Examples:
+        >>> sg.huber(np.array([0.0, 0.0]), np.array([1.0, 3.0]), axis=())
+        array([0.5, 2.5])
+    """
+    x, y, width = floating(labels, predictions, delta)
+    width, size = wide(width), abs(subtract(wide(y), wide(x)))
+    # The parabola of what is inside δ, the line of what is beyond: no branch that overflows.
+    inside = minimum(size, width)
+    found = add(multiply(square(inside), 0.5), multiply(width, subtract(size, inside)))
+    return cast(reduce_mean(found, axis), type_of(x).dtype, name)
+
+
+@guarded("log_cosh")
+def log_cosh(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+    """Mean of log cosh e over axes, where e are the differences; without overflow.
+
+    Args:
+        labels: what was to be predicted.
+        predictions: what was predicted, of a shape that broadcasts with the labels'.
+        axis: one axis or several; None for all, () for the losses of the elements.
+        name: of the result.
+
+    Returns:
+        The losses, without these axes.
+
+    Raises:
+        ShapeError: the shapes do not broadcast, or an axis does not exist.
+
+    Examples:
+        >>> sg.log_cosh(np.array([0.0, 0.0]), np.array([0.0, 1000.0]), axis=())
+        array([  0.        , 999.30685282])
+    """
+    x, y = floating(labels, predictions)
+    e = subtract(wide(y), wide(x))
+    found = subtract(add(e, softplus(multiply(e, -2.0))), math.log(2.0))
+    return cast(reduce_mean(found, axis), type_of(x).dtype, name)
+
+
+@guarded("l2_loss")
+def l2_loss(t: Any, name: str | None = None) -> Tensor:
+    """Half the sum of all squares.
+
+    Args:
+        t: floating-point.
+        name: of the result.
+
+    Returns:
+        A scalar.
+
+    Examples:
+        >>> sg.l2_loss(np.array([3.0, 4.0]))
+        array(12.5)
+    """
+    (x,) = floating(t)
+    return cast(multiply(reduce_sum(square(wide(x))), 0.5), type_of(x).dtype, name)
+
+
+# ---------------------------------------------------------------------------------------------- counts
+
+
+@guarded("log_poisson_loss")
+def log_poisson_loss(
+    targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
+) -> Tensor:
+    """Elementwise loss of counts by a Poisson distribution, given the logarithm of its mean.
+
+    Args:
+        targets: counts z, 0 or more.
+        log_input: logarithms c of the expected counts.
+        compute_full_loss: whether Stirling's approximation of log z! is added (for z > 1), which does not
+            depend on the expected counts.
+        name: of the result.
+
+    Returns:
+        The losses eᶜ - z c, and with the whole loss + z log z - z + log(2π z) / 2.
+
+    Raises:
+        ShapeError: the shapes do not broadcast.
+
+    Examples:
+        >>> sg.log_poisson_loss(np.array([2.0]), np.array([0.0]))
+        array([1.])
+    """
+    z, c = floating(targets, log_input)
+    dtype, z, c = type_of(z).dtype, wide(z), wide(c)
+    found = subtract(exp(c), multiply(z, c))
+    if flag(compute_full_loss):
+        large = greater(z, 1)
+        counts = where(large, z, 1)
+        stirling = add(
+            subtract(multiply(counts, log(counts)), counts), multiply(log(multiply(counts, 2 * math.pi)), 0.5)
+        )
+        found = add(found, where(large, stirling, 0))
+    return cast(found, dtype, name)
+
+
+@guarded("poisson_loss")
+def poisson_loss(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+    """Mean of λ - z log λ over axes: the loss of counts z by a Poisson distribution of mean λ.
+
+    Args:
+        labels: counts z, 0 or more.
+        predictions: expected counts λ, above 0, or 0 where z is 0.
+        axis: one axis or several; None for all, () for the losses of the elements.
+        name: of the result.
+
+    Returns:
+        The losses, without these axes.
+
+    Raises:
+        ShapeError: the shapes do not broadcast, or an axis does not exist.
+
+    Examples:
+        >>> sg.poisson_loss(np.array([2.0, 0.0]), np.array([1.0, 0.0]))
+        array(0.5)
+    """
+    z, mean = floating(labels, predictions)
+    found = subtract(wide(mean), xlogy(wide(z), wide(mean)))
+    return cast(reduce_mean(found, axis), type_of(z).dtype, name)
+
+
+# -------------------------------------------------------------------------------------- classification
+
+
+def _signs(labels: Any) -> Tensor:
+    """Labels 0 and 1 as -1 and 1; those that are -1 stay."""
+    return where(less_equal(labels, 0), -1, labels)
+
+
+def _hinge(labels: Any, predictions: Any, axis: Any, name: str | None, squared: bool) -> Tensor:
+    z, y = floating(labels, predictions)
+    found = relu(subtract(1.0, multiply(_signs(wide(z)), wide(y))))
+    return cast(reduce_mean(square(found) if squared else found, axis), type_of(z).dtype, name)
+
+
+@guarded("hinge")
+def hinge(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+    """Mean of max(1 - z y, 0) over axes.
+
+    Args:
+        labels: z, which are 1 and -1, or 1 and 0.
+        predictions: y, real numbers.
+        axis: one axis or several; None for all, () for the losses of the elements.
+        name: of the result.
+
+    Returns:
+        The losses, without these axes.
+
+    Raises:
+        ShapeError: the shapes do not broadcast, or an axis does not exist.
+
+    Examples:
+        >>> sg.hinge(np.array([1.0, -1.0]), np.array([0.5, 0.5]))
+        array(1.)
+    """
+    return _hinge(labels, predictions, axis, name, False)
+
+
+@guarded("squared_hinge")
+def squared_hinge(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+    """Mean of max(1 - z y, 0)² over axes.
+
+    Args:
+        labels: z, which are 1 and -1, or 1 and 0.
+        predictions: y, real numbers.
+        axis: one axis or several; None for all, () for the losses of the elements.
+        name: of the result.
+
+    Returns:
+        The losses, without these axes.
+
+    Raises:
+        ShapeError: the shapes do not broadcast, or an axis does not exist.
+
+    Examples:
+        >>> sg.squared_hinge(np.array([1.0, -1.0]), np.array([0.5, 0.5]))
+        array(1.25)
+    """
+    return _hinge(labels, predictions, axis, name, True)
+
+
+@guarded("weighted_cross_entropy_with_logits")
+def weighted_cross_entropy_with_logits(
+    labels: Any, logits: Any, pos_weight: Any, name: str | None = None
+) -> Tensor:
+    """:func:`sigmoid_cross_entropy_with_logits`, where positive labels count more or less than once.
+
+    Args:
+        labels: z, usually probabilities.
+        logits: logarithms of odds.
+        pos_weight: by what the part of the positive labels is multiplied.
+        name: of the result.
+
+    Returns:
+        The losses -w z log sigmoid(x) - (1 - z) log(1 - sigmoid(x)), of the broadcast shape.
+
+    Raises:
+        ShapeError: the shapes do not broadcast.
+
+    Examples:
+        >>> sg.weighted_cross_entropy_with_logits(np.array([0.0, 1.0]), np.array([0.0, 0.0]), 2.0)
+        array([0.69314718, 1.38629436])
+    """
+    z, x, weight = floating(labels, logits, pos_weight)
+    dtype, z, x = type_of(z).dtype, wide(z), wide(x)
+    factor = add(1.0, multiply(subtract(wide(weight), 1.0), z))
+    found = add(multiply(subtract(1.0, z), x), multiply(factor, softplus(negative(x))))
+    return cast(found, dtype, name)
+
+
+@guarded("smooth_labels")
+def smooth_labels(labels: Any, smoothing: Any, axis: int = -1, name: str | None = None) -> Tensor:
+    """Probabilities, mixed with equal ones for all classes.
+
+    Args:
+        labels: probabilities of classes, such as :func:`one_hot` makes.
+        smoothing: α, the part of the equal ones.
+        axis: the axis of the classes.
+        name: of the result.
+
+    Returns:
+        labels · (1 - α) + α / number of classes.
+
+    Raises:
+        ShapeError: the axis does not exist.
+
+    References:
+        Szegedy et al. 2015, arXiv:1512.00567.
+
+    Examples:
+        >>> sg.smooth_labels(np.array([0.0, 1.0]), 0.1)
+        array([0.05, 0.95])
+    """
+    z, part = floating(labels, smoothing)
+    dtype, z, part = type_of(z).dtype, wide(z), wide(part)
+    kind = type_of(z)
+    count = size_as(kind.shape[normal_axis(axis, kind.ndim)], kind.dtype, z)
+    return cast(add(multiply(z, subtract(1.0, part)), divide(part, count)), dtype, name)
+
+
+@guarded("sigmoid_focal_loss")
+def sigmoid_focal_loss(
+    labels: Any, logits: Any, gamma: Any = 2.0, alpha: Any = None, name: str | None = None
+) -> Tensor:
+    """:func:`sigmoid_cross_entropy_with_logits`, where what is already likely counts less.
+
+    Args:
+        labels: z in [0, 1], mostly 0 and 1.
+        logits: logarithms of odds.
+        gamma: γ, the power of the probability of the other answer by which a loss is multiplied.
+        alpha: the weight of positive labels, 1 - α that of negative ones; None for no weights.
+        name: of the result.
+
+    Returns:
+        The losses, of the broadcast shape; without overflow, and with a gradient for every γ ≥ 0.
+
+    Raises:
+        ShapeError: the shapes do not broadcast.
+
+    References:
+        Lin, Goyal, Girshick, He and Dollár 2017, arXiv:1708.02002.
+
+    Examples:
+        >>> sg.sigmoid_focal_loss(np.array([1.0, 1.0]), np.array([0.0, 1000.0]))
+        array([0.1732868, 0.       ])
+    """
+    z, x, power = floating(labels, logits, gamma)
+    dtype, z, x, power = type_of(z).dtype, wide(z), wide(x), wide(power)
+    # The logarithm of z · (1 - p) + (1 - z) · p.
+    miss = logaddexp(add(log(z), log_sigmoid(negative(x))), add(log1p(negative(z)), log_sigmoid(x)))
+    found = multiply(exp(multiply(power, miss)), sigmoid_cross_entropy_with_logits(z, x))
+    if alpha is not None:
+        found = multiply(found, _balance(z, alpha))
+    return cast(found, dtype, name)
+
+
+def _balance(z: Any, alpha: Any) -> Tensor:
+    """α where the label is 1, 1 - α where it is 0."""
+    return add(multiply(z, alpha), multiply(subtract(1.0, z), subtract(1.0, alpha)))
+
+
+@guarded("softmax_focal_loss")
+def softmax_focal_loss(
+    labels: Any, logits: Any, gamma: Any = 2.0, axis: int = -1, name: str | None = None
+) -> Tensor:
+    """:func:`softmax_cross_entropy_with_logits`, where what is already likely counts less.
+
+    Args:
+        labels: z, probabilities, such as :func:`one_hot` makes.
+        logits: logarithms of unnormalised probabilities p.
+        gamma: γ, the power of 1 - p by which each term is multiplied.
+        axis: the axis of the classes.
+        name: of the result.
+
+    Returns:
+        The losses -Σ z (1 - p)^γ log p, without that axis.
+
+    Raises:
+        ShapeError: the shapes do not broadcast, or the axis does not exist.
+
+    References:
+        Lin, Goyal, Girshick, He and Dollár 2017, arXiv:1708.02002.
+
+    Examples:
+        >>> sg.softmax_focal_loss(np.array([1.0, 0.0]), np.array([0.0, 0.0]))
+        array(0.1732868)
+    """
+    z, x, power = floating(labels, logits, gamma)
+    dtype, z, power = type_of(z).dtype, wide(z), wide(power)
+    logs = log_softmax(wide(x), axis)
+    # log(1 - p); where p is 1, 1 - p is taken for a number next to 0.
+    tiny = 4 * float(np.finfo(type_of(logs).dtype.numpy).tiny)
+    miss = log(negative(expm1(minimum(logs, -tiny))))
+    # A term whose label is 0 is none, even where p is 0.
+    there = greater(z, 0)
+    factor = multiply(z, exp(multiply(power, miss)))
+    terms = where(there, multiply(factor, where(there, logs, 0)), 0)
+    return cast(negative(reduce_sum(terms, axis)), dtype, name)
+
+
+# --------------------------------------------------------------------------------------- distributions
+
+
+@guarded("kl_divergence")
+def kl_divergence(labels: Any, predictions: Any, axis: Any = -1, name: str | None = None) -> Tensor:
+    """Kullback-Leibler divergence Σ p log(p / q) of probabilities, over axes.
+
+    Args:
+        labels: p, probabilities.
+        predictions: q, probabilities.
+        axis: one axis or several; None for all.
+        name: of the result.
+
+    Returns:
+        The divergences, without these axes. Where p is 0 a term is 0; where q is 0 and p is not, it is ∞.
+
+    Raises:
+        ShapeError: the shapes do not broadcast, or an axis does not exist.
+
+    References:
+        Kullback and Leibler 1951, "On information and sufficiency".
+
+    Examples:
+        >>> sg.kl_divergence(np.array([0.5, 0.5]), np.array([0.25, 0.75]))
+        array(0.14384104)
+    """
+    p, q = floating(labels, predictions)
+    dtype, p, q = type_of(p).dtype, wide(p), wide(q)
+    return cast(reduce_sum(subtract(xlogy(p, p), xlogy(p, q)), axis), dtype, name)
+
+
+@guarded("kl_div")
+def kl_div(
+    input: Any, target: Any, reduction: str = "mean", log_target: bool = False, name: str | None = None
+) -> Tensor:
+    """Kullback-Leibler divergence of predictions that are logarithms, in PyTorch's order.
+
+    Args:
+        input: log q, as :func:`log_softmax` makes them.
+        target: p; or log p, see log_target.
+        reduction: "none" for the terms; "sum" for their sum; "mean" for their mean; "batchmean" for their sum
+            divided by the size of the first axis, which is the mean of the divergences of distributions.
+        log_target: whether the target is log p.
+        name: of the result.
+
+    Returns:
+        The terms p (log p - log q), reduced; 0 where p is 0.
+
+    Raises:
+        ArgumentError: the reduction is unknown.
+        ShapeError: the shapes do not broadcast.
+
+    References:
+        ``torch.nn.functional.kl_div``.
+
+    Examples:
+        >>> sg.kl_div(np.log([[0.25, 0.75]]), np.array([[0.5, 0.5]]), "batchmean")
+        array(0.14384104)
+    """
+    q, p = floating(input, target)
+    dtype, q, p = type_of(q).dtype, wide(q), wide(p)
+    if flag(log_target):
+        share = exp(p)
+        terms = where(greater(share, 0), multiply(share, subtract(where(greater(share, 0), p, 0), q)), 0)
+    else:
+        there = greater(p, 0)
+        terms = subtract(xlogy(p, p), where(there, multiply(p, where(there, q, 0)), 0))
+    reduce = chosen(
+        reduction,
+        {"none": lambda t: t, "sum": reduce_sum, "mean": reduce_mean, "batchmean": _mean_of_batch},
+        "reduction",
+    )
+    return cast(reduce(terms), dtype, name)
+
+
+def _mean_of_batch(terms: Any) -> Tensor:
+    """The sum, divided by the size of the first axis."""
+    kind = type_of(terms)
+    if not kind.ndim:
+        raise ArgumentError("reduction='batchmean' needs a first axis, that of the batch")
+    return divide(reduce_sum(terms), size_as(kind.shape[0], kind.dtype, terms))

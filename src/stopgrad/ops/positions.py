@@ -1,0 +1,123 @@
+"""Positions along axes: indices that may count from the end, as numbers that count from the front."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.batch_rules import ELEMENTWISE
+from stopgrad.build import apply
+from stopgrad.errors import ShapeError
+from stopgrad.graph import Operation, Output
+from stopgrad.op import Op, Sizes, not_differentiable
+from stopgrad.operands import Tensor, as_array, as_list, show_shape, type_of
+from stopgrad.ops.inference import broadcast_shapes, check_dtype, is_integer
+from stopgrad.public import builds
+from stopgrad.samples import ints, sample
+from stopgrad.types import DType, Shape, Size, TensorType, int8, int32, int64, product, shape_of, tensor_type
+
+__all__ = [
+    "ravel_multi_index",
+]
+
+
+class RavelMultiIndex(Op):
+    """The number, in row-major order, of each element that indices along several axes choose.
+
+    Args:
+        indices: for each axis, which element; the function takes them as a list. Negative ones count from the
+            axis's end.
+        sizes: the sizes of the axes, which may be symbolic.
+        dtype: of the result; the function takes int32, or int64 where int32 might not hold the numbers.
+
+    Returns:
+        The numbers, of the shape that the indices broadcast to; -1 where one of them lies outside of its axis.
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) There is one tensor of indices for each size, and at least one.
+        (C3) The indices' shapes broadcast.
+
+    Examples:
+        >>> sg.ravel_multi_index([np.array([0, 1, -1, 2]), np.array([2, 0, 2, 0])], [2, 3])
+        array([ 2,  3,  5, -1], dtype=int32)
+    """
+
+    @staticmethod
+    def infer(*indices: TensorType, sizes: Sizes, dtype: DType) -> TensorType:
+        for one in indices:
+            check_dtype(one, is_integer, "integers as indices")
+        if len(indices) != len(sizes) or not indices:
+            raise ShapeError(
+                f"(C2) {len(indices)} tensors of indices for the sizes {show_shape(sizes)}; give one for each, and at "
+                "least one"
+            )
+        try:
+            shape = broadcast_shapes(*[one.shape for one in indices])
+        except ShapeError as error:
+            raise ShapeError(f"(C3) {error.message}") from None
+        return tensor_type(dtype, shape)
+
+    gradient = not_differentiable("an index has no derivative")
+    batch = ELEMENTWISE
+
+    @staticmethod
+    def lower(xp: Any, *indices: Any, sizes: tuple[int, ...], dtype: DType) -> Any:
+        wanted = dtype.numpy
+        number = inside = None
+        for at, size in zip(indices, sizes, strict=True):
+            here = at < size if size <= np.iinfo(at.dtype).max else at == at
+            if at.dtype.kind == "i":
+                here = here & (at >= max(-size, np.iinfo(at.dtype).min))
+            front = at.astype(np.int64 if at.dtype.itemsize == 8 else np.int32)
+            if at.dtype.kind == "i":
+                front = xp.where(front < 0, front + xp.asarray(size, front.dtype), front)
+            front = front.astype(wanted)
+            number = front if number is None else number * xp.asarray(size, wanted) + front
+            inside = here if inside is None else inside & here
+        return xp.where(inside, number, xp.asarray(-1, wanted))
+
+    samples = [
+        sample(ints(4, low=-4, high=5), sizes=(3,), dtype=int32),
+        sample(ints("n", dtype=int8), sizes=(300,), dtype=int32),
+        sample(ints("n", 1, low=-4, high=4), ints(2, low=-3, high=3, dtype=int64), sizes=(3, 2), dtype=int64),
+        sample(ints(0), ints(1), sizes=(3, 2), dtype=int32),
+    ]
+
+
+def _numbering(sizes: Sequence[Any]) -> DType:
+    """The dtype for the numbers of elements."""
+    count = product(sizes)
+    return int32 if isinstance(count, int) and count < 2**31 else int64
+
+
+@builds(RavelMultiIndex)
+def ravel_multi_index(multi_index: Any, dims: Any, name: str | None = None) -> Tensor:
+    return raveled(tuple(map(as_indices, as_list(multi_index))), shape_of(dims), name)
+
+
+def raveled(indices: Sequence[Any], sizes: Shape, name: str | None = None) -> Tensor:
+    """The numbers of the elements that *indices* choose."""
+    return apply(RavelMultiIndex, indices, (sizes, _numbering(sizes)), name)
+
+
+def as_indices(indices: Any) -> Any:
+    """Python numbers and lists as int32, whatever the tensor that they index holds."""
+    if hasattr(indices, "dtype") or hasattr(indices, "as_output"):
+        return indices
+    array = as_array(indices)
+    return array if array.size else array.astype(np.int32)
+
+
+def from_front(indices: Any, size: Size) -> Any:
+    """Indices counted from the front of an axis of this size, from such as may count from its end."""
+    kind = type_of(indices).dtype
+    if not kind.is_integer or kind.name.startswith("u"):
+        return indices
+    if not isinstance(indices, (Output, Operation)):
+        indices = as_array(indices)
+        if not (indices < 0).any():
+            return indices
+    return apply(RavelMultiIndex, (indices,), ((size,), int64 if kind is int64 else int32))

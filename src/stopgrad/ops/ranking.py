@@ -1,0 +1,320 @@
+"""Losses of similarity and of order: contrastive, triplet and ranking losses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from stopgrad.errors import ShapeError
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.activations import relu, softplus
+from stopgrad.ops.arithmetic import add, divide, maximum, multiply, negative, square, subtract
+from stopgrad.ops.compare import greater, greater_equal
+from stopgrad.ops.composing import floating, positions
+from stopgrad.ops.composite import log_softmax, softmax
+from stopgrad.ops.convert import cast, where, wide
+from stopgrad.ops.index import take_along_axis
+from stopgrad.ops.inference import normal_axis
+from stopgrad.ops.join import concat
+from stopgrad.ops.linalg import matmul
+from stopgrad.ops.losses import sparse_softmax_cross_entropy_with_logits
+from stopgrad.ops.order import argsort
+from stopgrad.ops.powers import rsqrt, sqrt
+from stopgrad.ops.reduce import reduce_logsumexp
+from stopgrad.ops.shape import broadcast_to, expand_dims, reduce_sum, transpose
+from stopgrad.public import guarded
+
+__all__ = [
+    "contrastive_loss",
+    "cosine_similarity",
+    "info_nce",
+    "listmle_loss",
+    "listnet_loss",
+    "margin_ranking_loss",
+    "pairwise_logistic_loss",
+    "triplet_margin_loss",
+]
+
+# ------------------------------------------------------------------------------------------ similarity
+
+
+@guarded("cosine_similarity")
+def cosine_similarity(
+    x1: Any, x2: Any, axis: int = -1, epsilon: float = 1e-8, name: str | None = None
+) -> Tensor:
+    """The cosine of the angle between vectors: Σ x y / (|x| |y|).
+
+    Args:
+        x1: x, floating-point.
+        x2: y, of a shape that broadcasts with x's.
+        axis: that of the vectors.
+        epsilon: the least length that a vector is taken to have, so that nothing is divided by 0.
+        name: of the result.
+
+    Returns:
+        Numbers in [-1, 1], without that axis, as ``torch.nn.functional.cosine_similarity`` has them; 0, with
+        a gradient of 0 for the length, for vectors of zeros. (The loss of Keras has the opposite sign.)
+
+    Raises:
+        ShapeError: the shapes do not broadcast, or the axis does not exist.
+
+    Examples:
+        >>> sg.cosine_similarity(np.array([3.0, 4.0]), np.array([4.0, 3.0]))
+        array(0.96)
+    """
+    x, y = floating(x1, x2)
+    dtype, x, y = type_of(x).dtype, wide(x), wide(y)
+    # Each vector by itself, so that no square of a product overflows.
+    x, y = (
+        multiply(v, rsqrt(maximum(reduce_sum(square(v), axis, True), float(epsilon) ** 2))) for v in (x, y)
+    )
+    return cast(reduce_sum(multiply(x, y), axis), dtype, name)
+
+
+@guarded("contrastive_loss")
+def contrastive_loss(labels: Any, distances: Any, margin: Any = 1.0, name: str | None = None) -> Tensor:
+    """z d² + (1 - z) max(margin - d, 0)²: alike things drawn together, others pushed a margin apart.
+
+    Args:
+        labels: z, 1 for pairs that are alike and 0 for others.
+        distances: d, those of the pairs.
+        margin: beyond which pairs that are not alike cost nothing.
+        name: of the result.
+
+    Returns:
+        The losses of the pairs.
+
+    Raises:
+        ShapeError: the shapes do not broadcast.
+
+    References:
+        Hadsell, Chopra and LeCun 2006, "Dimensionality reduction by learning an invariant mapping".
+
+    Examples:
+        >>> sg.contrastive_loss(np.array([1.0, 0.0]), np.array([0.5, 0.5]))
+        array([0.25, 0.25])
+    """
+    z, d, m = floating(labels, distances, margin)
+    dtype, z, d = type_of(z).dtype, wide(z), wide(d)
+    apart = multiply(subtract(1.0, z), square(relu(subtract(wide(m), d))))
+    return cast(add(multiply(z, square(d)), apart), dtype, name)
+
+
+@guarded("triplet_margin_loss")
+def triplet_margin_loss(
+    anchor: Any,
+    positive: Any,
+    negative: Any,
+    margin: Any = 1.0,
+    axis: int = -1,
+    epsilon: float = 1e-6,
+    name: str | None = None,
+) -> Tensor:
+    """max(|a - p| - |a - n| + margin, 0): what is alike lies closer than what is not, by a margin.
+
+    Args:
+        anchor: a, floating-point.
+        positive: p, what is alike.
+        negative: n, what is not.
+        margin: by which the distances are to differ.
+        axis: that of the vectors.
+        epsilon: added to each difference, as in PyTorch, so that a distance of 0 has a gradient.
+        name: of the result.
+
+    Returns:
+        The losses of the triplets, without that axis.
+
+    Raises:
+        ShapeError: the shapes do not broadcast, or the axis does not exist.
+
+    References:
+        Schroff, Kalenichenko and Philbin 2015, arXiv:1503.03832; ``torch.nn.functional.triplet_margin_loss``.
+
+    Examples:
+        >>> a, p, n = np.array([0.0, 0.0]), np.array([3.0, 4.0]), np.array([0.0, 4.5])
+        >>> sg.triplet_margin_loss(a, p, n, epsilon=0.0)
+        array(1.5)
+    """
+    a, p, n, m = floating(anchor, positive, negative, margin)
+    dtype, a = type_of(a).dtype, wide(a)
+    near, far = (sqrt(reduce_sum(square(add(subtract(a, wide(v)), float(epsilon))), axis)) for v in (p, n))
+    return cast(relu(add(subtract(near, far), wide(m))), dtype, name)
+
+
+@guarded("info_nce")
+def info_nce(
+    queries: Any, keys: Any, negatives: Any = None, temperature: Any = 0.1, name: str | None = None
+) -> Tensor:
+    """-log of the share that the right key has among all: softmax over similarities.
+
+    Args:
+        queries: [n, features], usually of length 1 (see :func:`l2_normalize`).
+        keys: [n, features]; key i is the right one for query i.
+        negatives: [m, features], wrong keys for all queries, such as a queue of earlier ones; None for the
+            keys of the other queries.
+        temperature: what similarities are divided by.
+        name: of the result.
+
+    Returns:
+        The losses, [n].
+
+    Raises:
+        ShapeError: the shapes do not fit.
+
+    References:
+        van den Oord, Li and Vinyals 2018, arXiv:1807.03748; He et al. 2019, arXiv:1911.05722, with a queue.
+
+    Examples:
+        >>> sg.info_nce(np.eye(2), np.eye(2), temperature=1.0)
+        array([0.31326169, 0.31326169])
+    """
+    given = [queries, keys, temperature] + ([] if negatives is None else [negatives])
+    q, k, heat, *others = floating(*given)
+    shape = type_of(q).shape
+    if len(shape) != 2 or type_of(k).ndim != 2:
+        raise ShapeError(f"takes [n, features] and [n, features], not {type_of(q)!r} and {type_of(k)!r}")
+    if others:
+        own = reduce_sum(multiply(q, k), 1, True)
+        logits = concat([own, matmul(q, others[0], transpose_b=True)], 1)
+        right = multiply(positions(shape[0], q), 0)
+    else:
+        logits, right = matmul(q, k, transpose_b=True), positions(shape[0], q)
+    return sparse_softmax_cross_entropy_with_logits(right, divide(logits, heat), name)
+
+
+# --------------------------------------------------------------------------------------------- ranking
+
+
+@guarded("margin_ranking_loss")
+def margin_ranking_loss(
+    input1: Any, input2: Any, target: Any, margin: Any = 0.0, name: str | None = None
+) -> Tensor:
+    """Elementwise max(-z (x - y) + margin, 0).
+
+    Args:
+        input1: x, scores.
+        input2: y, scores.
+        target: z, 1 where x is to be the greater and -1 where y is.
+        margin: by which they are to differ.
+        name: of the result.
+
+    Returns:
+        The losses of the pairs.
+
+    Raises:
+        ShapeError: the shapes do not broadcast.
+
+    Examples:
+        >>> sg.margin_ranking_loss(np.array([1.0]), np.array([3.0]), np.array([1.0]))
+        array([2.])
+    """
+    x, y, z, m = floating(input1, input2, target, margin)
+    gain = multiply(wide(z), subtract(wide(x), wide(y)))
+    return cast(relu(subtract(wide(m), gain)), type_of(x).dtype, name)
+
+
+def _last(x: Any, axis: Any) -> Tensor:
+    """A tensor with this axis last."""
+    ndim = type_of(x).ndim
+    place = normal_axis(axis, ndim)
+    return x if place == ndim - 1 else transpose(x, (*(i for i in range(ndim) if i != place), place))
+
+
+def _lists(labels: Any, scores: Any, axis: Any) -> tuple[Any, Tensor, Tensor]:
+    """The dtype, and labels and scores with the axis of the lists last."""
+    z, s = floating(labels, scores)
+    if type_of(z).ndim != type_of(s).ndim:
+        raise ShapeError(f"labels {type_of(z)!r} and scores {type_of(s)!r} must have as many axes")
+    return type_of(z).dtype, _last(wide(z), axis), _last(wide(s), axis)
+
+
+@guarded("pairwise_logistic_loss")
+def pairwise_logistic_loss(labels: Any, scores: Any, axis: int = -1, name: str | None = None) -> Tensor:
+    """Mean of log(1 + exp(-(sᵢ - sⱼ))) over the pairs of a list in which i is to stand before j.
+
+    Args:
+        labels: how relevant each item is.
+        scores: s.
+        axis: that of the lists.
+        name: of the result.
+
+    Returns:
+        The losses of the lists, without that axis; 0 for a list of items that are equally relevant.
+
+    Raises:
+        ShapeError: the shapes do not broadcast, or the axis does not exist.
+
+    References:
+        Burges et al. 2005, "Learning to rank using gradient descent" (RankNet).
+
+    Examples:
+        >>> sg.pairwise_logistic_loss(np.array([1.0, 0.0]), np.array([0.0, 0.0]))
+        array(0.69314718)
+    """
+    dtype, z, s = _lists(labels, scores, axis)
+    counts = greater(expand_dims(z, -1), expand_dims(z, -2))
+    losses = where(counts, softplus(subtract(expand_dims(s, -2), expand_dims(s, -1))), 0)
+    pairs = cast(counts, type_of(s).dtype)
+    pairs = maximum(reduce_sum(pairs, (-2, -1)), 1.0)
+    return cast(divide(reduce_sum(losses, (-2, -1)), pairs), dtype, name)
+
+
+@guarded("listnet_loss")
+def listnet_loss(labels: Any, scores: Any, axis: int = -1, name: str | None = None) -> Tensor:
+    """-Σ softmax(labels) · log softmax(scores): how likely items are to stand first.
+
+    Args:
+        labels: how relevant each item is.
+        scores: those of the items.
+        axis: that of the lists.
+        name: of the result.
+
+    Returns:
+        The losses of the lists, without that axis.
+
+    Raises:
+        ShapeError: the shapes do not broadcast, or the axis does not exist.
+
+    References:
+        Cao et al. 2007, "Learning to rank: from pairwise approach to listwise approach".
+
+    Examples:
+        >>> sg.listnet_loss(np.array([0.0, 0.0]), np.array([0.0, 0.0]))
+        array(0.69314718)
+    """
+    dtype, z, s = _lists(labels, scores, axis)
+    return cast(negative(reduce_sum(multiply(softmax(z), log_softmax(s)), -1)), dtype, name)
+
+
+@guarded("listmle_loss")
+def listmle_loss(labels: Any, scores: Any, axis: int = -1, name: str | None = None) -> Tensor:
+    """-log of the probability that drawing items by their scores, one after the other, gives their order.
+
+    Args:
+        labels: how relevant each item is; items that tie stand in the order that they come in.
+        scores: those of the items.
+        axis: that of the lists.
+        name: of the result.
+
+    Returns:
+        The losses Σᵢ (log Σ_{j ≥ i} exp(sⱼ) - sᵢ) of the lists, items by decreasing label, without that axis.
+
+    Raises:
+        ShapeError: the shapes do not fit, or the axis does not exist.
+
+    References:
+        Xia et al. 2008, "Listwise approach to learning to rank: theory and algorithm".
+
+    Examples:
+        >>> sg.listmle_loss(np.array([0.0, 1.0, 2.0]), np.array([0.0, 0.0, 0.0]))
+        array(1.79175947)
+    """
+    dtype, z, s = _lists(labels, scores, axis)
+    shape = type_of(s).shape
+    order = argsort(negative(z), axis=-1)
+    ordered = take_along_axis(s, order, -1)
+    places = positions(shape[-1], s)
+    left = greater_equal(places, expand_dims(places, 1))
+    wide_scores = broadcast_to(expand_dims(ordered, -2), (*shape, shape[-1]))
+    totals = reduce_logsumexp(where(left, wide_scores, -math.inf), -1)
+    return cast(reduce_sum(subtract(totals, ordered), -1), dtype, name)

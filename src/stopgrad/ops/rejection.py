@@ -1,0 +1,456 @@
+"""Random numbers by rejection: gamma and Poisson, and what is made from gamma numbers.
+
+A number is accepted or proposed anew, on its own: each round has words of its own from the number's key and
+position. So a number does not depend on those drawn with it, nor on the engine: decisions are made in float64
+whatever the dtype, so that engines whose logarithms are rounded differently decide alike but once in
+some 10¹² numbers. The numbers themselves are equal to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stopgrad.batch_rules import KEYS
+from stopgrad.build import apply
+from stopgrad.errors import DTypeError, ShapeError
+from stopgrad.op import Op, not_differentiable
+from stopgrad.operands import Tensor, as_array, type_of
+from stopgrad.ops.activations import sigmoid
+from stopgrad.ops.arithmetic import divide, subtract
+from stopgrad.ops.compare import is_nan
+from stopgrad.ops.composite import softmax
+from stopgrad.ops.convert import cast, where
+from stopgrad.ops.gates import Gate
+from stopgrad.ops.incomplete import log_gamma_slope
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape
+from stopgrad.ops.keys import (
+    KEY,
+    check_key,
+    drawn_shape,
+    fraction,
+    halves,
+    keyed,
+    parameters,
+    positions,
+    random_split,
+    threefry,
+)
+from stopgrad.ops.powers import exp
+from stopgrad.ops.random import quantile
+from stopgrad.ops.shape import broadcast_to
+from stopgrad.public import builds
+from stopgrad.samples import floats, sample
+from stopgrad.types import (
+    DTypeLike,
+    ShapeLike,
+    TensorType,
+    dtype_of,
+    float64,
+    int32,
+    same_size,
+)
+
+__all__ = [
+    "random_beta",
+    "random_dirichlet",
+    "random_gamma",
+    "random_poisson",
+]
+
+ROUNDS = 128
+"""Of a gamma number one round in 20 fails, of a Poisson number one in 3: none is open after so many."""
+
+Round = Callable[..., tuple[Any, Any]]
+"""From a namespace, the number of the round and arrays to what is proposed, and where it is accepted."""
+
+
+def _accepted(xp: Any, propose: Round, pending: Any, *arrays: Any) -> Any:
+    """What is accepted first, where numbers are pending; elsewhere anything."""
+    found, arrays = np.zeros(pending.shape), np.broadcast_arrays(*arrays, pending)[:-1]
+    where_open = np.nonzero(pending)
+    for step in range(ROUNDS):
+        if not where_open[0].size:
+            break
+        proposed, fits = propose(xp, np.uint32(step), *[x[where_open] for x in arrays])
+        found[where_open] = proposed
+        where_open = tuple([axis[~fits] for axis in where_open])
+    return found
+
+
+def _accepted_xla(xp: Any, propose: Round, pending: Any, *arrays: Any) -> Any:
+    """The same as one loop, which runs until nothing is pending."""
+
+    def step(state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        count, open_, found = state
+        proposed, fits = propose(xp, count, *arrays)
+        return count + 1, open_ & ~fits, xp.where(open_, proposed, found)
+
+    goes_on = lambda state: xp.any(state[1]) & (state[0] < ROUNDS)
+    start = (xp.zeros((), np.uint32), pending, xp.zeros(pending.shape, np.float64))
+    return xp.lax.while_loop(goes_on, step, start)[2]
+
+
+def _open_fraction(xp: Any, k0: Any, k1: Any, stream: Any, counter: Any) -> Any:
+    """Uniform numbers in (0, 1), as float64."""
+    return fraction(*threefry(xp, k0, k1, stream, counter)) + 2.0**-53
+
+
+def _sources(xp: Any, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """The two words of the key and the counter of each number of a shape, the axes of many keys in front."""
+    own = shape[key.ndim - 1 :]
+    return *halves(key, len(own)), positions(xp, own)
+
+
+class FromKeys(Op, abstract=True):
+    """Numbers from a key and a parameter each."""
+
+    @staticmethod
+    def infer(key: TensorType, parameter: TensorType) -> TensorType:
+        check_key(key, many=True)
+        check_dtype(parameter, lambda d: d is float64, "float64", "C2")
+        front = parameter.shape[: key.ndim - 1]
+        if len(front) < key.ndim - 1 or not all(map(same_size, front, key.shape)):
+            raise ShapeError(f"(C3) takes a key for all parameters, not {key!r} for {parameter!r}")
+        return parameter
+
+    batch = KEYS
+
+
+# ------------------------------------------------------------------------------------------------ gamma
+
+
+def _gamma_round(xp: Any, step: Any, k0: Any, k1: Any, counter: Any, d: Any) -> tuple[Any, Any]:
+    """t, of which d (1 + t)³ has the gamma distribution of shape d + 1/3 where it is accepted."""
+    normal = quantile(xp, _open_fraction(xp, k0, k1, 2 * step + np.uint32(1), counter) * 2 - 1)
+    u = _open_fraction(xp, k0, k1, 2 * step + np.uint32(2), counter)
+    t = normal / xp.sqrt(9 * d)
+    # log v + 1 - v for v = (1 + t)³, without the cancellation of large d.
+    excess = 3 * (xp.log1p(t) - t) - (3 + t) * t * t
+    return t, (t > -1) & (xp.log(u) < 0.5 * normal * normal + d * excess)
+
+
+def _log_gamma(xp: Any, accepted: Callable[..., Any], key: Any, alpha: Any) -> Any:
+    usual = (alpha > 0) & (alpha < math.inf)
+    shape = xp.where(usual, alpha, 1.0)
+    small = shape < 1
+    d = xp.where(small, shape + 1, shape) - 1 / 3
+    sources = _sources(xp, key, alpha.shape)
+    t = accepted(xp, _gamma_round, usual, *sources, d)
+    boost = xp.log(_open_fraction(xp, *sources[:2], np.uint32(0), sources[2])) / shape
+    found = xp.log(d) + 3 * xp.log1p(t) + xp.where(small, boost, 0.0)
+    # At 0 all mass is at 0, at infinity at infinity; elsewhere there is no distribution.
+    return xp.where(usual, found, xp.where(alpha >= 0, xp.where(alpha == 0, -math.inf, math.inf), math.nan))
+
+
+class RandomLogGamma(FromKeys):
+    """The logarithms of random numbers with gamma distributions.
+
+    Args:
+        key: the key; use it once.
+        parameter: the shape of each distribution, as float64.
+
+    Returns:
+        The logarithms, as float64; -∞ for a shape of 0, ∞ for one of ∞, NaN for one below 0 or NaN.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
+        (C2) The parameter is float64.
+        (C3) There is one key for all parameters; under vmap, one for each example.
+
+    References:
+        G. Marsaglia and W. Tsang 2000, "A simple method for generating gamma variables"; for shapes below 1
+        a number of shape α + 1 times u to the power 1 / α.
+    """
+
+    gradient = not_differentiable("a draw's bits carry no gradient; that of its parameter is implicit")
+    lower = lambda xp, key, parameter: _log_gamma(xp, _accepted, key, parameter)
+    xla = lambda xp, key, parameter: _log_gamma(xp, _accepted_xla, key, parameter)
+    samples = [
+        sample(KEY, floats(2, 3, low=0.1, high=4.0)),
+        sample(KEY, floats("n", low=2.0, high=900.0)),
+        sample(KEY, np.array([0.0, 1.0, math.inf, math.nan, -1.0, 1e-300, 1e300])),
+        sample(KEY, floats(0, 2)),
+    ]
+
+
+class ImplicitLogGamma(Gate):
+    """The value of a draw, whose gradient goes to the shape of its gamma distribution, as quantiles move.
+
+    Args:
+        draw: the logarithms of numbers with gamma distributions.
+        alpha: the shapes of these.
+
+    Returns:
+        The operand *draw*.
+
+    Constraints:
+        (C1) Both have one dtype.
+        (C2) Both have one shape.
+
+    References:
+        M. Figurnov, S. Mohamed and A. Mnih 2018, "Implicit reparameterization gradients", arXiv:1805.08498.
+    """
+
+    @staticmethod
+    def infer(draw: TensorType, alpha: TensorType) -> TensorType:
+        check_same_dtype(draw, alpha)
+        check_shape(draw, alpha.shape, "the draw", "C2", of="its parameter")
+        return draw
+
+    gradient = {
+        "draw": not_differentiable("a draw's bits carry no gradient; that of its parameter is implicit"),
+        "alpha": lambda g, op: g * log_gamma_slope(op.alpha, op.result),
+    }
+    samples = [sample(floats(3), floats(3, low=0.5, high=4.0))]
+
+
+@builds(RandomLogGamma)
+def random_log_gamma(key: Any, parameter: Any, name: str | None = None) -> Tensor:
+    return apply(RandomLogGamma, (key, parameter), (), name)
+
+
+@builds(ImplicitLogGamma)
+def implicit_log_gamma(draw: Any, alpha: Any, name: str | None = None) -> Tensor:
+    return apply(ImplicitLogGamma, (draw, alpha), (), name)
+
+
+def _log_draw(shape: Any, key: Any, alpha: Any) -> Tensor:
+    """The logarithms of gamma numbers of a shape, as float64, with their implicit gradient."""
+    each = broadcast_to(cast(alpha, float64), shape)
+    return implicit_log_gamma(random_log_gamma(key, each), each)
+
+
+@keyed("random_gamma")
+def random_gamma(
+    shape: ShapeLike,
+    key: Any,
+    alpha: Any,
+    beta: Any = None,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Random numbers with a gamma distribution, whose density is xᵅ⁻¹ exp(-β x) βᵅ / Γ(α).
+
+    Args:
+        shape: of the result; sizes may be symbolic. None: that of alpha and beta together.
+        key: the key; use it once.
+        alpha: the shape parameter: a positive number or tensor. 0 gives 0, ∞ gives ∞, other numbers NaN.
+        beta: one over the scale; by default 1.
+        dtype: of the result; by default that of floating-point parameters, or float32. Numbers are drawn as
+            float64 and rounded.
+
+    Returns:
+        A tensor of that type. Gradients flow to beta and, implicitly, to alpha: as alpha changes, a number
+        moves so that its quantile stays. Derivatives of all orders; their error is some 10⁻¹¹.
+
+    References:
+        G. Marsaglia and W. Tsang 2000, "A simple method for generating gamma variables". M. Figurnov, S.
+        Mohamed and A. Mnih 2018, "Implicit reparameterization gradients", arXiv:1805.08498.
+
+    Examples:
+        >>> sg.random_gamma([10000], sg.random_key(0), 3.0, 2.0).mean().round(1)
+        np.float32(1.5)
+    """
+    wanted, (a, b) = parameters(dtype, alpha=alpha, beta=1.0 if beta is None else beta)
+    sizes = drawn_shape(shape, key, alpha=a, beta=b)
+    drawn = exp(_log_draw(sizes, key, a))
+    return cast(drawn if beta is None else divide(drawn, cast(b, float64)), wanted, name)
+
+
+@keyed("random_beta")
+def random_beta(
+    shape: ShapeLike,
+    key: Any,
+    alpha: Any,
+    beta: Any,
+    dtype: DTypeLike | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """Random numbers with a beta distribution, whose density is xᵅ⁻¹ (1 - x)ᵝ⁻¹ / B(α, β).
+
+    Args:
+        shape: of the result; sizes may be symbolic. None: that of alpha and beta together.
+        key: the key; use it once.
+        alpha: the first parameter: a positive number or tensor.
+        beta: the second, likewise.
+        dtype: of the result; by default that of floating-point parameters, or float32. Numbers are drawn as
+            float64 and rounded.
+
+    Returns:
+        A tensor of that type: of two gamma numbers, the part that the first has in their sum, through whose
+        logarithms gradients flow to alpha and beta.
+
+    References:
+        As :func:`random_gamma`.
+
+    Examples:
+        >>> sg.random_beta([10000], sg.random_key(0), 3.0, 1.0).mean().round(1)
+        np.float32(0.8)
+    """
+    wanted, (a, b) = parameters(dtype, alpha=alpha, beta=beta)
+    sizes = drawn_shape(shape, key, alpha=a, beta=b)
+    keys = random_split(key)
+    first, second = _log_draw(sizes, keys[0], a), _log_draw(sizes, keys[1], b)
+    return cast(sigmoid(subtract(first, second)), wanted, name)
+
+
+@keyed("random_dirichlet")
+def random_dirichlet(
+    shape: ShapeLike, key: Any, alpha: Any, dtype: DTypeLike | None = None, name: str | None = None
+) -> Tensor:
+    """Random vectors with a Dirichlet distribution: positive numbers whose sum is 1.
+
+    Args:
+        shape: in which vectors are drawn; sizes may be symbolic. None: that of alpha without its last axis.
+        key: the key; use it once.
+        alpha: positive numbers [..., k], the parameters of the distribution of k numbers; the axes before
+            the last broadcast to the shape.
+        dtype: of the result; by default that of a floating-point alpha, or float32. Numbers are drawn as
+            float64 and rounded.
+
+    Returns:
+        A tensor of the shape with an axis of k behind: gamma numbers divided by their sum, through whose
+        logarithms gradients flow to alpha.
+
+    References:
+        As :func:`random_gamma`.
+
+    Examples:
+        >>> sg.random_dirichlet([2], sg.random_key(0), [1.0, 2.0, 3.0]).sum(-1)
+        array([1., 1.], dtype=float32)
+    """
+    wanted, (a,) = parameters(dtype, alpha=alpha)
+    if not type_of(a).ndim:
+        raise ShapeError("alpha holds the parameters of a distribution along its last axis; it has no axis")
+    *front, last = type_of(a).shape
+    sizes = drawn_shape(shape, key, alpha=tuple(front))
+    return cast(softmax(_log_draw((*sizes, last), key, a)), wanted, name)
+
+
+# ---------------------------------------------------------------------------------------------- Poisson
+
+_LIMIT = 10.0
+"""Below this rate numbers are counted up to their quantile, from it on they are proposed and rejected."""
+
+_LOG_FACTORIALS = np.array([math.lgamma(k + 1) for k in range(128)])
+
+
+def _log_probability(xp: Any, k: Any, rate: Any) -> Any:
+    """The logarithm of the probability of k ≥ 0. Far out, without the cancellation of large numbers."""
+    below = xp.minimum(xp.maximum(k, 0), 127).astype(np.int32)
+    near = k * xp.log(rate) - rate - xp.asarray(_LOG_FACTORIALS)[below]
+    n = xp.maximum(k, 1)
+    stirling = (1 / 12 - (1 / 360 - 1 / (1260 * n * n)) / (n * n)) / n
+    far = (n - rate) - n * xp.log1p((n - rate) / rate) - 0.5 * xp.log(2 * math.pi * n) - stirling
+    return xp.where(k < 128, near, far)
+
+
+def _poisson_round(xp: Any, step: Any, k0: Any, k1: Any, counter: Any, rate: Any) -> tuple[Any, Any]:
+    """A number, and whether it is accepted. The constants are those of the reference."""
+    u = _open_fraction(xp, k0, k1, 2 * step + np.uint32(1), counter) - 0.5
+    v = _open_fraction(xp, k0, k1, 2 * step + np.uint32(2), counter)
+    b = 0.931 + 2.53 * xp.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    side = 0.5 - xp.abs(u)
+    k = xp.floor((2 * a / side + b) * u + rate + 0.43)
+    at_once = (side >= 0.07) & (v <= 0.9277 - 3.6224 / (b - 2))
+    possible = (k >= 0) & ((side >= 0.013) | (v <= side))
+    likely = xp.log(v * inverse_alpha / (a / (side * side) + b)) <= _log_probability(xp, k, rate)
+    return k, at_once | (possible & likely)
+
+
+def _counted(xp: Any, u: Any, rate: Any) -> Any:
+    """The quantile of u: by how many of the first probabilities, added up, u is exceeded."""
+    probability = xp.exp(-rate)
+    total, count = probability, xp.zeros(probability.shape)
+    for k in range(1, 64):  # Beyond, they are below 10⁻²⁷.
+        count = count + (u > total)
+        probability = probability * rate / k
+        total = total + probability
+    return count
+
+
+def _poisson(xp: Any, accepted: Callable[..., Any], key: Any, rate: Any) -> Any:
+    usual = (rate >= 0) & (rate < math.inf)
+    sources = _sources(xp, key, rate.shape)
+    u = _open_fraction(xp, *sources[:2], np.uint32(0), sources[2])
+    few = _counted(xp, u, xp.where(usual & (rate < _LIMIT), rate, 0.0))
+    many = usual & (rate >= _LIMIT)
+    found = xp.where(many, accepted(xp, _poisson_round, many, *sources, xp.where(many, rate, _LIMIT)), few)
+    return xp.where(usual, found, xp.where(rate > 0, math.inf, math.nan))
+
+
+class RandomPoisson(FromKeys):
+    """Random numbers with Poisson distributions.
+
+    Args:
+        key: the key; use it once.
+        parameter: the rate of each distribution, as float64.
+
+    Returns:
+        Whole numbers, as float64; ∞ for a rate of ∞, NaN for one below 0 or NaN.
+
+    Constraints:
+        (C1) The key is two uint32 numbers.
+        (C2) The parameter is float64.
+        (C3) There is one key for all parameters; under vmap, one for each example.
+
+    References:
+        From a rate of 10 on, W. Hörmann 1993, "The transformed rejection method for generating Poisson
+        random variables", algorithm PTRS; below, the quantiles of uniform numbers.
+    """
+
+    gradient = not_differentiable("a count is a whole number, which does not move as its rate does")
+    lower = lambda xp, key, parameter: _poisson(xp, _accepted, key, parameter)
+    xla = lambda xp, key, parameter: _poisson(xp, _accepted_xla, key, parameter)
+    samples = [
+        sample(KEY, floats(2, 3, low=0.1, high=30.0)),
+        sample(KEY, floats("n", low=9.0, high=900.0)),
+        sample(KEY, np.array([0.0, 1.0, math.inf, math.nan, -1.0, 1e-300, 1e9])),
+        sample(KEY, floats(0, 2)),
+    ]
+
+
+@builds(RandomPoisson)
+def _counts(key: Any, parameter: Any, name: str | None = None) -> Tensor:
+    return apply(RandomPoisson, (key, parameter), (), name)
+
+
+@keyed("random_poisson")
+def random_poisson(
+    shape: ShapeLike, key: Any, lam: Any, dtype: DTypeLike = int32, name: str | None = None
+) -> Tensor:
+    """Random numbers with a Poisson distribution, which gives k with probability λᵏ exp(-λ) / k!.
+
+    Args:
+        shape: of the result; sizes may be symbolic. None: lam's.
+        key: the key; use it once.
+        lam: the rate λ, which is the mean: a number or a tensor.
+        dtype: of the result: integer or floating-point.
+
+    Returns:
+        Whole numbers of that dtype; beyond an integer dtype's limits, the greatest. A rate of ∞ gives ∞, and
+        one below 0 or NaN gives NaN, which among integers is -1, or 0 where there is none below it. No
+        gradient passes to lam, for a whole number does not move as lam does.
+
+    References:
+        W. Hörmann 1993, "The transformed rejection method for generating Poisson random variables".
+
+    Examples:
+        >>> sg.random_poisson([10000], sg.random_key(0), 3.0).mean().round(1)
+        np.float64(3.0)
+    """
+    wanted = dtype_of(dtype)
+    if not (wanted.is_integer or wanted.is_floating):
+        raise DTypeError(f"the dtype of counts is one of integers or floating-point numbers, not {wanted}")
+    _, (rate,) = parameters(None, lam=lam)
+    sizes = drawn_shape(shape, key, lam=rate)
+    counts = _counts(key, broadcast_to(cast(rate, float64), sizes))
+    if wanted.is_integer:
+        counts = where(is_nan(counts), as_array(-1, float64), counts)
+    return cast(counts, wanted, name)

@@ -1,0 +1,224 @@
+"""Images of other sizes: interpolation, and blocks of pixels moved into channels and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.composing import chosen, floating
+from stopgrad.ops.convert import cast, wide
+from stopgrad.ops.filters import from_channels_last, to_channels_last
+from stopgrad.ops.index import gather
+from stopgrad.ops.linalg import einsum
+from stopgrad.ops.shape import expand_dims, reshape, squeeze, transpose
+from stopgrad.ops.windows import has_channels_first
+from stopgrad.plain import flag, whole
+from stopgrad.public import guarded, reads_arguments
+
+__all__ = ["depth_to_space", "resize", "space_to_depth"]
+
+Kernel = Callable[[Any], Any]
+
+
+def _triangle(x: Any) -> Any:
+    return np.maximum(1 - x, 0)
+
+
+def _cubic(x: Any, b: float, c: float) -> Any:
+    """The cubic of Mitchell and Netravali; with b = 0 and c = 1/2 it is that of Keys."""
+    near = (12 - 9 * b - 6 * c) * x**3 + (-18 + 12 * b + 6 * c) * x**2 + (6 - 2 * b)
+    far = (-b - 6 * c) * x**3 + (6 * b + 30 * c) * x**2 + (-12 * b - 48 * c) * x + (8 * b + 24 * c)
+    return np.where(x < 1, near, np.where(x < 2, far, 0)) / 6
+
+
+def _lanczos(x: Any, radius: int) -> Any:
+    return np.where(x < radius, np.sinc(x) * np.sinc(x / radius), 0)
+
+
+_KERNELS: dict[str, Kernel | None] = {
+    "nearest": None,
+    "bilinear": _triangle,
+    "bicubic": lambda x: _cubic(x, 0, 0.5),
+    "mitchellcubic": lambda x: _cubic(x, 1 / 3, 1 / 3),
+    "lanczos3": lambda x: _lanczos(x, 3),
+    "lanczos5": lambda x: _lanczos(x, 5),
+    "gaussian": lambda x: np.where(x < 1.5, np.exp(-2 * x**2), 0),
+    "area": None,
+}
+
+
+def _weights(method: str, before: int, after: int, antialias: bool) -> Any:
+    """What each pixel along an axis counts in each of the new ones, [after, before]."""
+    step = before / after
+    if method == "area":
+        starts, ends = np.arange(after)[:, None] * step, np.arange(1, after + 1)[:, None] * step
+        pixels = np.arange(before)
+        return np.maximum(np.minimum(ends, pixels + 1) - np.maximum(starts, pixels), 0) / step
+    kernel = _KERNELS[method]
+    assert kernel is not None
+    centres = (np.arange(after)[:, None] + 0.5) * step
+    found = kernel(np.abs(np.arange(before) + 0.5 - centres) / (max(step, 1) if antialias else 1))
+    return found / found.sum(1, keepdims=True)
+
+
+@reads_arguments
+def _new_size(size: Any, height: int, width: int, keep: bool) -> tuple[int, int]:
+    wanted = [whole(n) for n in size]
+    if len(wanted) != 2 or min(wanted) < 1:
+        raise ArgumentError(f"size={size!r} must be two numbers above 0, the new height and width")
+    if keep:
+        scale = min(wanted[0] / height, wanted[1] / width)
+        wanted = [max(round(scale * n), 1) for n in (height, width)]
+    return wanted[0], wanted[1]
+
+
+@guarded("resize")
+def resize(
+    images: Any,
+    size: Any,
+    method: str = "bilinear",
+    preserve_aspect_ratio: bool = False,
+    antialias: bool = False,
+    name: str | None = None,
+) -> Tensor:
+    """Images of another height and width, by interpolation.
+
+    The centres of pixels lie at halves, so that images do not shift. At the edges what lies outside does not
+    count.
+
+    Args:
+        images: [batch, height, width, channels], or without the batch; height and width are numbers.
+        size: the new height and width.
+        method: "nearest", "bilinear", "bicubic" (of Keys, a = -1/2), "area", "lanczos3", "lanczos5",
+            "gaussian" or "mitchellcubic".
+        preserve_aspect_ratio: whether the images keep their proportions; they then have the greatest size
+            that is nowhere larger.
+        antialias: whether the kernel is widened where images become smaller, so that every pixel counts. Not
+            for "nearest" and "area".
+        name: of the operation.
+
+    Returns:
+        The images, of a floating-point dtype; by "nearest", of their own.
+
+    Raises:
+        ShapeError, ArgumentError: the images have other axes or unknown sizes; the method is unknown.
+
+    References:
+        Keys 1981, "Cubic convolution interpolation for digital image processing"; ``tf.image.resize``.
+
+    Examples:
+        >>> sg.resize(np.array([0.0, 1.0]).reshape(1, 2, 1), (1, 4))[0, :, 0]
+        array([0.  , 0.25, 0.75, 1.  ])
+    """
+    kind = type_of(images)
+    chosen(method, {word: word for word in _KERNELS}, "method")
+    if kind.ndim not in (3, 4):
+        raise ShapeError(f"takes [batch, height, width, channels] or [height, width, channels], not {kind!r}")
+    height, width = kind.shape[-3:-1]
+    if not isinstance(height, int) or not isinstance(width, int) or not height or not width:
+        raise ShapeError(f"height and width of {kind!r} must be numbers above 0")
+    after = _new_size(size, height, width, flag(preserve_aspect_ratio))
+    axis = kind.ndim - 3
+    if method == "nearest":
+        rows, columns = (
+            ((2 * np.arange(m) + 1) * n // (2 * m)).astype(np.int32)
+            for n, m in zip((height, width), after, strict=True)
+        )
+        return gather(gather(images, rows, axis=axis), columns, axis=axis + 1, name=name)
+    (x,) = floating(images)
+    dtype, values = type_of(x).dtype, wide(x)
+    down, across = (
+        _weights(method, n, m, flag(antialias)).astype(type_of(values).dtype.numpy)
+        for n, m in zip((height, width), after, strict=True)
+    )
+    values = values if kind.ndim == 4 else expand_dims(values, 0)
+    y = einsum("pw,bhwc->bhpc", across, einsum("oh,bhwc->bowc", down, values))
+    return cast(y if kind.ndim == 4 else squeeze(y, 0), dtype, name)
+
+
+# ---------------------------------------------------------------------------------------------- blocks
+
+
+@reads_arguments
+def _image(what: str, input: Any, block_size: Any, data_format: Any) -> tuple[bool, int]:
+    """Whether channels come first, and the size of blocks."""
+    kind, block = type_of(input), whole(block_size)
+    if kind.ndim != 4:
+        raise ShapeError(f"{what} takes images of four axes, not {kind!r}")
+    if block < 1:
+        raise ArgumentError(f"{what}: block_size={block} must be above 0")
+    return has_channels_first(data_format, 2), block
+
+
+def _divides(what: str, number: int, size: Any, name: str) -> None:
+    if isinstance(size, int) and size % number:
+        raise ShapeError(f"{what}: {number} does not divide {size}, the {name}")
+
+
+@guarded("space_to_depth")
+def space_to_depth(
+    input: Any, block_size: int, data_format: str | None = "NHWC", name: str | None = None
+) -> Tensor:
+    """Blocks of pixels moved into channels.
+
+    Args:
+        input: [batch, height, width, channels].
+        block_size: b, which divides height and width.
+        data_format: "NHWC", or "NCHW" for [batch, channels, height, width].
+        name: of the operation.
+
+    Returns:
+        [batch, height / b, width / b, b · b · channels].
+
+    Raises:
+        ShapeError, ArgumentError: b does not divide height and width; the data format is unknown.
+
+    Examples:
+        >>> sg.space_to_depth(np.arange(4.0).reshape(1, 2, 2, 1), 2)[0, 0, 0]
+        array([0., 1., 2., 3.])
+    """
+    first, b = _image("space_to_depth", input, block_size, data_format)
+    x = to_channels_last(input, 2, first)
+    n, h, w, c = type_of(x).shape
+    _divides("space_to_depth", b, h, "height")
+    _divides("space_to_depth", b, w, "width")
+    y = transpose(reshape(x, (n, h // b, b, w // b, b, c)), (0, 1, 3, 2, 4, 5))
+    return from_channels_last(reshape(y, (n, h // b, w // b, b * b * c)), 2, first, name)
+
+
+@guarded("depth_to_space")
+def depth_to_space(
+    input: Any, block_size: int, data_format: str | None = "NHWC", name: str | None = None
+) -> Tensor:
+    """Channels moved into blocks of pixels, the way back from :func:`space_to_depth`.
+
+    Args:
+        input: [batch, height, width, b · b · channels].
+        block_size: b.
+        data_format: "NHWC", or "NCHW" for [batch, channels, height, width].
+        name: of the operation.
+
+    Returns:
+        [batch, height · b, width · b, channels].
+
+    Raises:
+        ShapeError, ArgumentError: b · b does not divide the channels; the data format is unknown.
+
+    References:
+        Shi et al. 2016, arXiv:1609.05158 (whose channels PyTorch's ``pixel_shuffle`` orders otherwise).
+
+    Examples:
+        >>> sg.depth_to_space(np.arange(4.0).reshape(1, 1, 1, 4), 2)[0, :, :, 0]
+        array([[0., 1.],
+               [2., 3.]])
+    """
+    first, b = _image("depth_to_space", input, block_size, data_format)
+    x = to_channels_last(input, 2, first)
+    n, h, w, c = type_of(x).shape
+    _divides("depth_to_space", b * b, c, "number of channels")
+    y = transpose(reshape(x, (n, h, w, b, b, c // (b * b))), (0, 1, 3, 2, 4, 5))
+    return from_channels_last(reshape(y, (n, h * b, w * b, c // (b * b))), 2, first, name)

@@ -1,0 +1,186 @@
+"""Rounding, and the division that rounds toward zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stopgrad.op import not_differentiable
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import divide, floordiv
+from stopgrad.ops.families import Arithmetic, Elementwise, binary, unary
+from stopgrad.ops.inference import broadcast, is_real, same
+from stopgrad.public import guarded
+from stopgrad.samples import binary as pairs, unary as singles
+
+__all__ = [
+    "ceil",
+    "floor",
+    "rint",
+    "round",
+    "trunc",
+    "truncatediv",
+    "truncatemod",
+]
+
+
+class Rounding(Elementwise, abstract=True):
+    """One real operand (C1), rounded to an integer of its dtype; integers stay as they are."""
+
+    infer = same(is_real)
+    gradient = not_differentiable("rounding is constant wherever it has a derivative")
+    samples = [*singles(), *singles(-9, 9, dtypes=("int32",), shapes=((3,),))]
+
+
+def _whole(x: Any) -> bool:
+    """Whether an array holds integers, which are rounded already."""
+    return x.dtype.kind in "iu"
+
+
+class Floor(Rounding):
+    """Elementwise rounding down to an integer.
+
+    Args:
+        x: real numbers.
+
+    Returns:
+        The integer ⌊x⌋, of x's dtype.
+
+    Constraints:
+        (C1) x holds real numbers.
+
+    Examples:
+        >>> sg.floor(np.array([1.7, -1.2]))
+        array([ 1., -2.])
+    """
+
+    lower = lambda xp, x: x if _whole(x) else xp.floor(x)
+
+
+floor = unary(Floor, "floor")
+
+
+class Ceil(Rounding):
+    """Elementwise rounding up to an integer.
+
+    Args:
+        x: real numbers.
+
+    Returns:
+        The integer ⌈x⌉, of x's dtype.
+
+    Constraints:
+        (C1) x holds real numbers.
+
+    Examples:
+        >>> sg.ceil(np.array([1.2, -1.7]))
+        array([ 2., -1.])
+    """
+
+    lower = lambda xp, x: x if _whole(x) else xp.ceil(x)
+
+
+ceil = unary(Ceil, "ceil")
+
+
+class Round(Rounding):
+    """Elementwise rounding to the nearest integer, halves to even.
+
+    Args:
+        x: real numbers.
+
+    Returns:
+        The nearest integer, of x's dtype.
+
+    Constraints:
+        (C1) x holds real numbers.
+
+    Examples:
+        >>> sg.round(np.array([0.5, 1.5, -1.2]))
+        array([ 0.,  2., -1.])
+    """
+
+    lower = lambda xp, x: x if _whole(x) else xp.round(x)
+
+
+round = unary(Round, "round")
+rint = round
+
+
+class Trunc(Rounding):
+    """Elementwise rounding toward zero to an integer.
+
+    Args:
+        x: real numbers.
+
+    Returns:
+        The integer part of x, of x's dtype.
+
+    Constraints:
+        (C1) x holds real numbers.
+
+    Examples:
+        >>> sg.trunc(np.array([1.7, -1.7]))
+        array([ 1., -1.])
+    """
+
+    lower = lambda xp, x: x if _whole(x) else xp.trunc(x)
+
+
+trunc = unary(Trunc, "trunc")
+
+
+class TruncateMod(Arithmetic):
+    """Elementwise remainder with the sign of the dividend, as C has it, with broadcasting.
+
+    Args:
+        x: real numbers.
+        y: real numbers, of a shape that broadcasts with x's.
+
+    Returns:
+        The remainder x - trunc(x / y) · y, of the broadcast shape; of integers 0 where y is 0.
+
+    Constraints:
+        (C1) x and y hold real numbers, of one dtype.
+        (C2) The shapes of x and y broadcast.
+
+    Examples:
+        >>> sg.truncatemod(np.array([7, -7]), 3)
+        array([ 1, -1])
+    """
+
+    infer = broadcast(is_real)
+    gradient = {"x": lambda g, op: g, "y": lambda g, op: -g * truncatediv(op.x, op.y)}
+    lower = lambda xp, x, y: xp.fmod(x, y)
+
+    @staticmethod
+    def xla(xp: Any, x: Any, y: Any) -> Any:
+        found = xp.fmod(x, y)
+        return xp.where(y == 0, xp.zeros((), x.dtype), found) if _whole(x) else found
+
+    samples = [*pairs(y=(0.5, 2.0)), *pairs((-9, 9), (1, 5), dtypes=("int32",))]
+    extremes = ()
+
+
+truncatemod = binary(TruncateMod, "truncatemod")
+
+
+@guarded("truncatediv")
+def truncatediv(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """Elementwise quotient, rounded toward zero as C has it, with broadcasting.
+
+    Args:
+        x: real numbers.
+        y: real numbers, of x's dtype and a shape that broadcasts with x's.
+        name: of the last operation; by default none.
+
+    Returns:
+        The integer part of x / y, of the broadcast shape. An integer over 0 gives 0.
+
+    Examples:
+        >>> sg.truncatediv(np.array([7, -7]), 2)
+        array([ 3, -3])
+    """
+    rest = truncatemod(x, y)
+    if type_of(rest).dtype.is_integer:
+        return floordiv(x - rest, y, name)
+    return trunc(divide(x, y), name)

@@ -1,0 +1,444 @@
+"""Tensors with other elements in some places: what is put there, multiplied in, or kept if it is an extreme.
+
+The sum, which is the transpose of gathering, stands in ``index.py``. Indices outside of the axis choose nothing: the
+update is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stopgrad.batch_rules import SCATTER, along
+from stopgrad.build import apply
+from stopgrad.op import Axis, Op, Spans, not_differentiable
+from stopgrad.operands import Tensor
+from stopgrad.ops.arithmetic import divide, multiply
+from stopgrad.ops.compare import equal, not_equal
+from stopgrad.ops.convert import cast, conj, where, wide
+from stopgrad.ops.data import fill, ones_like, zeros_like
+from stopgrad.ops.index import (
+    GatherV2,
+    TensorScatterAdd,
+    batched_positions,
+    gather_perm,
+    gathered_shape,
+    lies_inside,
+    outside_to_end,
+)
+from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_any, is_number, is_real
+from stopgrad.ops.join import concat
+from stopgrad.ops.order import argsort
+from stopgrad.ops.ranges import range as numbers
+from stopgrad.ops.recurrence import linear_recurrence, shifted
+from stopgrad.ops.shape import broadcast_to, reshape, transpose
+from stopgrad.ops.slices import StridedSlice, check_spans, part_of, slices_of
+from stopgrad.public import builds
+from stopgrad.samples import complexes, floats, ints, sample
+from stopgrad.types import DType, TensorType, product
+
+__all__: list[str] = []
+
+
+def _typed(allowed: Callable[[DType], bool], what: str) -> Any:
+    """The rule of inference of a scatter on tensors of these dtypes."""
+
+    def infer(
+        x: TensorType, indices: TensorType, updates: TensorType, *, axis: Axis, batch_dims: int
+    ) -> TensorType:
+        check_same_dtype(x, updates, constraint="C4")
+        check_dtype(x, allowed, what, "C4")
+        check_shape(updates, gathered_shape(x, indices, axis, batch_dims), "the updates", "C5")
+        return x
+
+    return staticmethod(infer)
+
+
+def _by_numpy(join: Callable[[Any, Any, Any], None]) -> Any:
+    """A lowering for NumPy: *join* changes an array, at indices, by updates."""
+
+    def lower(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
+        order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
+        moved = xp.moveaxis(xp.array(x), axis, batch_dims)
+        inside = lies_inside(xp, indices, x.shape[axis])
+        at = tuple(
+            xp.broadcast_to(i, indices.shape)[inside] for i in batched_positions(xp, indices, batch_dims)
+        )
+        join(moved, at, updates.transpose(xp.argsort(order))[inside])
+        return xp.moveaxis(moved, batch_dims, axis)
+
+    return staticmethod(lower)
+
+
+def _by_jax(method: str) -> Any:
+    """A lowering for JAX, through a method of ``x.at[indices]``."""
+
+    def xla(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
+        if not x.shape[axis]:  # JAX does not index an axis without elements.
+            return x
+        order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
+        at = batched_positions(xp, outside_to_end(xp, indices, x.shape[axis]), batch_dims)
+        chosen = xp.moveaxis(x, axis, batch_dims).at[at]
+        moved = getattr(chosen, method)(updates.transpose(np.argsort(order)), mode="drop")
+        return xp.moveaxis(moved, batch_dims, axis)
+
+    return staticmethod(xla)
+
+
+class Scatter(Op, abstract=True):
+    """Updates joined with the elements of a tensor that indices choose along an axis."""
+
+    batch = SCATTER
+    samples = [
+        sample(
+            floats(4, 3, distinct=True),
+            np.array([3, -1, 3, 7, 1], np.int32),
+            floats(5, 3, distinct=True, low=-2.1, high=2.0),
+            axis=0,
+            batch_dims=0,
+        ),
+        sample(
+            floats(2, 3, "n", distinct=True),
+            np.array([[0, 2]], np.int32),
+            floats(2, 1, 2, "n", distinct=True, low=-2.1, high=2.0),
+            axis=1,
+            batch_dims=0,
+        ),
+        sample(
+            floats(2, 3, 4, 2, distinct=True),
+            np.array([[3, 3, 1], [2, 0, 2]], np.int32),
+            floats(2, 3, 3, 2, distinct=True, low=-2.1, high=2.0),
+            axis=2,
+            batch_dims=1,
+        ),
+        sample(floats(3, distinct=True), ints(low=0, high=3), floats(), axis=0, batch_dims=0),
+        sample(floats(0, 2), ints(3, low=0, high=1), floats(3, 2), axis=0, batch_dims=0),
+        sample(ints(4), np.array([3, -1, 3, 7, 1], np.int32), ints(5), axis=0, batch_dims=0),
+    ]
+
+
+_NO_SLOPE = not_differentiable("an index has no derivative")
+
+
+def _at(op: Any, x: Any) -> Tensor:
+    """The elements of *x* that the operation's indices choose."""
+    return apply(GatherV2, (x, op.indices), (op.axis, op.batch_dims))
+
+
+def _put(definition: type[Op], op: Any, x: Any, updates: Any) -> Tensor:
+    """Another scatter with the operation's indices."""
+    return apply(definition, (x, op.indices, updates), (op.axis, op.batch_dims))
+
+
+# ----------------------------------------------------------------------------------------------- the last
+
+
+def _set(x: Any, at: Any, updates: Any) -> None:
+    x[at] = updates
+
+
+class TensorScatterUpdate(Scatter):
+    """A tensor with slices that indices choose replaced.
+
+    Args:
+        x: the tensor to begin with.
+        indices: where along the axis, counted from its front.
+        updates: what to put there.
+        axis: along which to choose.
+        batch_dims: how many leading axes x and the indices share.
+
+    Returns:
+        The tensor. Of updates to one place the last remains, which alone takes the gradient; those outside of the axis are
+        dropped.
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The axis exists in x.
+        (C3) batch_dims is at most axis and the number of the indices' axes, and x and the indices agree in
+            the sizes of that many leading axes.
+        (C4) x and the updates have one dtype.
+        (C5) The updates have the shape that gathering from x with these indices has.
+
+    Examples:
+        >>> sg.ops.TensorScatterUpdate.function(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, 2.0, 4.0]))
+        array([2., 0., 4.])
+    """
+
+    infer = _typed(is_any, "any dtype")
+    gradient = {
+        "x": lambda g, op: _put(TensorScatterUpdate, op, g, zeros_like(op.updates)),
+        "indices": _NO_SLOPE,
+        "updates": lambda g, op: _of_the_last(_at(op, g), op),
+    }
+    lower = _by_numpy(_set)
+    xla = _by_jax("set")
+
+
+def _of_the_last(g: Any, op: Any) -> Tensor:
+    """*g*, and 0 for the updates that a later one replaced."""
+    indices, axes = op.indices, op.batch_dims
+    chosen = indices.shape[axes:]
+    if all(isinstance(n, int) and n == 1 for n in chosen):
+        return g
+    count = product(chosen)
+    each = broadcast_to(reshape(numbers(count), chosen), indices.shape)
+    nobody = fill((*op.x.shape[:axes], op.x.shape[op.axis]), np.int32(-1))
+    last = apply(TensorScatterMax, (nobody, indices, each), (axes, axes))
+    remains = equal(apply(GatherV2, (last, indices), (axes, axes)), each)
+    spread = (*indices.shape[:axes], *(1,) * (op.axis - axes), *chosen, *(1,) * (op.x.ndim - op.axis - 1))
+    return where(reshape(remains, spread), g, 0)
+
+
+# ------------------------------------------------------------------------------------------------ extremes
+
+
+class ScatterExtremum(Scatter, abstract=True):
+    """Of an element and its updates, an extreme one."""
+
+    infer = _typed(is_real, "real numbers")
+    gradient = {
+        "x": lambda g, op: where(equal(op.x, op.result), _shares(g, op), 0),
+        "indices": _NO_SLOPE,
+        "updates": lambda g, op: where(equal(op.updates, _at(op, op.result)), _at(op, _shares(g, op)), 0),
+    }
+
+
+def _shares(g: Any, op: Any) -> Tensor:
+    """The cotangent in as many parts as there are equal extremes."""
+    g = wide(g)
+    ones = cast(equal(op.x, op.result), g.dtype)
+    count = _put(TensorScatterAdd, op, ones, cast(equal(op.updates, _at(op, op.result)), g.dtype))
+    return divide(g, count)
+
+
+class TensorScatterMax(ScatterExtremum):
+    """A tensor with each element that indices choose replaced by the largest of it and its updates.
+
+    Args:
+        x: the tensor to begin with.
+        indices: where along the axis, counted from its front.
+        updates: what to compare with the elements there.
+        axis: along which to choose.
+        batch_dims: how many leading axes x and the indices share.
+
+    Returns:
+        The largest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the gradient
+        evenly, and a NaN makes that of all NaN, as for reduce_max.
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The axis exists in x.
+        (C3) batch_dims is at most axis and the number of the indices' axes, and x and the indices agree in
+            the sizes of that many leading axes.
+        (C4) x and the updates are real numbers of one dtype.
+        (C5) The updates have the shape that gathering from x with these indices has.
+
+    Examples:
+        >>> sg.ops.TensorScatterMax.function(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, -2.0, 4.0]))
+        array([0., 0., 4.])
+    """
+
+    lower = _by_numpy(np.maximum.at)
+    xla = _by_jax("max")
+
+
+class TensorScatterMin(ScatterExtremum):
+    """A tensor with each element that indices choose replaced by the smallest of it and its updates.
+
+    Args:
+        x: the tensor to begin with.
+        indices: where along the axis, counted from its front.
+        updates: what to compare with the elements there.
+        axis: along which to choose.
+        batch_dims: how many leading axes x and the indices share.
+
+    Returns:
+        The smallest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the gradient
+        evenly, and a NaN makes that of all NaN, as for reduce_min.
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The axis exists in x.
+        (C3) batch_dims is at most axis and the number of the indices' axes, and x and the indices agree in
+            the sizes of that many leading axes.
+        (C4) x and the updates are real numbers of one dtype.
+        (C5) The updates have the shape that gathering from x with these indices has.
+
+    Examples:
+        >>> sg.ops.TensorScatterMin.function(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, -2.0, -4.0]))
+        array([-2.,  0., -4.])
+    """
+
+    lower = _by_numpy(np.minimum.at)
+    xla = _by_jax("min")
+
+
+# ------------------------------------------------------------------------------------------------ products
+
+
+class TensorScatterMul(Scatter):
+    """A tensor with slices that indices choose multiplied by updates.
+
+    Args:
+        x: the tensor to begin with.
+        indices: where along the axis, counted from its front.
+        updates: the factors.
+        axis: along which to choose.
+        batch_dims: how many leading axes x and the indices share.
+
+    Returns:
+        The products. Indices that occur more than once multiply more than once; those outside of the axis are
+        dropped. The gradient is right where factors are 0, since it multiplies the others instead of dividing.
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The axis exists in x.
+        (C3) batch_dims is at most axis and the number of the indices' axes, and x and the indices agree in
+            the sizes of that many leading axes.
+        (C4) x and the updates are numbers of one dtype.
+        (C5) The updates have the shape that gathering from x with these indices has.
+
+    Examples:
+        >>> sg.ops.TensorScatterMul.function(np.ones(3), np.array([2, 0, 2]), np.array([2.0, 3.0, 4.0]))
+        array([3., 1., 8.])
+    """
+
+    infer = _typed(is_number, "numbers")
+    gradient = {
+        "x": lambda g, op: multiply(g, conj(_put(TensorScatterMul, op, ones_like(op.x), op.updates))),
+        "indices": _NO_SLOPE,
+        "updates": lambda g, op: multiply(
+            wide(_at(op, multiply(g, conj(op.x)))), conj(_products_of_others(wide(op.updates), op))
+        ),
+    }
+    rounds_once = True
+    lower = _by_numpy(np.multiply.at)
+    xla = _by_jax("multiply")
+    samples = [
+        *Scatter.samples,
+        sample(
+            floats(2), np.array([1, 1, 0, 1], np.int32), np.array([0.0, 2.0, 3.0, 0.0]), axis=0, batch_dims=0
+        ),
+        sample(complexes(2), np.array([1, 1], np.int32), complexes(2), axis=0, batch_dims=0),
+    ]
+
+
+def _products_of_others(updates: Any, op: Any) -> Tensor:
+    """For each update, the product of all others to the same place.
+
+    The updates are sorted by place; then it is the product of those before it times that of those behind it.
+    """
+    axes, chosen = op.batch_dims, op.indices.shape[op.batch_dims :]
+    if all(isinstance(n, int) and n == 1 for n in chosen):
+        return ones_like(updates)
+    order = gather_perm(updates.ndim, len(chosen), op.axis, axes)
+    first = transpose(updates, tuple(np.argsort(order).tolist()))  # [batch, chosen, before, after]
+    shape = (*first.shape[:axes], product(chosen), *first.shape[axes + len(chosen) :])
+    places = reshape(op.indices, shape[: axes + 1])
+    by_place = argsort(places, axes)
+    places = apply(GatherV2, (places, by_place), (axes, axes))
+    rows = apply(GatherV2, (reshape(first, shape), by_place), (axes, axes))
+    before = _running_product(rows, begins(places, axes, False), axes, False)
+    behind = _running_product(rows, begins(places, axes, True), axes, True)
+    back = argsort(by_place, axes)
+    others = apply(GatherV2, (multiply(before, behind), back), (axes, axes))
+    return transpose(reshape(others, first.shape), order)
+
+
+def begins(places: Any, axis: int, reverse: bool) -> Tensor:
+    """Where, among sorted places, a new one begins; in reverse, where one ends."""
+    size = places.shape[axis]
+    one, rest = part_of(places, axis, size - 1 if reverse else 0, 1), size - 1
+    new = not_equal(part_of(places, axis, 1, rest), part_of(places, axis, 0, rest))
+    yes = equal(one, one)
+    return concat([new, yes] if reverse else [yes, new], axis)
+
+
+def _running_product(rows: Any, begins: Any, axis: int, reverse: bool) -> Tensor:
+    """For each row, the product of those before it since the last beginning."""
+    begins = reshape(begins, (*begins.shape, *(1,) * (rows.ndim - begins.ndim)))
+    one = where(begins, ones_like(rows), 0)
+    return linear_recurrence(
+        where(begins, zeros_like(rows), shifted(rows, axis, reverse)), one, axis, reverse
+    )
+
+
+# -------------------------------------------------------------------------------------------------- slices
+
+
+class TensorStridedSliceUpdate(Op):
+    """A tensor with elements at regular distances along each axis replaced; behind ``x.at[a:b:c].set``.
+
+    Args:
+        x: the tensor to begin with.
+        updates: what to put there.
+        spans: for each axis the first element, the number of elements and the step.
+
+    Returns:
+        The tensor.
+
+    Constraints:
+        (C1) There is one span for each axis of x.
+        (C2) All the elements lie in x.
+        (C3) x and the updates have one dtype.
+        (C4) The updates have the slice's shape.
+
+    Examples:
+        >>> sg.ops.TensorStridedSliceUpdate.function(np.zeros(4), np.ones(2), ((1, 2, 2),))
+        array([0., 1., 0., 1.])
+    """
+
+    @staticmethod
+    def infer(x: TensorType, updates: TensorType, *, spans: Spans) -> TensorType:
+        check_spans(spans, x)
+        check_same_dtype(x, updates, constraint="C3")
+        check_shape(updates, tuple(size for _, size, _ in spans), "the updates", "C4", of="the slice")
+        return x
+
+    gradient = {
+        "x": lambda g, op: apply(TensorStridedSliceUpdate, (g, zeros_like(op.updates)), (op.spans,)),
+        "updates": lambda g, op: apply(StridedSlice, (g,), (op.spans,)),
+    }
+    batch = along(spans=lambda size: (0, size, 1))
+
+    @staticmethod
+    def lower(xp: Any, x: Any, updates: Any, spans: Spans) -> Any:
+        full = xp.array(x)
+        full[slices_of(spans)] = updates
+        return full
+
+    @staticmethod
+    def xla(xp: Any, x: Any, updates: Any, spans: Spans) -> Any:
+        if all(step == 1 for _, _, step in spans):
+            return xp.lax.dynamic_update_slice(x, updates, [start for start, _, _ in spans])
+        return x.at[slices_of(spans)].set(updates)
+
+    samples = [
+        sample(floats(5, 3), floats(2, 3), spans=((1, 2, 2), (2, 3, -1))),
+        sample(floats(5, 3), floats(2, 2), spans=((1, 2, 1), (0, 2, 1))),
+        sample(floats(4), floats(0), spans=((0, 0, 1),)),
+        sample(ints(4), ints(2), spans=((0, 2, 1),)),
+    ]
+
+
+@builds(TensorStridedSliceUpdate)
+def strided_slice_update(x: Any, updates: Any, spans: Spans, name: str | None = None) -> Tensor:
+    return apply(TensorStridedSliceUpdate, (x, updates), (spans,), name)
+
+
+def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
+    def function(
+        x: Any, indices: Any, updates: Any, axis: int = 0, batch_dims: int = 0, name: str | None = None
+    ) -> Tensor:
+        return apply(definition, (x, indices, updates), (axis, batch_dims), name)
+
+    function.__name__ = function.__qualname__ = function_name
+    return builds(definition)(function)
+
+
+scatter_update = _public(TensorScatterUpdate, "scatter_update")
+scatter_max = _public(TensorScatterMax, "scatter_max")
+scatter_min = _public(TensorScatterMin, "scatter_min")
+scatter_multiply = _public(TensorScatterMul, "scatter_multiply")

@@ -1,0 +1,238 @@
+"""What belongs to the same segment, together: sums, means, products, extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stopgrad.build import apply
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.op import Op
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import divide, maximum
+from stopgrad.ops.compare import greater
+from stopgrad.ops.composing import is_traced, named, needs_size, tensor
+from stopgrad.ops.convert import cast, where
+from stopgrad.ops.data import fill
+from stopgrad.ops.index import TensorScatterAdd
+from stopgrad.ops.inference import check_dtype, is_integer, is_real, same_shape
+from stopgrad.ops.positions import as_indices
+from stopgrad.ops.powers import sqrt
+from stopgrad.ops.reduce import highest, lowest
+from stopgrad.ops.scatters import TensorScatterMax, TensorScatterMin, TensorScatterMul
+from stopgrad.ops.shape import reshape
+from stopgrad.public import guarded
+from stopgrad.types import Size, float32, float64, shape_of
+
+__all__ = [
+    "segment_max",
+    "segment_mean",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
+    "unsorted_segment_max",
+    "unsorted_segment_mean",
+    "unsorted_segment_min",
+    "unsorted_segment_prod",
+    "unsorted_segment_sqrt_n",
+    "unsorted_segment_sum",
+]
+
+
+# ------------------------------------------------------------------------------------------------- segments
+
+
+def _joined(definition: type[Op], data: Any, ids: Any, count: Size, start: Any) -> Tensor:
+    """The data of each segment joined, beginning with *start*."""
+    kind, of = type_of(data), type_of(ids)
+    check_dtype(of, is_integer, "integers as segment_ids")
+    if not same_shape(kind.shape[: of.ndim], of.shape):
+        raise ShapeError(
+            f"(C2) the segment_ids {of!r} must have the shape of the data's leading axes, and the data is {kind!r}"
+        )
+    empty = fill((count, *kind.shape[of.ndim :]), np.asarray(start, kind.dtype.numpy))
+    return apply(definition, (empty, ids, data), (0, 0))
+
+
+def _sum(data: Any, ids: Any, count: Size) -> Tensor:
+    return _joined(TensorScatterAdd, data, ids, count, 0)
+
+
+def _counted(data: Any, ids: Any, count: Size) -> Tensor:
+    """How many there are in each segment, at least 1, in a shape and dtype that go with the segments."""
+    shape, dtype = type_of(ids).shape, type_of(data).dtype
+    found = maximum(_sum(fill(shape, np.int32(1)), ids, count), 1)
+    found = cast(found, dtype if dtype.is_differentiable else float32 if dtype.itemsize < 4 else float64)
+    return reshape(found, (count, *(1,) * (type_of(data).ndim - len(shape))))
+
+
+def _mean(data: Any, ids: Any, count: Size) -> Tensor:
+    return divide(_sum(data, ids, count), _counted(data, ids, count))
+
+
+def _sqrt_n(data: Any, ids: Any, count: Size) -> Tensor:
+    return divide(_sum(data, ids, count), sqrt(_counted(data, ids, count)))
+
+
+def _max(data: Any, ids: Any, count: Size) -> Tensor:
+    return _joined(TensorScatterMax, data, ids, count, _limit(lowest, data))
+
+
+def _min(data: Any, ids: Any, count: Size) -> Tensor:
+    return _joined(TensorScatterMin, data, ids, count, _limit(highest, data))
+
+
+def _limit(limit: Callable[[Any], Any], data: Any) -> Any:
+    check_dtype(type_of(data), is_real, "real numbers as data", "C1")
+    return limit(type_of(data).dtype.numpy)
+
+
+def _prod(data: Any, ids: Any, count: Size) -> Tensor:
+    return _joined(TensorScatterMul, data, ids, count, 1)
+
+
+_UNSORTED = """The {what} of the data of each segment.
+
+Args:
+    data: {data}.
+    segment_ids: integers, of the shape of the data's leading axes: which segment each part belongs to. Negative ones, and
+        those from num_segments on, are dropped.
+    num_segments: how many segments there are.
+
+Returns:
+    A tensor of shape [num_segments, *data.shape[segment_ids.ndim:]]; {empty} for a segment without parts.{note}
+
+Constraints:
+    (C1) The segment_ids are integers{dtypes}.
+    (C2) They have the shape of the data's leading axes.
+
+Examples:
+    >>> sg.{name}(np.array([1.0, 2.0, 4.0]), np.array([1, 0, 1]), 3)
+    {example}
+"""
+
+_SORTED = """The {what} of the data of each segment, which stand one after the other.
+
+Args:
+    data: {data}.
+    segment_ids: a vector of integers that do not decrease: which segment each row of the data belongs to.
+    num_segments: how many segments there are; by default one more than the last of the segment_ids, which then are
+        known when the graph is built.
+
+Returns:
+    A tensor of shape [num_segments, *data.shape[1:]]; {empty} for a segment without rows.{note}
+
+Constraints:
+    (C1) The segment_ids are integers{dtypes}.
+    (C2) They are a vector, as long as the data, and do not decrease where that is known when the graph is built.
+    (C3) How many segments there are is known when the graph is built.
+
+Examples:
+    >>> sg.{name}(np.array([1.0, 2.0, 4.0]), np.array([0, 0, 1]))
+    {example}
+"""
+
+
+def _unsorted(join: Callable[..., Tensor], name: str, **parts: str) -> Callable[..., Tensor]:
+    @guarded(name)
+    def function(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+        data = tensor(data)
+        return named(join(data, as_indices(segment_ids), shape_of(num_segments)[0]), name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = _UNSORTED.format(name=name, **parts)
+    return function
+
+
+def _sorted(join: Callable[..., Tensor], otherwise: Any, name: str, **parts: str) -> Callable[..., Tensor]:
+    @guarded(name)
+    def function(data: Any, segment_ids: Any, name: str | None = None, *, num_segments: Any = None) -> Tensor:
+        data, ids = tensor(data), as_indices(segment_ids)
+        count = _how_many(data, ids, num_segments)
+        found = join(data, ids, count)
+        if otherwise is not None:  # TensorFlow's sorted extremes are 0 there.
+            occupied = greater(_sum(fill(type_of(ids).shape, np.int32(1)), ids, count), 0)
+            found = where(reshape(occupied, (count, *(1,) * (type_of(data).ndim - 1))), found, otherwise)
+        return named(found, name)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = _SORTED.format(name=name, **parts)
+    return function
+
+
+def _how_many(data: Any, ids: Any, given: Any) -> Size:
+    kind = type_of(ids)
+    check_dtype(kind, is_integer, "integers as segment_ids")
+    if kind.ndim != 1 or not type_of(data).ndim:
+        raise ShapeError(
+            f"(C2) the segment_ids must be a vector and the data have an axis, not {kind!r} and {type_of(data)!r}"
+        )
+    if is_traced(ids):
+        if given is None:
+            raise needs_size("(C3) how many segments there are", "num_segments=")
+        return shape_of(given)[0]
+    if (np.diff(ids) < 0).any():
+        raise ArgumentError(
+            "(C2) the segment_ids must not decrease; take unsorted_segment_... for those that do"
+        )
+    return shape_of(given)[0] if given is not None else int(ids[-1]) + 1 if ids.size else 0
+
+
+_NUMBERS = {"data": "numbers", "dtypes": ", and the data numbers"}
+_REALS = {
+    "data": "real numbers",
+    "dtypes": ", and the data real numbers",
+    "note": " What ties shares the gradient evenly.",
+}
+_MEANS = {
+    "data": "floating-point or complex numbers; integers become float64",
+    "dtypes": ", and the data numbers",
+    "note": "",
+}
+_PRODUCTS = {**_NUMBERS, "note": " The gradient is right where factors are 0."}
+_SUMS = {**_NUMBERS, "note": ""}
+
+unsorted_segment_sum = _unsorted(
+    _sum, "unsorted_segment_sum", what="sum", empty="0", example="array([2., 5., 0.])", **_SUMS
+)
+unsorted_segment_mean = _unsorted(
+    _mean, "unsorted_segment_mean", what="mean", empty="0", example="array([2. , 2.5, 0. ])", **_MEANS
+)
+unsorted_segment_sqrt_n = _unsorted(
+    _sqrt_n,
+    "unsorted_segment_sqrt_n",
+    what="sum, divided by the square root of their number,",
+    empty="0",
+    example="array([2.        , 3.53553391, 0.        ])",
+    **_MEANS,
+)
+unsorted_segment_max = _unsorted(
+    _max,
+    "unsorted_segment_max",
+    what="largest",
+    empty="the dtype's lowest value (-∞ for floats)",
+    example="array([  2.,   4., -inf])",
+    **_REALS,
+)
+unsorted_segment_min = _unsorted(
+    _min,
+    "unsorted_segment_min",
+    what="smallest",
+    empty="the dtype's highest value (∞ for floats)",
+    example="array([ 2.,  1., inf])",
+    **_REALS,
+)
+unsorted_segment_prod = _unsorted(
+    _prod, "unsorted_segment_prod", what="product", empty="1", example="array([2., 4., 1.])", **_PRODUCTS
+)
+segment_sum = _sorted(_sum, None, "segment_sum", what="sum", empty="0", example="array([3., 4.])", **_SUMS)
+segment_mean = _sorted(
+    _mean, None, "segment_mean", what="mean", empty="0", example="array([1.5, 4. ])", **_MEANS
+)
+segment_max = _sorted(_max, 0, "segment_max", what="largest", empty="0", example="array([2., 4.])", **_REALS)
+segment_min = _sorted(_min, 0, "segment_min", what="smallest", empty="0", example="array([1., 4.])", **_REALS)
+segment_prod = _sorted(
+    _prod, None, "segment_prod", what="product", empty="1", example="array([2., 4.])", **_PRODUCTS
+)

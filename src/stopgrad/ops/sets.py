@@ -1,0 +1,462 @@
+"""Which values occur, and which of them elsewhere.
+
+The shape of such a result depends on data. Of arrays it is known at once; for tensors of a graph, ``size`` says how
+many values the result has: what is too much is left out, and ``fill_value`` stands where there are no more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stopgrad.build import apply, together
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops import convert
+from stopgrad.ops.arithmetic import minimum, subtract
+from stopgrad.ops.bins import searchsorted
+from stopgrad.ops.compare import equal, greater, logical_and, logical_not
+from stopgrad.ops.composing import is_traced, named, needs_size, tensor
+from stopgrad.ops.convert import cast
+from stopgrad.ops.data import fill, size_as
+from stopgrad.ops.index import GatherV2, TensorScatterAdd, gather
+from stopgrad.ops.inference import check_dtype, is_any
+from stopgrad.ops.join import concat
+from stopgrad.ops.masks import places_of
+from stopgrad.ops.order import argsort, sort
+from stopgrad.ops.ranges import range as numbers
+from stopgrad.ops.running import cumsum
+from stopgrad.ops.scatters import begins, scatter_update
+from stopgrad.ops.shape import reshape
+from stopgrad.ops.updates import like
+from stopgrad.plain import flag
+from stopgrad.promotion import Promotion
+from stopgrad.public import guarded
+from stopgrad.types import DTypeLike, int32, int64, product, shape_of
+
+__all__ = [
+    "intersect1d",
+    "isin",
+    "setdiff1d",
+    "union1d",
+    "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+    "unique_with_counts",
+]
+
+
+class Unique(NamedTuple):
+    """The values that occur, and for each element which of them it is."""
+
+    y: Tensor
+    idx: Tensor
+
+
+class UniqueWithCounts(NamedTuple):
+    """The values that occur, for each element which of them it is, and how often each occurs."""
+
+    y: Tensor
+    idx: Tensor
+    count: Tensor
+
+
+class UniqueAll(NamedTuple):
+    """The values that occur, where each does first, for each element which of them it is, and how often each occurs."""
+
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCounts(NamedTuple):
+    """The values that occur, and how often."""
+
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverse(NamedTuple):
+    """The values that occur, and for each element which of them it is."""
+
+    values: Tensor
+    inverse_indices: Tensor
+
+
+class _Groups(NamedTuple):
+    """The values of a vector in order, each once, as many places as it has elements; and what is known of each.
+
+    ``first`` is where a value occurs first, ``counts`` how often: 0 where there are no more values.
+    """
+
+    values: Tensor
+    first: Tensor
+    inverse: Tensor
+    counts: Tensor
+
+
+def _grouped(flat: Any) -> _Groups:
+    n = type_of(flat).shape[0]
+    order = argsort(_sortable(flat))
+    ordered = gather(flat, order)
+    new = begins(ordered, 0, False)
+    group = subtract(cumsum(cast(new, int32)), 1)
+    starts = places_of(new, n)
+    zeros = fill((n,), np.int32(0))
+    values = apply(GatherV2, (ordered, starts), (0, 0))
+    first = apply(GatherV2, (order, starts), (0, 0))
+    counts = apply(TensorScatterAdd, (zeros, group, fill((n,), np.int32(1))), (0, 0))
+    return _Groups(values, first, scatter_update(zeros, order, group), counts)
+
+
+def _sortable(x: Any) -> Any:
+    """Numbers in the place of booleans."""
+    return cast(x, "uint8") if type_of(x).dtype.is_bool else x
+
+
+def _by_appearance(groups: _Groups) -> _Groups:
+    """The values in the order in which they occur first."""
+    n = type_of(groups.values).shape[0]
+    order = argsort(convert.where(equal(groups.counts, 0), size_as(n, int32, groups.first), groups.first))
+    place = scatter_update(fill((n,), np.int32(0)), order, numbers(n))
+    values, first, counts = (gather(one, order) for one in (groups.values, groups.first, groups.counts))
+    return _Groups(values, first, gather(place, groups.inverse), counts)
+
+
+def _unique(x: Any, size: Any, fill_value: Any, by_appearance: bool) -> _Groups:
+    """The groups of a tensor's elements, as many as *size* says, or as there are."""
+    x = tensor(x)
+    kind = type_of(x)
+    check_dtype(kind, lambda d: not d.is_complex, "booleans or real numbers")
+    if size is None:
+        if is_traced(x):
+            raise needs_size("(C2) the number of values", "size=, as many as there may be")
+        size = np.unique(x, equal_nan=False).size
+    count = shape_of(size)[0]
+    groups = _grouped(reshape(x, (product(kind.shape),)))
+    groups = _by_appearance(groups) if by_appearance else groups
+    place = numbers(count)
+    values, first, counts = (
+        apply(GatherV2, (one, place), (0, 0)) for one in (groups.values, groups.first, groups.counts)
+    )
+    if not is_traced(x) and fill_value is None and int(np.min(counts, initial=1)):
+        return _Groups(values, first, reshape(groups.inverse, kind.shape), counts)
+    filler = (
+        gather(groups.values, np.zeros((), np.int32))
+        if fill_value is None
+        else like(fill_value, values, "C3")
+    )
+    values = convert.where(equal(counts, 0), filler, values)
+    return _Groups(values, first, reshape(groups.inverse, kind.shape), counts)
+
+
+@guarded("unique")
+def unique(
+    x: Any, out_idx: DTypeLike = "int32", name: str | None = None, *, size: Any = None, fill_value: Any = None
+) -> Unique:
+    """The values that occur in a tensor, in the order in which they do.
+
+    Args:
+        x: booleans or real numbers. NaN equals nothing, so that each NaN is a value of its own.
+        out_idx: the dtype of the indices.
+        size: how many values the result has. It is needed where x is known only when the graph runs; what is too much is
+            left out.
+        fill_value: what stands where there are no more values; the first value by default.
+
+    Returns:
+        A named tuple of the values y and, for each element of x, idx: which of them it is, so that x = y[idx]. The
+        values have a gradient, which goes to where each occurs first.
+
+    Constraints:
+        (C1) x holds booleans or real numbers.
+        (C2) The size of the result is known when the graph is built.
+        (C3) fill_value goes into x's dtype without loss.
+
+    Examples:
+        >>> sg.unique(np.array([3.0, 1.0, 3.0]))
+        Unique(y=array([3., 1.]), idx=array([0, 1, 0], dtype=int32))
+    """
+    found = _unique(x, size, fill_value, True)
+    return Unique(named(found.values, name), cast(found.inverse, out_idx))
+
+
+@guarded("unique_with_counts")
+def unique_with_counts(
+    x: Any, out_idx: DTypeLike = "int32", name: str | None = None, *, size: Any = None, fill_value: Any = None
+) -> UniqueWithCounts:
+    """The values that occur in a tensor, in the order in which they do, and how often.
+
+    Args:
+        x: booleans or real numbers. NaN equals nothing, so that each NaN is a value of its own.
+        out_idx: the dtype of the indices and counts.
+        size: how many values the result has. It is needed where x is known only when the graph runs; what is too much is
+            left out.
+        fill_value: what stands where there are no more values, of which the count is 0; the first value by default.
+
+    Returns:
+        A named tuple of the values y; for each element of x, idx: which of them it is; and for each value its count.
+
+    Constraints:
+        (C1) x holds booleans or real numbers.
+        (C2) The size of the result is known when the graph is built.
+        (C3) fill_value goes into x's dtype without loss.
+
+    Examples:
+        >>> sg.unique_with_counts(np.array([3.0, 1.0, 3.0])).count
+        array([2, 1], dtype=int32)
+    """
+    found = _unique(x, size, fill_value, True)
+    return UniqueWithCounts(
+        named(found.values, name), cast(found.inverse, out_idx), cast(found.counts, out_idx)
+    )
+
+
+@guarded("unique_all")
+def unique_all(x: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None) -> UniqueAll:
+    """The values that occur in a tensor, sorted, and all that is known of them.
+
+    Args:
+        x: booleans or real numbers. NaN equals nothing, so that each NaN is a value of its own.
+        size: how many values the result has. It is needed where x is known only when the graph runs.
+        fill_value: what stands where there are no more values, of which the count is 0; the least value by default.
+
+    Returns:
+        A named tuple of the values; indices: where in x, in row-major order, each occurs first; inverse_indices: for each
+        element of x which value it is; and counts.
+
+    Constraints:
+        (C1) x holds booleans or real numbers.
+        (C2) The size of the result is known when the graph is built.
+        (C3) fill_value goes into x's dtype without loss.
+
+    Examples:
+        >>> sg.unique_all(np.array([3.0, 1.0, 3.0])).indices
+        array([1, 0])
+    """
+    found = _unique(x, size, fill_value, False)
+    rest = (cast(one, int64) for one in (found.first, found.inverse, found.counts))
+    return UniqueAll(named(found.values, name), *rest)
+
+
+@guarded("unique_counts")
+def unique_counts(
+    x: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None
+) -> UniqueCounts:
+    """The values that occur in a tensor, sorted, and how often: of :func:`unique_all` two.
+
+    Args:
+        x: booleans or real numbers.
+        size: how many values the result has. It is needed where x is known only when the graph runs.
+        fill_value: what stands where there are no more values; the least value by default.
+
+    Returns:
+        A named tuple of the values and their counts.
+
+    Examples:
+        >>> sg.unique_counts(np.array([3.0, 1.0, 3.0]))
+        UniqueCounts(values=array([1., 3.]), counts=array([1, 2]))
+    """
+    found = _unique(x, size, fill_value, False)
+    return UniqueCounts(named(found.values, name), cast(found.counts, int64))
+
+
+@guarded("unique_inverse")
+def unique_inverse(
+    x: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None
+) -> UniqueInverse:
+    """The values that occur in a tensor, sorted, and for each element which it is: of :func:`unique_all` two.
+
+    Args:
+        x: booleans or real numbers.
+        size: how many values the result has. It is needed where x is known only when the graph runs.
+        fill_value: what stands where there are no more values; the least value by default.
+
+    Returns:
+        A named tuple of the values and the inverse indices.
+
+    Examples:
+        >>> sg.unique_inverse(np.array([3.0, 1.0, 3.0]))
+        UniqueInverse(values=array([1., 3.]), inverse_indices=array([1, 0, 1]))
+    """
+    found = _unique(x, size, fill_value, False)
+    return UniqueInverse(named(found.values, name), cast(found.inverse, int64))
+
+
+@guarded("unique_values")
+def unique_values(x: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None) -> Tensor:
+    """The values that occur in a tensor, sorted.
+
+    Args:
+        x: booleans or real numbers.
+        size: how many values the result has. It is needed where x is known only when the graph runs.
+        fill_value: what stands where there are no more values; the least value by default.
+
+    Returns:
+        The values, a vector.
+
+    Examples:
+        >>> sg.unique_values(np.array([3.0, 1.0, 3.0]))
+        array([1., 3.])
+    """
+    return named(_unique(x, size, fill_value, False).values, name)
+
+
+# ----------------------------------------------------------------------------------- which occur elsewhere
+
+
+@guarded("isin")
+def isin(
+    x1: Any, x2: Any, assume_unique: bool = False, invert: bool = False, name: str | None = None
+) -> Tensor:
+    """Which elements of a tensor occur in another.
+
+    Args:
+        x1: booleans or real numbers.
+        x2: those to look among, of any shape; both are brought to one dtype.
+        assume_unique: whether x2 holds no value twice; it makes no difference.
+        invert: whether to tell which do not occur.
+
+    Returns:
+        Booleans of x1's shape. NaN occurs nowhere.
+
+    Constraints:
+        (C1) Both hold booleans or real numbers.
+
+    Examples:
+        >>> sg.isin(np.array([1.0, 2.0, 3.0]), np.array([3.0, 1.0]))
+        array([ True, False,  True])
+    """
+    flag(assume_unique, "assume_unique")
+    x, among = together(x1, x2, promotes=Promotion(is_any))
+    for one in (x, among):
+        check_dtype(type_of(one), lambda d: not d.is_complex, "booleans or real numbers")
+    hit = _among(_sortable(x), _sortable(among))
+    return logical_not(hit, name) if flag(invert, "invert") else named(hit, name)
+
+
+def _among(x: Any, among: Any) -> Tensor:
+    """Which elements of *x* occur in *among*."""
+    count = product(type_of(among).shape)
+    if isinstance(count, int) and count == 0:
+        return fill(type_of(x).shape, np.zeros((), np.bool_))
+    ordered = sort(reshape(among, (count,)))
+    at = minimum(searchsorted(ordered, x), size_as(count - 1, int32, ordered))
+    return equal(apply(GatherV2, (ordered, at), (0, 0)), x)
+
+
+def _chosen(x: Any, y: Any, size: Any, fill_value: Any, inside: bool, name: str | None) -> Tensor:
+    """The values of *x*, sorted, that occur in *y*, or do not."""
+    x, y = together(x, y, promotes=Promotion(is_any))
+    for one in (x, y):
+        check_dtype(type_of(one), lambda d: not d.is_complex, "booleans or real numbers")
+    groups = _grouped(reshape(x, (product(type_of(x).shape),)))
+    hit = _among(_sortable(groups.values), _sortable(y))
+    keep = logical_and(greater(groups.counts, 0), hit if inside else logical_not(hit))
+    if size is None:
+        if is_traced(keep):
+            raise needs_size("(C2) the number of values", "size=, as many as there may be")
+        size = int(np.count_nonzero(keep))
+    place = places_of(keep, size)
+    found = apply(GatherV2, (groups.values, place), (0, 0))
+    filler = gather(found, np.zeros((), np.int32)) if fill_value is None else like(fill_value, found, "C3")
+    return convert.where(equal(place, -1), filler, found, name)
+
+
+@guarded("setdiff1d")
+def setdiff1d(
+    x: Any,
+    y: Any,
+    assume_unique: bool = False,
+    name: str | None = None,
+    *,
+    size: Any = None,
+    fill_value: Any = None,
+) -> Tensor:
+    """The values that occur in one tensor and not in another, sorted.
+
+    Args:
+        x: booleans or real numbers.
+        y: those to leave out; both are brought to one dtype.
+        assume_unique: whether neither holds a value twice; it makes no difference.
+        size: how many values the result has. It is needed where x or y is known only when the graph runs.
+        fill_value: what stands where there are no more values; the first of them by default.
+
+    Returns:
+        The values, a vector.
+
+    Constraints:
+        (C1) Both hold booleans or real numbers.
+        (C2) The size of the result is known when the graph is built.
+        (C3) fill_value goes into their dtype without loss.
+
+    Examples:
+        >>> sg.setdiff1d(np.array([3.0, 1.0, 2.0, 3.0]), np.array([1.0]))
+        array([2., 3.])
+    """
+    flag(assume_unique, "assume_unique")
+    return _chosen(x, y, size, fill_value, False, name)
+
+
+@guarded("intersect1d")
+def intersect1d(
+    x: Any,
+    y: Any,
+    assume_unique: bool = False,
+    name: str | None = None,
+    *,
+    size: Any = None,
+    fill_value: Any = None,
+) -> Tensor:
+    """The values that occur in both of two tensors, sorted.
+
+    Args:
+        x: booleans or real numbers.
+        y: others; both are brought to one dtype.
+        assume_unique: whether neither holds a value twice; it makes no difference.
+        size: how many values the result has. It is needed where x or y is known only when the graph runs.
+        fill_value: what stands where there are no more values; the first of them by default.
+
+    Returns:
+        The values, a vector.
+
+    Constraints:
+        (C1) Both hold booleans or real numbers.
+        (C2) The size of the result is known when the graph is built.
+        (C3) fill_value goes into their dtype without loss.
+
+    Examples:
+        >>> sg.intersect1d(np.array([3.0, 1.0, 2.0, 3.0]), np.array([3.0, 2.0, 5.0]))
+        array([2., 3.])
+    """
+    flag(assume_unique, "assume_unique")
+    return _chosen(x, y, size, fill_value, True, name)
+
+
+@guarded("union1d")
+def union1d(x: Any, y: Any, name: str | None = None, *, size: Any = None, fill_value: Any = None) -> Tensor:
+    """The values that occur in one of two tensors or in both, sorted.
+
+    Args:
+        x: booleans or real numbers.
+        y: others; both are brought to one dtype.
+        size: how many values the result has. It is needed where x or y is known only when the graph runs.
+        fill_value: what stands where there are no more values; the least of them by default.
+
+    Returns:
+        The values, a vector.
+
+    Constraints:
+        (C1) Both hold booleans or real numbers.
+        (C2) The size of the result is known when the graph is built.
+        (C3) fill_value goes into their dtype without loss.
+
+    Examples:
+        >>> sg.union1d(np.array([3.0, 1.0]), np.array([3.0, 2.0]))
+        array([1., 2., 3.])
+    """
+    both = together(x, y, promotes=Promotion(is_any))
+    flat = concat([reshape(one, (product(type_of(one).shape),)) for one in both], 0)
+    return named(_unique(flat, size, fill_value, False).values, name)

@@ -1,0 +1,381 @@
+"""Systems of linear equations, and the inverse of a matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stopgrad.batch_rules import ALONG, SOLVE
+from stopgrad.build import apply, together
+from stopgrad.errors import ShapeError
+from stopgrad.op import Op
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.inference import broadcast_c2, check_dtype, check_same_dtype, is_inexact
+from stopgrad.ops.linalg import matmul
+from stopgrad.ops.matrices import adjoint, check_square, tril, triu
+from stopgrad.ops.shape import expand_dims, squeeze
+from stopgrad.plain import flag
+from stopgrad.promotion import Promotion
+from stopgrad.public import builds, guarded
+from stopgrad.samples import complexes, floats, sample
+from stopgrad.types import TensorType, same_size, tensor_type
+
+__all__ = [
+    "cholesky_solve",
+    "inv",
+    "solve",
+    "triangular_solve",
+]
+
+INEXACT = "floating-point or complex numbers"
+BOTH = Promotion(is_inexact)
+BLOCK = 32
+"""As many unknowns are eliminated one by one; those before them in one product of matrices."""
+
+
+def where_possible(function: Callable[..., Any], *arrays: Any) -> Any:
+    """What a function of NumPy's gives for matrices; NaN for those where it fails, instead of an error."""
+    try:
+        return function(*arrays)
+    except np.linalg.LinAlgError:
+        pass
+    batch = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
+    spread = [np.broadcast_to(a, (*batch, *a.shape[-2:])) for a in arrays]
+    several, found = False, []
+    for i in np.ndindex(*batch):
+        try:
+            made = function(*(a[i] for a in spread))
+        except np.linalg.LinAlgError:
+            regular = function(*(np.eye(*a.shape[-2:], dtype=a.dtype) for a in arrays))
+            parts = regular if isinstance(regular, tuple) else (regular,)
+            made = tuple(np.full_like(part, np.nan) for part in parts)
+        several = isinstance(made, tuple) and len(made) > 1
+        found.append(made if isinstance(made, tuple) else (made,))
+    results = tuple(np.reshape(np.stack(v), (*batch, *v[0].shape)) for v in zip(*found, strict=True))
+    return results if several else results[0]
+
+
+def nan_with(xp: Any, matrix: Any, result: Any) -> Any:
+    """NaN everywhere for matrices that hold one: where elimination brings it depends on the engine."""
+    unknown = xp.any(xp.isnan(matrix), axis=(-2, -1), keepdims=True)
+    return xp.where(unknown, xp.asarray(np.nan, result.dtype), result)
+
+
+def solved_type(matrix: TensorType, rhs: TensorType) -> TensorType:
+    """The type of the solution of a system of equations."""
+    dtype = check_same_dtype(matrix, rhs)
+    check_dtype(matrix, is_inexact, INEXACT)
+    check_square(matrix, "C2", "matrix")
+    if rhs.ndim < 2 or not same_size(rhs.shape[-2], matrix.shape[-1]):
+        raise ShapeError(f"(C3) rhs must have {matrix.shape[-1]} rows, as matrix has columns, not {rhs!r}")
+    try:
+        batch = broadcast_c2(matrix.shape[:-2], rhs.shape[:-2])
+    except ShapeError as error:
+        raise ShapeError(f"(C4) {error.message.removeprefix('(C2) ')}") from None
+    return tensor_type(dtype, (*batch, *rhs.shape[-2:]))
+
+
+def _spread(xp: Any, matrix: Any, rhs: Any) -> tuple[Any, Any]:
+    """Both with the same leading axes."""
+    batch = np.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
+    return (
+        xp.broadcast_to(matrix, (*batch, *matrix.shape[-2:])),
+        xp.broadcast_to(rhs, (*batch, *rhs.shape[-2:])),
+    )
+
+
+# ---------------------------------------------------------------------------------------- triangular
+
+
+class TriangularSolve(Op):
+    """The solution of equations whose matrix is triangular.
+
+    Args:
+        matrix: [..., m, m], of which the other triangle is not read.
+        rhs: the right-hand sides, [..., m, k]; the function also takes one, [m].
+        lower: whether the lower triangle is meant.
+        adjoint: whether the adjoint of the matrix is meant.
+
+    Returns:
+        The solutions, [..., m, k]. Where the diagonal has a 0, they and their gradients are
+        infinite or NaN.
+
+    Constraints:
+        (C1) Both hold floating-point or complex numbers of one dtype.
+        (C2) matrix holds square matrices.
+        (C3) rhs has as many rows as matrix has columns.
+        (C4) The leading axes broadcast.
+
+    Examples:
+        >>> sg.triangular_solve(np.array([[2.0, 0.0], [1.0, 1.0]]), np.array([[2.0], [3.0]]))
+        array([[1.],
+               [2.]])
+    """
+
+    @staticmethod
+    def infer(matrix: TensorType, rhs: TensorType, *, lower: bool, adjoint: bool) -> TensorType:
+        return solved_type(matrix, rhs)
+
+    promotes = BOTH
+    gradient = {
+        "matrix": lambda g, op: _triangle(_to_system(_triangular_back(g, op), op), op.lower),
+        "rhs": lambda g, op: _triangular_back(g, op),
+    }
+    batch = SOLVE
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> Any:
+        if adjoint:
+            matrix, lower = xp.conj(xp.swapaxes(matrix, -1, -2)), not lower
+        matrix, rhs = _spread(xp, matrix, rhs)
+        if not lower:
+            return _substituted(xp, matrix[..., ::-1, ::-1], rhs[..., ::-1, :])[..., ::-1, :]
+        return _substituted(xp, matrix, rhs)
+
+    @staticmethod
+    def xla(xp: Any, matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> Any:
+        matrix, rhs = _spread(xp, matrix, rhs)
+        return xp.lax.linalg.triangular_solve(
+            matrix, rhs, left_side=True, lower=lower, transpose_a=adjoint, conjugate_a=adjoint
+        )
+
+    samples = [
+        sample(floats(3, 3, diagonal=5.0), floats(3, 2), lower=True, adjoint=False),
+        sample(floats(3, 3, diagonal=5.0), floats("n", 3, 1), lower=False, adjoint=True),
+        sample(floats(2, 1, 3, 3, diagonal=5.0), floats(2, 3, 2), lower=False, adjoint=False),
+        sample(complexes(3, 3, diagonal=5.0), complexes(3, 1), lower=True, adjoint=True),
+        sample(floats(0, 0), floats(0, 2), lower=True, adjoint=False),
+    ]
+
+
+def _substituted(xp: Any, matrix: Any, rhs: Any) -> Any:
+    """The solution with a lower triangular matrix, by forward substitution."""
+    x, size = np.array(rhs), matrix.shape[-1]
+    for start in range(0, size, BLOCK):
+        stop = min(start + BLOCK, size)
+        x[..., start:stop, :] -= xp.matmul(matrix[..., start:stop, :start], x[..., :start, :])
+        for i in range(start, stop):
+            x[..., i : i + 1, :] -= xp.matmul(matrix[..., i : i + 1, start:i], x[..., start:i, :])
+            x[..., i, :] /= matrix[..., i, i, None]
+    return x
+
+
+def _triangle(x: Any, lower: bool) -> Tensor:
+    return tril(x) if lower else triu(x)
+
+
+def _triangular_back(g: Any, op: Any) -> Tensor:
+    return apply(TriangularSolve, (op.matrix, g), (op.lower, not op.adjoint))
+
+
+def _to_system(back: Any, op: Any) -> Tensor:
+    """The cotangent of the matrix, from that of the right-hand sides."""
+    x = op.result
+    return -(matmul(x, adjoint(back)) if op.adjoint else matmul(back, adjoint(x)))
+
+
+@builds(TriangularSolve)
+def triangular_solve(
+    matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
+) -> Tensor:
+    return _solved(TriangularSolve, matrix, rhs, (flag(lower), flag(adjoint)), name)
+
+
+def _solved(definition: type[Op], matrix: Any, rhs: Any, values: tuple[Any, ...], name: str | None) -> Tensor:
+    """One right-hand side has no axis for several."""
+    if type_of(rhs).ndim != 1:
+        return apply(definition, (matrix, rhs), values, name)
+    return squeeze(apply(definition, (matrix, expand_dims(rhs, -1)), values), -1, name)
+
+
+@guarded("cholesky_solve")
+def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
+    """The solution of equations whose matrix is given by its Cholesky factor.
+
+    Args:
+        chol: the factor L, [..., m, m], as :func:`cholesky` gives it; its upper triangle is not read.
+        rhs: the right-hand sides, [..., m, k], or one, [m].
+        name: of the operation; by default none.
+
+    Returns:
+        The solutions x of L Lᴴ x = rhs.
+
+    Constraints:
+        (C1) Both hold floating-point or complex numbers.
+        (C2) chol holds square matrices.
+        (C3) rhs has as many rows as chol has columns.
+        (C4) The leading axes broadcast.
+
+    Examples:
+        >>> sg.cholesky_solve(np.array([[2.0, 0.0], [0.0, 1.0]]), np.array([4.0, 3.0]))
+        array([1., 3.])
+    """
+    chol, rhs = together(chol, rhs, promotes=BOTH)
+    return triangular_solve(chol, triangular_solve(chol, rhs), adjoint=True, name=name)
+
+
+# ------------------------------------------------------------------------------------------- general
+
+
+class MatrixSolve(Op):
+    """The solution of equations, by elimination with partial pivoting.
+
+    Args:
+        matrix: [..., m, m].
+        rhs: the right-hand sides, [..., m, k]; the function also takes one, [m].
+        adjoint: whether the adjoint of the matrix is meant.
+
+    Returns:
+        The solutions, [..., m, k]; NaN, and so the gradients, for a matrix in whose elimination a pivot is
+        exactly 0, or that holds a NaN. Close to a singular matrix, solution and gradient are large.
+
+    Constraints:
+        (C1) Both hold floating-point or complex numbers of one dtype.
+        (C2) matrix holds square matrices.
+        (C3) rhs has as many rows as matrix has columns.
+        (C4) The leading axes broadcast.
+
+    Examples:
+        >>> sg.solve(np.array([[2.0, 1.0], [1.0, 1.0]]), np.array([[3.0], [2.0]]))
+        array([[1.],
+               [1.]])
+    """
+
+    @staticmethod
+    def infer(matrix: TensorType, rhs: TensorType, *, adjoint: bool) -> TensorType:
+        return solved_type(matrix, rhs)
+
+    promotes = BOTH
+    gradient = {
+        "matrix": lambda g, op: _to_system(_back(g, op), op),
+        "rhs": lambda g, op: _back(g, op),
+    }
+    batch = SOLVE
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, matrix: Any, rhs: Any, adjoint: bool) -> Any:
+        if adjoint:
+            matrix = xp.conj(xp.swapaxes(matrix, -1, -2))
+        return nan_with(xp, matrix, where_possible(xp.linalg.solve, matrix, rhs))
+
+    @staticmethod
+    def xla(xp: Any, matrix: Any, rhs: Any, adjoint: bool) -> Any:
+        # Always of the matrix itself, so that the gradient's factors are merged with these.
+        factors, _, order = xp.lax.linalg.lu(matrix)
+        singular = xp.any(xp.diagonal(factors, 0, -2, -1) == 0, axis=-1)[..., None, None]
+        factors, rhs = _spread(xp, factors, rhs)
+        order = xp.broadcast_to(order, factors.shape[:-1])[..., None]
+        step = xp.lax.linalg.triangular_solve
+        if adjoint:
+            y = step(factors, rhs, left_side=True, transpose_a=True, conjugate_a=True)
+            y = step(
+                factors, y, left_side=True, lower=True, transpose_a=True, conjugate_a=True, unit_diagonal=True
+            )
+            y = xp.take_along_axis(y, xp.argsort(order, axis=-2), axis=-2)
+        else:
+            y = xp.take_along_axis(rhs, order, axis=-2)
+            y = step(factors, y, left_side=True, lower=True, unit_diagonal=True)
+            y = step(factors, y, left_side=True)
+        return nan_with(xp, matrix, xp.where(singular, xp.asarray(np.nan, y.dtype), y))
+
+    samples = [
+        sample(floats(3, 3, diagonal=3.0), floats(3, 2), adjoint=False),
+        sample(floats(3, 3, diagonal=3.0), floats("n", 3, 1), adjoint=True),
+        sample(floats(2, 1, 3, 3, diagonal=3.0), floats(2, 3, 2), adjoint=False),
+        sample(complexes(3, 3, diagonal=3.0), complexes(3, 1), adjoint=True),
+        sample(floats(0, 0), floats(0, 2), adjoint=False),
+    ]
+    extremes = (
+        ([[1.0, 1.0], [1.0, 1.0]], [[1.0], [2.0]]),
+        ([[0.0, 0.0], [0.0, 0.0]], [[0.0], [2.0]]),
+        ([[np.nan, 1.0], [1.0, 2.0]], [[1.0], [2.0]]),
+    )
+
+
+def _back(g: Any, op: Any) -> Tensor:
+    return apply(MatrixSolve, (op.matrix, g), (not op.adjoint,))
+
+
+@builds(MatrixSolve)
+def solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+    return _solved(MatrixSolve, matrix, rhs, (flag(adjoint),), name)
+
+
+class MatrixInverse(Op):
+    """The inverse of square matrices.
+
+    Args:
+        x: [..., m, m].
+
+    Returns:
+        The inverses, [..., m, m]; NaN, and so the gradients, for a matrix in whose elimination a pivot is
+        exactly 0. To solve equations, :func:`solve` is faster and more accurate.
+
+    Constraints:
+        (C1) x holds floating-point or complex numbers.
+        (C2) x holds square matrices.
+    """
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        check_dtype(x, is_inexact, INEXACT)
+        check_square(x, "C2", "x")
+        return x
+
+    promotes = BOTH
+    gradient = {"x": lambda g, op: _to_inverted(g, adjoint(op.result))}
+    batch = ALONG
+    rounds_once = True
+    lower = lambda xp, x: nan_with(xp, x, where_possible(xp.linalg.inv, x))
+
+    @staticmethod
+    def xla(xp: Any, x: Any) -> Any:
+        unit = xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype), x.shape)
+        return MatrixSolve.xla(xp, x, unit, False)
+
+    samples = [
+        sample(floats(3, 3, diagonal=3.0)),
+        sample(floats("n", 2, 2, diagonal=3.0)),
+        sample(complexes(3, 3, diagonal=3.0)),
+        sample(floats(0, 0)),
+    ]
+    extremes = (([[1.0, 2.0], [2.0, 4.0]],), ([[0.0, 0.0], [0.0, 1.0]],), ([[np.nan, 0.0], [0.0, 1.0]],))
+
+
+def _to_inverted(g: Any, inverse: Any) -> Tensor:
+    return -matmul(inverse, matmul(g, inverse))
+
+
+@builds(MatrixInverse)
+def inv(input: Any, adjoint: bool = False, name: str | None = None) -> Tensor:
+    """The inverse of square matrices.
+
+    Args:
+        input: [..., m, m].
+        adjoint: whether the inverse of the adjoint is meant.
+        name: of the operation; by default none.
+
+    Returns:
+        The inverses, [..., m, m]; NaN, and so the gradients, for a matrix in whose elimination a pivot is
+        exactly 0. To solve equations, :func:`solve` is faster and more accurate.
+
+    Constraints:
+        (C1) input holds floating-point or complex numbers.
+        (C2) input holds square matrices.
+
+    Examples:
+        >>> sg.inv(np.array([[2.0, 0.0], [0.0, 4.0]]))
+        array([[0.5 , 0.  ],
+               [0.  , 0.25]])
+    """
+    if not flag(adjoint):
+        return apply(MatrixInverse, (input,), (), name)
+    return _adjoint(apply(MatrixInverse, (input,)), name)
+
+
+_adjoint = adjoint
+"""Under another name, for where an argument has this one."""

@@ -1,0 +1,328 @@
+"""Singular values, eigenvalues and their vectors.
+
+Vectors are determined up to a factor of modulus 1. Here that factor is chosen, so that all engines agree: the
+first component of those that are (within 0.1 %) the largest is real and positive; of a pair of singular
+vectors, this holds for the left one. Gradients are those of the vectors with this choice.
+
+Where two values are equal in the arithmetic of their dtype, their vectors are any basis of what they span,
+and have no derivative. What would be infinite is left out there: the gradient is right for all that depends
+on the span only, and finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.batch_rules import ALONG
+from stopgrad.build import apply
+from stopgrad.errors import GradientError
+from stopgrad.graph import Output, describe
+from stopgrad.op import Joint, Op
+from stopgrad.operands import Tensor
+from stopgrad.ops.arithmetic import abs as modulus
+from stopgrad.ops.compare import equal, greater, greater_equal, logical_and
+from stopgrad.ops.convert import cast, complex, conj, imag, real, where, wide
+from stopgrad.ops.data import zeros_like
+from stopgrad.ops.inference import check_dtype, is_inexact
+from stopgrad.ops.linalg import matmul
+from stopgrad.ops.matrices import adjoint, check_matrices, diag, diag_part, smaller
+from stopgrad.ops.reduce import reduce_max
+from stopgrad.ops.running import cumsum
+from stopgrad.ops.shape import expand_dims, reduce_sum
+from stopgrad.ops.slices import part_of
+from stopgrad.ops.solvers import INEXACT, where_possible
+from stopgrad.plain import flag
+from stopgrad.promotion import Promotion
+from stopgrad.public import builds
+from stopgrad.samples import complexes, floats, sample
+from stopgrad.types import TensorType, int32, tensor_type
+
+__all__ = [
+    "svd",
+    "svdvals",
+]
+
+LARGEST = 1 - 1e-3
+"""From which part of the largest modulus on a component counts as large as that."""
+
+ULPS = 16
+"""Values closer than so many units in the last place of the largest count as equal."""
+
+
+# ------------------------------------------------------------------------------------ choice of factors
+
+
+def phases(xp: Any, vectors: Any) -> Any:
+    """For each column the factor that makes its first large component real and positive."""
+    if not vectors.shape[-2]:
+        return xp.ones((*vectors.shape[:-2], 1, vectors.shape[-1]), vectors.dtype)
+    size = xp.abs(vectors)
+    first = xp.argmax(size >= LARGEST * xp.max(size, axis=-2, keepdims=True), axis=-2)[..., None, :]
+    pivot = xp.take_along_axis(vectors, first, axis=-2)
+    return xp.conj(pivot) / xp.take_along_axis(size, first, axis=-2)
+
+
+def turned(g: Any, vectors: Any, turn: Any) -> Tensor:
+    """The cotangent of complex vectors before the choice of their factor.
+
+    The choice keeps a component real: it turns a column by an angle that follows the imaginary part of that
+    component. *turn* is what each column's angle is worth.
+    """
+    size = modulus(vectors)
+    hit = greater_equal(size, LARGEST * reduce_max(size, -2, True))
+    first = logical_and(hit, equal(cumsum(cast(hit, int32), -2), 1))
+    chosen = cast(first, size.dtype)
+    angle = -turn / reduce_sum(chosen * real(vectors), -2, True)
+    return g + complex(angle * 0, chosen * angle)
+
+
+def turn(vectors: Any, g: Any) -> Tensor:
+    """How the cotangent of vectors changes what is differentiated as their columns turn."""
+    return reduce_sum(imag(conj(vectors) * g), -2, True)
+
+
+def finite_only(xp: Any, function: Callable[[Any], tuple[Any, ...]], x: Any) -> tuple[Any, ...]:
+    """What a function of matrices gives; NaN for those that hold a NaN or an infinity."""
+    bad = ~xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
+    found = function(xp.where(bad, xp.zeros((), x.dtype), x))
+    return tuple(
+        xp.where(bad if y.ndim == x.ndim else bad[..., 0], xp.asarray(np.nan, y.dtype), y) for y in found
+    )
+
+
+def inverse(differences: Any, values: Any) -> Tensor:
+    """1 / differences of values; 0 where they are none but for rounding."""
+    limit = ULPS * float(np.finfo(values.dtype.real.numpy).eps)
+    largest = expand_dims(reduce_max(modulus(values), -1, True), -1)
+    apart = greater(modulus(differences), limit * largest)
+    return where(apart, 1 / where(apart, differences, 1), 0)
+
+
+def pairs(values: Any) -> Tensor:
+    """For each two values, the second less the first."""
+    return expand_dims(values, -2) - expand_dims(values, -1)
+
+
+def scaled(columns: Any, factors: Any) -> Tensor:
+    """Columns times a real or complex factor each."""
+    return columns * expand_dims(cast(factors, columns.dtype), -2)
+
+
+# ------------------------------------------------------------------------------------ singular values
+
+
+class Svd(Op):
+    """The singular value decomposition: x = u · diag(s) · vᴴ.
+
+    Args:
+        x: [..., m, n].
+        full_matrices: whether u and v are square; otherwise each has k = min(m, n) columns.
+
+    Returns:
+        s, [..., k], from the largest to the smallest; u, [..., m, k] or [..., m, m]; v, [..., n, k] or
+        [..., n, n].
+
+    Constraints:
+        (C1) x holds floating-point or complex numbers.
+        (C2) x has at least two axes.
+    """
+
+    @staticmethod
+    def infer(x: TensorType, *, full_matrices: bool) -> tuple[TensorType, TensorType, TensorType]:
+        check_dtype(x, is_inexact, INEXACT)
+        check_matrices(x, "C2", "tensor")
+        *batch, m, n = x.shape
+        k = smaller(m, n)
+        rows, columns = (m, n) if full_matrices else (k, k)
+        return (
+            tensor_type(x.dtype.real, (*batch, k)),
+            tensor_type(x.dtype, (*batch, m, rows)),
+            tensor_type(x.dtype, (*batch, n, columns)),
+        )
+
+    promotes = Promotion(is_inexact)
+    gradient = Joint(lambda gs, op, live, acting: [_to_singular(gs, op)])
+    batch = ALONG
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, x: Any, full_matrices: bool) -> Any:
+        def one(matrix: Any) -> Any:
+            return tuple(xp.linalg.svd(matrix, full_matrices=full_matrices))
+
+        return finite_only(xp, lambda x: _chosen(xp, *where_possible(one, x)), x)
+
+    @staticmethod
+    def xla(xp: Any, x: Any, full_matrices: bool) -> Any:
+        def all_of_them(x: Any) -> Any:
+            return _chosen(xp, *xp.linalg.svd(x, full_matrices=full_matrices))
+
+        return finite_only(xp, all_of_them, x)
+
+    samples = [
+        sample(floats(3, 3, distinct=True), full_matrices=False),
+        sample(floats("n", 4, 2, distinct=True), full_matrices=False),
+        sample(floats(2, 2, 3, distinct=True), full_matrices=False),
+        sample(complexes(3, 2), full_matrices=False),
+        sample(complexes(3, 3), full_matrices=True),
+        sample(floats(2, 0), full_matrices=False),
+    ]
+    extremes = (([[float("nan"), 0.0], [0.0, 1.0]],), ([[float("inf"), 0.0], [0.0, 1.0]],))
+
+
+def _chosen(xp: Any, u: Any, s: Any, vh: Any) -> tuple[Any, Any, Any]:
+    """Singular values and vectors, each pair with its factor chosen."""
+    v = xp.conj(xp.swapaxes(vh, -1, -2))
+    of_u = phases(xp, u)
+    k = s.shape[-1]
+    of_v = of_u[..., :k]
+    if v.shape[-1] > k:
+        of_v = xp.concatenate([of_v, phases(xp, v[..., k:])], axis=-1)
+    return s, u * of_u, v * of_v
+
+
+def _to_singular(gs: Sequence[Output | None], op: Any) -> Tensor:
+    s, u, v = op.outputs
+    ggs, ggu, ggv = gs
+    m, n = op.x.shape[-2:]
+    k, axis = s.shape[-1], op.x.ndim - 1
+    if op.full_matrices:
+        for g, size, which in ((ggu, m, "u"), (ggv, n, "v")):
+            if g is not None and size is not k and size != k:
+                raise GradientError(
+                    f"Svd: the gradient of {describe(op)} is undefined: {which} has columns that the operand "
+                    "does not determine; take full_matrices=False"
+                )
+        u, v = part_of(u, axis, 0, k), part_of(v, axis, 0, k)
+    s, u, v = wide(s), wide(u), wide(v)
+    of_s = zeros_like(s) if ggs is None else wide(ggs)
+    if ggu is None and ggv is None:
+        return matmul(scaled(u, of_s), v, adjoint_b=True)
+    gu = zeros_like(u) if ggu is None else wide(ggu)
+    gv = zeros_like(v) if ggv is None else wide(ggv)
+    return _to_vectors(of_s, gu, gv, s, u, v)
+
+
+def _to_vectors(gs: Any, gu: Any, gv: Any, s: Any, u: Any, v: Any) -> Tensor:
+    if u.dtype.is_complex:
+        gu = turned(gu, u, turn(u, gu) + turn(v, gv))
+    above, below = expand_dims(s, -2), expand_dims(s, -1)
+    # s² - s'² from its factors, which is more accurate; and so is what counts as 0.
+    apart = inverse(above - below, s) * inverse(above + below, s)
+    tu, tv = matmul(u, gu, adjoint_a=True), matmul(v, gv, adjoint_a=True)
+    kind = u.dtype
+    apart, column, row = cast(apart, kind), cast(above, kind), cast(below, kind)
+    inner = (apart * (tu - adjoint(tu))) * column + row * (apart * (tv - adjoint(tv)))
+    of_s = cast(gs, kind)
+    one_over = cast(_inverse_of(s), kind)
+    if kind.is_complex:
+        angle = imag(diag_part(tu)) - imag(diag_part(tv))
+        of_s = of_s + one_over * complex(angle * 0, angle * 0.5)
+    inner = inner + diag(of_s)
+    result = matmul(matmul(u, inner), v, adjoint_b=True)
+    outside_u = scaled(gu - matmul(u, tu), one_over)
+    outside_v = scaled(gv - matmul(v, tv), one_over)
+    return result + matmul(outside_u, v, adjoint_b=True) + matmul(u, outside_v, adjoint_b=True)
+
+
+def _inverse_of(s: Any) -> Tensor:
+    """1 / s; 0 where s is 0 but for rounding."""
+    return reduce_sum(inverse(expand_dims(s, -2), s), -2)
+
+
+class SingularValues(Op):
+    """The singular values of matrices.
+
+    Args:
+        x: [..., m, n].
+
+    Returns:
+        The values, [..., min(m, n)], from the largest to the smallest. Their gradient is finite everywhere;
+        where some are equal, or 0, it is one of those that the choice of vectors allows.
+
+    Constraints:
+        (C1) x holds floating-point or complex numbers.
+        (C2) x has at least two axes.
+
+    Examples:
+        >>> sg.svdvals(np.array([[0.0, 2.0], [3.0, 0.0]]))
+        array([3., 2.])
+    """
+
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        return Svd.infer(x, full_matrices=False)[0]
+
+    promotes = Promotion(is_inexact)
+    gradient = {"x": lambda g, op: _to_singular((g, None, None), apply(Svd, (op.x,), (False,))[0].op)}
+    batch = ALONG
+    rounds_once = True
+
+    @staticmethod
+    def lower(xp: Any, x: Any) -> Any:
+        def values(x: Any) -> Any:
+            return (where_possible(lambda a: xp.linalg.svd(a, compute_uv=False), x),)
+
+        return finite_only(xp, values, x)[0]
+
+    @staticmethod
+    def xla(xp: Any, x: Any) -> Any:
+        return finite_only(xp, lambda x: (xp.linalg.svd(x, compute_uv=False),), x)[0]
+
+    samples = [
+        sample(floats(3, 3, distinct=True)),
+        sample(floats("n", 2, 4, distinct=True)),
+        sample(complexes(3, 2)),
+        sample(floats(2, 0)),
+    ]
+    extremes = (([[float("nan"), 0.0], [0.0, 1.0]],), ([[0.0, 0.0], [0.0, 0.0]],))
+
+
+@builds(SingularValues)
+def svdvals(x: Any, name: str | None = None) -> Tensor:
+    return apply(SingularValues, (x,), (), name)
+
+
+@builds(Svd)
+def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None) -> Any:
+    """The singular value decomposition: tensor = u · diag(s) · vᴴ.
+
+    Args:
+        tensor: [..., m, n].
+        full_matrices: whether u and v are square; otherwise each has k = min(m, n) columns.
+        compute_uv: whether u and v are wanted.
+        name: of the operation; by default none.
+
+    Returns:
+        s, u and v; or s alone. s, [..., k], from the largest to the smallest; u, [..., m, k] or [..., m, m];
+        and v, [..., n, k] or [..., n, n], which NumPy gives as its adjoint. Of each column of u the first
+        component of those that are (within 0.1 %) the largest is real and positive. Matrices that hold a NaN
+        or an infinity give NaN.
+
+        The gradient of s is finite everywhere. That of u and v is not defined where two singular values are
+        equal, or one is 0: there (closer than 16 units in the last place of the largest) the terms that would
+        be infinite are left out, which is right for all that depends only on what the vectors span. With
+        full_matrices, columns beyond k have no gradient, and asking for one is an error.
+
+    Constraints:
+        (C1) tensor holds floating-point or complex numbers.
+        (C2) tensor has at least two axes.
+
+    References:
+        J. Townsend 2016, "Differentiating the singular value decomposition"; Z.-Q. Wan and S.-X. Zhang 2019,
+        arXiv:1909.02659, for complex matrices.
+
+    Examples:
+        >>> sg.svd(np.array([[0.0, 2.0], [3.0, 0.0]]), compute_uv=False)
+        array([3., 2.])
+        >>> s, u, v = sg.svd(np.array([[0.0, 2.0], [3.0, 0.0]]))
+        >>> u @ np.diag(s) @ v.T
+        array([[0., 2.],
+               [3., 0.]])
+    """
+    if not flag(compute_uv):
+        return apply(SingularValues, (tensor,), (), name)
+    return tuple(apply(Svd, (tensor,), (flag(full_matrices),), name))

@@ -1,0 +1,441 @@
+"""Tensors with some elements changed: ``x.at[index].set(v)`` and its kin, and TensorFlow's functions for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stopgrad.build import about, apply
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.graph import Operation, Output
+from stopgrad.op import Op
+from stopgrad.operands import Tensor, as_array, is_python, show_shape, type_of
+from stopgrad.ops.arithmetic import add, divide, maximum, minimum, multiply, negative
+from stopgrad.ops.convert import cast, where
+from stopgrad.ops.data import ones_like, zeros
+from stopgrad.ops.index import GatherV2, TensorScatterAdd
+from stopgrad.ops.indexing import Choice, choice_of, take_index
+from stopgrad.ops.inference import check_dtype, is_integer, same_shape
+from stopgrad.ops.positions import as_indices, from_front, raveled
+from stopgrad.ops.powers import pow
+from stopgrad.ops.scatters import (
+    TensorScatterMax,
+    TensorScatterMin,
+    TensorScatterMul,
+    TensorScatterUpdate,
+)
+from stopgrad.ops.shape import broadcast_to, reshape
+from stopgrad.ops.slices import part_of
+from stopgrad.plain import whole
+from stopgrad.public import call, guarded
+from stopgrad.types import Shape, product, shape_of
+
+__all__ = [
+    "at",
+    "gather_nd",
+    "scatter_nd",
+    "tensor_scatter_nd_add",
+    "tensor_scatter_nd_max",
+    "tensor_scatter_nd_min",
+    "tensor_scatter_nd_sub",
+    "tensor_scatter_nd_update",
+]
+
+
+def like(updates: Any, x: Any, constraint: str) -> Any:
+    """Updates in the dtype of what they go into; a dtype of a higher kind is refused."""
+    wanted = type_of(x).dtype
+    updates = updates.as_output() if isinstance(updates, Operation) else updates
+    have = type_of(updates).dtype
+    if have is wanted:
+        return updates if isinstance(updates, Output) else as_array(updates, wanted)
+    if _rank(have) > _rank(wanted):
+        raise DTypeError(
+            f"({constraint}) updates of {have} do not go into a tensor of {wanted} without loss; convert one with sg.cast"
+        )
+    return cast(as_array(updates) if is_python(updates) else updates, wanted)
+
+
+def _rank(dtype: Any) -> int:
+    """Booleans, integers, floating-point numbers, complex numbers."""
+    return 0 if dtype.is_bool else 1 if dtype.is_integer else 3 if dtype.is_complex else 2
+
+
+# ---------------------------------------------------------------------------------------------------- x.at
+
+
+class At:
+    """``x.at``: what is to be changed is named in brackets behind it."""
+
+    __slots__ = ("_x",)
+
+    def __init__(self, x: Any) -> None:
+        self._x = x
+
+    def __getitem__(self, index: Any) -> Updates:
+        return Updates(self._x, index)
+
+    def __repr__(self) -> str:
+        return (
+            "x.at: write x.at[index].set(v), add, subtract, multiply, divide, power, min, max, apply or get"
+        )
+
+
+class Updates:
+    """``x.at[index]``: elements of a tensor, from which its methods make a tensor with others in their place."""
+
+    __slots__ = ("_index", "_x")
+
+    def __init__(self, x: Any, index: Any) -> None:
+        self._x = x
+        self._index = index
+
+    def __repr__(self) -> str:
+        return "x.at[index]: call set, add, subtract, multiply, divide, power, min, max, apply or get on it"
+
+    @guarded("x.at[...].get")
+    def get(self, name: str | None = None) -> Tensor:
+        """The elements: ``x[index]``."""
+        return take_index(self._x, self._index, name)
+
+    @guarded("x.at[...].set")
+    def set(self, values: Any, name: str | None = None) -> Tensor:
+        """With *values* in their place; of several for one element the last remains."""
+        return self._changed(values, TensorScatterUpdate, lambda old, new: new, name)
+
+    @guarded("x.at[...].add")
+    def add(self, values: Any, name: str | None = None) -> Tensor:
+        """With *values* added; several for one element add up."""
+        return self._changed(values, TensorScatterAdd, add, name)
+
+    @guarded("x.at[...].subtract")
+    def subtract(self, values: Any, name: str | None = None) -> Tensor:
+        """With *values* subtracted, all of those for one element."""
+        return self._changed(negative(like(values, self._x, "C1")), TensorScatterAdd, add, name)
+
+    @guarded("x.at[...].multiply")
+    def multiply(self, values: Any, name: str | None = None) -> Tensor:
+        """Multiplied by *values*, all of those for one element."""
+        return self._changed(values, TensorScatterMul, multiply, name)
+
+    @guarded("x.at[...].divide")
+    def divide(self, values: Any, name: str | None = None) -> Tensor:
+        """Divided by *values*, all of those for one element."""
+        return divide(self._x, Updates(ones_like(self._x), self._index).multiply(values), name)
+
+    @guarded("x.at[...].power")
+    def power(self, values: Any, name: str | None = None) -> Tensor:
+        """Raised to the power of *values*, one after the other where there are several for one element."""
+        return pow(self._x, Updates(ones_like(self._x), self._index).multiply(values), name)
+
+    @guarded("x.at[...].min")
+    def min(self, values: Any, name: str | None = None) -> Tensor:
+        """With the smallest of each element and its *values*."""
+        return self._changed(values, TensorScatterMin, minimum, name)
+
+    @guarded("x.at[...].max")
+    def max(self, values: Any, name: str | None = None) -> Tensor:
+        """With the largest of each element and its *values*."""
+        return self._changed(values, TensorScatterMax, maximum, name)
+
+    @guarded("x.at[...].apply")
+    def apply(self, function: Callable[[Any], Any], name: str | None = None) -> Tensor:
+        """With what *function* makes of the elements, once for each, however often the index names it."""
+        if not callable(function):
+            raise ArgumentError(
+                f"apply takes a function of the elements, not {function!r:.60}; set takes values"
+            )
+        return self.set(call(function, self.get()), name)
+
+    def _changed(
+        self, values: Any, scatter: type[Op], join: Callable[[Any, Any], Any], name: str | None
+    ) -> Tensor:
+        """The tensor with values joined with the elements: by a scatter, or by *join* if the index is a slice."""
+        x = self._x
+        with about(scatter, x):
+            values = like(values, x, "C4")
+        mask = _traced_mask(self._index)
+        if mask is not None:
+            return _where(mask, x, values, join, name)
+        choice = choice_of(x, self._index)
+        values = _fitted(values, choice)
+        if choice.numbers is not None:
+            return choice.join(scatter, x, values, name)
+        if scatter is not TensorScatterUpdate:
+            values = join(choice.take(x), values)
+        return choice.put(x, values, name)
+
+
+def _fitted(values: Any, choice: Choice) -> Any:
+    """Values in the shape of what an index chooses; leading axes of size 1 may be left out and may be too many."""
+    have, wanted = type_of(values).shape, choice.shape
+    if have == wanted:
+        return values
+    extra = len(have) - len(wanted)
+    if extra > 0 and all(isinstance(n, int) and n == 1 for n in have[:extra]):
+        values, have = reshape(values, have[extra:]), have[extra:]
+    try:
+        return broadcast_to(values, wanted)
+    except ShapeError:
+        raise ShapeError(
+            f"values of shape {show_shape(have)} do not fit what the index chooses, of shape {show_shape(wanted)}"
+        ) from None
+
+
+def _traced_mask(index: Any) -> Output | None:
+    """The mask that an index is, if its values are known only when the graph runs."""
+    if isinstance(index, tuple) and len(index) == 1:
+        (index,) = index
+    index = index.as_output() if isinstance(index, Operation) else index
+    return index if isinstance(index, Output) and index.dtype.is_bool else None
+
+
+def _where(mask: Output, x: Any, values: Any, join: Callable[[Any, Any], Any], name: str | None) -> Tensor:
+    """Values that do not count the elements of a mask are a choice for each element."""
+    kind, rest = type_of(x), type_of(x).shape[mask.ndim :]
+    if not same_shape(mask.shape, kind.shape[: mask.ndim]) or type_of(values).ndim > len(rest):
+        raise ShapeError(
+            f"with a mask of shape {show_shape(mask.shape)} that is known only when the graph runs, on {kind!r}, the values "
+            f"must be a scalar, or broadcast to {show_shape(rest)}; sg.where(mask, values, x) takes one for each element"
+        )
+    mask = reshape(mask, (*mask.shape, *(1,) * len(rest)))
+    return where(mask, join(x, broadcast_to(values, kind.shape)), x, name)
+
+
+@guarded("at")
+def at(x: Any) -> At:
+    """What ``x.at`` is for an output, for arrays too: ``sg.at(x)[index].set(v)`` is *x* with v at the index.
+
+    The index is any that brackets take. The methods are ``set``, ``add``, ``subtract``, ``multiply``, ``divide``,
+    ``power``, ``min``, ``max`` and ``apply``, which return a new tensor, and ``get``, which returns the elements.
+
+    Args:
+        x: any tensor.
+
+    Returns:
+        What takes the index. Values broadcast to what it chooses, and are brought to x's dtype. Where tensors say
+        indices, those outside of x change nothing. Of several values set for one element the last remains. A mask that is
+        known only when the graph runs takes a scalar, or what broadcasts to the axes behind it.
+
+    Examples:
+        >>> sg.at(np.zeros(4))[[1, -1]].set([1.0, 2.0])
+        array([0., 1., 0., 2.])
+        >>> sg.at(np.ones((2, 2)))[:, 0].multiply(3.0)
+        array([[3., 1.],
+               [3., 1.]])
+    """
+    return At(x if isinstance(x, Output) else x.as_output() if isinstance(x, Operation) else as_array(x))
+
+
+# ------------------------------------------------------------------------------- by vectors of indices
+
+
+def _policy(bad_indices_policy: Any) -> None:
+    if bad_indices_policy not in ("", "DEFAULT", "IGNORE"):
+        raise ArgumentError(
+            f"bad_indices_policy={bad_indices_policy!r}: indices outside of the tensor are ignored here; take '' or "
+            "'IGNORE', and check indices before"
+        )
+
+
+def _read(indices: Any, shape: Shape, batch_dims: int = 0) -> tuple[Any, int]:
+    """The numbers of the elements that vectors of indices choose, in row-major order, and how long the vectors are."""
+    indices = as_indices(indices)
+    kind = type_of(indices)
+    check_dtype(kind, is_integer, "integers as indices")
+    if not kind.ndim or not isinstance(kind.shape[-1], int):
+        raise ShapeError(
+            f"(C2) the last axis of the indices {kind!r} must have a known size: an index for each axis"
+        )
+    depth = kind.shape[-1]
+    if depth + batch_dims > len(shape):
+        raise ShapeError(
+            f"(C2) {depth} indices for the {len(shape) - batch_dims} axes of {show_shape(shape)}"
+        )
+    if not depth:
+        return zeros(kind.shape[:-1], "int32"), 0
+    last = kind.ndim - 1
+    parts = [reshape(part_of(indices, last, i, 1), kind.shape[:-1]) for i in np.arange(depth).tolist()]
+    sizes = shape[batch_dims : batch_dims + depth]
+    return (from_front(parts[0], sizes[0]) if depth == 1 else raveled(parts, sizes)), depth
+
+
+@guarded("gather_nd")
+def gather_nd(
+    params: Any, indices: Any, batch_dims: int = 0, name: str | None = None, bad_indices_policy: str = ""
+) -> Tensor:
+    """Elements or slices of a tensor, chosen by vectors of indices.
+
+    Args:
+        params: any tensor.
+        indices: integers; along the last axis, an index for each of params' first axes behind batch_dims. Negative ones
+            count from the axis's end.
+        batch_dims: how many leading axes the two share.
+        bad_indices_policy: '' or 'IGNORE': indices outside of the tensor give 0 and take no gradient.
+
+    Returns:
+        A tensor of shape indices.shape[:-1] + params.shape[batch_dims + indices.shape[-1]:].
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The last axis of the indices has a known size, no larger than the number of params' axes.
+        (C3) params and indices agree in the sizes of batch_dims leading axes.
+
+    Examples:
+        >>> sg.gather_nd(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0, 1], [1, -2]]))
+        array([2., 3.])
+    """
+    _policy(bad_indices_policy)
+    kind, batch = type_of(params), whole(batch_dims)
+    chosen = type_of(as_indices(indices)).shape
+    if not 0 <= batch < max(len(chosen), 1) or not same_shape(kind.shape[:batch], chosen[:batch]):
+        raise ShapeError(f"(C3) batch_dims={batch} for {kind!r} and indices of shape {show_shape(chosen)}")
+    numbers, depth = _read(indices, kind.shape, batch)
+    flat = (*kind.shape[:batch], product(kind.shape[batch : batch + depth]), *kind.shape[batch + depth :])
+    return apply(GatherV2, (reshape(params, flat), numbers), (batch, batch), name)
+
+
+def _scattered(definition: type[Op], tensor: Any, indices: Any, updates: Any, name: str | None) -> Tensor:
+    shape = type_of(tensor).shape
+    numbers, depth = _read(indices, shape)
+    with about(definition, tensor):
+        updates = like(updates, tensor, "C3")
+    expected = (*type_of(numbers).shape, *shape[depth:])
+    if not same_shape(type_of(updates).shape, expected):
+        raise ShapeError(
+            f"(C4) the updates must have the shape {show_shape(expected)}, not {type_of(updates)!r}"
+        )
+    flat = reshape(tensor, (product(shape[:depth]), *shape[depth:]))
+    return reshape(apply(definition, (flat, numbers, updates), (0, 0)), shape, name)
+
+
+_DOCUMENTATION = """{what}.
+
+Args:
+    tensor: the tensor to begin with.
+    indices: integers; along the last axis, an index for each of the tensor's first axes. Negative ones count from the
+        axis's end; those outside of it are dropped.
+    updates: {updates}; brought to the tensor's dtype.{policy}
+
+Returns:
+    The tensor.{several}
+
+Constraints:
+    (C1) The indices are integers.
+    (C2) The last axis of the indices has a known size, no larger than the number of the tensor's axes.
+    (C3) The updates' dtype is of no higher kind than the tensor's.
+    (C4) The updates have the shape indices.shape[:-1] + tensor.shape[indices.shape[-1]:].
+
+Examples:
+    >>> sg.{function}(np.array([1.0, 2.0, 3.0]), np.array([[0], [2]]), np.array([5.0, -5.0]))
+    {example}
+"""
+
+
+def _public(definition: type[Op], function_name: str, **parts: str) -> Callable[..., Tensor]:
+    @guarded(function_name)
+    def function(
+        tensor: Any, indices: Any, updates: Any, bad_indices_policy: str = "", name: str | None = None
+    ) -> Tensor:
+        _policy(bad_indices_policy)
+        return _scattered(definition, tensor, indices, updates, name)
+
+    function.__name__ = function.__qualname__ = function_name
+    function.__doc__ = _DOCUMENTATION.format(function=function_name, policy=_POLICY, **parts)
+    return function
+
+
+_POLICY = "\n    bad_indices_policy: '' or 'IGNORE'."
+
+tensor_scatter_nd_add = _public(
+    TensorScatterAdd,
+    "tensor_scatter_nd_add",
+    what="A tensor with updates added to elements or slices that vectors of indices choose",
+    updates="what to add",
+    several=" Updates of one place add up.",
+    example="array([ 6.,  2., -2.])",
+)
+tensor_scatter_nd_min = _public(
+    TensorScatterMin,
+    "tensor_scatter_nd_min",
+    what="A tensor with the smallest of each element that vectors of indices choose and its updates",
+    updates="what to compare with the elements there",
+    several=" What ties shares the gradient evenly.",
+    example="array([ 1.,  2., -5.])",
+)
+tensor_scatter_nd_max = _public(
+    TensorScatterMax,
+    "tensor_scatter_nd_max",
+    what="A tensor with the largest of each element that vectors of indices choose and its updates",
+    updates="what to compare with the elements there",
+    several=" What ties shares the gradient evenly.",
+    example="array([5., 2., 3.])",
+)
+
+
+@guarded("tensor_scatter_nd_sub")
+def tensor_scatter_nd_sub(
+    tensor: Any, indices: Any, updates: Any, bad_indices_policy: str = "", name: str | None = None
+) -> Tensor:
+    _policy(bad_indices_policy)
+    with about(TensorScatterAdd, tensor):
+        updates = like(updates, tensor, "C3")
+    return _scattered(TensorScatterAdd, tensor, indices, negative(updates), name)
+
+
+tensor_scatter_nd_sub.__doc__ = _DOCUMENTATION.format(
+    function="tensor_scatter_nd_sub",
+    policy=_POLICY,
+    what="A tensor with updates subtracted from elements or slices that vectors of indices choose",
+    updates="what to subtract",
+    several=" Updates of one place add up.",
+    example="array([-4.,  2.,  8.])",
+)
+
+
+@guarded("tensor_scatter_nd_update")
+def tensor_scatter_nd_update(tensor: Any, indices: Any, updates: Any, name: str | None = None) -> Tensor:
+    return _scattered(TensorScatterUpdate, tensor, indices, updates, name)
+
+
+tensor_scatter_nd_update.__doc__ = _DOCUMENTATION.format(
+    function="tensor_scatter_nd_update",
+    policy="",
+    what="A tensor with elements or slices that vectors of indices choose replaced",
+    updates="what to put there",
+    several=" Of updates to one place the last remains, which alone takes the gradient.",
+    example="array([ 5.,  2., -5.])",
+)
+
+
+@guarded("scatter_nd")
+def scatter_nd(
+    indices: Any, updates: Any, shape: Any, bad_indices_policy: str = "", name: str | None = None
+) -> Tensor:
+    """Zeros, with updates added to elements or slices that vectors of indices choose.
+
+    Args:
+        indices: integers; along the last axis, an index for each of the first axes. Negative ones count from the axis's
+            end; those outside of it are dropped.
+        updates: what to put there; updates of one place add up.
+        shape: of the result.
+        bad_indices_policy: '' or 'IGNORE'.
+
+    Returns:
+        A tensor of that shape, and of the updates' dtype.
+
+    Constraints:
+        (C1) The indices are integers.
+        (C2) The last axis of the indices has a known size, no larger than the number of sizes in shape.
+        (C3) The updates are numbers.
+        (C4) The updates have the shape indices.shape[:-1] + shape[indices.shape[-1]:].
+
+    Examples:
+        >>> sg.scatter_nd(np.array([[0], [2], [0]]), np.array([1.0, 2.0, 3.0]), [4])
+        array([4., 0., 2., 0.])
+    """
+    _policy(bad_indices_policy)
+    tensor = zeros(shape_of(shape), type_of(updates).dtype)
+    return _scattered(TensorScatterAdd, tensor, indices, updates, name)

@@ -1,0 +1,114 @@
+"""Where zeros count: products and quotients in which a zero wins over what is not finite, and how many there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stopgrad.build import together
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import divide
+from stopgrad.ops.compare import equal
+from stopgrad.ops.convert import cast, conj, where
+from stopgrad.ops.families import Arithmetic, binary
+from stopgrad.ops.inference import is_inexact, normal_axes
+from stopgrad.ops.shape import reduce_sum
+from stopgrad.plain import flag
+from stopgrad.promotion import Promotion
+from stopgrad.public import guarded
+from stopgrad.samples import binary as pairs
+from stopgrad.types import DTypeLike, dtype_of
+
+__all__ = [
+    "count_nonzero",
+    "divide_no_nan",
+    "multiply_no_nan",
+]
+
+
+class MulNoNan(Arithmetic):
+    """Elementwise product, which is 0 where y is, whatever x is there.
+
+    Args:
+        x: a number, which may be infinite or NaN where y is 0.
+        y: what it is multiplied by.
+
+    Returns:
+        x · y, and 0 where y is 0. So it is with the gradient: what comes back is x · g, and 0 where g is 0.
+
+    Constraints:
+        (C1) x and y hold numbers of one dtype.
+        (C2) The shapes broadcast.
+
+    Examples:
+        >>> sg.multiply_no_nan(np.array([2.0, np.nan, np.inf]), np.array([3.0, 0.0, 0.0]))
+        array([6., 0., 0.])
+    """
+
+    gradient = {
+        "x": lambda g, op: multiply_no_nan(g, conj(op.y)),
+        "y": lambda g, op: multiply_no_nan(conj(op.x), g),
+    }
+    lower = lambda xp, x, y: xp.where(y == 0, xp.zeros((), x.dtype), x * y)
+    samples = pairs()
+
+
+multiply_no_nan = binary(MulNoNan, "multiply_no_nan")
+
+
+@guarded("divide_no_nan")
+def divide_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """Elementwise quotient, which is 0 where y is 0.
+
+    Args:
+        x: the number to be divided.
+        y: by what it is divided.
+
+    Returns:
+        x / y, and 0 where y is 0; floating-point or complex. Where y is 0, no gradient passes.
+
+    Constraints:
+        (C1) x and y hold numbers or booleans.
+        (C2) The shapes broadcast.
+
+    Examples:
+        >>> sg.divide_no_nan(np.array([3.0, 1.0]), np.array([2.0, 0.0]))
+        array([1.5, 0. ])
+    """
+    x, y = together(x, y, promotes=Promotion(is_inexact))
+    nothing = equal(y, 0)
+    quotient = divide(x, where(nothing, 1, y))
+    return where(nothing, 0, quotient, name)
+
+
+@guarded("count_nonzero")
+def count_nonzero(
+    input: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    dtype: DTypeLike = "int64",
+    name: str | None = None,
+) -> Tensor:
+    """How many elements are not 0, over axes.
+
+    Args:
+        input: any tensor; of booleans, those that hold are counted. NaN is not 0.
+        axis: one axis or several; None for all.
+        keepdims: whether the axes stay, with size 1; None is no.
+        dtype: of the counts.
+
+    Returns:
+        The counts.
+
+    Constraints:
+        (C1) The axes exist, and none is named twice.
+
+    Examples:
+        >>> sg.count_nonzero(np.array([[0.0, 1.0], [2.0, 3.0]]), axis=1)
+        array([1, 2])
+    """
+    axes = normal_axes(axis, type_of(input).ndim, "C1")
+    wanted = dtype_of(dtype)
+    hit = cast(input, "bool")
+    return reduce_sum(
+        cast(hit, wanted), axes, False if keepdims is None else flag(keepdims, "keepdims"), name
+    )

@@ -1,0 +1,332 @@
+"""New arrays. Outside of a graph they are NumPy's; where a graph is the default, they are built there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stopgrad.builder import default_graph
+from stopgrad.errors import ArgumentError
+from stopgrad.graph import Output
+from stopgrad.operands import Tensor, as_array, type_of
+from stopgrad.ops.data import (
+    constant,
+    full as _full,
+    identity,
+    ones as _ones,
+    ones_like as _ones_like,
+    zeros as _zeros,
+    zeros_like as _zeros_like,
+)
+from stopgrad.ops.grids import full_like as _full_like, linspace as _linspace, meshgrid as _meshgrid
+from stopgrad.ops.join import stack
+from stopgrad.ops.matrices import eye as _eye, tril as _tril, triu as _triu
+from stopgrad.ops.ranges import range as _range
+from stopgrad.plain import flag, is_whole, whole
+from stopgrad.types import DType, DTypeLike, ShapeLike, dtype_of, float32, float64
+from stopgrad.xp.data_types import result_type
+from stopgrad.xp.support import check_copy, check_device, of_dtype, standard
+
+__all__ = [
+    "arange",
+    "asarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "linspace",
+    "meshgrid",
+    "ones",
+    "ones_like",
+    "tril",
+    "triu",
+    "zeros",
+    "zeros_like",
+]
+
+
+@standard
+def asarray(
+    obj: Any, /, dtype: DTypeLike | None = None, device: str | None = None, copy: bool | None = None
+) -> Tensor:
+    """An array of numbers, nested lists, or what is an array already; nested lists may hold outputs.
+
+    Args:
+        obj: what becomes an array. Python's numbers become int32, float32 or complex64.
+        dtype: of the result; by default that of *obj*.
+        device: None or "cpu".
+        copy: True for a copy, False to refuse one.
+
+    Returns:
+        The array.
+
+    Examples:
+        >>> sg.xp.asarray([[1, 2], [3, 4]])
+        array([[1, 2],
+               [3, 4]], dtype=int32)
+    """
+    check_device(device)
+    check_copy(copy)
+    if isinstance(obj, (list, tuple)):
+        check_copy(copy, True, "a list has to be copied into an array")
+        return of_dtype(_stacked(obj), dtype) if _holds_outputs(obj) else _made(obj, dtype)
+    if isinstance(obj, Output) or hasattr(obj, "as_output"):
+        check_copy(copy, dtype is not None and dtype_of(dtype) is not type_of(obj).dtype, "the dtype changes")
+        return of_dtype(identity(obj) if copy else obj.as_output(), dtype)
+    if default_graph() is not None:
+        return _made(obj, dtype)
+    array = as_array(obj, None if dtype is None or hasattr(obj, "dtype") else dtype_of(dtype))
+    fits = isinstance(obj, np.ndarray) or hasattr(obj, "__array_interface__") or hasattr(obj, "__buffer__")
+    same = dtype is None or array.dtype == dtype_of(dtype).numpy
+    check_copy(copy, not fits or not same, "a copy is needed")
+    found = of_dtype(array, dtype)
+    return np.array(found) if copy and same else found
+
+
+def _made(obj: Any, dtype: Any) -> Tensor:
+    if default_graph() is not None:
+        return constant(obj, dtype)
+    return of_dtype(as_array(obj), dtype) if dtype is None else as_array(obj, dtype_of(dtype))
+
+
+def _holds_outputs(obj: Any) -> bool:
+    """Whether a nested list holds outputs somewhere."""
+    if isinstance(obj, (list, tuple)):
+        return any([_holds_outputs(part) for part in obj])  # noqa: C419 - in a list, it shows as our own code
+    return isinstance(obj, Output)
+
+
+def _stacked(obj: Any) -> Tensor:
+    return stack([_stacked(part) for part in obj]) if isinstance(obj, (list, tuple)) else obj
+
+
+@standard
+def arange(
+    start: Any, /, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
+    """Numbers at equal distances, the end left out: :func:`stopgrad.range`.
+
+    Examples:
+        >>> sg.xp.arange(1, 4)
+        array([1, 2, 3], dtype=int32)
+    """
+    check_device(device)
+    return _range(start, stop, step, dtype)
+
+
+@standard
+def empty(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+    """An array whose elements are to mean nothing: zeros.
+
+    Examples:
+        >>> sg.xp.empty(2)
+        array([0., 0.], dtype=float32)
+    """
+    return zeros(shape, dtype, device)
+
+
+@standard
+def empty_like(x: Any, /, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+    """An array of *x*'s shape whose elements are to mean nothing: zeros.
+
+    Examples:
+        >>> sg.xp.empty_like(np.ones(2))
+        array([0., 0.])
+    """
+    return zeros_like(x, dtype, device)
+
+
+@standard
+def eye(
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    k: int = 0,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+) -> Tensor:
+    """Ones on a diagonal, zeros elsewhere.
+
+    Args:
+        n_rows: how many rows.
+        n_cols: how many columns; by default as many.
+        k: which diagonal; above the main one for positive numbers.
+        dtype: of the result; float32 by default.
+        device: None or "cpu".
+
+    Returns:
+        A matrix.
+
+    Examples:
+        >>> sg.xp.eye(2, k=1)
+        array([[0., 1.],
+               [0., 0.]], dtype=float32)
+    """
+    check_device(device)
+    columns, offset = n_rows if n_cols is None else n_cols, k
+    if is_whole(k) and is_whole(n_rows) and is_whole(columns):  # However far from the matrix.
+        offset = max(-whole(n_rows), min(whole(k), whole(columns)))
+    return _eye(n_rows, columns, dtype=float32 if dtype is None else dtype, k=offset)
+
+
+@standard
+def from_dlpack(x: Any, /, device: str | None = None, copy: bool | None = None) -> Tensor:
+    """An array of another library's, through DLPack, without a copy where that can be.
+
+    Examples:
+        >>> sg.xp.from_dlpack(np.arange(3.0))
+        array([0., 1., 2.])
+    """
+    check_device(device)
+    check_copy(copy)
+    if isinstance(x, Output):
+        return identity(x)
+    if not hasattr(x, "__dlpack__"):
+        raise ArgumentError(f"{x!r:.60} has no __dlpack__; sg.xp.asarray takes numbers, lists and buffers")
+    found = np.from_dlpack(x) if copy is None else np.from_dlpack(x, copy=bool(copy))
+    return found if default_graph() is None else constant(found)
+
+
+@standard
+def full(
+    shape: ShapeLike, fill_value: Any, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
+    """One number throughout: :func:`stopgrad.full`.
+
+    Examples:
+        >>> sg.xp.full(2, 7)
+        array([7, 7], dtype=int32)
+    """
+    check_device(device)
+    return _full(shape, fill_value, dtype)
+
+
+@standard
+def full_like(
+    x: Any, /, fill_value: Any, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
+    """One number throughout, in *x*'s shape and, unless *dtype* says another, its dtype.
+
+    Examples:
+        >>> sg.xp.full_like(np.zeros(2), 7)
+        array([7., 7.])
+    """
+    check_device(device)
+    return _full_like(x, fill_value, dtype)
+
+
+@standard
+def linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    endpoint: bool = True,
+) -> Tensor:
+    """Numbers at equal distances, of which there are *num*.
+
+    Examples:
+        >>> sg.xp.linspace(0.0, 1.0, 3)
+        array([0. , 0.5, 1. ], dtype=float32)
+    """
+    check_device(device)
+    count, to_the_end = whole(num), flag(endpoint, "endpoint")
+    wanted = _floating(start, stop) if dtype is None else dtype_of(dtype)
+    exact = wanted if wanted.is_differentiable else float64
+    ends = [of_dtype(end, exact) for end in (start, stop)]
+    found = _linspace(*ends, count) if to_the_end or not count else _linspace(*ends, count + 1)[:-1]
+    return of_dtype(found, wanted)
+
+
+def _floating(*numbers: Any) -> DType:
+    """The dtype of numbers as floats: that of :func:`result_type`, but float32 for integers."""
+    found = result_type(*numbers)
+    return found if found.is_differentiable else float32
+
+
+@standard
+def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
+    """The coordinates of a grid, one array for each axis: :func:`stopgrad.meshgrid`.
+
+    Examples:
+        >>> sg.xp.meshgrid(np.array([1.0, 2.0]), np.array([3.0]))
+        (array([[1., 2.]]), array([[3., 3.]]))
+    """
+    return tuple(_meshgrid(*arrays, indexing=indexing))
+
+
+@standard
+def ones(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+    """Ones: :func:`stopgrad.ones`.
+
+    Examples:
+        >>> sg.xp.ones(2)
+        array([1., 1.], dtype=float32)
+    """
+    check_device(device)
+    return _ones(shape, float32 if dtype is None else dtype)
+
+
+@standard
+def ones_like(x: Any, /, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+    """Ones in *x*'s shape: :func:`stopgrad.ones_like`.
+
+    Examples:
+        >>> sg.xp.ones_like(np.zeros(2))
+        array([1., 1.])
+    """
+    check_device(device)
+    return of_dtype(_ones_like(x), dtype)
+
+
+@standard
+def tril(x: Any, /, k: int = 0) -> Tensor:
+    """The lower triangle of matrices, up to a diagonal; 0 above it.
+
+    Examples:
+        >>> sg.xp.tril(np.ones((2, 2)))
+        array([[1., 0.],
+               [1., 1.]])
+    """
+    return _tril(x, k)
+
+
+@standard
+def triu(x: Any, /, k: int = 0) -> Tensor:
+    """The upper triangle of matrices, from a diagonal on; 0 below it.
+
+    Examples:
+        >>> sg.xp.triu(np.ones((2, 2)))
+        array([[1., 1.],
+               [0., 1.]])
+    """
+    return _triu(x, k)
+
+
+@standard
+def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+    """Zeros: :func:`stopgrad.zeros`.
+
+    Examples:
+        >>> sg.xp.zeros(2)
+        array([0., 0.], dtype=float32)
+    """
+    check_device(device)
+    return _zeros(shape, float32 if dtype is None else dtype)
+
+
+@standard
+def zeros_like(x: Any, /, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
+    """Zeros in *x*'s shape: :func:`stopgrad.zeros_like`.
+
+    Examples:
+        >>> sg.xp.zeros_like(np.ones(2))
+        array([0., 0.])
+    """
+    check_device(device)
+    return of_dtype(_zeros_like(x), dtype)

@@ -1,0 +1,264 @@
+"""Element types and what is known of them, and what the namespace says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from stopgrad.errors import ArgumentError, DTypeError
+from stopgrad.graph import Operation, Output
+from stopgrad.operands import Tensor, is_python, python_dtype, type_of
+from stopgrad.ops.convert import cast
+from stopgrad.ops.data import identity
+from stopgrad.ops.inference import is_any
+from stopgrad.plain import flag
+from stopgrad.promotion import Promotion
+from stopgrad.types import (
+    DTYPES,
+    DType,
+    DTypeLike,
+    bool_ as bool,
+    complex64 as complex64,
+    complex128 as complex128,
+    dtype_of,
+    float32 as float32,
+    float64 as float64,
+    int8 as int8,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    uint8 as uint8,
+    uint16 as uint16,
+    uint32 as uint32,
+    uint64 as uint64,
+)
+from stopgrad.xp.support import CPU, check_device, standard
+
+__all__ = [
+    "__array_namespace_info__",
+    "astype",
+    "bool",
+    "can_cast",
+    "complex64",
+    "complex128",
+    "finfo",
+    "float32",
+    "float64",
+    "iinfo",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "isdtype",
+    "result_type",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+]
+
+
+@standard
+def astype(x: Any, dtype: DTypeLike, /, copy: Any = True, device: str | None = None) -> Tensor:
+    """*x* in another dtype: :func:`stopgrad.cast`.
+
+    Args:
+        x: any tensor.
+        dtype: of the result.
+        copy: whether an array that has the dtype already is copied.
+        device: None or "cpu".
+
+    Returns:
+        The same elements in that dtype.
+
+    Examples:
+        >>> sg.xp.astype(np.array([1.5, -1.5]), sg.int32)
+        array([ 1, -1], dtype=int32)
+    """
+    check_device(device)
+    wanted, again = dtype_of(dtype), flag(copy, "copy")
+    if type_of(x).dtype is not wanted:
+        return cast(x, wanted)
+    return np.array(x) if again and isinstance(x, np.ndarray) else identity(x) if again else x
+
+
+def _dtype(x: Any) -> DType:
+    """The dtype of an array, or the dtype itself."""
+    if isinstance(x, (Output, Operation, np.ndarray, np.generic)):
+        return type_of(x).dtype
+    return dtype_of(x)
+
+
+@standard
+def can_cast(from_: Any, to: DTypeLike, /) -> Any:
+    """Whether a dtype, or an array of it, converts to another without loss by the rules of promotion.
+
+    Examples:
+        >>> sg.xp.can_cast(sg.int32, sg.float64), sg.xp.can_cast(sg.float64, sg.float32)
+        (True, False)
+    """
+    return result_type(_dtype(from_), dtype_of(to)) is dtype_of(to)
+
+
+class FInfo(NamedTuple):
+    """What is known of a floating-point dtype."""
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+class IInfo(NamedTuple):
+    """What is known of an integer dtype."""
+
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+@standard
+def finfo(type: Any, /) -> FInfo:
+    """The limits of a floating-point dtype, or of the parts of a complex one.
+
+    Examples:
+        >>> sg.xp.finfo(sg.float32).bits
+        32
+    """
+    dtype = _dtype(type).real
+    if not dtype.is_floating:
+        raise DTypeError(f"finfo is about floating-point dtypes, not {dtype}; sg.xp.iinfo about integers")
+    known = ml_dtypes.finfo(dtype.numpy)
+    limits = [float(x) for x in (known.eps, known.max, known.min, known.smallest_normal)]
+    return FInfo(dtype.itemsize * 8, *limits, dtype)
+
+
+@standard
+def iinfo(type: Any, /) -> IInfo:
+    """The limits of an integer dtype.
+
+    Examples:
+        >>> sg.xp.iinfo(sg.int8).max
+        127
+    """
+    dtype = _dtype(type)
+    if not dtype.is_integer:
+        raise DTypeError(f"iinfo is about integers, not {dtype}; sg.xp.finfo about floating-point dtypes")
+    known = np.iinfo(dtype.numpy)
+    return IInfo(known.bits, int(known.max), int(known.min), dtype)
+
+
+_KINDS: dict[str, Callable[[DType], Any]] = {
+    "bool": lambda d: d.is_bool,
+    "signed integer": lambda d: d.kind == "i",
+    "unsigned integer": lambda d: d.kind == "u",
+    "integral": lambda d: d.is_integer,
+    "real floating": lambda d: d.is_floating,
+    "complex floating": lambda d: d.is_complex,
+    "numeric": lambda d: not d.is_bool,
+}
+
+
+@standard
+def isdtype(dtype: DTypeLike, kind: Any) -> Any:
+    """Whether a dtype is another, or of a kind, or any of several.
+
+    Args:
+        dtype: which is asked about.
+        kind: a dtype; "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex
+            floating" or "numeric"; or a tuple of these.
+
+    Returns:
+        True or False.
+
+    Examples:
+        >>> sg.xp.isdtype(sg.float32, "real floating"), sg.xp.isdtype(sg.float32, (sg.int8, "bool"))
+        (True, False)
+    """
+    found = dtype_of(dtype)
+    return any([_is_of(found, one) for one in (kind if isinstance(kind, tuple) else (kind,))])  # noqa: C419
+
+
+def _is_of(dtype: DType, kind: Any) -> Any:
+    if isinstance(kind, str) and kind in _KINDS:
+        return _KINDS[kind](dtype)
+    try:
+        return dtype_of(kind) is dtype
+    except DTypeError:
+        kinds = ", ".join(map(repr, _KINDS))
+        raise ArgumentError(f"a kind is a dtype, one of {kinds}, or a tuple of these, not {kind!r}") from None
+
+
+@standard
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype that arrays, numbers and dtypes have together.
+
+    Examples:
+        >>> sg.xp.result_type(np.zeros(2, np.int8), sg.uint8, 1)
+        int16
+    """
+    if not arrays_and_dtypes:
+        raise ArgumentError("at least one array or dtype is needed")
+    weak = [x for x in arrays_and_dtypes if is_python(x)]
+    strong = [_dtype(x) for x in arrays_and_dtypes if not is_python(x)]
+    return Promotion(is_any).common(strong, [python_dtype(x) or int64 for x in weak])
+
+
+# ------------------------------------------------------------------------------------------- inspection
+
+
+class Info:
+    """What the namespace says of itself."""
+
+    @standard
+    def capabilities(self) -> dict[str, Any]:
+        """What it can: masks take elements of arrays, not of outputs, whose shapes cannot depend on data."""
+        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": 64}
+
+    @standard
+    def default_device(self) -> str:
+        """The device of new arrays."""
+        return CPU
+
+    @standard
+    def devices(self) -> tuple[str, ...]:
+        """All the devices there are."""
+        return (CPU,)
+
+    @standard
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
+        """The dtypes of new arrays."""
+        check_device(device)
+        return {
+            "real floating": float32,
+            "complex floating": complex64,
+            "integral": int32,
+            "indexing": int32,
+        }
+
+    @standard
+    def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, DType]:
+        """The dtypes that the standard knows, by name; of some kinds only."""
+        check_device(device)
+        known = {name: DTYPES[name] for name in __all__ if name in DTYPES}
+        return known if kind is None else {n: d for n, d in known.items() if isdtype(d, kind)}
+
+
+@standard
+def __array_namespace_info__() -> Info:
+    """What the namespace says of itself.
+
+    Examples:
+        >>> sg.xp.__array_namespace_info__().default_dtypes()["real floating"]
+        float32
+    """
+    return _INFO
+
+
+_INFO = Info()

@@ -1,0 +1,210 @@
+"""Functions that move elements about, and those that take some by their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.graph import Output
+from stopgrad.operands import Tensor, as_list, type_of
+from stopgrad.ops.data import identity
+from stopgrad.ops.index import take_along_axis as _take_along_axis
+from stopgrad.ops.inference import broadcast_shapes as _common_shape
+from stopgrad.ops.join import concat as _concat, stack as _stack, tile as _tile, unstack as _unstack
+from stopgrad.ops.matrices import matrix_transpose as matrix_transpose
+from stopgrad.ops.moving import (
+    flip as flip,
+    moveaxis as moveaxis,
+    repeat as repeat,
+    roll as _roll,
+    take as take,
+)
+from stopgrad.ops.shape import (
+    broadcast_to as _broadcast_to,
+    expand_dims as _expand_dims,
+    reshape as _reshape,
+    squeeze as _squeeze,
+    transpose as _transpose,
+)
+from stopgrad.types import Shape, ShapeLike, shape_of
+from stopgrad.xp.support import as_tuple, check_copy, flat, standard
+
+__all__ = [
+    "broadcast_arrays",
+    "broadcast_shapes",
+    "broadcast_to",
+    "concat",
+    "expand_dims",
+    "flip",
+    "matrix_transpose",
+    "moveaxis",
+    "permute_dims",
+    "repeat",
+    "reshape",
+    "roll",
+    "squeeze",
+    "stack",
+    "take",
+    "take_along_axis",
+    "tile",
+    "unstack",
+]
+
+
+@standard
+def broadcast_shapes(*shapes: ShapeLike) -> Shape:
+    """The shape that shapes broadcast to.
+
+    Examples:
+        >>> sg.xp.broadcast_shapes((3, 1), (4,))
+        (3, 4)
+    """
+    return _common_shape(*[shape_of(shape) for shape in shapes])
+
+
+@standard
+def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
+    """Arrays brought to the shape that they broadcast to.
+
+    Examples:
+        >>> a, b = sg.xp.broadcast_arrays(np.zeros((2, 1)), np.zeros(3))
+        >>> a.shape, b.shape
+        ((2, 3), (2, 3))
+    """
+    shape = _common_shape(*[type_of(x).shape for x in arrays])
+    return tuple([_broadcast_to(x, shape) for x in arrays])
+
+
+@standard
+def broadcast_to(x: Any, /, shape: ShapeLike) -> Tensor:
+    """*x* repeated to a shape that it broadcasts to: :func:`stopgrad.broadcast_to`.
+
+    Examples:
+        >>> sg.xp.broadcast_to(np.array([1.0]), (2,))
+        array([1., 1.])
+    """
+    return _broadcast_to(x, shape)
+
+
+@standard
+def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Tensor:
+    """Arrays one after the other along an axis; with ``axis=None``, all flattened.
+
+    Examples:
+        >>> sg.xp.concat([np.zeros((1, 1)), np.ones((1, 1))], axis=None)
+        array([0., 1.])
+    """
+    parts = as_list(arrays)
+    return _concat([flat(x) for x in parts], 0) if axis is None else _concat(parts, axis)
+
+
+@standard
+def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Tensor:
+    """New axes of size 1: :func:`stopgrad.expand_dims`.
+
+    Examples:
+        >>> sg.xp.expand_dims(np.zeros(3), (0, -1)).shape
+        (1, 3, 1)
+    """
+    return _expand_dims(x, axis)
+
+
+@standard
+def permute_dims(x: Any, /, axes: Sequence[int]) -> Tensor:
+    """The axes in another order: :func:`stopgrad.transpose`.
+
+    Examples:
+        >>> sg.xp.permute_dims(np.zeros((2, 3)), (1, 0)).shape
+        (3, 2)
+    """
+    return _transpose(x, axes)
+
+
+@standard
+def reshape(x: Any, /, shape: ShapeLike, copy: bool | None = None) -> Tensor:
+    """The elements in another shape: :func:`stopgrad.reshape`; -1 stands for the size that is left.
+
+    Examples:
+        >>> sg.xp.reshape(np.arange(4.0), (2, -1))
+        array([[0., 1.],
+               [2., 3.]])
+    """
+    check_copy(copy)
+    found = _reshape(x, shape)
+    return identity(found) if copy and isinstance(found, Output) else np.array(found) if copy else found
+
+
+@standard
+def roll(x: Any, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Tensor:
+    """The elements shifted along axes, those that fall out coming in again; None for all elements, flattened.
+
+    Examples:
+        >>> sg.xp.roll(np.array([1.0, 2.0, 3.0]), 1)
+        array([3., 1., 2.])
+    """
+    return _roll(x, shift, axis)
+
+
+@standard
+def squeeze(x: Any, /, axis: int | Sequence[int] | None = None) -> Tensor:
+    """Axes of size 1 left out: :func:`stopgrad.squeeze`.
+
+    Examples:
+        >>> sg.xp.squeeze(np.zeros((1, 3)), 0).shape
+        (3,)
+    """
+    return _squeeze(x, axis)
+
+
+@standard
+def stack(arrays: Sequence[Any], /, axis: int = 0) -> Tensor:
+    """Arrays of one shape along a new axis: :func:`stopgrad.stack`.
+
+    Examples:
+        >>> sg.xp.stack([np.zeros(2), np.ones(2)])
+        array([[0., 0.],
+               [1., 1.]])
+    """
+    return _stack(as_list(arrays), axis)
+
+
+@standard
+def tile(x: Any, repetitions: int | Sequence[int], /) -> Tensor:
+    """The whole array several times along its axes, to which axes are added in front where they are too few.
+
+    Examples:
+        >>> sg.xp.tile(np.array([1.0, 2.0]), (2, 2))
+        array([[1., 2., 1., 2.],
+               [1., 2., 1., 2.]])
+    """
+    shape = type_of(x).shape
+    times = as_tuple(repetitions)
+    missing = len(times) - len(shape)
+    if missing > 0:
+        x = _reshape(x, (1,) * missing + shape)
+    return _tile(x, (1,) * -missing + times)
+
+
+@standard
+def unstack(x: Any, /, axis: int = 0) -> tuple[Tensor, ...]:
+    """The parts of an array along an axis, whose size is known, as a tuple.
+
+    Examples:
+        >>> sg.xp.unstack(np.array([1.0, 2.0]))
+        (array(1.), array(2.))
+    """
+    return tuple(_unstack(x, axis=axis))
+
+
+@standard
+def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Tensor:
+    """Elements along an axis, whose positions differ from place to place: :func:`stopgrad.take_along_axis`.
+
+    Examples:
+        >>> sg.xp.take_along_axis(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[1], [0]]))
+        array([[2.],
+               [3.]])
+    """
+    return _take_along_axis(x, indices, axis)

@@ -1,0 +1,81 @@
+"""How NumPy's functions on outputs are declared: with NumPy's parameters, of which some mean nothing here."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from stopgrad.errors import ArgumentError
+from stopgrad.public import guarded, reads_arguments
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FORMS: dict[str, Callable[..., Any]] = {}
+"""The functions, by the names that NumPy has them under.
+
+Only those whose parameters are not those of the standard's function of that name, which takes the call otherwise.
+"""
+
+_IN_PLACE = "an output never changes, nor does an array that meets one; take the result: y = np.{name}(x)"
+_AT_DEFAULT: dict[str, tuple[tuple[Any, ...], str]] = {
+    "out": ((None,), _IN_PLACE),
+    "where": ((True, np._NoValue), "choose with sg.where, before or afterwards"),
+    "initial": ((np._NoValue, None), "join it by hand, as in sg.maximum(x.max(), initial)"),
+    "order": (("C", "K", "A", None), "the elements of outputs have no other order than C's; transpose first"),
+    "subok": ((True, False), "True or False"),
+    "like": ((None,), "leave it out"),
+    "casting": (("same_kind", "safe", "unsafe"), "cast with x.astype first"),
+    "kind": ((None, "stable", "quicksort", "mergesort", "heapsort"), "sorting is stable in any case"),
+    "mode": (("raise",), "bring indices into range with sg.clip or sg.math.floormod"),
+    "shape": ((None,), "use sg.zeros, sg.ones or sg.full"),
+    "mean": ((np._NoValue,), "leave it out"),
+    "optimize": ((False, True, "greedy", "optimal"), "leave it out"),
+    "signature": ((None,), "leave it out"),
+    "device": ((None, "cpu"), "sg.Session(engine=...) and sg.function(engine=...) say where to compute"),
+}
+"""What NumPy takes and this library at its default only: the values that do no harm, and the cure for others."""
+
+
+def without(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments without those that stand at NumPy's default.
+
+    Raises:
+        ArgumentError: one that asks for what cannot be.
+    """
+    left = {}
+    for key, value in kwargs.items():
+        if key not in _AT_DEFAULT:
+            left[key] = value
+            continue
+        harmless, cure = _AT_DEFAULT[key]
+        text = isinstance(value, str)
+        if not any([value is one or (text and value == one) for one in harmless]):  # noqa: C419
+            raise ArgumentError(f"np.{name}: {key}= cannot be had on outputs; {cure.format(name=name)}")
+    return left
+
+
+def form(function: F) -> F:
+    """Decorator: this is NumPy's function of that name."""
+    code, name = function.__code__, function.__name__.rstrip("_")
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    own = set(parameters)
+    out = parameters.index("out") if "out" in parameters else sys.maxsize
+    known = guarded(f"np.{name}")(function)
+
+    @reads_arguments
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > out:
+            without(name, {"out": args[out]})
+        if kwargs and not (own - {"out"}).issuperset(kwargs):
+            kept = {key: value for key, value in kwargs.items() if key in own and key != "out"}
+            kwargs = kept | without(name, {k: v for k, v in kwargs.items() if k not in kept})
+        return known(*args, **kwargs)
+
+    called.__doc__ = function.__doc__ or f"``np.{name}`` on outputs, with NumPy's parameters."
+    FORMS[name] = called
+    return cast("F", called)

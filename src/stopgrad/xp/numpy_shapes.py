@@ -1,0 +1,283 @@
+"""NumPy's functions that shape, join and multiply, on outputs."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.operands import Tensor, as_list, type_of
+from stopgrad.ops.arithmetic import multiply
+from stopgrad.ops.data import identity
+from stopgrad.ops.inference import normal_axes, normal_axis
+from stopgrad.ops.join import concat as _concat, pad as _pad, split as _split, stack as _stack
+from stopgrad.ops.linalg import einsum as _einsum, tensordot
+from stopgrad.ops.matrices import diag as _diag
+from stopgrad.ops.shape import transpose as _transpose
+from stopgrad.ops.slices import part_of
+from stopgrad.plain import whole
+from stopgrad.types import DTypeLike, product
+from stopgrad.xp import creation, elementwise, linalg, manipulation, statistical
+from stopgrad.xp.numpy_form import form, without
+from stopgrad.xp.support import flat, of_dtype
+
+# ------------------------------------------------------------------------------------------------ shapes
+
+
+@form
+def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Tensor:
+    without("reshape", {"order": order})
+    return manipulation.reshape(a, shape, copy)
+
+
+@form
+def ravel(a: Any, order: str = "C") -> Tensor:
+    without("ravel", {"order": order})
+    return flat(a)
+
+
+@form
+def transpose(a: Any, axes: Sequence[int] | None = None) -> Tensor:
+    return _transpose(a, axes)
+
+
+@form
+def rollaxis(a: Any, axis: int, start: int = 0) -> Tensor:
+    ndim = type_of(a).ndim
+    axis, place = normal_axis(axis, ndim), whole(start) % (ndim + 1) if start < 0 else whole(start)
+    return manipulation.moveaxis(a, axis, place - 1 if axis < place else place)
+
+
+@form
+def concatenate(
+    arrays: Sequence[Any], /, axis: int | None = 0, out: None = None, *, dtype: Any = None
+) -> Tensor:
+    return of_dtype(manipulation.concat(arrays, axis), dtype)
+
+
+@form
+def stack(
+    arrays: Sequence[Any], axis: int = 0, out: None = None, *, dtype: DTypeLike | None = None
+) -> Tensor:
+    return of_dtype(_stack(as_list(arrays), axis), dtype)
+
+
+def _raised(x: Any, ndim: int) -> Tensor:
+    """*x* with axes of size 1 in front, up to a number of axes."""
+    shape = type_of(x).shape
+    return x if len(shape) >= ndim else manipulation.reshape(x, (1,) * (ndim - len(shape)) + shape)
+
+
+@form
+def atleast_1d(*arys: Any) -> Any:
+    made = tuple([_raised(x, 1) for x in arys])
+    return made[0] if len(made) == 1 else made
+
+
+@form
+def atleast_2d(*arys: Any) -> Any:
+    made = tuple([_raised(x, 2) for x in arys])
+    return made[0] if len(made) == 1 else made
+
+
+@form
+def atleast_3d(*arys: Any) -> Any:
+    made = tuple([_three(x) for x in arys])
+    return made[0] if len(made) == 1 else made
+
+
+def _three(x: Any) -> Tensor:
+    shape = type_of(x).shape
+    if len(shape) > 2:
+        return x
+    return manipulation.reshape(x, (1, *shape, 1) if len(shape) == 1 else (*(shape or (1, 1)), 1))
+
+
+@form
+def vstack(tup: Sequence[Any], *, dtype: DTypeLike | None = None) -> Tensor:
+    return of_dtype(_concat([_raised(x, 2) for x in as_list(tup)], 0), dtype)
+
+
+@form
+def hstack(tup: Sequence[Any], *, dtype: DTypeLike | None = None) -> Tensor:
+    parts = [_raised(x, 1) for x in as_list(tup)]
+    return of_dtype(_concat(parts, 0 if type_of(parts[0]).ndim == 1 else 1), dtype)
+
+
+@form
+def dstack(tup: Sequence[Any]) -> Tensor:
+    return _concat([_three(x) for x in as_list(tup)], 2)
+
+
+@form
+def column_stack(tup: Sequence[Any]) -> Tensor:
+    parts = [_raised(x, 1) for x in as_list(tup)]
+    return _concat([manipulation.expand_dims(x, 1) if type_of(x).ndim == 1 else x for x in parts], 1)
+
+
+@form
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    axis = normal_axis(axis, type_of(ary).ndim)
+    size = type_of(ary).shape[axis]
+    if not isinstance(size, int):
+        raise ShapeError(f"the size {size} of axis {axis} is not known yet; sg.split takes symbolic sizes")
+    if isinstance(indices_or_sections, (Sequence, np.ndarray)):
+        ends = [slice(0, whole(i)).indices(size)[1] for i in indices_or_sections]
+        return [
+            part_of(ary, axis, start, builtins.max(stop - start, 0))
+            for start, stop in zip([0, *ends], [*ends, size], strict=True)
+        ]
+    parts = whole(indices_or_sections)
+    if parts < 1:
+        raise ArgumentError(f"the number of parts must be positive, not {parts}")
+    return list(_split(ary, [size // parts + (i < size % parts) for i in range(parts)], axis))
+
+
+@form
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
+    if isinstance(indices_or_sections, (Sequence, np.ndarray)):
+        return array_split(ary, indices_or_sections, axis)
+    return list(_split(ary, whole(indices_or_sections), axis))
+
+
+@form
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Tensor]:
+    return split(ary, indices_or_sections, 0 if type_of(ary).ndim == 1 else 1)
+
+
+@form
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Tensor]:
+    return split(ary, indices_or_sections, 0)
+
+
+@form
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Tensor]:
+    return split(ary, indices_or_sections, 2)
+
+
+@form
+def fliplr(m: Any) -> Tensor:
+    return manipulation.flip(m, 1)
+
+
+@form
+def flipud(m: Any) -> Tensor:
+    return manipulation.flip(m, 0)
+
+
+@form
+def tile(A: Any, reps: int | Sequence[int]) -> Tensor:
+    return manipulation.tile(A, reps)
+
+
+@form
+def pad(array: Any, pad_width: Any, mode: str = "constant", *, constant_values: Any = 0) -> Tensor:
+    ndim = type_of(array).ndim
+    widths = np.broadcast_to(np.asarray(pad_width), (ndim, 2)).tolist()
+    modes = {"constant": "CONSTANT", "reflect": "REFLECT", "symmetric": "SYMMETRIC"}
+    if mode not in modes:
+        raise ArgumentError(f"mode is one of {', '.join(map(repr, modes))} on outputs, not {mode!r:.60}")
+    return _pad(array, widths, mode=modes[mode], constant_values=constant_values)
+
+
+@form
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Tensor:
+    return manipulation.broadcast_to(array, shape)
+
+
+@form
+def ndim(a: Any) -> int:
+    return type_of(a).ndim
+
+
+@form
+def shape(a: Any) -> tuple[Any, ...]:
+    return type_of(a).shape
+
+
+@form
+def size(a: Any, axis: int | Sequence[int] | None = None) -> Any:
+    found = type_of(a).shape
+    return product(tuple([found[i] for i in normal_axes(axis, len(found))]))
+
+
+@form
+def copy(a: Any, order: str = "K", subok: bool = False) -> Tensor:
+    return identity(a)
+
+
+# ---------------------------------------------------------------------------------------------- new arrays
+
+
+@form
+def zeros_like(a: Any, dtype: DTypeLike | None = None) -> Tensor:
+    return creation.zeros_like(a, dtype)
+
+
+@form
+def ones_like(a: Any, dtype: DTypeLike | None = None) -> Tensor:
+    return creation.ones_like(a, dtype)
+
+
+@form
+def empty_like(a: Any, dtype: DTypeLike | None = None) -> Tensor:
+    return creation.zeros_like(a, dtype)
+
+
+@form
+def full_like(a: Any, fill_value: Any, dtype: DTypeLike | None = None) -> Tensor:
+    return creation.full_like(a, fill_value, dtype)
+
+
+# ------------------------------------------------------------------------------------------ linear algebra
+
+
+@form
+def dot(a: Any, b: Any, out: None = None) -> Tensor:
+    left, right = type_of(a).ndim, type_of(b).ndim
+    if not left or not right:
+        return multiply(a, b)
+    return tensordot(a, b, ((left - 1,), (builtins.max(right - 2, 0),)))
+
+
+@form
+def inner(a: Any, b: Any, /) -> Tensor:
+    left, right = type_of(a).ndim, type_of(b).ndim
+    if not left or not right:
+        return multiply(a, b)
+    return tensordot(a, b, ((left - 1,), (right - 1,)))
+
+
+@form
+def vdot(a: Any, b: Any, /) -> Tensor:
+    return statistical.sum(multiply(elementwise.conj(flat(a)), flat(b)))
+
+
+@form
+def outer(a: Any, b: Any, out: None = None) -> Tensor:
+    return multiply(manipulation.expand_dims(flat(a), 1), flat(b))
+
+
+@form
+def einsum(*operands: Any) -> Tensor:
+    return _einsum(*operands)
+
+
+@form
+def trace(
+    a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: DTypeLike | None = None, out: None = None
+) -> Tensor:
+    return statistical.sum(diagonal(a, offset, axis1, axis2), -1, dtype)
+
+
+@form
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    return linalg.diagonal(manipulation.moveaxis(a, (axis1, axis2), (-2, -1)), offset)
+
+
+@form
+def diag(v: Any, k: int = 0) -> Tensor:
+    return _diag(v, k=k) if type_of(v).ndim == 1 else linalg.diagonal(v, k)

@@ -1,0 +1,243 @@
+"""NumPy's reductions, elementwise functions and choices of elements, on outputs."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.errors import ArgumentError
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import abs, add, divide, multiply, subtract
+from stopgrad.ops.compare import equal, less_equal, logical_and, logical_or
+from stopgrad.ops.convert import where
+from stopgrad.ops.data import identity
+from stopgrad.ops.inference import normal_axis
+from stopgrad.ops.order import argsort as _argsort, sort as _sort
+from stopgrad.ops.rounding import round as _round
+from stopgrad.plain import flag, whole
+from stopgrad.types import DTypeLike
+from stopgrad.xp import creation, elementwise, manipulation, statistical
+from stopgrad.xp.numpy_form import form, without
+from stopgrad.xp.support import flat, of_dtype
+
+# --------------------------------------------------------------------------------------------- reductions
+
+
+@form
+def sum(
+    a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
+) -> Tensor:
+    return statistical.sum(a, axis, dtype, keepdims)
+
+
+@form
+def prod(
+    a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
+) -> Tensor:
+    return statistical.prod(a, axis, dtype, keepdims)
+
+
+@form
+def mean(
+    a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
+) -> Tensor:
+    return statistical.mean(of_dtype(a, dtype), axis, keepdims)
+
+
+@form
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    return statistical.var(of_dtype(a, dtype), axis, ddof if correction is None else correction, keepdims)
+
+
+@form
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: DTypeLike | None = None,
+    out: None = None,
+    ddof: float = 0,
+    keepdims: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    return statistical.std(of_dtype(a, dtype), axis, ddof if correction is None else correction, keepdims)
+
+
+@form
+def max(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
+    return statistical.max(a, axis, keepdims)
+
+
+@form
+def min(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
+    return statistical.min(a, axis, keepdims)
+
+
+@form
+def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
+    return subtract(statistical.max(a, axis, keepdims), statistical.min(a, axis, keepdims))
+
+
+@form
+def all(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
+    return statistical.all(a, axis, keepdims)
+
+
+@form
+def any(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Tensor:
+    return statistical.any(a, axis, keepdims)
+
+
+@form
+def argmax(a: Any, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Tensor:
+    return statistical.argmax(a, axis, keepdims)
+
+
+@form
+def argmin(a: Any, axis: int | None = None, out: None = None, *, keepdims: bool = False) -> Tensor:
+    return statistical.argmin(a, axis, keepdims)
+
+
+@form
+def cumsum(a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Tensor:
+    return statistical.cumulative_sum(flat(a) if axis is None else a, axis, dtype)
+
+
+@form
+def cumprod(a: Any, axis: int | None = None, dtype: DTypeLike | None = None, out: None = None) -> Tensor:
+    return statistical.cumulative_prod(flat(a) if axis is None else a, axis, dtype)
+
+
+@form
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False) -> Tensor:
+    if flag(returned, "returned"):
+        raise ArgumentError("returned=True cannot be had on outputs; sum the weights by themselves")
+    if weights is None:
+        return statistical.mean(a, axis)
+    if type_of(weights).ndim != type_of(a).ndim:  # As NumPy has it: weights of one axis.
+        axis = normal_axis(axis, type_of(a).ndim)
+        weights = manipulation.expand_dims(weights, tuple(range(1, type_of(a).ndim - axis)))
+    weights = multiply(weights, creation.ones_like(a))
+    return divide(statistical.sum(multiply(a, weights), axis), statistical.sum(weights, axis))
+
+
+@form
+def nansum(
+    a: Any, axis: Any = None, dtype: DTypeLike | None = None, out: None = None, keepdims: bool = False
+) -> Tensor:
+    return statistical.sum(where(elementwise.isnan(a), 0, a), axis, dtype, keepdims)
+
+
+@form
+def nan_to_num(
+    x: Any, copy: bool = True, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    limits = np.finfo(type_of(x).dtype.real.numpy) if type_of(x).dtype.is_floating else None
+    if limits is None:
+        return identity(x)
+    high = float(limits.max) if posinf is None else posinf
+    low = float(limits.min) if neginf is None else neginf
+    finite = where(equal(x, math.inf), high, where(equal(x, -math.inf), low, x))
+    return where(elementwise.isnan(x), nan, finite)
+
+
+# ------------------------------------------------------------------------------------------- elementwise
+
+
+@form
+def clip(
+    a: Any, a_min: Any = None, a_max: Any = None, out: None = None, *, min: Any = None, max: Any = None
+) -> Tensor:
+    return elementwise.clip(a, a_min if min is None else min, a_max if max is None else max)
+
+
+@form
+def round(a: Any, decimals: int = 0, out: None = None) -> Tensor:
+    places = whole(decimals)
+    if not places or not type_of(a).dtype.is_differentiable:
+        return _round(a)
+    scale = 10.0 ** builtins.abs(places)
+    up, down = (multiply, divide) if places > 0 else (divide, multiply)
+    return down(_round(up(a, scale)), scale)
+
+
+@form
+def isclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    near = less_equal(abs(subtract(a, b)), add(atol, multiply(rtol, abs(b))))
+    near = logical_or(equal(a, b), logical_and(near, elementwise.isfinite(b)))
+    if not equal_nan:
+        return near
+    return logical_or(near, logical_and(elementwise.isnan(a), elementwise.isnan(b)))
+
+
+@form
+def allclose(a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    return statistical.all(isclose(a, b, rtol, atol, equal_nan))
+
+
+@form
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Tensor:
+    return (
+        statistical.all(equal(a1, a2)) if type_of(a1).shape == type_of(a2).shape else creation.asarray(False)
+    )
+
+
+@form
+def iscomplexobj(x: Any) -> bool:
+    return type_of(x).dtype.is_complex
+
+
+@form
+def isrealobj(x: Any) -> bool:
+    return not type_of(x).dtype.is_complex
+
+
+# --------------------------------------------------------------------------------------------- positions
+
+
+@form
+def sort(
+    a: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: bool | None = None
+) -> Tensor:
+    without("sort", {"kind": kind, "order": order})
+    return _sort(flat(a) if axis is None else a, -1 if axis is None else axis)
+
+
+@form
+def argsort(
+    a: Any, axis: int | None = -1, kind: str | None = None, order: None = None, *, stable: bool | None = None
+) -> Tensor:
+    without("argsort", {"kind": kind, "order": order})
+    return _argsort(flat(a) if axis is None else a, -1 if axis is None else axis)
+
+
+@form
+def take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str = "raise") -> Tensor:
+    without("take", {"mode": mode})
+    return manipulation.take(a, indices, axis)
+
+
+@form
+def where_(condition: Any, x: Any = None, y: Any = None, /) -> Tensor:
+    return where(condition, x, y)
+
+
+@form
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
+    found = default
+    for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
+        found = where(condition, choice, found)
+    return found

@@ -1,0 +1,323 @@
+"""Sums, means, extremes and running sums; tests of all elements, searching and sorting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stopgrad.errors import ShapeError
+from stopgrad.operands import Tensor, type_of
+from stopgrad.ops.arithmetic import divide, maximum, multiply, subtract
+from stopgrad.ops.compare import not_equal
+from stopgrad.ops.convert import cast
+from stopgrad.ops.data import size_as
+from stopgrad.ops.inference import normal_axes, normal_axis
+from stopgrad.ops.join import pad
+from stopgrad.ops.moving import diff as diff
+from stopgrad.ops.order import argsort as _argsort, sort as _sort
+from stopgrad.ops.powers import sqrt
+from stopgrad.ops.reduce import (
+    argmax as _argmax,
+    argmin as _argmin,
+    reduce_all,
+    reduce_any,
+    reduce_max,
+    reduce_mean,
+    reduce_min,
+    reduce_prod,
+    reduce_variance,
+)
+from stopgrad.ops.running import cumprod, cumsum
+from stopgrad.ops.shape import expand_dims, reduce_sum
+from stopgrad.plain import flag, real
+from stopgrad.types import DTypeLike, int32, product
+from stopgrad.xp.support import accumulated, flat, standard
+
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "argsort",
+    "count_nonzero",
+    "cumulative_prod",
+    "cumulative_sum",
+    "diff",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "sort",
+    "std",
+    "sum",
+    "var",
+]
+
+
+@standard
+def sum(x: Any, /, axis: Any = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
+    """Sums over axes.
+
+    Args:
+        x: numbers, or booleans, which count as 0 and 1.
+        axis: one axis or several; None for all.
+        dtype: in which to add; by default x's, and for integers of fewer than 32 bits int32 or uint32.
+        keepdims: whether the axes stay, with size 1.
+
+    Returns:
+        The sums.
+
+    Examples:
+        >>> sg.xp.sum(np.array([[1.0, 2.0], [3.0, 4.0]]), axis=0)
+        array([4., 6.])
+    """
+    return reduce_sum(accumulated(x, dtype), axis, keepdims)
+
+
+@standard
+def prod(x: Any, /, axis: Any = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> Tensor:
+    """Products over axes, with the arguments of :func:`sum`.
+
+    Examples:
+        >>> sg.xp.prod(np.array([2.0, 3.0]))
+        array(6.)
+    """
+    return reduce_prod(accumulated(x, dtype), axis, keepdims)
+
+
+@standard
+def mean(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Means over axes, with the arguments of :func:`stopgrad.reduce_mean`.
+
+    Examples:
+        >>> sg.xp.mean(np.array([1.0, 2.0]))
+        array(1.5)
+    """
+    return reduce_mean(x, axis, keepdims)
+
+
+@standard
+def var(x: Any, /, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """Variances over axes.
+
+    Args:
+        x: numbers.
+        axis: one axis or several; None for all.
+        correction: what the number of elements is made smaller by before it divides; 1 for Bessel's.
+        keepdims: whether the axes stay, with size 1.
+
+    Returns:
+        Σ (x - mean)² / (N - correction); where that is no positive number, infinity or NaN, as in NumPy.
+
+    Examples:
+        >>> sg.xp.var(np.array([1.0, 3.0]), correction=1)
+        array(2.)
+    """
+    found, less = reduce_variance(x, axis, keepdims), real(correction)
+    if not less:
+        return found
+    kind = type_of(x)
+    axes = normal_axes(axis, kind.ndim)
+    count = size_as(product(tuple([kind.shape[i] for i in axes])), type_of(found).dtype, found)
+    return divide(multiply(found, count), maximum(subtract(count, less), 0.0))
+
+
+@standard
+def std(x: Any, /, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """Standard deviations over axes: the square roots of :func:`var`.
+
+    Examples:
+        >>> sg.xp.std(np.array([1.0, 3.0]))
+        array(1.)
+    """
+    return sqrt(var(x, axis, correction, keepdims))
+
+
+@standard
+def max(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The largest elements over axes: :func:`stopgrad.reduce_max`.
+
+    Examples:
+        >>> sg.xp.max(np.array([1.0, 3.0]))
+        array(3.)
+    """
+    return reduce_max(x, axis, keepdims)
+
+
+@standard
+def min(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The smallest elements over axes: :func:`stopgrad.reduce_min`.
+
+    Examples:
+        >>> sg.xp.min(np.array([1.0, 3.0]))
+        array(1.)
+    """
+    return reduce_min(x, axis, keepdims)
+
+
+@standard
+def all(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Whether all elements over axes are other than 0.
+
+    Examples:
+        >>> sg.xp.all(np.array([1.0, 0.0]))
+        array(False)
+    """
+    return reduce_all(_truth(x), axis, keepdims)
+
+
+@standard
+def any(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Whether any element over axes is other than 0.
+
+    Examples:
+        >>> sg.xp.any(np.array([1.0, 0.0]))
+        array(True)
+    """
+    return reduce_any(_truth(x), axis, keepdims)
+
+
+def _truth(x: Any) -> Tensor:
+    """Booleans, which stay, or whether numbers are other than 0."""
+    return x if type_of(x).dtype.is_bool else not_equal(x, 0)
+
+
+@standard
+def count_nonzero(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """How many elements over axes are other than 0, as int32.
+
+    Examples:
+        >>> sg.xp.count_nonzero(np.array([1.0, 0.0, 2.0]))
+        array(2, dtype=int32)
+    """
+    return reduce_sum(cast(_truth(x), int32), axis, keepdims)
+
+
+# ----------------------------------------------------------------------------------- running and differing
+
+
+def _running(function: Any, empty: Any, x: Any, axis: Any, dtype: Any, include_initial: Any) -> Tensor:
+    """Sums or products up to each element; before them, where asked, that of no elements."""
+    ndim = type_of(x).ndim
+    if axis is None:
+        if ndim != 1:
+            raise ShapeError(f"an axis is needed for {ndim} dimensions; write axis=-1, or flatten x first")
+        axis = 0
+    axis = normal_axis(axis, ndim)
+    x = accumulated(x, dtype)
+    found = function(x, axis)
+    if not include_initial:
+        return found
+    before = [(1, 0) if i == axis else (0, 0) for i in range(ndim)]
+    return pad(found, before, constant_values=empty)
+
+
+@standard
+def cumulative_sum(
+    x: Any, /, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Tensor:
+    """Sums of each element and those before it, along an axis.
+
+    Args:
+        x: numbers.
+        axis: along which; may be left out where there is only one.
+        dtype: in which to add; as for :func:`sum`.
+        include_initial: whether the sum of no elements, 0, comes first.
+
+    Returns:
+        The sums.
+
+    Examples:
+        >>> sg.xp.cumulative_sum(np.array([1.0, 2.0, 3.0]), include_initial=True)
+        array([0., 1., 3., 6.])
+    """
+    return _running(cumsum, 0, x, axis, dtype, include_initial)
+
+
+@standard
+def cumulative_prod(
+    x: Any, /, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
+) -> Tensor:
+    """Products of each element and those before it, with the arguments of :func:`cumulative_sum`.
+
+    Examples:
+        >>> sg.xp.cumulative_prod(np.array([1.0, 2.0, 3.0]))
+        array([1., 2., 6.])
+    """
+    return _running(cumprod, 1, x, axis, dtype, include_initial)
+
+
+# --------------------------------------------------------------------------------- searching and sorting
+
+
+@standard
+def argmax(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Where the largest element stands along an axis, the first of several; int32.
+
+    Args:
+        x: real numbers.
+        axis: along which; None counts through all elements.
+        keepdims: whether the axis stays, with size 1.
+
+    Returns:
+        Its position.
+
+    Examples:
+        >>> sg.xp.argmax(np.array([1.0, 3.0, 3.0]))
+        array(1, dtype=int32)
+    """
+    return _position(_argmax, x, axis, keepdims)
+
+
+@standard
+def argmin(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Where the smallest element stands along an axis, with the arguments of :func:`argmax`.
+
+    Examples:
+        >>> sg.xp.argmin(np.array([1.0, 3.0, 1.0]))
+        array(0, dtype=int32)
+    """
+    return _position(_argmin, x, axis, keepdims)
+
+
+def _position(function: Any, x: Any, axis: Any, keepdims: Any) -> Tensor:
+    ndim = type_of(x).ndim
+    found = function(flat(x) if axis is None else x, 0 if axis is None else axis, int32)
+    if not flag(keepdims, "keepdims"):
+        return found
+    return expand_dims(found, tuple(range(ndim)) if axis is None else normal_axis(axis, ndim))
+
+
+@standard
+def sort(x: Any, /, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """The elements in sorted order along an axis: :func:`stopgrad.sort`.
+
+    Args:
+        x: real numbers.
+        axis: along which.
+        descending: whether the largest comes first.
+        stable: equal elements keep their order, whatever this says.
+
+    Returns:
+        A sorted copy.
+
+    Examples:
+        >>> sg.xp.sort(np.array([3.0, 1.0, 2.0]), descending=True)
+        array([3., 2., 1.])
+    """
+    flag(stable, "stable")
+    return _sort(x, axis, _DIRECTIONS[flag(descending, "descending")])
+
+
+@standard
+def argsort(x: Any, /, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+    """Where the elements in sorted order stand, as int32, with the arguments of :func:`sort`.
+
+    Examples:
+        >>> sg.xp.argsort(np.array([3.0, 1.0, 2.0]))
+        array([1, 2, 0], dtype=int32)
+    """
+    flag(stable, "stable")
+    return _argsort(x, axis, _DIRECTIONS[flag(descending, "descending")])
+
+
+_DIRECTIONS = ("ASCENDING", "DESCENDING")

@@ -1,0 +1,74 @@
+"""What the functions of the array API share: how they are declared, devices, copies and dtypes of sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from stopgrad.errors import ArgumentError
+from stopgrad.operands import Tensor, as_array, is_python, type_of
+from stopgrad.ops.convert import cast
+from stopgrad.ops.shape import reshape
+from stopgrad.plain import whole
+from stopgrad.public import guarded
+from stopgrad.types import DType, DTypeLike, bool_, dtype_of, int8, int16, int32, uint8, uint16, uint32
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CPU = "cpu"
+"""The one device that this namespace knows: that of NumPy's arrays. Engines compute where they do."""
+
+
+def standard(function: F) -> F:
+    """Decorator of the functions of this namespace: errors name them, and failures leave nothing behind."""
+    return guarded(f"xp.{function.__name__}")(function)
+
+
+def check_device(device: Any) -> None:
+    """Refuse a device other than the one there is."""
+    if device is not None and device != CPU:
+        raise ArgumentError(
+            f"device is None or {CPU!r}, not {device!r:.60}; where a graph computes, "
+            "sg.Session(engine=...) and sg.function(engine=...) say"
+        )
+
+
+def check_copy(copy: Any, needed: bool = False, why: str = "") -> None:
+    """Refuse what is no copy flag, and ``copy=False`` where a copy is *needed*."""
+    if copy is not None and not isinstance(copy, (bool, np.bool_)):
+        raise ArgumentError(f"copy is True, False or None, not {copy!r:.60}")
+    if needed and copy is not None and not copy:
+        raise ArgumentError(f"copy=False cannot be kept: {why}; leave it out")
+
+
+def of_dtype(x: Any, dtype: DTypeLike | None) -> Tensor:
+    """*x* as it is, or cast to a dtype; Python's numbers at once, so that they do not lose digits on the way."""
+    if dtype is not None and is_python(x):
+        return as_array(x, dtype_of(dtype))
+    return x if dtype is None or type_of(x).dtype is dtype_of(dtype) else cast(x, dtype)
+
+
+def accumulating(dtype: DType) -> DType:
+    """The dtype in which integers are summed: the default one, where it holds them all."""
+    if dtype in (bool_, int8, int16):
+        return int32
+    return uint32 if dtype in (uint8, uint16) else dtype
+
+
+def accumulated(x: Any, dtype: DTypeLike | None) -> Tensor:
+    """*x* in the dtype in which it is summed: *dtype*, or that of :func:`accumulating`."""
+    return of_dtype(x, accumulating(type_of(x).dtype) if dtype is None else dtype)
+
+
+def flat(x: Any) -> Tensor:
+    """*x* with one axis."""
+    return x if type_of(x).ndim == 1 else reshape(x, (-1,))
+
+
+def as_tuple(axis: Any) -> tuple[int, ...]:
+    """One axis or several, in a tuple."""
+    if isinstance(axis, Sequence):
+        return tuple([whole(a) for a in axis])
+    return (whole(axis),)
