@@ -84,7 +84,7 @@ def _no_array(x: Any) -> ShapeError:
     what = "the size" if isinstance(x, Dim) else "a size in"
     return ShapeError(
         f"{what} {shorten(x)} has no value yet, where an array is needed: it is known when a value is fed; "
-        "sg.size(x, axis) is a tensor with its value"
+        "sg.size(x, axis=0) is a tensor with its value"
     )
 
 
