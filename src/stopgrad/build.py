@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from stopgrad.body import Body
 from stopgrad.builder import CURRENT, Builder, Inside, Pending, Trace, current, default_graph
-from stopgrad.errors import ArgumentError, GraphError, StopgradError
+from stopgrad.errors import GraphError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.immediate import evaluate as evaluate, recalled
 from stopgrad.inferred import (
@@ -24,6 +24,7 @@ from stopgrad.inferred import (
     raise_for as raise_for,
 )
 from stopgrad.locks import exclusive
+from stopgrad.names import check_name as check_label
 from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import (
     Array,
@@ -33,7 +34,6 @@ from stopgrad.operands import (
     holds,
     is_python,
     python_dtype,
-    shorten,
     type_of,
 )
 from stopgrad.promotion import Promotion
@@ -324,9 +324,9 @@ def without_gc(build: Callable[..., T], *args: Any) -> T:
 
 
 def check_name(name: Any) -> None:
-    """Refuse what is no name, also where nothing is named."""
-    if name is not None and not isinstance(name, str):
-        raise ArgumentError(f"a name is a word, not {shorten(name)}")
+    """Refuse what can name nothing, also where nothing is named; an empty name is none."""
+    if name is not None and not (isinstance(name, str) and not name):
+        check_label(name)
 
 
 def apply(
@@ -348,7 +348,7 @@ def apply(
                 outputs = emit(definition, cast("tuple[Output, ...]", tuple(operands)), values, name).outputs
                 return outputs[0] if len(outputs) == 1 else outputs
         made = recalled(definition, operands, values)
-        if made is not None and (name is None or isinstance(name, str)):
+        if made is not None and name is None:
             return made
         operands = [joined(x) for x in operands]
         symbolic = next((x for x in operands if isinstance(x, Output)), None)

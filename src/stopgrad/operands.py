@@ -93,7 +93,7 @@ _NO_NUMBERS = {"O": "Python objects", "U": "text", "S": "bytes", "M": "dates", "
 
 def as_list(xs: Any) -> tuple[Any, ...]:
     """Several tensors, given as a list."""
-    if isinstance(xs, (Output, Operation, str)) or not isinstance(xs, Iterable):
+    if isinstance(xs, (Output, Operation, str, np.ndarray)) or not isinstance(xs, Iterable):
         raise ArgumentError(
             "takes a list of tensors, not "
             f"{describe(xs) if isinstance(xs, (Output, Operation)) else shorten(xs)}; write [x, y]"

@@ -30,8 +30,10 @@ def _register(kind: type) -> None:
     optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
 
 
-def flatten(tree: Any) -> tuple[list[Any], Any]:
-    """The leaves of *tree* and what :func:`unflatten` needs to put others in their places. None is no leaf.
+def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Any]:
+    """The leaves of *tree* and what :func:`unflatten` needs to put others in their places.
+
+    None is an empty structure, unless *none_is_leaf*.
 
     Examples:
         >>> leaves, spec = flatten({"b": [1, 2], "a": (3,)})
@@ -39,7 +41,7 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
         ([3, 1, 2], {'b': ['y', 'z'], 'a': ('x',)})
     """
     while True:
-        leaves, spec = optree.tree_flatten(tree, namespace=NAMESPACE)
+        leaves, spec = optree.tree_flatten(tree, none_is_leaf=none_is_leaf, namespace=NAMESPACE)
         if _SEEN.issuperset(map(type, leaves)):
             return leaves, spec
         for kind in {*map(type, leaves)} - _SEEN:  # Dataclasses count as leaves until they are registered.
@@ -47,6 +49,12 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
                 with contextlib.suppress(ValueError):  # By another thread, or before an interrupt.
                     _register(kind)
             _SEEN.add(kind)
+
+
+def is_leaf(x: Any) -> bool:
+    """Whether *x* is no structure of others."""
+    leaves, _ = flatten(x)
+    return len(leaves) == 1 and leaves[0] is x
 
 
 def unflatten(spec: Any, leaves: Sequence[Any]) -> Any:
