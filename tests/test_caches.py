@@ -59,6 +59,11 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.ops.segments._MEANS",
+    "stopgrad.ops.segments._NUMBERS",
+    "stopgrad.ops.segments._PRODUCTS",
+    "stopgrad.ops.segments._REALS",
+    "stopgrad.ops.segments._SUMS",
     "stopgrad.immediate._SETTINGS",
     "stopgrad.public._LEAVES",
     "stopgrad.promotion._KIND",

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import constraint_cases
+import constraint_cases_arrays
 import constraint_cases_control
 import constraint_cases_linalg
 import constraint_cases_more
@@ -26,6 +27,7 @@ CASES = (
     | constraint_cases_more.CASES
     | constraint_cases_control.CASES
     | constraint_cases_linalg.CASES
+    | constraint_cases_arrays.CASES
 )
 
 DEFINITIONS = [pytest.param(definition, id=type) for type, definition in REGISTRY.items()]

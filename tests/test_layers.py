@@ -276,6 +276,7 @@ INNER = {name for name in REGISTRY if name.endswith("Grad") or "Backprop" in nam
     "ScatterAddAlongAxis",
     "StopGradientTowards",
     "StopGradientWhen",
+    "TensorStridedSliceUpdate",
 }
 
 
