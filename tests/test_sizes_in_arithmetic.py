@@ -323,7 +323,7 @@ def test_a_parameters_first_value_may_be_computed_from_constants(engine: str) ->
     with sg.Graph().as_default() as graph:
         zeros = sg.parameter(sg.zeros([3]), name="zeros")
         wide = sg.parameter(sg.ones([2]) * 2.0, dtype=sg.float64)
-        drawn = sg.parameter(0.1 * sg.random_normal(key, [2, 2]) + sg.constant(1.0))
+        drawn = sg.parameter(0.1 * sg.random_normal([2, 2], key) + sg.constant(1.0))
         looped = sg.parameter(sg.scan(lambda c, _: (c * 2.0, None), 1.0, length=5)[0])
         listed = sg.parameter([sg.constant(1.0), 2.0])
         assert [w.op.type for w in (zeros, wide, drawn, looped, listed)] == ["Parameter"] * 5
@@ -334,7 +334,7 @@ def test_a_parameters_first_value_may_be_computed_from_constants(engine: str) ->
         assert session.value(zeros).tolist() == [1.0, 1.0, 1.0]
         assert (session.value(wide).dtype, session.value(wide).tolist()) == (np.float64, [2.0, 2.0])
         np.testing.assert_array_equal(
-            session.value(drawn), np.float32(0.1) * sg.random_normal(key, [2, 2]) + np.float32(1.0)
+            session.value(drawn), np.float32(0.1) * sg.random_normal([2, 2], key) + np.float32(1.0)
         )
         assert session.value(looped) == 32.0
         assert session.value(listed).tolist() == [1.0, 2.0]

@@ -179,9 +179,9 @@ class RandomLogGamma(FromKeys):
     samples = [
         sample(KEY, floats(2, 3, low=0.1, high=4.0)),
         sample(KEY, floats("n", low=2.0, high=900.0)),
-        sample(KEY, np.array([0.0, 1.0, math.inf, math.nan, -1.0, 1e-300, 1e300])),
         sample(KEY, floats(0, 2)),
     ]
+    extremes = ((KEY, np.array([0.0, 1.0, math.inf, math.nan, -1.0, 1e-300, 1e300])),)
 
 
 class ImplicitLogGamma(Gate):
@@ -418,9 +418,9 @@ class RandomPoisson(FromKeys):
     samples = [
         sample(KEY, floats(2, 3, low=0.1, high=30.0)),
         sample(KEY, floats("n", low=9.0, high=900.0)),
-        sample(KEY, np.array([0.0, 1.0, math.inf, math.nan, -1.0, 1e-300, 1e9])),
         sample(KEY, floats(0, 2)),
     ]
+    extremes = ((KEY, np.array([0.0, 1.0, math.inf, math.nan, -1.0, 1e-300, 1e9])),)
 
 
 @builds(RandomPoisson)
