@@ -178,6 +178,10 @@ CALLS = [
     call("random_bernoulli", [2, 4], KEY, X),
     call("random_categorical", XX, 3, KEY, axis=1),
     call("random_integers", [2, 3], KEY, 1, 7),
+    call("random_gamma", [2, 4], KEY, X),
+    call("random_beta", [2, 4], KEY, X, X),
+    call("random_dirichlet", [2], KEY, X),
+    call("random_poisson", [2, 4], KEY, X),
     call("random_permutation", XX, KEY, axis=1),
     call("random_shuffle", XX, KEY),
     call("random_choice", [2], KEY, 5, replace=False),
@@ -206,6 +210,8 @@ CALLS += numpy_numbers_nn.calls(call, tensor)
 
 # Parameters that take tensors (where a number of NumPy is an array with a dtype), functions, types or names.
 NO_NUMBERS = {
+    "lam",
+    "alpha",
     "a",
     "args",
     "b",
