@@ -110,7 +110,6 @@ from stopgrad.ops.normalization import *
 from stopgrad.ops.norms import *
 from stopgrad.ops.objectives import *
 from stopgrad.ops.order import *
-from stopgrad.ops.pooling import *
 from stopgrad.ops.pools import *
 from stopgrad.ops.positions import *
 from stopgrad.ops.powers import *
