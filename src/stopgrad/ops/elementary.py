@@ -13,7 +13,7 @@ from stopgrad.ops.arithmetic import add, multiply
 from stopgrad.ops.compare import equal, greater, greater_equal, less
 from stopgrad.ops.convert import imag, real, where
 from stopgrad.ops.data import ones_like, zeros_like
-from stopgrad.ops.inference import is_inexact, is_number
+from stopgrad.ops.inference import is_inexact
 from stopgrad.ops.powers import reciprocal
 from stopgrad.ops.reduce import reduce_all
 from stopgrad.ops.shape import reshape
@@ -25,7 +25,6 @@ __all__ = [
     "angle",
     "is_non_decreasing",
     "is_strictly_increasing",
-    "multiply_no_nan",
     "polyval",
     "reciprocal_no_nan",
     "scalar_mul",
@@ -70,27 +69,6 @@ def reciprocal_no_nan(x: Any, name: str | None = None) -> Tensor:
     """
     zero = equal(x, 0)
     return where(zero, 0, reciprocal(where(zero, 1, x)), name)
-
-
-@guarded("multiply_no_nan")
-def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Tensor:
-    """Elementwise product that is 0 wherever y is 0, even where x is infinite or NaN; with broadcasting.
-
-    Args:
-        x: numbers.
-        y: numbers, of a shape that broadcasts with x's.
-        name: of the last operation; by default none.
-
-    Returns:
-        The product; where y is 0, 0, with a gradient of 0 to both.
-
-    Examples:
-        >>> sg.multiply_no_nan(np.array([np.inf, 2.0]), np.array([0.0, 3.0]))
-        array([0., 6.])
-    """
-    x, y = together(x, y, promotes=Promotion(is_number))
-    zero = equal(y, 0)
-    return where(zero, 0, multiply(where(zero, 0, x), y), name)
 
 
 @guarded("scalar_mul")
