@@ -123,8 +123,7 @@ class Choice:
 
     def put(self, x: Any, updates: Any, name: str | None = None) -> Tensor:
         """The tensor with what the spans take replaced."""
-        updates = reshaped(updates, self.taken)
-        return updates if self.is_all else apply(TensorStridedSliceUpdate, (x, updates), (self.spans,), name)
+        return apply(TensorStridedSliceUpdate, (x, reshaped(updates, self.taken)), (self.spans,), name)
 
 
 def reshaped(x: Any, shape: Shape, name: str | None = None) -> Tensor:
