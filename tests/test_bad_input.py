@@ -188,7 +188,7 @@ BUILDING = [
     bad("an int that overflows", lambda s: s.small + 1000, sg.DTypeError, "AddV2", "1000", "int8"),
     bad("a huge int", lambda s: s.i + 2**70, sg.DTypeError, "AddV2", "int32", str(2**70)[:20]),
     bad("negative of booleans", lambda s: -s.b, sg.DTypeError, "Neg", "numbers", blames="b"),
-    bad("floor of complex", lambda s: sg.floor(s.z), sg.DTypeError, "Floor", "floating-point", blames="z"),
+    bad("floor of complex", lambda s: sg.floor(s.z), sg.DTypeError, "Floor", "real numbers", blames="z"),
     bad("less of complex", lambda s: s.z < s.z, sg.DTypeError, "Less", "real", blames="z"),
     bad("maximum of complex", lambda s: sg.maximum(s.z, s.z), sg.DTypeError, "Maximum", "real", blames="z"),
     bad(
@@ -202,7 +202,7 @@ BUILDING = [
     bad(
         "bits of floats", lambda s: s.v & s.v, sg.DTypeError, "BitwiseAnd", "integers or booleans", blames="v"
     ),
-    bad("shift by floats", lambda s: s.i << s.v, sg.DTypeError, "LeftShift", "one dtype", blames="i v"),
+    bad("shift by floats", lambda s: s.i << s.v, sg.DTypeError, "LeftShift", "integers", blames="i v"),
     bad(
         "where without booleans",
         lambda s: sg.where(s.v, s.v, s.v),

@@ -294,7 +294,6 @@ ELSEWHERE = {
     ("map_fn", "fn_output_signature"),
     *(("map_fn", name) for name in ("infer_shape", "back_prop", "swap_memory")),
     *(("while_loop", name) for name in ("shape_invariants", "back_prop", "swap_memory")),
-}
 } | numpy_numbers_nn.ELSEWHERE
 
 

@@ -104,6 +104,17 @@ for ours, theirs, x in [
 ]:
     add(ours, each(theirs), x, atol=0)
 
+add(sg.ndtri, each(NormalDist().inv_cdf), (INSIDE + 1) / 2)
+add(sg.erfcinv, each(lambda x: -NormalDist().inv_cdf(x / 2) / math.sqrt(2)), 1 - INSIDE)
+for ours, theirs in [
+    (sg.bessel_i0, scipy.special.i0),
+    (sg.bessel_i0e, scipy.special.i0e),
+    (sg.bessel_i1, scipy.special.i1),
+    (sg.bessel_i1e, scipy.special.i1e),
+]:
+    add(ours, theirs, R)
+# Abramowitz and Stegun 1972, table 9.8.
+add(sg.bessel_i0e, np.array([0.4657596077, 0.1835408126]), np.array([1.0, 5.0]), rtol=1e-9)
 add(sg.angle, each(cmath.phase), C, atol=0)
 add(sg.angle, each(cmath.phase), R, atol=0)
 ZEROS = np.array([0.0, 2.0, -0.0, -4.0])

@@ -47,6 +47,7 @@ from stopgrad.control.ctc import *
 from stopgrad.control.recurrent import *
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
+    AxisError as AxisError,
     DefinitionError as DefinitionError,
     DTypeError as DTypeError,
     EngineError as EngineError,
@@ -77,6 +78,7 @@ from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
 from stopgrad.ops.associative import *
 from stopgrad.ops.attention import *
+from stopgrad.ops.bessel import *
 from stopgrad.ops.bins import *
 from stopgrad.ops.compare import *
 from stopgrad.ops.composite import *
@@ -112,7 +114,6 @@ from stopgrad.ops.normalization import *
 from stopgrad.ops.norms import *
 from stopgrad.ops.objectives import *
 from stopgrad.ops.order import *
-from stopgrad.ops.pooling import *
 from stopgrad.ops.pools import *
 from stopgrad.ops.positions import *
 from stopgrad.ops.powers import *
@@ -172,11 +173,13 @@ from stopgrad.xp import (
     bitwise_left_shift as bitwise_left_shift,
     bitwise_right_shift as bitwise_right_shift,
     broadcast_arrays as broadcast_arrays,
+    broadcast_shapes as broadcast_shapes,
     can_cast as can_cast,
     cumulative_prod as cumulative_prod,
     cumulative_sum as cumulative_sum,
     finfo as finfo,
     floor_divide as floor_divide,
+    from_dlpack as from_dlpack,
     iinfo as iinfo,
     isdtype as isdtype,
     isfinite as isfinite,

@@ -363,9 +363,11 @@ def _products_of_others(updates: Any, op: Any) -> Tensor:
 def begins(places: Any, axis: int, reverse: bool) -> Tensor:
     """Where, among sorted places, a new one begins; in reverse, where one ends."""
     size = places.shape[axis]
+    if isinstance(size, int) and not size:
+        return equal(places, places)
     one, rest = part_of(places, axis, size - 1 if reverse else 0, 1), size - 1
     new = not_equal(part_of(places, axis, 1, rest), part_of(places, axis, 0, rest))
-    yes = equal(one, one)
+    yes = ones_like(one, "bool")
     return concat([new, yes] if reverse else [yes, new], axis)
 
 

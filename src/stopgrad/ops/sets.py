@@ -103,7 +103,7 @@ def _grouped(flat: Any) -> _Groups:
     if isinstance(n, int) and n == 0:
         none = fill((0,), np.int32(0))
         return _Groups(flat, none, none, none)
-    order = argsort(_sortable(flat))
+    order = _order(flat)
     ordered = gather(flat, order)
     new = begins(ordered, 0, False)
     group = subtract(cumsum(cast(new, int32)), 1)
@@ -113,6 +113,14 @@ def _grouped(flat: Any) -> _Groups:
     first = apply(GatherV2, (order, starts), (0, 0))
     counts = apply(TensorScatterAdd, (zeros, group, fill((n,), np.int32(1))), (0, 0))
     return _Groups(values, first, put(zeros, order, group), counts)
+
+
+def _order(flat: Any) -> Tensor:
+    """The order that sorts a vector; complex numbers by their real parts, and then by their imaginary ones."""
+    if not type_of(flat).dtype.is_complex:
+        return argsort(_sortable(flat))
+    by_imaginary = argsort(convert.imag(flat))
+    return gather(by_imaginary, argsort(gather(convert.real(flat), by_imaginary), stable=True))
 
 
 def _sortable(x: Any) -> Any:
@@ -133,7 +141,6 @@ def _unique(x: Any, size: Any, fill_value: Any, by_appearance: bool) -> _Groups:
     """The groups of a tensor's elements, as many as *size* says, or as there are."""
     x = tensor(x)
     kind = type_of(x)
-    check_dtype(kind, lambda d: not d.is_complex, "booleans or real numbers")
     exact = size is None
     if exact:
         if is_traced(x):
@@ -164,7 +171,7 @@ def unique(
     """The values that occur in a tensor, in the order in which they do.
 
     Args:
-        x: booleans or real numbers. NaN equals nothing, so that each NaN is a value of its own.
+        x: booleans or numbers. NaN equals nothing, so that each NaN is a value of its own.
         out_idx: the dtype of the indices.
         size: how many values the result has. It is needed where x is known only when the graph runs; what is too much is
             left out.
@@ -175,7 +182,7 @@ def unique(
         values have a gradient, which goes to where each occurs first.
 
     Constraints:
-        (C1) x holds booleans or real numbers.
+        (C1) x holds booleans or numbers.
         (C2) The size of the result is known when the graph is built.
         (C3) fill_value goes into x's dtype without loss.
 
@@ -194,7 +201,7 @@ def unique_with_counts(
     """The values that occur in a tensor, in the order in which they do, and how often.
 
     Args:
-        x: booleans or real numbers. NaN equals nothing, so that each NaN is a value of its own.
+        x: booleans or numbers. NaN equals nothing, so that each NaN is a value of its own.
         out_idx: the dtype of the indices and counts.
         size: how many values the result has. It is needed where x is known only when the graph runs; what is too much is
             left out.
@@ -204,7 +211,7 @@ def unique_with_counts(
         A named tuple of the values y; for each element of x, idx: which of them it is; and for each value its count.
 
     Constraints:
-        (C1) x holds booleans or real numbers.
+        (C1) x holds booleans or numbers.
         (C2) The size of the result is known when the graph is built.
         (C3) fill_value goes into x's dtype without loss.
 
@@ -223,7 +230,7 @@ def unique_all(x: Any, name: str | None = None, *, size: Any = None, fill_value:
     """The values that occur in a tensor, sorted, and all that is known of them.
 
     Args:
-        x: booleans or real numbers. NaN equals nothing, so that each NaN is a value of its own.
+        x: booleans or numbers. NaN equals nothing, so that each NaN is a value of its own.
         size: how many values the result has. It is needed where x is known only when the graph runs.
         fill_value: what stands where there are no more values, of which the count is 0; the least value by default.
 
@@ -232,7 +239,7 @@ def unique_all(x: Any, name: str | None = None, *, size: Any = None, fill_value:
         element of x which value it is; and counts.
 
     Constraints:
-        (C1) x holds booleans or real numbers.
+        (C1) x holds booleans or numbers.
         (C2) The size of the result is known when the graph is built.
         (C3) fill_value goes into x's dtype without loss.
 

@@ -13,9 +13,9 @@ from stopgrad.errors import ArgumentError
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import abs, add, divide, multiply, subtract
 from stopgrad.ops.compare import equal, less_equal, logical_and, logical_or
-from stopgrad.ops.convert import where
 from stopgrad.ops.data import identity
 from stopgrad.ops.inference import normal_axis
+from stopgrad.ops.masks import where
 from stopgrad.ops.order import argsort as _argsort, sort as _sort
 from stopgrad.ops.rounding import round as _round
 from stopgrad.plain import flag, whole
