@@ -1,4 +1,4 @@
-"""Functions that join, order, count, repeat, move and search: values of NumPy, JAX and TensorFlow; derivatives; batches."""
+"""Functions that order, count, repeat, move and search: values from elsewhere, derivatives, batches."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_derivatives_are_those_of_finite_differences(name: str, engine: str) -> 
 
 
 def test_where_zero_wins_the_slopes_are_those_of_tensorflow() -> None:
-    """tf.math.multiply_no_nan's gradient is x · g for y, also where y is 0; tf.math.divide_no_nan's is 0 there."""
+    """tf.math.multiply_no_nan's gradient for y is x · g, also where y is 0; divide_no_nan's is 0 there."""
     x, y = np.array([2.0, np.inf, 3.0]), np.array([0.0, 0.0, 4.0])
     dx, dy = sg.grad(lambda a, b: sg.reduce_sum(sg.multiply_no_nan(a, b)), argnums=(0, 1))(x, y)
     np.testing.assert_array_equal(dx, [0, 0, 4])
@@ -285,7 +285,7 @@ def test_log_sums_far_apart_have_finite_slopes() -> None:
     np.testing.assert_allclose(slope, [1, 1, 2.5, 0, 0.5])
 
 
-# ---------------------------------------------------------------------------------------------- batches, sizes
+# --------------------------------------------------------------------------------------------- batches, sizes
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -1,4 +1,4 @@
-"""Bad input to indexing and to the functions of arrays: each gets an error that names the cure; nothing changes."""
+"""Bad input to indexing and the functions of arrays: each gets an error that names the cure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Brackets mean what NumPy's mean, and ``x.at`` what JAX's does, with gradients, in batches and on both engines."""
+"""Brackets mean what NumPy's mean, and ``x.at`` what JAX's does; gradients, batches, both engines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import stopgrad as sg
 ENGINES = ("numpy", "xla")
 
 
-# ----------------------------------------------------------------------------------- any index, as NumPy has it
+# --------------------------------------------------------------------------------- any index, as NumPy has it
 
 
 @st.composite
 def indexed(draw: Any) -> tuple[Any, Any]:
-    """An array, and an index of it: numbers, slices, index arrays that broadcast, masks, None, Ellipsis, booleans."""
+    """An array, and an index of it: numbers, slices, index arrays, masks, None, Ellipsis, booleans."""
     shape = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
     x = np.arange(float(np.prod(shape))).reshape(shape)
     count = draw(st.integers(1, 2))
