@@ -355,6 +355,7 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "AddV2": E(np.add),
     "Sub": E(np.subtract),
     "Mul": E(np.multiply, 2),
+    "MulNoNan": E(lambda x, y: np.where(y == 0, 0 * y, np.multiply(x, y)), 2),
     "RealDiv": E(np.divide, 3),
     "FloorDiv": E(np.floor_divide, 2, integer=integers(_floor_div)),
     "FloorMod": E(np.remainder, integer=integers(_floor_mod)),

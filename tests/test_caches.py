@@ -59,6 +59,11 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.ops.segments._MEANS",
+    "stopgrad.ops.segments._NUMBERS",
+    "stopgrad.ops.segments._PRODUCTS",
+    "stopgrad.ops.segments._REALS",
+    "stopgrad.ops.segments._SUMS",
     "stopgrad.immediate._SETTINGS",
     "stopgrad.public._LEAVES",
     "stopgrad.promotion._KIND",
@@ -105,7 +110,9 @@ CONSTANT = {
     "stopgrad.ops.activations._KINKS",
     "stopgrad.ops.compare._BOOLS",
     "stopgrad.ops.compare._INTS",
+    "stopgrad.ops.fourier._DUAL",
     "stopgrad.ops.inference._DESCRIPTIONS",
+    "stopgrad.ops.matrix_functions._REACH",
     "stopgrad.ops.operators._BINARY",
     "stopgrad.ops.operators._COMPARISONS",
     "stopgrad.ops.operators._OTHERS",

@@ -84,7 +84,7 @@ def test_errors_stay_errors() -> None:
             sg.add(x, 300)
         with pytest.raises(sg.ShapeError, match=r"\(C2\)"):
             sg.add(x, np.ones(4, np.int8))
-        with pytest.raises(sg.ArgumentError, match="name"):
+        with pytest.raises(sg.GraphError, match="name"):
             sg.add(x, x, 5)
 
 

@@ -45,9 +45,11 @@ DELIBERATE: dict[str, Difference] = {
     "cond": Difference(
         ("operands", "name"), "takes operands for its functions, as JAX's does; the name is by keyword"
     ),
+    "conv": Difference(
+        ALL, "the operation itself, over any number of axes; with TensorFlow's parameters it is convolution"
+    ),
     "function": Difference(ALL, "traces as jax.jit does; its options are those of engines"),
     "no_gradient": Difference(ALL, "a block in which gradients stop; TensorFlow's marks a type of operation"),
-    "conv": Difference(ALL, "of any number of axes, as nn.convolution; TensorFlow's is the operation"),
     **{
         name: Difference(("dtype",), "by default that of the tensors which say where the values lie")
         for name in ("random_gamma", "random_normal", "random_truncated_normal", "random_uniform")

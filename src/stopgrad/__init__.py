@@ -76,6 +76,7 @@ from stopgrad.op import Status as Status
 from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
 from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
+from stopgrad.ops.associative import *
 from stopgrad.ops.attention import *
 from stopgrad.ops.bessel import *
 from stopgrad.ops.bins import *
@@ -98,6 +99,7 @@ from stopgrad.ops.fourier import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.grids import *
+from stopgrad.ops.groups import *
 from stopgrad.ops.incomplete import *
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *

@@ -31,7 +31,7 @@ from stopgrad.operands import (
     Literal,
     as_array,
     fits,
-    holds_tensors,
+    holds,
     is_python,
     python_dtype,
     type_of,
@@ -395,10 +395,12 @@ def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | Array
 
 
 def joined(x: Any) -> Any:
-    """An operand as it stands, a list with outputs in it stacked."""
+    """An operand as it stands; a list with outputs in it stacked."""
     if isinstance(x, Operation):
         return x.as_output()
-    return apply(REGISTRY["Pack"], [joined(v) for v in x], (0,)) if holds_tensors(x) else x
+    if not holds(x, Output, Operation):
+        return x
+    return apply(REGISTRY["Pack"], [joined(v) for v in x], (0,))
 
 
 def together(*xs: Any, promotes: Promotion) -> list[Output | Array]:
@@ -414,13 +416,18 @@ def together(*xs: Any, promotes: Promotion) -> list[Output | Array]:
 
 
 def _tensor(x: Any, dtype: DType | None, company: Sequence[Any]) -> Output | Array:
-    """An output or array, of a dtype; a size becomes an output in the graph of its company."""
-    if isinstance(x, Dim):
+    """An output or array, of a dtype; sizes become outputs in the graph of their company."""
+    if isinstance(x, Dim) or holds(x, Dim):
         symbolic = next((y for y in company if isinstance(y, Output)), None)
         graph = default_graph() if symbolic is None else graph_for(symbolic)
         if graph is None:
             return as_array(x)  # Which says why not.
-        return emit(REGISTRY["Size"], (), (x, dtype or int32), "", graph).outputs[0]
+        dtype = dtype or python_dtype(x) or int32
+        if isinstance(x, Dim):
+            return emit(REGISTRY["Size"], (), (x, dtype), "", graph).outputs[0]
+        parts = [_tensor(v, dtype, company) for v in x]
+        inputs = tuple([v if isinstance(v, Output) else constant_in(graph, v) for v in parts])
+        return emit(REGISTRY["Pack"], inputs, (0,), "", graph).outputs[0]
     if not isinstance(x, Output):
         return as_array(x, dtype)
     if dtype is None or x.type.dtype is dtype:

@@ -244,16 +244,16 @@ def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: i
     text = []
     for row in (headings, ["-" * w for w in widths], *rows):
         cells = [
-            [
-                part
-                for line in cell.split("\n")
-                for part in textwrap.wrap(line, w, subsequent_indent=" ") or [""]
-            ]
+            [part for line in cell.split("\n") for part in _wrapped(line, w)]
             for cell, w in zip(row, widths, strict=True)
         ]
         for parts in zip_longest(*cells, fillvalue=""):
             text.append("  ".join(f"{part:<{w}}" for part, w in zip(parts, widths, strict=True)).rstrip())
     return "\n".join(text)
+
+
+def _wrapped(line: str, width: int) -> Sequence[str]:
+    return textwrap.wrap(line, width, subsequent_indent=" ") or [""]
 
 
 _NARROW = 12

@@ -30,8 +30,10 @@ def _register(kind: type) -> None:
     optree.register_pytree_node(kind, flatten, unflatten, namespace=NAMESPACE)
 
 
-def flatten(tree: Any) -> tuple[list[Any], Any]:
-    """The leaves of *tree* and what :func:`unflatten` needs to put others in their places. None is no leaf.
+def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Any]:
+    """The leaves of *tree* and what :func:`unflatten` needs to put others in their places.
+
+    None is an empty structure, unless *none_is_leaf*.
 
     Examples:
         >>> leaves, spec = flatten({"b": [1, 2], "a": (3,)})
@@ -39,7 +41,7 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
         ([3, 1, 2], {'b': ['y', 'z'], 'a': ('x',)})
     """
     while True:
-        leaves, spec = optree.tree_flatten(tree, namespace=NAMESPACE)
+        leaves, spec = optree.tree_flatten(tree, none_is_leaf=none_is_leaf, namespace=NAMESPACE)
         if _SEEN.issuperset(map(type, leaves)):
             return leaves, spec
         for kind in {*map(type, leaves)} - _SEEN:  # Dataclasses count as leaves until they are registered.
@@ -49,9 +51,28 @@ def flatten(tree: Any) -> tuple[list[Any], Any]:
             _SEEN.add(kind)
 
 
+def is_leaf(x: Any) -> bool:
+    """Whether *x* is no structure of others."""
+    leaves, _ = flatten(x)
+    return len(leaves) == 1 and leaves[0] is x
+
+
 def unflatten(spec: Any, leaves: Sequence[Any]) -> Any:
     """The structure that :func:`flatten` took apart, with these leaves."""
     return optree.tree_unflatten(spec, leaves)
+
+
+def tensors_among(tree: Any) -> list[Any]:
+    """The leaves of *tree*, without numbers, strings and functions that stand beside tensors.
+
+    What is no structure, and a structure without tensors, is as it is.
+    """
+    leaves = flatten(tree)[0]
+    found = [x for x in leaves if not (isinstance(x, _BESIDE) or callable(x))]
+    return found or leaves
+
+
+_BESIDE = (bool, int, float, complex, str, bytes)
 
 
 class _Leaf:

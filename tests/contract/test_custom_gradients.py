@@ -261,3 +261,44 @@ def test_a_gate_of_ones_own(run):
 def test_in_compiled_functions(engine):
     f = sg.function(sg.value_and_grad(log1pexp), engine=engine)
     assert [float(v) for v in f(np.float32(100.0))] == [np.inf, 1.0]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda da, db, dx: ({"a": da, "b": db}, dx, None),
+        lambda da, db, dx: [[da, db], dx, None],
+        lambda da, db, dx: (da, db, dx),
+    ],
+    ids=["like the arguments", "lists in the place of dicts", "flat"],
+)
+def test_the_gradient_function_may_return_the_structure_of_the_arguments(given):
+    """What vjp's pullback returns can be returned as it is."""
+
+    @sg.custom_gradient
+    def f(params, x, times):
+        y = params["a"] * x + params["b"]
+        return y, lambda g: given(2.0 * g * x, 3.0 * g, 5.0 * g * params["a"])
+
+    a, b, x, times = np.float64(3.0), np.float64(4.0), np.float64(7.0), np.int32(1)
+    params, dx = sg.grad(f, argnums=(0, 1))({"a": a, "b": b}, x, times)
+    assert (params["a"], params["b"], dx) == (14.0, 3.0, 15.0)
+
+
+def test_none_stands_for_a_whole_argument_or_a_part_of_it(graph):
+    @sg.custom_gradient
+    def f(params, x):
+        return params["a"] * params["b"] * x, lambda g: ({"a": None, "b": 2.0 * g}, None)
+
+    a, b, x = (sg.placeholder(sg.float32) for _ in range(3))
+    da, db, dx = sg.gradients(f({"a": a, "b": b}, x), [a, b, x])
+    assert da is None
+    assert db is not None
+    assert dx is None
+
+
+def test_a_structure_that_is_not_the_arguments_is_an_error(graph, here):
+    f = sg.custom_gradient(lambda p, x: (p["a"] * x, lambda g: ({"a": g, "b": g}, g)))
+    a, x = sg.placeholder(sg.float32), sg.placeholder(sg.float32)
+    with pytest.raises(sg.StopgradError, match="custom|CustomGradient"):
+        sg.gradients(f({"a": a}, x), [a, x])

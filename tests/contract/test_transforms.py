@@ -463,3 +463,29 @@ def test_a_pullback_of_arrays_can_be_differentiated():
     _, pullback = sg.vjp(lambda x: x * x, np.float64(3.0))
     assert sg.grad(lambda g: pullback(g)[0])(np.float64(2.0)) == 6.0
     assert sg.function(lambda g: pullback(g)[0])(np.float64(2.0)) == 12.0
+
+
+@pytest.mark.parametrize("of_arrays", [False, True], ids=["in the graph", "of arrays"])
+def test_a_pullback_can_be_used_in_the_body_of_a_loop(of_arrays):
+    """u ← v + Jᵀu, five times: Σₖ₌₀⁵ (Jᵀ)ᵏ v, with a diagonal J."""
+    f = lambda a, z: sg.tanh(z * a)
+    a, z, v = np.array([0.3, 0.7]), np.array([0.4, -0.2]), np.array([1.0, 2.0])
+
+    def neumann(a, z, v, pull=None):
+        pull = pull or sg.vjp(f, a, z)[1]
+        step = lambda i, u: (i + 1, v + pull(u)[1])
+        return sg.while_loop(lambda i, u: i < 5, step, (0, v), maximum_iterations=5)[1]
+
+    if of_arrays:
+        pull = sg.vjp(f, a, z)[1]
+        found = sg.function(lambda v: neumann(a, z, v, pull))(v)
+    else:
+        found = sg.function(neumann)(a, z, v)
+    slope = a / np.cosh(z * a) ** 2
+    np.testing.assert_allclose(found, v * sum(slope**k for k in range(6)), rtol=1e-12)
+    if not of_arrays:
+        gradient = sg.grad(lambda a: neumann(a, z, v).sum())(a)
+        e = 1e-6
+        for i in range(2):
+            up, down = (neumann(a + s * e * np.eye(2)[i], z, v).sum() for s in (1, -1))
+            np.testing.assert_allclose(gradient[i], (up - down) / (2 * e), rtol=1e-7)

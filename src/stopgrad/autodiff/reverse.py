@@ -214,7 +214,8 @@ def _derivatives(
     if not roots:
         raise GradientError("gradients: ys is empty; give at least one output to differentiate")
     graph = roots[0].op.graph
-    for x in (*roots, *targets, *walls):
+    seeds = [g for g in flatten(grad_ys)[0] if isinstance(g, Output)]
+    for x in (*roots, *targets, *walls, *seeds):
         if x.op.graph is not graph:
             roots = [local(y) for y in roots]
             graph = _one_graph(roots, [*targets, *walls])

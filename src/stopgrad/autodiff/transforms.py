@@ -14,7 +14,7 @@ from stopgrad.arguments import argument_names
 from stopgrad.autodiff.forward import push_forward
 from stopgrad.autodiff.reverse import gradients
 from stopgrad.autodiff.tracing import Tracing, is_tensor
-from stopgrad.build import as_output
+from stopgrad.build import as_output, graph_for
 from stopgrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from stopgrad.graph import Graph, Output
 from stopgrad.operands import as_array, type_of
@@ -241,8 +241,10 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
             # Values so far, and now cotangents of a graph: built there, with the values as constants.
             with symbolic.as_default():
                 return vjp(f, *primals, has_aux=has_aux)[1](cotangents)
-        call = Tracing() if tracing.computes else tracing
-        call.graph, call.computes, call.feeds = tracing.graph, tracing.computes, dict(tracing.feeds)
+        call = Tracing()
+        # In the body of a loop or branch it is built there, of what the function has computed outside.
+        call.graph = tracing.graph if tracing.computes or not ys else graph_for(ys[0])
+        call.computes, call.feeds = tracing.computes, dict(tracing.feeds)
         with call.building():
             seeds = [
                 call.stand_in(as_array(g, y.dtype) if isinstance(g, (int, float, complex)) else g)

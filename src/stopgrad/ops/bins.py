@@ -88,6 +88,7 @@ class SearchSorted(Op):
     promotes = Promotion(is_real)
     gradient = not_differentiable("a position has no derivative")
     batch = ALONG
+    rounds_once = True
 
     @staticmethod
     def lower(xp: Any, sequence: Any, x: Any, right: bool, dtype: DType) -> Any:
@@ -101,9 +102,8 @@ class SearchSorted(Op):
 
     @staticmethod
     def xla(xp: Any, sequence: Any, x: Any, right: bool, dtype: DType) -> Any:
-        search = lambda one, of: xp.searchsorted(one, of, side="right" if right else "left").astype(
-            dtype.numpy
-        )
+        side = "right" if right else "left"
+        search: Any = lambda one, of: xp.searchsorted(one, of, side=side).astype(dtype.numpy)
         for _ in sequence.shape[:-1]:
             search = xp.jax.vmap(search)
         return search(sequence, x)
@@ -178,11 +178,11 @@ def digitize(x: Any, bins: Any, right: bool = False, name: str | None = None) ->
     if kind.ndim != 1:
         raise ShapeError(f"(C1) the bins must be a vector, not {kind!r}")
     side = "left" if flag(right, "right") else "right"
-    up = lambda: searchsorted(bins, x, side)
+    up: Any = lambda: searchsorted(bins, x, side)
     size = kind.shape[0]
     if isinstance(size, int) and size < 2:
         return named(up(), name)
-    down = lambda: subtract(size_as(size, int32, bins), searchsorted(reverse(bins, [0]), x, side))
+    down: Any = lambda: subtract(size_as(size, int32, bins), searchsorted(reverse(bins, [0]), x, side))
     if not is_traced(bins):
         edges = as_array(bins)
         return named(up() if edges[0] <= edges[-1] else down(), name)
@@ -239,8 +239,7 @@ def bincount(
     Constraints:
         (C1) arr holds integers.
         (C2) How many numbers are counted is known when the graph is built.
-        (C3) The weights have arr's shape.
-        (C4) axis is None, 0 or -1, and there are no weights for a binary output.
+        (C3) The weights have arr's shape, and there are none for a binary output; axis is None, 0 or -1.
 
     Examples:
         >>> sg.bincount(np.array([1, 1, 3]))
@@ -253,7 +252,7 @@ def bincount(
     binary = flag(binary_output, "binary_output")
     if axis not in (None, 0, -1) or (binary and weights is not None):
         raise ArgumentError(
-            f"(C4) axis={axis!r}, binary_output={binary!r}: axis is None, 0 or -1, and weights are for counts only"
+            f"(C3) axis={axis!r}, binary_output={binary!r}: axis is None, 0 or -1, and weights are for counts only"
         )
     each = fill(kind.shape, np.ones((), dtype_of(dtype).numpy)) if weights is None else tensor(weights)
     if not same_shape(type_of(each).shape, kind.shape):

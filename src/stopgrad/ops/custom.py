@@ -23,7 +23,7 @@ from stopgrad.ops.gates import carries_gradient
 from stopgrad.ops.shape import sum_to
 from stopgrad.public import call, guarded
 from stopgrad.scope import Scope, as_scope
-from stopgrad.structure import flatten, unflatten
+from stopgrad.structure import flatten, is_leaf, unflatten
 from stopgrad.types import Size, TensorType, same_size
 
 __all__ = ["custom_gradient"]
@@ -269,8 +269,9 @@ def custom_gradient(f: Callable[..., Any] | None = None) -> Callable[..., Any]:
 
     Args:
         f: returns a pair: its results (a tensor or nested structure of tensors), and a function from their
-            cotangents, one positional argument each, to those of f's floating-point arguments (one, or a
-            list; None where there is none). Python floats among the positional ones may be counted or left
+            cotangents, one positional argument each, to those of f's floating-point arguments: one, or a
+            list, or a tuple with the structure of each positional argument, as :func:`vjp`'s pullbacks return
+            it; None where there is none. Python floats among the positional ones may be counted or left
             out. Without it, the decorator is returned: ``@sg.custom_gradient()``.
 
     Returns:
@@ -313,18 +314,41 @@ def _build(
     ys, result_spec = flatten(results)
     ys = [local(y) if isinstance(y, Output) else identity(as_array(y)) for y in ys]
     xs = [x for leaf, x in zip(leaves, inner, strict=True) if x is not leaf]
-    asked = [
-        leaf
-        for i, leaf in enumerate(leaves)
-        if carries_gradient(leaf) or (i < positional and isinstance(leaf, (float, complex)))
-    ]
+    asked = [leaf for i, leaf in enumerate(leaves) if (_counts if i < positional else carries_gradient)(leaf)]
     kept = tuple(k for k, leaf in enumerate(asked) if carries_gradient(leaf))
+    pullback = _listing(pullback, args, len(asked))
     held: Body | Untraced = Untraced(pullback)
     used: list[Output] = []
     if current().tracing is not None:  # What it uses must become known to the body before that is closed.
         held, used = _traced(pullback, ys, xs, len(asked), kept, "custom_gradient")
     op = emit(CustomGradient, (*ys, *xs, *used), (len(ys), held, len(asked), kept), name)
     return unflatten(result_spec, op.outputs)
+
+
+def _counts(leaf: Any) -> bool:
+    """Whether a gradient may be returned for a leaf of a positional argument."""
+    return carries_gradient(leaf) or isinstance(leaf, (float, complex))
+
+
+def _listing(pullback: Callable[..., Any], args: Sequence[Any], asked: int) -> Callable[..., Any]:
+    """A gradient function that lists what *pullback* returns in the structure of the arguments."""
+
+    def listed(*cotangents: Any) -> Any:
+        made = call(pullback, *cotangents)
+        parts = list(made) if isinstance(made, (list, tuple)) else [made]
+        alone = all(part is None or is_leaf(part) for part in parts)
+        if len(parts) != len(args) or (alone and len(parts) == asked):
+            return made
+        found: list[Any] = []
+        for part, arg in zip(parts, args, strict=True):
+            leaves = flatten(arg)[0]
+            pulled = [None] * len(leaves) if part is None else flatten(part, none_is_leaf=True)[0]
+            if len(pulled) != len(leaves):
+                return made
+            found += [g for g, leaf in zip(pulled, leaves, strict=True) if _counts(leaf)]
+        return found
+
+    return listed
 
 
 def _pair(made: Any) -> tuple[Any, Callable[..., Any]]:

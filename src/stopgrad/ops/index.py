@@ -31,6 +31,7 @@ from stopgrad.ops.inference import (
 from stopgrad.ops.positions import as_indices, from_front
 from stopgrad.ops.shape import broadcast_to
 from stopgrad.plain import whole
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import (
@@ -251,6 +252,7 @@ class TensorScatterAdd(Op):
         "updates": lambda g, op: apply(GatherV2, (g, op.indices), (op.axis, op.batch_dims)),
     }
 
+    promotes = Promotion(is_number, ("x", "updates"))
     batch = SCATTER
     rounds_once = True
 

@@ -10,6 +10,7 @@ import numpy as np
 from stopgrad.batch_rules import ALONG, PAD, along
 from stopgrad.build import about, apply
 from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.immediate import by_type
 from stopgrad.op import Axes, Axis, Op, Sizes
 from stopgrad.operands import Tensor, as_list, show_shape, type_of
 from stopgrad.ops.compare import equal
@@ -76,6 +77,7 @@ class ConcatV2(Op):
     ]
 
 
+@by_type
 @builds(ConcatV2)
 def concat(values: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
     """Tensors one after the other along an axis that they have.
@@ -141,6 +143,7 @@ class Pack(Op):
     ]
 
 
+@by_type
 @builds(Pack)
 def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Tensor:
     """Tensors side by side along a new axis.
@@ -357,6 +360,7 @@ def _unpadded(g: Any, op: Any) -> Tensor:
     )
 
 
+@by_type
 @builds(PadV2)
 def pad(
     tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
@@ -457,6 +461,7 @@ class Tile(Op):
     ]
 
 
+@by_type
 @builds(Tile)
 def tile(input: Any, multiples: Sequence[Any], name: str | None = None) -> Tensor:
     """A tensor repeated along its axes.
@@ -511,6 +516,7 @@ class ReverseV2(Op):
     samples = [sample(floats(2, 3), axis=(1,)), sample(floats("n"), axis=(0,))]
 
 
+@by_type
 @builds(ReverseV2)
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     return apply(ReverseV2, (tensor,), (normal_axes(axis, type_of(tensor).ndim, "C1"),), name)

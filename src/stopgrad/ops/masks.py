@@ -24,7 +24,7 @@ from stopgrad.ops.inference import check_dtype, is_boolean, normal_axis, same_sh
 from stopgrad.ops.join import stack
 from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.running import cumsum
-from stopgrad.ops.scatters import scatter_update
+from stopgrad.ops.scatters import put
 from stopgrad.ops.shape import reshape
 from stopgrad.ops.updates import like
 from stopgrad.plain import whole
@@ -42,7 +42,7 @@ __all__ = [
 def places_of(hit: Any, size: Any) -> Tensor:
     """The places where a vector of conditions holds, in order; -1 where there are no more."""
     target = convert.where(hit, subtract(cumsum(cast(hit, int32)), 1), np.int32(-1))
-    return scatter_update(fill(shape_of(size)[:1], np.int32(-1)), target, numbers(type_of(hit).shape[0]))
+    return put(fill(shape_of(size)[:1], np.int32(-1)), target, numbers(type_of(hit).shape[0]))
 
 
 def _coordinates(x: Any, size: Any, fill_value: Any, what: str) -> list[Tensor]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import about, apply, together
-from stopgrad.errors import ShapeError
+from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.arithmetic import add, multiply
@@ -377,7 +377,7 @@ def lstsq(
         l2_regularizer: λ, by which the sum of the solution's squares counts beside that of the errors.
         fast: whether to solve the normal equations, with Cholesky's factors: of matrices of full rank, and
             with the square of their condition number. Otherwise with the pseudoinverse, which takes matrices
-            of any rank, but no λ.
+            of any rank, but no λ other than 0.
         name: of the operation; by default none.
 
     Returns:
@@ -390,7 +390,6 @@ def lstsq(
         (C2) matrix has at least two axes.
         (C3) rhs has as many rows as matrix.
         (C4) The leading axes broadcast.
-        (C5) Without fast, the regularizer is 0.
 
     Examples:
         >>> x = sg.lstsq(np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([[1.0], [3.0], [5.0]]))
@@ -409,7 +408,7 @@ def lstsq(
     plain = isinstance(l2_regularizer, (int, float)) and l2_regularizer == 0
     if not flag(fast):
         if not plain:
-            raise ShapeError("(C5) a regularizer goes with fast=True")
+            raise ArgumentError("a regularizer goes with fast=True only")
         return matmul(pinv(matrix), rhs, name=name)
     tall = not (isinstance(m, int) and isinstance(n, int) and m < n)
     gram = matmul(matrix, matrix, adjoint_a=True) if tall else matmul(matrix, matrix, adjoint_b=True)

@@ -14,8 +14,8 @@ from stopgrad.ops.convert import cast, where
 from stopgrad.ops.data import size_as
 from stopgrad.ops.distributions import gumbel_noise
 from stopgrad.ops.index import gather
-from stopgrad.ops.inference import broadcast_shapes, normal_axis, same_shape
-from stopgrad.ops.keys import check_order, drawn_shape, keyed, parameters
+from stopgrad.ops.inference import normal_axis
+from stopgrad.ops.keys import broadcasts_to, check_order, drawn_shape, keyed, parameters
 from stopgrad.ops.order import argsort, top_k
 from stopgrad.ops.powers import log
 from stopgrad.ops.random import integers, random_bits, random_uniform
@@ -308,8 +308,7 @@ def _noise_shape(noise_shape: Any, shape: Any) -> Any:
     if hasattr(noise_shape, "__len__") and len(noise_shape) == len(shape):
         noise_shape = [m if n is None else n for n, m in zip(noise_shape, shape, strict=True)]
     sizes = shape_of(noise_shape)
-    if not same_shape(broadcast_shapes(sizes, shape), shape):
-        raise ShapeError(
-            f"(C3) noise_shape {show_shape(sizes)} must broadcast to x's shape {show_shape(shape)}"
-        )
+    if not broadcasts_to(sizes, shape):
+        shown = show_shape(sizes), show_shape(shape)
+        raise ShapeError(f"(C3) noise_shape {shown[0]} must broadcast to x's shape {shown[1]}")
     return sizes

@@ -26,7 +26,7 @@ from stopgrad.ops.masks import places_of
 from stopgrad.ops.order import argsort, sort
 from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.running import cumsum
-from stopgrad.ops.scatters import begins, scatter_update
+from stopgrad.ops.scatters import begins, put
 from stopgrad.ops.shape import reshape
 from stopgrad.ops.updates import like
 from stopgrad.plain import flag
@@ -100,6 +100,9 @@ class _Groups(NamedTuple):
 
 def _grouped(flat: Any) -> _Groups:
     n = type_of(flat).shape[0]
+    if isinstance(n, int) and n == 0:
+        none = fill((0,), np.int32(0))
+        return _Groups(flat, none, none, none)
     order = _order(flat)
     ordered = gather(flat, order)
     new = begins(ordered, 0, False)
@@ -109,7 +112,7 @@ def _grouped(flat: Any) -> _Groups:
     values = apply(GatherV2, (ordered, starts), (0, 0))
     first = apply(GatherV2, (order, starts), (0, 0))
     counts = apply(TensorScatterAdd, (zeros, group, fill((n,), np.int32(1))), (0, 0))
-    return _Groups(values, first, scatter_update(zeros, order, group), counts)
+    return _Groups(values, first, put(zeros, order, group), counts)
 
 
 def _order(flat: Any) -> Tensor:
@@ -129,7 +132,7 @@ def _by_appearance(groups: _Groups) -> _Groups:
     """The values in the order in which they occur first."""
     n = type_of(groups.values).shape[0]
     order = argsort(convert.where(equal(groups.counts, 0), size_as(n, int32, groups.first), groups.first))
-    place = scatter_update(fill((n,), np.int32(0)), order, numbers(n))
+    place = put(fill((n,), np.int32(0)), order, numbers(n))
     values, first, counts = (gather(one, order) for one in (groups.values, groups.first, groups.counts))
     return _Groups(values, first, gather(place, groups.inverse), counts)
 
@@ -138,7 +141,8 @@ def _unique(x: Any, size: Any, fill_value: Any, by_appearance: bool) -> _Groups:
     """The groups of a tensor's elements, as many as *size* says, or as there are."""
     x = tensor(x)
     kind = type_of(x)
-    if size is None:
+    exact = size is None
+    if exact:
         if is_traced(x):
             raise needs_size("(C2) the number of values", "size=, as many as there may be")
         size = np.unique(x, equal_nan=False).size
@@ -149,7 +153,7 @@ def _unique(x: Any, size: Any, fill_value: Any, by_appearance: bool) -> _Groups:
     values, first, counts = (
         apply(GatherV2, (one, place), (0, 0)) for one in (groups.values, groups.first, groups.counts)
     )
-    if not is_traced(x) and fill_value is None and int(np.min(counts, initial=1)):
+    if exact and fill_value is None:
         return _Groups(values, first, reshape(groups.inverse, kind.shape), counts)
     filler = (
         gather(groups.values, np.zeros((), np.int32))
@@ -359,15 +363,19 @@ def _chosen(x: Any, y: Any, size: Any, fill_value: Any, inside: bool, name: str 
     x, y = together(x, y, promotes=Promotion(is_any))
     for one in (x, y):
         check_dtype(type_of(one), lambda d: not d.is_complex, "booleans or real numbers")
+    exact = size is None
+    if exact:
+        if is_traced(x) or is_traced(y):
+            raise needs_size("(C2) the number of values", "size=, as many as there may be")
+        values = np.unique(x, equal_nan=False)
+        size = np.count_nonzero(np.isin(values, y, invert=not inside))
     groups = _grouped(reshape(x, (product(type_of(x).shape),)))
     hit = _among(_sortable(groups.values), _sortable(y))
     keep = logical_and(greater(groups.counts, 0), hit if inside else logical_not(hit))
-    if size is None:
-        if is_traced(keep):
-            raise needs_size("(C2) the number of values", "size=, as many as there may be")
-        size = int(np.count_nonzero(keep))
     place = places_of(keep, size)
     found = apply(GatherV2, (groups.values, place), (0, 0))
+    if exact:
+        return named(found, name)
     filler = gather(found, np.zeros((), np.int32)) if fill_value is None else like(fill_value, found, "C3")
     return convert.where(equal(place, -1), filler, found, name)
 
@@ -465,5 +473,7 @@ def union1d(x: Any, y: Any, name: str | None = None, *, size: Any = None, fill_v
         array([1., 2., 3.])
     """
     both = together(x, y, promotes=Promotion(is_any))
+    if size is None and not any(map(is_traced, both)):
+        size = np.unique(np.concatenate([np.ravel(one) for one in both]), equal_nan=False).size
     flat = concat([reshape(one, (product(type_of(one).shape),)) for one in both], 0)
     return named(_unique(flat, size, fill_value, False).values, name)
