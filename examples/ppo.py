@@ -4,10 +4,11 @@
     loss  = -min(ratio · Â, clip(ratio, 1-ε, 1+ε) · Â) + c₁ (V(s) - sg(Â + V_old(s)))² - c₂ entropy(π)
     Â     = sg(Σ (γλ)ᵏ δₜ₊ₖ),    δₜ = rₜ + γ (1 - doneₜ) V_old(sₜ₊₁) - V_old(sₜ)
 
-Policy and value share their first layer, so the advantage Â (generalised advantage estimation) is a function of
-weights. It is a number to the loss, as is all that the old weights say; were old and new weights the same tensors,
-as in the first step of each round, the policy's term could otherwise be made small by moving the values that say
-which action was good. Â is brought to mean 0 and variance 1, as most implementations do.
+Policy and value share their first layer, so the advantage Â (generalised advantage estimation) is a
+function of weights. It is a number to the loss, as is all that the old weights say; were old and new
+weights the same tensors, as in the first step of each round, the policy's term could otherwise be made
+small by moving the values that say which action was good. Â is brought to mean 0 and variance 1, as most
+implementations do.
 
 Schulman et al. 2017, "Proximal policy optimization algorithms" (arXiv 1707.06347), eq. 7, 9, 11.
 """

@@ -62,6 +62,12 @@ for name in (
 for name, values in (("Qr", {"full": False}), ("Svd", {"full": False}), ("SingularValues", {})):
     refuses(name, of(name, INTS, **values), of(name, VECTOR, **values))
 refuses(
+    "MatrixExponentialGrad",
+    of("MatrixExponentialGrad", SQUARE, DOUBLE),
+    of("MatrixExponentialGrad", MATRIX, MATRIX),
+    of("MatrixExponentialGrad", SQUARE, BATCH),
+)
+refuses(
     "PseudoInverse",
     of("PseudoInverse", INTS, SCALAR),
     of("PseudoInverse", VECTOR, SCALAR),

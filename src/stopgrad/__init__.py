@@ -92,10 +92,13 @@ from stopgrad.ops.dynamic import *
 from stopgrad.ops.eigenvalues import *
 from stopgrad.ops.elementary import *
 from stopgrad.ops.embedding import *
+from stopgrad.ops.exponential import *
 from stopgrad.ops.factorizations import *
 from stopgrad.ops.filters import *
 from stopgrad.ops.floating import *
 from stopgrad.ops.fourier import *
+from stopgrad.ops.fourier_planes import *
+from stopgrad.ops.frequencies import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.grids import *
