@@ -48,7 +48,21 @@ one_operand(
 )
 one_operand(
     (
-        *("Cbrt", "Exp2", "SignBit", "Erf", "Erfc", "Erfinv", "Lgamma", "Digamma"),
+        *(
+            "BesselI0",
+            "BesselI0e",
+            "BesselI1",
+            "BesselI1e",
+            "Ndtri",
+            "Cbrt",
+            "Exp2",
+            "SignBit",
+            "Erf",
+            "Erfc",
+            "Erfinv",
+            "Lgamma",
+            "Digamma",
+        ),
         *("LeakyRelu", "Elu", "Sigmoid", "LogSigmoid", "Softplus", "Softsign", "Silu", "Gelu"),
     ),
     COMPLEXES,

@@ -93,8 +93,8 @@ refuses("ReverseV2", call("ReverseV2", FLOATS, [1]))
 
 # ---------------------------------------------------------------------------------------- indices, sorting
 
-refuses("GatherV2", call("GatherV2", FLOATS, FLOATS), call("GatherV2", FLOATS, INTS, 1))
-CASES["GatherV2", "C3"] = call("GatherV2", MATRIX, INTS, 1, batch_dims=1)
+refuses("GatherV2", call("GatherV2", FLOATS, FLOATS), call("GatherV2", FLOATS, INTS, axis=1))
+CASES["GatherV2", "C3"] = call("GatherV2", MATRIX, INTS, axis=1, batch_dims=1)
 refuses(
     "TensorScatterAdd",
     call("TensorScatterAdd", FLOATS, FLOATS, FLOATS),

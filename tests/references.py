@@ -193,6 +193,43 @@ def _erfinv(x: Any) -> Any:
     return mpmath.erfinv(x)
 
 
+def _ndtri(x: Any) -> Any:
+    if not 0 < x < 1:
+        return {0: -mpmath.inf, 1: mpmath.inf}.get(x, mpmath.nan)
+    if x > 1e-3:
+        return mpmath.sqrt(2) * mpmath.erfinv(2 * x - 1)
+    return -mpmath.sqrt(2) * _erfcinv(2 * x)
+
+
+def _erfcinv(x: Any) -> Any:
+    """By Newton's method on log erfc, from its first asymptotic term."""
+    y = mpmath.sqrt(-mpmath.log(x))
+    for _ in range(60):
+        value = mpmath.erfc(y)
+        slope = -2 / mpmath.sqrt(mpmath.pi) * mpmath.exp(-y * y) / value
+        y, before = y - (mpmath.log(value) - mpmath.log(x)) / slope, y
+        if abs(y - before) < abs(y) * mpmath.mpf(2) ** -100:
+            break
+    return y
+
+
+def _bessel(n: int, x: Any) -> Any:
+    if abs(x) > 20_000:
+        return mpmath.inf * (mpmath.sign(x) if n else 1)
+    return mpmath.besseli(n, x)
+
+
+def _scaled_bessel(n: int, x: Any) -> Any:
+    if mpmath.isinf(x):
+        return mpmath.mpf(0)
+    if abs(x) < 1e4:
+        return mpmath.besseli(n, x) * mpmath.exp(-abs(x))
+    # The first terms of DLMF 10.40.1.
+    t, m = 1 / (8 * abs(x)), 4 * n * n
+    size = 1 - (m - 1) * t + (m - 1) * (m - 9) * t**2 / 2 - (m - 1) * (m - 9) * (m - 25) * t**3 / 6
+    return size / mpmath.sqrt(2 * mpmath.pi * abs(x)) * (mpmath.sign(x) if n else 1)
+
+
 def _sign(x: Any) -> Any:
     if x.dtype == COMPLEX:
         return np.where(x == 0, 0, x / np.where(x == 0, 1, np.abs(x)))
@@ -318,6 +355,7 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "AddV2": E(np.add),
     "Sub": E(np.subtract),
     "Mul": E(np.multiply, 2),
+    "MulNoNan": E(lambda x, y: np.where(y == 0, 0 * y, np.multiply(x, y)), 2),
     "RealDiv": E(np.divide, 3),
     "FloorDiv": E(np.floor_divide, 2, integer=integers(_floor_div)),
     "FloorMod": E(np.remainder, integer=integers(_floor_mod)),
@@ -353,6 +391,19 @@ ELEMENTWISE: dict[str, Elementwise] = {
     "ReciprocalGrad": E(lambda y, g: -g * y**2, 4),
     "Erf": E(numbers(mpmath.erf), 4),
     "Erfc": E(numbers(_erfc), 4, lambda x: numbers(_erfc)(x) * (1 + np.minimum(x * x, 1e3))),
+    "BesselI0": E(
+        numbers(lambda x: _bessel(0, x)),
+        8,
+        lambda x: np.abs(x) * np.i0(np.minimum(np.abs(x), 700).astype(float)),
+    ),
+    "BesselI0e": E(numbers(lambda x: _scaled_bessel(0, x)), 8),
+    "BesselI1": E(
+        numbers(lambda x: _bessel(1, x)),
+        8,
+        lambda x: np.abs(x) * np.i0(np.minimum(np.abs(x), 700).astype(float)),
+    ),
+    "BesselI1e": E(numbers(lambda x: _scaled_bessel(1, x)), 8),
+    "Ndtri": E(numbers(_ndtri), 16),
     "Erfinv": E(numbers(_erfinv), 16),
     "Lgamma": E(numbers(_lgamma), 8, lambda x: np.where(np.abs(x) < 100, 2 + np.abs(x), 0)),
     "Digamma": E(

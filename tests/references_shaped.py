@@ -368,6 +368,17 @@ def _ravel(*indices: Wide, sizes: Any, dtype: Any) -> Any:
     return found
 
 
+def _so_far(step: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def f(x: Wide, axis: int, reverse: bool) -> Any:
+        rows = np.moveaxis(x, axis, 0)[:: -1 if reverse else 1]
+        found = rows.copy()
+        for i in range(1, len(rows)):
+            found[i] = step(found[i - 1], rows[i])
+        return np.moveaxis(found[:: -1 if reverse else 1], 0, axis)
+
+    return f
+
+
 def _along(shape: Any, indices: Wide, axis: int) -> Any:
     for i in np.ndindex(*indices.shape):
         if 0 <= indices[i] < shape[axis]:
@@ -497,6 +508,12 @@ SHAPED: dict[str, Shaped] = {
     "DynamicSlice": S(lambda x, starts, sizes: x[_block(x.shape, starts, sizes)]),
     "DynamicUpdateSlice": S(_dynamic_update),
     "RavelMultiIndex": S(_ravel),
+    "Cummax": S(_so_far(np.maximum)),
+    "Cummin": S(_so_far(np.minimum)),
+    "CumulativeLogsumexp": S(
+        _so_far(np.logaddexp), 8, lambda x, axis, reverse: np.abs(_so_far(np.logaddexp)(x, axis, reverse)) + 1
+    ),
+    "NoOp": S(lambda *parts: np.array(True)),
     "OneHot": S(_one_hot),
     "AddN": S(lambda *xs: sum(xs[1:], xs[0]), 4, lambda *xs: sum(map(np.abs, xs[1:]), np.abs(xs[0]))),
     "SoftmaxCrossEntropyWithLogits": S(

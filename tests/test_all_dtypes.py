@@ -53,6 +53,7 @@ ELSEWHERE = {
     "Const": "it is fed nothing; every other test has constants",
     "NextAfter": "test_all_dtypes_edges.py",
     "Range": "test_all_dtypes_edges.py",
+    "SearchSorted": "test_arrays.py: its sequences are sorted",
     "Size": "sizes are whole numbers, tested with shapes",
     **dict.fromkeys(("Case", "Scan", "While", "Checkpoint", "CustomGradient"), "runs bodies of others"),
     **dict.fromkeys(

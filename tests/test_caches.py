@@ -59,6 +59,11 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.ops.segments._MEANS",
+    "stopgrad.ops.segments._NUMBERS",
+    "stopgrad.ops.segments._PRODUCTS",
+    "stopgrad.ops.segments._REALS",
+    "stopgrad.ops.segments._SUMS",
     "stopgrad.immediate._SETTINGS",
     "stopgrad.public._LEAVES",
     "stopgrad.promotion._KIND",
@@ -105,6 +110,8 @@ CONSTANT = {
     "stopgrad.ops.activations._KINKS",
     "stopgrad.ops.compare._BOOLS",
     "stopgrad.ops.compare._INTS",
+    "stopgrad.ops.exponential._REACH",
+    "stopgrad.ops.fourier._DUAL",
     "stopgrad.ops.inference._DESCRIPTIONS",
     "stopgrad.ops.operators._BINARY",
     "stopgrad.ops.operators._COMPARISONS",
@@ -113,10 +120,22 @@ CONSTANT = {
     "stopgrad.ops.resize._KERNELS",
     "stopgrad.ops.shape._PLAIN",
     "stopgrad.public._READERS",
+    "stopgrad.public._SPACES",
     "stopgrad.rewrite.engine._VALUES",
     "stopgrad.rewrite.forms.rows._HANDLERS",
     "stopgrad.sizes._RESERVED",
     "stopgrad.tuning.BUDGETS",
+    "stopgrad.xp.data_types._KINDS",
+    "stopgrad.xp.dispatch._ACCUMULATE",
+    "stopgrad.xp.dispatch._REDUCE",
+    "stopgrad.xp.dispatch._STANDARD",
+    "stopgrad.xp.dispatch._UFUNCS",
+    "stopgrad.xp.methods._ATTRIBUTES",
+    "stopgrad.xp.methods._IN_PLACE",
+    "stopgrad.xp.methods._METHODS",
+    "stopgrad.xp.methods._VALUES",
+    "stopgrad.xp.numpy_form.FORMS",
+    "stopgrad.xp.numpy_form._AT_DEFAULT",
 }
 
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 import constraint_cases
+import constraint_cases_arrays
 import constraint_cases_control
+import constraint_cases_linalg
 import constraint_cases_more
 from stopgrad.errors import StopgradError
 from stopgrad.op import REGISTRY, Kind, Op
@@ -20,7 +22,13 @@ from stopgrad.operands import type_of
 from stopgrad.samples import Values
 from stopgrad.types import TensorType, bool_, complex64, float32, int32, shape_of, tensor_type, uint8
 
-CASES = constraint_cases.CASES | constraint_cases_more.CASES | constraint_cases_control.CASES
+CASES = (
+    constraint_cases.CASES
+    | constraint_cases_more.CASES
+    | constraint_cases_control.CASES
+    | constraint_cases_linalg.CASES
+    | constraint_cases_arrays.CASES
+)
 
 DEFINITIONS = [pytest.param(definition, id=type) for type, definition in REGISTRY.items()]
 

@@ -45,8 +45,21 @@ DELIBERATE: dict[str, Difference] = {
     "cond": Difference(
         ("operands", "name"), "takes operands for its functions, as JAX's does; the name is by keyword"
     ),
+    "conv": Difference(
+        ALL, "the operation itself, over any number of axes; with TensorFlow's parameters it is convolution"
+    ),
     "function": Difference(ALL, "traces as jax.jit does; its options are those of engines"),
     "no_gradient": Difference(ALL, "a block in which gradients stop; TensorFlow's marks a type of operation"),
+    **{
+        name: Difference(("dtype",), "by default that of the tensors which say where the values lie")
+        for name in ("random_gamma", "random_normal", "random_truncated_normal", "random_uniform")
+    },
+    **{
+        name: Difference(("name",), "operations have names here")
+        for name in ("random_fold_in", "random_split")
+    },
+    "random_shuffle": Difference(("key",), "nothing is random without a key"),
+    "rot90": Difference(ALL, "numpy.rot90, of any array; TensorFlow's is of images"),
     "scan": Difference(ALL, "jax.lax.scan, which has a carry and results; TensorFlow's has only a carry"),
 }
 
@@ -103,7 +116,7 @@ def _value(node: ast.expr) -> Any:
 
 def same_default(name: str, their: Any, our: Any) -> bool:
     if name == "name":
-        return our is None
+        return our is None or our == their
     if their is inspect.Parameter.empty or our is inspect.Parameter.empty or their is None or our is None:
         return their is our
     if isinstance(their, str) and their.startswith("tf."):

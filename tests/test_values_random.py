@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from statistics import NormalDist
 from typing import Any
 
 import jax
@@ -13,7 +16,7 @@ import scipy.stats
 
 import stopgrad as sg
 from stopgrad.ops.keys import threefry
-from values import ENGINES, by, close, normal, values_of
+from values import ENGINES, Cases, by, close, normal, uniform, values_of
 
 SEEDS = [0, 1, 7, 2**31, 2**32 - 1]
 
@@ -183,3 +186,156 @@ def test_random_numbers_of_a_symbolic_shape() -> None:
             found, mixed = session.run([drawn, batch], {x: np.arange(12.0).reshape(4, 3)})
         np.testing.assert_array_equal(found, sg.random_uniform((4, 3), sg.random_key(1)))
         assert sorted(mixed[:, 0].tolist()) == [0, 3, 6, 9]
+
+
+# -------------------------------------------------------------------------- distributions, as JAX has them
+
+
+@ENGINES
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+@values_of(
+    sg.random_exponential,
+    sg.random_laplace,
+    sg.random_logistic,
+    sg.random_cauchy,
+    sg.random_truncated_normal,
+)
+def test_standard_numbers_are_those_of_jax(engine: str, dtype: str) -> None:
+    ours = sg.random_key(9)
+    rtol = {"float32": 3e-5, "float64": 1e-10, "float16": 3e-3, "bfloat16": 3e-2}[dtype]
+    with jax.enable_x64(True):
+        theirs = jax.random.key(9)
+        pairs: list[tuple[Callable[..., Any], Any]] = [
+            (lambda k: sg.random_exponential([500], k, dtype=dtype), jax.random.exponential),
+            (lambda k: sg.random_laplace([500], k, dtype=dtype), jax.random.laplace),
+            (lambda k: sg.random_logistic([500], k, dtype=dtype), jax.random.logistic),
+        ]
+        if dtype in ("float32", "float64"):  # Those of JAX are coarse in 16 bits.
+            pairs += [
+                (lambda k: sg.random_cauchy([500], k, dtype=dtype), jax.random.cauchy),
+                (
+                    lambda k: sg.random_truncated_normal([500], k, dtype=dtype, lower=-0.5, upper=3.0),
+                    lambda key, shape, dtype: jax.random.truncated_normal(key, -0.5, 3.0, shape, dtype),
+                ),
+            ]
+        for draw, reference in pairs:
+            found, expected = by(engine, draw, ours), np.asarray(reference(theirs, (500,), dtype))
+            assert found.dtype == expected.dtype
+            found, expected = found.astype(np.float64), expected.astype(np.float64)
+            usual = np.abs(expected) < 11  # JAX's least logistic number stands for u = 0.
+            assert usual.mean() > 0.9
+            close(found[usual], expected[usual], rtol)
+
+
+@ENGINES
+@values_of(sg.random_choice, sg.random_shuffle)
+def test_choices_are_those_of_jax_and_shuffles_follow_the_bits(engine: str) -> None:
+    key, a, p = sg.random_key(4), normal(5, 2), np.array([0.1, 0.0, 0.4, 0.3, 0.2])
+    with jax.enable_x64(True):
+        theirs = jax.random.key(4)
+        bits = np.asarray(jax.random.bits(theirs, (5,), np.uint32))
+        weighted = jax.random.choice(theirs, a, (40, 3), p=p)
+        apart = jax.random.choice(theirs, a, (4,), False, p=p)
+    np.testing.assert_array_equal(
+        by(engine, lambda k, a: sg.random_choice([40, 3], k, a, p=p), key, a), weighted
+    )
+    found = by(engine, lambda k, a: sg.random_choice([4], k, a, False, p), key, a)
+    np.testing.assert_array_equal(found, apart)
+    np.testing.assert_array_equal(by(engine, sg.random_shuffle, a, key), a[np.argsort(bits)])
+
+
+# --------------------------------------------------------------------- gamma and Poisson, number by number
+
+
+def words(key: Any, stream: int, position: int) -> tuple[int, int]:
+    """Two words of the cipher, which the published vectors above hold to what it is."""
+    given = [np.array([w], np.uint32) for w in (*key, stream, position)]
+    high, low = threefry(np, *given)
+    return int(high[0]), int(low[0])
+
+
+def unit(key: Any, stream: int, position: int) -> float:
+    high, low = words(key, stream, position)
+    return ((high << 20 | low >> 12) + 0.5) / 2**52
+
+
+def gamma_number(key: Any, position: int, alpha: float) -> float:
+    """Marsaglia and Tsang 2000, figure 1 and section 6."""
+    shape = alpha + 1 if alpha < 1 else alpha
+    d = shape - 1 / 3
+    c = 1 / math.sqrt(9 * d)
+    for step in range(100):
+        x = NormalDist().inv_cdf(unit(key, 2 * step + 1, position))
+        v = (1 + c * x) ** 3
+        if v > 0 and math.log(unit(key, 2 * step + 2, position)) < x * x / 2 + d - d * v + d * math.log(v):
+            break
+    return d * v * (unit(key, 0, position) ** (1 / alpha) if alpha < 1 else 1)
+
+
+def poisson_number(key: Any, position: int, rate: float) -> int:
+    """Below 10 by quantiles; from there on Hörmann 1993, algorithm PTRS."""
+    if rate < 10:
+        u, k, p = unit(key, 0, position), 0, math.exp(-rate)
+        while u > p:
+            u, k = u - p, k + 1
+            p *= rate / k
+        return k
+    b = 0.931 + 2.53 * math.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    for step in range(100):
+        u, v = unit(key, 2 * step + 1, position) - 0.5, unit(key, 2 * step + 2, position)
+        us = 0.5 - abs(u)
+        k = math.floor((2 * a / us + b) * u + rate + 0.43)
+        if us >= 0.07 and v <= 0.9277 - 3.6224 / (b - 2):
+            break
+        if k < 0 or (us < 0.013 and v > us):
+            continue
+        size = math.log(v * (1.1239 + 1.1328 / (b - 3.4)) / (a / us**2 + b))
+        if size <= k * math.log(rate) - rate - math.lgamma(k + 1):
+            break
+    return k
+
+
+@ENGINES
+@values_of(sg.random_gamma, sg.random_beta, sg.random_dirichlet, sg.random_poisson)
+def test_gamma_and_poisson_numbers_are_those_of_the_papers(engine: str) -> None:
+    key = sg.random_key(13)
+    alpha = np.exp(uniform(-2.0, 5.0, 20, 10))
+    flat = list(enumerate(alpha.ravel()))
+    expected = np.array([gamma_number(key, i, a) for i, a in flat]).reshape(20, 10)
+    close(by(engine, lambda k, a: sg.random_gamma(None, k, a), key, alpha), expected, 1e-12)
+    close(by(engine, lambda k, a: sg.random_gamma(None, k, a, 2.5), key, alpha), expected / 2.5, 1e-12)
+    mixture = expected / expected.sum(-1, keepdims=True)
+    close(by(engine, lambda k, a: sg.random_dirichlet(None, k, a), key, alpha), mixture, 1e-12)
+    pair = jax.random.key_data(jax.random.split(jax.random.key(13)))
+    first, second = (
+        np.array([gamma_number(np.asarray(half), i, a) for i, a in flat]).reshape(20, 10) for half in pair
+    )
+    found = by(engine, lambda k, a: sg.random_beta(None, k, a, a), key, alpha)
+    close(found, first / (first + second), 1e-12)
+    rate = np.exp(uniform(-3.0, 9.0, 20, 10))
+    counts = np.array([poisson_number(key, i, r) for i, r in enumerate(rate.ravel())]).reshape(20, 10)
+    np.testing.assert_array_equal(by(engine, lambda k, r: sg.random_poisson(None, k, r), key, rate), counts)
+
+
+# ------------------------------------------------------------------------------ incomplete gamma and beta
+
+CASES = Cases()
+add = CASES.add
+POSITIVE, NUMBERS = np.exp(uniform(-3.0, 5.0, 4, 5)), np.exp(uniform(-3.0, 5.0, 4, 5, seed=1))
+OTHERS, PARTS = np.exp(uniform(-3.0, 5.0, 5, seed=2)), uniform(0.001, 0.999, 4, 5, seed=3)
+AT = np.array([0.0, np.inf, np.nan])
+for ours, theirs in ((sg.igamma, scipy.special.gammainc), (sg.igammac, scipy.special.gammaincc)):
+    add(ours, theirs, POSITIVE, NUMBERS, rtol=1e-9)
+    add(ours, theirs, np.array([0.5, 1.0, 7.0])[:, None], AT)
+    add(ours, theirs, 2.5, NUMBERS, rtol=1e-9)
+add(sg.betainc, scipy.special.betainc, POSITIVE, OTHERS, PARTS, rtol=1e-9)
+add(sg.betainc, scipy.special.betainc, 0.5, OTHERS, 0.25, rtol=1e-9)
+add(sg.betainc, scipy.special.betainc, np.array([0.5, 1.0, 2.0]), 3.0, np.array([[0.0], [1.0]]))
+add(sg.lbeta, lambda x: scipy.special.betaln(x[..., 0], x[..., 1]), POSITIVE[:, :2], atol=1e-12)
+add(sg.lbeta, np.array([-math.log(2.0), -math.log(60.0)]), np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]]))
+
+
+@CASES.compared
+def test_incomplete_gamma_and_beta(engine: str, name: str) -> None:
+    CASES.check(engine, name)

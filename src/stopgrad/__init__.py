@@ -47,6 +47,7 @@ from stopgrad.control.ctc import *
 from stopgrad.control.recurrent import *
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
+    AxisError as AxisError,
     DefinitionError as DefinitionError,
     DTypeError as DTypeError,
     EngineError as EngineError,
@@ -75,7 +76,9 @@ from stopgrad.op import Status as Status
 from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
 from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
+from stopgrad.ops.associative import *
 from stopgrad.ops.attention import *
+from stopgrad.ops.bessel import *
 from stopgrad.ops.bins import *
 from stopgrad.ops.compare import *
 from stopgrad.ops.composite import *
@@ -89,13 +92,17 @@ from stopgrad.ops.dynamic import *
 from stopgrad.ops.eigenvalues import *
 from stopgrad.ops.elementary import *
 from stopgrad.ops.embedding import *
+from stopgrad.ops.exponential import *
 from stopgrad.ops.factorizations import *
 from stopgrad.ops.filters import *
 from stopgrad.ops.floating import *
 from stopgrad.ops.fourier import *
+from stopgrad.ops.fourier_planes import *
+from stopgrad.ops.frequencies import *
 from stopgrad.ops.gates import *
 from stopgrad.ops.gates import StopGradient as StopGradient
 from stopgrad.ops.grids import *
+from stopgrad.ops.groups import *
 from stopgrad.ops.incomplete import *
 from stopgrad.ops.index import *
 from stopgrad.ops.join import *
@@ -110,7 +117,6 @@ from stopgrad.ops.normalization import *
 from stopgrad.ops.norms import *
 from stopgrad.ops.objectives import *
 from stopgrad.ops.order import *
-from stopgrad.ops.pooling import *
 from stopgrad.ops.pools import *
 from stopgrad.ops.positions import *
 from stopgrad.ops.powers import *
@@ -170,27 +176,23 @@ from stopgrad.xp import (
     bitwise_left_shift as bitwise_left_shift,
     bitwise_right_shift as bitwise_right_shift,
     broadcast_arrays as broadcast_arrays,
+    broadcast_shapes as broadcast_shapes,
     can_cast as can_cast,
     cumulative_prod as cumulative_prod,
     cumulative_sum as cumulative_sum,
-    diff as diff,
     finfo as finfo,
-    flip as flip,
     floor_divide as floor_divide,
-    full_like as full_like,
+    from_dlpack as from_dlpack,
     iinfo as iinfo,
     isdtype as isdtype,
     isfinite as isfinite,
     isinf as isinf,
     isnan as isnan,
-    linspace as linspace,
     methods as _methods,  # noqa: F401 - gives outputs the methods of arrays
-    moveaxis as moveaxis,
     permute_dims as permute_dims,
     positive as positive,
     remainder as remainder,
     result_type as result_type,
-    take as take,
 )
 
 bool = bool_

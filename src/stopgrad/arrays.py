@@ -1,4 +1,4 @@
-"""What outputs have as arrays: operators, methods and attributes, as NumPy's arrays and the array API have them.
+"""What outputs have as arrays: operators, methods and attributes, as NumPy's arrays have them.
 
 Only declared here, for type checkers: the functions stand above the graph, which installs nothing itself;
 ``ops.operators`` and ``xp.methods`` do.

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from stopgrad.body import Body
 from stopgrad.builder import CURRENT, Builder, Inside, Pending, Trace, current, default_graph
-from stopgrad.errors import ArgumentError, GraphError, StopgradError
+from stopgrad.errors import GraphError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.immediate import evaluate as evaluate, recalled
 from stopgrad.inferred import (
@@ -24,16 +24,16 @@ from stopgrad.inferred import (
     raise_for as raise_for,
 )
 from stopgrad.locks import exclusive
+from stopgrad.names import check_name as check_label
 from stopgrad.op import REGISTRY, Op
 from stopgrad.operands import (
     Array,
     Literal,
     as_array,
     fits,
-    holds_tensors,
+    holds,
     is_python,
     python_dtype,
-    shorten,
     type_of,
 )
 from stopgrad.promotion import Promotion
@@ -324,9 +324,9 @@ def without_gc(build: Callable[..., T], *args: Any) -> T:
 
 
 def check_name(name: Any) -> None:
-    """Refuse what is no name, also where nothing is named."""
-    if name is not None and not isinstance(name, str):
-        raise ArgumentError(f"a name is a word, not {shorten(name)}")
+    """Refuse what can name nothing, also where nothing is named; an empty name is none."""
+    if name is not None and not (isinstance(name, str) and not name):
+        check_label(name)
 
 
 def apply(
@@ -348,7 +348,7 @@ def apply(
                 outputs = emit(definition, cast("tuple[Output, ...]", tuple(operands)), values, name).outputs
                 return outputs[0] if len(outputs) == 1 else outputs
         made = recalled(definition, operands, values)
-        if made is not None and (name is None or isinstance(name, str)):
+        if made is not None and name is None:
             return made
         operands = [joined(x) for x in operands]
         symbolic = next((x for x in operands if isinstance(x, Output)), None)
@@ -395,10 +395,12 @@ def coerce(definition: type[Op], operands: Sequence[Any]) -> list[Output | Array
 
 
 def joined(x: Any) -> Any:
-    """An operand as it stands, a list with outputs in it stacked."""
+    """An operand as it stands; a list with outputs in it stacked."""
     if isinstance(x, Operation):
         return x.as_output()
-    return apply(REGISTRY["Pack"], [joined(v) for v in x], (0,)) if holds_tensors(x) else x
+    if not holds(x, Output, Operation):
+        return x
+    return apply(REGISTRY["Pack"], [joined(v) for v in x], (0,))
 
 
 def together(*xs: Any, promotes: Promotion) -> list[Output | Array]:
@@ -414,13 +416,18 @@ def together(*xs: Any, promotes: Promotion) -> list[Output | Array]:
 
 
 def _tensor(x: Any, dtype: DType | None, company: Sequence[Any]) -> Output | Array:
-    """An output or array, of a dtype; a size becomes an output in the graph of its company."""
-    if isinstance(x, Dim):
+    """An output or array, of a dtype; sizes become outputs in the graph of their company."""
+    if isinstance(x, Dim) or holds(x, Dim):
         symbolic = next((y for y in company if isinstance(y, Output)), None)
         graph = default_graph() if symbolic is None else graph_for(symbolic)
         if graph is None:
             return as_array(x)  # Which says why not.
-        return emit(REGISTRY["Size"], (), (x, dtype or int32), "", graph).outputs[0]
+        dtype = dtype or python_dtype(x) or int32
+        if isinstance(x, Dim):
+            return emit(REGISTRY["Size"], (), (x, dtype), "", graph).outputs[0]
+        parts = [_tensor(v, dtype, company) for v in x]
+        inputs = tuple([v if isinstance(v, Output) else constant_in(graph, v) for v in parts])
+        return emit(REGISTRY["Pack"], inputs, (0,), "", graph).outputs[0]
     if not isinstance(x, Output):
         return as_array(x, dtype)
     if dtype is None or x.type.dtype is dtype:

@@ -116,6 +116,8 @@ def dtype_of(x: Any) -> DType:
         return x
     if isinstance(x, str) and x in DTYPES:
         return DTYPES[x]
+    if x is None:  # To NumPy it means float64.
+        raise DTypeError(f"None is no element type; stopgrad has {', '.join(DTYPES)}")
     try:
         return (
             _BY_PYTHON[x]

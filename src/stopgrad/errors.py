@@ -65,6 +65,10 @@ class ShapeError(StopgradError, ValueError):
     """Sizes that an operation cannot take."""
 
 
+class AxisError(ShapeError, IndexError):
+    """An axis that a tensor does not have."""
+
+
 class DTypeError(StopgradError, TypeError):
     """Element types that an operation cannot take."""
 

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, overload
 
 import numpy as np
 
-from stopgrad.arguments import Constant, Shapes, Statics, argument_paths, several, without_first
+from stopgrad.arguments import (
+    Constant,
+    Shapes,
+    Statics,
+    argument_names,
+    argument_paths,
+    several,
+    without_first,
+)
 from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.build import graph_for
 from stopgrad.builder import default_graph
 from stopgrad.calls import Given, Kept, compiled, computed, donated_arrays, failed_in
 from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, has_hash
 from stopgrad.engines import Engine, engine as engine_named
-from stopgrad.errors import ArgumentError
+from stopgrad.errors import ArgumentError, DTypeError
 from stopgrad.graph import Operation, Output
 from stopgrad.instances import Instances, Method
 from stopgrad.lowered import Lowered
@@ -26,6 +36,7 @@ from stopgrad.plain import flag, is_whole, whole
 from stopgrad.public import guarded, reads_arguments
 from stopgrad.quick import OTHER, Quick, quick_call
 from stopgrad.rewrite import prepare
+from stopgrad.source import is_internal
 from stopgrad.structure import flatten
 from stopgrad.traced import Signature, Static, array_argument, probes_since, started, trace
 from stopgrad.tuning import REPORTS, Report, Sample
@@ -72,6 +83,7 @@ class Function:
                 f"function: the argument {min(both)} of {name} is both static and donated; "
                 "a static one is no array"
             )
+        self._paths = cached(partial(argument_paths, f), options.cache_size, "function")
         self._shapes = None if options.shapes is None else Shapes(f, name, options.shapes)
         # Refers to f alone: a function that is dropped is freed at once, with all that was compiled for it.
         make = partial(_kept, f, name, self._how, options)
@@ -234,7 +246,7 @@ class Function:
     def _given(self, leaves: list[Any], spec: Any, static: Static, engine: Engine) -> Given:
         arrays, signature, native, borrowed = self._arguments(leaves, spec, engine)
         if self._shapes is not None:
-            self._shapes.apply(signature, argument_paths(self._f, spec))
+            self._shapes.apply(signature, self._paths(spec))
         return Given(leaves, spec, static, arrays, signature, native, borrowed)
 
     def _find(self, engine: Engine, given: Given, sample: Sample | None) -> Kept:
@@ -260,10 +272,8 @@ class Function:
             why = (
                 "" if self._last is None else f"; the last time because {self._difference(self._last, given)}"
             )
-            warnings.warn(
-                f"{self.__name__} has been compiled for {kept.currsize} signatures{why}; {_CURE}",
-                stacklevel=3,
-            )
+            text = f"{self.__name__} has been compiled for {kept.currsize} signatures{why}; {_CURE}"
+            warnings.warn(text, stacklevel=_to_user())
 
     def _difference(self, old: Given, new: Given) -> str:
         """What tells two calls apart, for messages."""
@@ -277,8 +287,11 @@ class Function:
             if a != b
         ]
         before = dict(old.static)
+        names = argument_names(self._f, new.spec.child(0).num_children)
         changed += [
-            (str(which), before.get(which), now) for which, now in new.static if before.get(which) != now
+            (names[which] if isinstance(which, int) else which, before.get(which), now)
+            for which, now in new.static
+            if before.get(which) != now
         ]
         if not changed:
             return "the engine is another one"
@@ -322,8 +335,10 @@ class Function:
     @staticmethod
     def _company(leaves: Sequence[Any]) -> Any:
         """The dtype that Python floats take: that of the first floating-point array among the arguments."""
-        kinds = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype"))
-        return next((d for d in kinds if d.is_floating), float32).numpy
+        with suppress(DTypeError):  # Whose turn comes: then the error names the argument.
+            kinds = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype"))
+            return next((d for d in kinds if d.is_floating), float32).numpy
+        return float32.numpy
 
 
 def _kept(
@@ -358,6 +373,14 @@ def _seen(known: Any) -> str:
     if known is None:
         return "not given"
     return shorten(known.value) if isinstance(known, Constant) else f"{known[1]}{show_shape(known[0])}"
+
+
+def _to_user() -> int:
+    """How many frames above its caller the user's is, as ``warnings.warn`` counts them."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and is_internal(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 _MANY = 16

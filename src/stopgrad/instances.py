@@ -69,6 +69,10 @@ class Method:
         self.__self__ = instance
         self._before = before
 
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override] # That of the method, not of this class.
+        return self._function.__doc__
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*self._before, *args, **kwargs)
 

@@ -21,7 +21,7 @@ from stopgrad.errors import EngineError, InternalError, StopgradError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.namespaces import NUMPY
 from stopgrad.op import Op, Unsupported
-from stopgrad.types import TensorType
+from stopgrad.types import TensorType, map_sizes
 
 T = TypeVar("T")
 Run = Callable[[Sequence[Any]], list[Any]]
@@ -294,12 +294,12 @@ def interpret(
 
 def constant_value(y: Output) -> np.ndarray[Any, Any] | None:
     """The value of an output that depends on nothing that is fed, kept by a session, or of unknown size."""
-    operations = y.op.graph.subgraph_to([y])
-    open_ended = any(
-        op.definition.stateful or op.type == "Placeholder" or any(x.type.symbolic for x in op.outputs)
-        for op in walk(operations)
-    )
-    return None if open_ended else np.asarray(interpret([y], {})[0])
+    unknown: list[Any] = []
+    for op in walk(y.op.graph.subgraph_to([y])):
+        if op.definition.stateful or op.type == "Placeholder":
+            return None
+        map_sizes(op.values, unknown.append)
+    return None if unknown else np.asarray(interpret([y], {})[0])
 
 
 def quietly(compute: Callable[..., T], *args: Any) -> T:

@@ -188,6 +188,6 @@ def check_name(name: str) -> None:
     """Names follow TensorFlow's rule."""
     if not isinstance(name, str) or not _NAME.match(name) or name.endswith("/"):
         raise GraphError(
-            f"{name!r} cannot name an operation or scope: start with a letter or digit, then letters, "
+            f"{name!r:.60} cannot name an operation or scope: start with a letter or digit, then letters, "
             "digits and _ . - /"
         )

@@ -30,7 +30,7 @@ def type_of(x: Any) -> TensorType:
         return x.as_output().type
     if isinstance(x, Dim):
         return tensor_type(int32, ())
-    if holds_tensors(x):
+    if holds(x, Output, Operation, Dim):
         parts = [type_of(v) for v in x]
         strong = [t.dtype for v, t in zip(x, parts, strict=True) if not is_python(v)]
         weak = [t.dtype for v, t in zip(x, parts, strict=True) if is_python(v)]
@@ -39,11 +39,9 @@ def type_of(x: Any) -> TensorType:
     return tensor_type(dtype_of(array.dtype), array.shape)
 
 
-def holds_tensors(x: Any) -> bool:
-    """Whether *x* is a list, perhaps nested, that holds outputs or sizes, and so is stacked in a graph."""
-    if not isinstance(x, (list, tuple)):
-        return False
-    return any(isinstance(v, (Output, Operation, Dim)) or holds_tensors(v) for v in x)
+def holds(x: Any, *kinds: type) -> bool:
+    """Whether *x* is a list, perhaps nested, that holds something of these kinds, and so is no array yet."""
+    return isinstance(x, (list, tuple)) and any(isinstance(v, kinds) or holds(v, *kinds) for v in x)
 
 
 def as_array(x: Any, dtype: DType | None = None) -> Array:
@@ -54,10 +52,7 @@ def as_array(x: Any, dtype: DType | None = None) -> Array:
     if dtype is None and not hasattr(x, "dtype"):
         dtype = python_dtype(x)
     if isinstance(x, Dim):
-        raise ShapeError(
-            f"the size {x!r} has no value yet, where an array is needed: it is known when a value is fed; "
-            "sg.size(x, axis) is a tensor with its value"
-        )
+        raise _no_array(x)
     if isinstance(x, np.ma.MaskedArray):
         raise DTypeError(
             "a masked array cannot become a tensor: "
@@ -71,6 +66,8 @@ def as_array(x: Any, dtype: DType | None = None) -> Array:
             "join them with sg.stack or sg.concat"
         ) from None
     except (TypeError, ValueError, OverflowError) as error:
+        if holds(x, Dim):
+            raise _no_array(x) from None
         why = "its parts differ in length" if "inhomogeneous" in str(error) else error
         raise DTypeError(
             f"{shorten(x)} cannot become a tensor{f' of {dtype}' if dtype else ''}: {why}"
@@ -83,12 +80,20 @@ def as_array(x: Any, dtype: DType | None = None) -> Array:
     return array.astype(array.dtype.newbyteorder("=")) if not array.dtype.isnative else array
 
 
+def _no_array(x: Any) -> ShapeError:
+    what = "the size" if isinstance(x, Dim) else "a size in"
+    return ShapeError(
+        f"{what} {shorten(x)} has no value yet, where an array is needed: it is known when a value is fed; "
+        "sg.size(x, axis=0) is a tensor with its value"
+    )
+
+
 _NO_NUMBERS = {"O": "Python objects", "U": "text", "S": "bytes", "M": "dates", "m": "durations"}
 
 
 def as_list(xs: Any) -> tuple[Any, ...]:
     """Several tensors, given as a list."""
-    if isinstance(xs, (Output, Operation, str)) or not isinstance(xs, Iterable):
+    if isinstance(xs, (Output, Operation, str, np.ndarray)) or not isinstance(xs, Iterable):
         raise ArgumentError(
             "takes a list of tensors, not "
             f"{describe(xs) if isinstance(xs, (Output, Operation)) else shorten(xs)}; write [x, y]"
@@ -129,7 +134,7 @@ def is_python(x: Any) -> bool:
     """Whether *x* is a Python number or list, or a size, which takes the dtype of what it meets."""
     if isinstance(x, (bool, int, float, complex, Dim)):
         return not isinstance(x, np.generic)
-    return isinstance(x, (list, tuple)) and not holds_tensors(x) and python_dtype(x) is not None
+    return isinstance(x, (list, tuple)) and python_dtype(x) is not None
 
 
 def fits(x: Any, dtype: DType) -> bool:

@@ -62,6 +62,19 @@ def unflatten(spec: Any, leaves: Sequence[Any]) -> Any:
     return optree.tree_unflatten(spec, leaves)
 
 
+def tensors_among(tree: Any) -> list[Any]:
+    """The leaves of *tree*, without numbers, strings and functions that stand beside tensors.
+
+    What is no structure, and a structure without tensors, is as it is.
+    """
+    leaves = flatten(tree)[0]
+    found = [x for x in leaves if not (isinstance(x, _BESIDE) or callable(x))]
+    return found or leaves
+
+
+_BESIDE = (bool, int, float, complex, str, bytes)
+
+
 class _Leaf:
     """Stands for any leaf in messages."""
 

@@ -2,9 +2,10 @@
 
     python tests/array_api/run.py PATH_OF_CHECKOUT [--traced] [pytest arguments]
 
-``PATH_OF_CHECKOUT`` holds the suite with its submodule. Without ``--traced`` every function is called on NumPy arrays as
-it is; with it, through :mod:`traced`: each call becomes a graph that an engine runs. What is left out, and why, stands in
-``skips.txt`` and, for traced calls too, in ``skips_traced.txt``. Prints how many tests passed, failed and were skipped.
+``PATH_OF_CHECKOUT`` holds the suite with its submodule. Without ``--traced`` every function is called on
+NumPy arrays as it is; with it, through :mod:`traced`: each call becomes a graph that an engine runs. What is
+left out, and why, stands in ``skips.txt`` and, for traced calls too, in ``skips_traced.txt``. Prints how many
+tests passed, failed and were skipped. The suite needs hypothesis, ndindex and pytest-json-report.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``stopgrad.xp``, each call of which on NumPy arrays becomes a graph that an engine runs.
 
-A namespace for :mod:`run`: arrays among the arguments become placeholders, and outputs among the results, the values that
-they have. Which engine: ``STOPGRAD_ARRAY_API_ENGINE``, by default ``numpy``.
+A namespace for :mod:`run`: arrays among the arguments become placeholders, and outputs among the results the
+values that they have. Which engine: ``STOPGRAD_ARRAY_API_ENGINE``, by default ``numpy``.
 """
 
 from __future__ import annotations
@@ -24,6 +24,25 @@ UNTRACED = {
 """Functions whose results are no arrays."""
 
 
+def _values(x: Any) -> dict[str, Any]:
+    return {"size": np.unique(x, equal_nan=False).size}
+
+
+def _repeated(x: Any, repeats: Any, axis: int | None = None) -> dict[str, Any]:
+    if not isinstance(repeats, np.ndarray):
+        return {}
+    count = x.size if axis is None else x.shape[axis]
+    return {"total_repeat_length": int(np.broadcast_to(repeats, count).sum())}
+
+
+SIZES: dict[str, Callable[..., dict[str, Any]]] = {
+    "nonzero": lambda x: {"size": int(np.count_nonzero(x))},
+    "repeat": _repeated,
+    **dict.fromkeys(("unique_all", "unique_counts", "unique_inverse", "unique_values"), _values),
+}
+"""Where the result's shape depends on data: the keyword that says it, as in a graph one has to."""
+
+
 def _mapped(value: Any, kinds: type | tuple[type, ...], function: Callable[[Any], Any]) -> Any:
     """*value* with *function* applied to what is of these kinds, in lists and tuples too."""
     if isinstance(value, kinds):
@@ -40,6 +59,8 @@ def traced(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         graph, fed = sg.Graph(), {}
+        if function.__name__ in SIZES:
+            kwargs |= SIZES[function.__name__](*args, **kwargs)
 
         def placeholder(array: Any) -> Any:
             x = sg.placeholder(array.dtype, array.shape)

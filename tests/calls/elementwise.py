@@ -20,6 +20,7 @@ POSITIVE = RNG.uniform(0.1, 4.0, (2, 3))
 INSIDE = RNG.uniform(-0.9, 0.9, (3,))
 Z = RNG.normal(size=(3,)) + 1j * RNG.normal(size=(3,))
 Z64 = Z.astype(np.complex64)
+PROBABILITIES = RNG.uniform(0.05, 0.95, (2, 3))
 I32 = np.array([[7, -7, 5], [-1, 0, 9]], np.int32)
 I8 = np.array([3, -2, 5], np.int8)
 I64 = np.array([2, 3, -4], np.int64)
@@ -64,6 +65,9 @@ of_one("acosh", 1 + POSITIVE, Z64, 2, 1.5)
 of_one("cbrt exp2", D, F, I32, 2, EMPTY)
 of_one("erf erfc", D, F, I8, 1, 0.5, EMPTY)
 of_one("erfinv", INSIDE, 0.5, EMPTY)
+of_one("bessel_i0 bessel_i0e bessel_i1 bessel_i1e", D, F, I32, 2, EMPTY)
+of_one("ndtri", PROBABILITIES, 0.5, EMPTY)
+of_one("erfcinv", 2 * PROBABILITIES, 1.5, EMPTY)
 of_one("lgamma digamma", POSITIVE, POSITIVE.astype(np.float32), U8, 2, EMPTY)
 of_one("is_nan is_inf is_finite", SPECIAL, D, Z, I32, 1, 2.0, EMPTY)
 of_one("signbit", SPECIAL, D, 1, -2.0)
@@ -86,10 +90,16 @@ NUMBERS = [
 ]
 NUMBERS += [(D, [1.0, 2.0, 3.0]), (EMPTY, F), (SCALAR, F), (I64, F), (B16, H[0])]
 of_two("add subtract multiply", *NUMBERS, (Z64, D), (Z, 1j), (T, T.astype(np.int8)))
-of_two("divide", *[(x, y) for x, y in NUMBERS if y is not T and y is not I8], (Z64, D), (I32, I8), (1, 3))
+of_two(
+    "divide truediv realdiv",
+    *[(x, y) for x, y in NUMBERS if y is not T and y is not I8],
+    (Z64, D),
+    (I32, I8),
+    (1, 3),
+)
 of_two("maximum minimum squared_difference", *NUMBERS)
 of_two(
-    "floordiv floormod truncatediv truncatemod",
+    "floordiv floor_div floormod mod truncatediv truncatemod",
     (I32, I8),
     (I32, 2),
     (U8, 7),
@@ -140,19 +150,28 @@ CALLS["real"] = CALLS["imag"] = [call(Z), call(D), call(input=Z64), call(I32), c
 CALLS["complex"] = [call(D, F), call(real=F, imag=F), call(1.0, F), call(I8, 2.0), call(1, 2)]
 CALLS["angle"] = [call(Z), call(D), call(input=Z64, name="made"), call(-2), call([1j, -1.0]), call(EMPTY)]
 CALLS["reciprocal_no_nan"] = [call(D), call(SPECIAL), call(x=Z64, name="made"), call(0), call([1, 0])]
-CALLS["multiply_no_nan"] = [
-    call(SPECIAL, 0.0),
-    call(x=D, y=F, name="made"),
-    call(I32, I8),
-    call(Z, D),
-    call(2, 0),
-]
 CALLS["scalar_mul"] = [call(2, D), call(scalar=0.5, x=I32, name="made"), call(SCALAR, F), call(2, 3)]
 CALLS["polyval"] = [
     call([1, 2.0, 3], D),
     call(coeffs=[F, 1.0], x=D, name="made"),
     call([], F),
     call([2, 1], 3),
+]
+CALLS["xlog1py"] = [
+    call(D, POSITIVE),
+    call(x=np.zeros(3), y=-np.ones(3), name="made"),
+    call(0, -1.0),
+    call(I32, U8),
+]
+CALLS["zero_fraction"] = [call(SPECIAL), call(value=I32, name="made"), call([0, 1]), call(T), call(0.0)]
+CALLS["saturate_cast"] = [
+    call(300 * D, np.int8),
+    call(I32, "uint8", "made"),
+    call(value=1e6 * F, dtype="float16"),
+    call(np.array([70_000, -1], np.int32), "float16"),
+    call(U8, "int8"),
+    call([300, 1], "uint8"),
+    call(D, "float32"),
 ]
 CALLS["is_non_decreasing"] = CALLS["is_strictly_increasing"] = [
     call(D),

@@ -15,7 +15,7 @@ from stopgrad.build import as_output, visible
 from stopgrad.errors import GradientError, GraphError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.public import call, guarded, reads_arguments
-from stopgrad.structure import flatten, paths, unflatten
+from stopgrad.structure import flatten, paths, tensors_among, unflatten
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,8 @@ def explain(
 
     Args:
         ys: an output or nested structure of outputs, as for :func:`gradients`; or a function.
-        args: the xs, as for :func:`gradients`; or the function's arguments.
+        args: the xs, as for :func:`gradients`, numbers and strings among them being passed over; or the
+            function's arguments.
         argnums: which of the function's arguments are asked about; all unless given.
         stop_gradients: as for :func:`gradients`.
         kwargs: the function's keyword arguments, which are not asked about.
@@ -127,7 +128,7 @@ def explain(
         return _explain_function(ys, args, kwargs, argnums)
     if len(args) != 1 or kwargs:
         raise GraphError("explain: takes ys and xs, or a function and its arguments")
-    roots, targets = outputs_in(ys, "explain: ys"), outputs_in(args[0], "explain: xs")
+    roots, targets = outputs_in(ys, "explain: ys"), outputs_in(tensors_among(args[0]), "explain: xs")
     stops = outputs_in(stop_gradients, "explain: stop_gradients")
     if not roots:
         raise GradientError("explain: ys is empty")
@@ -172,7 +173,7 @@ def assert_flows(ys: Any, xs: Any) -> None:
     Raises:
         GradientError: with what cuts the paths, and on which lines.
     """
-    flow = explain(outputs_in(ys, "assert_flows: ys"), outputs_in(xs, "assert_flows: xs"))
+    flow = explain(outputs_in(ys, "assert_flows: ys"), outputs_in(tensors_among(xs), "assert_flows: xs"))
     if any(found.status not in ("flows", "partly stopped") for found in flow.values()):
         raise GradientError(f"assert_flows: some gradients do not arrive\n{flow.to_text()}")
 
@@ -187,7 +188,7 @@ def assert_blocked(ys: Any, xs: Any, by: Any = None) -> None:
     Raises:
         GradientError: which gradients arrive, or what cuts them instead.
     """
-    flow = explain(outputs_in(ys, "assert_blocked: ys"), outputs_in(xs, "assert_blocked: xs"))
+    flow = explain(outputs_in(ys, "assert_blocked: ys"), outputs_in(tensors_among(xs), "assert_blocked: xs"))
     if by is not None and not hasattr(by, "as_output"):
         raise GraphError(f"assert_blocked: by is an operation or an output, not {by!r:.60}")
     gate = None if by is None else by if isinstance(by, Operation) else by.as_output().op

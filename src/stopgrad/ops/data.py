@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import BROADCAST, ELEMENTWISE
-from stopgrad.build import apply, check_name, constant_in, emit, evaluate, graph_for, naming
+from stopgrad.build import apply, check_name, constant_in, emit, evaluate, graph_for, joined, naming
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import GraphError, ShapeError
 from stopgrad.graph import Operation, Output, describe
@@ -195,12 +195,13 @@ def parameter(value: Any, dtype: DTypeLike | None = None, name: str | None = Non
     """
     graph = require_graph("parameter")
     _outside_of_bodies("a parameter", "make it outside and use it inside")
-    if isinstance(value, (Output, Operation)):
-        found = constant_value(value.as_output())
+    value = joined(value)
+    if isinstance(value, Output):
+        found = constant_value(value)
         if found is None:
             raise GraphError(
-                f"Parameter: {describe(value)} has no value yet; give the first value as an array, "
-                "and change it with sg.assign"
+                f"Parameter: {describe(value)} has no value yet; give the first value as an array, or "
+                "computed from constants, and change it with sg.assign"
             )
         value = found
     array = as_array(value, dtype_of(dtype) if dtype is not None else None)

@@ -19,7 +19,7 @@ from stopgrad.ops.matrices import adjoint, check_square, diag, diag_part, matrix
 from stopgrad.ops.powers import log
 from stopgrad.ops.running import cumprod
 from stopgrad.ops.shape import broadcast_to, expand_dims, reduce_sum, squeeze
-from stopgrad.ops.solvers import BOTH, INEXACT, inv
+from stopgrad.ops.solvers import BOTH, INEXACT, MatrixInverse, inv
 from stopgrad.ops.spectra import Svd
 from stopgrad.public import builds, guarded
 from stopgrad.samples import complexes, floats, sample
@@ -46,7 +46,7 @@ class MatrixDeterminant(Op):
 
     Returns:
         The determinants, [...]; 1 of matrices without elements. The gradient is right also for singular
-        matrices: it is the adjugate, from the singular values, and costs as much as these.
+        matrices: it is the adjugate, which for these comes from the singular values.
 
     Constraints:
         (C1) input holds floating-point or complex numbers.
@@ -102,6 +102,8 @@ def _each(g: Any) -> Tensor:
 class Adjugate(Op):
     """The adjugate of square matrices: the inverse times the determinant, and its limit where that is 0.
 
+    By the singular values of matrices whose condition number is beyond 1 / √eps.
+
     Args:
         x: [..., m, m].
 
@@ -122,15 +124,22 @@ class Adjugate(Op):
 
     @staticmethod
     def lower(xp: Any, x: Any) -> Any:
-        return _adjugate(xp, *Svd.lower(xp, x, True))
+        result, regular = _by_inverse(xp, x, MatrixInverse.lower(xp, x), MatrixDeterminant.lower(xp, x))
+        if not regular.all():
+            result[~regular] = _adjugate(xp, *Svd.lower(xp, x[~regular], True))
+        return result
 
     @staticmethod
     def xla(xp: Any, x: Any) -> Any:
-        return _adjugate(xp, *Svd.xla(xp, x, True))
+        result, regular = _by_inverse(xp, x, MatrixInverse.xla(xp, x), MatrixDeterminant.xla(xp, x))
+        return xp.lax.cond(
+            xp.all(regular), lambda: result, lambda: _adjugate(xp, *Svd.xla(xp, x, True)).astype(x.dtype)
+        )
 
     samples = [
         sample(floats(3, 3, diagonal=2.0)),
         sample(floats("n", 2, 2)),
+        sample(np.array([[[1.0, 2.0], [2.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]], [[2.0, 1.0], [1.0, 2.0]]])),
         sample(complexes(3, 3)),
         sample(floats(0, 0)),
     ]
@@ -140,6 +149,17 @@ class Adjugate(Op):
 @builds(Adjugate)
 def adjugate(x: Any, name: str | None = None) -> Tensor:
     return apply(Adjugate, (x,), (), name)
+
+
+def _by_inverse(xp: Any, x: Any, inverse: Any, determinant: Any) -> tuple[Any, Any]:
+    """The inverse times the determinant, and for which matrices that is precise enough."""
+
+    def size(matrix: Any) -> Any:
+        return xp.max(xp.sum(xp.abs(matrix), axis=-1), axis=-1, initial=0)
+
+    condition = size(x) * size(inverse)
+    limit = xp.asarray(np.finfo(condition.dtype).eps ** -0.5, condition.dtype)
+    return determinant[..., None, None] * inverse, condition < limit
 
 
 def _adjugate(xp: Any, s: Any, u: Any, v: Any) -> Any:

@@ -29,7 +29,7 @@ from stopgrad.ops.shape import beside
 from stopgrad.public import builds
 from stopgrad.samples import floats, sample
 from stopgrad.scope import Scope
-from stopgrad.structure import flatten, map_leaves, paths, unflatten
+from stopgrad.structure import flatten, map_leaves, paths, tensors_among, unflatten
 from stopgrad.types import TensorType, bool_
 
 __all__ = [
@@ -104,7 +104,8 @@ def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: A
     Args:
         input: a tensor, or a nested structure of tensors.
         name: of the gate.
-        wrt: tensors. The gradient is stopped only with respect to these, of which there may be none; by
+        wrt: tensors, also in nested structures such as ``params["encoder"]``, where numbers and strings are
+            passed over. The gradient is stopped only with respect to these, of which there may be none; by
             default with respect to all.
         when: a Python bool or a scalar boolean output, read anew at each run. The gradient is stopped only
             where it holds.
@@ -144,11 +145,11 @@ def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: A
 
 def _tensors(tree: Any) -> tuple[Tensor, ...]:
     """The tensors that ``wrt=`` names."""
-    leaves = [leaf.as_output() if isinstance(leaf, Operation) else leaf for leaf in flatten(tree)[0]]
-    for leaf in leaves:
+    found = [leaf.as_output() if isinstance(leaf, Operation) else leaf for leaf in tensors_among(tree)]
+    for leaf in found:
         if not isinstance(leaf, Output) and not (default_graph() is None and carries_gradient(leaf)):
             raise GraphError(f"StopGradient: wrt= takes tensors of the graph, not {leaf!r}")
-    return tuple(leaves)
+    return tuple(found)
 
 
 _NAMES = unconnected("names a tensor; takes no value from it")

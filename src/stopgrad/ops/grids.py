@@ -6,10 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import apply, together
+from stopgrad.build import together
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
-from stopgrad.graph import Operation
-from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, is_python, shorten, type_of
 from stopgrad.ops.arithmetic import add, multiply
 from stopgrad.ops.compare import less
@@ -23,13 +21,10 @@ from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.shape import broadcast_to, expand_dims, reshape
 from stopgrad.plain import whole
 from stopgrad.promotion import Promotion
-from stopgrad.public import builds, call, guarded
-from stopgrad.samples import bools, floats, sample
+from stopgrad.public import call, guarded
 from stopgrad.structure import flatten, shown, unflatten
 from stopgrad.types import (
     DTypeLike,
-    TensorType,
-    bool_,
     dtype_of,
     int32,
     shape_of,
@@ -39,7 +34,6 @@ from stopgrad.types import (
 __all__ = [
     "convert_to_tensor",
     "full_like",
-    "group",
     "linspace",
     "map_structure",
     "meshgrid",
@@ -98,8 +92,8 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 
     Args:
         args: for each axis of the grid a vector of coordinates.
-        indexing: "xy" for a grid whose first two axes are exchanged, as in pictures; "ij" for one whose axes come in
-            order.
+        indexing: "xy" for a grid whose first two axes are exchanged, as in pictures; "ij" for one whose axes
+            come in order.
 
     Returns:
         For each vector a tensor with its coordinates at all points.
@@ -121,7 +115,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
         raise ShapeError(f"(C1) takes vectors, not {[type_of(x) for x in vectors]}")
     vectors = [reshape(x, (1,)) if type_of(x).ndim == 0 else x for x in vectors]
     sizes = [type_of(x).shape[0] for x in vectors]
-    order = list(np.arange(len(vectors)))
+    order = np.arange(len(vectors)).tolist()
     if indexing == "xy" and len(vectors) > 1:
         order[:2] = [1, 0]
     whole_grid = tuple(sizes[i] for i in order)
@@ -141,7 +135,8 @@ def sequence_mask(
 
     Args:
         lengths: integers, of any shape.
-        maxlen: the size of the new axis; by default the greatest length, which then is known when the graph is built.
+        maxlen: the size of the new axis; by default the greatest length, which then is known when the graph
+            is built.
         dtype: of the result.
 
     Returns:
@@ -222,7 +217,8 @@ def shape(input: Any, out_type: DTypeLike | None = None, name: str | None = None
         out_type: int32 or int64; int32 by default.
 
     Returns:
-        A vector with the size of each axis, known at the latest when values are fed. ``x.shape`` has them as a tuple.
+        A vector with the size of each axis, known at the latest when values are fed. ``x.shape`` has them as
+        a tuple.
 
     Constraints:
         (C1) out_type is a dtype of integers.
@@ -248,8 +244,10 @@ def convert_to_tensor(
     """A value as a tensor.
 
     Args:
-        value: a number, an array, a tensor, or nested lists of them. Python numbers are int32, float32 or complex64.
-        dtype: the dtype that it must have; tensors and arrays of another are refused, numbers are brought to it.
+        value: a number, an array, a tensor, or nested lists of them. Python numbers are int32, float32 or
+            complex64.
+        dtype: the dtype that it must have; tensors and arrays of another are refused, numbers are brought to
+            it.
         dtype_hint: a dtype to bring numbers to, if they go into it without loss.
 
     Returns:
@@ -264,9 +262,9 @@ def convert_to_tensor(
     """
     wanted = None if dtype is None else dtype_of(dtype)
     hint = None if dtype_hint is None else dtype_of(dtype_hint)
-    if isinstance(value, (list, tuple)) and any(map(is_traced, flatten(value)[0])):
+    if isinstance(value, (list, tuple)) and not is_python(value) and any(map(_is_tensor, flatten(value)[0])):
         value = _stacked(value, wanted)
-    if is_traced(value) or hasattr(value, "dtype"):
+    if _is_tensor(value):
         value = tensor(value)
         have = type_of(value).dtype
         if wanted is not None and have is not wanted:
@@ -277,6 +275,10 @@ def convert_to_tensor(
         if np.array_equal(array.astype(hint.numpy).astype(array.dtype), array):
             wanted = hint
     return constant(value, wanted, name=name)
+
+
+def _is_tensor(x: Any) -> bool:
+    return is_traced(x) or hasattr(x, "dtype")
 
 
 def _stacked(value: Any, wanted: Any) -> Tensor:
@@ -302,12 +304,13 @@ def _together(parts: list[Any], wanted: Any) -> list[Any]:
 
 @guarded("map_structure")
 def map_structure(func: Any, *structure: Any) -> Any:
-    """A structure with a function applied to each of its leaves; of several structures, to their leaves together.
+    """A structure with a function applied to each of its leaves; of several structures, to their leaves
+    together.
 
     Args:
         func: a function of as many arguments as there are structures.
-        structure: one or more nested structures of lists, tuples, dicts, named tuples and dataclasses, all alike. None
-            is an empty structure.
+        structure: one or more nested structures of lists, tuples, dicts, named tuples and dataclasses, all
+            alike. None is an empty structure.
 
     Returns:
         A structure like the first, of the function's results.
@@ -332,51 +335,3 @@ def map_structure(func: Any, *structure: Any) -> Any:
             raise ArgumentError(f"(C2) the structures differ: {shown(spec)} and {shown(also)}")
         columns.append(more)
     return unflatten(spec, [call(func, *row) for row in zip(*columns, strict=True)])
-
-
-class NoOp(Op):
-    """Operations that run together: it has no value of its own.
-
-    Args:
-        parts: what is computed.
-
-    Returns:
-        True, when all of them are.
-
-    Examples:
-        >>> sg.ops.NoOp.function(np.zeros(2), np.ones(3))
-        array(True)
-    """
-
-    @staticmethod
-    def infer(*parts: TensorType) -> TensorType:
-        return tensor_type(bool_, ())
-
-    gradient = not_differentiable("it takes no value from what runs")
-    lower = lambda xp, *parts: xp.asarray(True)
-    samples = [sample(floats(2, 3), bools(2)), sample()]
-
-
-@builds(NoOp)
-def group(*inputs: Any, name: str | None = None) -> Tensor:
-    """Operations to run together, as one thing to fetch.
-
-    Args:
-        inputs: outputs and operations, also in nested structures; most often assignments.
-
-    Returns:
-        A scalar that is True once all of them have run. Fetch it with a session.
-
-    Examples:
-        >>> with sg.Graph().as_default() as graph:
-        ...     a, b = sg.parameter(1.0), sg.parameter(2.0)
-        ...     step = sg.group(sg.assign(a, a + b), sg.assign(b, b * 2.0))
-        >>> with sg.Session(graph) as session:
-        ...     _ = session.run(step)
-        ...     session.value(a), session.value(b)
-        (array(3., dtype=float32), array(4., dtype=float32))
-    """
-    found: list[Any] = []
-    for x in flatten(inputs)[0]:
-        found += x.outputs if isinstance(x, Operation) else [x]
-    return apply(NoOp, tuple(found), (), name)

@@ -47,7 +47,8 @@ __all__ = [
 # arXiv:1805.08498, which call it implicit reparametrisation). By parts,
 #     ∂M_k/∂a = M_(k+1),    ∂M_k/∂y = (z - a) M_k - k M_(k-1) + [k = 0].
 # The integrals are sums over the nodes of H. Takahasi and M. Mori 1974, "Double exponential formulas for
-# numerical integration", for functions that fall exponentially: 96 give an error of 10⁻¹¹.
+# numerical integration", for functions that fall exponentially: with 96, the error is below 10⁻¹¹ for a above
+# 10⁻⁴.
 
 _T = np.linspace(-3.8, 4.5, 96)
 _NODES = np.exp(_T - np.exp(-_T))
@@ -66,7 +67,7 @@ class LogGammaMoment(Op):
         k: the order.
 
     Returns:
-        The integral of vᵏ exp(a v - z (exp v - 1)) over v < 0, where z < max(a, 1); elsewhere that over
+        The integral of vᵏ exp(a v - z (exp v - 1)) over v < 0, where z < max(a, 0.001); elsewhere that over
         v > 0, with the opposite sign.
 
     Constraints:
@@ -112,15 +113,21 @@ class LogGammaMoment(Op):
 
 
 def _reach(xp: Any, a: Any, y: Any) -> tuple[Any, Any]:
-    """The number z, and the distance at which what is integrated has fallen, negative to the left."""
+    """The number z, and the distance at which what is integrated has fallen.
+
+    To the left it is one of v, and negative. To the right it is one of s = z (exp v - 1), in which the tail
+    is exp -s.
+    """
     z = xp.exp(y)
     away = xp.abs(a - z)
     reach = 2 / (away + xp.sqrt(away * away + 2 * z))
-    return z, xp.where(z < xp.maximum(a, 1), -xp.maximum(reach, 1 / a), reach)
+    return z, xp.where(z < xp.maximum(a, 1e-3), -xp.maximum(reach, 1 / a), xp.maximum(z * reach, 1))
 
 
-def _integrand(xp: Any, a: Any, z: Any, v: Any, k: int) -> Any:
-    found = xp.exp(a * v - z * xp.expm1(v))
+def _integrand(xp: Any, a: Any, z: Any, at: Any, k: int) -> Any:
+    left = at < 0
+    v = xp.where(left, at, xp.log1p(at / z))
+    found = xp.exp(a * v - xp.where(left, z * xp.expm1(at), at)) / xp.where(left, 1, z + at)
     for _ in range(k):
         found = found * v
     return found
@@ -347,8 +354,8 @@ class Igammac(IncompleteGamma):
         (C2) The shapes broadcast.
 
     Examples:
-        >>> sg.igammac(2.0, np.array([0.5, 1.0, 20.0]))
-        array([9.09795990e-01, 7.35758882e-01, 4.32842260e-08])
+        >>> sg.igammac(2.0, np.array([0.5, 1.0, 3.0]))
+        array([0.90979599, 0.73575888, 0.19914827])
     """
 
     gradient = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stopgrad.errors import DTypeError, ShapeError
+from stopgrad.errors import AxisError, DTypeError, ShapeError
 from stopgrad.operands import show_shape
 from stopgrad.plain import whole
 from stopgrad.promotion import Promotion
@@ -119,8 +119,9 @@ def broadcast(allowed: Callable[[DType], bool] = is_number) -> Infer:
     """
 
     def infer(x: TensorType, y: TensorType) -> TensorType:
-        dtype = check_same_dtype(x, y)
         check_dtype(x, allowed, _DESCRIPTIONS[allowed])
+        check_dtype(y, allowed, _DESCRIPTIONS[allowed])
+        dtype = check_same_dtype(x, y)
         return x if x is y else tensor_type(dtype, broadcast_c2(x.shape, y.shape))
 
     return _promoting(infer, allowed)
@@ -182,7 +183,7 @@ def normal_axis(axis: Any, ndim: int, constraint: str = "C2") -> int:
     except TypeError:
         raise ShapeError(f"({constraint}) {axis!r} is no axis; take an integer") from None
     if not -ndim <= index < ndim:
-        raise ShapeError(
+        raise AxisError(
             f"({constraint}) axis {index} does not exist in {ndim} dimension{'s' if ndim != 1 else ''}"
         )
     return index % ndim

@@ -10,6 +10,7 @@ import numpy as np
 from stopgrad.batch_rules import ALONG, PAD, along
 from stopgrad.build import about, apply
 from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.immediate import by_type
 from stopgrad.op import Axes, Axis, Op, Sizes
 from stopgrad.operands import Tensor, as_list, show_shape, type_of
 from stopgrad.ops.compare import equal
@@ -76,6 +77,7 @@ class ConcatV2(Op):
     ]
 
 
+@by_type
 @builds(ConcatV2)
 def concat(values: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
     """Tensors one after the other along an axis that they have.
@@ -141,6 +143,7 @@ class Pack(Op):
     ]
 
 
+@by_type
 @builds(Pack)
 def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Tensor:
     """Tensors side by side along a new axis.
@@ -256,8 +259,8 @@ def split(
 
     Args:
         value: any tensor.
-        num_or_size_splits: the number of equal parts, or a list of their sizes along the axis, of which one may
-            be -1, for what remains.
+        num_or_size_splits: the number of equal parts, or a list of their sizes along the axis, of which one
+            may be -1, for what remains.
         axis: along which.
         num: how many parts there are, where sizes are given; it is known without.
 
@@ -266,7 +269,8 @@ def split(
 
     Constraints:
         (C1) The axis exists in value.
-        (C2) The axis's size is a multiple of the number of parts, or the sum of the sizes, of which there are num.
+        (C2) The axis's size is a multiple of the number of parts, or the sum of the sizes, of which there are
+            num.
 
     Examples:
         >>> sg.split(np.array([1.0, 2.0, 3.0]), [1, 2], axis=0)
@@ -357,6 +361,7 @@ def _unpadded(g: Any, op: Any) -> Tensor:
     )
 
 
+@by_type
 @builds(PadV2)
 def pad(
     tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
@@ -375,8 +380,8 @@ def pad(
 
     Constraints:
         (C1) The value is a scalar, of a dtype that goes into the tensor's without loss.
-        (C2) There are two sizes for each axis of the tensor, none negative, and when mirroring none larger than what
-            is there to mirror.
+        (C2) There are two sizes for each axis of the tensor, none negative, and when mirroring none larger
+            than what is there to mirror.
 
     Examples:
         >>> sg.pad(np.array([1.0, 2.0]), [[1, 2]])
@@ -457,6 +462,7 @@ class Tile(Op):
     ]
 
 
+@by_type
 @builds(Tile)
 def tile(input: Any, multiples: Sequence[Any], name: str | None = None) -> Tensor:
     """A tensor repeated along its axes.
@@ -511,6 +517,7 @@ class ReverseV2(Op):
     samples = [sample(floats(2, 3), axis=(1,)), sample(floats("n"), axis=(0,))]
 
 
+@by_type
 @builds(ReverseV2)
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     return apply(ReverseV2, (tensor,), (normal_axes(axis, type_of(tensor).ndim, "C1"),), name)

@@ -299,6 +299,14 @@ _BROADCAST = "C4"
 """The constraint, as functions that draw with parameters list it."""
 
 
+def broadcasts_to(shape: Shape, target: Shape) -> bool:
+    """Whether a shape broadcasts to another one, which stays as it is."""
+    try:
+        return same_shape(broadcast_shapes(target, shape), target)
+    except ShapeError:
+        return False
+
+
 @reads_arguments
 def drawn_shape(shape: Any, key: Any, **given: Any) -> Shape:
     """The shape of a draw with parameters, tensors or shapes, which broadcast to it; None for theirs."""
@@ -307,11 +315,7 @@ def drawn_shape(shape: Any, key: Any, **given: Any) -> Shape:
     if shape is None:
         return found
     sizes = shape_of(shape)
-    try:
-        fits = same_shape(broadcast_shapes(sizes, found), sizes)
-    except ShapeError:
-        fits = False
-    if not fits:
+    if not broadcasts_to(found, sizes):
         raise ShapeError(
             f"({_BROADCAST}) {' and '.join(given)} of shape {show_shape(found)} must broadcast to the shape "
             f"{show_shape(sizes)} that is drawn; draw that of the result"

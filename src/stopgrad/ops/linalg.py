@@ -12,6 +12,7 @@ from stopgrad.batch_rules import EINSUM, MATMUL
 from stopgrad.build import about, apply, emit
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.graph import Output
+from stopgrad.immediate import by_type
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, shorten, type_of
 from stopgrad.ops.convert import cast, conj
@@ -107,6 +108,7 @@ class MatMul(Op):
     ]
 
 
+@by_type
 @builds(MatMul)
 def matmul(
     a: Any,
@@ -268,6 +270,7 @@ class Einsum(Op):
     ]
 
 
+@by_type
 @builds(Einsum)
 def einsum(equation: Any, *inputs: Any, optimize: Any = True, name: str | None = None) -> Tensor:
     """Sum of products over named axes, in Einstein's notation.
@@ -440,6 +443,7 @@ def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
     return apply(Einsum, tuple(inputs), (f"{','.join(labels)}->{target}",))
 
 
+@by_type
 @guarded("tensordot")
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """Sum of products over pairs of axes.

@@ -1,7 +1,8 @@
 """Where conditions hold.
 
-The shape of such a result depends on data. Of arrays it is known at once; for tensors of a graph, ``size`` says how
-many places the result has: what is too much is left out, and ``fill_value`` stands where there are no more.
+The shape of such a result depends on data. Of arrays it is known at once; for tensors of a graph, ``size``
+says how many places the result has: what is too much is left out, and ``fill_value`` stands where there are
+no more.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from stopgrad.ops.inference import check_dtype, is_boolean, normal_axis, same_sh
 from stopgrad.ops.join import stack
 from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.running import cumsum
-from stopgrad.ops.scatters import scatter_update
+from stopgrad.ops.scatters import put
 from stopgrad.ops.shape import reshape
 from stopgrad.ops.updates import like
 from stopgrad.plain import whole
@@ -42,7 +43,7 @@ __all__ = [
 def places_of(hit: Any, size: Any) -> Tensor:
     """The places where a vector of conditions holds, in order; -1 where there are no more."""
     target = convert.where(hit, subtract(cumsum(cast(hit, int32)), 1), np.int32(-1))
-    return scatter_update(fill(shape_of(size)[:1], np.int32(-1)), target, numbers(type_of(hit).shape[0]))
+    return put(fill(shape_of(size)[:1], np.int32(-1)), target, numbers(type_of(hit).shape[0]))
 
 
 def _coordinates(x: Any, size: Any, fill_value: Any, what: str) -> list[Tensor]:
@@ -137,9 +138,10 @@ def where(
         fill_value: without x and y, the index where there are no more places.
 
     Returns:
-        The values of x where the condition holds, elsewhere those of y, brought to one dtype. The operand that is not
-        chosen gets a gradient of exactly zero; where its own derivative is infinite that zero becomes NaN, so guard its
-        argument as well. Without x and y, the indices of where the condition holds: :func:`argwhere`.
+        The values of x where the condition holds, elsewhere those of y, brought to one dtype. The operand
+        that is not chosen gets a gradient of exactly zero; where its own derivative is infinite that zero
+        becomes NaN, so guard its argument as well. Without x and y, the indices of where the condition holds:
+        :func:`argwhere`.
 
     Constraints:
         (C1) The condition holds booleans, and both or none of x and y are given.
@@ -181,8 +183,8 @@ def boolean_mask(
         tensor: any tensor.
         mask: booleans, of the shape of some neighbouring axes of the tensor.
         axis: the first of these axes; 0 by default.
-        size: how many slices the result has. It is needed where the mask is known only when the graph runs; what is too
-            much is left out.
+        size: how many slices the result has. It is needed where the mask is known only when the graph runs;
+            what is too much is left out.
         fill_value: what the slices hold that are missing.
 
     Returns:

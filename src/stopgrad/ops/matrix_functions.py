@@ -1,8 +1,7 @@
-"""Powers, exponentials, pseudoinverses and ranks of matrices, and least squares."""
+"""Powers, pseudoinverses and ranks of matrices, and least squares."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import ml_dtypes
@@ -10,21 +9,19 @@ import numpy as np
 
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import about, apply, together
-from stopgrad.errors import ShapeError
+from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.arithmetic import add, multiply
 from stopgrad.ops.compare import greater
 from stopgrad.ops.convert import cast, wide
-from stopgrad.ops.data import identity, size_as, zeros_like
+from stopgrad.ops.data import identity, size_as
 from stopgrad.ops.factorizations import cholesky
 from stopgrad.ops.inference import check_dtype, is_inexact, is_number
-from stopgrad.ops.join import concat
 from stopgrad.ops.linalg import matmul
 from stopgrad.ops.matrices import adjoint, check_matrices, check_square, eye, larger
 from stopgrad.ops.reduce import reduce_max
 from stopgrad.ops.shape import broadcast_to, expand_dims, reduce_sum, squeeze
-from stopgrad.ops.slices import part_of
 from stopgrad.ops.solvers import BOTH, INEXACT, MatrixInverse, cholesky_solve, where_possible
 from stopgrad.ops.spectra import svdvals
 from stopgrad.plain import flag, whole
@@ -34,7 +31,6 @@ from stopgrad.samples import complexes, floats, sample
 from stopgrad.types import TensorType, int32, same_size, tensor_type
 
 __all__ = [
-    "expm",
     "lstsq",
     "matrix_power",
     "matrix_rank",
@@ -80,120 +76,6 @@ def matrix_power(x: Any, n: int, name: str | None = None) -> Tensor:
         left //= 2
         square = matmul(square, square) if left else square
     return identity(result, name)
-
-
-class MatrixExponential(Op):
-    """The exponential of square matrices, by a Padé approximant of the matrix scaled down, squared up again.
-
-    Args:
-        input: [..., m, m].
-
-    Returns:
-        Σ inputᵏ / k!, [..., m, m]; NaN for a matrix that holds a NaN or an infinity. The gradient is that of
-        the exact function (its Fréchet derivative), for all matrices.
-
-    Constraints:
-        (C1) input holds floating-point or complex numbers.
-        (C2) input holds square matrices.
-
-    References:
-        N. Higham 2005, "The scaling and squaring method for the matrix exponential revisited"; R. Mathias
-        1996, "A chain rule for matrix functions and applications".
-
-    Examples:
-        >>> np.round(sg.expm(np.array([[0.0, np.pi], [-np.pi, 0.0]])), 12) + 0.0
-        array([[-1.,  0.],
-               [ 0., -1.]])
-    """
-
-    @staticmethod
-    def infer(x: TensorType) -> TensorType:
-        check_dtype(x, is_inexact, INEXACT)
-        check_square(x, "C2", "input")
-        return x
-
-    promotes = BOTH
-    gradient = {"x": lambda g, op: _to_exponent(wide(g), adjoint(wide(op.x)))}
-    batch = ALONG
-    rounds_once = True
-
-    @staticmethod
-    def lower(xp: Any, x: Any) -> Any:
-        scaled, times, bad = _scaled_down(xp, x)
-        upper, lower = _approximant(xp, scaled)
-        result = where_possible(xp.linalg.solve, lower, upper)
-        for i in range(int(xp.max(times, initial=0))):
-            result = xp.where(times > i, xp.matmul(result, result), result)
-        return xp.where(bad, xp.asarray(np.nan, x.dtype), result)
-
-    @staticmethod
-    def xla(xp: Any, x: Any) -> Any:
-        scaled, times, bad = _scaled_down(xp, x)
-        upper, lower = _approximant(xp, scaled)
-
-        def squared(i: Any, result: Any) -> Any:
-            return xp.where(times > i, xp.matmul(result, result), result)
-
-        most = xp.max(times, initial=0).astype(np.int32)
-        result = xp.lax.fori_loop(0, most, squared, xp.linalg.solve(lower, upper))
-        return xp.where(bad, xp.asarray(np.nan, x.dtype), result)
-
-    samples = [
-        sample(floats(3, 3)),
-        sample(floats("n", 2, 2)),
-        sample(complexes(2, 2)),
-        sample(np.array([[20.0, 1.0], [-3.0, 1.0]])),
-        sample(floats(0, 0)),
-    ]
-    extremes = (([[0.0, 0.0], [0.0, 0.0]],), ([[np.nan, 0.0], [0.0, 1.0]],), ([[np.inf, 0.0], [0.0, 1.0]],))
-
-
-# How large the 1-norm may be for the approximant of this degree to be as precise as the dtype, from Higham's
-# table 2.3 for float64, and SciPy's (Al-Mohy and Higham) for float32.
-_REACH = {8: (13, 5.371920351148152), 4: (7, 3.925724783138660)}
-
-
-def _scaled_down(xp: Any, x: Any) -> tuple[Any, Any, Any]:
-    """Matrices over powers of 2, the exponents of these, and which matrices are not finite."""
-    bad = ~xp.all(xp.isfinite(x), axis=(-2, -1), keepdims=True)
-    x = xp.where(bad, xp.zeros((), x.dtype), x)
-    size = xp.max(xp.sum(xp.abs(x), axis=-2, keepdims=True), axis=-1, keepdims=True, initial=0)
-    _, reach = _REACH[size.dtype.itemsize]
-    exact = xp.log2(xp.maximum(size / xp.asarray(reach, size.dtype), xp.ones((), size.dtype)))
-    times = xp.ceil(exact)
-    return x * (xp.asarray(2, size.dtype) ** -times).astype(size.dtype), times, bad
-
-
-def _approximant(xp: Any, x: Any) -> tuple[Any, Any]:
-    """Numerator and denominator of the diagonal Padé approximant of the exponential."""
-    degree, _ = _REACH[x.dtype.itemsize // (2 if x.dtype.kind == "c" else 1)]
-    factors = [
-        math.factorial(2 * degree - k) // (math.factorial(degree - k) * math.factorial(k))
-        for k in range(degree + 1)
-    ]
-    ratios = [f / factors[degree] for f in factors]
-    unit = xp.broadcast_to(xp.eye(x.shape[-1], dtype=x.dtype), x.shape)
-    powers = [unit, xp.matmul(x, x)]
-    while len(powers) <= degree // 2:
-        powers.append(xp.matmul(powers[-1], powers[1]))
-    even = sum(p * xp.asarray(f, x.dtype) for p, f in zip(powers, ratios[::2], strict=True))
-    inner = sum(p * xp.asarray(f, x.dtype) for p, f in zip(powers, ratios[1::2], strict=True))
-    odd = xp.matmul(x, inner)
-    return even + odd, even - odd
-
-
-def _to_exponent(g: Any, x: Any) -> Tensor:
-    """The derivative in direction g: a block of the exponential of a matrix of twice the size."""
-    axis, size = x.ndim - 1, x.shape[-1]
-    above = concat([x, g], axis)
-    below = concat([zeros_like(x), x], axis)
-    whole_one = apply(MatrixExponential, (concat([above, below], axis - 1),))
-    return part_of(part_of(whole_one, axis - 1, 0, size), axis, size, size)
-
-
-@builds(MatrixExponential)
-def expm(input: Any, name: str | None = None) -> Tensor:
-    return apply(MatrixExponential, (input,), (), name)
 
 
 # -------------------------------------------------------------------------------- singular matrices
@@ -377,7 +259,7 @@ def lstsq(
         l2_regularizer: λ, by which the sum of the solution's squares counts beside that of the errors.
         fast: whether to solve the normal equations, with Cholesky's factors: of matrices of full rank, and
             with the square of their condition number. Otherwise with the pseudoinverse, which takes matrices
-            of any rank, but no λ.
+            of any rank, but no λ other than 0.
         name: of the operation; by default none.
 
     Returns:
@@ -390,7 +272,6 @@ def lstsq(
         (C2) matrix has at least two axes.
         (C3) rhs has as many rows as matrix.
         (C4) The leading axes broadcast.
-        (C5) Without fast, the regularizer is 0.
 
     Examples:
         >>> x = sg.lstsq(np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([[1.0], [3.0], [5.0]]))
@@ -409,7 +290,7 @@ def lstsq(
     plain = isinstance(l2_regularizer, (int, float)) and l2_regularizer == 0
     if not flag(fast):
         if not plain:
-            raise ShapeError("(C5) a regularizer goes with fast=True")
+            raise ArgumentError("a regularizer goes with fast=True only")
         return matmul(pinv(matrix), rhs, name=name)
     tall = not (isinstance(m, int) and isinstance(n, int) and m < n)
     gram = matmul(matrix, matrix, adjoint_a=True) if tall else matmul(matrix, matrix, adjoint_b=True)

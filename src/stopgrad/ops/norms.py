@@ -399,7 +399,7 @@ def clip_by_global_norm(
         ([array([0.6]), array([0.8])], array(5.))
     """
     leaves, spec = flatten(t_list)
-    size = global_norm(t_list) if use_norm is None else use_norm
+    (size,) = together(global_norm(t_list) if use_norm is None else use_norm, promotes=BOTH)
     scale = divide(clip_norm, maximum(size, clip_norm))
     scale = where(is_finite(size), scale, math.nan)
     scaled = []

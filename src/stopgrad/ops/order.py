@@ -10,6 +10,7 @@ import numpy as np
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import about, apply
 from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.immediate import by_type
 from stopgrad.op import Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.data import zeros_like
@@ -81,6 +82,7 @@ class Argsort(Op):
     extremes = (([[1.0, math.nan, -math.inf, math.inf]],),)
 
 
+@by_type
 @builds(Argsort)
 def argsort(
     values: Any,
@@ -157,6 +159,7 @@ class Sort(Op):
     extremes = (([[1.0, math.nan, -math.inf, math.inf]],),)
 
 
+@by_type
 @builds(Sort)
 def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
     """The elements in sorted order, along an axis.
@@ -254,8 +257,8 @@ def top_k(
         index_type: the dtype of the positions.
 
     Returns:
-        A named tuple of the values and their positions (indices). Of equal elements the first come first; they alone
-        take the gradient.
+        A named tuple of the values and their positions (indices). Of equal elements the first come first;
+        they alone take the gradient.
 
     Constraints:
         (C1) The input holds real numbers.

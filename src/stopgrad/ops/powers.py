@@ -157,9 +157,6 @@ class Pow(Arithmetic):
         The power xʸ. The gradient with respect to y takes log x as 0 where x is not positive, as in
         TensorFlow. Of integers it is modulo 2ⁿ, as all their arithmetic; an exponent below 0 gives 1 / x⁻ʸ
         rounded toward zero, and 0 for x = 0.
-        The power xʸ. Of integers it is modulo 2ⁿ, and where y is negative the quotient 1 / x⁻ʸ without its
-        fraction, 0 for x = 0. The gradient with respect to y takes log x as 0 where x is not positive, as in
-        TensorFlow.
 
     Constraints:
         (C1) x and y hold numbers, of one dtype.
@@ -176,22 +173,17 @@ class Pow(Arithmetic):
         "y": lambda g, op: g * conj(op.result * _log_or_zero(op.x)),
     }
     lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind == "i" else xp.power(x, y)
-    lower = lambda xp, x, y: _whole_power(xp, x, y) if x.dtype.kind in "iu" else xp.power(x, y)
 
     @staticmethod
     def xla(xp: Any, x: Any, y: Any) -> Any:
         if x.dtype.kind in "iu":
             return _whole_power(xp, x, y, _squared)
-            return _whole_power(xp, x, y)
         if x.dtype.kind == "c":  # XLA's power of 0 is NaN.
             zero = (x == 0) & (xp.real(y) > 0)
             return xp.where(zero, xp.zeros((), x.dtype), xp.power(xp.where(zero, xp.ones((), x.dtype), x), y))
         return xp.power(flushed(xp, x), y)
 
-    samples = [
-        *pairs((0.5, 2.0), (-2.0, 2.0)),
-        *pairs((-9, 9), (0, 5), dtypes=("int32",), shapes=(((3,), ()),)),
-    ]
+    samples = [*pairs((0.5, 2.0), (-2.0, 2.0)), *pairs((-4, 4), (-3, 6), dtypes=("int32",))]
 
 
 def _whole_power(xp: Any, x: Any, y: Any, power: Any = None) -> Any:
@@ -211,17 +203,6 @@ def _squared(xp: Any, x: Any, y: Any) -> Any:
         return xp.where((left & 1) == 1, found * base, found), base * base, left >> 1
 
     return xp.lax.fori_loop(0, x.dtype.itemsize * 8, step, (xp.ones_like(x), x, y))[0]
-    samples = [*pairs((0.5, 2.0), (-2.0, 2.0)), *pairs((-4, 4), (-3, 6), dtypes=("int32",))]
-
-
-def _whole_power(xp: Any, x: Any, y: Any) -> Any:
-    """The power of integers, of which NumPy takes no negative exponents and XLA makes what it likes."""
-    if x.dtype.kind == "u":
-        return xp.power(x, y)
-    zero, one = xp.zeros((), x.dtype), xp.ones((), x.dtype)
-    power = xp.power(x, xp.maximum(y, zero))
-    unit = xp.where(x == 1, one, xp.where(x == -1, one - 2 * (y & 1), zero))
-    return xp.where(y < 0, unit, power)
 
 
 @builds(Pow)

@@ -64,7 +64,7 @@ def cosine_similarity(
     """
     x, y = floating(x1, x2)
     dtype, x, y = type_of(x).dtype, wide(x), wide(y)
-    # Each vector by itself, so that no square of a product overflows.
+    # Each vector by itself, so that no product of squares overflows.
     x, y = (
         multiply(v, rsqrt(maximum(reduce_sum(square(v), axis, True), float(epsilon) ** 2))) for v in (x, y)
     )

@@ -11,6 +11,7 @@ import numpy as np
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import apply, together
 from stopgrad.errors import DTypeError, ShapeError
+from stopgrad.immediate import by_type
 from stopgrad.op import Axes, Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import square
@@ -68,7 +69,7 @@ def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
         return apply(definition, (input_tensor,), values, name)
 
     function.__name__ = function.__qualname__ = function_name
-    return builds(definition)(function)
+    return by_type(builds(definition)(function))
 
 
 class Reduction(Op, abstract=True):
@@ -518,6 +519,7 @@ class ArgMax(ArgReduction):
     lower = lambda xp, x, axis, dtype: xp.argmax(x, axis).astype(dtype.numpy)
 
 
+@by_type
 @builds(ArgMax)
 def argmax(
     input: Any, axis: int | None = None, output_type: DTypeLike = int64, name: str | None = None
@@ -550,6 +552,7 @@ class ArgMin(ArgReduction):
     lower = lambda xp, x, axis, dtype: xp.argmin(x, axis).astype(dtype.numpy)
 
 
+@by_type
 @builds(ArgMin)
 def argmin(
     input: Any, axis: int | None = None, output_type: DTypeLike = int64, name: str | None = None

@@ -9,6 +9,7 @@ import numpy as np
 
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import apply
+from stopgrad.immediate import by_type
 from stopgrad.op import Axis, Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.compare import equal, logical_or, not_equal
@@ -96,6 +97,7 @@ class Cumsum(Running):
     lower = lambda xp, x, axis, exclusive, reverse: _accumulate(xp, x, axis, exclusive, reverse, xp.cumsum, 0)
 
 
+@by_type
 @builds(Cumsum)
 def cumsum(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
@@ -130,6 +132,7 @@ class Cumprod(Running):
     )
 
 
+@by_type
 @builds(Cumprod)
 def cumprod(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
@@ -174,7 +177,7 @@ class RunningExtremum(Op, abstract=True):
 
 
 def _to_extremes(g: Any, op: Any) -> Tensor:
-    """The cotangent of running extremes, each to the last element that attains it; a NaN is one that attains NaN."""
+    """The cotangent of running extremes, each to the last element that attains it, as a NaN does NaN."""
     x, axis = op.x, op.axis
     place = _places(x, axis)
     attains = logical_or(equal(x, op.result), not_equal(x, x))

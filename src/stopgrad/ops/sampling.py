@@ -14,8 +14,8 @@ from stopgrad.ops.convert import cast, where
 from stopgrad.ops.data import size_as
 from stopgrad.ops.distributions import gumbel_noise
 from stopgrad.ops.index import gather
-from stopgrad.ops.inference import broadcast_shapes, normal_axis, same_shape
-from stopgrad.ops.keys import check_order, drawn_shape, keyed, parameters
+from stopgrad.ops.inference import normal_axis
+from stopgrad.ops.keys import broadcasts_to, check_order, drawn_shape, keyed, parameters
 from stopgrad.ops.order import argsort, top_k
 from stopgrad.ops.powers import log
 from stopgrad.ops.random import integers, random_bits, random_uniform
@@ -288,13 +288,13 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, key: Any = None, name: s
     checked = type_of(rate)
     if checked.ndim or not (checked.dtype.is_floating or checked.dtype.is_integer):
         raise ArgumentError(f"(C2) the rate is one number in [0, 1], not {checked!r}")
-    known = is_python(rate) or isinstance(rate, (np.ndarray, np.generic))
-    if known and not 0 <= rate <= 1:
-        raise ArgumentError(f"(C2) the rate must lie in [0, 1], not {rate!r}")
-    if is_python(rate):
-        rest = 1 - rate
-        kept = random_bernoulli(sizes, key, np.asarray(rest, np.float32))
-        return where(kept, multiply(x, as_array(1 / rest if rest else 0.0, kind.dtype)), 0, name)
+    if is_python(rate) or isinstance(rate, (np.ndarray, np.generic)):
+        if not 0 <= rate <= 1:
+            raise ArgumentError(f"(C2) the rate must lie in [0, 1], not {rate!r}")
+        number = np.asarray(rate, None if checked.dtype.is_floating and not is_python(rate) else np.float64)
+        rest = np.asarray(1 - number)
+        scale = as_array(1 / rest if rest else rest, kind.dtype)
+        return where(random_bernoulli(sizes, key, rest.astype(np.float32)), multiply(x, scale), 0, name)
     rate = rate if checked.dtype.is_floating else cast(rate, float32)
     one = as_array(1, type_of(rate).dtype)
     rest = subtract(one, rate)
@@ -308,8 +308,7 @@ def _noise_shape(noise_shape: Any, shape: Any) -> Any:
     if hasattr(noise_shape, "__len__") and len(noise_shape) == len(shape):
         noise_shape = [m if n is None else n for n, m in zip(noise_shape, shape, strict=True)]
     sizes = shape_of(noise_shape)
-    if not same_shape(broadcast_shapes(sizes, shape), shape):
-        raise ShapeError(
-            f"(C3) noise_shape {show_shape(sizes)} must broadcast to x's shape {show_shape(shape)}"
-        )
+    if not broadcasts_to(sizes, shape):
+        shown = show_shape(sizes), show_shape(shape)
+        raise ShapeError(f"(C3) noise_shape {shown[0]} must broadcast to x's shape {shown[1]}")
     return sizes

@@ -1,7 +1,7 @@
 """Tensors with other elements in some places: what is put there, multiplied in, or kept if it is an extreme.
 
-The sum, which is the transpose of gathering, stands in ``index.py``. Indices outside of the axis choose nothing: the
-update is dropped.
+The sum, which is the transpose of gathering, stands in ``index.py``. Indices outside of the axis choose
+nothing: the update is dropped.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import numpy as np
 from stopgrad.batch_rules import SCATTER, along
 from stopgrad.build import apply
 from stopgrad.op import Axis, Op, Spans, not_differentiable
-from stopgrad.operands import Tensor
+from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import divide, multiply
 from stopgrad.ops.compare import equal, not_equal
 from stopgrad.ops.convert import cast, conj, where, wide
 from stopgrad.ops.data import fill, ones_like, zeros_like
+from stopgrad.ops.families import axis_in
 from stopgrad.ops.index import (
     GatherV2,
     TensorScatterAdd,
@@ -31,15 +32,23 @@ from stopgrad.ops.index import (
 from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_any, is_number, is_real
 from stopgrad.ops.join import concat
 from stopgrad.ops.order import argsort
+from stopgrad.ops.positions import as_indices, from_front
 from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.recurrence import linear_recurrence, shifted
 from stopgrad.ops.shape import broadcast_to, reshape, transpose
 from stopgrad.ops.slices import StridedSlice, check_spans, part_of, slices_of
+from stopgrad.plain import whole
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds
 from stopgrad.samples import complexes, floats, ints, sample
 from stopgrad.types import DType, TensorType, product
 
-__all__: list[str] = []
+__all__ = [
+    "scatter_max",
+    "scatter_min",
+    "scatter_multiply",
+    "scatter_update",
+]
 
 
 def _typed(allowed: Callable[[DType], bool], what: str) -> Any:
@@ -144,14 +153,14 @@ class TensorScatterUpdate(Scatter):
 
     Args:
         x: the tensor to begin with.
-        indices: where along the axis, counted from its front.
+        indices: where along the axis; the function counts negative ones from its end.
         updates: what to put there.
         axis: along which to choose.
         batch_dims: how many leading axes x and the indices share.
 
     Returns:
-        The tensor. Of updates to one place the last remains, which alone takes the gradient; those outside of the axis are
-        dropped.
+        The tensor. Of updates to one place the last remains, which alone takes the gradient; those outside of
+        the axis are dropped.
 
     Constraints:
         (C1) The indices are integers.
@@ -162,11 +171,12 @@ class TensorScatterUpdate(Scatter):
         (C5) The updates have the shape that gathering from x with these indices has.
 
     Examples:
-        >>> sg.ops.TensorScatterUpdate.function(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, 2.0, 4.0]))
+        >>> sg.scatter_update(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, 2.0, 4.0]))
         array([2., 0., 4.])
     """
 
     infer = _typed(is_any, "any dtype")
+    promotes = Promotion(is_any, ("x", "updates"))
     gradient = {
         "x": lambda g, op: _put(TensorScatterUpdate, op, g, zeros_like(op.updates)),
         "indices": _NO_SLOPE,
@@ -218,14 +228,14 @@ class TensorScatterMax(ScatterExtremum):
 
     Args:
         x: the tensor to begin with.
-        indices: where along the axis, counted from its front.
+        indices: where along the axis; the function counts negative ones from its end.
         updates: what to compare with the elements there.
         axis: along which to choose.
         batch_dims: how many leading axes x and the indices share.
 
     Returns:
-        The largest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the gradient
-        evenly, and a NaN makes that of all NaN, as for reduce_max.
+        The largest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the
+        gradient evenly, and a NaN makes that of all NaN, as for reduce_max.
 
     Constraints:
         (C1) The indices are integers.
@@ -236,10 +246,11 @@ class TensorScatterMax(ScatterExtremum):
         (C5) The updates have the shape that gathering from x with these indices has.
 
     Examples:
-        >>> sg.ops.TensorScatterMax.function(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, -2.0, 4.0]))
+        >>> sg.scatter_max(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, -2.0, 4.0]))
         array([0., 0., 4.])
     """
 
+    promotes = Promotion(is_real, ("x", "updates"))
     lower = _by_numpy(np.maximum.at)
     xla = _by_jax("max")
 
@@ -249,14 +260,14 @@ class TensorScatterMin(ScatterExtremum):
 
     Args:
         x: the tensor to begin with.
-        indices: where along the axis, counted from its front.
+        indices: where along the axis; the function counts negative ones from its end.
         updates: what to compare with the elements there.
         axis: along which to choose.
         batch_dims: how many leading axes x and the indices share.
 
     Returns:
-        The smallest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the gradient
-        evenly, and a NaN makes that of all NaN, as for reduce_min.
+        The smallest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the
+        gradient evenly, and a NaN makes that of all NaN, as for reduce_min.
 
     Constraints:
         (C1) The indices are integers.
@@ -267,10 +278,11 @@ class TensorScatterMin(ScatterExtremum):
         (C5) The updates have the shape that gathering from x with these indices has.
 
     Examples:
-        >>> sg.ops.TensorScatterMin.function(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, -2.0, -4.0]))
+        >>> sg.scatter_min(np.zeros(3), np.array([2, 0, 2]), np.array([1.0, -2.0, -4.0]))
         array([-2.,  0., -4.])
     """
 
+    promotes = Promotion(is_real, ("x", "updates"))
     lower = _by_numpy(np.minimum.at)
     xla = _by_jax("min")
 
@@ -283,14 +295,15 @@ class TensorScatterMul(Scatter):
 
     Args:
         x: the tensor to begin with.
-        indices: where along the axis, counted from its front.
+        indices: where along the axis; the function counts negative ones from its end.
         updates: the factors.
         axis: along which to choose.
         batch_dims: how many leading axes x and the indices share.
 
     Returns:
         The products. Indices that occur more than once multiply more than once; those outside of the axis are
-        dropped. The gradient is right where factors are 0, since it multiplies the others instead of dividing.
+        dropped. The gradient is right where factors are 0, since it multiplies the others instead of
+        dividing.
 
     Constraints:
         (C1) The indices are integers.
@@ -301,11 +314,12 @@ class TensorScatterMul(Scatter):
         (C5) The updates have the shape that gathering from x with these indices has.
 
     Examples:
-        >>> sg.ops.TensorScatterMul.function(np.ones(3), np.array([2, 0, 2]), np.array([2.0, 3.0, 4.0]))
+        >>> sg.scatter_multiply(np.ones(3), np.array([2, 0, 2]), np.array([2.0, 3.0, 4.0]))
         array([3., 1., 8.])
     """
 
     infer = _typed(is_number, "numbers")
+    promotes = Promotion(is_number, ("x", "updates"))
     gradient = {
         "x": lambda g, op: multiply(g, conj(_put(TensorScatterMul, op, ones_like(op.x), op.updates))),
         "indices": _NO_SLOPE,
@@ -350,9 +364,11 @@ def _products_of_others(updates: Any, op: Any) -> Tensor:
 def begins(places: Any, axis: int, reverse: bool) -> Tensor:
     """Where, among sorted places, a new one begins; in reverse, where one ends."""
     size = places.shape[axis]
+    if isinstance(size, int) and not size:
+        return equal(places, places)
     one, rest = part_of(places, axis, size - 1 if reverse else 0, 1), size - 1
     new = not_equal(part_of(places, axis, 1, rest), part_of(places, axis, 0, rest))
-    yes = equal(one, one)
+    yes = ones_like(one, "bool")
     return concat([new, yes] if reverse else [yes, new], axis)
 
 
@@ -432,7 +448,14 @@ def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
     def function(
         x: Any, indices: Any, updates: Any, axis: int = 0, batch_dims: int = 0, name: str | None = None
     ) -> Tensor:
-        return apply(definition, (x, indices, updates), (axis, batch_dims), name)
+        indices, kind = as_indices(indices), type_of(x)
+        position = axis_in(definition, axis, x)
+        return apply(
+            definition,
+            (x, from_front(indices, kind.shape[position]), updates),
+            (position, whole(batch_dims)),
+            name,
+        )
 
     function.__name__ = function.__qualname__ = function_name
     return builds(definition)(function)
@@ -442,3 +465,8 @@ scatter_update = _public(TensorScatterUpdate, "scatter_update")
 scatter_max = _public(TensorScatterMax, "scatter_max")
 scatter_min = _public(TensorScatterMin, "scatter_min")
 scatter_multiply = _public(TensorScatterMul, "scatter_multiply")
+
+
+def put(x: Any, places: Any, updates: Any) -> Tensor:
+    """A tensor with rows replaced; places that are negative are none."""
+    return apply(TensorScatterUpdate, (x, places, updates), (0, 0))

@@ -1,7 +1,8 @@
 """Which values occur, and which of them elsewhere.
 
-The shape of such a result depends on data. Of arrays it is known at once; for tensors of a graph, ``size`` says how
-many values the result has: what is too much is left out, and ``fill_value`` stands where there are no more.
+The shape of such a result depends on data. Of arrays it is known at once; for tensors of a graph, ``size``
+says how many values the result has: what is too much is left out, and ``fill_value`` stands where there are
+no more.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from stopgrad.ops.masks import places_of
 from stopgrad.ops.order import argsort, sort
 from stopgrad.ops.ranges import range as numbers
 from stopgrad.ops.running import cumsum
-from stopgrad.ops.scatters import begins, scatter_update
+from stopgrad.ops.scatters import begins, put
 from stopgrad.ops.shape import reshape
 from stopgrad.ops.updates import like
 from stopgrad.plain import flag
@@ -64,7 +65,7 @@ class UniqueWithCounts(NamedTuple):
 
 
 class UniqueAll(NamedTuple):
-    """The values that occur, where each does first, for each element which of them it is, and how often each occurs."""
+    """The values that occur, where each does first, which of them each element is, and their counts."""
 
     values: Tensor
     indices: Tensor
@@ -87,7 +88,8 @@ class UniqueInverse(NamedTuple):
 
 
 class _Groups(NamedTuple):
-    """The values of a vector in order, each once, as many places as it has elements; and what is known of each.
+    """The values of a vector in order, each once, as many places as it has elements; and what is known of
+    each.
 
     ``first`` is where a value occurs first, ``counts`` how often: 0 where there are no more values.
     """
@@ -100,7 +102,10 @@ class _Groups(NamedTuple):
 
 def _grouped(flat: Any) -> _Groups:
     n = type_of(flat).shape[0]
-    order = argsort(_sortable(flat))
+    if isinstance(n, int) and n == 0:
+        none = fill((0,), np.int32(0))
+        return _Groups(flat, none, none, none)
+    order = _order(flat)
     ordered = gather(flat, order)
     new = begins(ordered, 0, False)
     group = subtract(cumsum(cast(new, int32)), 1)
@@ -109,7 +114,15 @@ def _grouped(flat: Any) -> _Groups:
     values = apply(GatherV2, (ordered, starts), (0, 0))
     first = apply(GatherV2, (order, starts), (0, 0))
     counts = apply(TensorScatterAdd, (zeros, group, fill((n,), np.int32(1))), (0, 0))
-    return _Groups(values, first, scatter_update(zeros, order, group), counts)
+    return _Groups(values, first, put(zeros, order, group), counts)
+
+
+def _order(flat: Any) -> Tensor:
+    """The order that sorts a vector; complex numbers by their real parts, then by their imaginary ones."""
+    if not type_of(flat).dtype.is_complex:
+        return argsort(_sortable(flat))
+    by_imaginary = argsort(convert.imag(flat))
+    return gather(by_imaginary, argsort(gather(convert.real(flat), by_imaginary), stable=True))
 
 
 def _sortable(x: Any) -> Any:
@@ -121,7 +134,7 @@ def _by_appearance(groups: _Groups) -> _Groups:
     """The values in the order in which they occur first."""
     n = type_of(groups.values).shape[0]
     order = argsort(convert.where(equal(groups.counts, 0), size_as(n, int32, groups.first), groups.first))
-    place = scatter_update(fill((n,), np.int32(0)), order, numbers(n))
+    place = put(fill((n,), np.int32(0)), order, numbers(n))
     values, first, counts = (gather(one, order) for one in (groups.values, groups.first, groups.counts))
     return _Groups(values, first, gather(place, groups.inverse), counts)
 
@@ -130,8 +143,8 @@ def _unique(x: Any, size: Any, fill_value: Any, by_appearance: bool) -> _Groups:
     """The groups of a tensor's elements, as many as *size* says, or as there are."""
     x = tensor(x)
     kind = type_of(x)
-    check_dtype(kind, lambda d: not d.is_complex, "booleans or real numbers")
-    if size is None:
+    exact = size is None
+    if exact:
         if is_traced(x):
             raise needs_size("(C2) the number of values", "size=, as many as there may be")
         size = np.unique(x, equal_nan=False).size
@@ -142,7 +155,7 @@ def _unique(x: Any, size: Any, fill_value: Any, by_appearance: bool) -> _Groups:
     values, first, counts = (
         apply(GatherV2, (one, place), (0, 0)) for one in (groups.values, groups.first, groups.counts)
     )
-    if not is_traced(x) and fill_value is None and int(np.min(counts, initial=1)):
+    if exact and fill_value is None:
         return _Groups(values, first, reshape(groups.inverse, kind.shape), counts)
     filler = (
         gather(groups.values, np.zeros((), np.int32))
@@ -160,18 +173,19 @@ def unique(
     """The values that occur in a tensor, in the order in which they do.
 
     Args:
-        x: booleans or real numbers. NaN equals nothing, so that each NaN is a value of its own.
+        x: booleans or numbers. NaN equals nothing, so that each NaN is a value of its own.
         out_idx: the dtype of the indices.
-        size: how many values the result has. It is needed where x is known only when the graph runs; what is too much is
-            left out.
+        size: how many values the result has. It is needed where x is known only when the graph runs; what is
+            too much is left out.
         fill_value: what stands where there are no more values; the first value by default.
 
     Returns:
-        A named tuple of the values y and, for each element of x, idx: which of them it is, so that x = y[idx]. The
+        A named tuple of the values y and, for each element of x, idx: which of them it is, so that x =
+            y[idx]. The
         values have a gradient, which goes to where each occurs first.
 
     Constraints:
-        (C1) x holds booleans or real numbers.
+        (C1) x holds booleans or numbers.
         (C2) The size of the result is known when the graph is built.
         (C3) fill_value goes into x's dtype without loss.
 
@@ -190,17 +204,19 @@ def unique_with_counts(
     """The values that occur in a tensor, in the order in which they do, and how often.
 
     Args:
-        x: booleans or real numbers. NaN equals nothing, so that each NaN is a value of its own.
+        x: booleans or numbers. NaN equals nothing, so that each NaN is a value of its own.
         out_idx: the dtype of the indices and counts.
-        size: how many values the result has. It is needed where x is known only when the graph runs; what is too much is
-            left out.
-        fill_value: what stands where there are no more values, of which the count is 0; the first value by default.
+        size: how many values the result has. It is needed where x is known only when the graph runs; what is
+            too much is left out.
+        fill_value: what stands where there are no more values, of which the count is 0; the first value by
+            default.
 
     Returns:
-        A named tuple of the values y; for each element of x, idx: which of them it is; and for each value its count.
+        A named tuple of the values y; for each element of x, idx: which of them it is; and for each value its
+        count.
 
     Constraints:
-        (C1) x holds booleans or real numbers.
+        (C1) x holds booleans or numbers.
         (C2) The size of the result is known when the graph is built.
         (C3) fill_value goes into x's dtype without loss.
 
@@ -219,16 +235,17 @@ def unique_all(x: Any, name: str | None = None, *, size: Any = None, fill_value:
     """The values that occur in a tensor, sorted, and all that is known of them.
 
     Args:
-        x: booleans or real numbers. NaN equals nothing, so that each NaN is a value of its own.
+        x: booleans or numbers. NaN equals nothing, so that each NaN is a value of its own.
         size: how many values the result has. It is needed where x is known only when the graph runs.
-        fill_value: what stands where there are no more values, of which the count is 0; the least value by default.
+        fill_value: what stands where there are no more values, of which the count is 0; the least value by
+            default.
 
     Returns:
-        A named tuple of the values; indices: where in x, in row-major order, each occurs first; inverse_indices: for each
-        element of x which value it is; and counts.
+        A named tuple of the values; indices: where in x, in row-major order, each occurs first;
+        inverse_indices: for each element of x which value it is; and counts.
 
     Constraints:
-        (C1) x holds booleans or real numbers.
+        (C1) x holds booleans or numbers.
         (C2) The size of the result is known when the graph is built.
         (C3) fill_value goes into x's dtype without loss.
 
@@ -352,15 +369,19 @@ def _chosen(x: Any, y: Any, size: Any, fill_value: Any, inside: bool, name: str 
     x, y = together(x, y, promotes=Promotion(is_any))
     for one in (x, y):
         check_dtype(type_of(one), lambda d: not d.is_complex, "booleans or real numbers")
+    exact = size is None
+    if exact:
+        if is_traced(x) or is_traced(y):
+            raise needs_size("(C2) the number of values", "size=, as many as there may be")
+        values = np.unique(x, equal_nan=False)
+        size = np.count_nonzero(np.isin(values, y, invert=not inside))
     groups = _grouped(reshape(x, (product(type_of(x).shape),)))
     hit = _among(_sortable(groups.values), _sortable(y))
     keep = logical_and(greater(groups.counts, 0), hit if inside else logical_not(hit))
-    if size is None:
-        if is_traced(keep):
-            raise needs_size("(C2) the number of values", "size=, as many as there may be")
-        size = int(np.count_nonzero(keep))
     place = places_of(keep, size)
     found = apply(GatherV2, (groups.values, place), (0, 0))
+    if exact:
+        return named(found, name)
     filler = gather(found, np.zeros((), np.int32)) if fill_value is None else like(fill_value, found, "C3")
     return convert.where(equal(place, -1), filler, found, name)
 
@@ -458,5 +479,7 @@ def union1d(x: Any, y: Any, name: str | None = None, *, size: Any = None, fill_v
         array([1., 2., 3.])
     """
     both = together(x, y, promotes=Promotion(is_any))
+    if size is None and not any(map(is_traced, both)):
+        size = np.unique(np.concatenate([np.ravel(one) for one in both]), equal_nan=False).size
     flat = concat([reshape(one, (product(type_of(one).shape),)) for one in both], 0)
     return named(_unique(flat, size, fill_value, False).values, name)

@@ -11,6 +11,7 @@ from stopgrad.batch_rules import ALONG, BROADCAST
 from stopgrad.build import about, apply, emit
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
+from stopgrad.immediate import by_type
 from stopgrad.op import Axes, Op, Permutation
 from stopgrad.operands import Tensor, show_shape, type_of
 from stopgrad.ops.convert import conj
@@ -77,6 +78,7 @@ class Reshape(Op):
     ]
 
 
+@by_type
 @builds(Reshape)
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     alone = isinstance(shape, str) or not hasattr(shape, "__iter__") or is_whole(shape)
@@ -136,6 +138,7 @@ class Transpose(Op):
     samples = [sample(floats(2, 3, 4), perm=(2, 0, 1)), sample(floats("n", 2), perm=(1, 0))]
 
 
+@by_type
 @builds(Transpose)
 def transpose(
     a: Any, perm: Sequence[int] | None = None, conjugate: bool = False, name: str | None = None
@@ -190,11 +193,13 @@ class BroadcastTo(Op):
     ]
 
 
+@by_type
 @builds(BroadcastTo)
 def broadcast_to(input: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
     return apply(BroadcastTo, (input,), (shape_of(shape),), name)
 
 
+@by_type
 @guarded("expand_dims")
 def expand_dims(input: Any, axis: int | Sequence[int], name: str | None = None) -> Tensor:
     """A tensor with axes of size 1 inserted.
@@ -220,6 +225,7 @@ def expand_dims(input: Any, axis: int | Sequence[int], name: str | None = None) 
     return reshape(input, tuple(1 if i in axes else next(sizes) for i in range(len(shape) + count)), name)
 
 
+@by_type
 @guarded("squeeze")
 def squeeze(input: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
     """A tensor without axes of size 1.
@@ -292,6 +298,7 @@ class Sum(Op):
     ]
 
 
+@by_type
 @builds(Sum)
 def reduce_sum(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None

@@ -214,6 +214,8 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Tensor:
         array([1., 3.])
     """
     chol, rhs = together(chol, rhs, promotes=BOTH)
+    if type_of(rhs).ndim == 1:
+        return squeeze(cholesky_solve(chol, expand_dims(rhs, -1)), -1, name)
     return triangular_solve(chol, triangular_solve(chol, rhs), adjoint=True, name=name)
 
 

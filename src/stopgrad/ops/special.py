@@ -17,13 +17,13 @@ from stopgrad.build import apply
 from stopgrad.errors import ArgumentError
 from stopgrad.op import Op
 from stopgrad.operands import Tensor
-from stopgrad.ops.arithmetic import square
+from stopgrad.ops.arithmetic import multiply, square
 from stopgrad.ops.families import INF, NAN, RealElementwise, unary
 from stopgrad.ops.inference import is_floating, same
 from stopgrad.ops.powers import exp
 from stopgrad.plain import is_whole, whole
 from stopgrad.promotion import Promotion
-from stopgrad.public import builds
+from stopgrad.public import builds, guarded
 from stopgrad.samples import floats, sample, unary as singles
 from stopgrad.types import TensorType
 
@@ -31,8 +31,10 @@ __all__ = [
     "digamma",
     "erf",
     "erfc",
+    "erfcinv",
     "erfinv",
     "lgamma",
+    "ndtri",
     "polygamma",
 ]
 
@@ -110,6 +112,50 @@ class Erfinv(RealElementwise):
 
 
 erfinv = unary(Erfinv, "erfinv")
+
+
+class Ndtri(RealElementwise):
+    """Elementwise inverse of the distribution function of the standard normal distribution.
+
+    Args:
+        x: floating-point, probabilities.
+
+    Returns:
+        The quantile y, so that a standard normal variable lies below y with probability x; -∞ at 0, ∞ at 1,
+        and NaN outside of [0, 1].
+
+    Constraints:
+        (C1) x is floating-point.
+
+    Examples:
+        >>> sg.ndtri(np.array([0.5, 0.975]))
+        array([0.        , 1.95996398])
+    """
+
+    gradient = {"x": lambda g, op: g * (math.sqrt(2 * math.pi) * exp(square(op.result) * 0.5))}
+    lower = lambda xp, x: xp.special.ndtri(x)
+    samples = singles(0.1, 0.9)
+
+
+ndtri = unary(Ndtri, "ndtri")
+
+
+@guarded("erfcinv")
+def erfcinv(x: Any, name: str | None = None) -> Tensor:
+    """Elementwise inverse of the complementary error function.
+
+    Args:
+        x: floating-point, in (0, 2).
+        name: of the last operation; by default none.
+
+    Returns:
+        The y of which erfc y = x, precise for small x.
+
+    Examples:
+        >>> sg.erfcinv(np.array([1.0, 0.5]))
+        array([-0.        ,  0.47693628])
+    """
+    return multiply(ndtri(multiply(x, 0.5)), -math.sqrt(0.5), name)
 
 
 class Lgamma(RealElementwise):

@@ -103,6 +103,11 @@ def _stacked(obj: Any) -> Tensor:
     return stack([_stacked(part) for part in obj]) if isinstance(obj, (list, tuple)) else obj
 
 
+def _own(x: Tensor) -> Tensor:
+    """An array that may be written to; the library's own share one element."""
+    return np.array(x) if isinstance(x, np.ndarray) and not x.flags.writeable else x
+
+
 @standard
 def arange(
     start: Any, /, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, device: str | None = None
@@ -201,7 +206,7 @@ def full(
         array([7, 7], dtype=int32)
     """
     check_device(device)
-    return _full(shape, fill_value, dtype)
+    return _own(_full(shape, fill_value, dtype))
 
 
 @standard
@@ -215,7 +220,7 @@ def full_like(
         array([7., 7.])
     """
     check_device(device)
-    return _full_like(x, fill_value, dtype)
+    return _own(_full_like(x, fill_value, dtype))
 
 
 @standard
@@ -238,7 +243,7 @@ def linspace(
     count, to_the_end = whole(num), flag(endpoint, "endpoint")
     wanted = _floating(start, stop) if dtype is None else dtype_of(dtype)
     exact = wanted if wanted.is_differentiable else float64
-    ends = [of_dtype(end, exact) for end in (start, stop)]
+    ends = of_dtype(start, exact), of_dtype(stop, exact)
     found = _linspace(*ends, count) if to_the_end or not count else _linspace(*ends, count + 1)[:-1]
     return of_dtype(found, wanted)
 
@@ -269,7 +274,7 @@ def ones(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None = 
         array([1., 1.], dtype=float32)
     """
     check_device(device)
-    return _ones(shape, float32 if dtype is None else dtype)
+    return _own(_ones(shape, float32 if dtype is None else dtype))
 
 
 @standard
@@ -317,7 +322,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, device: str | None =
         array([0., 0.], dtype=float32)
     """
     check_device(device)
-    return _zeros(shape, float32 if dtype is None else dtype)
+    return _own(_zeros(shape, float32 if dtype is None else dtype))
 
 
 @standard

@@ -134,9 +134,9 @@ def finfo(type: Any, /) -> FInfo:
     dtype = _dtype(type).real
     if not dtype.is_floating:
         raise DTypeError(f"finfo is about floating-point dtypes, not {dtype}; sg.xp.iinfo about integers")
-    known = ml_dtypes.finfo(dtype.numpy)
-    limits = [float(x) for x in (known.eps, known.max, known.min, known.smallest_normal)]
-    return FInfo(dtype.itemsize * 8, *limits, dtype)
+    known: Any = ml_dtypes.finfo(dtype.numpy)  # type: ignore[no-untyped-call]
+    eps, largest, least, normal = map(float, (known.eps, known.max, known.min, known.smallest_normal))
+    return FInfo(dtype.itemsize * 8, eps, largest, least, normal, dtype)
 
 
 @standard
@@ -239,7 +239,7 @@ class Info:
             "real floating": float32,
             "complex floating": complex64,
             "integral": int32,
-            "indexing": int32,
+            "indexing": int64,
         }
 
     @standard
@@ -251,7 +251,7 @@ class Info:
 
 
 @standard
-def __array_namespace_info__() -> Info:
+def __array_namespace_info__() -> Info:  # noqa: N807 - the standard's name
     """What the namespace says of itself.
 
     Examples:

@@ -1,7 +1,7 @@
 """NumPy's dispatch protocols: ``np.exp(x)`` and ``np.concatenate([x, y])`` on outputs build our operations.
 
-NumPy hands its ufuncs over to ``__array_ufunc__`` and its other functions to ``__array_function__``; here these are
-told by their names.
+NumPy hands its ufuncs over to ``__array_ufunc__`` and its other functions to ``__array_function__``; here these
+are told by their names.
 """
 
 from __future__ import annotations
@@ -128,14 +128,14 @@ _ACCUMULATE: dict[str, Callable[..., Any]] = {
 
 def _unknown(what: str) -> ArgumentError:
     return ArgumentError(
-        f"{what} is not there for outputs of a graph; sg.xp and the functions of stopgrad say what is. Build it "
-        "of those, or compute it with NumPy on a value that Session.run or sg.function returned"
+        f"{what} is not there for outputs of a graph; dir(sg) and dir(sg.xp) say what is. Build it of those, or "
+        "compute it with NumPy on a value that Session.run or sg.function returned"
     )
 
 
 @reads_arguments
 def array_ufunc(self: Output, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    """NumPy's ``__array_ufunc__``: a ufunc, or a method of one, was called with an output among its arguments."""
+    """NumPy's ``__array_ufunc__``: a ufunc, or a method of one, was called with an output."""
     name = ufunc.__name__
     for x in inputs:
         # Another library's arrays may know what to do with ours.
@@ -175,7 +175,7 @@ def _last(x: Any, y: Any) -> tuple[int, ...]:
 
 @reads_arguments
 def array_function(self: Output, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """NumPy's ``__array_function__``: a function of NumPy's was called with an output among its arguments."""
+    """NumPy's ``__array_function__``: a function of NumPy's was called with an output."""
     if not all([issubclass(kind, (Output, np.ndarray)) for kind in types]):  # noqa: C419
         return NotImplemented
     module, name = func.__module__.partition(".")[2], func.__name__

@@ -42,7 +42,7 @@ from stopgrad.ops.compare import (
     right_shift as bitwise_right_shift,
 )
 from stopgrad.ops.composite import clip as _clip, logaddexp as logaddexp
-from stopgrad.ops.convert import conj as _conj, imag as _imag, real as _real, where as where
+from stopgrad.ops.convert import conj as _conj, imag as _imag, real as _real
 from stopgrad.ops.data import identity as _identity, zeros_like as _zeros_like
 from stopgrad.ops.floating import (
     copysign as copysign,
@@ -50,6 +50,7 @@ from stopgrad.ops.floating import (
     nextafter as nextafter,
     signbit as signbit,
 )
+from stopgrad.ops.masks import where as where
 from stopgrad.ops.powers import (
     exp as exp,
     expm1 as expm1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.errors import ArgumentError
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import multiply
 from stopgrad.ops.compare import greater
@@ -14,18 +14,17 @@ from stopgrad.ops.data import size_as
 from stopgrad.ops.determinants import det as _det, slogdet as _slogdet
 from stopgrad.ops.eigenvalues import eig as _eig, eigh as _eigh, eigvals as eigvals, eigvalsh as eigvalsh
 from stopgrad.ops.factorizations import cholesky as _cholesky, qr as _qr
-from stopgrad.ops.inference import same_shape
 from stopgrad.ops.linalg import matmul as matmul, tensordot as _tensordot
-from stopgrad.ops.matrices import adjoint, diag_part, eye, matrix_transpose as matrix_transpose
-from stopgrad.ops.matrix_functions import pinv as _pinv
+from stopgrad.ops.matrices import adjoint, diag_part, matrix_transpose as matrix_transpose
+from stopgrad.ops.matrix_functions import matrix_power as matrix_power, pinv as _pinv
 from stopgrad.ops.norms import matrix_norm as matrix_norm, vector_norm as vector_norm
 from stopgrad.ops.products import cross as cross, outer as outer, vecdot as vecdot
 from stopgrad.ops.reduce import reduce_max
-from stopgrad.ops.shape import broadcast_to, reduce_sum, squeeze
+from stopgrad.ops.shape import reduce_sum, squeeze
 from stopgrad.ops.solvers import inv as _inv, solve as _solve
 from stopgrad.ops.spectra import svd as _svd, svdvals as svdvals
 from stopgrad.plain import flag, whole
-from stopgrad.types import DTypeLike, int32
+from stopgrad.types import DTypeLike, int64
 from stopgrad.xp.data_types import finfo
 from stopgrad.xp.manipulation import expand_dims
 from stopgrad.xp.statistical import sum
@@ -113,31 +112,6 @@ def tensordot(x1: Any, x2: Any, /, axes: int | Sequence[Sequence[int]] = 2) -> T
         (2, 4)
     """
     return _tensordot(x1, x2, axes)
-
-
-@standard
-def matrix_power(x: Any, n: int, /) -> Tensor:
-    """Square matrices multiplied by themselves; for negative *n*, their inverses.
-
-    Examples:
-        >>> sg.xp.linalg.matrix_power(np.array([[1.0, 1.0], [0.0, 1.0]]), 3)
-        array([[1., 3.],
-               [0., 1.]])
-    """
-    power, kind = whole(n), type_of(x)
-    if kind.ndim < 2 or not same_shape(kind.shape[-1:], kind.shape[-2:-1]):
-        raise ShapeError(f"square matrices are needed, not {kind!r}")
-    if power == 0:
-        return broadcast_to(eye(kind.shape[-1], dtype=kind.dtype), kind.shape)
-    square = _inv(x) if power < 0 else x
-    found, power = None, abs(power)
-    while True:  # By squaring.
-        if power & 1:
-            found = square if found is None else matmul(found, square)
-        power >>= 1
-        if not power:
-            return found
-        square = matmul(square, square)
 
 
 # --------------------------------------------------------------------------------------- parts of matrices
@@ -230,7 +204,7 @@ def eig(x: Any, /) -> EigResult:
 
 @standard
 def matrix_rank(x: Any, /, rtol: Any = None) -> Tensor:
-    """How many singular values of matrices are not almost 0, as int32.
+    """How many singular values of matrices are not almost 0, as int64.
 
     Args:
         x: matrices.
@@ -241,7 +215,7 @@ def matrix_rank(x: Any, /, rtol: Any = None) -> Tensor:
 
     Examples:
         >>> sg.xp.linalg.matrix_rank(np.array([[1.0, 2.0], [2.0, 4.0]]))
-        array(1, dtype=int32)
+        array(1)
     """
     values = svdvals(x)
     if rtol is None:
@@ -251,7 +225,7 @@ def matrix_rank(x: Any, /, rtol: Any = None) -> Tensor:
     elif type_of(rtol).ndim:
         rtol = expand_dims(rtol, -1)
     limit = multiply(rtol, reduce_max(values, -1, True))
-    return reduce_sum(cast(greater(values, limit), int32), -1)
+    return reduce_sum(cast(greater(values, limit), int64), -1)
 
 
 @standard

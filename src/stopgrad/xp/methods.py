@@ -1,6 +1,6 @@
 """The methods and attributes that outputs have as arrays, with the parameters of NumPy's.
 
-Installed here because the graph stands below the operations; :class:`stopgrad.arrays.ArrayMethods` declares them.
+Installed here because the graph stands below the operations; :mod:`stopgrad.arrays` declares them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def reshape(self: Output, *shape: Any, order: str = "C", copy: bool | None = Non
 
 @guarded("transpose")
 def transpose(self: Output, *axes: Any) -> Tensor:
-    """The axes in another order: ``x.transpose(1, 0)`` or ``x.transpose((1, 0))``; all reversed without any."""
+    """The axes in another order: ``x.transpose(1, 0)`` or ``x.transpose((1, 0))``; reversed without any."""
     if not axes or axes[0] is None:
         return xp.permute_dims(self, tuple(range(self.ndim))[::-1])
     return xp.permute_dims(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
@@ -85,8 +85,8 @@ def array_namespace(self: Output, /, *, api_version: str | None = None) -> Modul
 
 
 _FROM_NUMPY = (
-    "all", "any", "argmax", "argmin", "argsort", "copy", "cumprod", "cumsum", "diagonal", "dot", "max", "mean",
-    "min", "prod", "ravel", "round", "sort", "std", "sum", "take", "trace", "var",
+    "all", "any", "argmax", "argmin", "argsort", "copy", "cumprod", "cumsum", "diagonal", "dot", "max",
+    "mean", "min", "prod", "ravel", "round", "sort", "std", "sum", "take", "trace", "var",
 )  # fmt: skip
 _FROM_STANDARD = ("conj", "nonzero", "repeat", "searchsorted", "squeeze")
 

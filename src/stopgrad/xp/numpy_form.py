@@ -17,7 +17,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 FORMS: dict[str, Callable[..., Any]] = {}
 """The functions, by the names that NumPy has them under.
 
-Only those whose parameters are not those of the standard's function of that name, which takes the call otherwise.
+Only those whose parameters differ from those of the standard's function of that name, which takes the call
+otherwise.
 """
 
 _IN_PLACE = "an output never changes, nor does an array that meets one; take the result: y = np.{name}(x)"
@@ -37,7 +38,7 @@ _AT_DEFAULT: dict[str, tuple[tuple[Any, ...], str]] = {
     "signature": ((None,), "leave it out"),
     "device": ((None, "cpu"), "sg.Session(engine=...) and sg.function(engine=...) say where to compute"),
 }
-"""What NumPy takes and this library at its default only: the values that do no harm, and the cure for others."""
+"""What NumPy takes, and outputs at its default only: the values that do no harm, and the cure for others."""
 
 
 def without(name: str, kwargs: dict[str, Any]) -> dict[str, Any]:

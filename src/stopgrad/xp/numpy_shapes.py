@@ -16,13 +16,14 @@ from stopgrad.ops.inference import normal_axes, normal_axis
 from stopgrad.ops.join import concat as _concat, pad as _pad, split as _split, stack as _stack
 from stopgrad.ops.linalg import einsum as _einsum, tensordot
 from stopgrad.ops.matrices import diag as _diag
+from stopgrad.ops.norms import matrix_norm as _matrix_norm
 from stopgrad.ops.shape import transpose as _transpose
 from stopgrad.ops.slices import part_of
 from stopgrad.plain import whole
 from stopgrad.types import DTypeLike, product
 from stopgrad.xp import creation, elementwise, linalg, manipulation, statistical
-from stopgrad.xp.numpy_form import form, without
-from stopgrad.xp.support import flat, of_dtype
+from stopgrad.xp.numpy_form import FORMS, form, without
+from stopgrad.xp.support import as_tuple, flat, of_dtype
 
 # ------------------------------------------------------------------------------------------------ shapes
 
@@ -259,6 +260,19 @@ def vdot(a: Any, b: Any, /) -> Tensor:
 @form
 def outer(a: Any, b: Any, out: None = None) -> Tensor:
     return multiply(manipulation.expand_dims(flat(a), 1), flat(b))
+
+
+@form
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Tensor:
+    if axis is None and ord is None:
+        return linalg.vector_norm(x, None, keepdims)
+    axes = as_tuple(tuple(range(type_of(x).ndim)) if axis is None else axis)
+    if len(axes) == 1:
+        return linalg.vector_norm(x, axes, keepdims, 2 if ord is None else ord)
+    return _matrix_norm(x, keepdims, "fro" if ord is None else ord, axes)
+
+
+FORMS["linalg.norm"] = FORMS.pop("norm")  # np.norm is none.
 
 
 @form

@@ -13,15 +13,15 @@ from stopgrad.errors import ArgumentError
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import abs, add, divide, multiply, subtract
 from stopgrad.ops.compare import equal, less_equal, logical_and, logical_or
-from stopgrad.ops.convert import where
 from stopgrad.ops.data import identity
 from stopgrad.ops.inference import normal_axis
+from stopgrad.ops.masks import where
 from stopgrad.ops.order import argsort as _argsort, sort as _sort
 from stopgrad.ops.rounding import round as _round
 from stopgrad.plain import flag, whole
 from stopgrad.types import DTypeLike
 from stopgrad.xp import creation, elementwise, manipulation, statistical
-from stopgrad.xp.numpy_form import form, without
+from stopgrad.xp.numpy_form import FORMS, form, without
 from stopgrad.xp.support import flat, of_dtype
 
 # --------------------------------------------------------------------------------------------- reductions
@@ -241,3 +241,6 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
         found = where(condition, choice, found)
     return found
+
+
+FORMS |= {"amax": FORMS["max"], "amin": FORMS["min"], "around": FORMS["round"]}

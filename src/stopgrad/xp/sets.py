@@ -1,25 +1,53 @@
-"""Set functions, and others whose results have shapes that depend on data: of arrays at once, in a graph up to a size."""
+"""Set functions, and others whose results have shapes that depend on data.
+
+Of arrays they are known at once; of outputs, ``size=`` says how many elements the result has.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from stopgrad.operands import Tensor
+from stopgrad.ops.bins import searchsorted as _searchsorted
+from stopgrad.ops.masks import nonzero as nonzero
+from stopgrad.ops.moving import take as _take
+from stopgrad.ops.sets import (
+    isin as isin,
+    unique_all as unique_all,
+    unique_counts as unique_counts,
+    unique_inverse as unique_inverse,
+    unique_values as unique_values,
+)
+from stopgrad.types import int64
 from stopgrad.xp.support import standard
 
 __all__ = [
+    "isin",
     "nonzero",
     "searchsorted",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
 ]
 
 
 @standard
-def nonzero(x: Any, /, *, size: Any = None) -> tuple[Tensor, ...]:
-    return tuple([a.astype(np.int32) for a in np.nonzero(x)])
-
-
-@standard
 def searchsorted(x1: Any, x2: Any, /, side: str = "left", sorter: Any = None) -> Tensor:
-    return np.searchsorted(x1, x2, side, sorter)
+    """Where numbers would have to stand in a sorted vector: :func:`stopgrad.searchsorted`.
+
+    Args:
+        x1: a vector, in ascending order.
+        x2: numbers of any shape.
+        side: of elements equal to a number, whether it comes to the "left" or the "right".
+        sorter: indices that sort *x1*, where it is not sorted.
+
+    Returns:
+        The positions, as int64, in x2's shape.
+
+    Examples:
+        >>> sg.xp.searchsorted(np.array([1.0, 2.0]), np.array([1.5, 9.0]))
+        array([1, 2])
+    """
+    ordered = x1 if sorter is None else _take(x1, sorter)
+    return _searchsorted(ordered, x2, side, int64)

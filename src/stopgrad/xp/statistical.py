@@ -28,8 +28,9 @@ from stopgrad.ops.reduce import (
 )
 from stopgrad.ops.running import cumprod, cumsum
 from stopgrad.ops.shape import expand_dims, reduce_sum
+from stopgrad.ops.zeros import count_nonzero as count_nonzero
 from stopgrad.plain import flag, real
-from stopgrad.types import DTypeLike, int32, product
+from stopgrad.types import DTypeLike, int64, product
 from stopgrad.xp.support import accumulated, flat, standard
 
 __all__ = [
@@ -181,17 +182,6 @@ def _truth(x: Any) -> Tensor:
     return x if type_of(x).dtype.is_bool else not_equal(x, 0)
 
 
-@standard
-def count_nonzero(x: Any, /, axis: Any = None, keepdims: bool = False) -> Tensor:
-    """How many elements over axes are other than 0, as int32.
-
-    Examples:
-        >>> sg.xp.count_nonzero(np.array([1.0, 0.0, 2.0]))
-        array(2, dtype=int32)
-    """
-    return reduce_sum(cast(_truth(x), int32), axis, keepdims)
-
-
 # ----------------------------------------------------------------------------------- running and differing
 
 
@@ -251,7 +241,7 @@ def cumulative_prod(
 
 @standard
 def argmax(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """Where the largest element stands along an axis, the first of several; int32.
+    """Where the largest element stands along an axis, the first of several; int64.
 
     Args:
         x: real numbers.
@@ -263,7 +253,7 @@ def argmax(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor
 
     Examples:
         >>> sg.xp.argmax(np.array([1.0, 3.0, 3.0]))
-        array(1, dtype=int32)
+        array(1)
     """
     return _position(_argmax, x, axis, keepdims)
 
@@ -274,14 +264,14 @@ def argmin(x: Any, /, axis: int | None = None, keepdims: bool = False) -> Tensor
 
     Examples:
         >>> sg.xp.argmin(np.array([1.0, 3.0, 1.0]))
-        array(0, dtype=int32)
+        array(0)
     """
     return _position(_argmin, x, axis, keepdims)
 
 
 def _position(function: Any, x: Any, axis: Any, keepdims: Any) -> Tensor:
     ndim = type_of(x).ndim
-    found = function(flat(x) if axis is None else x, 0 if axis is None else axis, int32)
+    found = function(flat(x) if axis is None else x, 0 if axis is None else axis, int64)
     if not flag(keepdims, "keepdims"):
         return found
     return expand_dims(found, tuple(range(ndim)) if axis is None else normal_axis(axis, ndim))
@@ -310,14 +300,14 @@ def sort(x: Any, /, axis: int = -1, descending: bool = False, stable: bool = Tru
 
 @standard
 def argsort(x: Any, /, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Where the elements in sorted order stand, as int32, with the arguments of :func:`sort`.
+    """Where the elements in sorted order stand, as int64, with the arguments of :func:`sort`.
 
     Examples:
         >>> sg.xp.argsort(np.array([3.0, 1.0, 2.0]))
-        array([1, 2, 0], dtype=int32)
+        array([1, 2, 0])
     """
     flag(stable, "stable")
-    return _argsort(x, axis, _DIRECTIONS[flag(descending, "descending")])
+    return cast(_argsort(x, axis, _DIRECTIONS[flag(descending, "descending")]), int64)
 
 
 _DIRECTIONS = ("ASCENDING", "DESCENDING")

@@ -44,7 +44,7 @@ def check_copy(copy: Any, needed: bool = False, why: str = "") -> None:
 
 
 def of_dtype(x: Any, dtype: DTypeLike | None) -> Tensor:
-    """*x* as it is, or cast to a dtype; Python's numbers at once, so that they do not lose digits on the way."""
+    """*x* as it is, or cast to a dtype; Python's numbers at once, so that no digit gets lost on the way."""
     if dtype is not None and is_python(x):
         return as_array(x, dtype_of(dtype))
     return x if dtype is None or type_of(x).dtype is dtype_of(dtype) else cast(x, dtype)

@@ -1,0 +1,129 @@
+"""Modified Bessel functions of the first kind, as DLMF 10.25 defines them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stopgrad.operands import Tensor
+from stopgrad.ops.arithmetic import sign
+from stopgrad.ops.compare import equal
+from stopgrad.ops.convert import where
+from stopgrad.ops.families import RealElementwise, unary
+from stopgrad.samples import unary as singles
+
+__all__ = ["bessel_i0", "bessel_i0e", "bessel_i1", "bessel_i1e"]
+
+
+def _unscaled(xp: Any, y: Any, x: Any) -> Any:
+    """y · e to the power of |x|, in two steps: JAX's own overflows before the product does."""
+    half = xp.exp(xp.abs(x) / 2)
+    return y * half * half
+
+
+class BesselI0(RealElementwise):
+    """Elementwise modified Bessel function of order 0 (DLMF 10.25.2).
+
+    Args:
+        x: floating-point.
+
+    Returns:
+        I₀(x), which is even and at least 1.
+
+    Constraints:
+        (C1) x is floating-point.
+
+    Examples:
+        >>> sg.bessel_i0(np.array([0.0, 1.0]))
+        array([1.        , 1.26606588])
+    """
+
+    gradient = {"x": lambda g, op: g * bessel_i1(op.x)}
+    # The libraries give NaN at infinity.
+    lower = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), xp.special.i0(x))
+    xla = lambda xp, x: xp.where(xp.isinf(x), xp.abs(x), _unscaled(xp, xp.special.i0e(x), x))
+    samples = singles()
+
+
+bessel_i0 = unary(BesselI0, "bessel_i0")
+
+
+class BesselI0e(RealElementwise):
+    """Elementwise e⁻ˡˣˡ I₀(x), which does not overflow.
+
+    Args:
+        x: floating-point.
+
+    Returns:
+        I₀(x) divided by the exponential of |x|.
+
+    Constraints:
+        (C1) x is floating-point.
+
+    Examples:
+        >>> sg.bessel_i0e(np.array([0.0, 1.0]))
+        array([1.        , 0.46575961])
+    """
+
+    gradient = {"x": lambda g, op: g * (bessel_i1e(op.x) - sign(op.x) * op.result)}
+    lower = lambda xp, x: xp.special.i0e(x)
+    samples = singles()
+
+
+bessel_i0e = unary(BesselI0e, "bessel_i0e")
+
+
+class BesselI1(RealElementwise):
+    """Elementwise modified Bessel function of order 1 (DLMF 10.25.2).
+
+    Args:
+        x: floating-point.
+
+    Returns:
+        I₁(x), which is odd.
+
+    Constraints:
+        (C1) x is floating-point.
+
+    Examples:
+        >>> sg.bessel_i1(np.array([0.0, 1.0]))
+        array([0.       , 0.5651591])
+    """
+
+    gradient = {"x": lambda g, op: g * (bessel_i0(op.x) - _over(op.result, op.x))}
+    lower = lambda xp, x: xp.where(xp.isinf(x), x, xp.special.i1(x))
+    xla = lambda xp, x: xp.where(xp.isinf(x), x, _unscaled(xp, xp.special.i1e(x), x))
+    samples = singles()
+
+
+bessel_i1 = unary(BesselI1, "bessel_i1")
+
+
+class BesselI1e(RealElementwise):
+    """Elementwise e⁻ˡˣˡ I₁(x), which does not overflow.
+
+    Args:
+        x: floating-point.
+
+    Returns:
+        I₁(x) divided by the exponential of |x|.
+
+    Constraints:
+        (C1) x is floating-point.
+
+    Examples:
+        >>> sg.bessel_i1e(np.array([0.0, 1.0]))
+        array([0.        , 0.20791042])
+    """
+
+    gradient = {"x": lambda g, op: g * (bessel_i0e(op.x) - sign(op.x) * op.result - _over(op.result, op.x))}
+    lower = lambda xp, x: xp.special.i1e(x)
+    samples = singles()
+
+
+bessel_i1e = unary(BesselI1e, "bessel_i1e")
+
+
+def _over(y: Any, x: Any) -> Tensor:
+    """y / x where y is about x / 2 near 0."""
+    zero = equal(x, 0)
+    return where(zero, 0.5, y / where(zero, 1, x))
