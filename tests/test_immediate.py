@@ -132,3 +132,10 @@ def test_an_array_that_is_no_operand_is_read_each_time() -> None:
     assert of_shape(x, np.array([2, 3])).shape == (2, 3)
     assert of_shape(x, np.array([3, 2])).shape == (3, 2)
     assert fill([2], np.float32(3)).tolist() == [3.0, 3.0]
+
+
+def test_a_call_with_one_array_twice_says_nothing_of_calls_with_two() -> None:
+    x, y = np.full((3, 3), 2.0), np.full((3, 3), 5.0)
+    for _ in range(2):
+        np.testing.assert_array_equal(sg.matmul(x, x), x @ x)
+        np.testing.assert_array_equal(sg.matmul(x, y), x @ y)

@@ -173,6 +173,8 @@ def by_type(function: F) -> F:
         count, plan, operands, result = _NOTES.last
         positions = {id(x): i for i, x in enumerate(arrays)}
         is_all = count == before + 1 and result == id(made) and positions.keys() == set(operands)
+        if len(positions) < len(arrays):  # One array twice: which of the two stands where, is not to be told.
+            return made
         if plan is not None and is_all:
             if len(_CALLS) >= PLANS:
                 _CALLS.clear()
