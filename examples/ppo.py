@@ -46,7 +46,7 @@ def advantages(values, rewards, done):
 def loss(params, old, states, actions, rewards, done):
     """Of games side by side: states [steps + 1, games, inputs]; actions, rewards and done [steps, games]."""
     old_log_p, old_values = sg.stop_gradient(network(old, states))
-    advantage = advantages(old_values, rewards, done)
+    advantage = sg.stop_gradient(advantages(old_values, rewards, done))
     returns = advantage + old_values[:-1]
     advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
 
@@ -78,7 +78,7 @@ def play(rng, policy, games=32, steps=32):
     return np.stack(states), *(np.stack(a[:steps]) for a in (actions, rewards, done))
 
 
-def train(rounds=30, seed=0, engine="auto", epochs=8):
+def train(steps=30, seed=0, engine="auto", epochs=8):
     """Rounds of playing and learning: the weights, and the mean reward of each round."""
     rng = np.random.default_rng(seed)
     params = init(rng)
@@ -92,7 +92,7 @@ def train(rounds=30, seed=0, engine="auto", epochs=8):
         return {k: p - 0.03 * speed[k] for k, p in params.items()}, speed
 
     rewards = []
-    for _ in range(rounds):
+    for _ in range(steps):
         batch = play(rng, lambda states, params=params: np.asarray(policy(params, states)))
         rewards.append(float(batch[2].mean()))
         old = params

@@ -17,8 +17,7 @@ import stopgrad as sg
 def init(rng, inputs=16, hidden=64, points=16, narrow=4):
     """Weights of the encoder and of the predictor, which is narrow in the middle."""
     sizes = {"W1": (inputs, hidden), "W2": (hidden, points), "W3": (points, narrow), "W4": (narrow, points)}
-    params = {k: rng.standard_normal(s, np.float32) / np.sqrt(np.float32(s[0])) for k, s in sizes.items()}
-    return params | {"b2": np.zeros(points, np.float32)}
+    return {k: rng.standard_normal(s, np.float32) / np.sqrt(np.float32(s[0])) for k, s in sizes.items()}
 
 
 def normalised(h):
@@ -27,7 +26,7 @@ def normalised(h):
 
 
 def encode(params, x):
-    return sg.relu(normalised(x @ params["W1"])) @ params["W2"] + params["b2"]
+    return sg.relu(normalised(x @ params["W1"])) @ params["W2"]
 
 
 def predict(params, z):
