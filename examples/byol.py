@@ -3,10 +3,10 @@
     loss = ‖unit(predict(online(v₁))) - sg(unit(target(v₂)))‖² + the same with the views exchanged,
     target ← τ · target + (1 - τ) · online
 
-There are no negative examples. What keeps the network from saying the same of everything is that the target is
-given, not learnt: no gradient enters it (sg), it only follows the online weights as a moving average.
+There are no negative examples. What keeps the network from saying the same of everything is that the target
+is given, not learnt: no gradient enters it (sg), it only follows the online weights as a moving average.
 
-Grill et al. 2020, "Bootstrap your own latent" (arXiv 2006.07733), eq. 2 and 3.
+Grill et al. 2020, "Bootstrap your own latent" (arXiv 2006.07733), eq. 1 and 2.
 """
 
 import numpy as np
@@ -94,6 +94,4 @@ if __name__ == "__main__":
     before = init(np.random.default_rng(0))
     online, target, losses = train(2000)
     print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f}")
-    print(
-        f"nearest neighbours of one class, untrained: {agreement(before):.1%}, trained: {agreement(target):.1%}"
-    )
+    print(f"nearest neighbours of one class: {agreement(before):.1%} -> {agreement(target):.1%}")

@@ -4,12 +4,13 @@
     implicit gradient:  uᵀ = gᵀ (I - ∂f/∂z)⁻¹, by iterating u ← g + (∂f/∂z)ᵀ u;   dθ = (∂f/∂θ)ᵀ u
     one step (JFB):     z* = sg(solve(θ, x));   y = f(θ, z*, x)
 
-The equilibrium does not depend on how it was found, so neither does its gradient: `custom_gradient` gives the solver
-the implicit function theorem's, and nothing of the iteration is kept. JFB stops the solution and differentiates a
-single further step: (I - ∂f/∂z)⁻¹ taken for I. It is cheaper, and still a direction of descent where f contracts.
+The equilibrium does not depend on how it was found, so neither does its gradient: `custom_gradient` gives
+the solver the implicit function theorem's, and nothing of the iteration is kept. JFB stops the solution and
+differentiates a single further step: (I - ∂f/∂z)⁻¹ taken for I. It is cheaper, and still a direction of
+descent where f contracts.
 
-Bai, Kolter & Koltun 2019, "Deep equilibrium models" (arXiv 1909.01377), theorem 1; Fung et al. 2022, "JFB: Jacobian-free
-backpropagation for implicit networks" (arXiv 2103.12803).
+Bai, Kolter & Koltun 2019, "Deep equilibrium models" (arXiv 1909.01377), theorem 1; Fung et al. 2022, "JFB:
+Jacobian-free backpropagation for implicit networks" (arXiv 2103.12803).
 """
 
 import numpy as np
@@ -34,7 +35,9 @@ def init(rng, inputs=2, hidden=32, classes=2):
 
 
 def f(layer, z, x):
-    return sg.tanh(z @ layer["A"] + x @ layer["B"] + layer["c"])
+    """The layer. Its columns are kept so small that it contracts, and so has one equilibrium."""
+    A = layer["A"] * sg.minimum(1.0, 0.9 / abs(layer["A"]).sum(axis=0))
+    return sg.tanh(z @ A + x @ layer["B"] + layer["c"])
 
 
 def fixed_point(step, start):
@@ -73,7 +76,7 @@ def data(rng, count):
     """Two spirals, one in the other."""
     labels = rng.integers(2, size=count, dtype=np.int32)
     t = np.sqrt(rng.uniform(0.02, 1.0, count))
-    angle = 5.0 * t + np.pi * labels
+    angle = 8.0 * t + np.pi * labels
     points = np.stack([t * np.cos(angle), t * np.sin(angle)], axis=-1)
     return (points + rng.normal(0.0, 0.02, points.shape)).astype(np.float32), labels
 

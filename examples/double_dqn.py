@@ -2,13 +2,14 @@
 
     loss = (Q(s, a) - sg(y))²,    y = r + γ (1 - done) Q⁻(s', argmaxₐ Q(s', a))
 
-The target y is given. Q⁻ has weights of its own, copied from Q now and then, and they are to change in no other
-way: the stop keeps the loss from them. Q itself takes part in the target too, by choosing the action; there argmax
-ends the gradient already.
+The target y is given. Q⁻ has weights of its own, copied from Q now and then, and they are to change in no
+other way: the stop keeps the loss from them. Q itself takes part in the target too, by choosing the action;
+there argmax ends the gradient already.
 
 In graph style: the weights are parameters of a session, an update and the copy are assignments.
 
-van Hasselt, Guez & Silver 2016, "Deep reinforcement learning with double Q-learning" (arXiv 1509.06461), eq. 4.
+van Hasselt, Guez & Silver 2016, "Deep reinforcement learning with double Q-learning" (arXiv 1509.06461),
+eq. 4.
 """
 
 import numpy as np

@@ -3,11 +3,11 @@
     loss = CE(class(f), label) on labelled data + CE(domain(reverse(f)), domain) on all,    f = features(x)
     reverse(f) = sg((1 + λ) f) - λ f
 
-The gate `reverse_gradient(f, λ)` is f forward and passes -λ times the gradient back: the domain classifier learns to
-tell the domains, and the features learn that it cannot, in one pass. The formula with a stop, below it, has the same
-gradient, but its value is f with rounding errors.
+The gate `reverse_gradient(f, λ)` is f forward and passes -λ times the gradient back: the domain classifier
+learns to tell the domains, and the features learn that it cannot, in one pass. The formula with a stop,
+below it, has the same gradient, but its value is f with rounding errors.
 
-Ganin et al. 2016, "Domain-adversarial training of neural networks" (arXiv 1505.07818), eq. 13 to 18.
+Ganin et al. 2016, "Domain-adversarial training of neural networks" (arXiv 1505.07818), section 4.2.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 import stopgrad as sg
 
 
-def init(rng, inputs=4, hidden=32, features=8):
+def init(rng, inputs=3, hidden=32, features=8):
     sizes = {
         "W1": (inputs, hidden),
         "W2": (hidden, features),
@@ -48,15 +48,13 @@ def loss(params, source, labels, target, strength, reverse=sg.reverse_gradient):
 def data(rng, count, domain):
     """Two classes that differ in the first number and, in the source alone, far more in the second.
 
-    What tells the classes best in the source misleads in the target, where it is the other way round; and the third
-    number tells the domain.
+    In the target the second number is always that of the first class: whoever trusts it, errs.
     """
     labels = rng.integers(2, size=count, dtype=np.int32)
     side = 2.0 * labels - 1.0
-    shortcut = side if domain == 0 else -1.0 * np.ones(count)
-    where = 2.0 * domain - 1.0
-    means = np.stack([side, 2.0 * shortcut, where + 0.0 * side, 0.0 * side], axis=-1)
-    return (means + 0.7 * rng.normal(size=means.shape)).astype(np.float32), labels
+    shortcut = side if domain == 0 else -np.ones(count)
+    means = np.stack([side, 2.0 * shortcut, np.zeros(count)], axis=-1)
+    return (means + 0.5 * rng.normal(size=means.shape)).astype(np.float32), labels
 
 
 def train(steps=300, seed=0, engine="auto", strength=1.0):

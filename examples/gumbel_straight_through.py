@@ -3,9 +3,10 @@
     soft = softmax((logits + g) / τ),    hard = one_hot(argmax soft),    code = hard + soft - sg(soft)
     loss = -log p(x | code) + KL(softmax(logits) ‖ uniform)
 
-With g from the Gumbel distribution, hard is an exact draw from softmax(logits): the decoder sees words and never
-mixtures of them. Its gradient goes on as if it had seen soft. `hard + soft - sg(soft)` is hard but for rounding, which
-is a bug where hard indexes or is compared; `straight_through(hard, soft)` is exactly hard.
+With g from the Gumbel distribution, hard is an exact draw from softmax(logits): the decoder sees words and
+never mixtures of them. Its gradient goes on as if it had seen soft. `hard + soft - sg(soft)` is hard but
+for rounding, which is a bug where hard indexes or is compared; `straight_through(hard, soft)` is exactly
+hard.
 
 Jang, Gu & Poole 2017, "Categorical reparameterization with Gumbel-softmax" (arXiv 1611.01144), section 2.2.
 """

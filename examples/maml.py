@@ -3,11 +3,11 @@
     loss(θ) = mean over tasks of L_test(θ′),    θ′ = θ - α ∇L_train(θ)        MAML
                                                 θ′ = θ - α sg(∇L_train(θ))    first-order MAML
 
-The outer gradient goes through the inner step, and so through a gradient: second derivatives. The first-order form
-stops the inner gradient: θ′ is θ plus a given number, and no second derivative is generated at all.
+The outer gradient goes through the inner step, and so through a gradient: second derivatives. The first
+order stops the inner gradient: θ′ is θ plus a given number, and no second derivative is generated at all.
 
-Finn, Abbeel & Levine 2017, "Model-agnostic meta-learning for fast adaptation of deep networks" (arXiv 1703.03400),
-eq. 1, algorithm 1 and section 5.2; the tasks are those of section 5.1.
+Finn, Abbeel & Levine 2017, "Model-agnostic meta-learning for fast adaptation of deep networks" (arXiv
+1703.03400), eq. 1, algorithm 1 and section 5.2; the tasks are those of section 5.1.
 """
 
 import numpy as np
@@ -43,7 +43,7 @@ def adapt(params, x, y, first_order=False):
 
 
 def loss(params, tasks, first_order=False):
-    """The error after adapting, over a batch of tasks: x_train, y_train, x_test, y_test [tasks, points, 1]."""
+    """The error after adapting, over tasks: x_train, y_train, x_test, y_test [tasks, points, 1]."""
 
     def of_task(x_train, y_train, x_test, y_test):
         return error(adapt(params, x_train, y_train, first_order), x_test, y_test)

@@ -2,12 +2,12 @@
 
     loss = -log exp(q·k₊/τ) / (exp(q·k₊/τ) + Σᵢ exp(q·kᵢ/τ)),    q = f_q(view₁),    k₊ = sg(f_k(view₂))
 
-The keys kᵢ come from earlier batches and wait in a queue; the key encoder follows the query encoder as a moving
-average. Keys are data to the loss: the positive one is stopped, those in the queue come from elsewhere. If they
-were learnt too, the queue's keys would be the answers of a network that is gone.
+The keys kᵢ come from earlier batches and wait in a queue; the key encoder follows the query encoder as a
+moving average. Keys are data to the loss: the positive one is stopped, those in the queue come from
+elsewhere. If they were learnt too, the queue's keys would be the answers of a network that is gone.
 
-He et al. 2020, "Momentum contrast for unsupervised visual representation learning" (arXiv 1911.05722), eq. 1, 2
-and algorithm 1.
+He et al. 2020, "Momentum contrast for unsupervised visual representation learning" (arXiv 1911.05722),
+eq. 1, 2 and algorithm 1.
 """
 
 import numpy as np

@@ -4,10 +4,11 @@
     loss  = -min(ratio · Â, clip(ratio, 1-ε, 1+ε) · Â) + c₁ (V(s) - sg(Â + V_old(s)))² - c₂ entropy(π)
     Â     = sg(Σ (γλ)ᵏ δₜ₊ₖ),    δₜ = rₜ + γ (1 - doneₜ) V_old(sₜ₊₁) - V_old(sₜ)
 
-Policy and value share their first layer, so the advantage Â (generalised advantage estimation) is a function of
-weights. It is a number to the loss, as is all that the old weights say; were old and new weights the same tensors,
-as in the first step of each round, the policy's term could otherwise be made small by moving the values that say
-which action was good. Â is brought to mean 0 and variance 1, as most implementations do.
+Policy and value share their first layer, so the advantage Â (generalised advantage estimation) is a
+function of weights. It is a number to the loss, as is all that the old weights say; were old and new
+weights the same tensors, as in the first step of each round, the policy's term could otherwise be made
+small by moving the values that say which action was good. Â is brought to mean 0 and variance 1, as most
+implementations do.
 
 Schulman et al. 2017, "Proximal policy optimization algorithms" (arXiv 1707.06347), eq. 7, 9, 11.
 """
@@ -45,7 +46,7 @@ def advantages(values, rewards, done):
 def loss(params, old, states, actions, rewards, done):
     """Of games side by side: states [steps + 1, games, inputs]; actions, rewards and done [steps, games]."""
     old_log_p, old_values = sg.stop_gradient(network(old, states))
-    advantage = advantages(old_values, rewards, done)
+    advantage = sg.stop_gradient(advantages(old_values, rewards, done))
     returns = advantage + old_values[:-1]
     advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
 
@@ -77,7 +78,7 @@ def play(rng, policy, games=32, steps=32):
     return np.stack(states), *(np.stack(a[:steps]) for a in (actions, rewards, done))
 
 
-def train(rounds=30, seed=0, engine="auto", epochs=8):
+def train(steps=30, seed=0, engine="auto", epochs=8):
     """Rounds of playing and learning: the weights, and the mean reward of each round."""
     rng = np.random.default_rng(seed)
     params = init(rng)
@@ -91,7 +92,7 @@ def train(rounds=30, seed=0, engine="auto", epochs=8):
         return {k: p - 0.03 * speed[k] for k, p in params.items()}, speed
 
     rewards = []
-    for _ in range(rounds):
+    for _ in range(steps):
         batch = play(rng, lambda states, params=params: np.asarray(policy(params, states)))
         rewards.append(float(batch[2].mean()))
         old = params

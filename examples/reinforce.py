@@ -4,14 +4,14 @@
     RLOO       -Σₖ log π(aₖ) · sg(rₖ - mean of the others')   of K draws for the same question
     DiCE       -Σₜ rₜ · exp(τₜ - sg(τₜ)),  τₜ = Σ log π of all choices before or at t
 
-A choice has no gradient; that of its log-probability, weighted by the reward, is right on average. The weights are
-numbers: rewards are stopped, so that a learnt baseline or reward model stays out of it. DiCE's factor
-exp(τ - sg τ) is 1 and has the gradient of τ, at *every* order: differentiated twice it gives an unbiased Hessian,
-where REINFORCE's surrogate, differentiated twice, gives a wrong one.
+A choice has no gradient; that of its log-probability, weighted by the reward, is right on average. The
+weights are numbers: rewards are stopped, so that a learnt baseline or reward model stays out of it. DiCE's
+factor exp(τ - sg τ) is 1 and has the gradient of τ, at *every* order: differentiated twice it gives an
+unbiased Hessian, where REINFORCE's surrogate, differentiated twice, gives a wrong one.
 
-Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement learning"; Kool, van
-Hoof & Welling 2019, "Buy 4 REINFORCE samples, get a baseline for free!"; Foerster et al. 2018, "DiCE: the infinitely
-differentiable Monte Carlo estimator" (arXiv 1802.05098), eq. 9.
+Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement learning";
+Kool, van Hoof & Welling 2019, "Buy 4 REINFORCE samples, get a baseline for free!"; Foerster et al. 2018,
+"DiCE: the infinitely differentiable Monte Carlo estimator" (arXiv 1802.05098).
 """
 
 import numpy as np
@@ -99,6 +99,5 @@ if __name__ == "__main__":
     )
     rewards = np.stack([np.zeros(len(runs)), payoff[runs[:, 0], runs[:, 1]]], axis=1)
     exact, estimate = sg.hessian(expected)(logits), sg.hessian(dice_loss)(logits, runs, rewards)
-    print(
-        f"largest entry of the exact Hessian {abs(exact).max():.4f}, of DiCE's error {abs(estimate - exact).max():.4f}"
-    )
+    error = abs(estimate - exact).max()
+    print(f"largest entry of the exact Hessian {abs(exact).max():.4f}, of the error of DiCE's {error:.4f}")

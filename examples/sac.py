@@ -4,9 +4,10 @@
     policy:      sg(α) log π(ã|s) - minᵢ Q_sg(i)(s, ã),    ã = tanh(μ(s) + σ(s) ξ)
     temperature: -α · sg(log π(ã|s) + H)
 
-One sum of the three is differentiated, and stops keep them apart: the policy is moved *through* the critics' input
-while their weights are stopped (a stop of a whole dict); the critics' target is given; and the temperature sees the
-policy's entropy only as a number. One stop missing, and for instance the critics learn to flatter the policy.
+One sum of the three is differentiated, and stops keep them apart: the policy is moved *through* the
+critics' input while their weights are stopped (a stop of a whole dict); the critics' target is given; and
+the temperature sees the policy's entropy only as a number. One stop missing, and for instance the critics
+learn to flatter the policy.
 
 Haarnoja et al. 2018, "Soft actor-critic algorithms and applications" (arXiv 1812.05905), eq. 5, 6, 9, 18.
 """

@@ -2,9 +2,9 @@
 
     loss = ½ D(p₁, sg(z₂)) + ½ D(p₂, sg(z₁)),    D(p, z) = -cos(p, z),    z = encode(view),    p = predict(z)
 
-The target z comes from the weights that are learnt. Were it not stopped, the easiest way to agree would be to send
-everything to one point (`loss(..., stop=False)` does so). It is the same tensor that is stopped as a target and
-flows as a prediction's input, so the encoder learns through p₁ and p₂ alone.
+The target z comes from the weights that are learnt. Were it not stopped, the easiest way to agree would be
+to send everything to one point (`loss(..., stop=False)` does so). It is the same tensor that is stopped as
+a target and flows as a prediction's input, so the encoder learns through p₁ and p₂ alone.
 
 Chen & He 2021, "Exploring simple Siamese representation learning" (arXiv 2011.10566), eq. 4 and table 1.
 """
@@ -17,8 +17,7 @@ import stopgrad as sg
 def init(rng, inputs=16, hidden=64, points=16, narrow=4):
     """Weights of the encoder and of the predictor, which is narrow in the middle."""
     sizes = {"W1": (inputs, hidden), "W2": (hidden, points), "W3": (points, narrow), "W4": (narrow, points)}
-    params = {k: rng.standard_normal(s, np.float32) / np.sqrt(np.float32(s[0])) for k, s in sizes.items()}
-    return params | {"b2": np.zeros(points, np.float32)}
+    return {k: rng.standard_normal(s, np.float32) / np.sqrt(np.float32(s[0])) for k, s in sizes.items()}
 
 
 def normalised(h):
@@ -27,7 +26,7 @@ def normalised(h):
 
 
 def encode(params, x):
-    return sg.relu(normalised(x @ params["W1"])) @ params["W2"] + params["b2"]
+    return sg.relu(normalised(x @ params["W1"])) @ params["W2"]
 
 
 def predict(params, z):
@@ -54,7 +53,7 @@ def views(rng, count, dimensions=16, hidden=4):
 
 
 def spread(params, x):
-    """The standard deviation of the points on the sphere, times √dimensions: 1 if they fill it, 0 in collapse."""
+    """The standard deviation of points on the sphere, times √dimensions: 1 if they fill it, 0 in collapse."""
     z = encode(params, x)
     z = z / sg.norm(z, axis=-1, keepdims=True)
     return float(z.std(axis=0).mean() * np.sqrt(z.shape[1]))

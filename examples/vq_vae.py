@@ -4,12 +4,13 @@
 
 where e is the codebook's entry nearest to z. Looking up the nearest entry has no gradient, so:
 
-- the decoder's gradient goes *straight through* from z_q to z, as if nothing had been looked up. The value of
-  `z + sg(e - z)` is e but for rounding; `straight_through(e, z)` is the same gate with exactly e as its value;
+- the decoder's gradient goes *straight through* from z_q to z, as if nothing had been looked up. The value
+  of `z + sg(e - z)` is e but for rounding; `straight_through(e, z)` is the same with exactly e as its value;
 - the second term moves entries to the points they stand for, and not the points: sg(z);
 - the third commits the encoder to the entry it took, and does not move the entry: sg(e).
 
-van den Oord, Vinyals & Kavukcuoglu 2017, "Neural discrete representation learning" (arXiv 1711.00937), eq. 3.
+van den Oord, Vinyals & Kavukcuoglu 2017, "Neural discrete representation learning" (arXiv 1711.00937),
+eq. 3.
 """
 
 import numpy as np
@@ -93,6 +94,4 @@ if __name__ == "__main__":
     restored = mlp(params["decoder"], params["codebook"][codes])
     print(f"loss {losses[0]:.3f} -> {losses[-1]:.4f}")
     print(f"{len(np.unique(codes))} of {len(params['codebook'])} entries are in use")
-    print(
-        f"mean distance of a point from its reconstruction: {np.linalg.norm(x - restored, axis=-1).mean():.3f}"
-    )
+    print(f"mean distance of points from their copies: {sg.norm(x - restored, axis=-1).mean():.3f}")

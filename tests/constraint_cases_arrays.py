@@ -1,4 +1,4 @@
-"""For each documented constraint of scatters, dynamic slices, running extremes and searches, a call that breaks it."""
+"""For each constraint of scatters, dynamic slices, running extremes and searches, a call that breaks it."""
 
 from __future__ import annotations
 

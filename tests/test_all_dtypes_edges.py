@@ -215,9 +215,24 @@ def test_the_ends_of_integers(engine: str, name: str) -> None:
         assert y.dtype == want.dtype
 
 
-def test_integers_have_no_powers() -> None:
-    with pytest.raises(sg.DTypeError, match="C1"):
-        sg.pow(np.array([2, 3]), np.array([-1, 2]))
+@ENGINES
+@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8])
+def test_powers_of_integers_are_modulo_what_the_dtype_holds(engine: str, dtype: Any) -> None:
+    bits, signed = 8 * np.dtype(dtype).itemsize, np.dtype(dtype).kind == "i"
+    x = np.array([2, 3, 1, 0, 7, 7, -3 if signed else 5], dtype)
+    y = np.array([3, 4, 100, 0, 70, 127, 5], dtype)
+    exact = [int(a) ** int(b) % 2**bits for a, b in zip(x, y, strict=True)]
+    wrapped = [n - 2**bits if signed and n >= 2 ** (bits - 1) else n for n in exact]
+    np.testing.assert_array_equal(by(engine, sg.pow, x, y), np.array(wrapped, dtype))
+    if signed:
+        x = np.array([2, 1, -1, -1, 0, -3], dtype)
+        y = np.array([-1, -5, -2, -3, -1, -2], dtype)
+        np.testing.assert_array_equal(by(engine, sg.pow, x, y), np.array([0, 1, 1, -1, 0, 0], dtype))
+
+
+def test_a_negative_number_is_no_exponent_of_integers() -> None:
+    with pytest.raises(sg.DTypeError, match="no negative powers among integers"):
+        sg.pow(np.array([2, 3]), -1)
 
 
 # -------------------------------------------------------------------------------- order: ties, NaN and zeros

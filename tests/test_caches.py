@@ -120,10 +120,22 @@ CONSTANT = {
     "stopgrad.ops.resize._KERNELS",
     "stopgrad.ops.shape._PLAIN",
     "stopgrad.public._READERS",
+    "stopgrad.public._SPACES",
     "stopgrad.rewrite.engine._VALUES",
     "stopgrad.rewrite.forms.rows._HANDLERS",
     "stopgrad.sizes._RESERVED",
     "stopgrad.tuning.BUDGETS",
+    "stopgrad.xp.data_types._KINDS",
+    "stopgrad.xp.dispatch._ACCUMULATE",
+    "stopgrad.xp.dispatch._REDUCE",
+    "stopgrad.xp.dispatch._STANDARD",
+    "stopgrad.xp.dispatch._UFUNCS",
+    "stopgrad.xp.methods._ATTRIBUTES",
+    "stopgrad.xp.methods._IN_PLACE",
+    "stopgrad.xp.methods._METHODS",
+    "stopgrad.xp.methods._VALUES",
+    "stopgrad.xp.numpy_form.FORMS",
+    "stopgrad.xp.numpy_form._AT_DEFAULT",
 }
 
 

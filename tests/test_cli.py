@@ -59,6 +59,32 @@ def test_ops_says_per_operand_whether_there_is_a_gradient_or_why_not(
     assert "4 operations" in text
 
 
+def test_ops_needs_no_optional_library_and_is_not_wrapped_in_a_pipe() -> None:
+    optional = ("rich", "matplotlib", "sklearn", "scipy", "pygments", "igraph")
+    program = f"""if True:
+        import sys
+        sys.modules.update(dict.fromkeys({optional}))
+        from stopgrad import cli
+        sys.exit(cli.main(["ops"]))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (cli.OK, "")
+    lines = done.stdout.splitlines()
+    assert re.match(r"operation +function +operands; attributes +gradient +vmap +engines$", lines[0])
+    for definition in REGISTRY.values():
+        (row,) = [line for line in lines if re.match(rf"{definition.type}  ", line)]
+        assert row.endswith(("xla, numpy", "session", "fed")) or "not " in row
+
+
+def test_a_table_is_as_wide_as_it_may_be() -> None:
+    rows = [("Exp", "exp", "a reason of many words\nand another"), ("Log", "log", "no")]
+    wide = cli.plain_table(("type", "name", "gradient"), rows, None).splitlines()
+    assert wide[2:] == ["Exp   exp   a reason of many words", "            and another", "Log   log   no"]
+    narrow = cli.plain_table(("type", "name", "gradient"), rows, 26).splitlines()
+    assert max(map(len, narrow)) <= 26
+    assert narrow[2:5] == ["Exp   exp   a reason of", "             many words", "            and another"]
+
+
 class Outside(HTMLParser):
     """Finds what a page would load from elsewhere, and tags left open."""
 

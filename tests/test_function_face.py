@@ -496,9 +496,9 @@ def test_what_has_a_shape_and_a_dtype_can_stand_for_an_array_when_lowering() -> 
         (lambda a, b: sg.matmul(a, b, transpose_a=True), [(7, 5), (7, 3)]),
         (lambda a, b: sg.matmul(a, b), [(2, 5, 7), (7, 3)]),
         (lambda a: sg.reduce_sum(a * a + a), [(40, 50)]),
-        (lambda x, w: sg.conv2d(x, w, padding="VALID"), [(2, 9, 9, 3), (3, 3, 3, 4)]),
+        (lambda x, w: sg.conv2d(x, w, 1, "VALID"), [(2, 9, 9, 3), (3, 3, 3, 4)]),
         (
-            lambda x, w: sg.grad(lambda w: sg.reduce_sum(sg.conv2d(x, w, padding="VALID") ** 2.0))(w),
+            lambda x, w: sg.grad(lambda w: sg.reduce_sum(sg.conv2d(x, w, 1, "VALID") ** 2.0))(w),
             [(2, 9, 9, 3), (3, 3, 3, 4)],
         ),
     ],

@@ -75,7 +75,7 @@ def product(x: Any, y: Any) -> Any:
 WINDOW = {"ksize": 2, "strides": 2, "padding": "SAME", "dilations": 1}
 PADDED = {"ksize": (2, 3), "strides": [1, 2], "padding": ((1, 1), (0, 1)), "dilations": (1, 2)}
 CONVOLVED = {"strides": 1, "padding": "SAME", "dilations": 2, "groups": 1}
-REDUCTIONS = ("logsumexp", "max", "mean", "min", "prod", "std", "sum", "variance")
+REDUCTIONS = ("euclidean_norm", "logsumexp", "max", "mean", "min", "prod", "std", "sum", "variance")
 
 CALLS = [
     *[call(f"reduce_{name}", XX, axis=1, keepdims=True) for name in REDUCTIONS],
@@ -96,6 +96,8 @@ CALLS = [
     call("leaky_relu", X, alpha=0.25),
     call("gelu", X, approximate=True),
     call("polygamma", 2, X),
+    call("polyval", [2.0, -1.0, 3.0], X),
+    call("scalar_mul", 2.5, X),
     call("softmax_cross_entropy_with_logits", XX, XX, axis=1),
     call("mean_squared_error", XX, XX, axis=1),
     call("matmul", XX, XX, transpose_a=True, transpose_b=False),
@@ -176,6 +178,10 @@ CALLS = [
     call("random_bernoulli", [2, 4], KEY, X),
     call("random_categorical", XX, 3, KEY, axis=1),
     call("random_integers", [2, 3], KEY, 1, 7),
+    call("random_gamma", [2, 4], KEY, X),
+    call("random_beta", [2, 4], KEY, X, X),
+    call("random_dirichlet", [2], KEY, X),
+    call("random_poisson", [2, 4], KEY, X),
     call("random_permutation", XX, KEY, axis=1),
     call("random_shuffle", XX, KEY),
     call("random_choice", [2], KEY, 5, replace=False),
@@ -204,6 +210,8 @@ CALLS += numpy_numbers_nn.calls(call, tensor)
 
 # Parameters that take tensors (where a number of NumPy is an array with a dtype), functions, types or names.
 NO_NUMBERS = {
+    "lam",
+    "alpha",
     "a",
     "args",
     "b",

@@ -96,8 +96,8 @@ ALONE = {
     "compared with an array": (lambda x, n: n >= np.array([4, 5, 6]), [True, True, False], np.bool_),
     "an array equal": (lambda x, n: np.array([4, 5, 6]) == n, [False, True, False], np.bool_),
     "with a NumPy float": (lambda x, n: np.float64(0.5) * n, 2.5, np.float64),
-    "the size function": (lambda x, n: 1.0 / sg.size(x, 0), 0.2, np.float64),
-    "a condition": (lambda x, n: sg.cond(sg.size(x, 0) > 3, lambda: 1.0, lambda: 2.0), 1.0, np.float32),
+    "the size function": (lambda x, n: 1.0 / sg.size(x, axis=0), 0.2, np.float64),
+    "a condition": (lambda x, n: sg.cond(sg.size(x, axis=0) > 3, lambda: 1.0, lambda: 2.0), 1.0, np.float32),
     "the product of a shape": (lambda x, n: sg.reduce_sum(x) / np.prod(x.shape), 1.0, np.float32),
     "math.prod": (lambda x, n: sg.reduce_sum(x) / math.prod(x.shape), 1.0, np.float32),
     "a gradient": (lambda x, n: sg.gradients(sg.reduce_sum(x * x) / n, [x])[0][0, 0], 0.4, np.float32),
@@ -323,7 +323,7 @@ def test_a_parameters_first_value_may_be_computed_from_constants(engine: str) ->
     with sg.Graph().as_default() as graph:
         zeros = sg.parameter(sg.zeros([3]), name="zeros")
         wide = sg.parameter(sg.ones([2]) * 2.0, dtype=sg.float64)
-        drawn = sg.parameter(0.1 * sg.random_normal(key, [2, 2]) + sg.constant(1.0))
+        drawn = sg.parameter(0.1 * sg.random_normal([2, 2], key) + sg.constant(1.0))
         looped = sg.parameter(sg.scan(lambda c, _: (c * 2.0, None), 1.0, length=5)[0])
         listed = sg.parameter([sg.constant(1.0), 2.0])
         assert [w.op.type for w in (zeros, wide, drawn, looped, listed)] == ["Parameter"] * 5
@@ -334,7 +334,7 @@ def test_a_parameters_first_value_may_be_computed_from_constants(engine: str) ->
         assert session.value(zeros).tolist() == [1.0, 1.0, 1.0]
         assert (session.value(wide).dtype, session.value(wide).tolist()) == (np.float64, [2.0, 2.0])
         np.testing.assert_array_equal(
-            session.value(drawn), np.float32(0.1) * sg.random_normal(key, [2, 2]) + np.float32(1.0)
+            session.value(drawn), np.float32(0.1) * sg.random_normal([2, 2], key) + np.float32(1.0)
         )
         assert session.value(looped) == 32.0
         assert session.value(listed).tolist() == [1.0, 2.0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import platform
 import shutil
@@ -209,12 +210,10 @@ def _write(path: Path, text: str) -> None:
 
 def list_ops(arguments: argparse.Namespace) -> int:
     """Print what each operation supports."""
-    functions = {id(f): name for name, f in reversed(vars(sg).items()) if callable(f)}
+    functions = {id(inspect.unwrap(f)): name for name, f in reversed(vars(sg).items()) if callable(f)}
     wanted = {name.lower() for name in arguments.names}
     known = {name.lower() for name in REGISTRY} | {
-        functions[id(d.function)].lower()
-        for d in REGISTRY.values()
-        if hasattr(d, "function") and id(d.function) in functions
+        functions[_key(d)].lower() for d in REGISTRY.values() if _key(d) in functions
     }
     unknown = [name for name in arguments.names if name.lower() not in known]
     if unknown:
@@ -223,7 +222,7 @@ def list_ops(arguments: argparse.Namespace) -> int:
         )
     rows = []
     for definition in REGISTRY.values():
-        function = functions.get(id(definition.function), "") if hasattr(definition, "function") else ""
+        function = functions.get(_key(definition), "")
         if not wanted or {definition.type.lower(), function.lower()} & wanted:
             parts = (_signature, _gradients, _batching, _engines)
             rows.append((definition.type, function, *[part(definition) for part in parts]))
@@ -233,6 +232,11 @@ def list_ops(arguments: argparse.Namespace) -> int:
     print(plain_table(headings, rows, width))
     print(f"{len(rows)} operations")
     return OK
+
+
+def _key(definition: type[Op]) -> int:
+    """What tells the public function of an operation from others, however it is wrapped."""
+    return id(inspect.unwrap(definition.function)) if hasattr(definition, "function") else 0
 
 
 def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> str:

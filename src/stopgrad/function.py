@@ -83,6 +83,7 @@ class Function:
                 f"function: the argument {min(both)} of {name} is both static and donated; "
                 "a static one is no array"
             )
+        self._paths = cached(partial(argument_paths, f), options.cache_size, "function")
         self._shapes = None if options.shapes is None else Shapes(f, name, options.shapes)
         # Refers to f alone: a function that is dropped is freed at once, with all that was compiled for it.
         make = partial(_kept, f, name, self._how, options)
@@ -245,7 +246,7 @@ class Function:
     def _given(self, leaves: list[Any], spec: Any, static: Static, engine: Engine) -> Given:
         arrays, signature, native, borrowed = self._arguments(leaves, spec, engine)
         if self._shapes is not None:
-            self._shapes.apply(signature, argument_paths(self._f, spec))
+            self._shapes.apply(signature, self._paths(spec))
         return Given(leaves, spec, static, arrays, signature, native, borrowed)
 
     def _find(self, engine: Engine, given: Given, sample: Sample | None) -> Kept:

@@ -81,9 +81,10 @@ def as_array(x: Any, dtype: DType | None = None) -> Array:
 
 
 def _no_array(x: Any) -> ShapeError:
+    what = "the size" if isinstance(x, Dim) else "a size in"
     return ShapeError(
-        f"{'the size' if isinstance(x, Dim) else 'a size in'} {shorten(x)} has no value yet, where an array is "
-        "needed: it is known when a value is fed; sg.size(x, axis) is a tensor with its value"
+        f"{what} {shorten(x)} has no value yet, where an array is needed: it is known when a value is fed; "
+        "sg.size(x, axis=0) is a tensor with its value"
     )
 
 

@@ -34,14 +34,14 @@ def no_value(what: str) -> ShapeError:
     """What is raised for something that is computed from a size and is no size."""
     return ShapeError(
         f"{what} has no value yet, and is no size: sizes are known when values are fed. Use // for a size, "
-        "x / n and x * n for a tensor x, and otherwise sg.size(x, axis), a tensor that can be cast"
+        "x / n and x * n for a tensor x, and otherwise sg.size(x, axis=0), a tensor that can be cast"
     )
 
 
 def _undecided(a: Any, sign: str, b: Any) -> ShapeError:
     return ShapeError(
         f"whether {a!r} {sign} {b!r} is known when a value is fed: give the size as a number where the "
-        "placeholder or the shapes of sg.function name it, or compare sg.size(x, axis), a tensor, for "
+        "placeholder or the shapes of sg.function name it, or compare sg.size(x, axis=0), a tensor, for "
         "sg.cond or sg.where"
     )
 

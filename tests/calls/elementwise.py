@@ -157,6 +157,22 @@ CALLS["polyval"] = [
     call([], F),
     call([2, 1], 3),
 ]
+CALLS["xlog1py"] = [
+    call(D, POSITIVE),
+    call(x=np.zeros(3), y=-np.ones(3), name="made"),
+    call(0, -1.0),
+    call(I32, U8),
+]
+CALLS["zero_fraction"] = [call(SPECIAL), call(value=I32, name="made"), call([0, 1]), call(T), call(0.0)]
+CALLS["saturate_cast"] = [
+    call(300 * D, np.int8),
+    call(I32, "uint8", "made"),
+    call(value=1e6 * F, dtype="float16"),
+    call(np.array([70_000, -1], np.int32), "float16"),
+    call(U8, "int8"),
+    call([300, 1], "uint8"),
+    call(D, "float32"),
+]
 CALLS["is_non_decreasing"] = CALLS["is_strictly_increasing"] = [
     call(D),
     call(x=np.sort(F), name="made"),

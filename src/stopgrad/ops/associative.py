@@ -30,8 +30,8 @@ def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = 
     It takes about 2 log₂ n calls of the function, each for many elements at once, instead of n.
 
     Args:
-        fn: a function of two structures like elems, to a third. It must be associative, and act on each place along the axis
-            by itself, as elementwise functions and products of stacked matrices do.
+        fn: a function of two structures like elems, to a third. It must be associative, and act on each place
+            along the axis by itself, as elementwise functions and products of stacked matrices do.
         elems: a tensor, or a nested structure of tensors with one size along the axis.
         reverse: whether it runs from the end.
         axis: along which.

@@ -127,7 +127,8 @@ def searchsorted(
     """Where values belong in sorted sequences, so that these stay sorted.
 
     Args:
-        sorted_sequence: one sequence, or several, sorted along the last axis; NaN counts as larger than all others.
+        sorted_sequence: one sequence, or several, sorted along the last axis; NaN counts as larger than all
+            others.
         values: what to look for; of any shape for one sequence, and for several as many rows as sequences.
         side: "left" for before the elements that equal a value, "right" for behind them.
         out_type: the dtype of the positions, int32 or int64.
@@ -165,7 +166,8 @@ def digitize(x: Any, bins: Any, right: bool = False, name: str | None = None) ->
         right: whether a bin holds its right edge instead of its left one.
 
     Returns:
-        The number of each one's bin as int32: i where it lies between the edges i - 1 and i, 0 before the first edge.
+        The number of each one's bin as int32: i where it lies between the edges i - 1 and i, 0 before the
+        first edge.
 
     Constraints:
         (C1) The bins are a vector.
@@ -230,8 +232,8 @@ def bincount(
         dtype: of the counts, where there are no weights, whose dtype they otherwise have.
         axis: None or 0 for all numbers together; -1 for those of each row.
         binary_output: whether to say, as 1 or 0, if a number occurs, instead of how often.
-        size: exactly how many numbers are counted. The integers may then be known only when the graph runs; larger ones
-            are left out.
+        size: exactly how many numbers are counted. The integers may then be known only when the graph runs;
+            larger ones are left out.
 
     Returns:
         The counts, a vector; for axis=-1, a vector for each row. Weights have a gradient.
@@ -252,7 +254,8 @@ def bincount(
     binary = flag(binary_output, "binary_output")
     if axis not in (None, 0, -1) or (binary and weights is not None):
         raise ArgumentError(
-            f"(C3) axis={axis!r}, binary_output={binary!r}: axis is None, 0 or -1, and weights are for counts only"
+            f"(C3) axis={axis!r}, binary_output={binary!r}: axis is None, 0 or -1, and weights are for "
+            "counts only"
         )
     each = fill(kind.shape, np.ones((), dtype_of(dtype).numpy)) if weights is None else tensor(weights)
     if not same_shape(type_of(each).shape, kind.shape):
@@ -282,13 +285,14 @@ def confusion_matrix(
     Args:
         labels: a vector of class numbers.
         predictions: a vector of the class numbers that were predicted.
-        num_classes: how many classes there are; by default one more than the greatest number, which then is known when
-            the graph is built.
+        num_classes: how many classes there are; by default one more than the greatest number, which then is
+            known when the graph is built.
         weights: what each counts; 1 by default.
         dtype: of the result.
 
     Returns:
-        A matrix of shape [num_classes, num_classes], with the labels' classes down and the predicted ones across.
+        A matrix of shape [num_classes, num_classes], with the labels' classes down and the predicted ones
+        across.
 
     Constraints:
         (C1) labels and predictions hold integers.
@@ -339,7 +343,8 @@ def histogram_fixed_width_bins(
 
     Args:
         values: real numbers.
-        value_range: the lower and the upper limit. Numbers below fall into the first bin, those above into the last.
+        value_range: the lower and the upper limit. Numbers below fall into the first bin, those above into
+            the last.
         nbins: how many bins.
         dtype: of the result.
 
@@ -374,7 +379,8 @@ def histogram_fixed_width(
 
     Args:
         values: real numbers.
-        value_range: the lower and the upper limit. Numbers below count in the first bin, those above in the last.
+        value_range: the lower and the upper limit. Numbers below count in the first bin, those above in the
+            last.
         nbins: how many bins.
         dtype: of the counts.
 

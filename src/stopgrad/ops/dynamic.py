@@ -91,7 +91,8 @@ def strided_slice(
     lists = [list(begin), list(end), [1] * len(begin) if strides is None else list(strides)]
     if len({len(one) for one in lists}) > 1:
         raise ArgumentError(
-            f"begin, end and strides are of the lengths {show_shape([len(one) for one in lists])}; give one number "
+            f"begin, end and strides are of the lengths {show_shape([len(one) for one in lists])}; give "
+            "one number "
             "for each slice in each of them"
         )
     masks = [whole(m) for m in (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)]
@@ -115,8 +116,8 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
 
     Args:
         input_: any tensor.
-        begin: for each axis the first element; a tensor may say it, which is brought to where the block fits, as
-            for :func:`dynamic_slice`.
+        begin: for each axis the first element; a tensor may say it, which is brought to where the block fits,
+            as for :func:`dynamic_slice`.
         size: for each axis how many elements; -1 for all from begin on.
 
     Returns:
@@ -147,7 +148,8 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor
         known = all(isinstance(n, int) for n in (low, high, whole_axis))
         if (isinstance(low, int) and low < 0) or (known and not low <= high <= whole_axis):
             raise ShapeError(
-                f"(C2) {count} elements from {low} do not lie in axis {axis} of {kind!r}; x[...] counts from the end"
+                f"(C2) {count} elements from {low} do not lie in axis {axis} of {kind!r}; x[...] counts "
+                "from the end"
             )
         index.append(builtins.slice(low, high))
     return take_index(input_, tuple(index), name)
@@ -206,8 +208,9 @@ class DynamicSlice(Op):
 
     Args:
         x: any tensor.
-        starts: for each axis the first element of the block; negative numbers count from the end. A start from which
-            the block would reach beyond the tensor is brought to the nearest from which it does not.
+        starts: for each axis the first element of the block; negative numbers count from the end. A start
+            from which the block would reach beyond the tensor is brought to the nearest from which it does
+            not.
         sizes: of the block, which may be symbolic.
 
     Returns:
@@ -251,9 +254,9 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, name: str 
 
     Args:
         operand: any tensor.
-        start_indices: for each axis the first element of the block: a list of numbers and scalar tensors, or one tensor.
-            Negative numbers count from the end. A start from which the block would reach beyond the tensor is
-            brought to the nearest from which it does not.
+        start_indices: for each axis the first element of the block: a list of numbers and scalar tensors, or
+            one tensor. Negative numbers count from the end. A start from which the block would reach beyond
+            the tensor is brought to the nearest from which it does not.
         slice_sizes: of the block.
 
     Returns:
@@ -284,8 +287,9 @@ class DynamicUpdateSlice(Op):
     Args:
         x: any tensor.
         updates: the new block.
-        starts: for each axis the first element of the block; negative numbers count from the end. A start from which
-            the block would reach beyond the tensor is brought to the nearest from which it does not.
+        starts: for each axis the first element of the block; negative numbers count from the end. A start
+            from which the block would reach beyond the tensor is brought to the nearest from which it does
+            not.
 
     Returns:
         The tensor.
@@ -337,12 +341,13 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, name: st
     Args:
         operand: any tensor.
         update: the new block, which is brought to the operand's dtype.
-        start_indices: for each axis the first element of the block: a list of numbers and scalar tensors, or one tensor.
-            Negative numbers count from the end. A start from which the block would reach beyond the tensor is
-            brought to the nearest from which it does not.
+        start_indices: for each axis the first element of the block: a list of numbers and scalar tensors, or
+            one tensor. Negative numbers count from the end. A start from which the block would reach beyond
+            the tensor is brought to the nearest from which it does not.
 
     Returns:
-        The tensor. The gradient of the operand is zero in the block; that of the block is what comes back there.
+        The tensor. The gradient of the operand is zero in the block; that of the block is what comes back
+        there.
 
     Constraints:
         (C1) The starts are integers.
@@ -360,7 +365,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, name: st
 
 
 def _batched_slice(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:
-    """With starts for all examples, a block of all; otherwise a gather along each axis that is not taken whole."""
+    """With starts for all examples, a block of all; otherwise a gather along each axis that is cut."""
     x, starts = operands
     if not batched[1]:
         return again(op, (x, _with_first(starts)), ((size, *op.sizes),))
@@ -373,7 +378,7 @@ def _batched_slice(op: Operation, operands: Outputs, batched: Flags, size: Size)
 
 
 def _batched_update(op: Operation, operands: Outputs, batched: Flags, size: Size) -> Outputs:
-    """With starts for all examples, a block of all; otherwise each element is looked for in its example's block."""
+    """With starts for all examples, a block of all; otherwise each element is sought in its block."""
     x, updates, starts = operands
     if not batched[2]:
         x, updates = everywhere((x, updates), batched[:2], size)
@@ -396,7 +401,7 @@ def _with_first(starts: Output) -> Tensor:
 
 
 def _begin(starts: Output, axis: int, size: Size, count: Size) -> Tensor:
-    """For each example, where its block begins along an axis, [examples, 1]: counted from the front, so that it fits."""
+    """For each example, where its block begins along an axis, so that it fits: [examples, 1]."""
     at = cast(part_of(starts, 1, axis, 1), int32)
     front = where(less(at, 0), add(at, size_as(size, int32, at)), at)
     return maximum(minimum(front, size_as(size - count, int32, at)), 0)

@@ -6,20 +6,24 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+
 from stopgrad.build import together
-from stopgrad.errors import ArgumentError
+from stopgrad.errors import ArgumentError, DTypeError
 from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.arithmetic import add, multiply
+from stopgrad.ops.arithmetic import add, maximum, minimum, multiply
 from stopgrad.ops.compare import equal, greater, greater_equal, less
-from stopgrad.ops.convert import imag, real, where
+from stopgrad.ops.convert import cast, imag, real, where
 from stopgrad.ops.data import ones_like, zeros_like
-from stopgrad.ops.inference import is_inexact
-from stopgrad.ops.powers import reciprocal
-from stopgrad.ops.reduce import reduce_all
+from stopgrad.ops.inference import check_dtype, is_inexact, is_real
+from stopgrad.ops.powers import log1p, reciprocal
+from stopgrad.ops.reduce import reduce_all, reduce_mean
 from stopgrad.ops.shape import reshape
 from stopgrad.ops.trigonometric import atan2
 from stopgrad.promotion import Promotion
 from stopgrad.public import guarded
+from stopgrad.types import DTypeLike, dtype_of, float32
 
 __all__ = [
     "angle",
@@ -27,8 +31,15 @@ __all__ = [
     "is_strictly_increasing",
     "polyval",
     "reciprocal_no_nan",
+    "saturate_cast",
     "scalar_mul",
+    "xlog1py",
+    "zero_fraction",
 ]
+
+
+_LIMITS: Any = ml_dtypes.finfo
+"""NumPy's knows no bfloat16."""
 
 
 @guarded("angle")
@@ -155,3 +166,73 @@ def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:
 def _ordered(compare: Any, x: Any, name: str | None) -> Tensor:
     row = reshape(x, -1)
     return reduce_all(compare(row[1:], row[:-1]), name=name)
+
+
+@guarded("xlog1py")
+def xlog1py(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """Elementwise x · log(1 + y), precise for small y, and 0 where x is 0; with broadcasting.
+
+    Args:
+        x: floating-point or complex.
+        y: floating-point or complex, of a shape that broadcasts with x's.
+        name: of the last operation; by default none.
+
+    Returns:
+        The product; where x is 0, 0, with a gradient of 0 to y.
+
+    Examples:
+        >>> sg.xlog1py(np.array([0.0, 2.0]), np.array([-1.0, 1.0]))
+        array([0.        , 1.38629436])
+    """
+    x, y = together(x, y, promotes=Promotion(is_inexact))
+    zero = equal(x, 0)
+    return where(zero, 0, multiply(x, log1p(where(zero, 0, y))), name)
+
+
+@guarded("zero_fraction")
+def zero_fraction(value: Any, name: str | None = None) -> Tensor:
+    """How large a part of the elements is 0.
+
+    Args:
+        value: numbers.
+        name: of the last operation; by default none.
+
+    Returns:
+        A scalar between 0 and 1, float32; NaN of no elements.
+
+    Examples:
+        >>> sg.zero_fraction(np.array([0.0, 2.0, 0.0, 1.0]))
+        array(0.5, dtype=float32)
+    """
+    return reduce_mean(cast(equal(value, 0), float32), name=name)
+
+
+@guarded("saturate_cast")
+def saturate_cast(value: Any, dtype: DTypeLike, name: str | None = None) -> Tensor:
+    """Conversion to another dtype, in which numbers beyond its limits become its least or its greatest.
+
+    Args:
+        value: real numbers.
+        dtype: the dtype to convert to.
+        name: of the last operation; by default none.
+
+    Returns:
+        The values in that dtype.
+
+    Examples:
+        >>> sg.saturate_cast(np.array([300, -5, 7]), sg.uint8)
+        array([255,   0,   7], dtype=uint8)
+    """
+    wanted, given = dtype_of(dtype), type_of(value).dtype
+    if not (wanted.is_integer or wanted.is_floating):
+        raise DTypeError(f"takes a dtype of real numbers, not {wanted}")
+    check_dtype(type_of(value), is_real, "real numbers")
+    if given.is_integer and wanted.is_integer:
+        low, high = (np.iinfo(d.numpy) for d in (given, wanted))
+        least, greatest = max(low.min, high.min), min(low.max, high.max)
+        value = minimum(maximum(value, np.asarray(least, given.numpy)), np.asarray(greatest, given.numpy))
+    elif wanted.is_floating and wanted.itemsize < given.itemsize:
+        value, given = (cast(value, float32), float32) if given.is_integer else (value, given)
+        limit = np.asarray(float(_LIMITS(wanted.numpy).max), given.numpy)
+        value = minimum(maximum(value, -limit), limit)
+    return cast(value, wanted, name)

@@ -145,7 +145,7 @@ def stop_gradient(input: T, name: str | None = None, *, wrt: Any = None, when: A
 
 def _tensors(tree: Any) -> tuple[Tensor, ...]:
     """The tensors that ``wrt=`` names."""
-    found = tensors_among(tree)
+    found = [leaf.as_output() if isinstance(leaf, Operation) else leaf for leaf in tensors_among(tree)]
     for leaf in found:
         if not isinstance(leaf, Output) and not (default_graph() is None and carries_gradient(leaf)):
             raise GraphError(f"StopGradient: wrt= takes tensors of the graph, not {leaf!r}")

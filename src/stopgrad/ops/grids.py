@@ -92,8 +92,8 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[
 
     Args:
         args: for each axis of the grid a vector of coordinates.
-        indexing: "xy" for a grid whose first two axes are exchanged, as in pictures; "ij" for one whose axes come in
-            order.
+        indexing: "xy" for a grid whose first two axes are exchanged, as in pictures; "ij" for one whose axes
+            come in order.
 
     Returns:
         For each vector a tensor with its coordinates at all points.
@@ -135,7 +135,8 @@ def sequence_mask(
 
     Args:
         lengths: integers, of any shape.
-        maxlen: the size of the new axis; by default the greatest length, which then is known when the graph is built.
+        maxlen: the size of the new axis; by default the greatest length, which then is known when the graph
+            is built.
         dtype: of the result.
 
     Returns:
@@ -216,7 +217,8 @@ def shape(input: Any, out_type: DTypeLike | None = None, name: str | None = None
         out_type: int32 or int64; int32 by default.
 
     Returns:
-        A vector with the size of each axis, known at the latest when values are fed. ``x.shape`` has them as a tuple.
+        A vector with the size of each axis, known at the latest when values are fed. ``x.shape`` has them as
+        a tuple.
 
     Constraints:
         (C1) out_type is a dtype of integers.
@@ -242,8 +244,10 @@ def convert_to_tensor(
     """A value as a tensor.
 
     Args:
-        value: a number, an array, a tensor, or nested lists of them. Python numbers are int32, float32 or complex64.
-        dtype: the dtype that it must have; tensors and arrays of another are refused, numbers are brought to it.
+        value: a number, an array, a tensor, or nested lists of them. Python numbers are int32, float32 or
+            complex64.
+        dtype: the dtype that it must have; tensors and arrays of another are refused, numbers are brought to
+            it.
         dtype_hint: a dtype to bring numbers to, if they go into it without loss.
 
     Returns:
@@ -300,12 +304,13 @@ def _together(parts: list[Any], wanted: Any) -> list[Any]:
 
 @guarded("map_structure")
 def map_structure(func: Any, *structure: Any) -> Any:
-    """A structure with a function applied to each of its leaves; of several structures, to their leaves together.
+    """A structure with a function applied to each of its leaves; of several structures, to their leaves
+    together.
 
     Args:
         func: a function of as many arguments as there are structures.
-        structure: one or more nested structures of lists, tuples, dicts, named tuples and dataclasses, all alike. None
-            is an empty structure.
+        structure: one or more nested structures of lists, tuples, dicts, named tuples and dataclasses, all
+            alike. None is an empty structure.
 
     Returns:
         A structure like the first, of the function's results.

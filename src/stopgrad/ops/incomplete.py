@@ -354,8 +354,8 @@ class Igammac(IncompleteGamma):
         (C2) The shapes broadcast.
 
     Examples:
-        >>> sg.igammac(2.0, np.array([0.5, 1.0, 20.0]))
-        array([9.09795990e-01, 7.35758882e-01, 4.32842260e-08])
+        >>> sg.igammac(2.0, np.array([0.5, 1.0, 3.0]))
+        array([0.90979599, 0.73575888, 0.19914827])
     """
 
     gradient = {

@@ -1,9 +1,10 @@
 """Elements chosen by integer tensors.
 
-To the functions that choose along an axis, negative indices count from its end, as in NumPy. An index outside of
-the axis chooses nothing, on every engine: :func:`gather` gives 0 there, :func:`scatter_add` drops the update. The
-operations themselves count from the front only: what is negative lies outside, as it does for :func:`one_hot`. So a
-gather is always the product with a one-hot matrix, and a scatter-add the product with its transpose.
+To the functions that choose along an axis, negative indices count from its end, as in NumPy. An index outside
+of the axis chooses nothing, on every engine: :func:`gather` gives 0 there, :func:`scatter_add` drops the
+update. The operations themselves count from the front only: what is negative lies outside, as it does for
+:func:`one_hot`. So a gather is always the product with a one-hot matrix, and a scatter-add the product with
+its transpose.
 """
 
 from __future__ import annotations
@@ -127,8 +128,8 @@ class GatherV2(Op):
 
     Args:
         params: any tensor.
-        indices: where along the axis; the function counts negative ones from its end, and takes Python integers
-            as int32.
+        indices: where along the axis; the function counts negative ones from its end, and takes Python
+            integers as int32.
         axis: along which to choose; the function counts it from the end if negative, and takes batch_dims by
             default.
         batch_dims: how many leading axes the two share.
@@ -196,7 +197,8 @@ def gather(
 ) -> Tensor:
     if validate_indices is not None:
         raise ArgumentError(
-            f"validate_indices={validate_indices!r}: indices outside of the axis always give 0; leave it out, and write "
+            f"validate_indices={validate_indices!r}: indices outside of the axis always give 0; leave it "
+            "out, and write "
             "axis= by its name"
         )
     indices = as_indices(indices)
@@ -214,8 +216,8 @@ class TensorScatterAdd(Op):
 
     Args:
         x: the tensor to add to.
-        indices: where along the axis; the function counts negative ones from its end, and takes Python integers
-            as int32.
+        indices: where along the axis; the function counts negative ones from its end, and takes Python
+            integers as int32.
         updates: what to add.
         axis: along which to choose.
         batch_dims: how many leading axes x and the indices share.
@@ -320,8 +322,8 @@ class TakeAlongAxis(Op):
 
     Args:
         x: any tensor.
-        indices: where along the axis; the function counts negative ones from its end, and takes Python integers
-            as int32.
+        indices: where along the axis; the function counts negative ones from its end, and takes Python
+            integers as int32.
         axis: along which to choose.
 
     Returns:
@@ -392,8 +394,8 @@ class ScatterAddAlongAxis(Op):
 
     Args:
         x: the tensor to add to.
-        indices: where along the axis; the function counts negative ones from its end, and takes Python integers
-            as int32.
+        indices: where along the axis; the function counts negative ones from its end, and takes Python
+            integers as int32.
         updates: what to add.
         axis: along which to choose.
 

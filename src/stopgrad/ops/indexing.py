@@ -1,7 +1,7 @@
 """What brackets mean: NumPy's indexing, by integers, slices, None, Ellipsis, index arrays and masks.
 
-An index is read once, into a :class:`Choice`: a slice, and behind it a gather along the axes that index arrays choose from,
-which are one axis while it runs. The same choice says where updates go.
+An index is read once, into a :class:`Choice`: a slice, and behind it a gather along the axes that index
+arrays choose from, which are one axis while it runs. The same choice says where updates go.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Choice:
 
     @property
     def place(self) -> int:
-        """Where the axis is that the axes to choose from become: in their place if they stand together, else first."""
+        """Where the axes to choose from, made one, stand: in their place, or first if they are apart."""
         return self.axes[0] if self._together else 0
 
     @property
@@ -123,8 +123,7 @@ class Choice:
 
     def put(self, x: Any, updates: Any, name: str | None = None) -> Tensor:
         """The tensor with what the spans take replaced."""
-        updates = reshaped(updates, self.taken)
-        return updates if self.is_all else apply(TensorStridedSliceUpdate, (x, updates), (self.spans,), name)
+        return apply(TensorStridedSliceUpdate, (x, reshaped(updates, self.taken)), (self.spans,), name)
 
 
 def reshaped(x: Any, shape: Shape, name: str | None = None) -> Tensor:
@@ -187,7 +186,8 @@ def _read(part: Any) -> Any:
         hasattr(part, "__array__") or isinstance(part, (bool, np.bool_, list, tuple))
     ):
         raise ShapeError(
-            f"(C3) {shorten(part)} is no index; take integers, slices, None, Ellipsis, and arrays or tensors of integers"
+            f"(C3) {shorten(part)} is no index; take integers, slices, None, Ellipsis, and arrays or "
+            "tensors of integers"
         )
     array = as_array(part)
     return array.astype(np.int32) if not array.size and isinstance(part, (list, tuple)) else array
@@ -215,7 +215,8 @@ def _typed(part: Any, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
     dtype = type_of(part).dtype
     if dtype.is_bool:
         raise ShapeError(
-            f"(C3) {describe(part)} is a mask that is known only when the graph runs, so that the size of what it "
+            f"(C3) {describe(part)} is a mask that is known only when the graph runs, so that the size of "
+            "what it "
             "chooses depends on data; take sg.where(mask, x, 0), or sg.boolean_mask(x, mask, size=n)"
         )
     if not dtype.is_integer:
@@ -229,7 +230,8 @@ def _mask(mask: Array, axes: tuple[int, ...], sizes: Shape) -> list[_Part]:
     for n, axis in zip(mask.shape, axes, strict=True):
         if not same_size(n, sizes[axis]):
             raise ShapeError(
-                f"(C2) a mask of shape {show_shape(mask.shape)} does not fit axis {axis}, of size {sizes[axis]}"
+                f"(C2) a mask of shape {show_shape(mask.shape)} does not fit axis {axis}, of size "
+                f"{sizes[axis]}"
             )
     if not mask.ndim:  # It takes no axis, and makes one, of size 1 or 0.
         return [_Part(ARRAY, (), np.zeros(int(mask), np.int32))]
@@ -297,8 +299,8 @@ def _numbers(arrays: Sequence[_Part], sizes: Shape) -> tuple[Any, Shape]:
 def _arranged(parts: list[_Part], choice: Choice) -> Choice:
     """The choice with the order of its result's axes.
 
-    Where all index arrays and numbers stand side by side, the axes of the arrays take their place; otherwise they come
-    first.
+    Where all index arrays and numbers stand side by side, the axes of the arrays take their place; otherwise
+    they come first.
     """
     block, at = choice.shape, choice.place
     fancy = [i for i, part in enumerate(parts) if part.kind in (ARRAY, NUMBER)]

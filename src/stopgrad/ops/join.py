@@ -259,8 +259,8 @@ def split(
 
     Args:
         value: any tensor.
-        num_or_size_splits: the number of equal parts, or a list of their sizes along the axis, of which one may
-            be -1, for what remains.
+        num_or_size_splits: the number of equal parts, or a list of their sizes along the axis, of which one
+            may be -1, for what remains.
         axis: along which.
         num: how many parts there are, where sizes are given; it is known without.
 
@@ -269,7 +269,8 @@ def split(
 
     Constraints:
         (C1) The axis exists in value.
-        (C2) The axis's size is a multiple of the number of parts, or the sum of the sizes, of which there are num.
+        (C2) The axis's size is a multiple of the number of parts, or the sum of the sizes, of which there are
+            num.
 
     Examples:
         >>> sg.split(np.array([1.0, 2.0, 3.0]), [1, 2], axis=0)
@@ -379,8 +380,8 @@ def pad(
 
     Constraints:
         (C1) The value is a scalar, of a dtype that goes into the tensor's without loss.
-        (C2) There are two sizes for each axis of the tensor, none negative, and when mirroring none larger than what
-            is there to mirror.
+        (C2) There are two sizes for each axis of the tensor, none negative, and when mirroring none larger
+            than what is there to mirror.
 
     Examples:
         >>> sg.pad(np.array([1.0, 2.0]), [[1, 2]])

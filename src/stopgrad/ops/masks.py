@@ -1,7 +1,8 @@
 """Where conditions hold.
 
-The shape of such a result depends on data. Of arrays it is known at once; for tensors of a graph, ``size`` says how
-many places the result has: what is too much is left out, and ``fill_value`` stands where there are no more.
+The shape of such a result depends on data. Of arrays it is known at once; for tensors of a graph, ``size``
+says how many places the result has: what is too much is left out, and ``fill_value`` stands where there are
+no more.
 """
 
 from __future__ import annotations
@@ -137,9 +138,10 @@ def where(
         fill_value: without x and y, the index where there are no more places.
 
     Returns:
-        The values of x where the condition holds, elsewhere those of y, brought to one dtype. The operand that is not
-        chosen gets a gradient of exactly zero; where its own derivative is infinite that zero becomes NaN, so guard its
-        argument as well. Without x and y, the indices of where the condition holds: :func:`argwhere`.
+        The values of x where the condition holds, elsewhere those of y, brought to one dtype. The operand
+        that is not chosen gets a gradient of exactly zero; where its own derivative is infinite that zero
+        becomes NaN, so guard its argument as well. Without x and y, the indices of where the condition holds:
+        :func:`argwhere`.
 
     Constraints:
         (C1) The condition holds booleans, and both or none of x and y are given.
@@ -181,8 +183,8 @@ def boolean_mask(
         tensor: any tensor.
         mask: booleans, of the shape of some neighbouring axes of the tensor.
         axis: the first of these axes; 0 by default.
-        size: how many slices the result has. It is needed where the mask is known only when the graph runs; what is too
-            much is left out.
+        size: how many slices the result has. It is needed where the mask is known only when the graph runs;
+            what is too much is left out.
         fill_value: what the slices hold that are missing.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Elements in other places: rolled, repeated, flipped, axes moved; taken, and compared with their neighbours."""
+"""Elements in other places: rolled, repeated, flipped, taken; axes moved; differences of neighbours."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
 
     Args:
         input: any tensor.
-        shift: by how many places, towards higher indices: an integer, which a tensor may say, or one for each axis.
+        shift: by how many places, towards higher indices: an integer, which a tensor may say, or one for each
+            axis.
         axis: along which axis or axes; None for the elements in one row, whatever the shape.
 
     Returns:
@@ -124,8 +125,8 @@ def repeat(
         input: any tensor.
         repeats: how often: one integer, or one for each element along the axis.
         axis: along which; None for the elements in one row, whatever the shape.
-        total_repeat_length: the size of the axis afterwards. It is needed where repeats are known only when the graph runs;
-            what is too much is cut off, and the last element fills what is missing.
+        total_repeat_length: the size of the axis afterwards. It is needed where repeats are known only when
+            the graph runs; what is too much is cut off, and the last element fills what is missing.
 
     Returns:
         The repeated tensor.
@@ -159,7 +160,8 @@ def repeat(
         or (counts.size != 1 and isinstance(size, int) and counts.size != size)
     ):
         raise ShapeError(
-            f"(C2) repeats {counts.tolist()!r:.60} for an axis of size {size}; give one number, or one for each"
+            f"(C2) repeats {counts.tolist()!r:.60} for an axis of size {size}; give one number, or one for "
+            "each"
         )
     if counts.size == 1:
         found = _repeated(input, int(counts.reshape(())), axis)
@@ -308,7 +310,8 @@ def take(x: Any, indices: Any, axis: int | None = None, name: str | None = None)
 
     Args:
         x: any tensor.
-        indices: where along the axis; negative ones count from its end. Those outside of it give 0 and take no gradient.
+        indices: where along the axis; negative ones count from its end. Those outside of it give 0 and take
+            no gradient.
         axis: along which to choose; None for the elements in one row, whatever the shape.
 
     Returns:
@@ -409,8 +412,8 @@ def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Tensor:
         dims: the sizes of the axes.
 
     Returns:
-        A tensor of shape [len(dims), *indices.shape], of the indices' dtype: in its first row the indices along
-        the first axis, and so on.
+        A tensor of shape [len(dims), *indices.shape], of the indices' dtype: in its first row the indices
+        along the first axis, and so on.
 
     Constraints:
         (C1) The indices are integers.

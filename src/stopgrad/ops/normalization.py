@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.names import check_name
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import add, divide, multiply, square, squared_difference, subtract
 from stopgrad.ops.composing import floating
@@ -38,7 +39,10 @@ __all__ = [
 
 def _part(name: str | None, part: str) -> str | None:
     """The name of one of several results."""
-    return None if name is None else f"{name}/{part}"
+    if name is None:
+        return None
+    check_name(name)
+    return f"{name}/{part}"
 
 
 # --------------------------------------------------------------------------------------------- moments

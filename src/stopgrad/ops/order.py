@@ -257,8 +257,8 @@ def top_k(
         index_type: the dtype of the positions.
 
     Returns:
-        A named tuple of the values and their positions (indices). Of equal elements the first come first; they alone
-        take the gradient.
+        A named tuple of the values and their positions (indices). Of equal elements the first come first;
+        they alone take the gradient.
 
     Constraints:
         (C1) The input holds real numbers.

@@ -35,6 +35,8 @@ from stopgrad.public import builds, reads_arguments
 from stopgrad.samples import floats, sample
 from stopgrad.types import Shape, TensorType, tensor_type
 
+__all__: list[str] = []  # Its public functions stand in pools.py.
+
 _CHOICE = not_differentiable("which element of a window is the largest has no derivative")
 
 

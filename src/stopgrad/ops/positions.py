@@ -33,7 +33,8 @@ class RavelMultiIndex(Op):
         dtype: of the result; the function takes int32, or int64 where int32 might not hold the numbers.
 
     Returns:
-        The numbers, of the shape that the indices broadcast to; -1 where one of them lies outside of its axis.
+        The numbers, of the shape that the indices broadcast to; -1 where one of them lies outside of its
+        axis.
 
     Constraints:
         (C1) The indices are integers.
@@ -51,7 +52,8 @@ class RavelMultiIndex(Op):
             check_dtype(one, is_integer, "integers as indices")
         if len(indices) != len(sizes) or not indices:
             raise ShapeError(
-                f"(C2) {len(indices)} tensors of indices for the sizes {show_shape(sizes)}; give one for each, and at "
+                f"(C2) {len(indices)} tensors of indices for the sizes {show_shape(sizes)}; give one for "
+                "each, and at "
                 "least one"
             )
         try:

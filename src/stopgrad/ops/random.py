@@ -407,7 +407,7 @@ def random_integers(
 
     Examples:
         >>> sg.random_integers([3], sg.random_key(0), 0, 10)
-        array([4, 0, 5], dtype=int32)
+        array([0, 7, 9], dtype=int32)
     """
     wanted = dtype_of(dtype)
     if not wanted.is_integer:

@@ -179,9 +179,9 @@ class RandomLogGamma(FromKeys):
     samples = [
         sample(KEY, floats(2, 3, low=0.1, high=4.0)),
         sample(KEY, floats("n", low=2.0, high=900.0)),
-        sample(KEY, np.array([0.0, 1.0, math.inf, math.nan, -1.0, 1e-300, 1e300])),
         sample(KEY, floats(0, 2)),
     ]
+    extremes = ((KEY, np.array([0.0, 1.0, math.inf, math.nan, -1.0, 1e-300, 1e300])),)
 
 
 class ImplicitLogGamma(Gate):
@@ -295,8 +295,8 @@ def random_beta(
         As :func:`random_gamma`.
 
     Examples:
-        >>> sg.random_beta([10000], sg.random_key(0), 3.0, 1.0).mean().round(1)
-        np.float32(0.8)
+        >>> sg.random_beta([10000], sg.random_key(0), 3.0, 2.0).mean().round(1)
+        np.float32(0.6)
     """
     wanted, (a, b) = parameters(dtype, alpha=alpha, beta=beta)
     sizes = drawn_shape(shape, key, alpha=a, beta=b)
@@ -418,9 +418,9 @@ class RandomPoisson(FromKeys):
     samples = [
         sample(KEY, floats(2, 3, low=0.1, high=30.0)),
         sample(KEY, floats("n", low=9.0, high=900.0)),
-        sample(KEY, np.array([0.0, 1.0, math.inf, math.nan, -1.0, 1e-300, 1e9])),
         sample(KEY, floats(0, 2)),
     ]
+    extremes = ((KEY, np.array([0.0, 1.0, math.inf, math.nan, -1.0, 1e-300, 1e9])),)
 
 
 @builds(RandomPoisson)

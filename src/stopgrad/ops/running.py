@@ -177,7 +177,7 @@ class RunningExtremum(Op, abstract=True):
 
 
 def _to_extremes(g: Any, op: Any) -> Tensor:
-    """The cotangent of running extremes, each to the last element that attains it; a NaN is one that attains NaN."""
+    """The cotangent of running extremes, each to the last element that attains it, as a NaN does NaN."""
     x, axis = op.x, op.axis
     place = _places(x, axis)
     attains = logical_or(equal(x, op.result), not_equal(x, x))

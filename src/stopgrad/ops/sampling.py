@@ -288,13 +288,13 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, key: Any = None, name: s
     checked = type_of(rate)
     if checked.ndim or not (checked.dtype.is_floating or checked.dtype.is_integer):
         raise ArgumentError(f"(C2) the rate is one number in [0, 1], not {checked!r}")
-    known = is_python(rate) or isinstance(rate, (np.ndarray, np.generic))
-    if known and not 0 <= rate <= 1:
-        raise ArgumentError(f"(C2) the rate must lie in [0, 1], not {rate!r}")
-    if is_python(rate):
-        rest = 1 - rate
-        kept = random_bernoulli(sizes, key, np.asarray(rest, np.float32))
-        return where(kept, multiply(x, as_array(1 / rest if rest else 0.0, kind.dtype)), 0, name)
+    if is_python(rate) or isinstance(rate, (np.ndarray, np.generic)):
+        if not 0 <= rate <= 1:
+            raise ArgumentError(f"(C2) the rate must lie in [0, 1], not {rate!r}")
+        number = np.asarray(rate, None if checked.dtype.is_floating and not is_python(rate) else np.float64)
+        rest = np.asarray(1 - number)
+        scale = as_array(1 / rest if rest else rest, kind.dtype)
+        return where(random_bernoulli(sizes, key, rest.astype(np.float32)), multiply(x, scale), 0, name)
     rate = rate if checked.dtype.is_floating else cast(rate, float32)
     one = as_array(1, type_of(rate).dtype)
     rest = subtract(one, rate)

@@ -1,7 +1,7 @@
 """Tensors with other elements in some places: what is put there, multiplied in, or kept if it is an extreme.
 
-The sum, which is the transpose of gathering, stands in ``index.py``. Indices outside of the axis choose nothing: the
-update is dropped.
+The sum, which is the transpose of gathering, stands in ``index.py``. Indices outside of the axis choose
+nothing: the update is dropped.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ class TensorScatterUpdate(Scatter):
         batch_dims: how many leading axes x and the indices share.
 
     Returns:
-        The tensor. Of updates to one place the last remains, which alone takes the gradient; those outside of the axis are
-        dropped.
+        The tensor. Of updates to one place the last remains, which alone takes the gradient; those outside of
+        the axis are dropped.
 
     Constraints:
         (C1) The indices are integers.
@@ -234,8 +234,8 @@ class TensorScatterMax(ScatterExtremum):
         batch_dims: how many leading axes x and the indices share.
 
     Returns:
-        The largest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the gradient
-        evenly, and a NaN makes that of all NaN, as for reduce_max.
+        The largest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the
+        gradient evenly, and a NaN makes that of all NaN, as for reduce_max.
 
     Constraints:
         (C1) The indices are integers.
@@ -266,8 +266,8 @@ class TensorScatterMin(ScatterExtremum):
         batch_dims: how many leading axes x and the indices share.
 
     Returns:
-        The smallest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the gradient
-        evenly, and a NaN makes that of all NaN, as for reduce_min.
+        The smallest; NaN where there is one. Updates outside of the axis are dropped. What ties shares the
+        gradient evenly, and a NaN makes that of all NaN, as for reduce_min.
 
     Constraints:
         (C1) The indices are integers.
@@ -302,7 +302,8 @@ class TensorScatterMul(Scatter):
 
     Returns:
         The products. Indices that occur more than once multiply more than once; those outside of the axis are
-        dropped. The gradient is right where factors are 0, since it multiplies the others instead of dividing.
+        dropped. The gradient is right where factors are 0, since it multiplies the others instead of
+        dividing.
 
     Constraints:
         (C1) The indices are integers.

@@ -50,7 +50,8 @@ def _joined(definition: type[Op], data: Any, ids: Any, count: Size, start: Any) 
     check_dtype(of, is_integer, "integers as segment_ids")
     if not same_shape(kind.shape[: of.ndim], of.shape):
         raise ShapeError(
-            f"(C2) the segment_ids {of!r} must have the shape of the data's leading axes, and the data is {kind!r}"
+            f"(C2) the segment_ids {of!r} must have the shape of the data's leading axes, and the data is "
+            f"{kind!r}"
         )
     empty = fill((count, *kind.shape[of.ndim :]), np.asarray(start, kind.dtype.numpy))
     return apply(definition, (empty, ids, data), (0, 0))
@@ -97,12 +98,13 @@ _UNSORTED = """The {what} of the data of each segment.
 
 Args:
     data: {data}.
-    segment_ids: integers, of the shape of the data's leading axes: which segment each part belongs to. Negative ones, and
-        those from num_segments on, are dropped.
+    segment_ids: integers, of the shape of the data's leading axes: which segment each part belongs to.
+        Negative ones, and those from num_segments on, are dropped.
     num_segments: how many segments there are.
 
 Returns:
-    A tensor of shape [num_segments, *data.shape[segment_ids.ndim:]]; {empty} for a segment without parts.{note}
+    A tensor of shape [num_segments, *data.shape[segment_ids.ndim:]]; {empty} for a segment without
+    parts.{note}
 
 Constraints:
     (C1) The segment_ids are integers{dtypes}.
@@ -118,15 +120,16 @@ _SORTED = """The {what} of the data of each segment, which stand one after the o
 Args:
     data: {data}.
     segment_ids: a vector of integers that do not decrease: which segment each row of the data belongs to.
-    num_segments: how many segments there are; by default one more than the last of the segment_ids, which then are
-        known when the graph is built.
+    num_segments: how many segments there are; by default one more than the last of the segment_ids, which
+        then are known when the graph is built.
 
 Returns:
     A tensor of shape [num_segments, *data.shape[1:]]; {empty} for a segment without rows.{note}
 
 Constraints:
     (C1) The segment_ids are integers{dtypes}.
-    (C2) They are a vector, as long as the data, and do not decrease where that is known when the graph is built.
+    (C2) They are a vector, as long as the data, and do not decrease where that is known when the graph is
+        built.
     (C3) How many segments there are is known when the graph is built.
 
 Examples:
@@ -167,7 +170,8 @@ def _how_many(data: Any, ids: Any, given: Any) -> Size:
     check_dtype(kind, is_integer, "integers as segment_ids")
     if kind.ndim != 1 or not type_of(data).ndim:
         raise ShapeError(
-            f"(C2) the segment_ids must be a vector and the data have an axis, not {kind!r} and {type_of(data)!r}"
+            f"(C2) the segment_ids must be a vector and the data have an axis, not {kind!r} and "
+            f"{type_of(data)!r}"
         )
     if is_traced(ids):
         if given is None:

@@ -1,7 +1,8 @@
 """Which values occur, and which of them elsewhere.
 
-The shape of such a result depends on data. Of arrays it is known at once; for tensors of a graph, ``size`` says how
-many values the result has: what is too much is left out, and ``fill_value`` stands where there are no more.
+The shape of such a result depends on data. Of arrays it is known at once; for tensors of a graph, ``size``
+says how many values the result has: what is too much is left out, and ``fill_value`` stands where there are
+no more.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class UniqueWithCounts(NamedTuple):
 
 
 class UniqueAll(NamedTuple):
-    """The values that occur, where each does first, for each element which of them it is, and how often each occurs."""
+    """The values that occur, where each does first, which of them each element is, and their counts."""
 
     values: Tensor
     indices: Tensor
@@ -87,7 +88,8 @@ class UniqueInverse(NamedTuple):
 
 
 class _Groups(NamedTuple):
-    """The values of a vector in order, each once, as many places as it has elements; and what is known of each.
+    """The values of a vector in order, each once, as many places as it has elements; and what is known of
+    each.
 
     ``first`` is where a value occurs first, ``counts`` how often: 0 where there are no more values.
     """
@@ -116,7 +118,7 @@ def _grouped(flat: Any) -> _Groups:
 
 
 def _order(flat: Any) -> Tensor:
-    """The order that sorts a vector; complex numbers by their real parts, and then by their imaginary ones."""
+    """The order that sorts a vector; complex numbers by their real parts, then by their imaginary ones."""
     if not type_of(flat).dtype.is_complex:
         return argsort(_sortable(flat))
     by_imaginary = argsort(convert.imag(flat))
@@ -173,12 +175,13 @@ def unique(
     Args:
         x: booleans or numbers. NaN equals nothing, so that each NaN is a value of its own.
         out_idx: the dtype of the indices.
-        size: how many values the result has. It is needed where x is known only when the graph runs; what is too much is
-            left out.
+        size: how many values the result has. It is needed where x is known only when the graph runs; what is
+            too much is left out.
         fill_value: what stands where there are no more values; the first value by default.
 
     Returns:
-        A named tuple of the values y and, for each element of x, idx: which of them it is, so that x = y[idx]. The
+        A named tuple of the values y and, for each element of x, idx: which of them it is, so that x =
+            y[idx]. The
         values have a gradient, which goes to where each occurs first.
 
     Constraints:
@@ -203,12 +206,14 @@ def unique_with_counts(
     Args:
         x: booleans or numbers. NaN equals nothing, so that each NaN is a value of its own.
         out_idx: the dtype of the indices and counts.
-        size: how many values the result has. It is needed where x is known only when the graph runs; what is too much is
-            left out.
-        fill_value: what stands where there are no more values, of which the count is 0; the first value by default.
+        size: how many values the result has. It is needed where x is known only when the graph runs; what is
+            too much is left out.
+        fill_value: what stands where there are no more values, of which the count is 0; the first value by
+            default.
 
     Returns:
-        A named tuple of the values y; for each element of x, idx: which of them it is; and for each value its count.
+        A named tuple of the values y; for each element of x, idx: which of them it is; and for each value its
+        count.
 
     Constraints:
         (C1) x holds booleans or numbers.
@@ -232,11 +237,12 @@ def unique_all(x: Any, name: str | None = None, *, size: Any = None, fill_value:
     Args:
         x: booleans or numbers. NaN equals nothing, so that each NaN is a value of its own.
         size: how many values the result has. It is needed where x is known only when the graph runs.
-        fill_value: what stands where there are no more values, of which the count is 0; the least value by default.
+        fill_value: what stands where there are no more values, of which the count is 0; the least value by
+            default.
 
     Returns:
-        A named tuple of the values; indices: where in x, in row-major order, each occurs first; inverse_indices: for each
-        element of x which value it is; and counts.
+        A named tuple of the values; indices: where in x, in row-major order, each occurs first;
+        inverse_indices: for each element of x which value it is; and counts.
 
     Constraints:
         (C1) x holds booleans or numbers.

@@ -57,8 +57,8 @@ class StridedSlice(Op):
     Constraints:
         (C1) There is one span for each axis of x.
         (C2) All the elements lie in x.
-        (C3) The bounds and indices that the function is given are whole numbers, sizes, and arrays of integers or
-            booleans, and the steps are numbers other than 0.
+        (C3) The bounds and indices that the function is given are whole numbers, sizes, and arrays of
+            integers or booleans, and the steps are numbers other than 0.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Tensors with some elements changed: ``x.at[index].set(v)`` and its kin, and TensorFlow's functions for that."""
+"""Tensors with some elements changed: ``x.at[index].set(v)``, its kin, and TensorFlow's functions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def like(updates: Any, x: Any, constraint: str) -> Any:
         return updates if isinstance(updates, Output) else as_array(updates, wanted)
     if _rank(have) > _rank(wanted):
         raise DTypeError(
-            f"({constraint}) updates of {have} do not go into a tensor of {wanted} without loss; convert one with sg.cast"
+            f"({constraint}) updates of {have} do not go into a tensor of {wanted} without loss; convert "
+            "one with sg.cast"
         )
     return cast(as_array(updates) if is_python(updates) else updates, wanted)
 
@@ -84,7 +85,7 @@ class At:
 
 
 class Updates:
-    """``x.at[index]``: elements of a tensor, from which its methods make a tensor with others in their place."""
+    """``x.at[index]``: its methods make tensors with other elements in the place of these."""
 
     __slots__ = ("_index", "_x")
 
@@ -152,7 +153,7 @@ class Updates:
     def _changed(
         self, values: Any, scatter: type[Op], join: Callable[[Any, Any], Any], name: str | None
     ) -> Tensor:
-        """The tensor with values joined with the elements: by a scatter, or by *join* if the index is a slice."""
+        """The tensor with values joined with the elements: by a scatter, or by *join* if it is a slice."""
         x = self._x
         with about(scatter, x):
             values = like(values, x, "C4")
@@ -169,7 +170,7 @@ class Updates:
 
 
 def _fitted(values: Any, choice: Choice) -> Any:
-    """Values in the shape of what an index chooses; leading axes of size 1 may be left out and may be too many."""
+    """Values in the shape of what an index chooses; leading axes of size 1 may be missing or too many."""
     have, wanted = type_of(values).shape, choice.shape
     if have == wanted:
         return values
@@ -180,7 +181,8 @@ def _fitted(values: Any, choice: Choice) -> Any:
         return broadcast_to(values, wanted)
     except ShapeError:
         raise ShapeError(
-            f"values of shape {show_shape(have)} do not fit what the index chooses, of shape {show_shape(wanted)}"
+            f"values of shape {show_shape(have)} do not fit what the index chooses, of shape "
+            f"{show_shape(wanted)}"
         ) from None
 
 
@@ -197,8 +199,10 @@ def _where(mask: Output, x: Any, values: Any, join: Callable[[Any, Any], Any], n
     kind, rest = type_of(x), type_of(x).shape[mask.ndim :]
     if not same_shape(mask.shape, kind.shape[: mask.ndim]) or type_of(values).ndim > len(rest):
         raise ShapeError(
-            f"with a mask of shape {show_shape(mask.shape)} that is known only when the graph runs, on {kind!r}, the values "
-            f"must be a scalar, or broadcast to {show_shape(rest)}; sg.where(mask, values, x) takes one for each element"
+            f"with a mask of shape {show_shape(mask.shape)} that is known only when the graph runs, on "
+            f"{kind!r}, the values "
+            f"must be a scalar, or broadcast to {show_shape(rest)}; sg.where(mask, values, x) takes one "
+            "for each element"
         )
     mask = reshape(mask, (*mask.shape, *(1,) * len(rest)))
     return where(mask, join(x, broadcast_to(values, kind.shape)), x, name)
@@ -208,16 +212,18 @@ def _where(mask: Output, x: Any, values: Any, join: Callable[[Any, Any], Any], n
 def at(x: Any) -> At:
     """What ``x.at`` is for an output, for arrays too: ``sg.at(x)[index].set(v)`` is *x* with v at the index.
 
-    The index is any that brackets take. The methods are ``set``, ``add``, ``subtract``, ``multiply``, ``divide``,
-    ``power``, ``min``, ``max`` and ``apply``, which return a new tensor, and ``get``, which returns the elements.
+    The index is any that brackets take. The methods are ``set``, ``add``, ``subtract``, ``multiply``,
+    ``divide``, ``power``, ``min``, ``max`` and ``apply``, which return a new tensor, and ``get``, which
+    returns the elements.
 
     Args:
         x: any tensor.
 
     Returns:
-        What takes the index. Values broadcast to what it chooses, and are brought to x's dtype. Where tensors say
-        indices, those outside of x change nothing. Of several values set for one element the last remains. A mask that is
-        known only when the graph runs takes a scalar, or what broadcasts to the axes behind it.
+        What takes the index. Values broadcast to what it chooses, and are brought to x's dtype. Where tensors
+        say indices, those outside of x change nothing. Of several values set for one element the last
+        remains. A mask that is known only when the graph runs takes a scalar, or what broadcasts to the axes
+        behind it.
 
     Examples:
         >>> sg.at(np.zeros(4))[[1, -1]].set([1.0, 2.0])
@@ -235,13 +241,14 @@ def at(x: Any) -> At:
 def _policy(bad_indices_policy: Any) -> None:
     if bad_indices_policy not in ("", "DEFAULT", "IGNORE"):
         raise ArgumentError(
-            f"bad_indices_policy={bad_indices_policy!r}: indices outside of the tensor are ignored here; take '' or "
+            f"bad_indices_policy={bad_indices_policy!r}: indices outside of the tensor are ignored here; "
+            "take '' or "
             "'IGNORE', and check indices before"
         )
 
 
 def _read(indices: Any, shape: Shape, batch_dims: int = 0) -> tuple[Any, int]:
-    """The numbers of the elements that vectors of indices choose, in row-major order, and how long the vectors are."""
+    """The numbers of the elements that vectors of indices choose, and how long the vectors are."""
     indices = as_indices(indices)
     kind = type_of(indices)
     check_dtype(kind, is_integer, "integers as indices")
@@ -270,8 +277,8 @@ def gather_nd(
 
     Args:
         params: any tensor.
-        indices: integers; along the last axis, an index for each of params' first axes behind batch_dims. Negative ones
-            count from the axis's end.
+        indices: integers; along the last axis, an index for each of params' first axes behind batch_dims.
+            Negative ones count from the axis's end.
         batch_dims: how many leading axes the two share.
         bad_indices_policy: '' or 'IGNORE': indices outside of the tensor give 0 and take no gradient.
 
@@ -315,8 +322,8 @@ _DOCUMENTATION = """{what}.
 
 Args:
     tensor: the tensor to begin with.
-    indices: integers; along the last axis, an index for each of the tensor's first axes. Negative ones count from the
-        axis's end; those outside of it are dropped.
+    indices: integers; along the last axis, an index for each of the tensor's first axes. Negative ones count
+        from the axis's end; those outside of it are dropped.
     updates: {updates}; brought to the tensor's dtype.{policy}
 
 Returns:
@@ -417,8 +424,8 @@ def scatter_nd(
     """Zeros, with updates added to elements or slices that vectors of indices choose.
 
     Args:
-        indices: integers; along the last axis, an index for each of the first axes. Negative ones count from the axis's
-            end; those outside of it are dropped.
+        indices: integers; along the last axis, an index for each of the first axes. Negative ones count from
+            the axis's end; those outside of it are dropped.
         updates: what to put there; updates of one place add up.
         shape: of the result.
         bad_indices_policy: '' or 'IGNORE'.

@@ -1,4 +1,4 @@
-"""Where zeros count: products and quotients in which a zero wins over what is not finite, and how many there are."""
+"""Where zeros count: products and quotients in which zero wins over what is not finite."""
 
 from __future__ import annotations
 

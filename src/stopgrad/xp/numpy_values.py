@@ -21,7 +21,7 @@ from stopgrad.ops.rounding import round as _round
 from stopgrad.plain import flag, whole
 from stopgrad.types import DTypeLike
 from stopgrad.xp import creation, elementwise, manipulation, statistical
-from stopgrad.xp.numpy_form import form, without
+from stopgrad.xp.numpy_form import FORMS, form, without
 from stopgrad.xp.support import flat, of_dtype
 
 # --------------------------------------------------------------------------------------------- reductions
@@ -241,3 +241,6 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     for condition, choice in reversed(list(zip(condlist, choicelist, strict=True))):
         found = where(condition, choice, found)
     return found
+
+
+FORMS |= {"amax": FORMS["max"], "amin": FORMS["min"], "around": FORMS["round"]}
