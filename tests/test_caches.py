@@ -64,8 +64,6 @@ CONSTANT = {
     "stopgrad.ops.segments._PRODUCTS",
     "stopgrad.ops.segments._REALS",
     "stopgrad.ops.segments._SUMS",
-    "stopgrad.immediate._SETTINGS",
-    "stopgrad.public._LEAVES",
     "stopgrad.promotion._KIND",
     "stopgrad.cli.WORKLOADS",
     "stopgrad.costs._FLOPS",

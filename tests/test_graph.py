@@ -418,6 +418,10 @@ CALLS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     },
     "Const": lambda a: {"value": a["value"].array},
     "Parameter": lambda a: {"value": a["value"].array},
+    "RavelMultiIndex": lambda a: {"dims": a["sizes"]},
+    "SearchSorted": lambda a: {"side": "right" if a["right"] else "left", "out_type": a["dtype"]},
+    "Fft": lambda a: {"axes": a["axes"], "norm": a["norm"]},
+    "VectorNorm": lambda a: {"ord": a["order"], "axis": a["axis"], "keepdims": a["keepdims"]},
 }
 """How the functions are called whose parameters are not the attributes themselves."""
 
@@ -446,6 +450,13 @@ RENAMED = {
     "ArgMin": {"dtype": "output_type"},
     "Fill": {"shape": "dims"},
     "Polygamma": {"n": "a"},
+    "TopKV2": {"x": "input", "dtype": "index_type"},
+    "MatrixBandPart": {"x": "input", "low": "num_lower", "high": "num_upper"},
+    "MatrixDiagPart": {"x": "input", "offset": "k"},
+    "MatrixDiag": {"offset": "k", "rows": "num_rows", "columns": "num_cols"},
+    "SearchSorted": {"sequence": "sorted_sequence", "x": "values"},
+    "RandomSplit": {"n": "num"},
+    "DynamicSlice": {"x": "operand", "starts": "start_indices", "sizes": "slice_sizes"},
 }
 
 
