@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+import numpy_numbers_arrays
+import numpy_numbers_linalg
 import numpy_numbers_nn
 import stopgrad as sg
 from stopgrad.body import walk
@@ -206,7 +208,8 @@ CALLS = [
     Call("vjp", (square, X), {"has_aux": False}),
 ]
 
-CALLS += numpy_numbers_nn.calls(call, tensor)
+FAMILIES = (numpy_numbers_arrays, numpy_numbers_linalg, numpy_numbers_nn)
+CALLS += [c for family in FAMILIES for c in family.calls(call, tensor)]
 
 # Parameters that take tensors (where a number of NumPy is an array with a dtype), functions, types or names.
 NO_NUMBERS = {
@@ -284,7 +287,7 @@ NO_NUMBERS = {
     "xs",
     "y",
     "ys",
-} | numpy_numbers_nn.TENSORS
+}.union(*(family.TENSORS for family in FAMILIES))
 # What takes a number for a tensor all the same, or words, or is shown elsewhere in this file.
 ELSEWHERE = {
     # The array API's, in tests/test_xp.py.
@@ -310,11 +313,17 @@ ELSEWHERE = {
     ("function", "tune"),
     ("function", "donate_argnums"),
     ("function", "engine"),
+    ("function", "shapes"),
+    ("function", "static_argnames"),
+    ("function", "static_argnums"),
+    ("function", "with_probes"),
+    ("gradients", "aggregation_method"),
+    ("gradients", "gate_gradients"),
     ("gradients", "unconnected_gradients"),
     ("map_fn", "fn_output_signature"),
     *(("map_fn", name) for name in ("infer_shape", "back_prop", "swap_memory")),
     *(("while_loop", name) for name in ("shape_invariants", "back_prop", "swap_memory")),
-} | numpy_numbers_nn.ELSEWHERE
+}.union(*(family.ELSEWHERE for family in FAMILIES))
 
 
 def public_functions() -> dict[str, Any]:
@@ -453,7 +462,7 @@ def test_indices_of_numpy_are_indices(integer: Callable[[int], Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "index", [1.0, True, np.True_, slice(0.0, 1), slice(None, True), slice(None, None, 1.0)]
+    "index", [1.0, "1", [1.0], (1, 1.0), slice(0.0, 1), slice(None, True), slice(None, None, 1.0)], ids=repr
 )
 def test_what_is_no_index_is_refused(index: Any) -> None:
     with sg.Graph().as_default():
