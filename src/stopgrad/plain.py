@@ -64,7 +64,7 @@ def real(value: Any) -> float:
     if type(value) is float:
         return value
     try:
-        if not isinstance(value, (str, bytes, bool)):
+        if not isinstance(value, (str, bytes, bool, np.bool_)):
             return float(value)
     except TypeError:
         pass

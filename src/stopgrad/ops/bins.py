@@ -252,6 +252,7 @@ def bincount(
     check_dtype(kind, is_integer, "integers")
     count = _count(arr, size, minlength, maxlength)
     binary = flag(binary_output, "binary_output")
+    axis = axis if axis is None else whole(axis)
     if axis not in (None, 0, -1) or (binary and weights is not None):
         raise ArgumentError(
             f"(C3) axis={axis!r}, binary_output={binary!r}: axis is None, 0 or -1, and weights are for "

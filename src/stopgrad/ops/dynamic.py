@@ -95,6 +95,10 @@ def strided_slice(
             "one number "
             "for each slice in each of them"
         )
+    for n in (*lists[0], *lists[1], *lists[2]):
+        # Those that a mask hides are numbers, too.
+        if not isinstance(n, (Dim, Output, Operation)):
+            whole(n)
     masks = [whole(m) for m in (begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask)]
     index: list[Any] = []
     for i, (low, high, step) in enumerate(zip(*lists, strict=True)):

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import about, apply, together
 from stopgrad.errors import ArgumentError, ShapeError
@@ -274,6 +276,9 @@ def _one(definition: type[Op], x: Any, axis: Any, norm: Any) -> int:
 def _several(definition: type[Op], x: Any, s: Any, axes: Any, norm: Any) -> tuple[list[int], list[Any]]:
     """Axes and their lengths, None where nothing is said."""
     ndim = type_of(x).ndim
+    for what, given in (("axes", axes), ("s", s)):
+        if given is not None and not isinstance(given, (Sequence, np.ndarray)):
+            raise ArgumentError(f"{what} is a list of whole numbers, such as (0, 1), not {given!r:.60}")
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
     found = [_one(definition, x, axis, norm) for axis in axes]

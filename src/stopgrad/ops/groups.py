@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stopgrad.batch_rules import Partly, again
 from stopgrad.build import apply
 from stopgrad.graph import Operation
 from stopgrad.op import Op, not_differentiable
@@ -36,6 +37,7 @@ class NoOp(Op):
 
     gradient = not_differentiable("it takes no value from what runs")
     lower = lambda xp, *parts: xp.asarray(True)
+    batch = lambda op, operands, batched, size: Partly(again(op, operands), (False,))
     samples = [sample(floats(2, 3), bools(2)), sample()]
 
 

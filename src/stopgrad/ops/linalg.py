@@ -156,6 +156,7 @@ def matmul(
             "a_is_sparse, b_is_sparse, grad_a and grad_b have no meaning here; leave them out"
         )
     transpose_a, transpose_b = flag(transpose_a), flag(transpose_b)
+    adjoint_a, adjoint_b = flag(adjoint_a), flag(adjoint_b)
     if adjoint_a or adjoint_b or output_type is not None:
         a, transpose_a = _adjoint(a, transpose_a, adjoint_a, "a")
         b, transpose_b = _adjoint(b, transpose_b, adjoint_b, "b")
@@ -167,9 +168,9 @@ def matmul(
     return _with_vectors(a, b, p, q, transpose_a, transpose_b, name)
 
 
-def _adjoint(x: Any, transposed: bool, adjoint: Any, which: str) -> tuple[Any, bool]:
+def _adjoint(x: Any, transposed: bool, adjoint: bool, which: str) -> tuple[Any, bool]:
     """An operand, conjugated if its adjoint is meant, and whether its axes change places."""
-    if not flag(adjoint):
+    if not adjoint:
         return x, transposed
     if transposed:
         raise ArgumentError(f"transpose_{which} and adjoint_{which} cannot both be True; take one of them")

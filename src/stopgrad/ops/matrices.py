@@ -17,7 +17,7 @@ from stopgrad.ops.inference import is_any
 from stopgrad.ops.join import pad, stack
 from stopgrad.ops.shape import broadcast_to, reduce_sum, transpose
 from stopgrad.ops.slices import part_of
-from stopgrad.plain import is_whole, whole
+from stopgrad.plain import flag, is_whole, whole
 from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded, reads_arguments
 from stopgrad.samples import complexes, floats, ints, sample
@@ -557,7 +557,7 @@ def matrix_transpose(a: Any, name: str | None = None, conjugate: bool = False) -
         >>> sg.matrix_transpose(np.ones((5, 2, 3))).shape
         (5, 3, 2)
     """
-    return _transposed(a, conjugate, name)
+    return _transposed(a, flag(conjugate, "conjugate"), name)
 
 
 @guarded("adjoint")
@@ -582,7 +582,7 @@ def adjoint(matrix: Any, name: str | None = None) -> Tensor:
     return _transposed(matrix, True, name)
 
 
-def _transposed(a: Any, conjugate: Any, name: str | None) -> Tensor:
+def _transposed(a: Any, conjugate: bool, name: str | None) -> Tensor:
     kind = type_of(a)
     check_matrices(kind, "C1", "a")
     order = (*range(kind.ndim - 2), kind.ndim - 1, kind.ndim - 2)

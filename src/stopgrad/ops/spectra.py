@@ -323,6 +323,5 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
         array([[0., 2.],
                [3., 0.]])
     """
-    if not flag(compute_uv):
-        return apply(SingularValues, (tensor,), (), name)
-    return tuple(apply(Svd, (tensor,), (flag(full_matrices),), name))
+    full, vectors = flag(full_matrices), flag(compute_uv)
+    return tuple(apply(Svd, (tensor,), (full,), name)) if vectors else apply(SingularValues, (tensor,), (), name)
