@@ -19,14 +19,13 @@ TENSORS = {
     "tol",
     "use_norm",
 }
-# The name that TensorFlow had for an axis; how contractions follow each other, of which words are in a call.
 ELSEWHERE: set[tuple[str, str]] = set()
 
 
 def calls(call: Callable[..., Any], tensor: Callable[..., Any]) -> list[Any]:
     """The calls, made of the constructors of test_numpy_numbers.py."""
     x, xx, square = tensor(4), tensor(4, 6), tensor(3, 3)
-    plain = {name: False for name in ("adjoint_a", "adjoint_b", "a_is_sparse", "b_is_sparse")}
+    plain = dict.fromkeys(("adjoint_a", "adjoint_b", "a_is_sparse", "b_is_sparse"), False)
     return [
         call("qr", xx, full_matrices=True),
         call("svd", xx, full_matrices=True, compute_uv=True),

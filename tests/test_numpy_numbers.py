@@ -518,6 +518,50 @@ def test_donated_arguments_may_be_named_with_numpys_numbers() -> None:
             sg.function(lambda x: x, donate_argnums=wrong)
 
 
+def test_static_arguments_may_be_named_with_numpys_numbers_and_words() -> None:
+    x = np.array([2.0, 3.0])
+    for how in (
+        {"static_argnums": np.int64(1)},
+        {"static_argnums": [np.uint8(1), np.array(-1)], "with_probes": np.False_},
+        {"static_argnames": np.str_("power")},
+        {"static_argnames": [np.str_("power")], "shapes": {np.str_("x"): [np.int64(2)]}},
+        {"shapes": {"x": [np.str_("batch")]}, "static_argnums": -np.int8(1)},
+    ):
+        seen = []
+
+        def power_of(x: Any, power: Any = 2.0, seen: list[Any] = seen) -> Any:
+            seen.append(type(power))
+            return x**power
+
+        found = sg.function(lambda x, power=2.0, *, f=power_of: f(x, power), engine="numpy", **how)
+        np.testing.assert_array_equal(found(x, 2.0), [4.0, 9.0])
+        assert seen == [float]
+    for wrong in (
+        {"static_argnums": 1.0},
+        {"static_argnums": True},
+        {"static_argnums": [np.True_]},
+        {"with_probes": 2},
+        {"with_probes": "yes"},
+        {"shapes": {"x": [2.0]}},
+        {"shapes": {"x": [True]}},
+    ):
+        with pytest.raises(sg.StopgradError):
+            sg.function(lambda x, power=2.0: x**power, engine="numpy", **wrong)(x, 2.0)
+
+
+def test_how_gradients_are_added_may_be_said_in_numpys() -> None:
+    with sg.Graph().as_default():
+        x = sg.placeholder("float32", [3])
+        y = sg.reduce_sum(x * x)
+        sg.gradients(y, x, gate_gradients=np.False_, unconnected_gradients=np.str_("zero"))
+        for wrong in (1.0, "yes", None, 2):
+            with pytest.raises(sg.StopgradError):
+                sg.gradients(y, x, gate_gradients=wrong)
+        for wrong in (1.0, True, "sum"):
+            with pytest.raises(sg.StopgradError):
+                sg.gradients(y, x, aggregation_method=wrong)
+
+
 def test_sizes_made_of_numpys_numbers_are_pythons() -> None:
     for size in (
         np.int64(2) * N,

@@ -38,7 +38,9 @@ def rnn(x: Any, w: Any = 0.7) -> Any:
 
 def collatz_like(x: Any) -> Any:
     """A while loop that ends after a number of steps of the example's own."""
-    return sg.while_loop(lambda y, n: y < 50.0, lambda y, n: (y * y + 1.0, n + 1.0), (x, x * 0.0), maximum_iterations=9)
+    return sg.while_loop(
+        lambda y, n: y < 50.0, lambda y, n: (y * y + 1.0, n + 1.0), (x, x * 0.0), maximum_iterations=9
+    )
 
 
 def counted(x: Any) -> Any:

@@ -21,6 +21,7 @@ from stopgrad.ops.arithmetic import add, add_n
 from stopgrad.ops.convert import cast, real
 from stopgrad.ops.data import ones_like, zeros_like
 from stopgrad.ops.shape import sum_to
+from stopgrad.plain import flag, whole
 from stopgrad.public import guarded
 from stopgrad.scope import Scope, as_scope
 from stopgrad.selective import Acting
@@ -195,6 +196,9 @@ def gradients(
         ...     float(session.run(dx, {x: 3.0}))
         3.0
     """
+    flag(gate_gradients, "gate_gradients")
+    if aggregation_method is not None:
+        whole(aggregation_method)
     unconnected = getattr(unconnected_gradients, "value", unconnected_gradients)  # TensorFlow has an Enum.
     if unconnected not in ("none", "zero"):
         raise GradientError(

@@ -324,4 +324,6 @@ def svd(tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name:
                [3., 0.]])
     """
     full, vectors = flag(full_matrices), flag(compute_uv)
-    return tuple(apply(Svd, (tensor,), (full,), name)) if vectors else apply(SingularValues, (tensor,), (), name)
+    return (
+        tuple(apply(Svd, (tensor,), (full,), name)) if vectors else apply(SingularValues, (tensor,), (), name)
+    )
