@@ -406,6 +406,7 @@ WITHOUT_VALUE = {
     "dim": "it names a size",
     "explain": "it reports on paths",
     "function": "it runs other functions: all values of this test on an engine come through it",
+    "group": "it runs other operations, and says no more than that they have run",
     "gradients": "it builds the operations that the transforms, which are here, compute",
     "name_scope": "it names operations",
 }
