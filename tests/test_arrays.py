@@ -384,6 +384,13 @@ def test_groups_run_what_they_hold_and_structures_map() -> None:
     assert sg.broadcast_static_shape([2, 1], [1, 3]) == (2, 3)
 
 
+def test_a_group_runs_once_for_all_examples() -> None:
+    for engine in ENGINES:
+        doubled, ran = sg.function(sg.vmap(lambda x: (2.0 * x, sg.group(x, x > 0))), engine=engine)(D)
+        np.testing.assert_array_equal(doubled, 2.0 * D)
+        assert ran.tolist() == [True] * 3
+
+
 def test_a_sum_of_many_updates_in_float16_is_rounded_once() -> None:
     data = np.full(4096, 0.1, np.float16)
     found = sg.unsorted_segment_sum(data, np.zeros(4096, np.int32), 1)

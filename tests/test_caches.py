@@ -109,7 +109,7 @@ CONSTANT = {
     "stopgrad.ops.compare._BOOLS",
     "stopgrad.ops.compare._INTS",
     "stopgrad.ops.exponential._REACH",
-    "stopgrad.ops.fourier._DUAL",
+    "stopgrad.ops.fourier.DUAL",
     "stopgrad.ops.inference._DESCRIPTIONS",
     "stopgrad.ops.operators._BINARY",
     "stopgrad.ops.operators._COMPARISONS",

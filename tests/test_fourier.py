@@ -14,6 +14,7 @@ import stopgrad as sg
 from stopgrad.ops import fourier, fourier_planes, frequencies
 from values import ENGINES, by, complex_normal, normal
 
+NAMED = vars(fourier) | vars(fourier_planes) | vars(frequencies)
 NORMS = ("backward", "ortho", "forward")
 X, C = normal(3, 5, 4), complex_normal(3, 5, 4)
 
@@ -42,7 +43,7 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
 @pytest.mark.parametrize("name", sorted({name for name, _, _ in CALLS}))
 def test_values_are_those_of_numpy(name: str, engine: str) -> None:
     mine = [(options, x) for other, options, x in CALLS if other == name]
-    f = getattr(fourier, name)
+    f = NAMED[name]
     found = by(
         engine, lambda *xs: [f(x, **o) for x, (o, _) in zip(xs, mine, strict=True)], *[x for _, x in mine]
     )
@@ -76,7 +77,7 @@ def test_gradients_of_both_orders_are_those_of_jax(name: str, norm: str, engine:
     with jax.enable_x64(True):
         theirs = jax.grad(number(jnp, getattr(jnp.fft, name)))
         expected = theirs(x), jax.grad(slope(theirs, jnp.real, jnp.sum))(x)
-    ours = sg.grad(number(sg, getattr(fourier, name)))
+    ours = sg.grad(number(sg, NAMED[name]))
     second = sg.grad(slope(ours, sg.real, sg.reduce_sum))
     for a, b in zip(by(engine, lambda x: (ours(x), second(x)), x), expected, strict=True):
         np.testing.assert_allclose(a, np.conj(b), rtol=1e-9, atol=1e-9 * np.abs(b).max())
@@ -84,7 +85,7 @@ def test_gradients_of_both_orders_are_those_of_jax(name: str, norm: str, engine:
 
 @pytest.mark.parametrize("name", ["fft", "ifftn", "rfft", "irfft", "hfft", "fftshift"])
 def test_vmap_is_a_loop(name: str) -> None:
-    f = getattr(fourier, name, None) or getattr(frequencies, name)
+    f = NAMED[name]
     x = X if name == "rfft" else C
     np.testing.assert_allclose(sg.vmap(f)(x), np.stack([f(v) for v in x]), atol=1e-12)
     if name != "fftshift":

@@ -7,6 +7,7 @@ Then with each whole number in turn as ``1.0`` or ``True``: not taken for 1, eve
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import numpy_numbers_arrays
+import numpy_numbers_fft
 import numpy_numbers_linalg
 import numpy_numbers_nn
 import stopgrad as sg
@@ -42,7 +44,7 @@ INDICES, FLAGS, KEY = tensor(2, dtype="int32"), tensor(4, dtype="bool"), tensor(
 
 @dataclass
 class Call:
-    """A call, and what to call with what it returns."""
+    """A call, and what to call with what it returns. The name may have dots."""
 
     name: str
     args: tuple[Any, ...]
@@ -54,7 +56,7 @@ class Call:
 
     @property
     def function(self) -> Any:
-        return getattr(sg, self.name)
+        return operator.attrgetter(self.name)(sg)
 
 
 def call(name: str, /, *args: Any, **kwargs: Any) -> Call:
@@ -208,7 +210,7 @@ CALLS = [
     Call("vjp", (square, X), {"has_aux": False}),
 ]
 
-FAMILIES = (numpy_numbers_arrays, numpy_numbers_linalg, numpy_numbers_nn)
+FAMILIES = (numpy_numbers_arrays, numpy_numbers_fft, numpy_numbers_linalg, numpy_numbers_nn)
 CALLS += [c for family in FAMILIES for c in family.calls(call, tensor)]
 
 # Parameters that take tensors (where a number of NumPy is an array with a dtype), functions, types or names.

@@ -1,4 +1,7 @@
-"""Discrete Fourier transforms along two axes, as NumPy has them: those of :mod:`stopgrad.ops.fourier`."""
+"""Discrete Fourier transforms made of those of :mod:`stopgrad.ops.fourier`, as NumPy has them.
+
+They are those along two axes, and those of what is Hermitian.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stopgrad.operands import Tensor
-from stopgrad.ops.fourier import fftn, ifftn, irfftn, rfftn
+from stopgrad.ops.convert import conj
+from stopgrad.ops.fourier import DUAL, fftn, ifftn, irfft, irfftn, rfft, rfftn
 from stopgrad.public import guarded
 
 __all__: list[str] = []
@@ -49,3 +53,52 @@ fft2 = _along_two(fftn, "fft2")
 ifft2 = _along_two(ifftn, "ifft2")
 rfft2 = _along_two(rfftn, "rfft2")
 irfft2 = _along_two(irfftn, "irfft2")
+
+
+def _dual(norm: Any) -> Any:
+    """The factor of the transform in the other direction; what names none is refused by it."""
+    return DUAL.get(norm, norm) if isinstance(norm, str) else norm
+
+
+@guarded("hfft")
+def hfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+    """The discrete Fourier transform, which is real, of what is Hermitian: given is its first half.
+
+    Args:
+        x: numbers; real ones count as complex.
+        n: how many real numbers; by default 2 · (m - 1) for the m elements of x.
+        axis: along which.
+        norm: "backward" for no factor, "forward" for 1 / n, "ortho" for 1 / √n.
+        name: of the operation; by default none.
+
+    Returns:
+        The real numbers.
+
+    Examples:
+        >>> from stopgrad.ops import fourier_planes
+        >>> fourier_planes.hfft(np.array([1.0, 1.0]))
+        array([2., 0.])
+    """
+    return irfft(conj(x), n, axis, _dual(norm), name)
+
+
+@guarded("ihfft")
+def ihfft(x: Any, n: Any = None, axis: int = -1, norm: str = "backward", name: str | None = None) -> Tensor:
+    """The inverse of :func:`hfft`.
+
+    Args:
+        x: real numbers.
+        n: the length to transform: the first elements, or zeros behind them; by default that of x.
+        axis: along which.
+        norm: "backward" for a factor of 1 / n, "forward" for none, "ortho" for 1 / √n.
+        name: of the operation; by default none.
+
+    Returns:
+        The first n // 2 + 1 elements, complex.
+
+    Examples:
+        >>> from stopgrad.ops import fourier_planes
+        >>> fourier_planes.ihfft(np.array([2.0, 0.0]))
+        array([1.-0.j, 1.-0.j])
+    """
+    return conj(rfft(x, n, axis, _dual(norm)), name)

@@ -6,15 +6,14 @@ from stopgrad.operands import Tensor
 from stopgrad.ops.fourier import (
     fft as fft,
     fftn as fftn,
-    hfft as hfft,
     ifft as ifft,
     ifftn as ifftn,
-    ihfft as ihfft,
     irfft as irfft,
     irfftn as irfftn,
     rfft as rfft,
     rfftn as rfftn,
 )
+from stopgrad.ops.fourier_planes import hfft as hfft, ihfft as ihfft
 from stopgrad.ops.frequencies import (
     fftfreq as _fftfreq,
     fftshift as fftshift,
