@@ -784,6 +784,9 @@ def test_every_test_that_is_skipped_has_its_reason() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.skipif("STOPGRAD_ARRAY_API_TESTS" not in os.environ, reason="no checkout is named")
+@pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("ndindex", "pytest_jsonreport"))), reason="the suite needs these"
+)
 @pytest.mark.parametrize("traced", [False, True])
 def test_the_array_apis_suite_passes(traced: bool) -> None:
     found = runner().run(Path(os.environ["STOPGRAD_ARRAY_API_TESTS"]), [], traced)
