@@ -1,7 +1,6 @@
 """NumPy's dispatch protocols: ``np.exp(x)`` and ``np.concatenate([x, y])`` on outputs build our operations.
 
-NumPy hands its ufuncs over to ``__array_ufunc__`` and its other functions to ``__array_function__``; here they
-are told by their names.
+NumPy hands its ufuncs to ``__array_ufunc__`` and other functions to ``__array_function__``, by their names.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Programs:
         return compiled
 
     def _find_lapack(self) -> None:
-        """Have JAX look up LAPACK's functions, as it does when it lowers a call of one, not when it loads one.
+        """Have JAX look up LAPACK's functions, as it does when it lowers a call of one, not on loading.
 
         Without, the program would call functions at no address.
         """
