@@ -151,7 +151,7 @@ def matmul(
         >>> sg.matmul(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]))
         array([[11.]])
     """
-    if any(map(flag, (a_is_sparse, b_is_sparse, grad_a, grad_b))):
+    if a_is_sparse or b_is_sparse or grad_a or grad_b:
         raise ArgumentError(
             "a_is_sparse, b_is_sparse, grad_a and grad_b have no meaning here; leave them out"
         )
