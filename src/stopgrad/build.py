@@ -346,8 +346,8 @@ def apply(
         else:
             if operands:
                 if (tuple([x.type for x in operands]), values) not in definition._inferred:
-                    operands = coerce(definition, operands)
-                outputs = emit(definition, cast("tuple[Output, ...]", tuple(operands)), values, name).outputs
+                    operands = cast("list[Output]", coerce(definition, operands))
+                outputs = emit(definition, tuple(operands), values, name).outputs
                 return outputs[0] if len(outputs) == 1 else outputs
         symbolic = next((x for x in operands if type(x) is Output), None)
         if symbolic is None:

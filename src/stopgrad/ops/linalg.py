@@ -161,7 +161,7 @@ def matmul(
         b, transpose_b = _adjoint(b, transpose_b, adjoint_b, "b")
         if output_type is not None:
             a, b = cast(a, output_type), cast(b, output_type)
-    p, q = type_of(a).ndim, type_of(b).ndim
+    p, q = [x.type.ndim if type(x) is Output else type_of(x).ndim for x in (a, b)]
     if p >= 2 <= q:
         return apply(MatMul, (a, b), (transpose_a, transpose_b), name)
     return _with_vectors(a, b, p, q, transpose_a, transpose_b, name)
