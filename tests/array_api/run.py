@@ -5,7 +5,7 @@
 ``PATH_OF_CHECKOUT`` holds the suite with its submodule. Without ``--traced`` every function is called on
 NumPy arrays as it is; with it, through :mod:`traced`: each call becomes a graph that an engine runs. What is
 left out, and why, stands in ``skips.txt`` and, for traced calls too, in ``skips_traced.txt``. Prints how many
-tests passed, failed and were skipped. The suite needs hypothesis, ndindex and pytest-json-report.
+tests passed, failed and were skipped. The suite needs what the extra ``array-api`` installs.
 """
 
 from __future__ import annotations
