@@ -65,6 +65,7 @@ CONSTANT = {
     "stopgrad.ops.segments._REALS",
     "stopgrad.ops.segments._SUMS",
     "stopgrad.promotion._KIND",
+    "stopgrad.build._NUMBERS",
     "stopgrad.cli.WORKLOADS",
     "stopgrad.costs._FLOPS",
     "stopgrad.dtypes.DTYPES",

@@ -151,13 +151,13 @@ def matmul(
         >>> sg.matmul(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]))
         array([[11.]])
     """
-    if a_is_sparse or b_is_sparse or grad_a or grad_b:
+    plain = a_is_sparse is b_is_sparse is grad_a is grad_b is False
+    if not plain and any([flag(f) for f in (a_is_sparse, b_is_sparse, grad_a, grad_b)]):
         raise ArgumentError(
             "a_is_sparse, b_is_sparse, grad_a and grad_b have no meaning here; leave them out"
         )
     transpose_a, transpose_b = flag(transpose_a), flag(transpose_b)
-    adjoint_a, adjoint_b = flag(adjoint_a), flag(adjoint_b)
-    if adjoint_a or adjoint_b or output_type is not None:
+    if adjoint_a is not False or adjoint_b is not False or output_type is not None:
         a, transpose_a = _adjoint(a, transpose_a, adjoint_a, "a")
         b, transpose_b = _adjoint(b, transpose_b, adjoint_b, "b")
         if output_type is not None:
@@ -168,9 +168,9 @@ def matmul(
     return _with_vectors(a, b, p, q, transpose_a, transpose_b, name)
 
 
-def _adjoint(x: Any, transposed: bool, adjoint: bool, which: str) -> tuple[Any, bool]:
+def _adjoint(x: Any, transposed: bool, adjoint: Any, which: str) -> tuple[Any, bool]:
     """An operand, conjugated if its adjoint is meant, and whether its axes change places."""
-    if not adjoint:
+    if not flag(adjoint):
         return x, transposed
     if transposed:
         raise ArgumentError(f"transpose_{which} and adjoint_{which} cannot both be True; take one of them")
