@@ -152,7 +152,7 @@ def matmul(
         array([[11.]])
     """
     plain = a_is_sparse is b_is_sparse is grad_a is grad_b is False
-    if not plain and any([flag(f) for f in (a_is_sparse, b_is_sparse, grad_a, grad_b)]):
+    if not plain and any(map(flag, (a_is_sparse, b_is_sparse, grad_a, grad_b))):
         raise ArgumentError(
             "a_is_sparse, b_is_sparse, grad_a and grad_b have no meaning here; leave them out"
         )
