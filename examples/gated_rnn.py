@@ -1,15 +1,16 @@
-"""Gates for the gradients of a recurrent network: clipped, scaled and cut along the way through time.
+"""Gates for the gradients of a recurrent network: clipped, and cut, along their way back through time.
 
-    h_t = (1 - z_t) ∘ h_{t-1} + z_t ∘ tanh(W x_t + U (r_t ∘ h_{t-1}))
-    backwards:  dL/dh_{t-1} is clipped to norm c where it leaves step t;
-                with probability p, step t hands back nothing at all (h-detach)
+    i, f, o, g = W x_t + U h_{t-1} + b;   c_t = σ(f) ∘ c_{t-1} + σ(i) ∘ tanh(g);   h_t = σ(o) ∘ tanh(c_t)
+    clipping:  the gradients with respect to h_{t-1} and c_{t-1} are shrunk to the norm m where they leave step t
+    h-detach:  with a probability, step t reads sg(h_{t-1}), while c goes on with its gradient
 
 Gradients that come back through many steps grow or vanish. Clipping them at every step, instead of once at the end,
-bounds each step's part; cutting them at random steps favours the short ways, which the long ones would drown. Both
-change the gradient alone: the network computes what it computed.
+bounds each step's part. The way through the cells c is the one that remembers; the ways through the gates grow, and
+drown it: cutting those at random steps lets it be heard. Both change the gradient alone: the network computes what
+it computed.
 
-Cho et al. 2014 (arXiv 1406.1078); Pascanu et al. 2013 (arXiv 1211.5063); Arpit et al. 2018, "h-detach" (arXiv
-1810.03023).
+Hochreiter and Schmidhuber 1997, "Long short-term memory"; Pascanu et al. 2013 (arXiv 1211.5063); Arpit et al. 2018,
+"h-detach: modifying the LSTM gradient towards better optimization" (arXiv 1810.03023), algorithm 1.
 """
 
 import numpy as np
@@ -21,30 +22,34 @@ def init(rng, inputs=2, hidden=24):
     def matrix(rows, columns):
         return rng.normal(size=(rows, columns)) / np.sqrt(rows)
 
-    cell = {name: matrix(inputs + hidden, hidden) for name in ("Wz", "Wr", "Wh")}
-    return {**cell, "bz": np.full(hidden, -1.0), "v": matrix(hidden, 1)}
+    b = np.zeros(4 * hidden)
+    b[hidden : 2 * hidden] = 2.0  # Remember, at first.
+    return {
+        "W": matrix(inputs, 4 * hidden),
+        "U": matrix(hidden, 4 * hidden),
+        "b": b,
+        "v": matrix(hidden, 1),
+    }
 
 
-def cell(params, h, x):
-    both = sg.concat([x, h], axis=-1)
-    z = sg.sigmoid(both @ params["Wz"] + params["bz"])
-    r = sg.sigmoid(both @ params["Wr"])
-    return (1.0 - z) * h + z * sg.tanh(sg.concat([x, r * h], axis=-1) @ params["Wh"])
+def cell(params, h, c, x):
+    i, f, o, g = sg.split(x @ params["W"] + h @ params["U"] + params["b"], 4, axis=-1)
+    c = sg.sigmoid(f) * c + sg.sigmoid(i) * sg.tanh(g)
+    return sg.sigmoid(o) * sg.tanh(c), c
 
 
 def run(params, x, max_norm=None, cut=None):
-    """The last state over a sequence [steps, sequences, inputs]; *cut*: at which steps nothing goes back."""
+    """The last h over a sequence [steps, sequences, inputs]; *cut*: the steps at which nothing goes back by h."""
 
-    def step(h, given):
+    def step(state, given):
         x, is_cut = given
-        h = sg.stop_gradient(h, when=is_cut)
-        if max_norm is not None:
-            h = sg.clip_gradient_norm(h, max_norm)
-        return cell(params, h, x), None
+        h, c = state if max_norm is None else sg.clip_gradient_norm(state, max_norm)
+        return cell(params, sg.stop_gradient(h, when=is_cut), c, x), None
 
     steps = np.zeros(len(x), bool) if cut is None else cut
-    h = np.zeros((x.shape[1], params["bz"].shape[0]))
-    return sg.scan(step, h, (x, steps))[0]
+    zeros = np.zeros((x.shape[1], params["v"].shape[0]))
+    (h, _), _ = sg.scan(step, (zeros, zeros), (x, steps))
+    return h
 
 
 def loss(params, x, y, max_norm=None, cut=None):

@@ -46,8 +46,9 @@ def whole_loss(params, x, y, size):
     h = np.zeros((x.shape[1], params["b"].shape[0]))
     total = 0.0
     for start in range(0, len(x), size):
-        value, h = loss(params, h, x[start : start + size], y[start : start + size])
-        total = total + value * size
+        steps = slice(start, start + size)
+        value, h = loss(params, h, x[steps], y[steps])
+        total = total + value * len(x[steps])
     return total / len(x)
 
 
