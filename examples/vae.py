@@ -55,17 +55,13 @@ def iwae_loss(params, x, noise, doubly=True):
     """The negative bound of K samples, with noise [K, batch, latent]."""
     mean, sigma = encode(params["encoder"], x)
     z = mean + sigma * noise
-    if not doubly:
-        return -(sg.reduce_logsumexp(log_weight(params["decoder"], x, z, mean, sigma), axis=0)).mean()
-    constant = sg.stop_gradient((mean, sigma))
-    for_decoder = sg.reduce_logsumexp(
-        log_weight(params["decoder"], x, sg.stop_gradient(z), *constant), axis=0
-    )
-    each = log_weight(sg.stop_gradient(params["decoder"]), x, z, *constant)
-    share = sg.stop_gradient(sg.softmax(each, axis=0))
-    surrogate = (share**2 * each).sum(axis=0)
-    # The value is the decoder's; of the surrogate there is only the gradient.
-    return -(for_decoder + surrogate - sg.stop_gradient(surrogate)).mean()
+    if doubly:
+        mean, sigma = sg.stop_gradient((mean, sigma))
+        share = sg.softmax(log_weight(params["decoder"], x, z, mean, sigma), axis=0)
+        # Each sample's gradient has its share w̃ as a factor already; on the way to the encoder, once more.
+        z = sg.straight_through(z, sg.stop_gradient(share)[..., None] * z)
+    bound = sg.reduce_logsumexp(log_weight(params["decoder"], x, z, mean, sigma), axis=0)
+    return -(bound - float(np.log(len(noise)))).mean()
 
 
 def data(rng, count=200):

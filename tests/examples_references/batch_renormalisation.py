@@ -23,7 +23,7 @@ def loss(params, statistics, x, labels):
 
 def arguments(example, rng):
     """With statistics so far from the batch's that some of r and d are clipped."""
-    params, (mean, deviation) = example.init(rng)
+    params, (mean, deviation) = example.init(rng, hidden=8)
     mean = mean + 4.0 * rng.normal(size=mean.shape)
     deviation = deviation * np.exp(1.5 * rng.normal(size=deviation.shape))
     return moved(params, rng), (mean, deviation), *example.data(rng, 12)
@@ -34,6 +34,8 @@ CASES = {
         loss,
         arguments,
         blocked=("statistics",),
-        call=lambda example: lambda *args: example.loss(*args)[0],
+        call=lambda example: (
+            lambda params, statistics, x, labels: example.loss(params, statistics, x, labels)[0]
+        ),
     )
 }
