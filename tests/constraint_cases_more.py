@@ -83,7 +83,7 @@ refuses(
     call("Pack", [FLOATS, FLOATS], 2),
     call("Pack", [FLOATS, FOUR]),
 )
-refuses("unstack", partial(sg.unstack, FLOATS, 1))
+refuses("unstack", partial(sg.unstack, FLOATS, axis=1), partial(sg.unstack, FLOATS, 4))
 refuses("Split", call("Split", FLOATS, 3, axis=1), call("Split", FLOATS, [1, 1]))
 refuses(
     "PadV2", call("PadV2", FLOATS, [[1, 1]], constant_values=FLOATS), call("PadV2", FLOATS, [[1, 1], [1, 1]])

@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+import stopgrad.errors
 
 HERE = __file__
 F32 = np.ones(3, np.float32)
 C64 = np.ones(3, np.complex64)
 KEYS = np.ones((3, 2), np.uint32)
 A, D, S = sg.ArgumentError, sg.DTypeError, sg.ShapeError
+AXIS = stopgrad.errors.AxisError
 
 # What is called with a key k and a float32 tensor x of shape [3], the error, and what its message holds.
 Row = tuple[Callable[[Any, Any], Any], type[sg.StopgradError], tuple[str, ...]]
@@ -136,21 +138,21 @@ bad("integers backwards", lambda k, x: sg.random_integers([3], k, 5, 1), A, "les
 bad("too large for int8", lambda k, x: sg.random_integers([3], k, 0, 300, "int8"), A, "int8", "-128", "128")
 bad("counts of Booleans", lambda k, x: sg.random_poisson([3], k, x, bool), D, "random_poisson", "bool")
 bad("no rate", lambda k, x: sg.random_poisson([3], k), A, "random_poisson", "'lam'")
-bad("logits of a number", lambda k, x: sg.random_categorical(1.0, 2, k), S, "random_categorical", "(C1)")
-bad("no such axis", lambda k, x: sg.random_categorical(x, 2, k, axis=1), S, "(C1)", "axis 1")
+bad("logits of a number", lambda k, x: sg.random_categorical(1.0, 2, k), AXIS, "random_categorical", "(C1)")
+bad("no such axis", lambda k, x: sg.random_categorical(x, 2, k, axis=1), AXIS, "(C1)", "axis 1")
 bad("samples in a shape", lambda k, x: sg.random_categorical(x, [2], k), S, "num_samples", "[2]")
 bad("negative samples", lambda k, x: sg.random_categorical(x, -2, k), S, "-2 is negative")
 bad("floating classes", lambda k, x: sg.random_categorical(x, 2, k, "float32"), D, "float32")
 bad("complex logits", lambda k, x: sg.random_categorical(C64, 2, k), D, "logits", "sg.real")
 bad("a number shuffled", lambda k, x: sg.random_shuffle(3.0, k), S, "random_shuffle", "at least one axis")
 bad("negative permutation", lambda k, x: sg.random_permutation(-3, k), S, "-3 is negative")
-bad("permutation of no axis", lambda k, x: sg.random_permutation(x, k, axis=1), S, "axis 1")
+bad("permutation of no axis", lambda k, x: sg.random_permutation(x, k, axis=1), AXIS, "axis 1")
 bad("more than there are", lambda k, x: sg.random_choice([4], k, x, False), S, "(C1)", "cannot choose 4 of 3")
 bad("one of none", lambda k, x: sg.random_choice([1], k, 0), S, "(C1)", "cannot choose 1 of 0")
 bad("weights for others", lambda k, x: sg.random_choice([1], k, x, p=[0.5, 0.5]), S, "(C3)", "each of 3")
 bad("weights in a matrix", lambda k, x: sg.random_choice([1], k, 3, p=np.ones((3, 1))), S, "(C3)")
 bad("replace in words", lambda k, x: sg.random_choice([1], k, x, "no"), A, "replace is True or False", "'no'")
-bad("choice of no axis", lambda k, x: sg.random_choice([1], k, x, axis=2), S, "(C2)", "axis 2")
+bad("choice of no axis", lambda k, x: sg.random_choice([1], k, x, axis=2), AXIS, "(C2)", "axis 2")
 bad("rate above 1", lambda k, x: sg.dropout(x, 1.5, key=k), A, "dropout", "(C2)", "[0, 1]", "1.5")
 bad("rate below 0", lambda k, x: sg.dropout(x, -0.1, key=k), A, "(C2)", "-0.1")
 bad("rate of NaN", lambda k, x: sg.dropout(x, np.nan, key=k), A, "(C2)", "nan")
@@ -196,3 +198,11 @@ def test_bad_input_is_refused(name: str) -> None:
         assert named & lines, message
         assert sg.__path__[0] not in message, message
         assert len(graph) == length
+
+
+def test_a_shape_that_is_known_only_when_the_graph_runs() -> None:
+    with sg.Graph().as_default():
+        x, key = sg.placeholder(sg.float32, ["n", 3]), sg.placeholder(sg.uint32, [2])
+        with pytest.raises(sg.ArgumentError, match=r"RandomNormal: .*x\.shape.*\n.*test_bad_input_random.py"):
+            sg.random_normal(sg.placeholder(sg.int32, [2]), key)
+        assert sg.random_normal(x.shape, key).shape == x.shape

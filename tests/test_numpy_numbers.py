@@ -287,6 +287,18 @@ NO_NUMBERS = {
 } | numpy_numbers_nn.TENSORS
 # What takes a number for a tensor all the same, or words, or is shown elsewhere in this file.
 ELSEWHERE = {
+    # The array API's, in tests/test_xp.py.
+    *((name, p) for name in ("cumulative_prod", "cumulative_sum") for p in ("axis", "include_initial")),
+    *(("astype", p) for p in ("copy", "device")),
+    *(("from_dlpack", p) for p in ("copy", "device")),
+    *(("can_cast", p) for p in ("from_", "to")),
+    ("broadcast_arrays", "arrays"),
+    ("broadcast_shapes", "shapes"),
+    ("finfo", "type"),
+    ("iinfo", "type"),
+    ("isdtype", "kind"),
+    ("permute_dims", "axes"),
+    ("result_type", "arrays_and_dtypes"),
     ("dim", "name"),
     ("random_truncated_normal", "lower"),
     ("random_truncated_normal", "upper"),

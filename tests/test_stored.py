@@ -180,3 +180,23 @@ def test_names_and_lines_do_not_matter() -> None:
         return fingerprint([x], [y])
 
     assert made("a") == made("b") is not None
+
+
+def test_linear_algebra_and_transforms_are_loaded_by_the_next_process(folder: Path) -> None:
+    """JAX looks up LAPACK's functions when it lowers, which a process that only loads does not."""
+    text = (
+        "import numpy as np, stopgrad as sg\n"
+        "from stopgrad.engines.xla import stored\n"
+        "stored.WORTH = 0.0\n"
+        "f = lambda x: sg.reduce_sum(sg.inv(x)) + sg.reduce_sum(sg.svdvals(x)) + sg.trace(sg.eigh(x)[1])\n"
+        "x = np.array([[2.0, 1.0], [0.0, 3.0]])\n"
+        "print(sg.function(sg.grad(f), engine='xla')(x).tolist())\n"
+        "transform = lambda x: sg.abs(sg.xp.fft.fft(x))\n"
+        "print(sg.function(transform, engine='xla')(x).tolist())\n"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert runs[0] == runs[1]
+    assert len(list(folder.iterdir())) == 2

@@ -354,7 +354,7 @@ def test_dtypes_and_what_is_known_of_them() -> None:
     assert xp.finfo(sg.bfloat16).eps == 2.0**-7
     assert xp.iinfo(np.uint16(3)).max == 65535
     for refused in (lambda: xp.finfo(sg.int8), lambda: xp.iinfo(sg.float32)):
-        with pytest.raises(sg.DTypeError, match="sg.xp."):
+        with pytest.raises(sg.DTypeError, match=r"sg\.xp\."):
             refused()
     with pytest.raises(sg.ArgumentError, match="a kind is"):
         xp.isdtype(sg.int8, "number")
@@ -368,7 +368,7 @@ def test_what_the_namespace_says_of_itself() -> None:
     assert [xp.asarray(x).dtype for x in (1.0, 1j, 1)] == list(defaults.values())[:3]
     assert xp.argmax(A).dtype == xp.argsort(A).dtype == xp.nonzero(A)[0].dtype == defaults["indexing"]
     assert set(info.dtypes(kind="unsigned integer")) == {"uint8", "uint16", "uint32", "uint64"}
-    with pytest.raises(sg.ArgumentError, match="device is None or 'cpu'"):
+    with pytest.raises(sg.ArgumentError, match="device is None"):
         info.dtypes(device="gpu")
 
 
@@ -727,7 +727,7 @@ def test_what_cannot_be_says_so(name: str) -> None:
 def test_an_unknown_attribute_says_what_is_written_here() -> None:
     with sg.Graph().as_default():
         x = sg.placeholder(sg.float32, [3, 4])
-    with pytest.raises(AttributeError, match="sg.stop_gradient"):
+    with pytest.raises(AttributeError, match=r"sg\.stop_gradient"):
         x.detach()
     with pytest.raises(AttributeError, match="an output has no 'nothing_like_it'"):
         x.nothing_like_it  # noqa: B018

@@ -103,7 +103,8 @@ class Output(ArrayMethods):
         raise self._no_value("the floating-point value")
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        raise self._no_value("the array")
+        error = self._no_value("the array")
+        raise GraphError(f"{error.message}; in a NumPy array's brackets, sg.gather(array, index) instead")
 
     def __len__(self) -> int:
         if self.ndim == 0:

@@ -173,7 +173,9 @@ def by_type(function: F) -> F:
         count, plan, operands, result = _NOTES.last
         positions = {id(x): i for i, x in enumerate(arrays)}
         is_all = count == before + 1 and result == id(made) and positions.keys() == set(operands)
-        is_all = is_all and len(positions) == len(arrays)  # One array twice says not which of two comes where.
+        is_all = is_all and len(positions) == len(
+            arrays
+        )  # One array twice says not which of two comes where.
         if plan is not None and is_all:
             if len(_CALLS) >= PLANS:
                 _CALLS.clear()

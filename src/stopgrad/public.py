@@ -21,7 +21,7 @@ import numpy as np
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import ArgumentError, InternalError, StopgradError
 from stopgrad.graph import Graph, Operation, Output
-from stopgrad.immediate import by_type
+from stopgrad.immediate import by_type as remembered
 from stopgrad.op import Op
 from stopgrad.operands import as_array, as_list, type_of
 from stopgrad.source import is_internal
@@ -31,14 +31,14 @@ from stopgrad.types import DType, shape_of
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def builds(definition: type[Op]) -> Callable[[F], F]:
+def builds(definition: type[Op], by_type: bool = False) -> Callable[[F], F]:
     """Decorator: this is the public function of an operation.
 
     A function without a docstring takes over the operation's; one whose arguments differ has its own.
     """
 
     def decorate(function: F) -> F:
-        return publish(definition, guarded(definition.type)(function))
+        return publish(definition, guarded(definition.type, by_type)(function))
 
     return decorate
 
@@ -54,8 +54,12 @@ def publish(definition: type[Op], function: F) -> F:
 # -------------------------------------------------------------------------------------- all or nothing
 
 
-def guarded(what: str) -> Callable[[F], F]:
-    """Decorator of public functions: they build all or nothing, and errors name *what* was called."""
+def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
+    """Decorator of public functions: they build all or nothing, and errors name *what* was called.
+
+    With *by_type*, the function looks at the types of arrays, never at their values, and immediate calls are
+    remembered (:func:`stopgrad.immediate.by_type`).
+    """
 
     def decorate(function: F) -> F:
         _READERS.add(function.__code__)
@@ -91,7 +95,7 @@ def guarded(what: str) -> Callable[[F], F]:
                 raise
 
         _READERS.add(cast("Any", public).__code__)
-        return cast("F", public)
+        return cast("F", remembered(public) if by_type else public)
 
     return decorate
 
@@ -157,8 +161,8 @@ def call(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return f(*args, **kwargs)
 
 
-# What by_type puts around a public function has one code, whatever the function.
-for _reader in (as_array, as_list, type_of, shape_of, flatten, by_type(call)):
+# What remembers calls puts around a public function has one code, whatever the function.
+for _reader in (as_array, as_list, type_of, shape_of, flatten, remembered(call)):
     reads_arguments(_reader)
 
 

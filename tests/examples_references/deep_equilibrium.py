@@ -1,7 +1,7 @@
 """Bai et al. 2019, theorem 1, by one step of Newton's method from the solution; Fung et al. 2022.
 
-Newton's step z + (I - ∂f/∂z)⁻¹ (f(z) - z) from z = sg(z*) has the value z* and, since f(z*) - z* is 0, the very
-gradient of the implicit function theorem.
+Newton's step z + (I - ∂f/∂z)⁻¹ (f(z) - z) from z = sg(z*) has the value z* and, since f(z*) - z* is 0, the
+gradient of the implicit function theorem, exactly.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ def loss(params, x, labels, newton=True):
     layer = params["layer"]
 
     def of_one(x, label):
-        z = jnp.zeros(len(layer["c"]))
-        for _ in range(400):
-            z = f(layer, z, x)
-        z = sg(z)
+        z = sg(jax.lax.fori_loop(0, 400, lambda _, z: f(layer, z, x), jnp.zeros(len(layer["c"]))))
         step = f(layer, z, x)
         if newton:
             jacobian = jax.jacobian(lambda z: f(layer, z, x))(z)

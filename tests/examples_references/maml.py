@@ -14,11 +14,12 @@ def error(w, x, y):
 
 
 def loss(params, tasks, stop=lambda g: g):
-    errors = []
-    for x_train, y_train, x_test, y_test in zip(*tasks, strict=True):
+    def of_one(task):
+        x_train, y_train, x_test, y_test = task
         inner = stop(jax.grad(error)(params, x_train, y_train))
-        errors.append(error(jax.tree.map(lambda p, g: p - 0.05 * g, params, inner), x_test, y_test))
-    return sum(errors) / len(errors)
+        return error(jax.tree.map(lambda p, g: p - 0.05 * g, params, inner), x_test, y_test)
+
+    return jnp.mean(jax.lax.map(of_one, tasks))
 
 
 def arguments(example, rng):

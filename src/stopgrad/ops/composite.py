@@ -13,7 +13,6 @@ import numpy as np
 
 from stopgrad.batch_rules import ALONG, ELEMENTWISE
 from stopgrad.build import apply
-from stopgrad.immediate import by_type
 from stopgrad.op import Axes, Op
 from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.compare import equal, greater, less
@@ -301,8 +300,7 @@ def _to_shares(g: Any, y: Any, op: Any) -> Tensor:
     return y * (g - reduce_sum(g * y, op.axis, True))
 
 
-@by_type
-@builds(Softmax)
+@builds(Softmax, by_type=True)
 def softmax(logits: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
     axes = axes_in(Softmax, -1 if axis is None else axis, logits)
     return apply(Softmax, (logits,), (axes,), name)
@@ -336,8 +334,7 @@ class LogSoftmax(AlongAxes):
         return centred - xp.log(xp.sum(xp.exp(centred), axis=axis, keepdims=True, dtype=x.dtype))
 
 
-@by_type
-@builds(LogSoftmax)
+@builds(LogSoftmax, by_type=True)
 def log_softmax(logits: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
     axes = axes_in(LogSoftmax, -1 if axis is None else axis, logits)
     return apply(LogSoftmax, (logits,), (axes,), name)

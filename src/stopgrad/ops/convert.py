@@ -11,7 +11,6 @@ from stopgrad.batch_rules import ELEMENTWISE
 from stopgrad.build import apply, check_name
 from stopgrad.errors import ArgumentError, DTypeError
 from stopgrad.graph import Output
-from stopgrad.immediate import by_type
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.data import identity
@@ -113,8 +112,7 @@ def _saturated(xp: Any, x: Any, limits: Any) -> Any:
     return xp.where(x >= beyond, limits.dtype.type(limits.max), found)
 
 
-@by_type
-@builds(Cast)
+@builds(Cast, by_type=True)
 def cast(x: Any, dtype: DTypeLike, name: str | None = None) -> Tensor:
     wanted = dtype_of(dtype)
     return (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import maximum, multiply, square
@@ -58,7 +60,7 @@ def embedding_lookup(params: Any, ids: Any, max_norm: Any = None, name: str | No
     kind = type_of(rows)
     values, axes = wide(rows), tuple(range(type_of(ids).ndim, kind.ndim))
     squares = reduce_sum(square(values), axes, True)
-    most = real(max_norm) ** 2
+    most = min(real(max_norm) ** 2, float(np.finfo(type_of(values).dtype.numpy).max))
     # The length of a row of zeros has no derivative; such a row is not long.
     factor = where(greater(squares, most), multiply(rsqrt(maximum(squares, most)), max_norm), 1.0)
     return cast(multiply(values, factor), kind.dtype, name)

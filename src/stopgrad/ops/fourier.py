@@ -348,8 +348,7 @@ def ifftn(
 
     Args:
         x: numbers; real ones count as complex.
-        s: for each axis the length to transform.
-        axes: along which.
+        s, axes: as there.
         norm: "backward" for a factor of 1 / n, "forward" for none, "ortho" for 1 / √n.
         name: of the operation; by default none.
 

@@ -10,7 +10,6 @@ import numpy as np
 from stopgrad.batch_rules import ALONG, PAD, along
 from stopgrad.build import about, apply
 from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.immediate import by_type
 from stopgrad.op import Axes, Axis, Op, Sizes
 from stopgrad.operands import Tensor, as_list, show_shape, type_of
 from stopgrad.ops.compare import equal
@@ -77,8 +76,7 @@ class ConcatV2(Op):
     ]
 
 
-@by_type
-@builds(ConcatV2)
+@builds(ConcatV2, by_type=True)
 def concat(values: Sequence[Any], axis: int, name: str | None = None) -> Tensor:
     """Tensors one after the other along an axis that they have.
 
@@ -143,8 +141,7 @@ class Pack(Op):
     ]
 
 
-@by_type
-@builds(Pack)
+@builds(Pack, by_type=True)
 def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Tensor:
     """Tensors side by side along a new axis.
 
@@ -361,8 +358,7 @@ def _unpadded(g: Any, op: Any) -> Tensor:
     )
 
 
-@by_type
-@builds(PadV2)
+@builds(PadV2, by_type=True)
 def pad(
     tensor: Any, paddings: Any, mode: str = "CONSTANT", constant_values: Any = 0, name: str | None = None
 ) -> Tensor:
@@ -462,8 +458,7 @@ class Tile(Op):
     ]
 
 
-@by_type
-@builds(Tile)
+@builds(Tile, by_type=True)
 def tile(input: Any, multiples: Sequence[Any], name: str | None = None) -> Tensor:
     """A tensor repeated along its axes.
 
@@ -517,7 +512,6 @@ class ReverseV2(Op):
     samples = [sample(floats(2, 3), axis=(1,)), sample(floats("n"), axis=(0,))]
 
 
-@by_type
-@builds(ReverseV2)
+@builds(ReverseV2, by_type=True)
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     return apply(ReverseV2, (tensor,), (normal_axes(axis, type_of(tensor).ndim, "C1"),), name)

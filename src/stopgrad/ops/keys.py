@@ -311,6 +311,11 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
 def drawn_shape(shape: Any, key: Any, **given: Any) -> Shape:
     """The shape of a draw with parameters, tensors or shapes, which broadcast to it; None for theirs."""
     check_order(shape, key, "shape")
+    if isinstance(shape, (Output, Operation)):
+        raise ArgumentError(
+            f"a shape is known while building, and {type_of(shape)!r} is not: take x.shape, whose sizes "
+            "may be symbolic"
+        )
     found = broadcast_shapes(*[x if isinstance(x, tuple) else type_of(x).shape for x in given.values()])
     if shape is None:
         return found

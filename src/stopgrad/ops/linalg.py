@@ -12,7 +12,6 @@ from stopgrad.batch_rules import EINSUM, MATMUL
 from stopgrad.build import about, apply, emit
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.graph import Output
-from stopgrad.immediate import by_type
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, shorten, type_of
 from stopgrad.ops.convert import cast, conj
@@ -108,8 +107,7 @@ class MatMul(Op):
     ]
 
 
-@by_type
-@builds(MatMul)
+@builds(MatMul, by_type=True)
 def matmul(
     a: Any,
     b: Any,
@@ -270,8 +268,7 @@ class Einsum(Op):
     ]
 
 
-@by_type
-@builds(Einsum)
+@builds(Einsum, by_type=True)
 def einsum(equation: Any, *inputs: Any, optimize: Any = True, name: str | None = None) -> Tensor:
     """Sum of products over named axes, in Einstein's notation.
 
@@ -443,8 +440,7 @@ def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
     return apply(Einsum, tuple(inputs), (f"{','.join(labels)}->{target}",))
 
 
-@by_type
-@guarded("tensordot")
+@guarded("tensordot", by_type=True)
 def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
     """Sum of products over pairs of axes.
 

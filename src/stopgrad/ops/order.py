@@ -10,7 +10,6 @@ import numpy as np
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import about, apply
 from stopgrad.errors import ArgumentError, ShapeError
-from stopgrad.immediate import by_type
 from stopgrad.op import Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.data import zeros_like
@@ -82,8 +81,7 @@ class Argsort(Op):
     extremes = (([[1.0, math.nan, -math.inf, math.inf]],),)
 
 
-@by_type
-@builds(Argsort)
+@builds(Argsort, by_type=True)
 def argsort(
     values: Any,
     axis: int = -1,
@@ -159,8 +157,7 @@ class Sort(Op):
     extremes = (([[1.0, math.nan, -math.inf, math.inf]],),)
 
 
-@by_type
-@builds(Sort)
+@builds(Sort, by_type=True)
 def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
     """The elements in sorted order, along an axis.
 

@@ -22,6 +22,7 @@ from stopgrad.ops.order import argsort
 from stopgrad.ops.powers import rsqrt, sqrt
 from stopgrad.ops.reduce import reduce_logsumexp
 from stopgrad.ops.shape import broadcast_to, expand_dims, reduce_sum, transpose
+from stopgrad.plain import real
 from stopgrad.public import guarded
 
 __all__ = [
@@ -66,7 +67,7 @@ def cosine_similarity(
     dtype, x, y = type_of(x).dtype, wide(x), wide(y)
     # Each vector by itself, so that no product of squares overflows.
     x, y = (
-        multiply(v, rsqrt(maximum(reduce_sum(square(v), axis, True), float(epsilon) ** 2))) for v in (x, y)
+        multiply(v, rsqrt(maximum(reduce_sum(square(v), axis, True), real(epsilon) ** 2))) for v in (x, y)
     )
     return cast(reduce_sum(multiply(x, y), axis), dtype, name)
 
@@ -137,7 +138,7 @@ def triplet_margin_loss(
     """
     a, p, n, m = floating(anchor, positive, negative, margin)
     dtype, a = type_of(a).dtype, wide(a)
-    near, far = (sqrt(reduce_sum(square(add(subtract(a, wide(v)), float(epsilon))), axis)) for v in (p, n))
+    near, far = (sqrt(reduce_sum(square(add(subtract(a, wide(v)), real(epsilon))), axis)) for v in (p, n))
     return cast(relu(add(subtract(near, far), wide(m))), dtype, name)
 
 

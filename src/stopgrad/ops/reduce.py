@@ -11,7 +11,6 @@ import numpy as np
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import apply, together
 from stopgrad.errors import DTypeError, ShapeError
-from stopgrad.immediate import by_type
 from stopgrad.op import Axes, Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import square
@@ -69,7 +68,7 @@ def _public(definition: type[Op], function_name: str) -> Callable[..., Tensor]:
         return apply(definition, (input_tensor,), values, name)
 
     function.__name__ = function.__qualname__ = function_name
-    return by_type(builds(definition)(function))
+    return builds(definition, by_type=True)(function)
 
 
 class Reduction(Op, abstract=True):
@@ -519,8 +518,7 @@ class ArgMax(ArgReduction):
     lower = lambda xp, x, axis, dtype: xp.argmax(x, axis).astype(dtype.numpy)
 
 
-@by_type
-@builds(ArgMax)
+@builds(ArgMax, by_type=True)
 def argmax(
     input: Any, axis: int | None = None, output_type: DTypeLike = int64, name: str | None = None
 ) -> Tensor:
@@ -552,8 +550,7 @@ class ArgMin(ArgReduction):
     lower = lambda xp, x, axis, dtype: xp.argmin(x, axis).astype(dtype.numpy)
 
 
-@by_type
-@builds(ArgMin)
+@builds(ArgMin, by_type=True)
 def argmin(
     input: Any, axis: int | None = None, output_type: DTypeLike = int64, name: str | None = None
 ) -> Tensor:

@@ -9,7 +9,6 @@ import numpy as np
 
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import apply
-from stopgrad.immediate import by_type
 from stopgrad.op import Axis, Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.compare import equal, logical_or, not_equal
@@ -97,8 +96,7 @@ class Cumsum(Running):
     lower = lambda xp, x, axis, exclusive, reverse: _accumulate(xp, x, axis, exclusive, reverse, xp.cumsum, 0)
 
 
-@by_type
-@builds(Cumsum)
+@builds(Cumsum, by_type=True)
 def cumsum(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:
@@ -132,8 +130,7 @@ class Cumprod(Running):
     )
 
 
-@by_type
-@builds(Cumprod)
+@builds(Cumprod, by_type=True)
 def cumprod(
     x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None
 ) -> Tensor:

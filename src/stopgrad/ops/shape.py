@@ -11,7 +11,6 @@ from stopgrad.batch_rules import ALONG, BROADCAST
 from stopgrad.build import about, apply, emit
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
-from stopgrad.immediate import by_type
 from stopgrad.op import Axes, Op, Permutation
 from stopgrad.operands import Tensor, show_shape, type_of
 from stopgrad.ops.convert import conj
@@ -78,8 +77,7 @@ class Reshape(Op):
     ]
 
 
-@by_type
-@builds(Reshape)
+@builds(Reshape, by_type=True)
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     alone = isinstance(shape, str) or not hasattr(shape, "__iter__") or is_whole(shape)
     wanted: list[Any] = [shape] if alone else list(shape)
@@ -138,8 +136,7 @@ class Transpose(Op):
     samples = [sample(floats(2, 3, 4), perm=(2, 0, 1)), sample(floats("n", 2), perm=(1, 0))]
 
 
-@by_type
-@builds(Transpose)
+@builds(Transpose, by_type=True)
 def transpose(
     a: Any, perm: Sequence[int] | None = None, conjugate: bool = False, name: str | None = None
 ) -> Tensor:
@@ -193,14 +190,12 @@ class BroadcastTo(Op):
     ]
 
 
-@by_type
-@builds(BroadcastTo)
+@builds(BroadcastTo, by_type=True)
 def broadcast_to(input: Any, shape: ShapeLike, name: str | None = None) -> Tensor:
     return apply(BroadcastTo, (input,), (shape_of(shape),), name)
 
 
-@by_type
-@guarded("expand_dims")
+@guarded("expand_dims", by_type=True)
 def expand_dims(input: Any, axis: int | Sequence[int], name: str | None = None) -> Tensor:
     """A tensor with axes of size 1 inserted.
 
@@ -225,8 +220,7 @@ def expand_dims(input: Any, axis: int | Sequence[int], name: str | None = None) 
     return reshape(input, tuple(1 if i in axes else next(sizes) for i in range(len(shape) + count)), name)
 
 
-@by_type
-@guarded("squeeze")
+@guarded("squeeze", by_type=True)
 def squeeze(input: Any, axis: int | Sequence[int] | None = None, name: str | None = None) -> Tensor:
     """A tensor without axes of size 1.
 
@@ -298,8 +292,7 @@ class Sum(Op):
     ]
 
 
-@by_type
-@builds(Sum)
+@builds(Sum, by_type=True)
 def reduce_sum(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Tensor:

@@ -1,8 +1,8 @@
 """The Python array API standard, version 2025.12, on NumPy arrays and on outputs of graphs alike.
 
-Functions take arrays and return arrays where no graph is about; with an output among their arguments, they build.
-Most are the library's own under the standard's names. They are used in every style, run on any engine, and have
-gradients.
+Functions take arrays and return arrays where no graph is about; with an output among their arguments, they
+build. Most are the library's own under the standard's names. They are used in every style, run on any engine,
+and have gradients.
 
 Examples:
     >>> import stopgrad.xp as xp

@@ -1,7 +1,6 @@
 """NumPy's dispatch protocols: ``np.exp(x)`` and ``np.concatenate([x, y])`` on outputs build our operations.
 
-NumPy hands its ufuncs over to ``__array_ufunc__`` and its other functions to ``__array_function__``; here these
-are told by their names.
+NumPy hands its ufuncs to ``__array_ufunc__`` and other functions to ``__array_function__``, by their names.
 """
 
 from __future__ import annotations
@@ -128,8 +127,8 @@ _ACCUMULATE: dict[str, Callable[..., Any]] = {
 
 def _unknown(what: str) -> ArgumentError:
     return ArgumentError(
-        f"{what} is not there for outputs of a graph; dir(sg) and dir(sg.xp) say what is. Build it of those, or "
-        "compute it with NumPy on a value that Session.run or sg.function returned"
+        f"{what} is not there for outputs of a graph; dir(sg) and dir(sg.xp) say what is. Build it of those, "
+        "or compute it with NumPy on a value that Session.run or sg.function returned"
     )
 
 

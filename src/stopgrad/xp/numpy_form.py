@@ -21,7 +21,7 @@ Only those whose parameters differ from those of the standard's function of that
 otherwise.
 """
 
-_IN_PLACE = "an output never changes, nor does an array that meets one; take the result: y = np.{name}(x)"
+_IN_PLACE = "an output never changes, nor does an array that meets one; take the result: y = np.{name}(...)"
 _AT_DEFAULT: dict[str, tuple[tuple[Any, ...], str]] = {
     "out": ((None,), _IN_PLACE),
     "where": ((True, np._NoValue), "choose with sg.where, before or afterwards"),

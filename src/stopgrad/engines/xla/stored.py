@@ -26,6 +26,9 @@ from stopgrad.namespaces import require
 WORTH = 0.1
 """Seconds of lowering and compiling from which a program is kept: loading takes a few hundredths."""
 
+LAPACK = b"lapack_"
+"""How the names of functions begin that a program calls for linear algebra on CPUs."""
+
 ROOM = 2**30
 """Bytes that the folder may hold; beyond it, what was used longest ago goes."""
 
@@ -88,12 +91,22 @@ class Programs:
 
     def _load(self, path: Path, inputs: int, outputs: int) -> Any:
         data = path.read_bytes()
+        if LAPACK in data:
+            self._find_lapack()
         structure = self._jax.tree_util.tree_structure
         compiled = self._serialize.deserialize_and_load(
             data, structure(((0,) * inputs, {})), structure([0] * outputs)
         )
         os.utime(path)
         return compiled
+
+    def _find_lapack(self) -> None:
+        """Have JAX look up LAPACK's functions, as it does when it lowers a call of one, not on loading.
+
+        Without, the program would call functions at no address.
+        """
+        matrix = self._jax.ShapeDtypeStruct((1, 1), "float32")
+        self._jax.jit(self._jax.numpy.linalg.cholesky).lower(matrix)
 
     def _save(self, path: Path, compiled: Any) -> None:
         data, _, _ = self._serialize.serialize(compiled)
