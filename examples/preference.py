@@ -36,7 +36,7 @@ def dpo_loss(params, reference, question, better, worse, beta=0.5):
 def grpo_loss(params, old, reference, question, answers, rewards, epsilon=0.2, beta=0.05):
     """For questions [q] and their groups of answers and rewards [q, group]."""
     spread = rewards.std(axis=1, keepdims=True) + 1e-6
-    advantage = (rewards - rewards.mean(axis=1, keepdims=True)) / spread
+    advantage = sg.stop_gradient((rewards - rewards.mean(axis=1, keepdims=True)) / spread)
     log_p = log_policy(params, question[:, None], answers)
     ratio = sg.exp(log_p - sg.stop_gradient(log_policy(old, question[:, None], answers)))
     clipped = sg.clip_by_value(ratio, 1.0 - epsilon, 1.0 + epsilon)

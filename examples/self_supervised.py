@@ -1,7 +1,7 @@
 """Representations without labels: DINO and VICReg; and consistency models.
 
     DINO:         CE( sg(softmax((t - c) / τ_t)), softmax(s / τ_s) ),  teacher and centre c as moving averages
-    VICReg:       λ ‖z - z'‖² + μ Σ_j max(0, 1 - std z_j) + ν Σ_{i≠j} cov(z)_ij²: no stop, nothing given
+    VICReg:       λ ‖z - z'‖² + μ/d Σ_j max(0, 1 - std z_j) + ν/d Σ_{i≠j} cov(z)_ij²: no stop, nothing given
     consistency:  d( f_θ(x + t_{n+1} ε, t_{n+1}), sg(f_θ(x + t_n ε, t_n)) )
 
 Three answers to one question: what keeps a network that is to say the same of two things from always saying
@@ -78,13 +78,13 @@ def views(rng, count=64):
 
 def vicreg_loss(params, view1, view2, likeness=25.0, spread=25.0, apart=1.0):
     a, b = network(params, view1), network(params, view2)
-    total = likeness * ((a - b) ** 2).mean()
+    total = likeness * ((a - b) ** 2).sum(axis=1).mean()
     for z in (a, b):
         z = z - z.mean(axis=0)
         deviation = sg.sqrt((z**2).sum(axis=0) / (len(z) - 1) + 1e-4)
         covariance = z.T @ z / (len(z) - 1)
         width = z.shape[1]
-        total = total + spread * sg.relu(1.0 - deviation).mean() / 2.0
+        total = total + spread * sg.relu(1.0 - deviation).mean()
         total = total + apart * ((covariance * (1.0 - np.eye(width))) ** 2).sum() / width
     return total
 
