@@ -24,7 +24,7 @@ def loss(params, x, y, capacity):
             taken = taken.at[expert].add(1)
     firsts = jnp.sum(jax.nn.one_hot(order[:, 0], experts), 0) / len(x)
     balance = experts * jnp.sum(sg(firsts) * jnp.mean(p, 0))
-    return jnp.mean(jnp.sum(jnp.square(jnp.stack(said) - y), 1)) + 0.05 * balance
+    return jnp.mean(jnp.sum(jnp.square(jnp.stack(said) - y), 1)) + 0.5 * balance
 
 
 def case(capacity):
