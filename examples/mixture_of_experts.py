@@ -91,5 +91,8 @@ def first_choices(params, count=1000):
 if __name__ == "__main__":
     for strength in (0.0, 0.5):
         params, losses = train(2000, strength=strength)
-        print(f"balance weighs {strength}: loss {np.mean(losses[:10]):.3f} -> {np.mean(losses[-50:]):.3f},", end=" ")
+        print(
+            f"balance weighs {strength}: loss {np.mean(losses[:10]):.3f} -> {np.mean(losses[-50:]):.3f},",
+            end=" ",
+        )
         print("first choices", first_choices(params))

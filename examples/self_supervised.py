@@ -69,10 +69,10 @@ def train_dino(steps=300, seed=0, centred=True, engine="auto"):
     return student, entropies
 
 
-def views(rng, count=64):
+def views(rng, count=64, noise=0.5):
     """Two noisy sights of each thing."""
     things = 1.0 + rng.normal(size=(count, 8))
-    return things + 0.5 * rng.normal(size=(count, 8)), things + 0.5 * rng.normal(size=(count, 8))
+    return [things + noise * rng.normal(size=(count, 8)) for _ in range(2)]
 
 
 # VICReg
@@ -91,19 +91,19 @@ def vicreg_loss(params, view1, view2, likeness=25.0, spread=25.0, apart=1.0):
     return total
 
 
-def train_vicreg(steps=100, seed=0, engine="auto"):
-    """The parameters and the losses on the way."""
+def train_vicreg(steps=200, seed=0, spread=25.0, engine="auto"):
+    """The parameters and the losses on the way. Where spread weighs nothing, all goes to one point."""
     rng = np.random.default_rng(seed)
     params = init(rng)
 
     @sg.function(engine=engine)
     def step(params, view1, view2):
-        value, gradient = sg.value_and_grad(vicreg_loss)(params, view1, view2)
+        value, gradient = sg.value_and_grad(vicreg_loss)(params, view1, view2, spread=spread)
         return {k: p - 0.01 * gradient[k] for k, p in params.items()}, value
 
     losses = []
     for _ in range(steps):
-        params, value = step(params, *views(rng))
+        params, value = step(params, *views(rng, noise=0.1))
         losses.append(float(value))
     return params, losses
 
@@ -167,8 +167,12 @@ if __name__ == "__main__":
     for name, centred in (("centred", True), ("not centred", False)):
         _, entropies = train_dino(1000, centred=centred)
         print(f"DINO, {name}: entropy of the choices {entropies[0]:.2f} -> {np.mean(entropies[-20:]):.2f}")
-    _, losses = train_vicreg(1000)
-    print(f"VICReg: loss {losses[0]:.2f} -> {losses[-1]:.2f}")
+    for spread in (25.0, 0.0):
+        params, losses = train_vicreg(1000, spread=spread)
+        deviation = network(params, views(np.random.default_rng(1), 1000)[0]).std()
+        print(
+            f"VICReg, spread weighs {spread}: loss {losses[0]:.2f} -> {losses[-1]:.2f}, deviation {deviation:.3f}"
+        )
     params, _ = train_consistency(2000)
     before = off_circle(init(np.random.default_rng(0), 4, 64, 2))
     print(f"consistency: off the circle {before:.2f} -> {off_circle(params):.2f}")

@@ -17,7 +17,9 @@ def log_weight(decoder, x, z, mean, sigma):
 
 
 def encode(params, x):
-    return jnp.dot(x, params["encoder"]["W"]) + params["encoder"]["b"], jnp.exp(params["encoder"]["log_sigma"])
+    return jnp.dot(x, params["encoder"]["W"]) + params["encoder"]["b"], jnp.exp(
+        params["encoder"]["log_sigma"]
+    )
 
 
 def elbo_loss(params, x, noise, hold=sg):
@@ -48,7 +50,9 @@ def doubly(params, x, noise):
         z = [mean + sigma * each for each in noise]
         w = jnp.stack([jnp.exp(log_weight(params["decoder"], x, sg(each), *held)) for each in z])
         fixed, share = jax.tree.map(sg, params["decoder"]), sg(w / jnp.sum(w))
-        surrogate = sum(s**2 * log_weight(fixed, sg(x), each, *held) for s, each in zip(share, z, strict=True))
+        surrogate = sum(
+            s**2 * log_weight(fixed, sg(x), each, *held) for s, each in zip(share, z, strict=True)
+        )
         return jnp.log(jnp.mean(w)) + surrogate - sg(surrogate)
 
     return -jnp.mean(jax.vmap(of_one, (0, 1))(x, noise))
