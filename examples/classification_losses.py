@@ -5,10 +5,11 @@
     InfoNCE:          -log exp(a·b⁺/τ) / Σ_j exp(a·b_j/τ), one side of the pairs held constant or not
 
 Where the focal weight is held constant it only says which examples count; with its gradient it also pushes
-probabilities of examples that it would rather not see. They are two losses of one value, told apart by a stop.
+probabilities of examples that it would rather not see. They are two losses of one value, told apart by a
+stop.
 
-Szegedy et al. 2016 (arXiv 1512.00567); Lin et al. 2017, "Focal loss" (arXiv 1708.02002), eq. 4; van den Oord et al.
-2018, "Contrastive predictive coding" (arXiv 1807.03748), eq. 4.
+Szegedy et al. 2016 (arXiv 1512.00567); Lin et al. 2017, "Focal loss" (arXiv 1708.02002), eq. 4; van den Oord
+et al. 2018, "Contrastive predictive coding" (arXiv 1807.03748), eq. 4.
 """
 
 import numpy as np

@@ -1,14 +1,15 @@
-"""Energy-based models: Langevin sampling that is no part of the gradient, and Stein variational gradient descent.
+"""Energy-based models: Langevin's walk as no part of the gradient, and Stein variational descent.
 
     learning:  L = E(data) - E(sg(samples)),   samples by  x ← x - λ ∇ₓE(x) + √(2λ) ε
     SVGD:      x_i ← x_i + η/n Σ_j [ k(x_j, x_i) ∇ log p(x_j) + ∇_{x_j} k(x_j, x_i) ]
 
-The samples come from the model, by its own gradient: without the stop the parameters' gradient would run through
-every step of the sampler. SVGD's kernel is a function of differences: Σ_j ∇_{x_j} k(x_j, x_i) is minus the gradient
-of Σ_ij k(x_i, sg(x_j)), one gradient for all points, where without the stop each pair would count twice.
+The samples come from the model, by its own gradient: without the stop the parameters' gradient would run
+through every step of the sampler. SVGD's kernel is a function of differences: Σ_j ∇_{x_j} k(x_j, x_i) is
+minus the gradient of Σ_ij k(x_i, sg(x_j)), one gradient for all points, where without the stop each pair
+would count twice.
 
-Hinton 2002; Du and Mordatch 2019, "Implicit generation and modeling with energy-based models" (arXiv 1903.08689);
-Liu and Wang 2016, "Stein variational gradient descent" (arXiv 1608.04471), eq. 8.
+Hinton 2002; Du and Mordatch 2019, "Implicit generation and modeling with energy-based models" (arXiv
+1903.08689); Liu and Wang 2016, "Stein variational gradient descent" (arXiv 1608.04471), eq. 8.
 """
 
 import numpy as np
@@ -63,7 +64,7 @@ def data(rng, count=256):
 
 
 def train(steps=60, seed=0, engine="auto"):
-    """Gradient descent with persistent walks: the parameters, the samples, and how far their moments are off."""
+    """Descent with persistent walks: the parameters, the samples, how far their covariance is off."""
     rng = np.random.default_rng(seed)
     params = init(rng)
     samples = rng.normal(size=(256, 2))

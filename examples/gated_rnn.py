@@ -1,16 +1,16 @@
 """Gates for the gradients of a recurrent network: clipped, and cut, along their way back through time.
 
     i, f, o, g = W x_t + U h_{t-1} + b;   c_t = σ(f) ∘ c_{t-1} + σ(i) ∘ tanh(g);   h_t = σ(o) ∘ tanh(c_t)
-    clipping:  the gradients with respect to h_{t-1} and c_{t-1} are shrunk to the norm m where they leave step t
+    clipping:  the gradients of h_{t-1} and of c_{t-1} are shrunk to the norm m where they leave step t
     h-detach:  with a probability, step t reads sg(h_{t-1}), while c goes on with its gradient
 
-Gradients that come back through many steps grow or vanish. Clipping them at every step, instead of once at the end,
-bounds each step's part. The way through the cells c is the one that remembers; the ways through the gates grow, and
-drown it: cutting those at random steps lets it be heard. Both change the gradient alone: the network computes what
-it computed.
+Gradients that come back through many steps grow or vanish. Clipping them at every step, instead of once at
+the end, bounds each step's part. The way through the cells c is the one that remembers; the ways through the
+gates grow, and drown it: cutting those at random steps lets it be heard. Both change the gradient alone: the
+network computes what it computed.
 
-Hochreiter and Schmidhuber 1997, "Long short-term memory"; Pascanu et al. 2013 (arXiv 1211.5063); Arpit et al. 2018,
-"h-detach: modifying the LSTM gradient towards better optimization" (arXiv 1810.03023), algorithm 1.
+Hochreiter and Schmidhuber 1997, "Long short-term memory"; Pascanu et al. 2013 (arXiv 1211.5063); Arpit et al.
+2018, "h-detach: modifying the LSTM gradient towards better optimization" (arXiv 1810.03023), algorithm 1.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ def cell(params, h, c, x):
 
 
 def run(params, x, max_norm=None, cut=None):
-    """The last h over a sequence [steps, sequences, inputs]; *cut*: the steps at which nothing goes back by h."""
+    """The last h over a sequence [steps, sequences, inputs]; *cut*: steps where nothing goes back by h."""
 
     def step(state, given):
         x, is_cut = given

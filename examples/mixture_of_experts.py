@@ -1,14 +1,14 @@
-"""A mixture of experts: each token goes to the two experts that the gate likes best, as long as there is room.
+"""A mixture of experts: each token goes to the two that the gate likes best, while there is room.
 
     p = softmax(x G);  the experts of a token: the top 2 of p, their shares renormalised
     each expert takes at most `capacity` tokens, in order; what is beyond is left out
     balance = E · Σ_e f_e P_e,   f_e = sg(share of tokens whose first choice is e),   P_e = mean of p_e
 
-Which expert is chosen has no gradient; how much its word counts has. f counts choices and is constant, P is what the
-gate can change: their product pushes down the probabilities of those that are chosen too often.
+Which expert is chosen has no gradient; how much its word counts has. f counts choices and is constant, P is
+what the gate can change: their product pushes down the probabilities of those that are chosen too often.
 
-Shazeer et al. 2017 (arXiv 1701.06538); Lepikhin et al. 2020, "GShard" (arXiv 2006.16668), algorithm 1; Fedus et al.
-2021, "Switch transformers" (arXiv 2101.03961), eq. 4.
+Shazeer et al. 2017 (arXiv 1701.06538); Lepikhin et al. 2020, "GShard" (arXiv 2006.16668), algorithm 1; Fedus
+et al. 2021, "Switch transformers" (arXiv 2101.03961), eq. 4.
 """
 
 import numpy as np

@@ -4,11 +4,12 @@
     GRPO:  ratio = π(y) / sg(π_old(y));  A = (r - mean r) / std r  over a group of answers to one question
            -min(ratio · A, clip(ratio, 1 - ε, 1 + ε) · A) + β (ρ - log ρ - 1),   ρ = sg(π_ref(y)) / π(y)
 
-The reference is the same network as the policy, with the weights of the beginning; the stop makes it a yardstick. At
-the first step after sampling, π_old is π itself: ``π / sg(π)`` is 1, and has the gradient of log π.
+The reference is the same network as the policy, with the weights of the beginning; the stop makes it a
+yardstick. At the first step after sampling, π_old is π itself: ``π / sg(π)`` is 1, and has the gradient of
+log π.
 
-Rafailov et al. 2023, "Direct preference optimization" (arXiv 2305.18290), eq. 7; Shao et al. 2024, "DeepSeekMath"
-(arXiv 2402.03300), eq. 3 and 4.
+Rafailov et al. 2023, "Direct preference optimization" (arXiv 2305.18290), eq. 7; Shao et al. 2024,
+"DeepSeekMath" (arXiv 2402.03300), eq. 3 and 4.
 """
 
 import numpy as np

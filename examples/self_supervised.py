@@ -5,8 +5,8 @@
     consistency:  d( f_θ(x + t_{n+1} ε, t_{n+1}), sg(f_θ(x + t_n ε, t_n)) )
 
 Three answers to one question: what keeps a network that is to say the same of two things from always saying
-the same? A teacher that gives and does not take; a variance that must not vanish; or an end of the chain where
-the answer is known (f(x, 0) = x), from which it is handed on, one stop at a time.
+the same? A teacher that gives and does not take; a variance that must not vanish; or an end of the chain
+where the answer is known (f(x, 0) = x), from which it is handed on, one stop at a time.
 
 Caron et al. 2021 (arXiv 2104.14294), algorithm 1; Bardes et al. 2021 (arXiv 2105.04906), eq. 1 to 6; Song et
 al. 2023, "Consistency models" (arXiv 2303.01469), eq. 10, with the target of Song and Dhariwal 2023 (arXiv
@@ -44,7 +44,7 @@ def dino_loss(student, teacher, centre, view1, view2, student_heat=0.1, teacher_
 
 
 def train_dino(steps=300, seed=0, centred=True, engine="auto"):
-    """The student, and the entropies of the teacher's choices on the way. Without a centre it chooses one output."""
+    """The student, and the entropies of its teacher's choices; without a centre it makes but one."""
     rng = np.random.default_rng(seed)
     student = init(rng)
     teacher, centre = dict(student), np.zeros(6)
@@ -169,9 +169,9 @@ if __name__ == "__main__":
         print(f"DINO, {name}: entropy of the choices {entropies[0]:.2f} -> {np.mean(entropies[-20:]):.2f}")
     for spread in (25.0, 0.0):
         params, losses = train_vicreg(1000, spread=spread)
-        deviation = network(params, views(np.random.default_rng(1), 1000)[0]).std()
+        spread_out = network(params, views(np.random.default_rng(1), 1000)[0]).std()
         print(
-            f"VICReg, spread weighs {spread}: loss {losses[0]:.2f} -> {losses[-1]:.2f}, deviation {deviation:.3f}"
+            f"VICReg, spread {spread}: loss {losses[0]:.2f} -> {losses[-1]:.2f}, deviation {spread_out:.2f}"
         )
     params, _ = train_consistency(2000)
     before = off_circle(init(np.random.default_rng(0), 4, 64, 2))

@@ -5,7 +5,6 @@ Their losses and gradients are compared with JAX in test_examples.py.
 
 from __future__ import annotations
 
-
 import itertools
 from typing import Any
 
@@ -97,7 +96,7 @@ def batch_renormalisation() -> None:
 
 
 def vae() -> None:
-    """Both bounds fall, down to -log p(x) nearly: they are its bounds, and the encoder can be the posterior."""
+    """Both bounds fall, down to -log p(x) nearly: its bounds, and the encoder can be the posterior."""
     vae = example("vae")
     x = vae.data(np.random.default_rng(0))
     for loss, samples in ((vae.elbo_loss, ()), (vae.iwae_loss, (10,))):
@@ -373,7 +372,7 @@ def exact_posterior(vae: Any, rng: np.random.Generator) -> Any:
 
 @engines
 def test_at_the_exact_posterior_the_encoder_gradient_has_no_noise(engine: str) -> None:
-    """Sticking the landing: it is zero for each draw, as is the doubly reparametrised one; the plain ones are not."""
+    """Sticking the landing is zero for each draw, as is the doubly reparametrised one; the plain are not."""
     vae = example("vae")
     rng = np.random.default_rng(7)
     params, x = exact_posterior(vae, rng), rng.normal(size=(4, 5))
@@ -537,7 +536,7 @@ def test_grpo_begins_as_reinforce_and_ends_at_its_clips() -> None:
 
 
 def test_a_consistency_model_is_known_at_its_end_and_learns_from_there() -> None:
-    """Where t = 0 it says x; for the first step the target has nothing to learn, and is stopped for all others."""
+    """Where t = 0 it says x; from there the targets come, which are numbers to the gradient."""
     module = example("self_supervised")
     rng = np.random.default_rng(14)
     params, x, noise = module.init(rng, 4, 8, 2), *rng.normal(size=(2, 5, 2))

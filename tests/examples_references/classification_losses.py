@@ -1,4 +1,4 @@
-"""Szegedy et al. 2016, section 7; Lin et al. 2017, eq. 4; van den Oord et al. 2018, eq. 4: one example at a time."""
+"""Szegedy et al. 2016, section 7; Lin et al. 2017, eq. 4; van den Oord et al. 2018, eq. 4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hochreiter and Schmidhuber 1997 with Gers et al.'s forget gate; Arpit et al. 2018, algorithm 1, step by step."""
+"""Hochreiter and Schmidhuber 1997, with forget gates; Arpit et al. 2018, algorithm 1, step by step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lepikhin et al. 2020, algorithm 1, and Fedus et al. 2021, eq. 4: one token after the other, with a count of seats."""
+"""Lepikhin et al. 2020, algorithm 1, and Fedus et al. 2021, eq. 4: token by token, counting seats."""
 
 from __future__ import annotations
 

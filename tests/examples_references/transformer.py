@@ -1,4 +1,4 @@
-"""Vaswani et al. 2017, eq. 1 and section 3; pre-norm as in Xiong et al. 2020; one sequence and one head at a time."""
+"""Vaswani et al. 2017, eq. 1 and section 3; pre-norm as in Xiong et al. 2020; one head at a time."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Williams and Peng 1990: the gradient over a sequence is the sum of those over its windows, each run by itself.
+"""Williams and Peng 1990: the gradient of a sequence is the sum of its windows', each run by itself.
 
-The reference has no stop at all: its windows begin at numbers, found by running the network without a gradient.
+The reference has no stop at all: its windows begin at numbers, found by running the network without a
+gradient.
 """
 
 from __future__ import annotations
