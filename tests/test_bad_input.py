@@ -343,13 +343,13 @@ BUILDING = [
     bad(
         "expand_dims out of range",
         lambda s: sg.expand_dims(s.v, 5),
-        sg.ShapeError,
+        sg.AxisError,
         "expand_dims",
         "axis 5",
         "2 dimensions",
     ),
     bad("squeeze a larger axis", lambda s: sg.squeeze(s.m, 0), sg.ShapeError, "size 1", blames="m"),
-    bad("squeeze out of range", lambda s: sg.squeeze(s.m, 7), sg.ShapeError, "squeeze", "axis 7"),
+    bad("squeeze out of range", lambda s: sg.squeeze(s.m, 7), sg.AxisError, "squeeze", "axis 7"),
     bad("concat of nothing", lambda s: sg.concat([], 0), sg.ShapeError, "ConcatV2", "at least one"),
     bad(
         "concat of other sizes",
@@ -364,7 +364,7 @@ BUILDING = [
     bad(
         "concat out of range",
         lambda s: sg.concat([s.v, s.v], 1),
-        sg.ShapeError,
+        sg.AxisError,
         "ConcatV2",
         "axis 1",
         "1 dimension",
@@ -410,7 +410,7 @@ BUILDING = [
         blames="u",
     ),
     bad("split into none", lambda s: sg.split(s.u, 0), sg.ShapeError, "Split", "0 equal parts", blames="u"),
-    bad("split out of range", lambda s: sg.split(s.u, 2, axis=1), sg.ShapeError, "Split", "axis 1"),
+    bad("split out of range", lambda s: sg.split(s.u, 2, axis=1), sg.AxisError, "Split", "axis 1"),
     bad("unstack a symbolic axis", lambda s: sg.unstack(s.x), sg.ShapeError, "unstack", "n", "num="),
     bad(
         "pad with too few axes",
@@ -464,7 +464,7 @@ BUILDING = [
         "2 axes",
         blames="m",
     ),
-    bad("reverse out of range", lambda s: sg.reverse(s.v, [1]), sg.ShapeError, "ReverseV2", "axis 1"),
+    bad("reverse out of range", lambda s: sg.reverse(s.v, [1]), sg.AxisError, "ReverseV2", "axis 1"),
     # indices
     bad(
         "index out of range", lambda s: s.v[3], sg.ShapeError, "StridedSlice", "index 3", "size 3", blames="v"
@@ -497,7 +497,7 @@ BUILDING = [
     bad(
         "gather out of axes",
         lambda s: sg.gather(s.v, s.i, axis=1),
-        sg.ShapeError,
+        sg.AxisError,
         "GatherV2",
         "axis 1",
         blames="v i",
@@ -522,7 +522,7 @@ BUILDING = [
     bad(
         "reduce over no such axis",
         lambda s: sg.reduce_sum(s.m, axis=2),
-        sg.ShapeError,
+        sg.AxisError,
         "Sum",
         "axis 2",
         "2 dimensions",
@@ -552,7 +552,7 @@ BUILDING = [
         blames="b",
     ),
     bad("all of floats", lambda s: sg.reduce_all(s.v), sg.DTypeError, "All", "booleans", blames="v"),
-    bad("argmax over no such axis", lambda s: sg.argmax(s.v, axis=1), sg.ShapeError, "ArgMax", "axis 1"),
+    bad("argmax over no such axis", lambda s: sg.argmax(s.v, axis=1), sg.AxisError, "ArgMax", "axis 1"),
     bad(
         "argmax over nothing",
         lambda s: sg.argmax(s.none),
@@ -561,7 +561,7 @@ BUILDING = [
         "no elements",
         blames="none",
     ),
-    bad("cumsum over no such axis", lambda s: sg.cumsum(s.v, axis=-2), sg.ShapeError, "Cumsum", "axis -2"),
+    bad("cumsum over no such axis", lambda s: sg.cumsum(s.v, axis=-2), sg.AxisError, "Cumsum", "axis -2"),
     # dtypes, names, sizes
     bad("cast to no dtype", lambda s: sg.cast(s.v, "float8"), sg.DTypeError, "Cast", "'float8'", "float32"),
     bad(
@@ -725,7 +725,7 @@ BUILDING = [
         "full of text", inside(lambda s: sg.full([2], "text")), sg.DTypeError, "full", "'text'", "not numbers"
     ),
     bad("a size and a float", lambda s: s.x.shape[0] * 1.5, sg.ShapeError, "1.5", "sg.size"),
-    bad("size of no such axis", lambda s: sg.size(s.x, axis=4), sg.ShapeError, "Size", "axis 4"),
+    bad("size of no such axis", lambda s: sg.size(s.x, axis=4), sg.AxisError, "Size", "axis 4"),
     bad(
         "immediate with a symbolic size",
         lambda s: sg.zeros(["n"]),
@@ -753,14 +753,6 @@ BUILDING = [
     ),
     bad("a tensor as a complex number", lambda s: complex(s.s), sg.GraphError, "Session.run", blames="s"),
     bad("a tensor as an array", lambda s: np.asarray(s.v), sg.GraphError, "array", "Session.run", blames="v"),
-    bad(
-        "a NumPy function of a tensor",
-        lambda s: np.mean(s.v),
-        sg.GraphError,
-        "array",
-        "Session.run",
-        blames="v",
-    ),
     bad("iterating over a scalar", lambda s: list(s.s), sg.ArgumentError, "0-dimensional", blames="s"),
     bad(
         "iterating over a symbolic axis",

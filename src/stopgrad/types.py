@@ -29,7 +29,7 @@ from stopgrad.dtypes import (
     uint32,
     uint64,
 )
-from stopgrad.errors import ShapeError
+from stopgrad.errors import ShapeError, StopgradError
 from stopgrad.interning import Interned
 from stopgrad.plain import is_whole, whole
 from stopgrad.sizes import (
@@ -120,8 +120,11 @@ def whole_size(size: Any) -> Size:
         return size
     try:
         number = whole(size)
-    except TypeError:
-        raise ShapeError(f"{size!r} is no size; take a number, a name, or None for an unknown one") from None
+    except StopgradError as error:
+        cure = "take a number, a name, or None for an unknown one"
+        if not isinstance(error, TypeError):  # A tensor, of which there is no value yet.
+            cure = "take the sizes of a tensor y, known or not, from y.shape"
+        raise ShapeError(f"{size!r} is no size; {cure}") from None
     if number < 0:
         raise ShapeError(f"the size {shown(number)} is negative; take None or a name for an unknown size")
     return within_bounds(number)
