@@ -1,10 +1,11 @@
-"""Batch renormalisation: training sees what use will see, while gradients flow through the batch's own statistics.
+"""Batch renormalisation: training sees what use will see, its gradient what the batch says.
 
-    y = (x - μ_B) / σ_B · r + d,   r = sg(clip(σ_B / σ, 1/r_max, r_max)),   d = sg(clip((μ_B - μ) / σ, -d_max, d_max))
+    y = (x - μ_B) / σ_B · r + d,   r = sg(clip(σ_B / σ, 1/r_max, r_max))
+                                   d = sg(clip((μ_B - μ) / σ, -d_max, d_max))
 
-Without the clips y is exactly (x - μ) / σ of the running statistics. But r and d are constants to the gradient: as
-far as it is concerned this is batch normalisation, whose gradient keeps the scale of the activations in check.
-With a gradient through r and d that would be lost.
+Without the clips y is exactly (x - μ) / σ of the running statistics. But r and d are constants to the
+gradient: as far as it is concerned this is batch normalisation, whose gradient keeps the scale of the
+activations in check. With a gradient through r and d that would be lost.
 
 Ioffe 2017, "Batch renormalization" (arXiv 1702.03275), algorithm 1.
 """
@@ -62,7 +63,7 @@ def data(rng, count, classes=3, of_one_class=False):
 
 
 def train(steps=120, seed=0, engine="auto"):
-    """Gradient descent on small batches: the parameters, the running statistics, and the losses on the way."""
+    """Gradient descent on small batches: the parameters, the running statistics, and the losses."""
     rng = np.random.default_rng(seed)
     params, statistics = init(rng)
 

@@ -2,12 +2,13 @@
 
     score(y₁ … y_t) = Σ log p(y_s | y_<s); of all continuations of the beams, the best few are kept
 
-The network is trained on its own text (teacher forcing) and then searched. Nothing is learnt through the search: it
-only chooses, and the whole of it stands in a ``no_gradient`` block, so that a loss which uses what was found (as in
-sequence-level training) gets the gradient of the score of that sentence, and none of the search for it.
+The network is trained on its own text (teacher forcing) and then searched. Nothing is learnt through the
+search: it only chooses, and the whole of it stands in a ``no_gradient`` block, so that a loss which uses what
+was found (as in sequence-level training) gets the gradient of the score of that sentence, and none of the
+search for it.
 
-Sutskever et al. 2014, "Sequence to sequence learning" (arXiv 1409.3215); Wiseman and Rush 2016, "Sequence-to-sequence
-learning as beam-search optimization" (arXiv 1606.02960).
+Sutskever et al. 2014, "Sequence to sequence learning" (arXiv 1409.3215); Wiseman and Rush 2016,
+"Sequence-to-sequence learning as beam-search optimization" (arXiv 1606.02960).
 """
 
 import numpy as np

@@ -4,11 +4,12 @@
     focal:            -(1 - p_y)^γ log p_y; or with the weight held constant, -sg((1 - p_y)^γ) log p_y
     InfoNCE:          -log exp(a·b⁺/τ) / Σ_j exp(a·b_j/τ), one side of the pairs held constant or not
 
-Where the focal weight is held constant it only says which examples count; with its gradient it also pushes
-probabilities of examples that it would rather not see. They are two losses of one value, told apart by a stop.
+Where the focal weight is held constant it only says how much each example counts. With its gradient an
+example counts for (1 - p)^γ - γ (1 - p)^(γ-1) p log p: the way is the same, the weight is not. They are two
+losses of one value, told apart by a stop.
 
-Szegedy et al. 2016 (arXiv 1512.00567); Lin et al. 2017, "Focal loss" (arXiv 1708.02002), eq. 4; van den Oord et al.
-2018, "Contrastive predictive coding" (arXiv 1807.03748), eq. 4.
+Szegedy et al. 2016 (arXiv 1512.00567); Lin et al. 2017, "Focal loss" (arXiv 1708.02002), eq. 4; van den Oord
+et al. 2018, "Contrastive predictive coding" (arXiv 1807.03748), eq. 4.
 """
 
 import numpy as np

@@ -1,14 +1,15 @@
-"""Energy-based models: Langevin sampling that is no part of the gradient, and Stein variational gradient descent.
+"""Energy-based models: Langevin's walk as no part of the gradient, and Stein variational descent.
 
     learning:  L = E(data) - E(sg(samples)),   samples by  x ← x - λ ∇ₓE(x) + √(2λ) ε
     SVGD:      x_i ← x_i + η/n Σ_j [ k(x_j, x_i) ∇ log p(x_j) + ∇_{x_j} k(x_j, x_i) ]
 
-The samples come from the model, by its own gradient: without the stop the parameters' gradient would run through
-every step of the sampler. SVGD's direction is the gradient of Σ_ij k(sg(x_i), x_j) + Σ_ij sg(k) log p(x_j) with
-respect to the x_j: two stops make one ordinary gradient of it.
+The samples come from the model, by its own gradient: without the stop the parameters' gradient would run
+through every step of the sampler. SVGD's kernel is a function of differences: Σ_j ∇_{x_j} k(x_j, x_i) is
+minus the gradient of Σ_ij k(x_i, sg(x_j)), one gradient for all points, where without the stop each pair
+would count twice.
 
-Hinton 2002; Du and Mordatch 2019, "Implicit generation and modeling with energy-based models" (arXiv 1903.08689);
-Liu and Wang 2016, "Stein variational gradient descent" (arXiv 1608.04471), eq. 8.
+Hinton 2002; Du and Mordatch 2019, "Implicit generation and modeling with energy-based models" (arXiv
+1903.08689); Liu and Wang 2016, "Stein variational gradient descent" (arXiv 1608.04471), eq. 8.
 """
 
 import numpy as np
@@ -47,16 +48,14 @@ def loss(params, x, start, key):
 
 
 def stein(log_density, x, bandwidth=0.5):
-    """The direction in which SVGD moves points [count, dimensions], by one gradient."""
+    """The direction in which SVGD moves points [count, dimensions]."""
 
-    def objective(x):
-        distance = ((sg.stop_gradient(x)[:, None] - x[None]) ** 2).sum(axis=-1)
-        kernel = sg.exp(-distance / (2.0 * bandwidth**2))
-        return (kernel + sg.stop_gradient(kernel) * log_density(x)[None]).sum(axis=1)
+    def kernel(x, y):
+        return sg.exp(-((x[:, None] - y[None]) ** 2).sum(axis=-1) / (2.0 * bandwidth**2))
 
-    # The i-th point's direction sums over all j: each row's gradient with respect to all points.
-    pull = sg.jacobian(objective)(x)
-    return pull.sum(axis=1) / len(x)
+    score = sg.grad(lambda x: log_density(x).sum())(x)
+    apart = -sg.grad(lambda x: kernel(x, sg.stop_gradient(x)).sum())(x)
+    return (kernel(x, x) @ score + apart) / len(x)
 
 
 def data(rng, count=256):
@@ -65,7 +64,7 @@ def data(rng, count=256):
 
 
 def train(steps=60, seed=0, engine="auto"):
-    """Gradient descent with persistent walks: the parameters, the samples, and how far their moments are off."""
+    """Descent with persistent walks: the parameters, the samples, how far their covariance is off."""
     rng = np.random.default_rng(seed)
     params = init(rng)
     samples = rng.normal(size=(256, 2))

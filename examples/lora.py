@@ -3,8 +3,8 @@
     y = x (sg(W) + s · A B),   A: n × r at random, B: r × m zero at first
 
 W is kept as it was: the stop says so where it is used, so that an optimiser that is handed all parameters has
-nothing to change in it. As B is zero, the adapted network begins as the old one; as only A B is learnt, what is
-stored for a task is r (n + m) numbers instead of n m.
+nothing to change in it. As B is zero, the adapted network begins as the old one; as only A B is learnt, what
+is stored for a task is r (n + m) numbers instead of n m.
 
 Hu et al. 2021, "LoRA: Low-rank adaptation of large language models" (arXiv 2106.09685), eq. 3.
 """

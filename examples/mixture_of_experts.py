@@ -1,14 +1,14 @@
-"""A mixture of experts: each token goes to the two experts that the gate likes best, as long as there is room.
+"""A mixture of experts: each token goes to the two that the gate likes best, while there is room.
 
     p = softmax(x G);  the experts of a token: the top 2 of p, their shares renormalised
     each expert takes at most `capacity` tokens, in order; what is beyond is left out
     balance = E · Σ_e f_e P_e,   f_e = sg(share of tokens whose first choice is e),   P_e = mean of p_e
 
-Which expert is chosen has no gradient; how much its word counts has. f counts choices and is constant, P is what the
-gate can change: their product pushes down the probabilities of those that are chosen too often.
+Which expert is chosen has no gradient; how much its word counts has. f counts choices and is constant, P is
+what the gate can change: their product pushes down the probabilities of those that are chosen too often.
 
-Shazeer et al. 2017 (arXiv 1701.06538); Lepikhin et al. 2020, "GShard" (arXiv 2006.16668), algorithm 1; Fedus et al.
-2021, "Switch transformers" (arXiv 2101.03961), eq. 4.
+Shazeer et al. 2017 (arXiv 1701.06538); Lepikhin et al. 2020, "GShard" (arXiv 2006.16668), algorithm 1; Fedus
+et al. 2021, "Switch transformers" (arXiv 2101.03961), eq. 4.
 """
 
 import numpy as np
@@ -51,7 +51,7 @@ def layer(params, x, capacity):
     return sg.einsum("tec,ecw->tw", weights, said), balance
 
 
-def loss(params, x, y, capacity=24, strength=0.05):
+def loss(params, x, y, capacity=24, strength=0.5):
     said, balance = layer(params, x, capacity)
     return ((said - y) ** 2).sum(axis=-1).mean() + strength * balance
 
@@ -65,14 +65,14 @@ def data(rng, count=32, width=8):
     return x, np.einsum("tw,twv->tv", x - centres[kind], maps[kind])
 
 
-def train(steps=120, seed=0, engine="auto"):
+def train(steps=300, seed=0, strength=0.5, engine="auto"):
     """Gradient descent: the parameters and the losses on the way."""
     rng = np.random.default_rng(seed)
     params = init(rng)
 
     @sg.function(engine=engine)
     def step(params, x, y):
-        value, gradient = sg.value_and_grad(loss)(params, x, y)
+        value, gradient = sg.value_and_grad(loss)(params, x, y, strength=strength)
         return {k: p - 0.03 * gradient[k] for k, p in params.items()}, value
 
     losses = []
@@ -82,8 +82,17 @@ def train(steps=120, seed=0, engine="auto"):
     return params, losses
 
 
+def first_choices(params, count=1000):
+    """Which share of tokens likes each expert best."""
+    x, _ = data(np.random.default_rng(1), count)
+    return np.bincount((x @ params["gate"]).argmax(axis=1), minlength=params["gate"].shape[1]) / count
+
+
 if __name__ == "__main__":
-    params, losses = train(4000)
-    print(f"loss {np.mean(losses[:10]):.3f} -> {np.mean(losses[-50:]):.3f}")
-    x, _ = data(np.random.default_rng(1), 1000)
-    print("share of first choices:", np.bincount((x @ params["gate"]).argmax(axis=1), minlength=4) / 1000)
+    for strength in (0.0, 0.5):
+        params, losses = train(2000, strength=strength)
+        print(
+            f"balance weighs {strength}: loss {np.mean(losses[:10]):.3f} -> {np.mean(losses[-50:]):.3f},",
+            end=" ",
+        )
+        print("first choices", first_choices(params))

@@ -4,11 +4,12 @@
     GRPO:  ratio = π(y) / sg(π_old(y));  A = (r - mean r) / std r  over a group of answers to one question
            -min(ratio · A, clip(ratio, 1 - ε, 1 + ε) · A) + β (ρ - log ρ - 1),   ρ = sg(π_ref(y)) / π(y)
 
-The reference is the same network as the policy, with the weights of the beginning; the stop makes it a yardstick. At
-the first step after sampling, π_old is π itself: ``π / sg(π)`` is 1, and has the gradient of log π.
+The reference is the same network as the policy, with the weights of the beginning; the stop makes it a
+yardstick. At the first step after sampling, π_old is π itself: ``π / sg(π)`` is 1, and has the gradient of
+log π.
 
-Rafailov et al. 2023, "Direct preference optimization" (arXiv 2305.18290), eq. 7; Shao et al. 2024, "DeepSeekMath"
-(arXiv 2402.03300), eq. 3 and 4.
+Rafailov et al. 2023, "Direct preference optimization" (arXiv 2305.18290), eq. 7; Shao et al. 2024,
+"DeepSeekMath" (arXiv 2402.03300), eq. 3 and 4.
 """
 
 import numpy as np
@@ -36,7 +37,7 @@ def dpo_loss(params, reference, question, better, worse, beta=0.5):
 def grpo_loss(params, old, reference, question, answers, rewards, epsilon=0.2, beta=0.05):
     """For questions [q] and their groups of answers and rewards [q, group]."""
     spread = rewards.std(axis=1, keepdims=True) + 1e-6
-    advantage = (rewards - rewards.mean(axis=1, keepdims=True)) / spread
+    advantage = sg.stop_gradient((rewards - rewards.mean(axis=1, keepdims=True)) / spread)
     log_p = log_policy(params, question[:, None], answers)
     ratio = sg.exp(log_p - sg.stop_gradient(log_policy(old, question[:, None], answers)))
     clipped = sg.clip_by_value(ratio, 1.0 - epsilon, 1.0 + epsilon)

@@ -4,12 +4,12 @@
     LSQ:               the step s is learnt:             dq/ds = round(x/s) - x/s inside, the bound outside
     PACT:              y = clip(x, 0, α), then rounded;  dy/dα = 1 where x ≥ α
 
-Rounding is constant almost everywhere, so that its own gradient is nothing. Each of these says what to use in its
-place, with one gate: ``straight_through(hard, soft)`` has the value of *hard*, bit for bit, and the gradient of
-*soft*.
+Rounding is constant almost everywhere, so that its own gradient is nothing. Each of these says what to use in
+its place, with one gate: ``straight_through(hard, soft)`` has the value of *hard*, bit for bit, and the
+gradient of *soft*.
 
-Bengio et al. 2013 (arXiv 1308.3432); Esser et al. 2020, "Learned step size quantization" (arXiv 1902.08153), eq. 1
-to 3; Choi et al. 2018, "PACT" (arXiv 1805.06085), eq. 1 to 3.
+Bengio et al. 2013 (arXiv 1308.3432); Esser et al. 2020, "Learned step size quantization" (arXiv 1902.08153),
+eq. 1 to 3; Choi et al. 2018, "PACT" (arXiv 1805.06085), eq. 1 to 3.
 """
 
 import numpy as np

@@ -2,11 +2,11 @@
 
     x ← x + drop(attention(norm(x)));  x ← x + drop(mlp(norm(x)));  logits = norm(x) Eᵀ
 
-The embedding E is used twice, to read and to say. With ``tied="read"`` or ``tied="say"`` a stop leaves it to learn
-from one of the two uses only.
+The embedding E is used twice, to read and to say. With ``tied="read"`` or ``tied="say"`` a stop leaves it to
+learn from one of the two uses only.
 
-Vaswani et al. 2017 (arXiv 1706.03762); pre-norm as in Xiong et al. 2020 (arXiv 2002.04745); Press and Wolf 2017,
-"Using the output embedding to improve language models" (arXiv 1608.05859).
+Vaswani et al. 2017 (arXiv 1706.03762); pre-norm as in Xiong et al. 2020 (arXiv 2002.04745); Press and Wolf
+2017, "Using the output embedding to improve language models" (arXiv 1608.05859).
 """
 
 import numpy as np
@@ -18,7 +18,9 @@ TEXT = "the cat sat on the mat. the dog sat on the log. the cat saw the dog. the
 LETTERS = sorted(set(TEXT))
 
 
-def init(rng, letters=len(LETTERS), width=32, layers=2, length=64):
+def init(rng, letters=None, width=32, layers=2, length=64):
+    letters = len(LETTERS) if letters is None else letters
+
     def matrix(rows, columns):
         return (rng.normal(size=(rows, columns)) / np.sqrt(rows)).astype(np.float32)
 
@@ -48,7 +50,7 @@ def attention(layer, x):
 
 
 def logits(params, tokens, key=None, rate=0.1, tied="both"):
-    """What comes next after each of tokens [batch, length]. With a key, some of what is computed is dropped."""
+    """What comes next after each of tokens [batch, length]. With a key, some is dropped."""
     embedding = params["embedding"]
     x = sg.stop_gradient(embedding, when=tied == "say")[tokens] + params["places"][: tokens.shape[1]]
     for i, layer in enumerate(params["layers"]):

@@ -2,10 +2,10 @@
 
     h_t = f(h_{t-1}, x_t);  at the end of each window of k steps  h ← sg(h)
 
-A network that reads a long sequence is trained on windows. Its state goes from one to the next, so that it may
-remember more than k steps; gradients end at the window's edge, so that work and memory for them do not grow with the
-sequence. In one graph for the whole sequence that is one stop for each window; over windows that are run one by one
-it is what feeding the state's value does.
+A network that reads a long sequence is trained on windows. Its state goes from one to the next, so that it
+may remember more than k steps; gradients end at the window's edge, so that work and memory for them do not
+grow with the sequence. In one graph for the whole sequence that is one stop for each window; over windows
+that are run one by one it is what feeding the state's value does.
 
 Williams and Peng 1990, "An efficient gradient-based algorithm for on-line training of recurrent network
 trajectories".
@@ -46,8 +46,9 @@ def whole_loss(params, x, y, size):
     h = np.zeros((x.shape[1], params["b"].shape[0]))
     total = 0.0
     for start in range(0, len(x), size):
-        value, h = loss(params, h, x[start : start + size], y[start : start + size])
-        total = total + value * size
+        steps = slice(start, start + size)
+        value, h = loss(params, h, x[steps], y[steps])
+        total = total + value * len(x[steps])
     return total / len(x)
 
 
@@ -65,8 +66,8 @@ def train(rounds=40, seed=0, size=10, engine="auto"):
     @sg.function(engine=engine)
     def step(params, h, x, y):
         (value, h), gradient = sg.value_and_grad(loss, has_aux=True)(params, h, x, y)
-        gradient = sg.clip_by_global_norm([gradient[k] for k in sorted(params)], 1.0)[0]
-        return {k: params[k] - 0.1 * g for k, g in zip(sorted(params), gradient)}, h, value
+        gradient = sg.clip_by_global_norm(gradient, 1.0)[0]
+        return {k: p - 0.1 * gradient[k] for k, p in params.items()}, h, value
 
     losses = []
     for _ in range(rounds):

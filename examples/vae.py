@@ -1,15 +1,15 @@
 """Variational autoencoders: the gradient without its noise (sticking the landing), and many samples (IWAE).
 
     z = μ + σ ε;   ELBO = log p(x|z) + log p(z) - log q(z|x)
-    sticking the landing:  q's own parameters are constant in log q(z; sg(μ), sg(σ)), while z keeps its gradient
-    IWAE:  log 1/K Σ_k exp(log w_k);   its encoder's gradient, doubly reparametrised: Σ_k sg(w̃_k)² ∂log w_k/∂z_k ∂z_k/∂φ
+    sticking the landing:  log q(z; sg(μ), sg(σ)): q's parameters are constant, while z keeps its gradient
+    IWAE:  log 1/K Σ_k w_k;   its encoder's gradient, doubly reparametrised:  Σ_k w̃_k² ∂log w_k/∂z_k ∂z_k/∂φ
 
-The part that is left out has the mean zero, and noise: it is the score of q under its own samples. Without it the
-variance goes to zero where q is the exact posterior.
+The part that is left out has the mean zero, and noise: it is the score of q under its own samples. Without it
+the variance goes to zero where q is the exact posterior.
 
-Kingma and Welling 2013 (arXiv 1312.6114); Roeder et al. 2017, "Sticking the landing" (arXiv 1703.09194), eq. 8;
-Burda et al. 2015, "Importance weighted autoencoders" (arXiv 1509.00519), eq. 8; Tucker et al. 2018, "Doubly
-reparameterized gradient estimators" (arXiv 1810.04152), eq. 8.
+Kingma and Welling 2013 (arXiv 1312.6114); Roeder et al. 2017, "Sticking the landing" (arXiv 1703.09194), eq.
+8; Burda et al. 2015, "Importance weighted autoencoders" (arXiv 1509.00519), eq. 8; Tucker et al. 2018,
+"Doubly reparameterized gradient estimators" (arXiv 1810.04152), eq. 8.
 """
 
 import numpy as np
@@ -55,17 +55,13 @@ def iwae_loss(params, x, noise, doubly=True):
     """The negative bound of K samples, with noise [K, batch, latent]."""
     mean, sigma = encode(params["encoder"], x)
     z = mean + sigma * noise
-    if not doubly:
-        return -(sg.reduce_logsumexp(log_weight(params["decoder"], x, z, mean, sigma), axis=0)).mean()
-    constant = sg.stop_gradient((mean, sigma))
-    for_decoder = sg.reduce_logsumexp(
-        log_weight(params["decoder"], x, sg.stop_gradient(z), *constant), axis=0
-    )
-    each = log_weight(sg.stop_gradient(params["decoder"]), x, z, *constant)
-    share = sg.stop_gradient(sg.softmax(each, axis=0))
-    surrogate = (share**2 * each).sum(axis=0)
-    # The value is the decoder's; of the surrogate there is only the gradient.
-    return -(for_decoder + surrogate - sg.stop_gradient(surrogate)).mean()
+    if doubly:
+        mean, sigma = sg.stop_gradient((mean, sigma))
+        share = sg.softmax(log_weight(params["decoder"], x, z, mean, sigma), axis=0)
+        # Each sample's gradient has its share w̃ as a factor already; on the way to the encoder, once more.
+        z = sg.straight_through(z, sg.stop_gradient(share)[..., None] * z)
+    bound = sg.reduce_logsumexp(log_weight(params["decoder"], x, z, mean, sigma), axis=0)
+    return -(bound - float(np.log(len(noise)))).mean()
 
 
 def data(rng, count=200):
@@ -101,6 +97,5 @@ if __name__ == "__main__":
     for stick in (False, True):
         spread = sg.function(sg.grad(lambda p, e: elbo_loss(p, x, e, stick)))
         found = [spread(params, rng.normal(size=(len(x), 2)))["encoder"]["W"] for _ in range(200)]
-        print(
-            f"deviation of the encoder's gradient, {'sticking' if stick else 'plain':8}: {np.std(found, 0).mean():.2e}"
-        )
+        name = "sticking" if stick else "plain"
+        print(f"deviation of the encoder's gradient, {name:8}: {np.std(found, 0).mean():.2e}")

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import stopgrad as sg
-from examples_references import Case, all_cases
+from examples_references import EXAMPLES, Case, all_cases, example
 from stopgrad.structure import flatten, unflatten
 
 jax = pytest.importorskip("jax")
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 CASES = all_cases()
+PROGRAMS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 by_case = pytest.mark.parametrize("key", CASES, ids=["-".join(key) for key in CASES])
-
-
-@cache
-def example(name: str) -> ModuleType:
-    """The module of an example program."""
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def loss_and_arguments(
@@ -248,11 +234,11 @@ def test_engines_train_alike(name: str) -> None:
 
 
 def test_each_example_is_compared() -> None:
-    assert {name for name, _ in CASES} == set(AIMS)
+    assert {name for name, _ in CASES} == set(PROGRAMS)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", AIMS)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_each_program_runs_without_a_warning(name: str) -> None:
     program = [sys.executable, "-W", "error", EXAMPLES / f"{name}.py"]
     done = subprocess.run(program, capture_output=True, text=True, check=True)
