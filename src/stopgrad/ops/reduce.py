@@ -369,7 +369,7 @@ def _to_exponentials(g: Any, op: Any) -> Tensor:
     """
     x = wide(op.x)
     total = op.result if x is op.x else apply(LogSumExp, (x,), (op.axis, op.keepdims))
-    return spread(wide(g), op) * exp(x - spread(where(total > -math.inf, total, 0), op))
+    return spread(wide(g), op) * exp(x - spread(where(total <= -math.inf, 0, total), op))
 
 
 class Variance(Reduction):

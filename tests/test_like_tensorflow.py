@@ -1,0 +1,27 @@
+"""What TensorFlow 2.21 gave for calls in which it is easily another's: values, dtypes, shapes and gradients.
+
+Everything expected here was computed by TensorFlow's function of the same name with the same arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopgrad as sg
+
+NAN = np.nan
+
+
+def assert_same(made: Any, expected: np.ndarray) -> None:
+    assert (made.dtype, made.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(made, expected)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "xla"])
+def test_reduce_logsumexp_of_nan_has_no_gradient_that_looks_right(engine: str) -> None:
+    slope = sg.function(sg.grad(sg.reduce_logsumexp), engine=engine)
+    np.testing.assert_array_equal(slope(np.array([NAN, 1.0, 2.0], np.float32)), [NAN, NAN, NAN])
+    np.testing.assert_array_equal(slope(np.array([-np.inf, -np.inf], np.float32)), [0, 0])  # Unlike theirs.
