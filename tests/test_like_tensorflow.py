@@ -25,3 +25,10 @@ def test_reduce_logsumexp_of_nan_has_no_gradient_that_looks_right(engine: str) -
     slope = sg.function(sg.grad(sg.reduce_logsumexp), engine=engine)
     np.testing.assert_array_equal(slope(np.array([NAN, 1.0, 2.0], np.float32)), [NAN, NAN, NAN])
     np.testing.assert_array_equal(slope(np.array([-np.inf, -np.inf], np.float32)), [0, 0])  # Unlike theirs.
+
+
+def test_argmax_and_argmin_take_booleans() -> None:
+    mask = np.array([[True, False, True], [False, False, True]])
+    assert_same(sg.argmax(mask, 1), np.array([0, 2]))
+    assert_same(sg.argmin(mask, axis=0, output_type="int32"), np.array([1, 0, 0], np.int32))
+    assert_same(sg.function(lambda x: x.argmax())(mask), np.array(0))

@@ -34,7 +34,18 @@ from stopgrad.plain import flag
 from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, complexes, floats, ints, sample
-from stopgrad.types import DType, DTypeLike, TensorType, dtype_of, int32, int64, product, tensor_type
+from stopgrad.types import (
+    DType,
+    DTypeLike,
+    TensorType,
+    bool_,
+    dtype_of,
+    int32,
+    int64,
+    product,
+    tensor_type,
+    uint8,
+)
 
 __all__ = [
     "argmax",
@@ -490,7 +501,8 @@ class ArgReduction(Op, abstract=True):
 
 def _position(definition: type[Op], x: Any, axis: Any, dtype: DTypeLike, name: str | None) -> Tensor:
     along = axis_in(definition, 0 if axis is None else axis, x)
-    return apply(definition, (x,), (along, dtype_of(dtype)), name)
+    numbers = cast(x, uint8) if type_of(x).dtype is bool_ else x
+    return apply(definition, (numbers,), (along, dtype_of(dtype)), name)
 
 
 class ArgMax(ArgReduction):
