@@ -32,3 +32,10 @@ def test_argmax_and_argmin_take_booleans() -> None:
     assert_same(sg.argmax(mask, 1), np.array([0, 2]))
     assert_same(sg.argmin(mask, axis=0, output_type="int32"), np.array([1, 0, 0], np.int32))
     assert_same(sg.function(lambda x: x.argmax())(mask), np.array(0))
+
+
+def test_pad_takes_booleans_and_scalars() -> None:
+    assert_same(sg.pad(np.array([True]), [[1, 1]]), np.array([False, True, False]))
+    for engine in ("numpy", "xla"):
+        padded = sg.function(lambda x: sg.pad(x, np.zeros((0, 2), np.int32)), engine=engine)
+        assert_same(padded(np.float32(1.5)), np.array(1.5, np.float32))
