@@ -39,3 +39,11 @@ def test_pad_takes_booleans_and_scalars() -> None:
     for engine in ("numpy", "xla"):
         padded = sg.function(lambda x: sg.pad(x, np.zeros((0, 2), np.int32)), engine=engine)
         assert_same(padded(np.float32(1.5)), np.array(1.5, np.float32))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
+def test_real_and_imag_keep_the_dtype_of_integers(dtype: str) -> None:
+    x = np.array([1, 0, 1], dtype)
+    assert_same(sg.real(x), x)
+    assert_same(sg.imag(x), np.zeros(3, dtype))
+    assert_same(sg.real([1, 2]), np.array([1, 2], np.int32))
