@@ -47,3 +47,19 @@ def test_real_and_imag_keep_the_dtype_of_integers(dtype: str) -> None:
     assert_same(sg.real(x), x)
     assert_same(sg.imag(x), np.zeros(3, dtype))
     assert_same(sg.real([1, 2]), np.array([1, 2], np.int32))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((), np.float32([[1, 0], [0, 1]])),
+        ((5, 1), np.int32([[5, 1], [1, 5]])),
+        ((True, False), np.array([[True, False], [False, True]])),
+        ((None, 2), np.int32([[1, 2], [2, 1]])),
+        ((2.5,), np.float32([[2.5, 0], [0, 2.5]])),
+        ((np.float64(2),), np.array([[2.0, 0], [0, 2.0]])),
+    ],
+)
+def test_one_hot_has_the_dtype_of_its_values(values: tuple[Any, ...], expected: np.ndarray) -> None:
+    assert_same(sg.one_hot([0, 1], 2, *values), expected)
+    assert_same(sg.function(lambda i: sg.one_hot(i, 2, *values))(np.array([0, 1])), expected)
