@@ -63,3 +63,17 @@ def test_real_and_imag_keep_the_dtype_of_integers(dtype: str) -> None:
 def test_one_hot_has_the_dtype_of_its_values(values: tuple[Any, ...], expected: np.ndarray) -> None:
     assert_same(sg.one_hot([0, 1], 2, *values), expected)
     assert_same(sg.function(lambda i: sg.one_hot(i, 2, *values))(np.array([0, 1])), expected)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((np.float64(2.5),), np.array([0.0, 1.0, 2.0])),
+        ((0, np.int64(4)), np.array([0, 1, 2, 3])),
+        ((np.int32(3),), np.array([0, 1, 2], np.int32)),
+        ((5,), np.arange(5, dtype=np.int32)),
+        ((0.0, 1.0, 0.25), np.array([0, 0.25, 0.5, 0.75], np.float32)),
+    ],
+)
+def test_range_has_the_dtype_of_its_numbers(numbers: tuple[Any, ...], expected: np.ndarray) -> None:
+    assert_same(sg.range(*numbers), expected)
