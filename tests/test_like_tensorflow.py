@@ -77,3 +77,9 @@ def test_one_hot_has_the_dtype_of_its_values(values: tuple[Any, ...], expected: 
 )
 def test_range_has_the_dtype_of_its_numbers(numbers: tuple[Any, ...], expected: np.ndarray) -> None:
     assert_same(sg.range(*numbers), expected)
+
+
+def test_selu_has_at_0_the_gradient_of_the_right_side() -> None:
+    slope = sg.grad(lambda x: sg.reduce_sum(sg.selu(x)))(np.array([-1.0, 0.0, 2.0]))
+    np.testing.assert_allclose(slope, [0.64676837, 1.05070099, 1.05070099], rtol=1e-6)
+    assert np.signbit(sg.selu(-0.0))
