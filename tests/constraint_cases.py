@@ -73,7 +73,7 @@ one_operand(("Invert",), FLOATS)
 for type in ("Conj", "Real", "Imag"):
     CASES[type, "C1"] = partial(evaluate, REGISTRY[type], [INTS], ())
 CASES["Polygamma", "C1"] = call("Polygamma", 1, INTS)
-CASES["Polygamma", "C2"] = call("Polygamma", 0, FLOATS)
+CASES["Polygamma", "C2"] = call("Polygamma", -1, FLOATS)
 
 two_operands(("Equal", "NotEqual"), (INTS, FLOATS), (FLOATS, FOUR_FLOATS))
 two_operands(("AddV2", "Sub", "Mul", "Pow"), (BOOLS, BOOLS), (INTS, FOUR_INTS))

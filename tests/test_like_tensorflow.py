@@ -83,3 +83,10 @@ def test_selu_has_at_0_the_gradient_of_the_right_side() -> None:
     slope = sg.grad(lambda x: sg.reduce_sum(sg.selu(x)))(np.array([-1.0, 0.0, 2.0]))
     np.testing.assert_allclose(slope, [0.64676837, 1.05070099, 1.05070099], rtol=1e-6)
     assert np.signbit(sg.selu(-0.0))
+
+
+def test_polygamma_takes_its_order_as_a_float() -> None:
+    x = np.array([1.0, 2.0], np.float32)
+    np.testing.assert_allclose(sg.polygamma(1.0, x), [1.6449341, 0.6449341], rtol=1e-6)
+    np.testing.assert_allclose(sg.polygamma(np.float32(2), x), [-2.4041138, -0.4041138], rtol=1e-6)
+    np.testing.assert_allclose(sg.polygamma(0.0, x), [-0.57721567, 0.42278433], rtol=1e-6)
