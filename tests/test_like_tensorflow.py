@@ -90,3 +90,14 @@ def test_polygamma_takes_its_order_as_a_float() -> None:
     np.testing.assert_allclose(sg.polygamma(1.0, x), [1.6449341, 0.6449341], rtol=1e-6)
     np.testing.assert_allclose(sg.polygamma(np.float32(2), x), [-2.4041138, -0.4041138], rtol=1e-6)
     np.testing.assert_allclose(sg.polygamma(0.0, x), [-0.57721567, 0.42278433], rtol=1e-6)
+
+
+def test_axes_may_be_an_array() -> None:
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    assert_same(sg.reduce_sum(x, np.array([0, -1])), np.array(15.0, np.float32))
+    assert_same(sg.reduce_max(x, axis=np.array([1]), keepdims=True), np.array([[2.0], [5.0]], np.float32))
+    assert_same(sg.reverse(x, np.array([0])), x[::-1])
+    assert_same(sg.reduce_sum(x, np.array([0])), np.array([3.0, 5.0, 7.0], np.float32))
+    assert_same(sg.reduce_sum(x, np.array([1])), np.array([3.0, 12.0], np.float32))
+    with pytest.raises(sg.StopgradError, match="integer"):
+        sg.reduce_sum(x, np.array([0.5]))
