@@ -397,3 +397,11 @@ def test_what_numpy_does_of_integers_and_numbers_before_outputs() -> None:
     for a, b in zip(flatten(made)[0], flatten(expected)[0], strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_form_for_a_number_that_is_not_there_yet_is_refused() -> None:
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [])
+        assert f"{x}" == str(x)
+        with pytest.raises(sg.GraphError, match=r"in the form '\.2f', of Placeholder"):
+            f"{x:.2f}"
