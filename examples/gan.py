@@ -38,13 +38,13 @@ def forward(layers, x):
 
 
 def loss(params, real, noise):
+    """Of the same number of real and made points."""
     generator, discriminator = params["generator"], params["discriminator"]
     made = forward(generator, noise)
-    told = sg.softplus(-forward(discriminator, real)) + sg.softplus(
-        forward(discriminator, sg.stop_gradient(made))
-    )
+    real_told = sg.softplus(-forward(discriminator, real))  # -log D(x), D being the sigmoid of the network
+    made_told = sg.softplus(forward(discriminator, sg.stop_gradient(made)))
     passed = sg.softplus(-forward(sg.stop_gradient(discriminator), made))
-    return told.mean() + passed.mean()
+    return (real_told + made_told + passed).mean()
 
 
 def adam(params, gradients, rate, b1=0.5, b2=0.999, epsilon=1e-8):

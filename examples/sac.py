@@ -53,6 +53,7 @@ def loss(params, target, states, actions, rewards, following, done, key):
     policy, alpha = params["policy"], sg.exp(params["log_alpha"])
     keys = sg.random_split(key)
 
+    # The critics.
     noise = sg.random_normal(actions.shape, keys[0], dtype=actions.dtype)
     next_actions, next_log_p = act(policy, following, noise)
     soft_value = least_value(target, following, next_actions) - alpha * next_log_p
@@ -60,11 +61,13 @@ def loss(params, target, states, actions, rewards, following, done, key):
     inputs = sg.concat([states, actions], axis=-1)
     critic_loss = sum(((forward(c, inputs).squeeze(-1) - y) ** 2).mean() for c in params["critics"])
 
+    # The policy.
     noise = sg.random_normal(actions.shape, keys[1], dtype=actions.dtype)
     new_actions, log_p = act(policy, states, noise)
     values = least_value(sg.stop_gradient(params["critics"]), states, new_actions)
     policy_loss = (sg.stop_gradient(alpha) * log_p - values).mean()
 
+    # The temperature.
     temperature_loss = -(alpha * sg.stop_gradient(log_p + ENTROPY)).mean()
     return critic_loss + policy_loss + temperature_loss
 

@@ -234,9 +234,14 @@ def test_a_short_training_reaches_its_aim(name: str) -> None:
     AIMS[name]()
 
 
-@pytest.mark.parametrize("name", AIMS)
+GRAPH_STYLE = ("double_dqn", "gan")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in GRAPH_STYLE else pytest.param(name, marks=pytest.mark.nightly) for name in AIMS]
+)
 def test_engines_train_alike(name: str) -> None:
-    """The few first losses; later ones drift apart by rounding."""
+    """The few first losses; later ones drift apart by rounding. Losses themselves are compared above."""
     ours, other = (example(name).train(steps=4, engine=engine)[-1] for engine in ("numpy", "xla"))
     assert len(ours) == 4
     np.testing.assert_allclose(ours, other, rtol=1e-3)

@@ -10,8 +10,8 @@ import pytest
 
 import stopgrad as sg
 from stopgrad import immediate
-from stopgrad.immediate import by_type
 from stopgrad.ops.data import fill
+from stopgrad.public import guarded
 
 
 @pytest.fixture(autouse=True)
@@ -20,13 +20,13 @@ def forgotten() -> None:
     immediate._CALLS.clear()
 
 
-@by_type
+@guarded("called", by_type=True)
 def summed(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """A public function of one operation."""
     return sg.reduce_sum(x, axis, keepdims)
 
 
-@by_type
+@guarded("called", by_type=True)
 def shifted(x: Any, y: float) -> Any:
     """Two operations, the second with a setting as operand."""
     return sg.add(sg.exp(x), y)
@@ -124,7 +124,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_array_that_is_no_operand_is_read_each_time() -> None:
-    @by_type
+    @guarded("called", by_type=True)
     def of_shape(x: Any, shape: Any) -> Any:
         return sg.reshape(x, [int(n) for n in shape])
 

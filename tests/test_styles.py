@@ -44,11 +44,6 @@ CASES = [
 ]
 
 
-def result(name: str, args: Any, kwargs: Any) -> tuple[list[Any], Any]:
-    leaves, spec = flatten(getattr(sg, name)(*args, **kwargs))
-    return leaves, spec
-
-
 def same(name: str, found: list[Any], expected: list[Any]) -> None:
     assert len(found) == len(expected)
     for a, b in zip(found, expected, strict=True):
@@ -64,33 +59,50 @@ def same(name: str, found: list[Any], expected: list[Any]) -> None:
         np.testing.assert_allclose(a.astype(wide), b.astype(wide), rtol=tolerance, atol=tolerance)
 
 
+class Prepared:
+    """A call whose arrays can be replaced."""
+
+    def __init__(self, name: str, one: Call) -> None:
+        self.name = name
+        self.leaves, self.spec = flatten((one.args, one.kwargs))
+        self.places = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, np.ndarray)]
+        self.arrays = [self.leaves[i] for i in self.places]
+
+    def __call__(self, given: list[Any]) -> tuple[list[Any], Any]:
+        """The leaves and the structure of what the function gives."""
+        filled = list(self.leaves)
+        for i, x in zip(self.places, given, strict=True):
+            filled[i] = x
+        args, kwargs = unflatten(self.spec, filled)
+        return flatten(getattr(sg, self.name)(*args, **kwargs))
+
+
 @pytest.mark.parametrize(("name", "one"), CASES)
 def test_three_styles_agree(name: str, one: Call) -> None:
-    leaves, spec = flatten((one.args, one.kwargs))
-    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, np.ndarray)]
-    arrays = [leaves[i] for i in places]
-    expected, expected_spec = result(name, one.args, one.kwargs)
+    called = Prepared(name, one)
+    expected, structure = called(called.arrays)
     assert all(isinstance(v, (np.ndarray, np.generic)) for v in expected), "arrays come out"
+    structures = []
 
-    def called(given: list[Any]) -> tuple[list[Any], Any]:
-        filled = list(leaves)
-        for i, x in zip(places, given, strict=True):
-            filled[i] = x
-        args, kwargs = unflatten(spec, filled)
-        return result(name, args, kwargs)
+    def traced(given: list[Any]) -> list[Any]:
+        found, spec = called(given)
+        structures.append(spec)
+        return found
 
-    for engine in ("numpy", "xla"):
-        specs = []
-
-        def traced(given: list[Any], specs: list[Any] = specs) -> list[Any]:
-            found, spec = called(given)
-            specs.append(spec)
-            return found
-
-        same(name, sg.function(traced, engine=engine)(arrays), expected)
-        assert specs[0] == expected_spec
+    same(name, sg.function(traced, engine="numpy")(called.arrays), expected)
+    assert structures[0] == structure
     with sg.Graph().as_default() as graph:
-        fed = [sg.placeholder(a.dtype, a.shape) for a in arrays]
+        fed = [sg.placeholder(a.dtype, a.shape) for a in called.arrays]
         outputs, _ = called(fed)
     with sg.Session(graph, engine="numpy") as session:
-        same(name, session.run(outputs, dict(zip(fed, arrays, strict=True))), expected)
+        same(name, session.run(outputs, dict(zip(fed, called.arrays, strict=True))), expected)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_compiled_calls_agree_with_immediate_ones(name: str) -> None:
+    calls = [Prepared(name, one) for one in CALLS[name]]
+    together = sg.function(
+        lambda arrays: [called(given)[0] for called, given in zip(calls, arrays, strict=True)], engine="xla"
+    )
+    for called, found in zip(calls, together([called.arrays for called in calls]), strict=True):
+        same(name, found, called(called.arrays)[0])

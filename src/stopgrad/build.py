@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import get_ident
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from stopgrad.body import Body
 from stopgrad.builder import CURRENT, Builder, Inside, Pending, Trace, current, default_graph
 from stopgrad.errors import GraphError, StopgradError
@@ -38,7 +40,7 @@ from stopgrad.operands import (
 )
 from stopgrad.promotion import Promotion
 from stopgrad.source import capture
-from stopgrad.types import Dim, DType, TensorType, int32
+from stopgrad.types import Dim, DType, TensorType, bool_, complex64, float32, int32
 
 T = TypeVar("T")
 
@@ -344,22 +346,24 @@ def apply(
         else:
             if operands:
                 if (tuple([x.type for x in operands]), values) not in definition._inferred:
-                    operands = coerce(definition, operands)
-                outputs = emit(definition, cast("tuple[Output, ...]", tuple(operands)), values, name).outputs
+                    operands = cast("list[Output]", coerce(definition, operands))
+                outputs = emit(definition, tuple(operands), values, name).outputs
                 return outputs[0] if len(outputs) == 1 else outputs
-        made = recalled(definition, operands, values)
-        if made is not None and name is None:
-            return made
-        operands = [joined(x) for x in operands]
-        symbolic = next((x for x in operands if isinstance(x, Output)), None)
+        symbolic = next((x for x in operands if type(x) is Output), None)
+        if symbolic is None:
+            made = recalled(definition, operands, values)
+            if made is not None and name is None:
+                return made
+            operands = [joined(x) for x in operands]
+            symbolic = next((x for x in operands if isinstance(x, Output)), None)
         graph = graph_for(symbolic) if symbolic is not None else default_graph()
         arrays = coerce(definition, operands)
         if graph is None:
             check_name(name)
             return evaluate(definition, cast("list[Array]", arrays), values, operands)
         with about(definition, *arrays):
-            infer_types(definition, tuple(type_of(x) for x in arrays), values)
-        inputs = tuple(x if isinstance(x, Output) else constant_in(graph, x) for x in arrays)
+            infer_types(definition, tuple([type_of(x) for x in arrays]), values)
+        inputs = tuple([x if type(x) is Output else constant_in(graph, cast("Array", x)) for x in arrays])
         outputs = emit(definition, inputs, values, name, graph).outputs
         return outputs[0] if len(outputs) == 1 else outputs
     except StopgradError as error:
@@ -405,18 +409,35 @@ def joined(x: Any) -> Any:
 
 def together(*xs: Any, promotes: Promotion) -> list[Output | Array]:
     """Tensors brought to one dtype, with casts that the graph shows; as they are, where none is taken."""
-    xs = tuple([joined(x) for x in xs])
-    xs = tuple([x if isinstance(x, Output) or is_python(x) else as_array(x) for x in xs])
-    weak = [python_dtype(x) or int32 for x in xs if is_python(x)]
-    strong = [type_of(x).dtype for x in xs if not is_python(x)]
+    found: list[Any] = []
+    strong: list[DType] = []
+    weak: list[DType] = []
+    for x in xs:
+        number = _NUMBERS.get(type(x))
+        if number is None and type(x) is not Output:
+            x = joined(x)
+            if not isinstance(x, Output):
+                number = (python_dtype(x) or int32) if is_python(x) else None
+                x = as_array(x) if number is None else x
+        found.append(x)
+        if number is None:
+            strong.append(x.type.dtype if type(x) is Output else type_of(x).dtype)
+        else:
+            weak.append(number)
     if not strong:  # Python's integers may need more than 32 bits.
-        strong = [d for d in [type_of(x).dtype for x in xs] if d.is_integer and d.itemsize > 4]
+        strong = [d for d in [type_of(x).dtype for x in found] if d.is_integer and d.itemsize > 4]
     common = promotes.common(strong, weak)
-    return [_tensor(x, common if promotes.to(common) else None, xs) for x in xs]
+    dtype = common if promotes.to(common) else None
+    return [x if type(x) is Output and x.type.dtype is dtype else _tensor(x, dtype, found) for x in found]
+
+
+_NUMBERS = {float: float32, int: int32, bool: bool_, complex: complex64}
 
 
 def _tensor(x: Any, dtype: DType | None, company: Sequence[Any]) -> Output | Array:
     """An output or array, of a dtype; sizes become outputs in the graph of their company."""
+    if dtype is not None and type(x) is float:  # As most often.
+        return np.asarray(x, dtype.numpy)
     if isinstance(x, Dim) or holds(x, Dim):
         symbolic = next((y for y in company if isinstance(y, Output)), None)
         graph = default_graph() if symbolic is None else graph_for(symbolic)

@@ -7,18 +7,16 @@ than NumPy's own.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Sequence
 from contextvars import Context
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stopgrad.builder import default_graph
 from stopgrad.dtypes import DType
 from stopgrad.errors import ShapeError, StopgradError
-from stopgrad.graph import Output
 from stopgrad.inferred import about, infer_types, naming
 from stopgrad.interpreter import NUMPY_BACKEND, Types, failed, prepared, quietly
 from stopgrad.op import Op
@@ -140,56 +138,53 @@ def evaluate(
 
 # ------------------------------------------------------------------------------------- whole calls
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-_CALLS: dict[Any, tuple[Plan, tuple[Any, ...]]] = {}
+_CALLS: dict[Any, tuple[Plan, tuple[int, ...]]] = {}
 """For calls of public functions the plan of the one operation that they are, and where its operands stand."""
 
 
-def by_type(function: F) -> F:
-    """Decorator of public functions whose code looks at the types of arrays, never at their values.
+class Call:
+    """A call, outside of a graph, of a public function whose code looks at types of arrays, never at values.
 
-    A call outside of a graph, with types and settings as an earlier one's, is then that call's operation.
+    With types and settings as an earlier one's, it is that call's operation.
     """
 
-    @functools.wraps(function)
-    def remembering(*args: Any, **kwargs: Any) -> Any:
-        if args and type(args[0]) is Output:
-            return function(*args, **kwargs)
-        arrays: list[Any] = []
+    __slots__ = ("arrays", "computed", "key")
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.arrays: list[Any] = []
+        self.computed = _NOTES.last[0]
+        described = _described((*args, *kwargs, *kwargs.values()) if kwargs else args, self.arrays)
+        self.key = None if described is None else (function, len(args), described)
+
+    def repeated(self) -> Array | None:
+        """What the call gives, if there was one like it."""
+        found = None if self.key is None else _CALLS.get(self.key)
+        if found is None or default_graph() is not None:
+            return None
         try:
-            key = (function, len(args), _described((*args, *kwargs, *kwargs.values()), arrays))
-            found = _CALLS.get(key)
-        except TypeError:  # There is something in it of which nothing is known, or that has no hash.
-            return function(*args, **kwargs)
-        if found is not None and default_graph() is None:
-            try:
-                return _computed(found[0], [arrays[i] for i in found[1]])
-            except Exception:
-                return function(*args, **kwargs)  # It fails again, and says why.
-        before = _NOTES.last[0]
-        made = function(*args, **kwargs)
+            return _computed(found[0], [self.arrays[i] for i in found[1]])
+        except Exception:
+            return None  # Made as the first of its kind, it fails again, and says why.
+
+    def remember(self, made: Any) -> None:
+        """What it gave; remembered if that was one operation of all its arrays.
+
+        With one array given twice there is no telling which of the two stands where.
+        """
         count, plan, operands, result = _NOTES.last
-        positions = {id(x): i for i, x in enumerate(arrays)}
-        is_all = count == before + 1 and result == id(made) and positions.keys() == set(operands)
-        is_all = is_all and len(positions) == len(
-            arrays
-        )  # One array twice says not which of two comes where.
-        if plan is not None and is_all:
+        if self.key is None or plan is None or count != self.computed + 1 or result != id(made):
+            return
+        positions = {id(x): i for i, x in enumerate(self.arrays)}
+        if len(positions) == len(self.arrays) and positions.keys() == set(operands):
             if len(_CALLS) >= PLANS:
                 _CALLS.clear()
-            _CALLS[key] = plan, tuple([positions[x] for x in operands])
-        return made
-
-    return cast("F", remembering)
+            _CALLS[self.key] = plan, tuple([positions[x] for x in operands])
 
 
-def _described(given: Sequence[Any], arrays: list[Any]) -> tuple[Any, ...]:
+def _described(given: Sequence[Any], arrays: list[Any]) -> tuple[Any, ...] | None:
     """Arguments as a key: arrays by their types, all else by type and value; two parts for each.
 
-    Raises:
-        TypeError: one is of another kind.
+    None if one is of another kind.
     """
     parts: list[Any] = []
     for x in given:
@@ -200,9 +195,12 @@ def _described(given: Sequence[Any], arrays: list[Any]) -> tuple[Any, ...]:
         elif kind in _SETTINGS:
             parts += (kind, str(x) if kind is float else x)
         elif kind is list or kind is tuple:
-            parts += (kind, _described(x, arrays))
+            inside = _described(x, arrays)
+            if inside is None:
+                return None
+            parts += (kind, inside)
         else:
-            raise TypeError
+            return None
     return tuple(parts)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import ArgumentError, InternalError, StopgradError
 from stopgrad.graph import Graph, Operation, Output
-from stopgrad.immediate import by_type as remembered
+from stopgrad.immediate import Call
 from stopgrad.op import Op
 from stopgrad.operands import as_array, as_list, type_of
 from stopgrad.source import is_internal
@@ -58,7 +58,7 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
     """Decorator of public functions: they build all or nothing, and errors name *what* was called.
 
     With *by_type*, the function looks at the types of arrays, never at their values, and immediate calls are
-    remembered (:func:`stopgrad.immediate.by_type`).
+    remembered (:class:`stopgrad.immediate.Call`).
     """
 
     def decorate(function: F) -> F:
@@ -69,17 +69,26 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
         @functools.wraps(function)
         def public(*args: Any, **kwargs: Any) -> Any:
             graph: Graph | None
+            repeatable = None
             for x in args:
                 if type(x) is Output:
                     graph = x.op.graph
                     break
             else:
+                if by_type:
+                    repeatable = Call(public, args, kwargs)
+                    found = repeatable.repeated()
+                    if found is not None:
+                        return found
                 graph = _graph_among(args, kwargs)
             length = 0 if graph is None else len(graph._operations)
             others = _lengths() if graph is not None and graph.careful else ()
             try:
                 try:
-                    return function(*args, **kwargs)
+                    made = function(*args, **kwargs)
+                    if repeatable is not None:
+                        repeatable.remember(made)
+                    return made
                 except BaseException as error:  # KeyboardInterrupt, too, leaves nothing behind.
                     _undo(graph, length, others)
                     if isinstance(error, StopgradError):
@@ -95,7 +104,7 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
                 raise
 
         _READERS.add(cast("Any", public).__code__)
-        return cast("F", remembered(public) if by_type else public)
+        return cast("F", public)
 
     return decorate
 
@@ -161,8 +170,7 @@ def call(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return f(*args, **kwargs)
 
 
-# What remembers calls puts around a public function has one code, whatever the function.
-for _reader in (as_array, as_list, type_of, shape_of, flatten, remembered(call)):
+for _reader in (as_array, as_list, type_of, shape_of, flatten):
     reads_arguments(_reader)
 
 

@@ -65,6 +65,14 @@ CALLS: dict[str, list[Call]] = {
         call(D, [0, -1], np.ones((3, 2)), axis=1),
         call(B, np.array([[0], [2]]), np.ones((2, 1, 4), np.float32), 1, 1, name="made"),
     ],
+    **{
+        name: [
+            call(np.full(4, 1.5), np.array([2, 0, -1]), np.arange(3.0)),
+            call(D, [0, -1], np.ones((3, 2)), axis=1),
+            call(B, np.array([[0], [2]]), np.ones((2, 1, 4), np.float32), 1, 1, name="made"),
+        ]
+        for name in ("scatter_update", "scatter_max", "scatter_min", "scatter_multiply")
+    },
     "take_along_axis": [
         call(D, np.array([[0], [-1], [7]])),
         call(B, np.array([[[1]]]), axis=0),

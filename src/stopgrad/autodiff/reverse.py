@@ -201,7 +201,8 @@ def gradients(
             f"gradients: unconnected_gradients is 'none' or 'zero', not {unconnected_gradients!r}"
         )
     found = _derivatives(ys, xs, grad_ys, stop_gradients, name, unconnected == "zero")
-    return found if isinstance(xs, (Output, Operation)) else unflatten(flatten(xs)[1], found)
+    is_flat = isinstance(xs, (Output, Operation)) or (type(xs) is list and {*map(type, xs)} == {Output})
+    return found if is_flat else unflatten(flatten(xs)[1], found)
 
 
 def _derivatives(

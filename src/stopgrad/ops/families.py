@@ -69,13 +69,13 @@ def binary(
     def function(x: Any, y: Any, name: str | None = None) -> Tensor:
         # As most often, one operation, or arrays like earlier ones:
         if name is None:
-            if type(x) is Output is type(y):
-                if not (graph := x.op.graph).careful:
+            if type(x) is Output:
+                if type(y) is Output and not (graph := x.op.graph).careful:
                     try:
                         return emit(definition, (x, y), (), None, graph).outputs[0]
                     except Exception:
                         return whole(x, y)  # Promotes; or fails again, and says whose mistake it is.
-            elif (made := recalled(definition, (x, y))) is not None:
+            elif type(y) is not Output and (made := recalled(definition, (x, y))) is not None:
                 return made
         return whole(x, y, name)
 

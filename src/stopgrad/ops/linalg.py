@@ -151,7 +151,7 @@ def matmul(
         >>> sg.matmul(np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]]))
         array([[11.]])
     """
-    if any(map(flag, (a_is_sparse, b_is_sparse, grad_a, grad_b))):
+    if a_is_sparse or b_is_sparse or grad_a or grad_b:
         raise ArgumentError(
             "a_is_sparse, b_is_sparse, grad_a and grad_b have no meaning here; leave them out"
         )
@@ -161,7 +161,7 @@ def matmul(
         b, transpose_b = _adjoint(b, transpose_b, adjoint_b, "b")
         if output_type is not None:
             a, b = cast(a, output_type), cast(b, output_type)
-    p, q = type_of(a).ndim, type_of(b).ndim
+    p, q = [x.type.ndim if type(x) is Output else type_of(x).ndim for x in (a, b)]
     if p >= 2 <= q:
         return apply(MatMul, (a, b), (transpose_a, transpose_b), name)
     return _with_vectors(a, b, p, q, transpose_a, transpose_b, name)

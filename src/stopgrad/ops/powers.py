@@ -397,9 +397,14 @@ class Log1p(Elementwise):
     def lower(xp: Any, x: Any) -> Any:
         if x.dtype.kind != "c":
             return xp.log1p(x)
-        # NumPy's own is log(1 + x), which loses the digits of a small x.
+        # NumPy's own is log(1 + x), which loses the digits of a small x; far from there squares overflow.
         a, b = xp.real(x), xp.imag(x)
-        return xp.log1p(a * (2 + a) + b * b) / 2 + 1j * xp.arctan2(b, 1 + a)
+        square = a * (2 + a) + b * b
+        near = (square > -0.5) & (square < 1)
+        found = xp.zeros(x.shape, x.dtype)
+        found.real = xp.where(near, xp.log1p(xp.where(near, square, 0)) / 2, xp.log(xp.hypot(1 + a, b)))
+        found.imag = xp.arctan2(b, 1 + a)
+        return found
 
     samples = singles(-0.5, 3.0)
 

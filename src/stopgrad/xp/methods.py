@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from stopgrad import xp
 from stopgrad.errors import ArgumentError, GraphError
 from stopgrad.graph import Output
-from stopgrad.hints import hint_for_output
+from stopgrad.hints import OF_OUTPUTS, hint_for_output
 from stopgrad.operands import Tensor
 from stopgrad.ops import moving
 from stopgrad.public import guarded, reads_arguments
@@ -163,13 +163,20 @@ _IN_PLACE = {
 }
 
 
-def _unknown(self: Output, name: str) -> NoReturn:
-    # Only reached for what is neither a slot nor in the class.
-    hint = None if name.startswith("__") else hint_for_output(name)
-    raise AttributeError(hint or f"an output has no {name!r}", name=name, obj=self)
+class _Elsewhere:
+    """In the place of an attribute that other libraries' tensors have: says what to write here.
 
+    One for each name, and no ``__getattr__``, which would make every attribute of every output slow.
+    """
 
-_METHODS["__getattr__"] = _unknown
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, output: Output | None, owner: type[Output]) -> NoReturn:
+        raise AttributeError(hint_for_output(self.name), name=self.name, obj=output)
+
 
 for _name, _method in _METHODS.items():
     setattr(Output, _name, _method)
@@ -179,3 +186,12 @@ for _name, _what in _VALUES.items():
     setattr(Output, _name, _without_value(_what))
 for _name, _cure in _IN_PLACE.items():
     setattr(Output, _name, _immutable(_name, _cure))
+for _name in OF_OUTPUTS:
+    setattr(Output, _name, _Elsewhere(_name))
+
+
+def _names(self: Output) -> list[str]:
+    return [name for name in object.__dir__(self) if name not in OF_OUTPUTS]
+
+
+Output.__dir__ = _names  # type: ignore[assignment]
