@@ -42,7 +42,7 @@ one_operand(
     (
         *("Sqrt", "Rsqrt", "Reciprocal", "Exp", "Expm1", "Log", "Log1p", "Log2", "Log10"),
         *("Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh"),
-        *("IsNan", "IsInf", "IsFinite", "Real", "Imag"),
+        *("IsNan", "IsInf", "IsFinite"),
     ),
     INTS,
 )
@@ -69,10 +69,11 @@ one_operand(
 )
 one_operand(("LogicalNot",), INTS)
 one_operand(("Invert",), FLOATS)
-# The function hands on what is not complex; the operation, which it does not build, refuses it.
-CASES["Conj", "C1"] = lambda: evaluate(REGISTRY["Conj"], [INTS], ())
+# The functions hand on what is not complex; the operations, which they do not build, refuse it.
+for type in ("Conj", "Real", "Imag"):
+    CASES[type, "C1"] = partial(evaluate, REGISTRY[type], [INTS], ())
 CASES["Polygamma", "C1"] = call("Polygamma", 1, INTS)
-CASES["Polygamma", "C2"] = call("Polygamma", 0, FLOATS)
+CASES["Polygamma", "C2"] = call("Polygamma", -1, FLOATS)
 
 two_operands(("Equal", "NotEqual"), (INTS, FLOATS), (FLOATS, FOUR_FLOATS))
 two_operands(("AddV2", "Sub", "Mul", "Pow"), (BOOLS, BOOLS), (INTS, FOUR_INTS))

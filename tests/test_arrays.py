@@ -395,3 +395,20 @@ def test_a_sum_of_many_updates_in_float16_is_rounded_once() -> None:
     data = np.full(4096, 0.1, np.float16)
     found = sg.unsorted_segment_sum(data, np.zeros(4096, np.int32), 1)
     np.testing.assert_array_equal(found, np.array([data.astype(np.float32).sum()], np.float16))
+
+
+def test_what_numpy_does_of_integers_and_numbers_before_outputs() -> None:
+    i, v = np.array([15, 25, -37, 4], np.int32), np.array([3.0, -2.0, 0.5])
+    made = sg.function(lambda i, v: (i.round(-1), np.round(i, -2), divmod(7, v), divmod(i, 4)))(i, v)
+    expected = (i.round(-1), np.round(i, -2), divmod(7, v), divmod(i, 4))
+    for a, b in zip(flatten(made)[0], flatten(expected)[0], strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_form_for_a_number_that_is_not_there_yet_is_refused() -> None:
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, [])
+        assert f"{x}" == str(x)
+        with pytest.raises(sg.GraphError, match=r"in the form '\.2f', of Placeholder"):
+            f"{x:.2f}"

@@ -240,12 +240,12 @@ BUILDING = [
         blames="v u",
     ),
     bad(
-        "polygamma of order 0",
-        lambda s: sg.polygamma(0, s.v),
+        "polygamma of order -1",
+        lambda s: sg.polygamma(-1, s.v),
         sg.ArgumentError,
         "Polygamma",
-        "at least 1",
-        "0",
+        "at least 0",
+        "-1",
     ),
     bad(
         "polygamma of a float order",

@@ -163,7 +163,7 @@ ROWS = [
     row("add_n of shapes", lambda s: sg.add_n([s.v, s.u]), SHAPE, "AddN", "[3]", "[4]"),
     row("add_n of booleans", lambda s: sg.add_n([s.b, s.b]), DTYPE, "AddN", "numbers"),
     row("add_n of text", lambda s: sg.add_n([s.v, "x"]), DTYPE, "AddN", "text"),
-    row("polygamma of order 0", lambda s: sg.polygamma(0, s.v), ARGUMENT, "Polygamma", "at least 1"),
+    row("polygamma of order -1", lambda s: sg.polygamma(-1, s.v), ARGUMENT, "Polygamma", "at least 0"),
     row("polygamma of a tensor's order", lambda s: sg.polygamma(s.v, s.v), ARGUMENT, "Polygamma", "integer"),
     row("polygamma by n", lambda s: sg.polygamma(n=1, x=s.v), ARGUMENT, "Polygamma", "'n'"),
     row(

@@ -102,6 +102,11 @@ class Output(ArrayMethods):
     def __float__(self) -> float:
         raise self._no_value("the floating-point value")
 
+    def __format__(self, form: str) -> str:
+        if form:
+            raise self._no_value(f"the text, in the form {form!r},")
+        return str(self)
+
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         error = self._no_value("the array")
         raise GraphError(f"{error.message}; in a NumPy array's brackets, sg.gather(array, index) instead")

@@ -13,7 +13,7 @@ from stopgrad.errors import ArgumentError, DTypeError
 from stopgrad.graph import Output
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
-from stopgrad.ops.data import identity
+from stopgrad.ops.data import identity, zeros_like
 from stopgrad.ops.inference import (
     broadcast,
     broadcast_c2,
@@ -234,7 +234,7 @@ class Real(Op):
     """Elementwise real part.
 
     Args:
-        x (``input``): floating-point or complex.
+        x (``input``): floating-point or complex; integers and booleans are returned as they are.
 
     Returns:
         The real part Re x.
@@ -251,7 +251,6 @@ class Real(Op):
     def infer(x: TensorType) -> TensorType:
         return tensor_type(same(is_inexact)(x).dtype.real, x.shape)
 
-    promotes = Promotion(is_inexact)
     gradient = {"x": lambda g, op: cast(g, op.x.dtype)}
     batch = ELEMENTWISE
     lower = lambda xp, x: xp.real(x)
@@ -260,14 +259,14 @@ class Real(Op):
 
 @builds(Real)
 def real(input: Any, name: str | None = None) -> Tensor:
-    return apply(Real, (input,), (), name)
+    return apply(Real, (input,), (), name) if is_inexact(type_of(input).dtype) else identity(input, name)
 
 
 class Imag(Op):
     """Elementwise imaginary part.
 
     Args:
-        x (``input``): floating-point or complex.
+        x (``input``): floating-point or complex; of integers and booleans it is 0, of their dtype.
 
     Returns:
         The imaginary part Im x.
@@ -284,7 +283,6 @@ class Imag(Op):
     def infer(x: TensorType) -> TensorType:
         return tensor_type(same(is_inexact)(x).dtype.real, x.shape)
 
-    promotes = Promotion(is_inexact)
     gradient = {"x": lambda g, op: complex(g * 0, g) if op.x.dtype.is_complex else g * 0}
     batch = ELEMENTWISE
     lower = lambda xp, x: xp.imag(x)
@@ -293,7 +291,9 @@ class Imag(Op):
 
 @builds(Imag)
 def imag(input: Any, name: str | None = None) -> Tensor:
-    return apply(Imag, (input,), (), name)
+    if is_inexact(type_of(input).dtype):
+        return apply(Imag, (input,), (), name)
+    return zeros_like(input, name=name)
 
 
 class Complex(Op):

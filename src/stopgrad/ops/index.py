@@ -17,13 +17,14 @@ from stopgrad.batch_rules import ALONG, GATHER, ONE_HOT, SCATTER
 from stopgrad.build import about, apply
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.op import Axis, Op, not_differentiable
-from stopgrad.operands import Tensor, as_array, type_of
+from stopgrad.operands import Tensor, as_array, python_dtype, type_of
 from stopgrad.ops.convert import where
 from stopgrad.ops.data import zeros_like
 from stopgrad.ops.inference import (
     check_dtype,
     check_same_dtype,
     check_shape,
+    is_any,
     is_integer,
     is_number,
     normal_axis,
@@ -36,11 +37,13 @@ from stopgrad.promotion import Promotion
 from stopgrad.public import builds
 from stopgrad.samples import floats, ints, sample
 from stopgrad.types import (
+    DType,
     DTypeLike,
     Shape,
     Size,
     TensorType,
     dtype_of,
+    float32,
     shape_of,
     tensor_type,
 )
@@ -524,6 +527,12 @@ def _hits(op: Any) -> Tensor:
     return apply(OneHot, (op.indices, np.array(True), np.array(False)), (op.depth, op.axis))
 
 
+def _of_numbers(*numbers: Any) -> DType:
+    """The dtype of the Python numbers that were given, or float32."""
+    weak = [python_dtype(n) or float32 for n in numbers if n is not None]
+    return Promotion(is_any).common((), weak)
+
+
 @builds(OneHot)
 def one_hot(
     indices: Any,
@@ -542,7 +551,8 @@ def one_hot(
         on_value: the value at the hit: a number or a scalar tensor; 1 by default.
         off_value: the value elsewhere: a number or a scalar tensor; 0 by default.
         axis: the position of the new axis in the result; the last by default.
-        dtype: of the result; by default that of the values, and float32 if they are numbers.
+        dtype: of the result; by default that of the values (of Python's numbers bool, int32, float32 or
+            complex64), and float32 if there are none.
 
     Returns:
         The one-hot tensor; an index outside of [0, depth) has no hit.
@@ -564,7 +574,7 @@ def one_hot(
         (type_of(v).dtype for v in given if hasattr(v, "dtype") or hasattr(v, "as_output")),
         None,
     )
-    wanted = dtype_of(dtype) if dtype is not None else typed or dtype_of("float32")
+    wanted = dtype_of(dtype) if dtype is not None else typed or _of_numbers(on_value, off_value)
     operands = (
         indices,
         *(v if hasattr(v, "dtype") or hasattr(v, "as_output") else as_array(v, wanted) for v in given),

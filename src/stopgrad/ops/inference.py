@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from stopgrad.errors import AxisError, DTypeError, ShapeError
 from stopgrad.operands import show_shape
 from stopgrad.plain import whole
@@ -193,6 +195,8 @@ def normal_axes(axis: Any, ndim: int, constraint: str = "C2") -> tuple[int, ...]
     """*axis*, which is one, several, or None for all, as a sorted tuple; an axis named twice is refused."""
     if axis is None:
         return tuple(range(ndim))
+    if isinstance(axis, np.ndarray) and axis.ndim == 1:
+        axis = axis.tolist()
     axes = tuple(normal_axis(a, ndim, constraint) for a in (axis if isinstance(axis, Sequence) else (axis,)))
     if len(set(axes)) != len(axes):
         raise ShapeError(f"({constraint}) axes {show_shape(axes)} name one twice")

@@ -22,7 +22,7 @@ from stopgrad.plain import is_whole, whole
 from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded, reads_arguments
 from stopgrad.samples import floats, sample
-from stopgrad.types import TensorType, exact_quotient, same_size, shape_of, tensor_type, total
+from stopgrad.types import TensorType, bool_, exact_quotient, same_size, shape_of, tensor_type, total
 
 __all__ = [
     "concat",
@@ -337,7 +337,7 @@ class PadV2(Op):
         "value": lambda g, op: reduce_sum(where(_is_padding(op), g, 0)),
     }
     batch = PAD
-    lower = lambda xp, x, value, paddings: xp.pad(x, paddings, constant_values=value)
+    lower = lambda xp, x, value, paddings: xp.pad(x, paddings, constant_values=value) if paddings else x
     samples = [
         sample(floats(2, 3), floats(), paddings=((1, 0), (2, 1))),
         sample(floats(0), floats(), paddings=((1, 1),)),
@@ -391,6 +391,8 @@ def pad(
     if not isinstance(mode, str):
         raise ArgumentError(f"PadV2: {mode!r} is no mode; take 'CONSTANT', 'REFLECT' or 'SYMMETRIC'")
     if mode.upper() == "CONSTANT":
+        if type(constant_values) is int and constant_values == 0 and type_of(x).dtype is bool_:
+            constant_values = False
         return apply(PadV2, (x, constant_values), (pairs,), name)
     skip = {"REFLECT": 1, "SYMMETRIC": 0}.get(mode.upper())
     if skip is None:

@@ -15,9 +15,21 @@ from stopgrad.op import Kind, Op, Scalar
 from stopgrad.operands import Tensor
 from stopgrad.ops.inference import check_dtype, is_number
 from stopgrad.plain import is_whole, real, whole
+from stopgrad.promotion import Promotion
 from stopgrad.public import builds
 from stopgrad.samples import sample
-from stopgrad.types import Dim, DType, DTypeLike, TensorType, at_least, dtype_of, float64, int32, tensor_type
+from stopgrad.types import (
+    Dim,
+    DType,
+    DTypeLike,
+    TensorType,
+    at_least,
+    dtype_of,
+    float32,
+    float64,
+    int32,
+    tensor_type,
+)
 
 __all__ = ["range"]
 
@@ -76,6 +88,13 @@ def _plain(number: Any) -> int | float | Dim:
         ) from None
 
 
+def _common(*numbers: Any) -> DType:
+    """The dtype of numbers, of which NumPy's have their own."""
+    strong = [dtype_of(n.dtype) for n in numbers if isinstance(n, (np.generic, np.ndarray))]
+    weak = [float32 if isinstance(n, float) else int32 for n in numbers if not hasattr(n, "dtype")]
+    return Promotion(is_number).common(strong, weak)
+
+
 @builds(Range)
 def range(
     start: Any, limit: Any = None, delta: Any = 1, dtype: DTypeLike | None = None, name: str | None = None
@@ -86,7 +105,8 @@ def range(
         start: the first number; or, if it is the only argument, the limit, and the first number is 0.
         limit: where the numbers end; the limit itself is not among them.
         delta: the distance from one to the next.
-        dtype: of the result; by default int32, or float32 if one of the arguments is a float.
+        dtype: of the result; by default that of NumPy's numbers among the arguments; of Python's int32, or
+            float32 if one of them is a float.
 
     Returns:
         The numbers start, start + delta, and so on, as far as they lie before the limit.
@@ -103,6 +123,8 @@ def range(
     """
     if limit is None:
         start, limit = 0, start
+    if dtype is None:
+        dtype = _common(start, limit, delta)
     numbers = start, limit, delta = [_plain(n) for n in (start, limit, delta)]
     if isinstance(delta, Dim) or delta == 0:
         raise ShapeError(f"(C1) delta must be a number other than 0, not {delta!r}")
@@ -110,16 +132,13 @@ def range(
     if any(isinstance(n, float) for n in numbers):
         if symbolic:
             raise ShapeError("(C4) with a symbolic size, start, limit and delta must be whole numbers")
-        kind, size = "float32", max(math.ceil((limit - start) / delta), 0)
+        size = max(math.ceil((limit - start) / delta), 0)
     elif symbolic:
         reach = (limit - start) if delta > 0 else (start - limit)
-        kind, size = (
-            "int32",
-            limit if start == 0 and delta == 1 else at_least((reach + (abs(delta) - 1)) // abs(delta), 0),
-        )
+        size = limit if start == 0 and delta == 1 else at_least((reach + (abs(delta) - 1)) // abs(delta), 0)
     else:
-        kind, size = "int32", len(builtins.range(start, limit, delta))
-    values = (start, size, delta, dtype_of(dtype if dtype is not None else kind))
+        size = len(builtins.range(start, limit, delta))
+    values = (start, size, delta, dtype_of(dtype))
     graph = default_graph()
     check_name(name)
     return evaluate(Range, (), values) if graph is None else emit(Range, (), values, name, graph).outputs[0]

@@ -34,7 +34,18 @@ from stopgrad.plain import flag
 from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded
 from stopgrad.samples import bools, complexes, floats, ints, sample
-from stopgrad.types import DType, DTypeLike, TensorType, dtype_of, int32, int64, product, tensor_type
+from stopgrad.types import (
+    DType,
+    DTypeLike,
+    TensorType,
+    bool_,
+    dtype_of,
+    int32,
+    int64,
+    product,
+    tensor_type,
+    uint8,
+)
 
 __all__ = [
     "argmax",
@@ -369,7 +380,7 @@ def _to_exponentials(g: Any, op: Any) -> Tensor:
     """
     x = wide(op.x)
     total = op.result if x is op.x else apply(LogSumExp, (x,), (op.axis, op.keepdims))
-    return spread(wide(g), op) * exp(x - spread(where(total > -math.inf, total, 0), op))
+    return spread(wide(g), op) * exp(x - spread(where(total <= -math.inf, 0, total), op))
 
 
 class Variance(Reduction):
@@ -490,11 +501,12 @@ class ArgReduction(Op, abstract=True):
 
 def _position(definition: type[Op], x: Any, axis: Any, dtype: DTypeLike, name: str | None) -> Tensor:
     along = axis_in(definition, 0 if axis is None else axis, x)
-    return apply(definition, (x,), (along, dtype_of(dtype)), name)
+    numbers = cast(x, uint8) if type_of(x).dtype is bool_ else x
+    return apply(definition, (numbers,), (along, dtype_of(dtype)), name)
 
 
 class ArgMax(ArgReduction):
-    """The position of the largest element along an axis; of the first, at ties.
+    """The position of the largest element along an axis; of the first, at ties, and of a NaN before all.
 
     Args:
         x (``input``): real numbers.
@@ -526,7 +538,7 @@ def argmax(
 
 
 class ArgMin(ArgReduction):
-    """The position of the smallest element along an axis; of the first, at ties.
+    """The position of the smallest element along an axis; of the first, at ties, and of a NaN before all.
 
     Args:
         x (``input``): real numbers.

@@ -290,7 +290,7 @@ class Polygamma(Op):
     """Elementwise derivative of order n ≥ 1 of the digamma function (DLMF 5.15).
 
     Args:
-        n (``a``): the order of the derivative, a whole number.
+        n (``a``): the order of the derivative, an integer or a float that is whole; 0 gives :func:`digamma`.
         x: floating-point.
 
     Returns:
@@ -299,7 +299,7 @@ class Polygamma(Op):
 
     Constraints:
         (C1) x is floating-point.
-        (C2) n is an integer of at least 1.
+        (C2) n is an integer of at least 1; the function takes 0 too.
 
     Examples:
         >>> sg.polygamma(1, np.array([1.0]))
@@ -327,6 +327,10 @@ class Polygamma(Op):
 
 @builds(Polygamma)
 def polygamma(a: int, x: Any, name: str | None = None) -> Tensor:
-    if not is_whole(a) or a < 1:
-        raise ArgumentError(f"Polygamma: (C2) the order must be an integer of at least 1, not {a!r}")
-    return apply(Polygamma, (x,), (whole(a),), name)
+    order = int(a) if isinstance(a, (float, np.floating)) and a == a // 1 else a
+    if not is_whole(order) or order < 0:
+        raise ArgumentError(
+            f"Polygamma: (C2) the order must be one integer of at least 0, known when the graph is built, "
+            f"not {a!r:.60}"
+        )
+    return apply(Polygamma, (x,), (whole(order),), name) if order else digamma(x, name)

@@ -8,7 +8,7 @@ from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.activations import elu, of_features, relu, relu6, sigmoid, softplus
 from stopgrad.ops.arithmetic import abs, add, divide, multiply, negative, square
-from stopgrad.ops.compare import greater
+from stopgrad.ops.compare import greater_equal
 from stopgrad.ops.composing import floating
 from stopgrad.ops.composite import clip_by_value
 from stopgrad.ops.convert import cast, where, wide
@@ -68,7 +68,8 @@ def selu(features: Any, name: str | None = None) -> Tensor:
         name: of the operation.
 
     Returns:
-        The values. With these constants activations keep mean 0 and variance 1 from layer to layer.
+        The values. With these constants activations keep mean 0 and variance 1 from layer to layer. The
+        gradient at 0 is 1.0507, as in TensorFlow.
 
     References:
         Klambauer, Unterthiner, Mayr and Hochreiter 2017, arXiv:1706.02515.
@@ -84,11 +85,11 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804
 
 
 def _elu(x: Any, below: float, above: float, width: float, name: str | None) -> Tensor:
-    """x · above where x > 0, else (exp(x / width) - 1) · below."""
+    """x · above where x ≥ 0, else (exp(x / width) - 1) · below."""
     (x,) = floating(x)
     values = wide(x)
     curve = multiply(elu(divide(values, width) if width != 1 else values), below)
-    return cast(where(greater(values, 0), multiply(values, above), curve), type_of(x).dtype, name)
+    return cast(where(greater_equal(values, 0), multiply(values, above), curve), type_of(x).dtype, name)
 
 
 @guarded("celu")

@@ -104,6 +104,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "__array_function__": array_function,
     "__round__": lambda self, digits=0: FORMS["round"](self, digits),
     "__divmod__": lambda self, other: (self // other, self % other),
+    "__rdivmod__": lambda self, other: (other // self, other % self),
 }
 _METHODS |= {name: FORMS[name] for name in _FROM_NUMPY}
 _METHODS |= {name: getattr(xp, name) for name in _FROM_STANDARD}

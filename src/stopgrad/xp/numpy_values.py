@@ -13,13 +13,14 @@ from stopgrad.errors import ArgumentError
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import abs, add, divide, multiply, subtract
 from stopgrad.ops.compare import equal, less_equal, logical_and, logical_or
+from stopgrad.ops.convert import cast
 from stopgrad.ops.data import identity
 from stopgrad.ops.inference import normal_axis
 from stopgrad.ops.masks import where
 from stopgrad.ops.order import argsort as _argsort, sort as _sort
 from stopgrad.ops.rounding import round as _round
 from stopgrad.plain import flag, whole
-from stopgrad.types import DTypeLike
+from stopgrad.types import DTypeLike, bool_, float64
 from stopgrad.xp import creation, elementwise, manipulation, statistical
 from stopgrad.xp.numpy_form import FORMS, form, without
 from stopgrad.xp.support import flat, of_dtype
@@ -167,8 +168,11 @@ def clip(
 @form
 def round(a: Any, decimals: int = 0, out: None = None) -> Tensor:
     places = whole(decimals)
-    if not places or not type_of(a).dtype.is_differentiable:
+    dtype = type_of(a).dtype
+    if not places or (not dtype.is_differentiable and (places > 0 or dtype is bool_)):
         return _round(a)
+    if not dtype.is_differentiable:
+        return cast(round(cast(a, float64), places), dtype)
     scale = 10.0 ** builtins.abs(places)
     up, down = (multiply, divide) if places > 0 else (divide, multiply)
     return down(_round(up(a, scale)), scale)
