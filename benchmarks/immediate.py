@@ -2,8 +2,8 @@
 
     python benchmarks/immediate.py [--calls 200] [--rounds 50] [--json out.json]
 
-Rounds of calls alternate between the two; shown is the wall time per call in each one's fastest round, in µs, and
-what is allowed: 1.5 times NumPy's, and 2 µs.
+Rounds of calls alternate between the two; shown is the wall time per call in each one's fastest round, in µs,
+and what is allowed: 1.5 times NumPy's, and 2 µs.
 """
 
 from __future__ import annotations

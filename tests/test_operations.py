@@ -41,7 +41,7 @@ CASES = [
 ]
 COMPUTED = [case for case in CASES if not isinstance(case.values[0].lower, Unsupported)]
 IMPLICIT = {"RandomLogGamma"}
-"""Draws whose gradient another operation gives, as quantiles move; tests/test_distributions.py compares it."""
+"""Draws whose gradient another operation gives, as quantiles move; test_distributions.py compares it."""
 DIFFERENTIATED = [
     case
     for case in COMPUTED
