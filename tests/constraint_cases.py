@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import evaluate
+from stopgrad.immediate import evaluate
 from stopgrad.op import REGISTRY
 
 BOOLS = np.ones(3, np.bool_)

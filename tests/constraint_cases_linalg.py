@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import evaluate
+from stopgrad.immediate import evaluate
 from stopgrad.op import REGISTRY
 
 INTS = np.ones((3, 3), np.int32)

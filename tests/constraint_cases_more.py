@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.build import evaluate
+from stopgrad.immediate import evaluate
 from stopgrad.op import REGISTRY
 from stopgrad.types import dim, dtype_of
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from stopgrad.build import emit, infer_types
+from stopgrad.build import emit
+from stopgrad.inferred import infer_types
 from stopgrad.op import REGISTRY, Kind
 from stopgrad.rewrite import merge, rewrite
 from stopgrad.types import tensor_type

@@ -21,7 +21,7 @@ import numpy_numbers_linalg
 import numpy_numbers_nn
 import stopgrad as sg
 from stopgrad.body import walk
-from stopgrad.build import check_canonical
+from stopgrad.inferred import check_canonical
 
 N = sg.dim("n")
 

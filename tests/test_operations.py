@@ -19,10 +19,11 @@ import pytest
 
 import stopgrad as sg
 from stopgrad.autodiff.forward import push_forward
-from stopgrad.build import emit, infer_types
+from stopgrad.build import emit
 from stopgrad.engines import engine
 from stopgrad.engines.xla import jax_namespace
 from stopgrad.graph import Graph, Output
+from stopgrad.inferred import infer_types
 from stopgrad.interpreter import lowering
 from stopgrad.namespaces import NUMPY
 from stopgrad.op import REGISTRY, Op, Unsupported

@@ -12,9 +12,10 @@ from typing import Any
 
 from stopgrad.batch_rules import Flags, Partly, again, repeated
 from stopgrad.body import Body, scan_key
-from stopgrad.build import close, emit, infer_types, parameter_of, tracing
+from stopgrad.build import close, emit, parameter_of, tracing
 from stopgrad.builder import Builder, Inside, current
 from stopgrad.graph import Graph, Operation, Output
+from stopgrad.inferred import infer_types
 from stopgrad.op import REGISTRY
 from stopgrad.selective import named_in
 from stopgrad.types import Size, TensorType, tensor_type

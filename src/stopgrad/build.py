@@ -17,13 +17,11 @@ from stopgrad.body import Body
 from stopgrad.builder import CURRENT, Builder, Inside, Pending, Trace, current, default_graph
 from stopgrad.errors import GraphError, StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
-from stopgrad.immediate import evaluate as evaluate, recalled
+from stopgrad.immediate import evaluate, recalled
 from stopgrad.inferred import (
-    about as about,
-    check_canonical as check_canonical,
-    infer_types as infer_types,
-    naming as naming,
-    raise_for as raise_for,
+    about,
+    infer_types,
+    raise_for,
 )
 from stopgrad.locks import exclusive
 from stopgrad.names import check_name as check_label

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ALONG, BROADCAST
-from stopgrad.build import infer_types, parameter_of
+from stopgrad.build import parameter_of
 from stopgrad.graph import Graph, Operation, Output
+from stopgrad.inferred import infer_types
 from stopgrad.interpreter import NUMPY_BACKEND, Region, Run, program
 from stopgrad.rows import Rows, cut_type, cut_values, repeats, rows_of
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.batch_rules import ALONG, BROADCAST, ELEMENTWISE, ONE_HOT
-from stopgrad.build import infer_types
 from stopgrad.errors import StopgradError
 from stopgrad.graph import Operation, Output
+from stopgrad.inferred import infer_types
 from stopgrad.op import Kind
 from stopgrad.types import TensorType, tensor_type
 

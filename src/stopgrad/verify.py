@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from stopgrad.body import Body, bodies_in
-from stopgrad.build import check_canonical
 from stopgrad.errors import GraphError, StopgradError
 from stopgrad.graph import Graph, Operation
+from stopgrad.inferred import check_canonical
 from stopgrad.op import REGISTRY, Op
 
 ENABLED = os.environ.get("STOPGRAD_VERIFY") == "1"

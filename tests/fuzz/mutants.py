@@ -16,8 +16,8 @@ import numpy as np
 
 import stopgrad as sg
 from fuzz import seeds
-from stopgrad.build import infer_types
 from stopgrad.errors import StopgradError
+from stopgrad.inferred import infer_types
 from stopgrad.op import REGISTRY, Kind
 from stopgrad.types import DTYPES, Dim, dim
 

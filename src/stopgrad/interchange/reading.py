@@ -12,10 +12,11 @@ from functools import partial
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import infer_types, named, without_gc
+from stopgrad.build import named, without_gc
 from stopgrad.builder import Region
 from stopgrad.errors import ArgumentError, GraphError, InternalError, StopgradError
 from stopgrad.graph import Graph, Operation, Output
+from stopgrad.inferred import infer_types
 from stopgrad.interchange import limits
 from stopgrad.interchange.arrays import read_array
 from stopgrad.interchange.axes import Axes

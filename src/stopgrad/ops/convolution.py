@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.batch_rules import CONV, CONV_BACK_FILTER, CONV_BACK_INPUT
-from stopgrad.build import about, apply
+from stopgrad.build import apply
+from stopgrad.inferred import about
 from stopgrad.op import Op, Sizes
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_floating

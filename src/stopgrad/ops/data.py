@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import BROADCAST, ELEMENTWISE
-from stopgrad.build import apply, check_name, constant_in, emit, evaluate, graph_for, joined, naming
+from stopgrad.build import apply, check_name, constant_in, emit, graph_for, joined
 from stopgrad.builder import current, default_graph
 from stopgrad.errors import GraphError, ShapeError
 from stopgrad.graph import Operation, Output, describe
+from stopgrad.immediate import evaluate
+from stopgrad.inferred import naming
 from stopgrad.interpreter import constant_value
 from stopgrad.op import Kind, Op, not_differentiable, unsupported
 from stopgrad.operands import Array, Literal, Tensor, as_array, show_shape

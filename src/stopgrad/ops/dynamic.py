@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import Flags, Outputs, again, everywhere
-from stopgrad.build import about, apply, constant_in, graph_for
+from stopgrad.build import apply, constant_in, graph_for
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.graph import Operation, Output
+from stopgrad.inferred import about
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, show_shape, type_of
 from stopgrad.ops.arithmetic import add, maximum, minimum, subtract

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.build import about, apply, emit
+from stopgrad.build import apply, emit
 from stopgrad.graph import Output
 from stopgrad.immediate import recalled
+from stopgrad.inferred import about
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.inference import (

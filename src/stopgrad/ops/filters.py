@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stopgrad.build import about, apply
+from stopgrad.build import apply
 from stopgrad.errors import ShapeError
+from stopgrad.inferred import about
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.convolution import Conv, ConvBackpropInput, read_geometry
 from stopgrad.ops.data import identity

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ALONG
-from stopgrad.build import about, apply, together
+from stopgrad.build import apply, together
 from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.inferred import about
 from stopgrad.op import Axes, Axis, Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.compare import equal, logical_or

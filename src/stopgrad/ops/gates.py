@@ -16,10 +16,11 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from stopgrad.batch_rules import ALONG, NAMES, SWITCH
-from stopgrad.build import apply, check_name, emit, graph_for, raise_for
+from stopgrad.build import apply, check_name, emit, graph_for
 from stopgrad.builder import NoGradientBlock, default_graph
 from stopgrad.errors import ArgumentError, DTypeError, GraphError
 from stopgrad.graph import Operation, Output
+from stopgrad.inferred import raise_for
 from stopgrad.op import Kind, Op, Undefined, not_differentiable, stopped, unconnected
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.convert import where

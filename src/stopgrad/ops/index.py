@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ALONG, GATHER, ONE_HOT, SCATTER
-from stopgrad.build import about, apply
+from stopgrad.build import apply
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.inferred import about
 from stopgrad.op import Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, python_dtype, type_of
 from stopgrad.ops.convert import where

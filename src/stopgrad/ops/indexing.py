@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.build import about, apply
+from stopgrad.build import apply
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Operation, Output, describe
+from stopgrad.inferred import about
 from stopgrad.op import Op, Spans
 from stopgrad.operands import Array, Tensor, as_array, shorten, show_shape, type_of
 from stopgrad.ops.index import GatherV2

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ALONG, PAD, along
-from stopgrad.build import about, apply
+from stopgrad.build import apply
 from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.inferred import about
 from stopgrad.op import Axes, Axis, Op, Sizes
 from stopgrad.operands import Tensor, as_list, show_shape, type_of
 from stopgrad.ops.compare import equal

@@ -12,9 +12,10 @@ from typing import Any, TypeVar, cast as typed
 import numpy as np
 
 from stopgrad.batch_rules import KEYS
-from stopgrad.build import about, apply, together
+from stopgrad.build import apply, together
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.graph import Operation, Output
+from stopgrad.inferred import about
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, is_python, show_shape, type_of
 from stopgrad.ops.arithmetic import add, multiply

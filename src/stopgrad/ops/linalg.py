@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import EINSUM, MATMUL
-from stopgrad.build import about, apply, emit
+from stopgrad.build import apply, emit
 from stopgrad.errors import ArgumentError, ShapeError
 from stopgrad.graph import Output
+from stopgrad.inferred import about
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, shorten, type_of
 from stopgrad.ops.convert import cast, conj

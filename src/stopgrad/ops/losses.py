@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ALONG
-from stopgrad.build import about, apply, coerce
+from stopgrad.build import apply, coerce
 from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.inferred import about
 from stopgrad.op import Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.activations import sigmoid

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.batch_rules import ALONG
-from stopgrad.build import about, apply, together
+from stopgrad.build import apply, together
 from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.inferred import about
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import add_n

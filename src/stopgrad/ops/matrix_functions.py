@@ -8,8 +8,9 @@ import ml_dtypes
 import numpy as np
 
 from stopgrad.batch_rules import ALONG
-from stopgrad.build import about, apply, together
+from stopgrad.build import apply, together
 from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.inferred import about
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.arithmetic import add, multiply

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from stopgrad.batch_rules import ALONG
-from stopgrad.build import about, apply, together
+from stopgrad.build import apply, together
 from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.inferred import about
 from stopgrad.op import Axes, Op
 from stopgrad.operands import Tensor, as_array, type_of
 from stopgrad.ops.arithmetic import abs as modulus, divide, maximum, multiply, sign

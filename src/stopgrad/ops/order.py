@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stopgrad.batch_rules import ALONG
-from stopgrad.build import about, apply
+from stopgrad.build import apply
 from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.inferred import about
 from stopgrad.op import Axis, Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.data import zeros_like

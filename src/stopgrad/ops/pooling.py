@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import FOLD
-from stopgrad.build import about, apply
+from stopgrad.build import apply
 from stopgrad.errors import ShapeError
+from stopgrad.inferred import about
 from stopgrad.op import Op, Sizes, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.inference import check_dtype, check_same_dtype, check_shape, is_floating

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import check_name, emit, evaluate
+from stopgrad.build import check_name, emit
 from stopgrad.builder import default_graph
 from stopgrad.errors import ShapeError, StopgradError
+from stopgrad.immediate import evaluate
 from stopgrad.op import Kind, Op, Scalar
 from stopgrad.operands import Tensor
 from stopgrad.ops.inference import check_dtype, is_number

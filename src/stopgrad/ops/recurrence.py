@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ALONG
-from stopgrad.build import about, apply, coerce
+from stopgrad.build import apply, coerce
+from stopgrad.inferred import about
 from stopgrad.op import Axis, Op
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.convert import conj

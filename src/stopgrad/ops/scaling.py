@@ -6,8 +6,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stopgrad.build import apply, raise_for
+from stopgrad.build import apply
 from stopgrad.errors import ShapeError
+from stopgrad.inferred import raise_for
 from stopgrad.op import Op, not_differentiable
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.arithmetic import maximum, minimum, negative, square

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ALONG, BROADCAST
-from stopgrad.build import about, apply, emit
+from stopgrad.build import apply, emit
 from stopgrad.errors import DTypeError, ShapeError
 from stopgrad.graph import Output
+from stopgrad.inferred import about
 from stopgrad.op import Axes, Op, Permutation
 from stopgrad.operands import Tensor, show_shape, type_of
 from stopgrad.ops.convert import conj

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import about, apply
+from stopgrad.build import apply
 from stopgrad.errors import ArgumentError, DTypeError, ShapeError
 from stopgrad.graph import Operation, Output
+from stopgrad.inferred import about
 from stopgrad.op import Op
 from stopgrad.operands import Tensor, as_array, is_python, show_shape, type_of
 from stopgrad.ops.arithmetic import add, divide, maximum, minimum, multiply, negative

@@ -14,9 +14,10 @@ from functools import partial
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import infer_types, without_gc
+from stopgrad.build import without_gc
 from stopgrad.errors import StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
+from stopgrad.inferred import infer_types
 from stopgrad.op import Kind
 from stopgrad.ops.data import Placeholder
 from stopgrad.types import TensorType, checking, length_value, map_sizes, size_value, tensor_type

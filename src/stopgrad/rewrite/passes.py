@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.build import evaluate
 from stopgrad.graph import Operation, Output
+from stopgrad.immediate import evaluate
 from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, Sub
 from stopgrad.ops.convert import Cast, Conj, SelectV2
