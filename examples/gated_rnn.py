@@ -47,7 +47,7 @@ def run(params, x, max_norm=None, cut=None):
         return cell(params, sg.stop_gradient(h, when=is_cut), c, x), None
 
     steps = np.zeros(len(x), bool) if cut is None else cut
-    zeros = np.zeros((x.shape[1], params["v"].shape[0]))
+    zeros = sg.zeros((x.shape[1], params["v"].shape[0]), x.dtype)
     (h, _), _ = sg.scan(step, (zeros, zeros), (x, steps))
     return h
 

@@ -42,7 +42,7 @@ def loss(params, x, key):
     picture = draw(logits, key) @ params["dictionary"]
     reconstruction = sg.sigmoid_cross_entropy_with_logits(labels=x, logits=picture).sum(axis=-1)
     log_p = sg.log_softmax(logits)
-    divergence = (sg.exp(log_p) * (log_p + np.log(WORDS))).sum(axis=-1)
+    divergence = (sg.exp(log_p) * (log_p + float(np.log(WORDS)))).sum(axis=-1)
     return (reconstruction + divergence).mean()
 
 

@@ -43,8 +43,8 @@ def act(policy, states, noise):
     mean, log_std = sg.split(forward(policy, states), 2, axis=-1)
     log_std = sg.clip(log_std, -5.0, 2.0)
     raw = mean + sg.exp(log_std) * noise
-    log_p = -0.5 * (noise**2 + np.log(2.0 * np.pi)) - log_std
-    squash = 2.0 * (np.log(2.0) - raw - sg.softplus(-2.0 * raw))  # log(1 - tanh²)
+    log_p = -0.5 * (noise**2 + float(np.log(2.0 * np.pi))) - log_std
+    squash = 2.0 * (float(np.log(2.0)) - raw - sg.softplus(-2.0 * raw))  # log(1 - tanh²)
     return sg.tanh(raw), (log_p - squash).sum(axis=-1)
 
 

@@ -85,9 +85,9 @@ def vicreg_loss(params, view1, view2, likeness=25.0, spread=25.0, apart=1.0):
         z = z - z.mean(axis=0)
         deviation = sg.sqrt((z**2).sum(axis=0) / (len(z) - 1) + 1e-4)
         covariance = z.T @ z / (len(z) - 1)
-        width = z.shape[1]
         total = total + spread * sg.relu(1.0 - deviation).mean()
-        total = total + apart * ((covariance * (1.0 - np.eye(width))) ** 2).sum() / width
+        beside = (covariance**2).sum() - (sg.diag_part(covariance) ** 2).sum()
+        total = total + apart * beside / z.shape[1]
     return total
 
 
@@ -122,7 +122,7 @@ def denoised(params, x, t):
 
 def consistency_loss(params, x, noise, n):
     """For points x [count, 2], their noise, and numbers n [count] of steps on the way from data to noise."""
-    near, far = sg.gather(TIMES, n)[:, None], sg.gather(TIMES, n + 1)[:, None]
+    near, far = (sg.cast(sg.gather(TIMES, k), x.dtype)[:, None] for k in (n, n + 1))
     target = sg.stop_gradient(denoised(params, x + near * noise, near))
     return ((denoised(params, x + far * noise, far) - target) ** 2).sum(axis=1).mean()
 

@@ -43,7 +43,7 @@ def loss(params, h, x, y):
 
 def whole_loss(params, x, y, size):
     """The same over a whole sequence in windows of this size, in one graph."""
-    h = np.zeros((x.shape[1], params["b"].shape[0]))
+    h = sg.zeros((x.shape[1], params["b"].shape[0]), x.dtype)
     total = 0.0
     for start in range(0, len(x), size):
         steps = slice(start, start + size)

@@ -14,7 +14,8 @@ from scipy.special import ndtr, softmax
 from scipy.stats import multivariate_normal
 
 import stopgrad as sg
-from examples_references import example
+from examples_references import all_cases, example
+from stopgrad.structure import flatten, unflatten
 
 pytest.importorskip("jax")
 
@@ -207,6 +208,21 @@ def test_a_short_training_reaches_its_aim(name: str) -> None:
 # ------------------------------------------------------------------------------------ what holds exactly
 
 engines = pytest.mark.parametrize("engine", ["numpy", "xla"])
+
+
+CASES = all_cases()
+
+
+@pytest.mark.parametrize("key", CASES, ids=["-".join(key) for key in CASES])
+def test_a_loss_of_float32_is_float32(key: tuple[str, str]) -> None:
+    """No number that stands in a program makes float64 of what a user gives."""
+    case, module = CASES[key], example(key[0])
+    f = case.call(module) if case.call is not None else getattr(module, key[1])
+    leaves, spec = flatten(case.arguments(module, np.random.default_rng(0)))
+    with sg.Graph().as_default():
+        kinds = [sg.float32 if x.dtype.kind == "f" else x.dtype for x in leaves]
+        inputs = [sg.placeholder(kind, x.shape) for kind, x in zip(kinds, leaves, strict=True)]
+        assert f(*unflatten(spec, inputs)).dtype == np.float32
 
 
 def test_lora_begins_as_the_trained_network_and_keeps_it() -> None:
