@@ -129,7 +129,8 @@ class SelfAdjointEigenvalues(Op):
 
     Returns:
         The real eigenvalues, [..., m], in ascending order. Their gradient is finite everywhere; where some
-        are equal, it is one of those that the choice of vectors allows.
+        are equal, it is one of those that the choice of vectors allows. It is Hermitian, as in JAX;
+        TensorFlow puts both halves into the lower triangle.
 
     Constraints:
         (C1) tensor holds floating-point or complex numbers.

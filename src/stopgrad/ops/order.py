@@ -98,7 +98,7 @@ def argsort(
         stable: whether equal elements must keep their order; they always do.
 
     Returns:
-        Positions as int32, of the values' shape.
+        Positions as int32, of the values' shape; NaN counts as the largest, as in NumPy.
 
     Constraints:
         (C1) values holds real numbers.
@@ -121,8 +121,8 @@ class Sort(Op):
         descending: whether the largest comes first.
 
     Returns:
-        The sorted numbers. The gradient goes back to where each element came from; equal elements count as
-        sorted in their order, so that each has its own part.
+        The sorted numbers; NaN counts as the largest, as in NumPy. The gradient goes back to where each
+        element came from; equal elements count as sorted in their order, so that each has its own part.
 
     Constraints:
         (C1) x holds real numbers.

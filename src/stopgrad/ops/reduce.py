@@ -506,7 +506,7 @@ def _position(definition: type[Op], x: Any, axis: Any, dtype: DTypeLike, name: s
 
 
 class ArgMax(ArgReduction):
-    """The position of the largest element along an axis; of the first, at ties.
+    """The position of the largest element along an axis; of the first, at ties, and of a NaN before all.
 
     Args:
         x (``input``): real numbers.
@@ -538,7 +538,7 @@ def argmax(
 
 
 class ArgMin(ArgReduction):
-    """The position of the smallest element along an axis; of the first, at ties.
+    """The position of the smallest element along an axis; of the first, at ties, and of a NaN before all.
 
     Args:
         x (``input``): real numbers.

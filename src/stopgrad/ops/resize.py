@@ -102,7 +102,8 @@ def resize(
         name: of the operation.
 
     Returns:
-        The images, of a floating-point dtype; by "nearest", of their own.
+        The images. Floating-point ones keep their dtype, where TensorFlow answers in float32; integers become
+        floating-point, except by "nearest".
 
     Raises:
         ShapeError, ArgumentError: the images have other axes or unknown sizes; the method is unknown.

@@ -226,7 +226,8 @@ def squeeze(input: Any, axis: int | Sequence[int] | None = None, name: str | Non
 
     Args:
         input: any tensor.
-        axis: which axes to leave out; by default all whose size is known to be 1.
+        axis: which axes to leave out; by default all whose size is known to be 1. An empty list is none, as
+            in NumPy, where it is all in TensorFlow.
 
     Returns:
         The tensor in its new shape.
