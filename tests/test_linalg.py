@@ -507,3 +507,11 @@ def test_errors_say_what_is_wrong(call: Callable[[], Any], message: str) -> None
     with pytest.raises(sg.StopgradError, match=message) as caught:
         call()
     assert not isinstance(caught.value, sg.InternalError)
+
+
+@pytest.mark.parametrize("norm", [-1.0, np.array([1.0, -2.0])])
+def test_a_largest_norm_is_not_negative(norm: Any) -> None:
+    with pytest.raises(sg.ArgumentError, match="negative"):
+        sg.clip_by_norm(np.ones(2), norm)
+    with pytest.raises(sg.ArgumentError, match="negative"):
+        sg.clip_by_global_norm([np.ones(2)], norm)

@@ -9,9 +9,10 @@ from typing import Any
 from stopgrad.batch_rules import ALONG
 from stopgrad.build import apply, together
 from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.graph import Operation, Output
 from stopgrad.inferred import about
 from stopgrad.op import Axes, Op
-from stopgrad.operands import Tensor, as_array, type_of
+from stopgrad.operands import Tensor, as_array, shorten, type_of
 from stopgrad.ops.arithmetic import abs as modulus, divide, maximum, multiply, sign
 from stopgrad.ops.compare import equal, is_finite, not_equal
 from stopgrad.ops.convert import cast, where, wide
@@ -346,11 +347,18 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
         >>> sg.clip_by_norm(np.array([3.0, 4.0]), 1.0)
         array([0.6, 0.8])
     """
+    _check_largest(clip_norm)
     (t,) = together(t, promotes=BOTH)
     numbers, dtype = wide(t), type_of(t).dtype
     size = vector_norm(numbers, axes, True)
     scale = divide(clip_norm, maximum(size, clip_norm))
     return cast(multiply(numbers, cast(scale, type_of(numbers).dtype)), dtype, name)
+
+
+def _check_largest(norm: Any) -> None:
+    """Refuse a largest norm that is known to be negative."""
+    if not isinstance(norm, (Output, Operation)) and (as_array(norm) < 0).any():
+        raise ArgumentError(f"clip_norm is the largest norm, and cannot be negative as {shorten(norm)} is")
 
 
 @guarded("global_norm")
@@ -399,6 +407,7 @@ def clip_by_global_norm(
         >>> sg.clip_by_global_norm([np.array([3.0]), np.array([4.0])], 1.0)
         ([array([0.6]), array([0.8])], array(5.))
     """
+    _check_largest(clip_norm)
     leaves, spec = flatten(t_list)
     (size,) = together(global_norm(t_list) if use_norm is None else use_norm, promotes=BOTH)
     scale = divide(clip_norm, maximum(size, clip_norm))
