@@ -134,7 +134,8 @@ class ClipGradient(Gate):
         high: the greatest value, likewise.
 
     Returns:
-        The operand.
+        The operand. At every order the gate clips what comes back through it; so the second derivative is not
+        that of the clipped first one.
 
     Constraints:
         (C1) x, low and high are real numbers of one dtype.
@@ -174,7 +175,8 @@ class ClipGradientByNorm(Gate):
         max_norm: a positive number, or an output that holds it; itself without gradient.
 
     Returns:
-        The operand.
+        The operand. At every order the gate shrinks what comes back through it; so the second derivative is
+        not that of the shrunk first one.
 
     Constraints:
         (C1) x and max_norm have one dtype.
