@@ -549,18 +549,14 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("slow")
-def test_long_compiling_is_noted_while_it_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_long_compiling_is_noted(caplog: pytest.LogCaptureFixture) -> None:
     def long_one(x: Any) -> Any:
         return sg.exp(x) * 2.0 + x
 
     with caplog.at_level(logging.INFO, "stopgrad"):
         sg.function(long_one, engine="numpy")(1.0)
     assert len(caplog.records) == 1
-    assert (
-        caplog.records[0]
-        .getMessage()
-        .startswith("long_one: 4 operations on numpy, compiling for 0.05 s so far")
-    )
+    assert caplog.records[0].getMessage().startswith("long_one: 4 operations on numpy, compiled for 0.")
 
 
 @pytest.mark.usefixtures("slow")
@@ -591,7 +587,7 @@ def test_on_a_terminal_it_is_written_to_standard_error(monkeypatch: pytest.Monke
     monkeypatch.setattr("sys.stderr", terminal)
     sg.function(lambda x: x + 1.0, engine="numpy")(1.0)
     assert re.fullmatch(
-        r"stopgrad: <lambda>: \d operations on numpy, compiling for 0.05 s .*\n", terminal.text
+        r"stopgrad: <lambda>: \d operations on numpy, compiled for 0\.\d s.*\n", terminal.text
     )
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -172,30 +171,28 @@ def _compile(
 
 
 NOTED = 3.0
-"""After so many seconds of compiling it is told that it goes on."""
+"""Compiling that takes more seconds is told of."""
 
 LOGGER = logging.getLogger("stopgrad")
 
 
 @contextmanager
 def noted(what: str) -> Iterator[None]:
-    """Inside, *what* is being compiled. If that takes long, it is said, once, while it goes on.
+    """Inside, *what* is being compiled. If that took long, it is said, once.
 
     It is logged by the logger ``"stopgrad"``, with the level INFO; where nobody listens to that, it is
-    written to standard error if that is a terminal. It is no warning: nothing is wrong.
+    written to standard error if that is a terminal. It is no warning: nothing is wrong. It is said when
+    compiling has ended: an interrupt while a thread is started, which would say it before, can leave Python
+    unable to start another.
     """
-    note = threading.Timer(NOTED, _note, [what])
-    note.daemon = True
-    with suppress(RuntimeError):  # Where no thread can be started, there is no note.
-        note.start()
-    try:
-        yield
-    finally:
-        note.cancel()
+    start = time.monotonic()
+    yield
+    took = time.monotonic() - start
+    if took > NOTED:
+        _note(f"{what}, compiled for {took:.1f} s; loops made by sg.scan compile faster than Python's")
 
 
-def _note(what: str) -> None:
-    text = f"{what}, compiling for {NOTED:g} s so far; loops made by sg.scan compile faster than Python's"
+def _note(text: str) -> None:
     if LOGGER.isEnabledFor(logging.INFO) and LOGGER.hasHandlers():
         LOGGER.info(text)
     elif sys.stderr is not None and sys.stderr.isatty():
