@@ -165,7 +165,10 @@ PROGRAMS: dict[str, list[Step]] = {
         let("p", lambda v: v.s > 0.0),
         let("a", lambda v: sg.cond(v.p, lambda x: x * v.s, lambda x: x - 1.0, v.x)),
         let("b", lambda v: sg.scan(step_of_scan, v.s, v.x)[0]),
-        let("c", lambda v: sg.while_loop(lambda a: a < 9.0, lambda a: a * 2.0 + v.s, v.s, 5)),
+        let(
+            "c",
+            lambda v: sg.while_loop(lambda a: a < 9.0, lambda a: a * 2.0 + v.s, v.s, maximum_iterations=5),
+        ),
         let("d", lambda v: sg.checkpoint(lambda a: sg.sin(a) * v.s)(v.x)),
         let("g", lambda v: sg.gradients([v.a, v.b, v.c, v.d], v.x)),
         let("h", lambda v: sg.vmap(lambda a: sg.while_loop(lambda i: i < a, lambda i: i + 1.0, a))(v.x)),
