@@ -338,7 +338,13 @@ add(
     normal(2, 4, 5, seed=2),
 )
 add(sg.einsum, lambda _, a: np.trace(a), "ii", normal(3, 3))
-add(sg.tensordot, lambda a, b: (a[:, :, None] * b).sum((0, 1)), normal(3, 4), normal(3, 4, 2, seed=1))
+add(
+    sg.tensordot,
+    lambda a, b: (a[:, :, None] * b).sum((0, 1)),
+    normal(3, 4),
+    normal(3, 4, 2, seed=1),
+    axes=2,
+)
 add(sg.tensordot, lambda a, b: _product(a, b.T), normal(3, 4), normal(2, 4, seed=1), axes=((-1,), (1,)))
 
 
