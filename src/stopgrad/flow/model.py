@@ -507,7 +507,7 @@ class Flow(Mapping[Any, Reach]):
         return f"<Flow {', '.join(f'{label(k)}: {v.status}' for k, v in self._found.items())}>"
 
 
-_DERIVED = {"stories", "gates", "findings"}
+_DERIVED = ("stories", "gates", "findings")
 _ORDER = (
     Status.UNDEFINED,
     Status.STOPPED,
