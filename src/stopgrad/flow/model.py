@@ -11,8 +11,8 @@ from typing import Any
 
 from stopgrad.body import walk
 from stopgrad.flow.asked import Asked, label
-from stopgrad.flow.survey import Survey
-from stopgrad.flow.ways import Wall
+from stopgrad.flow.survey import NAMED, Survey
+from stopgrad.flow.ways import Wall, no_gradient_of
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import NoGradient, Status, Undefined
 from stopgrad.source import Location
@@ -405,8 +405,9 @@ class Flow(Mapping[Any, Reach]):
         leads: dict[Operation, list[tuple[Survey, int]]] = {}
         for survey in self._surveys:
             for ending in survey.endings:
-                leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
-        gates = [op for op in walk(self.graph.subgraph_to(self.ys)) if _may_end_paths(op)]
+                if ending.wall.reason is not NAMED:
+                    leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
+        gates = dict.fromkeys(op for op in walk(self.graph.subgraph_to(self.ys)) if _may_end_paths(op))
         return tuple([self._gate(op, leads.get(op, ())) for op in gates])
 
     def _gate(self, op: Operation, leads: Sequence[tuple[Survey, int]]) -> GateUse:
@@ -427,8 +428,14 @@ class Flow(Mapping[Any, Reach]):
             return ""  # It waits for what should not happen.
         if cuts:
             return "what lies behind it has no derivative anyway"
+        if not op.outputs[0].type.differentiable:
+            return no_gradient_of(op.outputs[0])
+        if op.graph is not self.graph:
+            return "no path to what was asked about ends at it"
+        if op.definition.selective and not any(op in survey.acting for survey in self._surveys):
+            return "it acts for none of the tensors asked about"
         marks = [survey.mark(op) for survey in self._surveys]
-        if any(leads for *_, leads in marks) and not any(comes for comes, *_ in marks):
+        if any(mark.leads for mark in marks) and not any(mark.comes for mark in marks):
             return "every path to it is cut before"
         return "nothing behind it depends on what was asked about"
 
@@ -472,13 +479,13 @@ class Flow(Mapping[Any, Reach]):
             seen = [survey.mark(op) for survey in self._surveys]
             if op in cutting:
                 marks[op] = "cut"
+            elif any(mark.passes for mark in seen):
+                marks[op] = "live"
             elif op in idle:
                 marks[op] = "idle"
-            elif any(comes and openly for comes, _, openly, _ in seen):
-                marks[op] = "live"
-            elif any(comes and leads for comes, _, _, leads in seen):
+            elif any(mark.ends for mark in seen):
                 marks[op] = "severed"
-            elif any(path and leads for _, path, _, leads in seen):
+            elif any(mark.hidden for mark in seen):
                 marks[op] = "hidden"
             else:
                 marks[op] = "aside"

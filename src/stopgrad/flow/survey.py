@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from stopgrad.flow.ways import (
     LEVELS,
@@ -25,6 +26,9 @@ from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import Op, Status
 from stopgrad.selective import Acting, by_gates, selective_gates
 
+NAMED = "named in stop_gradients"
+"""The reason of walls that are no operations of their own."""
+
 
 class Survey:
     """Of xs with respect to which the same selective gates act."""
@@ -37,12 +41,15 @@ class Survey:
         above: Sequence[Operation],
         acting: Acting,
     ) -> None:
-        self._ys, self.xs = ys, xs
+        self._ys, self.xs, self.acting = ys, xs, acting
         self.sweep = sweep = Sweep(above, acting)
+        self._own: dict[int, Way] = {}  # By place, the ways behind what is named in stops.
         for t in stops:
-            if sweep.place(t) >= 0:
+            at = sweep.place(t)
+            if at >= 0 and t.type.differentiable:
                 ways = sweep.ways.setdefault(t.op.id, ways_of(t.op, acting))
-                ways[t.index] = walled(ways[t.index], Wall(t.op, Status.STOPPED, "named in stop_gradients"))
+                self._own[at] = ways[t.index]
+                ways[t.index] = walled(ways[t.index], Wall(t.op, Status.STOPPED, NAMED))
         self.results = results = Results(1)
         self.reached = from_results(sweep, {y: results.starting(1, y) for y in ys}, results)
         self.sources = sources = Sources(len(xs))
@@ -113,22 +120,47 @@ class Survey:
                         every[to] += n
                         free[to] += m
                 else:
-                    for i, passing, all in _times(ways[o]):
+                    walled_off = at + o in self._own
+                    for i, passing, all in _times(self._own.get(at + o, ways[o])):
                         to = sweep.place(op.inputs[i])
                         every[to] += all * n
-                        free[to] += passing * m
+                        free[to] += 0 if walled_off else passing * m
         return every, free
 
-    def mark(self, op: Operation) -> tuple[bool, bool, bool, bool]:
-        """Whether a gradient comes to the operation; a path does; it leads to xs openly; by any path."""
+    def mark(self, op: Operation) -> Mark:
+        """What an operation of the graph is to the gradient of the xs."""
         at = self.sweep.first[op.id] if op.id < len(self.sweep.first) else -1
         if at < 0:
-            return False, False, False, False
-        reached = leads = 0
-        for n in range(at, at + len(op.outputs)):
-            reached |= self.reached[n]
-            leads |= self.leads[n]
-        return bool(reached & 1), bool(reached), bool(self.sources.openly(leads)), bool(leads)
+            return Mark(False, False, False, False, False)
+        places = range(at, at + len(op.outputs))
+        arrives, leads = ([of[n] for n in places] for of in (self.reached, self.leads))
+        comes = [reached & 1 for reached in arrives]
+        openly = map(self.sources.openly, leads)
+        return Mark(
+            bool(any(comes)),
+            any(come and lead for come, lead in zip(comes, openly, strict=True)),
+            any(come and lead for come, lead in zip(comes, leads, strict=True)),
+            any(reached and lead for reached, lead in zip(arrives, leads, strict=True)),
+            any(map(bool, leads)),
+        )
+
+
+class Mark(NamedTuple):
+    """What an operation is to a gradient.
+
+    Attributes:
+        comes: the gradient comes to one of its outputs.
+        passes: from one where it comes, it goes on to xs.
+        ends: from one where it comes, paths lead to xs.
+        hidden: a path, open or cut, leads from ys through one of its outputs to xs.
+        leads: xs are among what it is computed from.
+    """
+
+    comes: bool
+    passes: bool
+    ends: bool
+    hidden: bool
+    leads: bool
 
 
 def _times(way: Way) -> list[tuple[int, int, int]]:
