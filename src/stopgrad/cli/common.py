@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import traceback
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from stopgrad.errors import ArgumentError, StopgradError
 from stopgrad.files import AnyPath, replacing
+from stopgrad.flow.model import shown_file
 from stopgrad.source import is_internal
 
 OK, FAILED, ERROR, INTERRUPTED = 0, 1, 2, 130
@@ -41,30 +41,17 @@ def require_writable(path: AnyPath) -> None:
 # -------------------------------------------------------------------------------------------- errors
 
 
-def shown_path(path: AnyPath) -> str:
-    """A file as messages name it: from the current folder, where it lies below that.
-
-    Examples:
-        >>> shown_path(Path.cwd() / "loss.py")
-        'loss.py'
-    """
-    path = Path(path)
-    with contextlib.suppress(ValueError, OSError):
-        path = path.absolute().relative_to(Path.cwd())
-    return str(path)
-
-
 def told(error: BaseException) -> str | None:
     """What is printed of an error: one line; after the traceback, where it is one of the user's own code.
 
     None for what neither the user's files nor the system raised: a defect of the command.
     """
     frames = list(_users(traceback.extract_tb(error.__traceback__)))
-    place = f"{shown_path(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
+    place = f"{shown_file(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
     if isinstance(error, StopgradError):
         return f"stopgrad: {'' if place and place[:-2] in error.message else place}{error.message}"
     if isinstance(error, SyntaxError):
-        place = f"{shown_path(error.filename or '')}:{error.lineno}: "
+        place = f"{shown_file(error.filename or '')}:{error.lineno}: "
         return f"{_traceback(error)}stopgrad: {place}this is no Python: {error.msg}"
     if frames:
         name = type(error).__name__

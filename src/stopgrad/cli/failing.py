@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.errors import ArgumentError
+from stopgrad.flow.model import shown_file
 from stopgrad.graph import Operation
 from stopgrad.op import Status
 
@@ -91,9 +92,6 @@ def _is_called(op: Operation, key: str) -> bool:
 
 def _places(operations: Sequence[Operation]) -> str:
     """The lines of operations, as the end of a message."""
-    found = dict.fromkeys(
-        f"{place!r}: {place.source}" if place.source else repr(place)
-        for place in (op.location for op in operations)
-        if place
-    )
-    return f", at {'; at '.join(found)}" if found else ""
+    places = [place for place in (op.location for op in operations) if place is not None]
+    found = dict.fromkeys(f"{shown_file(place.file)}:{place.line}: {place.source}" for place in places)
+    return f" ({'; '.join(found)})" if found else ""

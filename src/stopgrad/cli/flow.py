@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from stopgrad.cli.calls import Call, Wanted, call_of
 from stopgrad.cli.common import FAILED, OK, listed, require_writable, write_text
 from stopgrad.cli.failing import conditions, met
 from stopgrad.cli.programs import loaded
+from stopgrad.errors import ShapeError
 
 STDOUT = "-"
 """The path that stands for standard output."""
@@ -141,9 +143,11 @@ def _call(arguments: argparse.Namespace) -> Iterator[Call]:
         call = call_of(program, wanted)
         try:
             yield call
-        except Exception as error:
-            if call.open:
-                error.add_note(f"its sizes were left open; give numbers, such as --shape {call.open}=4,3")
+        except ShapeError as error:
+            for size, path in call.open.items():
+                if re.search(rf"\b{size}\b", error.message):
+                    error.args = (f"{error.message}; or give numbers: --shape {path}=4,3",)
+                    break
             raise
 
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from stopgrad.arguments import parameters_of
 from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.cli.annotations import from_annotation, scalar_annotation
-from stopgrad.cli.common import shown_path
 from stopgrad.cli.programs import Program
 from stopgrad.errors import ArgumentError
+from stopgrad.flow.model import shown_file
 from stopgrad.structure import flatten, map_leaves, paths, unflatten
 from stopgrad.types import TensorType, dtype_of, shape_of, tensor_type
 
@@ -144,7 +144,7 @@ def _namespace(program: Program) -> Mapping[str, Any]:
 def line_of(program: Program) -> str:
     """Where the function is defined."""
     code = getattr(inspect.unwrap(program.value), "__code__", None)
-    return "" if code is None else f"{shown_path(code.co_filename)}:{code.co_firstlineno}: "
+    return "" if code is None else f"{shown_file(code.co_filename)}:{code.co_firstlineno}: "
 
 
 def _shown(annotation: Any) -> str:
@@ -159,13 +159,17 @@ def _no_source(
     noted = [
         f"its annotation {_shown(p.annotation)} says no shape" for p in missing if p.annotation is not p.empty
     ]
-    every = ", ".join(p.name for p in parameters if p.kind not in _OPEN)
+    needed = [p for p in parameters if p.kind not in _OPEN and p.default is p.empty]
+    if any(p.kind is p.KEYWORD_ONLY for p in needed):
+        made = f"dict({', '.join(f'{p.name}=...' for p in needed)})"
+    else:
+        made = f"({', '.join(p.name for p in needed)}{',' * (len(needed) == 1)})"
     return ArgumentError(
         f"{line_of(program)}{name}: nothing says what {', '.join(p.name for p in missing)} "
         f"{'is' if len(missing) == 1 else 'are'}{f' ({chr(59).join(noted)})' if noted else ''}; "
         f"give --shape {first}=2,3 (or of a part: --shape {first}.w=2,3:float64), "
         f'or annotate it ({first}: "float32[n, 3]"), '
-        f"or write beside it: def {name}_example(): return {every}{',' if ',' not in every else ''}"
+        f"or write beside it: def {name}_example(): return {made}"
     )
 
 

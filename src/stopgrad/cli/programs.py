@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from stopgrad.cli.common import shown_path
 from stopgrad.errors import ArgumentError, MissingFileError
+from stopgrad.flow.model import shown_file
 from stopgrad.graph import Operation, Output
 
 FORM = "name it as path.py:function or package.module:function"
@@ -91,7 +91,7 @@ class _Script(SourceFileLoader):
 
 
 def _from_file(path: Path, after: contextlib.ExitStack) -> ModuleType:
-    shown = shown_path(path)
+    shown = shown_file(str(path))
     if path.is_dir():
         raise ArgumentError(f"{shown} is a folder; {FORM}")
     if not path.exists():
@@ -130,7 +130,7 @@ def _near(path: Path) -> str:
     with contextlib.suppress(OSError):
         beside = [one.name for one in path.parent.iterdir() if one.suffix == ".py"]
         if found := difflib.get_close_matches(path.name, [*beside], 1):
-            return shown_path(path.parent / found[0])
+            return shown_file(str(path.parent / found[0]))
     return ""
 
 
@@ -165,7 +165,7 @@ def candidates(names: dict[str, Any], module: str) -> list[str]:
 
 def _found(module: ModuleType, place: str, name: str) -> Program:
     names = vars(module)
-    shown = shown_path(place) if is_file(place) else place
+    shown = shown_file(place) if is_file(place) else place
     known = candidates(names, module.__name__)
     has = f"{shown} has {', '.join(known)}" if known else f"{shown} defines no function"
     if not name:
