@@ -113,7 +113,7 @@ def _evaluated(annotation: str, names: Mapping[str, Any]) -> Any:
         __annotations__ = {"it": annotation}
 
     with contextlib.suppress(Exception):  # Whatever the text may be: then it says no shape.
-        return typing.get_type_hints(Holder, dict(names), include_extras=True)["it"]
+        return inspect.get_annotations(Holder, globals=dict(names), eval_str=True)["it"]
     return None
 
 

@@ -196,7 +196,8 @@ def _of(f: Any, chosen: Sequence[Argument]) -> Any:
 
     def call(*args: Any) -> Any:
         bound = signature.bind_partial()
-        bound.arguments = dict(zip(names, args, strict=True))
+        bound.arguments.update(zip(names, args, strict=True))
+        bound.apply_defaults()
         return f(*bound.args, **bound.kwargs)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -34,7 +34,7 @@ def arguments_of(
 ) -> list[Argument]:
     """The arguments that a function is called with, in its order.
 
-    Left out are those that keep a default which is no array.
+    Left out are those that keep a default which is no array; there may be none.
 
     Args:
         program: the function.
@@ -46,24 +46,25 @@ def arguments_of(
     """
     parameters = parameters_of(program.value)
     given = _from_example(program, parameters, example)
-    said: dict[str, list[tuple[str, TensorType]]] = {}
+    said: dict[str, list[tuple[str, TensorType]]] = {p.name: [] for p in parameters}
+    others = []
     for path, type in shapes:
         root, _, rest = path.partition(".")
-        if all(p.name != root or p.kind is p.VAR_KEYWORD for p in parameters):
-            known = ", ".join(p.name for p in parameters)
-            raise ArgumentError(
-                f"--shape names {path!r}, but {program.target} has "
-                f"{f'the parameters {known}' if known else 'no parameters'}"
-            )
-        said.setdefault(root, []).append((rest, type))
+        if root in said:
+            said[root].append((rest, type))
+        else:
+            others.append(path)
     names = _namespace(program)
     found, missing = [], []
     for parameter in parameters:
-        one = _argument(parameter, given, said.get(parameter.name, []), names)
+        one = _argument(parameter, given, said[parameter.name], names)
         if one is not None:
             found.append(one)
         elif parameter.default is parameter.empty and parameter.kind not in _OPEN:
             missing.append(parameter)
+    if others and (found or missing):
+        known = ", ".join(said)
+        raise ArgumentError(f"--shape names {others[0]!r}, but {program.target} has the parameters {known}")
     if missing:
         raise _no_source(program, parameters, missing)
     return found
