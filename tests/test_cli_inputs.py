@@ -319,6 +319,33 @@ def test_annotations_say_shapes(annotation: str, postponed: bool, write: Write) 
     assert statuses("program.py:loss") == {"x": "flows"}
 
 
+def test_annotations_of_jaxtyping_say_shapes(write: Write) -> None:
+    pytest.importorskip("jaxtyping")
+    write(
+        """
+        from jaxtyping import Array, Float, Float64, Int, Shaped
+
+        def loss(
+            x: Float[np.ndarray, "n 3"], w: Float64[Array, "3"], y: Int[Array, "#n"], z: Shaped[Array, "c=2 _"],
+            s: Float[Array, ""],
+        ):
+            return [sg.identity(one) for one in (x, w, y, z, s)]
+        def open(x: Float[Array, "*batch 3"]): return x
+        def computed(x: Float[Array, "n n+1"]): return x
+        """
+    )
+    values = call("program.py:loss", seed=0).args[1:]
+    assert [(x.dtype.name, x.shape) for x in values] == [
+        ("float32", (4, 3)),
+        ("float64", (3,)),
+        ("int64", (4,)),
+        ("float32", (2, 5)),
+        ("float32", ()),
+    ]
+    assert "says no shape" in refused("program.py:open")
+    assert "says no shape" in refused("program.py:computed")
+
+
 @pytest.mark.parametrize("postponed", [False, True], ids=["", "postponed"])
 def test_structures_are_made_of_their_fields_annotations(postponed: bool, write: Write) -> None:
     head = "from __future__ import annotations\n" if postponed else ""

@@ -8,7 +8,7 @@ import dataclasses
 import inspect
 import re
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -83,7 +83,7 @@ def from_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:
     """An argument as its annotation describes it, a structure of types; None where that says no shape.
 
     Understood are types as texts (``"float32[n, 3]"``), also as the second part of ``Annotated``; what has a
-    shape and a dtype; dataclasses, named tuples, typed dicts and tuples of such.
+    shape and a dtype; jaxtyping's; dataclasses, named tuples, typed dicts and tuples of such.
     """
     if isinstance(annotation, str):
         found = type_from(annotation)
@@ -101,11 +101,25 @@ def from_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:
         return next((part for part in parts if part is not None), None)
     if typing.get_origin(annotation) is tuple:
         return _all(tuple(from_annotation(part, names) for part in typing.get_args(annotation)))
+    if isinstance(sizes := getattr(annotation, "dim_str", None), str):
+        return _from_jaxtyping(sizes, annotation.dtypes)
     if inspect.isclass(annotation):
         return _from_fields(annotation, names)
     if hasattr(annotation, "shape") and hasattr(annotation, "dtype"):
         return tensor_type(dtype_of(annotation.dtype), shape_of(annotation.shape))
     return None
+
+
+def _from_jaxtyping(sizes: str, dtypes: Any) -> TensorType | None:
+    """What ``Float[Array, "batch 3"]`` says; None for sizes that it leaves to several axes, or computes.
+
+    Of several dtypes it is float32 or, without that, the widest; of any dtype, float32.
+    """
+    names = [name for name in dtypes if name in DTYPES] if isinstance(dtypes, Sequence) else ["float32"]
+    words = [word.lstrip("#?").rpartition("=")[2] for word in sizes.split()]
+    if not names or not all(re.fullmatch(r"\w+", word) for word in words):
+        return None
+    return _type("float32" if "float32" in names else names[-1], ",".join(words))
 
 
 def _evaluated(annotation: str, names: Mapping[str, Any]) -> Any:
