@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import linecache
 import math
-import os
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stopgrad.flow.model import shown_file
 from stopgrad.graph import Operation, describe
 from stopgrad.source import Location
 
@@ -262,7 +263,9 @@ def _stop_lines(stop: Stop, engine: str | None, width: int) -> Iterator[str]:
             cosine = "-" if change.cosine is None else f"{change.cosine:.4f}"
             short = name if len(name) <= label else f"…{name[1 - label :]}"
             note = "" if isinstance(change, Stop) else _arrival(change)
-            yield f"    {short:<{label}}  {_figure(change.difference):>10}  {cosine:>6}{note}"[:width].rstrip()
+            yield f"    {short:<{label}}  {_figure(change.difference):>10}  {cosine:>6}{note}"[
+                :width
+            ].rstrip()
     yield from _wrapped(
         f"operations: {stop.operations_with} with, {stop.operations_without} without", width, "    "
     )
@@ -283,7 +286,9 @@ def _suggestion_lines(one: Suggestion, engine: str | None, width: int) -> Iterat
     yield from _wrapped(_zero_at(one.points), width, "    ")
     if one.disconnects:
         names = ", ".join(one.disconnects)
-        yield from _wrapped(f"with a stop here, the gradient of {names} is none instead of zero", width, "    ")
+        yield from _wrapped(
+            f"with a stop here, the gradient of {names} is none instead of zero", width, "    "
+        )
     saved = f"{one.operations_saved} of {one.operations_without} operations"
     yield from _wrapped(f"a stop saves {saved}", width, "    ")
     if one.seconds_with is not None and one.seconds_without is not None:
@@ -298,7 +303,9 @@ def _zero_at(points: int) -> str:
     )
 
 
-def _headed(title: str, location: Location | None, operations: Sequence[Operation], width: int) -> Iterator[str]:
+def _headed(
+    title: str, location: Location | None, operations: Sequence[Operation], width: int
+) -> Iterator[str]:
     """Where it is, and the source line with the expression underlined."""
     if location is None:
         yield from _wrapped(f"{describe(operations[0])}: {title}", width)
@@ -309,7 +316,7 @@ def _headed(title: str, location: Location | None, operations: Sequence[Operatio
 
 def underlined(location: Location, width: int) -> Iterator[str]:
     """The source line, indented by four, with a line of carets below the expression; nothing if unknown."""
-    text, start, end = location.marked()
+    text, start, end = _marked(location)
     if not text:
         return
     if len(text) > width:  # A window around the expression.
@@ -321,11 +328,22 @@ def underlined(location: Location, width: int) -> Iterator[str]:
         yield f"    {' ' * start}{'^' * (end - start)}"
 
 
+def _marked(location: Location) -> tuple[str, int, int]:
+    """The source line without its indentation, and from where to where the expression stands in it."""
+    line = linecache.getline(location.file, location.line).rstrip()
+    text = line.lstrip()
+    if not text or location.column is None or location.end_column is None:
+        return text, 0, 0
+    # Columns count UTF-8 bytes.
+    data, indent = line.encode(), len(line) - len(text)
+    start = len(data[: location.column].decode(errors="replace")) - indent
+    if location.end_line != location.line:
+        return text, start, len(text)
+    return text, start, len(data[: location.end_column].decode(errors="replace")) - indent
+
+
 def _place(location: Location | None) -> str:
-    if location is None:
-        return "?"
-    inside = os.path.relpath(location.file) if os.path.isabs(location.file) else location.file
-    return f"{location.file if inside.startswith('..') else inside}:{location.line}"
+    return "?" if location is None else f"{shown_file(location.file)}:{location.line}"
 
 
 def _figure(x: float | None) -> str:

@@ -74,7 +74,10 @@ def _at(ys: Iterable[Output], path: Iterable[Step]) -> Iterable[Output]:
 
 
 def arrivals(
-    ys: Sequence[Output], xs: Sequence[Output], others: Sequence[Output], seeds: Sequence[Output] | None = None
+    ys: Sequence[Output],
+    xs: Sequence[Output],
+    others: Sequence[Output],
+    seeds: Sequence[Output] | None = None,
 ) -> Arrivals:
     """Differentiate, and keep what arrives at every tensor on the way to xs and to *others*."""
     graph = ys[0].op.graph
