@@ -23,6 +23,7 @@ from stopgrad.flow.ablation_report import (
     Change,
     Stop,
     Suggestion,
+    zero_at,
 )
 from stopgrad.flow.asked import Asked, asked, label
 from stopgrad.flow.explain import flow_of
@@ -209,30 +210,23 @@ def _stop(known: _Known, line: _Line, watch: Stopwatch) -> Stop:
             gates, kind, location, None, None, {}, base.operations, None, None, None, ERROR, "", error.message
         )
     given, open = known.found[0], without.run(known.points[0])
-    changes = {}
-    for name, g, h in zip(known.labels, given, open, strict=True):
-        changes[name] = Change(*_compared([g], [h]), g is not None, h is not None)
-    difference, cosine = _compared(given, open)
+    rows = zip(known.labels, given, open, strict=True)
+    changes = {name: Change(*_compared([g], [h]), g is not None, h is not None) for name, g, h in rows}
     changed, evidence = (False, line.why_idle) if line.why_idle else _judged(known, line, without)
     saved = without.operations - base.operations
-    if line.why_idle:
-        verdict = IDLE
-    elif changed:
-        verdict = CHANGES
-    else:
-        verdict = SAVES.format(saved, "" if saved == 1 else "s") if saved > 0 else NOTHING
+    saves = SAVES.format(saved, "" if saved == 1 else "s") if saved > 0 else NOTHING
     times = watch.seconds(base, without)
     return Stop(
         gates,
         kind,
         location,
-        difference,
-        cosine,
+        *_compared(given, open),
         changes,
         base.operations,
         without.operations,
-        *times,
-        verdict,
+        times[0],
+        times[1],
+        IDLE if line.why_idle else CHANGES if changed else saves,
         evidence,
     )
 
@@ -254,9 +248,14 @@ def _judged(known: _Known, line: _Line, without: Variant) -> tuple[bool, str]:
     outer = all(op.definition is StopGradient and op.graph is graph for op in line.gates)
     place = known.base.copied.mapping
     if outer and not any(_counts(place[op.outputs[0]], known) for op in line.gates):
-        return False, _evidence("what the stop keeps from passing", known)
+        return False, zero_at("what the stop keeps from passing", len(known.points))
+    if _unswitched(known, line):
+        return False, "its condition does not hold on this data"
     if _same(known.base, without):
-        return False, "without it the gradient is computed by the same operations"
+        return (
+            False,
+            "without it the gradient is computed by the same operations: the paths end at other stops",
+        )
     equal = True
     for point, values in enumerate(known.points):
         rows = zip(known.found[point], without.run(values), known.base.xs, strict=True)
@@ -266,10 +265,10 @@ def _judged(known: _Known, line: _Line, without: Variant) -> tuple[bool, str]:
             if not near:
                 return True, ""
     if equal:
-        return False, _evidence("what comes through without the stop", known)
+        return False, zero_at("what comes through without the stop", len(known.points))
     if outer and not known.selective and _passes(known, line, without):
         return True, ""
-    return False, _evidence("what comes through without the stop", known)
+    return False, zero_at("what comes through without the stop", len(known.points))
 
 
 def _counts(x: Output, known: _Known) -> bool:
@@ -277,10 +276,13 @@ def _counts(x: Output, known: _Known) -> bool:
     return x in known.reached and x not in known.zeros
 
 
-def _evidence(what: str, known: _Known) -> str:
-    count = len(known.points)
-    more = f", the given one and {count - 1} with noise" if count > 1 else ""
-    return f"{what} is zero up to rounding at {count} data point{'s' if count > 1 else ''}{more}: evidence, no proof"
+def _unswitched(known: _Known, line: _Line) -> bool:
+    """Whether all stops of a line are switched, and off; as far as that is seen from outside of bodies."""
+    if not all(op.definition is StopGradientWhen for op in line.gates):
+        return False
+    conditions = [known.base.copied.mapping.get(op.when) for op in line.gates]
+    seen = [x for x in conditions if x is not None]
+    return len(seen) == len(conditions) and not any(map(np.any, known.base.compute(seen)(known.points[0])))
 
 
 def _same(a: Variant, b: Variant) -> bool:
@@ -308,6 +310,11 @@ def _wide(g: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return g.astype(np.complex128 if g.dtype.kind == "c" else np.float64).ravel()
 
 
+def _both(g: np.ndarray[Any, Any] | None, h: np.ndarray[Any, Any] | None) -> Sequence[np.ndarray[Any, Any]]:
+    """Two gradients of one input, flat, an absent one being zero."""
+    return np.broadcast_arrays(*[np.zeros(1) if x is None else _wide(x) for x in (g, h)])
+
+
 def _compared(
     given: Sequence[np.ndarray[Any, Any] | None], open: Sequence[np.ndarray[Any, Any] | None]
 ) -> tuple[float, float | None]:
@@ -315,14 +322,7 @@ def _compared(
 
     What is not finite in the same places of both is left out; otherwise the difference is infinite.
     """
-    pairs = [
-        (
-            np.zeros_like(_wide(h)) if g is None else _wide(g),
-            np.zeros_like(_wide(g)) if h is None else _wide(h),
-        )
-        for g, h in zip(given, open, strict=True)
-        if g is not None or h is not None
-    ]
+    pairs = [_both(g, h) for g, h in zip(given, open, strict=True)]
     if not pairs:
         return 0.0, None
     a, b = (np.concatenate(side) for side in zip(*pairs, strict=True))
@@ -343,7 +343,7 @@ def _near(g: np.ndarray[Any, Any] | None, h: np.ndarray[Any, Any] | None, dtype:
     """Whether two gradients of one input are the same up to rounding, and whether exactly."""
     if g is None and h is None:
         return True, True
-    a, b = np.broadcast_arrays(*[np.zeros(1) if x is None else _wide(x) for x in (g, h)])
+    a, b = _both(g, h)
     there = np.isfinite(a)
     if not np.array_equal(there, np.isfinite(b)):
         return False, False
@@ -367,10 +367,11 @@ def _places(known: _Known) -> list[list[Output]]:
     for x in made.live:
         built.setdefault(_built_by(x), []).append(x)
     asked_about = {*base.xs, *base.inputs}
+    zeros = known.zeros & {base.copied.mapping[x] for x in _zeros_if_unswitched(known)}
     walls: set[Output] = set()
     reached = made.reached(walls)
     found: list[list[Output]] = []
-    for x in sorted(known.zeros, key=lambda x: (x.op.id, x.index), reverse=True):
+    for x in sorted(zeros, key=lambda x: (x.op.id, x.index), reverse=True):
         if x not in made.live or x not in reached or x.op.origin is not None:
             continue
         alike = built[_built_by(x)]
@@ -381,6 +382,18 @@ def _places(known: _Known) -> list[list[Output]]:
             if len(found) == MOST:
                 break
     return found
+
+
+def _zeros_if_unswitched(known: _Known) -> set[Output]:
+    """The user's tensors at which only zero arrives, also where stops that a condition switches are off."""
+    variant, made, zeros = known.base, known.made, known.zeros
+    above = known.data.question.graph.subgraph_to(known.data.question.ys)
+    switched = [op for op in above if op.definition is StopGradientWhen]
+    if switched:
+        variant = Variant(known.data, [opening(switched)])
+        made = arrivals(variant.ys, variant.xs, ())
+        zeros = zeros_at(variant, made, known.points)
+    return {x for x, new in variant.copied.mapping.items() if new in zeros}
 
 
 def _built_by(x: Output) -> Any:

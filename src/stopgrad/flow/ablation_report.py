@@ -259,13 +259,11 @@ def _stop_lines(stop: Stop, engine: str | None, width: int) -> Iterator[str]:
         label = max(map(len, [*stop.inputs, "all"]))
         label = min(label, width - 36)
         yield f"    {'':<{label}}  difference  cosine"
-        for name, change in (("all", stop), *stop.inputs.items()):
-            cosine = "-" if change.cosine is None else f"{change.cosine:.4f}"
-            short = name if len(name) <= label else f"…{name[1 - label :]}"
-            note = "" if isinstance(change, Stop) else _arrival(change)
-            yield f"    {short:<{label}}  {_figure(change.difference):>10}  {cosine:>6}{note}"[
-                :width
-            ].rstrip()
+        rows = [(name, one.difference, one.cosine, _arrival(one)) for name, one in stop.inputs.items()]
+        for name, difference, cosine, note in [("all", stop.difference, stop.cosine, ""), *rows]:
+            angle = "-" if cosine is None else f"{cosine:.4f}"
+            short = name if len(name) <= label else f"…{name[len(name) - label + 1 :]}"
+            yield f"    {short:<{label}}  {_figure(difference):>10}  {angle:>6}{note}"
     yield from _wrapped(
         f"operations: {stop.operations_with} with, {stop.operations_without} without", width, "    "
     )
@@ -283,7 +281,7 @@ def _arrival(change: Change) -> str:
 def _suggestion_lines(one: Suggestion, engine: str | None, width: int) -> Iterator[str]:
     if one.within:
         yield from _wrapped("at an inner value of this call: to be mended there", width, "    ")
-    yield from _wrapped(_zero_at(one.points), width, "    ")
+    yield from _wrapped(zero_at("what arrives", one.points), width, "    ")
     if one.disconnects:
         names = ", ".join(one.disconnects)
         yield from _wrapped(
@@ -296,11 +294,11 @@ def _suggestion_lines(one: Suggestion, engine: str | None, width: int) -> Iterat
         yield from _wrapped(f"time: {took} ({engine})", width, "    ")
 
 
-def _zero_at(points: int) -> str:
-    return (
-        f"what arrives is zero up to rounding at {points} data point{'' if points == 1 else 's'}"
-        f"{', the given one and copies of it with noise' if points > 1 else ''}: evidence, no proof"
-    )
+def zero_at(what: str, points: int) -> str:
+    """That something is zero, and how that is known."""
+    more = f", the given one and {points - 1} with noise on its floats" if points > 1 else ""
+    where = f"{points} data point{'s' if points > 1 else ''}{more}"
+    return f"{what} is zero up to rounding at {where}: evidence, no proof"
 
 
 def _headed(

@@ -127,7 +127,7 @@ def _absolute(x: Output) -> Output:
 
 
 def _absolute_sums(wanted: Sequence[Output]) -> dict[Output, Output]:
-    """For each cotangent the sum of the absolute contributions, as far as they were only added up and moved."""
+    """For each cotangent the sum of absolute contributions, as far as they were only added up and moved."""
     adding: set[Operation] = set()
     stack = [g.op for g in wanted]
     while stack:
