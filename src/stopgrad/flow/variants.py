@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ from stopgrad.rewrite import Rewritten, Rule, needed, prepare, rewrite
 from stopgrad.rewrite.loops import unite_scans
 
 Arrays = Sequence[np.ndarray[Any, Any]]
+Gradient = np.ndarray[Any, Any] | None
+"""None where none arrives, which counts as zero."""
+Gradients = Sequence[Gradient]
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ class Variant:
         body = Body(self.prepared.graph, self.prepared.inputs, self.prepared.outputs)
         self.operations = sum(1 for _ in walk(body.operations()))
 
-    def run(self, values: Arrays) -> list[np.ndarray[Any, Any] | None]:
+    def run(self, values: Arrays) -> Gradients:
         """The gradients, computed with NumPy; None where none arrives."""
         feeds = dict(zip(self.prepared.inputs, values, strict=True))
         made = iter(interpret(self.prepared.outputs, feeds, pieces.regions)[len(self.ys) :])
@@ -133,26 +136,24 @@ SHORTEST = 2e-3
 """Seconds that one measurement takes at least: what is faster is run several times in it."""
 
 
-@dataclass
 class Stopwatch:
     """Measures variants against each other, as an engine runs them; equal ones are compiled once.
 
-    Attributes:
+    Args:
         name: of the engine asked for.
         repeats: how many measurements each takes; 0 for none.
         values: the data.
+
+    Attributes:
         engine: the name of the engine that ran them last; None before.
     """
 
-    name: str
-    repeats: int
-    values: Arrays
-    engine: str | None = None
-    _ready: dict[str, Ready] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._how = How.of(self.name, False, "off", 1, "ablate")
-        self._engine: Engine = engine_named(self.name)
+    def __init__(self, name: str, repeats: int, values: Arrays) -> None:
+        self.repeats, self.values = repeats, values
+        self.engine: str | None = None
+        self._how = How.of(name, False, "off", 1, "ablate")
+        self._engine: Engine = engine_named(name)
+        self._ready: dict[str, Ready] = {}
 
     def seconds(self, *variants: Variant) -> list[float | None]:
         """How long one run of each takes: medians, measured in turns."""
@@ -228,6 +229,6 @@ def _jittered(
     return np.asarray(wide + scale * (size or 1.0) * noise).astype(x.dtype)
 
 
-def finite(arrays: Collection[np.ndarray[Any, Any] | None]) -> bool:
+def finite(arrays: Gradients) -> bool:
     """Whether there is no infinity and no NaN in any of the arrays."""
     return all(x is None or bool(np.isfinite(x).all()) for x in arrays)
