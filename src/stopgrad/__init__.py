@@ -57,9 +57,11 @@ from stopgrad.errors import (
     StopgradError as StopgradError,
 )
 from stopgrad.flow import (
+    Ablation as Ablation,
     Cut as Cut,
     Flow as Flow,
     Reach as Reach,
+    ablate as ablate,
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
     explain as explain,

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from stopgrad.flow.ablate import ablate
+from stopgrad.flow.ablation_report import Ablation, Change, Stop, Suggestion
 from stopgrad.flow.explain import assert_blocked, assert_flows, explain
 from stopgrad.flow.model import Cut, Finding, Flow, GateUse, Reach, Story
 
 __all__ = [
+    "Ablation",
+    "Change",
     "Cut",
     "Finding",
     "Flow",
     "GateUse",
     "Reach",
+    "Stop",
     "Story",
+    "Suggestion",
+    "ablate",
     "assert_blocked",
     "assert_flows",
     "explain",
