@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stopgrad.autodiff.reasons import wall
-from stopgrad.body import Body
+from stopgrad.flow.model import Cut, Flow
+from stopgrad.flow.page.collected import Collected, collect
 from stopgrad.flow.page.grouping import Grouping
+from stopgrad.flow.page.marks import closed_operands, marks_of
 from stopgrad.flow.page.sources import Sources
 from stopgrad.graph import Operation
-from stopgrad.op import Kind
-
-MARKS = {"live": "l", "cut": "c", "hidden": "h", "idle": "i", "aside": "a"}
-GRADIENT = "g"
-"""The mark of an operation that was made for a gradient."""
 
 SHOWN_OUTPUTS = 4
 """Of so many outputs of an operation the types are shown."""
@@ -39,79 +34,10 @@ class Table:
         return list(self._numbers)
 
 
-@dataclass
-class Collected:
-    """The operations of a page, numbered: those asked about and then those made for gradients.
-
-    Attributes:
-        top: the operations in no body, of the one kind and of the other.
-        bodies: who runs the body, what it is called there, and its operations.
-        forward: how many operations were asked about, those in bodies among them.
-    """
-
-    operations: list[Operation] = field(default_factory=list)
-    number: dict[Operation, int] = field(default_factory=dict)
-    top: list[list[int]] = field(default_factory=list)
-    bodies: list[tuple[int, str, list[int]]] = field(default_factory=list)
-    forward: int = 0
-
-    def _add(self, operations: Iterable[Operation]) -> list[int]:
-        new = []
-        for op in operations:
-            if op not in self.number:
-                self.number[op] = len(self.operations)
-                new.append(len(self.operations))
-                self.operations.append(op)
-        return new
-
-    def add_graph(self, operations: Iterable[Operation]) -> None:
-        """Number operations, and what stands in their bodies, and in the bodies of that."""
-        top = self._add(operations)
-        self.top.append(top)
-        waiting = list(top)
-        for holder in waiting:  # Grows.
-            op = self.operations[holder]
-            for label, body in _bodies(op) if op.definition.has_bodies else ():
-                # Several operations may share a body: it is shown in the first.
-                inner = self._add(body.graph.subgraph_to(body.results))
-                if inner:
-                    self.bodies.append((holder, label, inner))
-                    waiting.extend(inner)
-
-
-def _bodies(op: Operation) -> Iterator[tuple[str, Body]]:
-    for (name, kind), value in zip(op.definition.kinds.items(), op.values, strict=True):
-        if kind is Kind.BODY:
-            yield name, value
-        elif kind is Kind.BODIES:
-            yield from ((f"{name}[{i}]", body) for i, body in enumerate(value))
-
-
-def collect(flow: Any) -> Collected:
-    """The operations that a report's ys are computed from, and those made for their gradient."""
-    found = Collected()
-    asked = [x.op for x in flow.xs.values()]
-    above = flow.graph.subgraph_to([*flow.ys, *asked])
-    found.add_graph(above)
-    found.forward = len(found.operations)
-    found.add_graph(op for op in flow.graph.operations if _made_for(op, found))
-    return found
-
-
-def _made_for(op: Operation, found: Collected) -> bool:
-    """Whether an operation was made for the gradient of one of those found."""
-    origin = op.origin
-    while origin is not None:
-        if origin in found.number:
-            return True
-        origin = origin.origin
-    return False
-
-
 # -------------------------------------------------------------------------------------------- columns
 
 
-def page_data(flow: Any) -> dict[str, Any]:
+def page_data(flow: Flow) -> dict[str, Any]:
     """All that the page of a report shows, in lists, texts and numbers."""
     found = collect(flow)
     sources, types, shapes, prefixes = Sources(), Table(), Table(), Table()
@@ -119,23 +45,25 @@ def page_data(flow: Any) -> dict[str, Any]:
     inputs = [[found.number[x.op] for x in op.inputs] for op in operations]
     places = [sources.of(op) for op in operations]
     names = [op.name.rpartition("/") for op in operations]
+    marks = marks_of(flow, found)
     columns = {
         "type": [types.number(op.type) for op in operations],
         "shape": [shapes.number(_shape(op)) for op in operations],
         "prefix": [prefixes.number(prefix) for prefix, _, _ in names],
         "name": [_short(op.type, last) for op, (_, _, last) in zip(operations, names, strict=True)],
         "place": places,
-        "mark": _marks(flow, found),
+        "mark": "".join(marks),
         "count": [len(row) for row in inputs],
         "inputs": [i - x for i, row in enumerate(inputs) for x in row],
         "origin": [_origin(op, found) for op in operations[found.forward :]],
     }
-    grouping = _grouped(found, inputs, [sources.places[p][1] if p >= 0 else 0 for p in places])
+    lines = [sources.places[p][1] if p >= 0 else 0 for p in places]
+    grouping = _grouped(found, inputs, lines, [found.number[x.op] for x in flow.xs.values()])
     columns["group"] = grouping.group_of
     told = _Told(flow, found, sources)
     return {
         "operations": columns,
-        "closed": _closed(found, columns["mark"]),
+        "closed": closed_operands(found, marks),
         "groups": {
             "kind": [group.kind for group in grouping.groups],
             "label": [group.label for group in grouping.groups],
@@ -173,36 +101,19 @@ def _origin(op: Operation, found: Collected) -> int:
     return -1 if op.origin is None else found.number.get(op.origin, -1)
 
 
-def _marks(flow: Any, found: Collected) -> str:
-    marks = flow.marks()
-    letters = [MARKS[marks.get(op, "aside")] for op in found.operations[: found.forward]]
-    return "".join(letters) + GRADIENT * (len(found.operations) - found.forward)
-
-
-def _closed(found: Collected, marks: str) -> list[int]:
-    """Operands through which no gradient passes, though it passes the operation and comes to the operand.
-
-    They are positions among all operands, in the operations' order.
-    """
-    closed, position = [], 0
-    for op, mark in zip(found.operations[: found.forward], marks, strict=False):
-        for i, x in enumerate(op.inputs):
-            if mark == "l" and marks[found.number[x.op]] == "l" and wall(op, i, frozenset()) is not None:
-                closed.append(position + i)
-        position += len(op.inputs)
-    return closed
-
-
-def _grouped(found: Collected, inputs: Sequence[Sequence[int]], lines: Sequence[int]) -> Grouping:
+def _grouped(
+    found: Collected, inputs: Sequence[Sequence[int]], lines: Sequence[int], asked: Iterable[int]
+) -> Grouping:
     # A constant is built once and used in other scopes too: it puts none of them before another.
     constant = [op.type == "Const" for op in found.operations]
     ordering = [[x for x in row if not constant[x]] for row in inputs]
-    grouping = Grouping(ordering, [_scopes(op) for op in found.operations], lines)
+    apart = {i for i in asked if not inputs[i]}
+    grouping = Grouping(ordering, [_scopes(op) for op in found.operations], lines, apart)
     for top in found.top:
         grouping.add(top)
-    held = Counter(holder for holder, _, _ in found.bodies)
+    held = Counter(holder for holder, *_ in found.bodies)
     opened: dict[int, int] = {}
-    for holder, label, operations in found.bodies:
+    for holder, label, operations, _ in found.bodies:
         if holder not in opened:
             opened[holder] = grouping.open(holder)
         parent = grouping.body(label, opened[holder]) if held[holder] > 1 else opened[holder]
@@ -236,7 +147,7 @@ def _flat(grouping: Grouping) -> list[int]:
 class _Told:
     """What the report says: about tensors, cuts, gates and findings."""
 
-    def __init__(self, flow: Any, found: Collected, sources: Sources) -> None:
+    def __init__(self, flow: Flow, found: Collected, sources: Sources) -> None:
         self._flow = flow
         self._found = found
         self._sources = sources
@@ -259,9 +170,8 @@ class _Told:
             {
                 "op": self._found.number.get(gate.operation, -1),
                 "place": self._sources.at(gate.location),
-                "idle": bool(gate.idle),
-                "cuts": [str(label) for label in gate.cuts],
-                "uses": gate.uses,
+                "idle": gate.idle,
+                "cuts": list(gate.cuts),
             }
             for gate in self._flow.gates
         ]
@@ -279,7 +189,7 @@ class _Told:
     def _numbers(self, operations: Iterable[Operation]) -> list[int]:
         return [self._found.number[op] for op in operations if op in self._found.number]
 
-    def _cut(self, cut: Any) -> int:
+    def _cut(self, cut: Cut) -> int:
         key = cut.operations, cut.status, cut.reason
         number = self._cuts.setdefault(key, len(self._shown))
         if number == len(self._shown):
@@ -290,9 +200,9 @@ class _Told:
                     "reason": cut.reason,
                     "place": self._sources.at(cut.location),
                     "uses": cut.uses,
-                    "behind": [str(label) for label in cut.behind],
-                    "opens": [str(label) for label in cut.opens],
-                    "switched": bool(cut.switched),
+                    "behind": list(cut.behind),
+                    "opens": list(cut.opens),
+                    "switched": cut.switched,
                 }
             )
         return number

@@ -12,11 +12,13 @@ function svg(name, attributes = {}, text = null) {
 }
 
 class Picture {
-  /** `act(node, event)` is called when a box is clicked, or Enter or Space pressed on it. */
-  constructor(root, model, act) {
+  /** `act(node)` is called when a box is clicked, or Enter or Space pressed on it, `follow(nodes)` for a chip. */
+  constructor(root, model, act, follow) {
     this.root = root;
     this.model = model;
     this.act = act;
+    this.follow = follow;
+    this.chips = [];
     this.view = { x: 0, y: 0, scale: 1 };
     this.boxes = new Map();
     this.elements = new Map();
@@ -54,9 +56,12 @@ class Picture {
       (isOpen ? opened : closed).push([node, element]);
     }
     for (const edge of layout.edges) lines.push(...this.edge(edge));
+    const labels = opened.map(([node]) => this.header(node, layout.boxes.get(node)));
+    this.chips = layout.chips;
+    const chips = layout.chips.map((chip, n) => this.chip(chip, n));
     const depth = ([node]) => { let n = 0; for (let p = this.model.parent[node]; p >= 0; p = this.model.parent[p]) n++; return n; };
     opened.sort((a, b) => depth(a) - depth(b));
-    this.content.replaceChildren(...opened.map(([, e]) => e), ...lines, ...closed.map(([, e]) => e));
+    this.content.replaceChildren(...opened.map(([, e]) => e), ...lines, ...labels, ...chips, ...closed.map(([, e]) => e));
     if (focused !== undefined) this.elements.get(Number(focused))?.focus({ preventScroll: true });
   }
 
@@ -85,8 +90,8 @@ class Picture {
     const radius = ["cut", "partly"].includes(MARK_NAMES[model.mark(node)]) && !isGroup ? 1 : 7;
     made.append(svg("rect", { class: "face", x, y, width, height, rx: radius }));
     const cx = x + width / 2;
-    made.append(svg("text", { class: "first", x: cx, y: y + 17 }, isGroup ? `+ ${first}` : first));
-    made.append(svg("text", { class: "second", x: cx, y: y + 32 }, second));
+    made.append(svg("text", { class: "first", x: cx, y: y + 18 }, isGroup ? `+ ${first}` : first));
+    made.append(svg("text", { class: "second", x: cx, y: y + 34 }, second));
     if (!isGroup && this.isRoot(op)) made.append(svg("rect", { class: "root", x: x - 3, y: y - 3, width: width + 6, height: height + 6, rx: radius + 3 }));
     return made;
   }
@@ -103,7 +108,22 @@ class Picture {
     made.append(svg("title", {}, `${first}: ${second}`));
     made.append(svg("rect", { class: "frame", x, y, width, height, rx: 9 }));
     made.append(svg("rect", { class: "header", x, y, width, height: HEADER, rx: 9 }));
-    made.append(svg("text", { class: "first", x: x + 12, y: y + 20 }, `− ${first}`));
+    return made;
+  }
+
+  /** The name of an open group, which stands above the edges. */
+  header(node, { x, y }) {
+    return svg("text", { class: "first title", x: x + 12, y: y + 20 }, `− ${boxTexts(this.model, node)[0]}`);
+  }
+
+  /** In place of a long edge: the name of where it begins. */
+  chip({ from, kind, text, x, y, width, height }, n) {
+    const made = svg("g", {
+      class: `chip ${EDGE_KINDS[kind]}`, "data-chip": n, role: "button", "aria-label": `from ${text}`,
+    });
+    made.append(svg("title", {}, `from ${from.map((node) => boxTexts(this.model, node)[0]).slice(0, 20).join(", ")}`));
+    made.append(svg("rect", { x, y, width, height, rx: height / 2 }));
+    made.append(svg("text", { x: x + width / 2, y: y + 15 }, text));
     return made;
   }
 
@@ -127,6 +147,9 @@ class Picture {
     for (const [node, element] of this.elements) {
       element.classList.toggle("chosen", chosen.has(node));
       element.classList.toggle("linked", linked.has(node));
+    }
+    for (const made of this.content.querySelectorAll(".chip")) {
+      made.classList.toggle("touched", this.chips[Number(made.dataset.chip)].from.some((node) => chosen.has(node)));
     }
     for (const path of this.content.querySelectorAll(".edge")) {
       path.classList.toggle("touched", chosen.has(Number(path.dataset.from)) || chosen.has(Number(path.dataset.to)));
@@ -161,7 +184,9 @@ class Picture {
     root.addEventListener("pointercancel", end);
     root.addEventListener("click", (event) => {
       const node = event.target.closest("[data-node]");
-      if (node && moved <= 4) this.act(Number(node.dataset.node));
+      const chip = event.target.closest("[data-chip]");
+      if (moved <= 4 && node) this.act(Number(node.dataset.node));
+      else if (moved <= 4 && chip) this.follow(this.chips[Number(chip.dataset.chip)].from);
       moved = 0;
     });
     root.addEventListener("keydown", (event) => this.key(event));
@@ -249,8 +274,8 @@ class Picture {
       [left, top, right, bottom] = [l, t, r, b];
       fits.push(box);
     }
-    this.view.x = frame.width / 2 - ((left + right) / 2) * scale;
-    this.view.y = frame.height / 2 - ((top + bottom) / 2) * scale;
+    this.view.x = middle(frame.width, (left + right) / 2, this.size.width, scale);
+    this.view.y = middle(frame.height, (top + bottom) / 2, this.size.height, scale);
     this.apply();
   }
 
@@ -259,6 +284,12 @@ class Picture {
     const now = this.screen(node);
     if (before && now) this.pan(before.x - now.x, before.y - now.y);
   }
+}
+
+/** How far to move a picture of a size so that `at` is in the middle of a frame, and no room beside it is wasted. */
+function middle(frame, at, size, scale) {
+  if (size * scale <= frame) return (frame - size * scale) / 2;
+  return Math.min(0, Math.max(frame - size * scale, frame / 2 - at * scale));
 }
 
 /** A line through points with its corners rounded. */

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 LIMIT = 30
@@ -55,6 +55,7 @@ class Grouping:
         inputs: for each operation, the positions of those that it takes values from.
         scopes: for each operation, the path of scopes that it is put into.
         lines: for each operation, a number that goes up and down with the user's line.
+        apart: operations without inputs that are put into no block, if they are few.
 
     Attributes:
         groups: all groups, each after the one that it lies in.
@@ -64,7 +65,11 @@ class Grouping:
     """
 
     def __init__(
-        self, inputs: Sequence[Sequence[int]], scopes: Sequence[tuple[str, ...]], lines: Sequence[int]
+        self,
+        inputs: Sequence[Sequence[int]],
+        scopes: Sequence[tuple[str, ...]],
+        lines: Sequence[int],
+        apart: Collection[int] = (),
     ) -> None:
         self.groups: list[Group] = []
         self.group_of = [-1] * len(inputs)
@@ -72,6 +77,7 @@ class Grouping:
         self._inputs = inputs
         self._scopes = scopes
         self._lines = lines
+        self._apart = apart
         self._run_of = [-1] * len(inputs)  # While operations are divided.
 
     def add(self, operations: Sequence[int], parent: int = -1) -> None:
@@ -168,6 +174,10 @@ class Grouping:
         """Consecutive parts together, so that few remain; scopes alone, if that is enough."""
         if len(parts) <= LIMIT:
             return [[part] for part in parts]
+        apart = [part for part in parts if self._stays(part)]
+        if 0 < len(apart) <= LIMIT // 2:
+            rest = self._chunks([part for part in parts if not self._stays(part)])
+            return [*([part] for part in apart), *rest]
         found: list[list[_Part]] = []
         for part in parts:
             alone = len(part.operations) > 1
@@ -175,6 +185,10 @@ class Grouping:
                 found.append([])
             found[-1].append(part)
         return found if 1 < len(found) <= LIMIT else self._even(parts)
+
+    def _stays(self, part: _Part) -> bool:
+        """Whether a part is put into no block. Nothing leads to it, so that no block lies on both sides."""
+        return len(part.operations) == 1 and part.operations[0] in self._apart
 
     def _even(self, parts: list[_Part]) -> list[list[_Part]]:
         """Chunks of about the same length, which rather end where the user's line jumps back or changes."""

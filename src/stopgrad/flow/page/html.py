@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stopgrad.files import AnyPath, replacing
+from stopgrad.flow.model import Flow
 from stopgrad.flow.page.data import page_data
 
 HOME = Path(__file__).parent
@@ -20,7 +21,7 @@ ENGINE_INTERFACE = "elk/elk-api.js"
 ENGINE = "elk/elk-worker.min.js"
 
 
-def write(flow: Any, path: AnyPath) -> None:
+def write(flow: Flow, path: AnyPath) -> None:
     """Write the page of a report to a file; an old one stays as it is until the new one is complete.
 
     Raises:
@@ -32,7 +33,7 @@ def write(flow: Any, path: AnyPath) -> None:
             text = text[os.write(file, text) :]
 
 
-def page(flow: Any) -> str:
+def page(flow: Flow) -> str:
     """The page of a report."""
     labels = ", ".join(map(str, flow.xs))
     filled = {

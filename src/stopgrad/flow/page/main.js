@@ -6,10 +6,11 @@ const FIRST = 60, LATER = 150;
 const READABLE = 0.75;
 
 class Page {
-  constructor(data) {
+  constructor(data, engine) {
     this.model = new Model(data);
-    this.layout = new Layout(this.model);
-    this.picture = new Picture(document.getElementById("graph"), this.model, (node) => this.act(node));
+    this.layout = new Layout(this.model, engine);
+    this.picture = new Picture(
+      document.getElementById("graph"), this.model, (node) => this.act(node), (nodes) => this.follow(nodes));
     this.panels = new Panels(this.model, (ops, place) => this.choose(ops, { place }));
     this.source = new SourcePanel(
       this.model, document.getElementById("source"), document.getElementById("file"),
@@ -24,10 +25,14 @@ class Page {
     this.openFirst();
     this.source.open(this.firstFile());
     this.panels.showDetails(document.getElementById("details"), null);
-    await this.layout.start();
     await this.draw();
+    this.look([]);
+  }
+
+  /** All in view, if that can be read; otherwise some operations, or what is important. */
+  look(ops) {
     this.picture.fit(READABLE);
-    if (!this.picture.isWhole()) this.picture.center(this.nodesOf(this.important()));
+    if (!this.picture.isWhole()) this.picture.center(this.nodesOf(ops.length ? ops : this.important()));
   }
 
   firstFile() {
@@ -136,6 +141,19 @@ class Page {
     this.picture.keep(node, before);
   }
 
+  /** A chip was clicked: show the boxes that it stands for. */
+  async follow(nodes) {
+    const ops = nodes.map((node) => this.model.operationOf(node)).filter((op) => op >= 0);
+    if (ops.length) await this.choose(ops);
+    else {
+      this.chosen = [];
+      this.chosenGroup = nodes[0];
+      this.panels.showDetails(document.getElementById("details"), nodes[0]);
+      this.showChoice();
+    }
+    this.picture.center(nodes);
+  }
+
   /** Show operations: in the graph, their lines in the source, and what is known of the first. */
   async choose(ops, { place = null, lines = true } = {}) {
     this.chosen = ops;
@@ -170,12 +188,11 @@ class Page {
 
   controls() {
     const at = (id) => document.getElementById(id);
-    const redraw = async () => { await this.draw(); };
     this.toggles = { gradient: at("show-gradient"), constants: at("show-constants") };
     this.toggles.gradient.closest("label").hidden = this.model.count === this.model.forward;
     this.toggles.constants.closest("label").hidden = !this.model.hasConstants;
     for (const [what, input] of Object.entries(this.toggles)) {
-      input.addEventListener("change", () => { this.model.shown[what] = input.checked; redraw(); });
+      input.addEventListener("change", () => this.show(what, input.checked));
     }
     at("fold").addEventListener("click", async () => { this.model.open.fill(0); await this.draw(); this.picture.fit(READABLE); });
     at("unfold").addEventListener("click", async () => { this.unfoldOnce(); await this.draw(); });
@@ -186,6 +203,12 @@ class Page {
     this.themes(at("theme"));
     document.addEventListener("keydown", (event) => this.key(event));
     this.showSwitches();
+  }
+
+  async show(what, wanted) {
+    this.model.shown[what] = wanted;
+    await this.draw();
+    this.look(this.chosen);
   }
 
   showSwitches() {
@@ -252,5 +275,6 @@ class Page {
   }
 }
 
-const page = new Page(JSON.parse(document.getElementById("data").textContent));
+const engine = startEngine();
+const page = new Page(JSON.parse(document.getElementById("data").textContent), engine);
 page.open();

@@ -1,7 +1,7 @@
 "use strict";
 /* The lists beside the graph: the tensors asked about, cuts, findings, what was found, and what is chosen. */
 
-const SEARCHED = 100;
+const SEARCHED = 100, MANY = 12;
 
 function button(className, act, ...children) {
   const made = element("button", className, null, ...children);
@@ -60,16 +60,30 @@ class Panels {
     if (count) count.textContent = items.length.toLocaleString("en");
   }
 
+  /** The tensors asked about; where they are many, those of one status together. */
   fillTensors(root) {
-    const { tensors, cuts } = this.model.data;
-    this.fill(root, tensors.map((tensor) => {
-      const paths = tensor.paths === "0" ? "no path" : `${tensor.paths} ${tensor.paths === "1" ? "path" : "paths"}${tensor.cutPaths === "0" ? "" : `, ${tensor.cutPaths} cut`}`;
-      const ops = [tensor.op, ...tensor.cuts.flatMap((n) => cuts[n].ops)];
-      return element("li", "", null, button("item", () => this.choose(ops, null),
-        element("span", "label", tensor.label),
-        element("span", statusClass(tensor.status), tensor.status),
-        element("span", "more", paths)));
-    }), "No tensor was asked about.");
+    const { tensors } = this.model.data;
+    const items = tensors.map((tensor) => this.tensor(tensor));
+    this.fill(root, items, "No tensor was asked about.");
+    if (tensors.length <= MANY) return;
+    const statuses = [...new Set(tensors.map((tensor) => tensor.status))];
+    root.replaceChildren(...statuses.map((status) => {
+      const list = element("ul", "", null, ...items.filter((_, n) => tensors[n].status === status));
+      const head = element("summary", "", null,
+        element("span", statusClass(status), status), element("span", "tally", ` ${list.children.length.toLocaleString("en")}`));
+      return element("li", "", null, element("details", "inner", null, head, list));
+    }));
+  }
+
+  tensor(tensor) {
+    const { cuts } = this.model.data;
+    const cut = tensor.cutPaths === "0" ? "" : `, ${tensor.cutPaths} cut`;
+    const paths = tensor.paths === "0" ? "no path" : `${tensor.paths} ${tensor.paths === "1" ? "path" : "paths"}${cut}`;
+    const ops = [tensor.op, ...tensor.cuts.flatMap((n) => cuts[n].ops)];
+    return element("li", "", null, button("item", () => this.choose(ops, null),
+      element("span", "label", tensor.label),
+      element("span", statusClass(tensor.status), tensor.status),
+      element("span", "more", paths)));
   }
 
   fillCuts(root) {
