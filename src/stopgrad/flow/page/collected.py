@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from stopgrad.body import Body
-from stopgrad.flow.model import Flow
+from stopgrad.flow.page.report import Report
 from stopgrad.graph import Operation
 from stopgrad.op import Kind
 
@@ -59,7 +59,7 @@ def _bodies(op: Operation) -> Iterator[tuple[str, Body]]:
             yield from ((f"{name}[{i}]", body) for i, body in enumerate(value))
 
 
-def collect(flow: Flow) -> Collected:
+def collect(flow: Report) -> Collected:
     """The operations that a report's ys are computed from, and those made for their gradient."""
     found = Collected()
     asked = [x.op for x in flow.xs.values()]

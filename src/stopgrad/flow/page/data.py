@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from stopgrad.flow.model import Cut, Flow
 from stopgrad.flow.page.collected import Collected, collect
 from stopgrad.flow.page.grouping import Grouping
 from stopgrad.flow.page.marks import closed_operands, marks_of
+from stopgrad.flow.page.report import Cut, Report
 from stopgrad.flow.page.sources import Sources
 from stopgrad.graph import Operation
 
@@ -37,7 +37,7 @@ class Table:
 # -------------------------------------------------------------------------------------------- columns
 
 
-def page_data(flow: Flow) -> dict[str, Any]:
+def page_data(flow: Report) -> dict[str, Any]:
     """All that the page of a report shows, in lists, texts and numbers."""
     found = collect(flow)
     sources, types, shapes, prefixes = Sources(), Table(), Table(), Table()
@@ -122,7 +122,7 @@ def _grouped(
 
 
 def _scopes(op: Operation) -> tuple[str, ...]:
-    """The path of scopes in an operation's name; what was made for a gradient lies there as its origin does."""
+    """The scopes in an operation's name; for one made for a gradient, also those of its origin."""
     own = tuple(op.name.split("/")[:-1])
     if op.origin is None:
         return own
@@ -147,11 +147,12 @@ def _flat(grouping: Grouping) -> list[int]:
 class _Told:
     """What the report says: about tensors, cuts, gates and findings."""
 
-    def __init__(self, flow: Flow, found: Collected, sources: Sources) -> None:
+    def __init__(self, flow: Report, found: Collected, sources: Sources) -> None:
         self._flow = flow
         self._found = found
         self._sources = sources
         self._cuts: dict[Any, int] = {}
+        self._uses: list[dict[Operation, None]] = []
         self._shown: list[dict[str, Any]] = []
 
     def lists(self) -> dict[str, Any]:
@@ -184,27 +185,31 @@ class _Told:
             }
             for finding in self._flow.findings
         ]
+        for shown, uses in zip(self._shown, self._uses, strict=True):
+            shown.update(ops=self._numbers(uses), uses=len(uses))
         return {"tensors": tensors, "cuts": self._shown, "gates": gates, "findings": findings}
 
     def _numbers(self, operations: Iterable[Operation]) -> list[int]:
         return [self._found.number[op] for op in operations if op in self._found.number]
 
     def _cut(self, cut: Cut) -> int:
-        key = cut.operations, cut.status, cut.reason
-        number = self._cuts.setdefault(key, len(self._shown))
+        """The number of a cut: one for a line, although each tensor lies behind uses of its own."""
+        place = self._sources.at(cut.location)
+        line = cut.operations[0] if place < 0 else self._sources.places[place][:2]
+        number = self._cuts.setdefault((line, cut.status, cut.reason, cut.switched), len(self._shown))
         if number == len(self._shown):
             self._shown.append(
                 {
-                    "ops": self._numbers(cut.operations),
                     "status": str(cut.status),
                     "reason": cut.reason,
-                    "place": self._sources.at(cut.location),
-                    "uses": cut.uses,
+                    "place": place,
                     "behind": list(cut.behind),
                     "opens": list(cut.opens),
                     "switched": cut.switched,
                 }
             )
+            self._uses.append({})
+        self._uses[number].update(dict.fromkeys(cut.operations))
         return number
 
 

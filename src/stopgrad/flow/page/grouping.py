@@ -2,13 +2,14 @@
 
 Operations are grouped by the scopes in their names, and inside a body by the operation that runs it. What has
 too many members left is divided into consecutive blocks, and these again. Contracting any groups leaves a
-graph without circles: a scope that was left and entered again becomes several groups where as one it would lie
-both before and behind something else.
+graph without circles: a scope that was left and entered again becomes several groups where as one it would
+lie both before and behind something else.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -206,7 +207,7 @@ class Grouping:
                 )
             )
         ends.append(len(parts))
-        return [parts[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+        return [parts[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def _shared(paths: Sequence[tuple[str, ...]], depth: int) -> int:

@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file that needs nothing else, with the scripts and the layout engine inside."""
+"""The page of a report: one HTML file with all that it needs inside, scripts and layout engine too."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from stopgrad.files import AnyPath, replacing
-from stopgrad.flow.model import Flow
 from stopgrad.flow.page.data import page_data
+from stopgrad.flow.page.report import Report
 
 HOME = Path(__file__).parent
 SCRIPTS = ("model.js", "layout.js", "draw.js", "source.js", "panels.js", "main.js")
@@ -21,7 +21,7 @@ ENGINE_INTERFACE = "elk/elk-api.js"
 ENGINE = "elk/elk-worker.min.js"
 
 
-def write(flow: Flow, path: AnyPath) -> None:
+def write(flow: Report, path: AnyPath) -> None:
     """Write the page of a report to a file; an old one stays as it is until the new one is complete.
 
     Raises:
@@ -33,7 +33,7 @@ def write(flow: Flow, path: AnyPath) -> None:
             text = text[os.write(file, text) :]
 
 
-def page(flow: Flow) -> str:
+def page(flow: Report) -> str:
     """The page of a report."""
     labels = ", ".join(map(str, flow.xs))
     filled = {

@@ -1,12 +1,12 @@
-"""What each operation of a page, also those in bodies, is to the gradient: the letters that the page colours by."""
+"""What each operation of a page is to the gradient, also in bodies: what the page colours it by."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from stopgrad.body import Body
-from stopgrad.flow.model import Flow
 from stopgrad.flow.page.collected import Collected
+from stopgrad.flow.page.report import Report
 from stopgrad.flow.survey import Survey
 from stopgrad.flow.ways import OPEN, passes_all, ways_of
 from stopgrad.graph import Operation
@@ -18,10 +18,10 @@ PASSED = LIVE + PARTLY
 """The marks of operations that a gradient passes."""
 
 
-def marks_of(flow: Flow, found: Collected) -> list[str]:
+def marks_of(flow: Report, found: Collected) -> list[str]:
     """A letter for each operation.
 
-    They are those of :meth:`Flow.marks`; and ``p`` where paths end in an operation that gradients pass too,
+    They are those of ``flow.marks()``; and ``p`` where paths end in an operation that gradients pass too,
     ``g`` for what was made for a gradient.
     """
     named = flow.marks()

@@ -87,12 +87,16 @@ class Sources:
             self._files[number].known.setdefault(location.line, location.source)
         return number
 
+    def line(self, number: int) -> str:
+        """The text of a place's first line; empty where it is not known."""
+        file, line, *_ = self.places[number]
+        found = self._files[file]
+        return found.lines[line - 1] if 0 < line <= len(found.lines) else found.known.get(line, "")
+
     def files(self) -> list[dict[str, Any]]:
-        """For each file its name and the parts of it that are shown: the first line's number, and the text."""
+        """For each file its name and its shown parts: the first line's number, and the text."""
         names = shown_names([file.path for file in self._files])
-        return [
-            {"name": name, "parts": _parts(file)} for name, file in zip(names, self._files, strict=True)
-        ]
+        return [{"name": name, "parts": _parts(file)} for name, file in zip(names, self._files, strict=True)]
 
 
 def _characters(lines: Sequence[str], line: int, column: int) -> int:
