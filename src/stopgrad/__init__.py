@@ -57,11 +57,13 @@ from stopgrad.errors import (
     StopgradError as StopgradError,
 )
 from stopgrad.flow import (
+    Checked as Checked,
     Cut as Cut,
     Flow as Flow,
     Reach as Reach,
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
+    check_gradients as check_gradients,
     explain as explain,
 )
 from stopgrad.function import (

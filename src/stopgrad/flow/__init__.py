@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from stopgrad.flow.check import check_gradients
+from stopgrad.flow.checked import Checked, GradientCheck
 from stopgrad.flow.explain import assert_blocked, assert_flows, explain
 from stopgrad.flow.model import Cut, Finding, Flow, GateUse, Reach, Story
 
 __all__ = [
+    "Checked",
     "Cut",
     "Finding",
     "Flow",
     "GateUse",
+    "GradientCheck",
     "Reach",
     "Story",
     "assert_blocked",
     "assert_flows",
+    "check_gradients",
     "explain",
 ]

@@ -75,7 +75,7 @@ class Slope:
 
     def improved_by(self, other: Slope) -> Slope:
         """For each result the one that is known better."""
-        better = (other.error < self.error) | ((other.kind != SMOOTH) & (self.kind == SMOOTH))
+        better = other.error < self.error
         return Slope(
             *(np.where(better, getattr(other, name), getattr(self, name)) for name in self.__annotations__)
         )
@@ -160,7 +160,7 @@ def slope_at(curve: Curve, here: Array, size: float, steps: Steps, aim: float) -
         for n in range(steps.count):
             step = size * steps.first / steps.ratio**n
             after, before = curve(step), curve(-step)
-            rounding = steps.epsilon * np.maximum(np.abs(after), np.abs(before))
+            rounding = steps.epsilon * np.fmax(np.abs(after), np.abs(before))  # One side may be NaN.
             noise = np.fmax(noise, rounding)
             central.add((after - before) / (2.0 * step), rounding / step, step)
             ahead.add(after, step, rounding)

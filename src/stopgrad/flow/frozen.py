@@ -68,6 +68,7 @@ class Posed:
         xs: with respect to what; each is the one output of its operation.
         keys: what each of these is called.
         feeds: the value of each placeholder.
+        left_out: the operations that no differences can be compared with, as they were.
     """
 
     graph: Graph
@@ -75,6 +76,7 @@ class Posed:
     xs: list[Output]
     keys: list[Any]
     feeds: dict[Output, Array]
+    left_out: list[Operation]
 
 
 def pose(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
@@ -91,9 +93,10 @@ def pose(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
     ys = [y for y in asked.ys if y.type.differentiable]
     xs = {key: x for key, x in asked.xs.items() if x.type.differentiable}
     inner = {x for x in xs.values() if x not in feeds}
-    made = rewrite([*ys, *xs.values()], leaves, (_posing(inner),), sizes)
+    left_out: list[Operation] = []
+    made = rewrite([*ys, *xs.values()], leaves, (_posing(inner, left_out),), sizes)
     fed = {made.mapping[x]: array for x, array in feeds.items()}
-    return Posed(made.graph, made.outputs[: len(ys)], made.outputs[len(ys) :], list(xs), fed)
+    return Posed(made.graph, made.outputs[: len(ys)], made.outputs[len(ys) :], list(xs), fed, left_out)
 
 
 def _fed(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> dict[Output, Array]:
@@ -108,16 +111,15 @@ def _fed(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> dict[O
     return fed | {p: p.op.values[0].array for p in plan.parameters}
 
 
-def _posing(inner: set[Output]) -> Callable[..., Sequence[Output] | None]:
+def _posing(inner: set[Output], left_out: list[Operation]) -> Callable[..., Sequence[Output] | None]:
     """The rule that takes out what cannot be compared, and gives each of these xs an identity of its own."""
 
     def rule(
         copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
     ) -> Sequence[Output] | None:
-        if op.definition in (ClipGradient, ClipGradientByNorm):
-            return copying.add(Identity, inputs[:1], (), op)
-        if op.definition is ImplicitLogGamma:
-            return copying.add(StopGradient, inputs[:1], (), op)
+        if op.definition in LEFT_OUT:
+            left_out.append(op)
+            return copying.add(StopGradient if op.definition is ImplicitLogGamma else Identity, inputs[:1], (), op)
         if inner.isdisjoint(op.outputs):
             return None
         made = copying.add(op.definition, inputs, values, op)
