@@ -262,7 +262,7 @@ def _of_input(x: Output, comparisons: Sequence[tuple[int, Comparison]]) -> Check
             error = max(error, _error(rows))
             kinks += _kinks(x, number, compared, rows)
             at = _worst(rows)
-            if rows.excess[at] > worst_excess:
+            if at is not None and rows.excess[at] > worst_excess:
                 worst_excess = float(rows.excess[at])
                 worst = Worst(
                     _place(x, compared.directions[at[0]].place),
@@ -272,7 +272,7 @@ def _of_input(x: Output, comparisons: Sequence[tuple[int, Comparison]]) -> Check
                     number,
                     rows.mode,
                 )
-                step = float(np.nanmin(compared.directions[at[0]].slope.step))
+                step = float(np.fmin.reduce(compared.directions[at[0]].slope.step, initial=np.inf))
                 reason = _reason(rows, at)
     passed = worst_excess <= 1.0
     method = "directional" if directional else "central" if "central" in methods else "complex step"
@@ -300,9 +300,11 @@ def _error(rows: Rows) -> float:
     return float(np.nanmax(apart, initial=0.0) / largest) if largest > 0.0 else 0.0
 
 
-def _worst(rows: Rows) -> tuple[int, int]:
+def _worst(rows: Rows) -> tuple[int, int] | None:
     """The direction and weighting that differ most; the sum of the results, if that differs at all."""
     excess = rows.excess
+    if not excess.size:
+        return None
     columns = excess[:, :1] if rows.mode == "reverse" and np.any(excess[:, :1] > 1.0) else excess
     i, j = np.unravel_index(np.argmax(columns), columns.shape)
     return int(i), int(j)
@@ -326,7 +328,7 @@ def _reason(rows: Rows, at: tuple[int, int]) -> str:
 
 def _kinks(x: Output, number: int, compared: Comparison, rows: Rows) -> list[Kink]:
     found = []
-    for i in range(len(rows.kind)):
+    for i in range(len(rows.kind) if rows.kind.size else 0):
         gap = np.where(rows.kind[i] == SMOOTH, 0.0, rows.high[i] - rows.low[i])
         leap = np.nonzero(rows.kind[i] == JUMP)[0]
         j = int(leap[0]) if leap.size else int(np.argmax(gap))
@@ -373,7 +375,7 @@ def _gates(posed: Posed) -> tuple[list[Held], list[Held]]:
 def _what(op: Operation) -> str:
     if op.definition is CustomGradient:
         cut = sum(g is None for g in op.pullback.outputs)
-        return f"custom_gradient, {cut} of {len(op.pullback.outputs)} arguments held" if cut else "custom_gradient"
+        return f"custom_gradient, {cut} of {len(op.pullback.outputs)} arguments held," if cut else "custom_gradient"
     if op.definition in LEFT_OUT:
-        return f"{op.type}: {LEFT_OUT[op.definition]}"
+        return f"{op.type}, compared as if it clipped nothing: no function has a clipped derivative;"
     return op.type if op.definition.gate and holds(op) else ""

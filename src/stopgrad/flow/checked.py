@@ -278,7 +278,7 @@ def _of_places(title: str, places: Sequence[Held]) -> list[str]:
     for held in places:
         many = f" ({len(held.operations)} times)" if len(held.operations) > 1 else ""
         name = held.operations[0].name
-        lines += _wrapped(f"{held.what}, {name!r}{many}", "    ")
+        lines += _wrapped(f"{held.what} {name!r}{many}", "    ")
         if held.location is not None:
             lines += _where(held.location)
     return lines

@@ -298,7 +298,7 @@ class Comparison:
         """The directions in which something differs."""
         if not self.rows:
             return []
-        worst = np.max([np.max(rows.excess, 1, initial=0.0) for rows in self.rows], 0)
+        worst = np.max([np.max(rows.excess, 1, initial=0.0) for rows in self.rows], 0, initial=0.0)
         return [int(i) for i in np.nonzero(worst > 1.0)[0]]
 
     def _passes(self, direction: Direction) -> bool:

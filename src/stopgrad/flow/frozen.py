@@ -21,6 +21,7 @@ from stopgrad.engines import engine as engine_named
 from stopgrad.errors import FeedError
 from stopgrad.feeds import feed_value, sizes_of
 from stopgrad.flow.asked import Asked
+from stopgrad.flow.quantiles import moved_log_gamma
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Region, Types, interpret, prepared, program, quietly
 from stopgrad.op import NoGradient, Status
@@ -47,12 +48,8 @@ WIDE = {d: float64 if d.is_floating else complex128 for d in DTYPES.values() if 
 COMPLEX = dict.fromkeys(WIDE, complex128)
 """Every real number complex, for the complex step."""
 
-LEFT_OUT: dict[type[Any], str] = {
-    ClipGradient: "clips the gradient, which no function's derivative is; compared as if it let all pass",
-    ClipGradientByNorm: "clips the gradient, which no function's derivative is; compared as if it let all pass",
-    ImplicitLogGamma: "a draw's implicit gradient follows quantiles, not the drawn numbers; not compared",
-}
-"""Operations whose gradient no differences show, and what is done instead."""
+LEFT_OUT = (ClipGradient, ClipGradientByNorm)
+"""Gates that let pass what no function's derivative is, and are compared as if they let all pass."""
 
 
 # ------------------------------------------------------------------------------------------ the problem
@@ -119,7 +116,7 @@ def _posing(inner: set[Output], left_out: list[Operation]) -> Callable[..., Sequ
     ) -> Sequence[Output] | None:
         if op.definition in LEFT_OUT:
             left_out.append(op)
-            return copying.add(StopGradient if op.definition is ImplicitLogGamma else Identity, inputs[:1], (), op)
+            return copying.add(Identity, inputs[:1], (), op)
         if inner.isdisjoint(op.outputs):
             return None
         made = copying.add(op.definition, inputs, values, op)
@@ -265,6 +262,7 @@ _FROZEN: dict[type[Any], _Frozen] = {
     StopGradientWhen: _switched,
     StraightThrough: lambda op, kept, now, base: np.asarray(base[0] + (now[1] - base[1])),
     ScaleGradient: _scaled,
+    ImplicitLogGamma: lambda op, kept, now, base: moved_log_gamma(base[0], base[1], now[1]),
 }
 
 
