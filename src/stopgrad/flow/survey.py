@@ -10,6 +10,7 @@ from stopgrad.flow.ways import (
     LEVELS,
     OPEN,
     Ending,
+    Removed,
     Results,
     Sources,
     Sweep,
@@ -17,6 +18,7 @@ from stopgrad.flow.ways import (
     Way,
     endings,
     from_results,
+    keep_all,
     no_gradient_of,
     to_sources,
     walled,
@@ -42,23 +44,42 @@ class Survey:
         acting: Acting,
     ) -> None:
         self._ys, self.xs, self.acting = ys, xs, acting
+        self.graph = ys[0].op.graph
         self.sweep = sweep = Sweep(above, acting)
         self._own: dict[int, Way] = {}  # By place, the ways behind what is named in stops.
-        for t in stops:
-            at = sweep.place(t)
-            if at >= 0 and t.type.differentiable:
-                ways = sweep.ways.setdefault(t.op.id, ways_of(t.op, acting))
-                self._own[at] = ways[t.index]
-                ways[t.index] = walled(ways[t.index], Wall(t.op, Status.STOPPED, NAMED))
+        self._stops = [t for t in stops if sweep.place(t) >= 0 and t.type.differentiable]
+        for t in self._stops:
+            self._own[sweep.place(t)] = sweep.ways.setdefault(t.op.id, ways_of(t.op, acting))[t.index]
+        self._wall_off(sweep)
         self.results = results = Results(1)
         self.reached = from_results(sweep, {y: results.starting(1, y) for y in ys}, results)
         self.sources = sources = Sources(len(xs))
-        begin = {x: sources.starting(1 << k) for k, x in enumerate(xs) if sweep.place(x) >= 0}
-        self.leads = to_sources(sweep, begin, sources)
+        self._begin = {x: sources.starting(1 << k) for k, x in enumerate(xs) if sweep.place(x) >= 0}
+        self.leads = to_sources(sweep, self._begin, sources)
         self.endings: list[Ending] = list(endings(sweep, self.reached, self.leads, results, sources))
         self.cut = 0
         for ending in self.endings:
             self.cut |= sources.behind(ending.leads)
+
+    def _wall_off(self, sweep: Sweep, removed: Removed = keep_all) -> None:
+        """Put the walls of what is named in stops before the ways of these tensors."""
+        for t in self._stops:
+            ways = sweep.ways[t.op.id] = list(sweep.ways[t.op.id])
+            ways[t.index] = walled(ways[t.index], Wall(t.op, Status.STOPPED, NAMED), removed)
+
+    def opened(self, removed: Removed) -> int:
+        """Which xs a gradient would reach through the walls that are removed, if they were, all together."""
+        sweep, results, sources = self.sweep.without(removed, self.acting), self.results, self.sources
+        for t in self._stops:
+            sweep.ways[t.op.id] = ways_of(t.op, self.acting, removed)
+        self._wall_off(sweep, removed)
+        reached = from_results(sweep, {y: results.starting(1, y) for y in self._ys}, results)
+        leads = to_sources(sweep, self._begin, sources)
+        found = 0
+        for ending in endings(sweep, reached, leads, results, sources):
+            if removed(ending.wall):
+                found |= sources.openly(ending.leads)
+        return found
 
     def status(self, x: Output) -> Status:
         """Whether a gradient arrives, and if not, why not."""
@@ -161,6 +182,15 @@ class Mark(NamedTuple):
     ends: bool
     hidden: bool
     leads: bool
+
+
+def best_of(marks: Sequence[Mark]) -> str:
+    """What an operation, in which no paths end, is to the gradients of all xs."""
+    if any(mark.passes for mark in marks):
+        return "live"
+    if any(mark.ends for mark in marks):
+        return "severed"
+    return "hidden" if any(mark.hidden for mark in marks) else "aside"
 
 
 def _times(way: Way) -> list[tuple[int, int, int]]:
