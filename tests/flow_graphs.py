@@ -112,7 +112,9 @@ class Maker:
 
     def _plain(self) -> None:
         v = self.value
-        made = self.r.choice(["tanh({})", "sin({})", "square({})", "add({}, {})", "multiply({}, {})", "sign({})"])
+        made = self.r.choice(
+            ["tanh({})", "sin({})", "square({})", "add({}, {})", "multiply({}, {})", "sign({})"]
+        )
         self._let("f", "sg." + made.format(v(), v()))
 
     def _gate(self) -> None:
@@ -516,7 +518,9 @@ class Walk:
             return [(i, True) for i, _ in behind._ways(t, x)]
         if op.type == "CustomGradient" or not list(op.definition.wires(op)):
             steps = list(self.steps(op, t.index, x, ()))
-            return [(s.input, s.end is not None or not op.inputs[s.input].dtype.is_differentiable) for s in steps]
+            return [
+                (s.input, s.end is not None or not op.inputs[s.input].dtype.is_differentiable) for s in steps
+            ]
         return sorted(self._body_ways(t, x))
 
     def _body_ways(self, t: sg.Output, x: sg.Output) -> Collection[tuple[int, bool]]:

@@ -13,13 +13,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, note, settings, strategies as st
 
 import stopgrad as sg
+from stopgrad.autodiff.reach import between
+from stopgrad.body import walk as operations_in
+from stopgrad.interpreter import interpret
+from stopgrad.op import REGISTRY
+from stopgrad.rewrite import rewrite
+from stopgrad.selective import by_gates, selective_gates
 
-sys.path.insert(0, str(Path(__file__).parent))
-import flow_graphs
-from flow_graphs import BLIND, GATES, OPEN, STATUSES, STOPPED, UNDEFINED, Case, End, Walk, make_case
+sys.path.insert(0, str(Path(__file__).parent))  # So that the modules beside this one can be imported.
+from flow_frozen import Frozen
+from flow_graphs import BLIND, GATES, OPEN, STATUSES, Case, Walk, make_case
 
 LIMIT = 20_000
 """Paths are walked one by one where there are no more than so many steps."""
@@ -83,7 +89,9 @@ def check_cuts(case: Case, flow: Any, walk: Walk) -> None:
         if not x.dtype.is_differentiable:
             for end in firsts:
                 behind.setdefault(end, set()).add(x.name)
-            assert [c.status for c in flow[x].cuts] == ["not differentiable"] * (flow[x].status != "disconnected")
+            assert [c.status for c in flow[x].cuts] == ["not differentiable"] * (
+                flow[x].status != "disconnected"
+            )
             assert all(c.operations == (x.op,) for c in flow[x].cuts)
             continue
         listed = [(op, c.status, c.switched) for c in flow[x].cuts for op in c.operations]
@@ -131,9 +139,10 @@ def alike(case: Case, cut: Any) -> set[sg.Operation]:
     where = cut.location.file, cut.location.line
     return {
         op
-        for op in sg.body.walk(case.graph.operations)
+        for op in operations_in(case.graph.operations)
         if op.location
-        and (op.location.file, op.location.line) == where and (op.origin is None) == (cut.operation.origin is None)
+        and (op.location.file, op.location.line) == where
+        and (op.origin is None) == (cut.operation.origin is None)
     }
 
 
@@ -161,10 +170,6 @@ def check_gates(case: Case, flow: Any, walk: Walk) -> None:
 
 def check_marks(case: Case, flow: Any) -> None:
     """Live are the operations on the generator's path, and those that make an x."""
-    from stopgrad.autodiff.reach import between
-    from stopgrad.build import visible
-    from stopgrad.selective import by_gates, selective_gates
-
     ys = list(flow.ys)
     above = case.graph.subgraph_to(ys)
     path = set()
@@ -181,7 +186,182 @@ def check_marks(case: Case, flow: Any) -> None:
             assert op in path or op in arrived, op
 
 
-CHECKS = {
-    "statuses": check_statuses, "generator": lambda c, f, w: check_generator(c, f), "paths": check_paths, "cuts": check_cuts,
-    "opens": lambda c, f, w: check_opens(c, f), "gates": check_gates, "marks": lambda c, f, w: check_marks(c, f),
-}
+def feeds_of(case: Case, seed: int = 0) -> dict[sg.Output, Any]:
+    rng = np.random.default_rng(seed)
+    made: dict[str, Any] = {f"x{k}": rng.normal(size=4) for k in range(3)}
+    made |= {
+        "n0": np.array([0, 3, 1, 2], np.int32),
+        "b0": np.array([True, False, True, True]),
+        "q0": np.array(seed % 2 == 0),
+    }
+    return {case.named[name]: value for name, value in made.items()}
+
+
+def check_numbers(case: Case, flow: Any, seed: int = 0) -> None:
+    """Gradients are the derivatives of the frozen function; it does not change where nothing arrives."""
+    if "sg.float32" in case.text:
+        return
+    feeds = feeds_of(case, seed)
+    rng = np.random.default_rng(seed + 1)
+    for x in case.xs:
+        if (
+            not x.dtype.is_differentiable
+            or flow[x].status == "undefined"
+            or any(c.status == "undefined" for c in flow[x].cuts)
+        ):
+            continue
+        frozen = Frozen(case, x, feeds)
+        way = rng.normal(size=x.shape)
+        if not np.isfinite(frozen.base) or abs(frozen.base) > 1e4:
+            continue
+        if flow[x].status in ARRIVES:
+            (g,) = sg.gradients(case.ys, [x], stop_gradients=case.stops)
+            expected = float(np.sum(interpret([g], feeds)[0] * way))
+            if abs(expected) > 1e5:
+                continue
+            found = [(frozen.at(h * way) - frozen.at(-h * way)) / (2 * h) for h in (1e-4, 1e-6)]
+            assert any(abs(d - expected) <= 1e-4 * (1 + abs(expected)) for d in found), (
+                x.name,
+                expected,
+                found,
+            )
+        else:
+            assert frozen.at(way) == frozen.base, (x.name, flow[x].status)
+
+
+def outcome(case: Case) -> list[Any]:
+    """For each x whether a gradient is generated; "undefined" where that is an error."""
+    found: list[Any] = []
+    for x in case.xs:
+        try:
+            found.append(sg.gradients(case.ys, [x], stop_gradients=case.stops)[0] is not None)
+        except sg.GradientError:
+            found.append("undefined")
+    return found
+
+
+def without(case: Case, gates: set[sg.Operation]) -> Case:
+    """The question, asked of a copy in which some gates are open."""
+
+    def opened(copying: Any, op: sg.Operation, inputs: Any, values: Any) -> Any:
+        return copying.add(REGISTRY["Named"], inputs[:1], (), op) if op in gates else None
+
+    asked = [*case.ys, *case.xs, *case.stops]
+    made = rewrite(asked, rules=[opened])
+    new = iter(made.outputs)
+    ys, xs, stops = ([next(new) for _ in group] for group in (case.ys, case.xs, case.stops))
+    return Case(case.text, made.graph, {}, ys, xs, stops)
+
+
+def check_removals(case: Case, flow: Any) -> None:
+    """In copies without an idle gate nothing changes, and without a line its tensors open."""
+    statuses = [flow[x].status for x in case.xs]
+    arrive = outcome(case)
+    idle = [g.operation for g in flow.gates if g.idle and g.operation.type != "StraightThrough"]
+    for gates in ([], *[[op] for op in idle], idle):
+        copied = without(case, set(gates))
+        again = explained(copied)
+        assert [again[x].status for x in copied.xs] == statuses, gates
+        assert outcome(copied) == arrive, gates
+    for cut in {id(c): c for x in case.xs if x.dtype.is_differentiable for c in flow[x].cuts}.values():
+        line = alike(case, cut)
+        if cut.status == "stopped" and "stop_gradients" not in cut.reason and CUSTOM not in cut.reason:
+            if any(op.type == "StraightThrough" for op in line):
+                continue
+            copied = without(case, {op for op in line if op.type in STOPS})
+            for x, was, now in zip(case.xs, statuses, outcome(copied), strict=True):
+                if was == "stopped":
+                    opens = x.name in cut.opens
+                    assert opens == (now is True) or now == "undefined", (str(cut), x.name, was, now)
+
+
+CUSTOM = "custom_gradient"
+STOPS = ("StopGradient", "StopGradientTowards", "StopGradientWhen")
+
+
+def shown(flow: Any, names: Any = str) -> list[Any]:
+    """What a report says, without the operations themselves."""
+    return [
+        (
+            x.name,
+            str(reach.status),
+            reach.paths,
+            reach.cut_paths,
+            [(str(c.status), c.reason, c.uses, c.behind, c.opens, c.switched) for c in reach.cuts],
+        )
+        for x, reach in flow.items()
+    ]
+
+
+def check_copies(case: Case, flow: Any) -> None:
+    """The report on a copy, and on what is read from the text of the graph, is the same."""
+    copied = without(case, set())
+    again = explained(copied)
+    assert [again[x].status for x in copied.xs] == [flow[x].status for x in case.xs]
+    assert [(again[x].paths, again[x].cut_paths) for x in copied.xs] == [
+        (flow[x].paths, flow[x].cut_paths) for x in case.xs
+    ]
+    assert [len(again[x].cuts) for x in copied.xs] == [len(flow[x].cuts) for x in case.xs]
+    read = sg.Graph.from_text(case.graph.to_text())
+    groups = [[read.output(t.name) for t in group] for group in (case.ys, case.xs, case.stops)]
+    text = explained(Case(case.text, read, {}, *groups))
+    for x, y in zip(case.xs, groups[1], strict=True):
+        assert text[y].status == flow[x].status
+        assert (text[y].paths, text[y].cut_paths) == (flow[x].paths, flow[x].cut_paths)
+        assert sum(c.uses for c in text[y].cuts) == sum(c.uses for c in flow[x].cuts)
+
+
+# ------------------------------------------------------------------------------------------- the runs
+
+
+def check(case: Case, numbers: bool = False) -> None:
+    """All that must be true of one question."""
+    flow, walk = explained(case), Walk(case)
+    check_statuses(case, flow, walk)
+    check_paths(case, flow, walk)
+    check_cuts(case, flow, walk)
+    check_opens(case, flow)
+    check_gates(case, flow, walk)
+    check_marks(case, flow)
+    check_generator(case, flow)
+    if numbers:
+        check_numbers(case, flow)
+        check_removals(case, flow)
+        check_copies(case, flow)
+
+
+@settings(max_examples=150, deadline=None, print_blob=True)
+@given(st.randoms(use_true_random=False), st.integers(1, 14))
+def test_graphs(r: random.Random, size: int) -> None:
+    case = make_case(r, size)
+    note(str(case))
+    check(case)
+
+
+@settings(max_examples=100, deadline=None, print_blob=True)
+@given(st.randoms(use_true_random=False), st.integers(1, 7))
+def test_graphs_with_loops_and_branches(r: random.Random, size: int) -> None:
+    case = make_case(r, size, bodies=2)
+    note(str(case))
+    check(case)
+
+
+@settings(max_examples=60, deadline=None, print_blob=True)
+@given(st.randoms(use_true_random=False), st.integers(1, 10), st.integers(0, 2))
+def test_numbers_copies_and_graphs_without_a_gate(r: random.Random, size: int, bodies: int) -> None:
+    case = make_case(r, size, bodies)
+    note(str(case))
+    check(case, numbers=True)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("bodies", range(4))
+@pytest.mark.parametrize("block", range(20))
+def test_many(block: int, bodies: int) -> None:
+    for seed in range(block * 200, block * 200 + 200):
+        r = random.Random(seed)
+        case = make_case(r, r.randrange(1, 24 if bodies == 0 else 14), bodies)
+        try:
+            check(case, numbers=True)
+        except Exception as error:
+            raise AssertionError(f"seed {seed}:\n{case}") from error
