@@ -346,10 +346,12 @@ Place = tuple[tuple[sg.Operation, int], ...]
 
 
 class Walk:
-    """Walks from ys to xs, as the gradient of *x* would; *removed*: which ends count as open."""
+    """Walks from ys to xs, as the gradient of *x* would; *removed*: which ends count as open; *unseen*: as if they were not there."""
 
-    def __init__(self, case: Case, removed: Callable[[End], bool] = lambda end: False) -> None:
-        self.case = case
+    def __init__(
+        self, case: Case, removed: Callable[[End], bool] = lambda end: False, unseen: bool = False
+    ) -> None:
+        self.case, self.unseen = case, unseen
         self.stops = {t for t in case.stops if t.dtype.is_differentiable}
         self.removed = removed
         self.lines = case.text.splitlines()
@@ -452,10 +454,12 @@ class Walk:
     ) -> tuple[End | None, int, int]:
         """What has happened on the way, after one more step."""
         for end in ends:
-            if not self.removed(end):
+            removed = self.removed(end)
+            if not removed:
                 worst = max(worst, end.level)
                 rest = rest if first is None else max(rest, end.level)
-            first = first or end
+            if not (removed and self.unseen):
+                first = first or end
         if not to.dtype.is_differentiable:
             worst = BLIND
             rest = rest if first is None else BLIND
