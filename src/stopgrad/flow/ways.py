@@ -108,7 +108,9 @@ def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all)
 def _refuse(op: Operation, wired: Iterable[int], found: Sequence[_Found]) -> None:
     """Put an operation's own wall before its bodies, where its gradient is undefined whatever they do."""
     refused = next((rule for i in wired if isinstance(rule := op.definition.rule(op, i), Undefined)), None)
-    for way, y in zip(found, op.outputs, strict=True) if refused is not None else ():
+    if refused is None:
+        return
+    for way, y in zip(found, op.outputs, strict=True):
         if y.type.differentiable:
             way.wall_off(Wall(op, Status.UNDEFINED, refused.reason(op)))
 
