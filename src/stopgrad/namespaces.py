@@ -23,8 +23,7 @@ def require(module: str, purpose: str, extra: str = "") -> Any:
         package = module.partition(".")[0]
         wanted = f"'stopgrad[{extra}]'" if extra else package
         raise EngineError(
-            f"{purpose} needs {package}, which is not installed ({error}); "
-            f"pip install {wanted}"
+            f"{purpose} needs {package}, which is not installed ({error}); pip install {wanted}"
         ) from None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from stopgrad.flow.explain import assert_blocked, assert_flows, explain
-from stopgrad.flow.model import Cut, Finding, Flow, GateUse, Reach, Story
+from stopgrad.flow.assertions import assert_blocked, assert_flows, assert_only_flows
+from stopgrad.flow.explain import explain
+from stopgrad.flow.model import Cut, Finding, GateUse, Reach, Story
+from stopgrad.flow.report import Flow
 
 __all__ = [
     "Cut",
@@ -14,5 +16,6 @@ __all__ = [
     "Story",
     "assert_blocked",
     "assert_flows",
+    "assert_only_flows",
     "explain",
 ]
