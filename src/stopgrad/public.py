@@ -31,8 +31,8 @@ from stopgrad.types import DType, shape_of
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def __tracebackhide__(caught: Any) -> bool:  # noqa: N807 - pytest's name
-    """What pytest asks: whether to leave this module out where it shows an error, as of a failed assertion."""
+def __tracebackhide__(caught: Any) -> bool:  # noqa: N807
+    """What pytest asks: whether to leave this module out of an error that it shows."""
     return isinstance(caught.value, FlowError)
 
 

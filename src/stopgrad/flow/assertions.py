@@ -246,7 +246,8 @@ def _sources(question: Asked) -> list[Output]:
 
 def _close(name: str, known: Sequence[str], told: Sequence[str] | None = None) -> str:
     """What may have been meant; if nothing known is like it, what there is to be told of."""
-    close = list(dict.fromkeys(difflib.get_close_matches(name, dict.fromkeys(known), 3)))
+    close = [one for one in dict.fromkeys(known) if one.lower() == name.lower()]
+    close = close or difflib.get_close_matches(name, list(dict.fromkeys(known)), 3)
     if close:
         return f"; did you mean {' or '.join(map(repr, close))}?"
     told = known if told is None else told
@@ -340,19 +341,22 @@ def _names(keys: Sequence[Any], flow: Flow) -> str:
 
 def _open_path(flow: Flow, key: Any) -> str:
     """The lines that one of the open paths runs through, from the result to the tensor."""
-    steps: dict[str, list[str]] = {}
+    steps: dict[str, tuple[str, list[str]]] = {}
     for op in flow.open_path(key):
         if flow.is_function and op.definition is Placeholder:
             continue  # An argument: its line is that of this question.
         location = op.location
         where = operation_name(op) if location is None else place(location)
+        source = excerpt(location)[:1]
         if where not in steps:
-            source = excerpt(location)[:1]
-            steps[where] = [f"  {where}", *source] if source else [f"  {where}  {op.type}"]
-    ends = list(steps.values())
-    left = len(ends) - SHOWN
+            steps[where] = (where.rpartition(":")[0], source) if source else (where, [])
+    shown = list(steps.values())
+    left = len(shown) - SHOWN
     if left > 1:
-        middle = [f"  ... {counted(left, 'more line')} ..."]
-        ends = [*ends[: SHOWN // 2], middle, *ends[-SHOWN // 2 :]]
-    lines = [line for step in ends for line in step]
-    return "\n".join([f"an open path to {plain(label(key))}, backwards:", *lines])
+        shown[SHOWN // 2 : -SHOWN // 2] = [(f"... {counted(left, 'more line')} ...", [])]
+    lines = [f"an open path to {plain(label(key))}, backwards:"]
+    last = ""
+    for where, source in shown:
+        lines += source if source and where == last else [f"  {where}", *source]
+        last = where
+    return "\n".join(lines)

@@ -6,7 +6,7 @@ import io
 import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stopgrad.errors import ArgumentError
@@ -123,6 +123,7 @@ class _Page:
         self._text: Any = require("rich.text", "a report as text").Text
         self._lines: list[Any] = []
         self._shown: set[Place] = set()
+        self._cuts_in = Counter(place(cut.location) for cut in report.cuts if cut.location)
 
     def text(self, color: bool | None) -> str:
         """All of it, with colours or without."""
@@ -213,7 +214,11 @@ class _Page:
             self.add(f"and {counted(len(new) - CUTS, 'more line')} of source; to_json() has all", indent=2)
         if old:
             also = "also cut" if new else "cut"
-            shown = listed(_places(old)) if len(old) <= CUTS else f"{counted(len(old), 'line')} of source"
+            shown = (
+                listed(_places(old, self._cuts_in))
+                if len(old) <= CUTS
+                else f"{counted(len(old), 'line')} of source"
+            )
             self.add(f"{also} at {shown}, shown above", indent=2)
         for cut in aside[:CUTS]:
             self.without_derivative(cut)
@@ -299,16 +304,21 @@ class _Page:
             self.add(f"and {len(found) - CUTS} more", indent=2)
 
 
-def _places(cuts: Sequence[Cut]) -> list[str]:
-    """Where cuts are; a file that several are in is named once."""
-    found: dict[str, None] = {}
+def _places(cuts: Sequence[Cut], lines: Mapping[str, int]) -> list[str]:
+    """Where cuts are: a file once for several, and why where several are in a line."""
+    found: list[str] = []
     last = ""
     for cut in cuts:
-        where = operation_name(cut.operation) if cut.location is None else place(cut.location)
-        file = where.rpartition(":")[0] if cut.location else ""
-        found[where.removeprefix(file) if file and file == last else where] = None
+        if cut.location is None:
+            found.append(operation_name(cut.operation))
+            continue
+        where = place(cut.location)
+        file = where.rpartition(":")[0]
+        found.append(where.removeprefix(file) if file == last else where)
+        if lines[where] > 1:
+            found[-1] += f" ({cut.reason})"
         last = file
-    return list(found)
+    return found
 
 
 def _breaks(text: str, first: int, room: int) -> list[int]:
