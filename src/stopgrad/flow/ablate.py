@@ -10,7 +10,6 @@ import numpy as np
 
 from stopgrad.autodiff.reverse import gradients
 from stopgrad.build import without_gc
-from stopgrad.dtypes import DType
 from stopgrad.errors import ArgumentError, GradientError
 from stopgrad.fingerprint import fingerprint
 from stopgrad.flow.ablation_report import (
@@ -47,6 +46,8 @@ from stopgrad.public import guarded
 
 MOST = 32
 """So many places at most are tried out with a stop."""
+ROUNDINGS = 64.0
+"""By how much the rounding that is left of a zero may differ from one program to another."""
 
 
 @guarded("ablate")
@@ -277,10 +278,17 @@ def _judged(known: _Known, line: _Line, without: Variant, open: Gradients) -> tu
 
 
 def _alike(known: _Known, other: Variant) -> bool:
-    """Whether the gradients of another variant are the same up to rounding at every point."""
+    """Whether the gradients of another variant are the same up to rounding at every point.
+
+    Where the gradient is zero, and what there is of it is rounding, so is the other, of about that size.
+    """
+    zeros = [not _counts(x, known) for x in known.base.xs]
     for values, found in zip(known.points, known.found, strict=True):
-        rows = zip(found, other.run(values), known.base.xs, strict=True)
-        if not all(_near(g, h, x.dtype) for g, h, x in rows):
+        rows = zip(found, other.run(values), known.base.xs, zeros, strict=True)
+        if not all(
+            _largest(h) <= ROUNDINGS * _largest(g) if zero else _near(g, h, tolerance(x.dtype))
+            for g, h, x, zero in rows
+        ):
             return False
     return True
 
@@ -354,7 +362,7 @@ def _compared(given: Gradients, open: Gradients) -> tuple[float, float | None]:
     if not np.array_equal(there, np.isfinite(b)):
         return float("inf"), None
     a, b = a[there], b[there]
-    largest = max(float(np.abs(x).max(initial=0.0)) for x in (a, b))
+    largest = max(_largest(a), _largest(b))
     if not largest:
         return 0.0, None
     a, b = a / largest, b / largest  # Against overflow.
@@ -363,15 +371,18 @@ def _compared(given: Gradients, open: Gradients) -> tuple[float, float | None]:
     return float(np.linalg.norm(a - b)) / max(norms), None if cosine is None else max(-1.0, min(1.0, cosine))
 
 
-def _near(g: Gradient, h: Gradient, dtype: DType) -> bool:
-    """Whether two gradients of one input are the same up to rounding."""
+def _largest(g: Gradient) -> float:
+    return 0.0 if g is None else float(np.abs(_wide(g)).max(initial=0.0))
+
+
+def _near(g: Gradient, h: Gradient, within: float) -> bool:
+    """Whether two gradients of one input are the same, within a part of their largest element."""
     a, b = _both(g, h)
     there = np.isfinite(a)
     if not np.array_equal(there, np.isfinite(b)):
         return False
     a, b = a[there], b[there]
-    scale = max(float(np.abs(x).max(initial=0.0)) for x in (a, b))
-    return bool((np.abs(a - b) <= tolerance(dtype) * scale).all())
+    return bool((np.abs(a - b) <= within * max(_largest(a), _largest(b))).all())
 
 
 # ---------------------------------------------------------------------------------------- suggestions
