@@ -647,7 +647,7 @@ def test_json_says_all() -> None:
 
 def test_what_is_not_fed_is_named(graph: sg.Graph) -> None:
     x = sg.placeholder(sg.float64, [3], name="x")
-    with pytest.raises(sg.FeedError, match=r"ablate: Placeholder 'x' .* must be fed"):
+    with pytest.raises(sg.FeedError, match=r"Placeholder 'x' .* must be fed"):
         sg.ablate(sg.reduce_sum(x), x)
     with pytest.raises(sg.FeedError, match="shape"):
         sg.ablate(sg.reduce_sum(x), x, feed_dict={x: np.ones(4)})
