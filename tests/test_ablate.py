@@ -454,6 +454,30 @@ def test_a_small_effect_is_no_zero_in_single_precision() -> None:
     assert stop.verdict == CHANGES
 
 
+def test_a_small_effect_in_a_body_is_no_zero_in_single_precision() -> None:
+    def f(x: Any) -> Any:
+        def step(total: Any, v: Any) -> Any:
+            return total + sg.sin(v) + np.float32(1e-9) * v * sg.stop_gradient(v), None
+
+        return sg.scan(step, np.float32(0.0), x)[0]
+
+    stop = only(ablated(f, V.astype(np.float32)))
+    assert stop.difference < 1e-7
+    assert stop.verdict == CHANGES
+
+
+def test_a_sum_that_nearly_cancels_is_no_zero_in_16_bits() -> None:
+    """Of contributions ±1 and 0.02, each of bfloat16, there are 0.02 left: less than a rounding of 1."""
+    signs = np.array([1.0, -1.0, 0.02] * 20).astype(ml_dtypes.bfloat16)
+
+    def f(x: Any) -> Any:
+        shift = sg.sin(sg.reduce_sum(x))
+        return sg.reduce_sum(signs * sg.broadcast_to(shift, [60])) + sg.reduce_sum(x * x)
+
+    report = ablated(f, np.ones(3).astype(ml_dtypes.bfloat16))
+    assert report.suggestions == report.zeros == ()
+
+
 def test_what_is_tried_out_changes_no_status() -> None:
     """w reaches the loss only times zero: a stop there turns its zeros into None, and is told apart."""
     report = ablated(lambda x, w: sg.reduce_sum(x * x + 0.0 * sg.sin(w * x)), V, 2.0)
@@ -595,6 +619,17 @@ def test_all_but_the_times_is_the_same_each_time() -> None:
     assert ablated(f, X).to_json() == ablated(f, X).to_json()
 
 
+def test_a_program_that_double_precision_cannot_compute_is_judged_in_its_own() -> None:
+    """The gradient function returns single precision, and nothing else fits what it was written for."""
+
+    @sg.custom_gradient
+    def f(x: Any) -> Any:
+        return sg.exp(x), lambda g: g * np.exp(V).astype(np.float32)
+
+    stop = only(ablated(lambda x: sg.reduce_sum(f(x) * sg.stop_gradient(x)), V.astype(np.float32)))
+    assert stop.verdict == CHANGES
+
+
 def test_the_noise_keeps_what_is_no_float_and_the_signs_once() -> None:
     arrays: Sequence[Any] = [np.array([1.0, 0.0, -2.0]), np.array([1, 2]), np.array([True]), np.zeros(0)]
     copies = jittered(arrays, 0)
@@ -657,6 +692,13 @@ def test_what_is_not_fed_is_named(graph: sg.Graph) -> None:
         other = sg.placeholder(sg.float64, [3], name="other")
     with pytest.raises(sg.GraphError, match="another graph"):
         sg.ablate(sg.reduce_sum(x), x, feed_dict={other: np.ones(3)})
+
+
+def test_numbers_and_words_of_numpy_are_taken() -> None:
+    given = {"repeats": np.int8(1), "seed": np.int64(3), "argnums": np.int64(0), "engine": np.str_("numpy")}
+    report = sg.ablate(lambda x, y: x * sg.stop_gradient(x) * y, 1.0, 2.0, **given)
+    assert report.inputs == ("x",)
+    assert report.engine == "numpy"
 
 
 @pytest.mark.parametrize(

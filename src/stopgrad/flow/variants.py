@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from stopgrad.fingerprint import fingerprint
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.frozen import WIDE, fed_to
 from stopgrad.graph import Output
-from stopgrad.interpreter import interpret
+from stopgrad.interpreter import NUMPY_BACKEND, program, quietly
 from stopgrad.rewrite import Rewritten, Rule, prepare, rewrite
 from stopgrad.rewrite.loops import unite_scans
 from stopgrad.types import DType
@@ -107,18 +108,24 @@ class Variant:
         body = Body(self.prepared.graph, self.prepared.inputs, self.prepared.outputs)
         self.operations = sum(1 for _ in walk(body.operations()))
 
+    @cached_property
+    def _run(self) -> Callable[[Arrays], list[Any]]:
+        return _program(self.prepared)
+
     def run(self, values: Arrays) -> Gradients:
         """The gradients, computed with NumPy; None where none arrives."""
-        feeds = dict(zip(self.prepared.inputs, values, strict=True))
-        made = iter(interpret(self.prepared.outputs, feeds, pieces.regions)[len(self.ys) :])
+        made = iter(self._run(values)[len(self.ys) :])
         return [None if g is None else np.asarray(next(made)) for g in self.gradients]
 
     def compute(self, outputs: Sequence[Output]) -> Callable[[Arrays], list[Any]]:
         """A function of the inputs' values that computes further tensors of the copy, with NumPy."""
-        prepared = prepare(outputs, self.inputs)
-        return lambda values: interpret(
-            prepared.outputs, dict(zip(prepared.inputs, values, strict=True)), pieces.regions
-        )
+        return _program(prepare(outputs, self.inputs))
+
+
+def _program(prepared: Rewritten) -> Callable[[Arrays], list[Any]]:
+    """A prepared graph as a function of the inputs' values, with NumPy."""
+    run = program(prepared.inputs, prepared.outputs, NUMPY_BACKEND, pieces.regions)
+    return lambda values: quietly(run, values)
 
 
 # ----------------------------------------------------------------------------------------------- time
@@ -143,14 +150,14 @@ class Stopwatch:
         self.repeats, self.values = repeats, values
         self.engine: str | None = None
         self._how = How.of(name, False, "off", 1, "ablate")
-        self._engine: Engine = engine_named(name)
+        self._engine: Engine | None = engine_named(name) if repeats or name != "auto" else None
         self._ready: dict[str, Ready] = {}
 
     def seconds(self, *variants: Variant) -> list[float | None]:
         """How long one run of each takes: medians, measured in turns."""
-        if not self.repeats:
+        if not self.repeats or self._engine is None:
             return [None] * len(variants)
-        runs = [self._run(variant) for variant in variants]
+        runs = [self._compiled(self._engine, variant) for variant in variants]
         counts = []
         for run in runs:
             run()  # The first may be slower.
@@ -166,12 +173,12 @@ class Stopwatch:
                 times.append((time.perf_counter() - start) / count)
         return [statistics.median(times) for times in found]
 
-    def _run(self, variant: Variant) -> Callable[[], None]:
+    def _compiled(self, engine: Engine, variant: Variant) -> Callable[[], None]:
         prepared = variant.prepared
         key = fingerprint(prepared.inputs, prepared.outputs)
         ready = None if key is None else self._ready.get(key)
         if ready is None:
-            ready = compile_for(self._engine, prepared, self._how)
+            ready = compile_for(engine, prepared, self._how)
             if key is not None:
                 self._ready[key] = ready
         engine, compiled = ready
