@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -556,9 +555,3 @@ def _some(names: Sequence[str], limit: int = 8) -> str:
     """Names, the first few of many."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
-
-
-def shown_file(file: str) -> str:
-    """A file as a reader knows it: below the folder that is worked in, without that."""
-    relative = os.path.relpath(file) if os.path.isabs(file) else file
-    return file if relative.startswith("..") else relative
