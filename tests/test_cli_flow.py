@@ -68,6 +68,12 @@ def build():
 """
 
 
+def at(text: str) -> str:
+    """The line of the program that holds a text, as reports name it."""
+    (found,) = [i for i, line in enumerate(PROGRAM.splitlines(), 1) if text in line]
+    return f"program.py:{found}"
+
+
 @pytest.fixture(autouse=True)
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file in the folder that is worked in."""
@@ -100,10 +106,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["explain", "program.py:two", "--argnums", "first"], "'first' is no list of numbers"),
         (["explain", "program.py:two", "--width", "wide"], "invalid int value"),
         (["explain", "program.py:two", "--width", "0"], "--width: must be at least 20"),
-        (["check", "program.py:two", "--seed", "-1"], "--seed: must not be negative"),
+        (["check", "program.py:two", "--seed", "-1"], "--seed: must be at least 0"),
         (["check", "program.py:two", "--order", "3"], "invalid choice"),
         (["check", "program.py:two", "--stops", "go"], "invalid choice"),
-        (["check", "program.py:two", "--rtol", "-1"], "--rtol: must not be negative"),
+        (["check", "program.py:two", "--rtol", "-1"], "--rtol: must be at least 0"),
         (["ablate", "program.py:two", "--repeats", "0"], "--repeats: must be at least 1"),
     ],
 )
@@ -173,7 +179,7 @@ def test_explain_prints_the_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.startswith("the file runs\nthe function runs\n")
     assert "target" in out
     assert "stopped" in out
-    assert "program.py:9" in out
+    assert at("sg.stop_gradient(target") in out
     assert "sg.stop_gradient(target * 0.9)" in out
 
 
@@ -219,7 +225,7 @@ def test_nothing_is_written_where_the_function_fails(capsys: pytest.CaptureFixtu
 
 FAILS = [
     # what must not be, the exit status, what standard error says
-    ("program.py:two", "stopped", 1, ["stopped: target (program.py:9: sg.stop_gradient(target * 0.9))"]),
+    ("program.py:two", "stopped", 1, ["stopped: target (program.py:9: sg.stop_gradient(target"]),
     ("program.py:two", "stopped:target,disconnected", 1, ["stopped: target"]),
     ("program.py:two", "stopped:online,flows:target", 0, []),
     ("program.py:two", "flows:online", 1, ["flows: online"]),
@@ -265,7 +271,7 @@ def test_a_key_that_the_report_does_not_know_is_an_error(
     words: str, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["explain", "program.py:two", "--fail-on", words, "--json", "x.json"]) == cli.ERROR
-    assert capsys.readouterr().err == f"stopgrad: {says}\n"
+    assert capsys.readouterr().err.startswith(f"stopgrad: {says}")
     assert not Path("x.json").exists()
 
 
@@ -279,7 +285,7 @@ def test_check_passes_what_is_right_and_says_on_which_data(capsys: pytest.Captur
     assert "online" in out
 
 
-def test_check_fails_a_wrong_rule_in_the_modes_and_orders_asked_for(
+def test_check_fails_a_wrong_rule_in_the_modes_and_orders_asked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.main(["check", "program.py:wrong_loss"]) == cli.FAILED
@@ -294,11 +300,11 @@ def test_check_shows_what_a_stop_hides(capsys: pytest.CaptureFixture[str]) -> No
     assert "target" in capsys.readouterr().out
 
 
-def test_trace_nan_names_the_line_and_the_exit_status_says_whether(
+def test_trace_nan_names_the_line_of_what_it_found(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.main(["trace-nan", "program.py:lengths"]) == cli.FAILED
-    assert "program.py:38" in capsys.readouterr().out
+    assert at("sg.sqrt(squares)") in capsys.readouterr().out
     assert cli.main(["trace-nan", "program.py:lengths", "--no-gradient"]) == cli.OK
     assert cli.main(["trace-nan", "program.py:softmax", "--shape", "x=4,3"]) == cli.OK
     assert cli.main(["trace-nan", "program.py:build"]) == cli.OK
@@ -308,7 +314,7 @@ def test_ablate_shows_the_stops(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["ablate", "program.py:softmax", "--repeats", "1"]) == cli.OK
     out = capsys.readouterr().out
     assert "random at seed 0: x float64[4, 3] (n = 4)" in out
-    assert "program.py:46" in out
+    assert at("sg.stop_gradient(sg.reduce_max") in out
 
 
 @pytest.mark.parametrize(

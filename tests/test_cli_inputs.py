@@ -326,8 +326,8 @@ def test_annotations_of_jaxtyping_say_shapes(write: Write) -> None:
         from jaxtyping import Array, Float, Float64, Int, Shaped
 
         def loss(
-            x: Float[np.ndarray, "n 3"], w: Float64[Array, "3"], y: Int[Array, "#n"], z: Shaped[Array, "c=2 _"],
-            s: Float[Array, ""],
+            x: Float[np.ndarray, "n 3"], w: Float64[Array, "3"], y: Int[Array, "#n"],
+            z: Shaped[Array, "c=2 _"], s: Float[Array, ""],
         ):
             return [sg.identity(one) for one in (x, w, y, z, s)]
         def open(x: Float[Array, "*batch 3"]): return x

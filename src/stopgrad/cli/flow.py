@@ -67,6 +67,8 @@ def add_flow(commands: Any) -> None:
 
 
 MODES = ("reverse", "forward")
+LEAST = {"width": 20, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
+"""The least that each option can be."""
 
 
 def _command(commands: Any, name: str, run: Callable[..., int], does: str) -> argparse.ArgumentParser:
@@ -108,10 +110,10 @@ def _settled(arguments: argparse.Namespace) -> argparse.Namespace:
         arguments.target, arguments.json = arguments.json, STDOUT
     if arguments.target is None:
         arguments.parser.error("the following arguments are required: path.py:function")
-    if getattr(arguments, "seed", 0) < 0:
-        arguments.parser.error("argument --seed: must not be negative")
-    if getattr(arguments, "repeats", 1) < 1:
-        arguments.parser.error("argument --repeats: must be at least 1")
+    for name, least in LEAST.items():
+        given = getattr(arguments, name, None)
+        if given is not None and not given >= least:  # Nor NaN.
+            arguments.parser.error(f"argument --{name}: must be at least {least}")
     for path in (arguments.json, getattr(arguments, "html", None)):
         if path not in (None, STDOUT):
             require_writable(path)
