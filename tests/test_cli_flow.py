@@ -128,19 +128,13 @@ def test_wrong_options_are_refused_before_the_file_is_loaded(
     ("arguments", "says"),
     [
         (["explain", "--fail-on", "idel"], "--fail-on: there is no 'idel'; did you mean idle?"),
-        (["explain", "--fail-on", "happy"], "take any of flows, partly-stopped, "),
+        (["explain", "--fail-on", "happy"], "take flows, partly-stopped, "),
         (["explain", "--fail-on", ","], "--fail-on: names nothing"),
-        (
-            ["explain", "--html", "absent/x.html"],
-            "absent/x.html cannot be written: its folder does not exist",
-        ),
+        (["explain", "--html", "no/x.html"], "no/x.html cannot be written: its folder does not exist"),
         (["explain", "--html", "."], ". cannot be written: it is a folder"),
-        (
-            ["explain", "--json", "absent/x.json"],
-            "absent/x.json cannot be written: its folder does not exist",
-        ),
-        (["check", "--json", "absent/x.json"], "absent/x.json cannot be written: its folder does not exist"),
-        (["check", "--mode", "sideways"], "--mode: sideways is none of reverse, forward"),
+        (["explain", "--json", "no/x.json"], "no/x.json cannot be written: its folder does not exist"),
+        (["check", "--json", "no/x.json"], "no/x.json cannot be written: its folder does not exist"),
+        (["check", "--mode", "sideways"], "--mode: 'sideways' is none of reverse, forward"),
         (["check", "--mode", ""], "--mode: '' is none of reverse, forward"),
     ],
 )

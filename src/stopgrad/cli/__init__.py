@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Sequence
 
 import stopgrad as sg
@@ -22,8 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(arguments.run(arguments))
     except Exception as error:
         text = told(error)
-        if text is None:
-            raise
+        if text is None:  # Python's own exit status, 1, would say that something was found.
+            traceback.print_exc()
+            text = "stopgrad: this is a defect of stopgrad, please report it"
         print(text, file=sys.stderr)
         return ERROR
     except KeyboardInterrupt:
