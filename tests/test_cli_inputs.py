@@ -238,6 +238,14 @@ def test_an_operation_that_refuses_names_the_users_line(
     assert "Traceback" not in says
 
 
+def test_what_is_wrong_with_the_function_names_its_line(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write('def loss(x: "float32[3]"):\n    return None')
+    says = one_line(capsys, "explain", "program.py:loss")
+    assert says.startswith("stopgrad: program.py:8: explain: the function returned no tensor")
+
+
 def test_a_defect_of_the_command_is_none_of_the_users_nor_a_finding(
     monkeypatch: pytest.MonkeyPatch, write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:

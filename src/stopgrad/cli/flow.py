@@ -14,10 +14,11 @@ from typing import Any
 import stopgrad as sg
 from stopgrad.cli.annotations import shape_option
 from stopgrad.cli.calls import Call, Wanted, call_of
-from stopgrad.cli.common import FAILED, OK, listed, require_writable, write_text
+from stopgrad.cli.common import FAILED, OK, listed, require_writable, users_frames, wrapped, write_text
 from stopgrad.cli.failing import conditions, met
+from stopgrad.cli.inputs import line_of
 from stopgrad.cli.programs import loaded
-from stopgrad.errors import ShapeError
+from stopgrad.errors import ShapeError, StopgradError
 
 STDOUT = "-"
 """The path that stands for standard output."""
@@ -145,26 +146,28 @@ def _call(arguments: argparse.Namespace) -> Iterator[Call]:
         call = call_of(program, wanted)
         try:
             yield call
-        except ShapeError as error:
-            for size, path in call.open.items():
-                if re.search(rf"\b{size}\b", error.message):
-                    error.args = (f"{error.message}; or give numbers: --shape {path}=4,3",)
-                    break
+        except StopgradError as error:
+            place = "" if users_frames(error) else line_of(program)
+            error.args = (f"{place}{error.message}{_cure(error, call)}",)
             raise
+
+
+def _cure(error: StopgradError, call: Call) -> str:
+    """What else to do about an error that is about a size which was left open."""
+    if isinstance(error, ShapeError):
+        for size, path in call.open.items():
+            if re.search(rf"\b{size}\b", error.message):
+                return f"; or give numbers: --shape {path}=4,3"
+    return ""
 
 
 def _show(arguments: argparse.Namespace, report: Any, text: Callable[[], str], data: str = "") -> None:
     """Print and write a report."""
     if arguments.json is not None and arguments.json != STDOUT:
         write_text(arguments.json, report.to_json() + "\n")
-    if arguments.json == STDOUT:
-        if data:
-            print(data, file=sys.stderr)
-        print(report.to_json())
-        return
     if data:
-        print(data)
-    print(text())
+        print(wrapped(data, WIDTH), file=sys.stderr if arguments.json == STDOUT else sys.stdout)
+    print(report.to_json() if arguments.json == STDOUT else text())
 
 
 def run_explain(arguments: argparse.Namespace) -> int:
