@@ -275,7 +275,7 @@ def test_a_key_that_the_report_does_not_know_is_an_error(
 def test_check_passes_what_is_right_and_says_on_which_data(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", "program.py:two", "--argnums", "0", "--seed", "3"]) == cli.OK
     out = capsys.readouterr().out
-    assert "random at seed 3: online float32[3], target float32[3]" in out
+    assert "data: random at seed 3: online float32[3], target float32[3]" in out
     assert "online" in out
 
 
@@ -307,7 +307,7 @@ def test_trace_nan_names_the_line_of_what_it_found(
 def test_ablate_shows_the_stops(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["ablate", "program.py:softmax", "--repeats", "1"]) == cli.OK
     out = capsys.readouterr().out
-    assert "random at seed 0: x float64[4, 3] (n = 4)" in out
+    assert "data: random at seed 0 with n = 4: x float64[4, 3]" in out
     assert at("sg.stop_gradient(sg.reduce_max") in out
 
 

@@ -546,8 +546,8 @@ def test_open_sizes_get_small_different_numbers_and_data_that_the_seed_tells(wri
     assert [a.dtype.name for a in (x, w, y, z, on)] == ["float32", "float64", "int64", "complex64", "bool"]
     assert set(np.unique(y)) <= {0, 1}
     assert call("program.py:loss", seed=1).data == (
-        "random at seed 1: x float32[4, 3], w float64[3, 5], y int64[4], z complex64[6], on bool[] "
-        "(n = 4, m = 5, ? = 6)"
+        "random at seed 1 with n = 4, m = 5, ? = 6: x float32[4, 3], w float64[3, 5], y int64[4], "
+        "z complex64[6], on bool[]"
     )
     np.testing.assert_array_equal(x, call("program.py:loss", seed=1).args[1])
     assert not np.array_equal(x, call("program.py:loss", seed=2).args[1])
@@ -610,7 +610,9 @@ def test_placeholders_are_fed_random_data_of_the_sizes_that_are_told(write: Writ
     assert fed("program.py:build") == {"x": (4, 3), "y": (4,)}
     assert fed("program.py:build", "x=6,3") == {"x": (6, 3), "y": (6,)}
     assert fed("program.py:own") == {"x": (2,)}
-    assert call("program.py:build", seed=2).data == "random at seed 2: x float32[4, 3], y float32[4] (n = 4)"
+    assert (
+        call("program.py:build", seed=2).data == "random at seed 2 with n = 4: x float32[4, 3], y float32[4]"
+    )
     assert "the placeholders x, y" in refused("program.py:build", "z=3")
     assert "no placeholder that is not fed" in refused("program.py:own", "x=2")
     assert "x is float32[6, 4]" in refused("program.py:build", "x=6,4", seed=0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import re
 import shutil
 import sys
@@ -164,10 +165,15 @@ def _cure(error: StopgradError, call: Call) -> str:
 def _show(arguments: argparse.Namespace, report: Any, text: Callable[[], str], data: str = "") -> None:
     """Print and write a report."""
     if arguments.json is not None and arguments.json != STDOUT:
-        write_text(arguments.json, report.to_json() + "\n")
+        write_text(arguments.json, _json(report) + "\n")
     if data:
-        print(wrapped(data, WIDTH), file=sys.stderr if arguments.json == STDOUT else sys.stdout)
-    print(report.to_json() if arguments.json == STDOUT else text())
+        print(wrapped(f"data: {data}", WIDTH), file=sys.stderr if arguments.json == STDOUT else sys.stdout)
+    print(_json(report) if arguments.json == STDOUT else text())
+
+
+def _json(report: Any) -> str:
+    made = report.to_json()
+    return made if isinstance(made, str) else json.dumps(made, indent=2, allow_nan=False)
 
 
 def run_explain(arguments: argparse.Namespace) -> int:
