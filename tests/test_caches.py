@@ -68,6 +68,7 @@ CONSTANT = {
     "stopgrad.ops.segments._SUMS",
     "stopgrad.promotion._KIND",
     "stopgrad.build._NUMBERS",
+    "stopgrad.cli.flow.LEAST",
     "stopgrad.cli.tour.WORKLOADS",
     "stopgrad.costs._FLOPS",
     "stopgrad.dtypes.DTYPES",
