@@ -62,9 +62,14 @@ from stopgrad.errors import (
 )
 from stopgrad.flow import (
     Flow as Flow,
+    NanInput as NanInput,
+    NanNote as NanNote,
+    NanSite as NanSite,
+    NanTrace as NanTrace,
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
     explain as explain,
+    trace_nan as trace_nan,
 )
 from stopgrad.function import (
     Function as Function,
