@@ -17,10 +17,6 @@ from stopgrad import (
     ops as ops,
     xp as xp,
 )
-from stopgrad.autodiff.reasons import (
-    Cut as Cut,
-    Reach as Reach,
-)
 from stopgrad.autodiff.reverse import (
     Gradients as Gradients,
     gradients as gradients,
@@ -61,11 +57,13 @@ from stopgrad.errors import (
     StopgradError as StopgradError,
 )
 from stopgrad.flow import (
+    Cut as Cut,
     Flow as Flow,
     NanInput as NanInput,
     NanNote as NanNote,
     NanSite as NanSite,
     NanTrace as NanTrace,
+    Reach as Reach,
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
     explain as explain,

@@ -314,6 +314,7 @@ class Op:
     - ``stateful``: it stands for a value that outlives a run.
     - ``selective``: the gate acts only with respect to the tensors that are its variadic operands; for all
       others it is open.
+    - ``switched``: the wall that a gate is while a condition holds, which is read when the graph runs.
     """
 
     type: ClassVar[str]
@@ -343,6 +344,7 @@ class Op:
     merged: ClassVar[bool] = True
     stateful: ClassVar[bool] = False
     selective: ClassVar[bool] = False
+    switched: ClassVar[NoGradient | None] = None
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -3,7 +3,7 @@
 The first sweep walks from ys to the inputs and never enters what a gate hides; the second walks what was
 found, in order, and keeps what depends on xs. Work is proportional to the live part alone. Operations with
 bodies answer for each of their outputs apart, by what their bodies do. Why nothing passes is told by
-:mod:`stopgrad.autodiff.reasons`.
+:mod:`stopgrad.flow`.
 """
 
 from __future__ import annotations

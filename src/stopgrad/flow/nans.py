@@ -11,14 +11,14 @@ import numpy as np
 from stopgrad.autodiff.reverse import gradients
 from stopgrad.autodiff.tracing import Tracing
 from stopgrad.body import walk
-from stopgrad.builder import default_graph
 from stopgrad.control.loops import While
 from stopgrad.control.scans import Scan
 from stopgrad.engines import engine
 from stopgrad.errors import ArgumentError, FeedError, GraphError
 from stopgrad.feeds import feed_value, sizes_of
 from stopgrad.flow.asked import Asked, asked, label, of_graph
-from stopgrad.flow.nans_cures import Case, cure_of, forwards, neighbours, order_of
+from stopgrad.flow.nans_case import Case, forwards, neighbours, order_of
+from stopgrad.flow.nans_cures import cure_of
 from stopgrad.flow.nans_report import NanInput, NanNote, NanSite, NanTrace
 from stopgrad.flow.nans_run import Array, Follower, Made, number
 from stopgrad.graph import Graph, Operation, Output, describe
@@ -46,14 +46,15 @@ def trace_nan(
 
     Runs the computation and its gradient with NumPy, operation by operation, and follows every NaN and every
     infinity from the operation that makes it, element by element where the operation goes element by element,
-    moves elements or reduces along axes, and else for whole tensors. Only what arrives in a result (a value of
-    ys, or a gradient) counts: what ``where`` discards or ``exp(-inf)`` brings back to 0 is harmless.
+    moves elements or reduces along axes, and else for whole tensors. Only what arrives in a result (a value
+    of ys, or a gradient) counts: what ``where`` discards or ``exp(-inf)`` brings back to 0 is harmless.
 
-    What a result's NaN or infinity comes from: a NaN is made of the NaNs among an operation's operands, if there
-    are any; else of the infinities, which it then turns into a NaN; else the operation makes it. An infinity is
-    made of infinities, if there are any. ``first`` is the earliest operation, in the order in which they run, from
-    which something arrives; ``then`` names where its infinity becomes a NaN. Arguments, fed values and parameters
-    that hold some themselves come first, and are named as such. A constant's infinity, being deliberate, is not
+    What a result's NaN or infinity comes from: a NaN is made of the NaNs among an operation's operands, if
+    there are any; else of the infinities, which it then turns into a NaN; else the operation makes it. An
+    infinity is made of infinities, if there are any. ``first`` is the earliest operation, in the order in
+    which they run, from which something arrives; ``then`` names where its infinity becomes a NaN. Arguments,
+    fed values and parameters that hold some themselves come first, and are named as such. A constant's
+    infinity, being deliberate, is not
     what is reported once an operation has turned it into a NaN: that operation is, and the constant is its
     ``cause``.
 
@@ -66,15 +67,16 @@ def trace_nan(
         argnums: towards which of the function's arguments the gradient is traced; all unless given.
         feed_dict: for a graph, from placeholders (or any outputs, or names) to values.
         gradient: whether the gradient is traced, too: of the sum of all results that are no integers.
-        session: for a graph, a session that holds the values of its parameters; else they have their first ones.
+        session: for a graph, a session that holds the values of its parameters; else they have their first
+            ones.
         kwargs: the function's keyword arguments.
 
     Returns:
         A :class:`NanTrace`, which is true if a NaN or infinity arrives in a result.
 
     Raises:
-        GraphError, FeedError, ShapeError: what is asked or fed does not fit. What the function raises, and what
-            the generation of its gradient raises, is handed on.
+        GraphError, FeedError, ShapeError: what is asked or fed does not fit. What the function raises, and
+            what the generation of its gradient raises, is handed on.
 
     Examples:
         >>> trace = sg.trace_nan(lambda x: sg.where(x > 0.0, sg.sqrt(x), 0.0), np.array([0.0, 4.0]))

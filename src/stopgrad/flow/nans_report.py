@@ -25,8 +25,8 @@ class NanInput:
         label: the tensor's name, or the path of the argument that it is.
         dtype: its dtype.
         shape: its shape.
-        min, max: the smallest and largest element that is no NaN, of complex ones of their magnitudes; None where
-            there is none.
+        min, max: the smallest and largest element that is no NaN, of complex ones of their magnitudes; None
+            where there is none.
         has_nan: whether it holds a NaN.
         has_inf: whether it holds an infinity.
         value: the element that belongs to the bad one, where shapes agree; else None.
@@ -73,12 +73,13 @@ class NanSite:
         origin: for a gradient operation, the user's operation for whose gradient it was made.
         origin_name: the name of that.
         origin_location: the line of that.
-        order: how many differentiations lie between: 0 for the user's own operations, 1 for those of a gradient.
+        order: how many differentiations lie between: 0 for the user's own operations, 1 for those of a
+            gradient.
         iteration: inside loops, the step of the innermost one, counted from 0; of a scan, the position in its
             sequences. None outside.
         around: the loops and branches around, the outermost first, each with its step, None for a branch.
-        source: ``"argument"``, ``"fed value"``, ``"parameter"`` or ``"constant"`` where the value itself holds it;
-            else None.
+        source: ``"argument"``, ``"fed value"``, ``"parameter"`` or ``"constant"`` where the value itself
+            holds it; else None.
         cause: where an infinity was turned into a NaN here and is a constant, that constant's.
         pattern: the name of the known mistake that it is; None where it is none.
         cure: what helps.
@@ -171,8 +172,8 @@ class NanTrace:
         then: later operations that turned its infinity into a NaN.
         others: further operations that made some that arrive, each for itself.
         reaches: the results that hold NaNs or infinities.
-        harmless: how many operations made some of which nothing arrives (a mask's infinities, what ``where`` or
-            ``exp(-inf)`` discards).
+        harmless: how many operations made some of which nothing arrives (a mask's infinities, what ``where``
+            or ``exp(-inf)`` discards).
         notes: operations that answered with a finite number where there is none.
         operations: how many were run; those in bodies count once.
     """

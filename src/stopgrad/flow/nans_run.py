@@ -1,14 +1,16 @@
 """Runs a graph with NumPy and follows each NaN and infinity from the operation that makes it.
 
-Beside an array that holds some, an array of marks goes through the graph: for each element which event made it
-(:class:`Made`), 0 where it is finite. An array without marks is all finite, and goes as it is, so that healthy parts
-cost one look at each result. Of two marks the smaller is of the event whose story began earlier.
+Beside an array that holds some, an array of marks goes through the graph: for each element which event made
+it (:class:`Made`), 0 where it is finite. An array without marks is all finite, and goes as it is, so that
+healthy parts cost one look at each result. Of two marks the smaller is of the event whose story began
+earlier.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -25,7 +27,8 @@ from stopgrad.rewrite.engine import Copying
 Array: TypeAlias = "np.ndarray[Any, Any]"
 
 
-class Made(NamedTuple):
+@dataclass(frozen=True)
+class Made:
     """An event: an operation made NaNs or infinities, in one of its outputs, out of what held none of them.
 
     Attributes:
@@ -35,8 +38,8 @@ class Made(NamedTuple):
         index: of the first element.
         count: of elements.
         parent: the number of the event whose infinity was turned into a NaN here; 0 for none.
-        around: the operations in whose bodies it ran, the outermost first, each with the step of its loop; None
-            where it is no loop.
+        around: the operations in whose bodies it ran, the outermost first, each with the step of its loop;
+            None where it is no loop.
     """
 
     operation: Operation
@@ -58,7 +61,7 @@ class Marked:
 
     __slots__ = ("marks", "value")
 
-    def __init__(self, value: Array, marks: Array | None) -> None:
+    def __init__(self, value: Array, marks: Any) -> None:
         self.value = value
         self.marks = marks  # None while nothing has been put into a new array.
 
@@ -108,13 +111,46 @@ def number(mark: int) -> int:
 
 
 MOVES = frozenset(
-    """Identity BroadcastTo Reshape Transpose ConcatV2 Pack Split ReverseV2 TakeAlongAxis MatrixBandPart
-    MatrixDiagPart MatrixDiag StopGradient StraightThrough PreventGradient Probe Named ZeroGradient ScaleGradient
-    ClipGradient ClipGradientByNorm StopGradientTowards StopGradientWhen CustomGradient StridedSlice
-    StridedSliceGrad Tile TensorStridedSliceUpdate PadV2 GatherV2 OneHot TensorScatterUpdate DynamicSlice
-    DynamicUpdateSlice SelectV2 Fill""".split()
+    [
+        "Identity",
+        "BroadcastTo",
+        "Reshape",
+        "Transpose",
+        "ConcatV2",
+        "Pack",
+        "Split",
+        "ReverseV2",
+        "TakeAlongAxis",
+        "MatrixBandPart",
+        "MatrixDiagPart",
+        "MatrixDiag",
+        "StopGradient",
+        "StraightThrough",
+        "PreventGradient",
+        "Probe",
+        "Named",
+        "ZeroGradient",
+        "ScaleGradient",
+        "ClipGradient",
+        "ClipGradientByNorm",
+        "StopGradientTowards",
+        "StopGradientWhen",
+        "CustomGradient",
+        "StridedSlice",
+        "StridedSliceGrad",
+        "Tile",
+        "TensorStridedSliceUpdate",
+        "PadV2",
+        "GatherV2",
+        "OneHot",
+        "TensorScatterUpdate",
+        "DynamicSlice",
+        "DynamicUpdateSlice",
+        "SelectV2",
+        "Fill",
+    ]
 )
-"""Operations that put elements of their floating-point operands elsewhere: what they do to marks they say themselves."""
+"""Operations that only put elements of their operands elsewhere: they do so with marks, too."""
 
 
 class Follower:
@@ -351,7 +387,8 @@ def _plainly(y: Any, dtype: Any) -> Any:
 
 
 def _marks_of(x: Any, array: Array) -> Array:
-    return x.marks if type(x) is Marked else np.zeros(np.shape(array), np.int64)
+    marks: Array = x.marks if type(x) is Marked else np.zeros(np.shape(array), np.int64)
+    return marks
 
 
 def _moved(op: Operation, function: Callable[..., Any], given: Sequence[Any]) -> Sequence[Any]:
@@ -367,7 +404,7 @@ def _moved(op: Operation, function: Callable[..., Any], given: Sequence[Any]) ->
 def _sources(
     op: Operation, output: Output, y: Array, given: Sequence[Any], arrays: Sequence[Any], moved: Any
 ) -> tuple[Any, Any]:
-    """For each element of a result the first event among those of the NaNs it is made of, and of the infinities."""
+    """For each element of a result the first mark of the NaNs it is made of, and of the infinities."""
     if moved:
         marks = np.asarray(moved[output.index])
         if marks.shape == y.shape and marks.dtype.kind == "i":

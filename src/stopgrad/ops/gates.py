@@ -21,7 +21,7 @@ from stopgrad.builder import NoGradientBlock, default_graph
 from stopgrad.errors import ArgumentError, DTypeError, GraphError
 from stopgrad.graph import Operation, Output
 from stopgrad.inferred import raise_for
-from stopgrad.op import Kind, Op, Undefined, not_differentiable, stopped, unconnected
+from stopgrad.op import Kind, Op, Undefined, stopped, unconnected
 from stopgrad.operands import Tensor, type_of
 from stopgrad.ops.convert import where
 from stopgrad.ops.data import zeros_like
@@ -217,9 +217,10 @@ class StopGradientWhen(Gate):
 
     gradient = {
         "x": lambda g, op: where(beside(op.when, g), zeros_like(g), g),
-        "when": not_differentiable("a condition has no derivative"),
+        "when": unconnected("says when the gate acts; the value does not depend on it"),
         "wrt": _NAMES,
     }
+    switched = stopped("stop_gradient, where its condition holds")
     batch = SWITCH
     samples = [sample(floats(3), np.array(False))]
     selective = True

@@ -1,0 +1,115 @@
+"""What a question about gradients is asked of: ys and xs of a graph, or a function and its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stopgrad.arguments import argument_names
+from stopgrad.autodiff.tracing import Tracing, is_tensor, outputs_in
+from stopgrad.autodiff.transforms import argument_positions
+from stopgrad.build import as_output, visible
+from stopgrad.errors import GradientError, GraphError
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.operands import Array
+from stopgrad.public import call, reads_arguments
+from stopgrad.structure import flatten, paths, tensors_among, unflatten
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The ys and xs of a question, in one graph.
+
+    Attributes:
+        graph: theirs.
+        ys: what is differentiated.
+        xs: with respect to what; by the outputs themselves or, for a function, by the paths of its arguments.
+        feeds: the values of the placeholders that stand for a function's arguments.
+        is_function: whether a function was asked about, whose xs are called as its arguments are.
+    """
+
+    graph: Graph
+    ys: tuple[Output, ...]
+    xs: Mapping[Any, Output]
+    feeds: Mapping[Output, Array] = field(default_factory=dict)
+    is_function: bool = False
+
+
+def label(key: Any) -> str:
+    """What a tensor that was asked about is called."""
+    return key.name if isinstance(key, Output) else str(key)
+
+
+def asked(
+    what: str,
+    ys: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    argnums: int | Sequence[int] | None = None,
+) -> Asked:
+    """What the public function *what* is asked, from its arguments: ys and xs, or a function and arguments.
+
+    Raises:
+        GraphError, GradientError: they are neither.
+    """
+    if callable(ys) and not isinstance(ys, (Output, Operation)):
+        return _of_function(what, ys, args, kwargs, argnums)
+    if len(args) != 1 or kwargs:
+        raise GraphError(f"{what}: takes ys and xs, or a function and its arguments")
+    if argnums is not None:
+        raise GraphError(f"{what}: argnums is for functions; of a graph, name the tensors themselves as xs")
+    return of_graph(what, ys, args[0])
+
+
+def of_graph(what: str, ys: Any, xs: Any) -> Asked:
+    """The question about outputs of a graph."""
+    roots, targets = outputs_in(ys, f"{what}: ys"), outputs_in(tensors_among(xs), f"{what}: xs")
+    if not roots:
+        raise GradientError(f"{what}: ys is empty; give at least one output")
+    graph = roots[0].op.graph
+    for x in (*roots, *targets):
+        if x.op.graph is not graph:
+            raise GraphError(
+                f"{what}: {describe(x)} and {describe(roots[0])} belong to two graphs, so that no gradient "
+                "can pass between them; ask about tensors of one graph"
+            )
+    return Asked(graph, tuple([visible(y) for y in roots]), {x: x for x in targets})
+
+
+@reads_arguments
+def _of_function(
+    what: str,
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    argnums: int | Sequence[int] | None,
+) -> Asked:
+    positions = range(len(args)) if argnums is None else argument_positions(argnums, args, what)
+    names = argument_names(f, len(args))
+    tracing = Tracing(args, kwargs)
+    with tracing.building():
+        entered = [_enter(tracing, arg, name) for arg, name in zip(args, names, strict=True)]
+        made = call(f, *entered, **tracing.enter(kwargs))
+        ys = [visible(as_output(y, tracing.graph)) for y in flatten(made)[0]]
+    if not ys:
+        raise GradientError(f"{what}: the function returned no tensor; let it return what is differentiated")
+    keys: dict[str, Output] = {}
+    for i in positions:
+        for path, leaf in zip(paths(entered[i]), flatten(entered[i])[0], strict=True):
+            if isinstance(leaf, Output):
+                keys[".".join(part for part in (names[i], path) if part)] = leaf
+    return Asked(tracing.graph, tuple(ys), keys, tracing.feeds, is_function=True)
+
+
+def _enter(tracing: Tracing, tree: Any, first: str) -> Any:
+    """*tree* with stand-ins for its tensors and its numbers with gradients."""
+    leaves, spec = flatten(tree)
+    named = zip(leaves, tracing.names(tree, first), strict=True)
+    return unflatten(
+        spec,
+        [
+            tracing.stand_in(x, name) if is_tensor(x) or isinstance(x, (float, complex)) else x
+            for x, name in named
+        ],
+    )

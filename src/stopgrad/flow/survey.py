@@ -1,0 +1,165 @@
+"""What the sweeps say of ys and xs: how each x is reached, where its paths end, and how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+
+from stopgrad.flow.ways import (
+    LEVELS,
+    OPEN,
+    Ending,
+    Results,
+    Sources,
+    Sweep,
+    Wall,
+    Way,
+    endings,
+    from_results,
+    no_gradient_of,
+    to_sources,
+    walled,
+    ways_of,
+)
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.op import Op, Status
+from stopgrad.selective import Acting, by_gates, selective_gates
+
+
+class Survey:
+    """Of xs with respect to which the same selective gates act."""
+
+    def __init__(
+        self,
+        ys: Sequence[Output],
+        xs: Sequence[Output],
+        stops: Collection[Output],
+        above: Sequence[Operation],
+        acting: Acting,
+    ) -> None:
+        self._ys, self.xs = ys, xs
+        self.sweep = sweep = Sweep(above, acting)
+        for t in stops:
+            if sweep.place(t) >= 0:
+                ways = sweep.ways.setdefault(t.op.id, ways_of(t.op, acting))
+                ways[t.index] = walled(ways[t.index], Wall(t.op, Status.STOPPED, "named in stop_gradients"))
+        self.results = results = Results(1)
+        self.reached = from_results(sweep, {y: results.starting(1, y) for y in ys}, results)
+        self.sources = sources = Sources(len(xs))
+        begin = {x: sources.starting(1 << k) for k, x in enumerate(xs) if sweep.place(x) >= 0}
+        self.leads = to_sources(sweep, begin, sources)
+        self.endings: list[Ending] = list(endings(sweep, self.reached, self.leads, results, sources))
+        self.cut = 0
+        for ending in self.endings:
+            self.cut |= sources.behind(ending.leads)
+
+    def status(self, x: Output) -> Status:
+        """Whether a gradient arrives, and if not, why not."""
+        at = self.sweep.place(x)
+        level = len(LEVELS) if at < 0 else self.results.level(self.reached[at], 1)
+        if level == len(LEVELS):
+            return Status.DISCONNECTED
+        if level == OPEN and self.cut & self.bit(x):
+            return Status.PARTLY_STOPPED
+        return LEVELS[level]
+
+    def own_wall(self, x: Output) -> Wall | None:
+        """What ends the paths to an x that carries no gradient: the tensor itself. None for every other."""
+        if x.type.differentiable or self.status(x) is Status.DISCONNECTED:
+            return None
+        return Wall(x.op, Status.NOT_DIFFERENTIABLE, no_gradient_of(x))
+
+    def bit(self, x: Output) -> int:
+        """The x, as a set of sources."""
+        return 1 << self._bits[x]
+
+    @cached_property
+    def _bits(self) -> dict[Output, int]:
+        return {x: k for k, x in enumerate(self.xs)}
+
+    def paths(self, x: Output) -> tuple[int, int]:
+        """How many paths lead from ys to x, and how many of them are cut."""
+        at = self.sweep.place(x)
+        if at < 0:
+            return 0, 0
+        every, free = self._counts
+        return every[at], every[at] - free[at]
+
+    @cached_property
+    def _counts(self) -> tuple[list[int], list[int]]:
+        """For each place the paths from ys to it; and those that no wall ends.
+
+        Not walked but added up, operation by operation. An input counts once where a gradient passes to it
+        and once where none does, which in operations with bodies may be both.
+        """
+        sweep = self.sweep
+        every, free = [0] * sweep.places, [0] * sweep.places
+        for y in self._ys:
+            every[sweep.place(y)] += 1
+            free[sweep.place(y)] += y.type.differentiable
+        asked = {sweep.place(x) for x in self.xs}
+        for op in reversed(sweep.operations):
+            at = sweep.first[op.id]
+            ways = sweep.ways.get(op.id)
+            for o in range(len(op.outputs)):
+                n, m = every[at + o], free[at + o]
+                if not n:
+                    continue
+                if at + o not in asked:  # The numbers may be large.
+                    every[at + o] = free[at + o] = 0
+                if ways is None:
+                    for x in op.inputs:
+                        to = sweep.first[x.op.id] + x.index
+                        every[to] += n
+                        free[to] += m
+                else:
+                    for i, passing, all in _times(ways[o]):
+                        to = sweep.place(op.inputs[i])
+                        every[to] += all * n
+                        free[to] += passing * m
+        return every, free
+
+    def mark(self, op: Operation) -> tuple[bool, bool, bool, bool]:
+        """Whether a gradient comes to the operation; a path does; it leads to xs openly; by any path."""
+        at = self.sweep.first[op.id] if op.id < len(self.sweep.first) else -1
+        if at < 0:
+            return False, False, False, False
+        reached = leads = 0
+        for n in range(at, at + len(op.outputs)):
+            reached |= self.reached[n]
+            leads |= self.leads[n]
+        return bool(reached & 1), bool(reached), bool(self.sources.openly(leads)), bool(leads)
+
+
+def _times(way: Way) -> list[tuple[int, int, int]]:
+    """For each input, in how many ways gradients pass to it, and how many ways there are."""
+    cut = set(way.dark).union(*[[i for i, _ in inputs] for _, inputs in way.walls])
+    return [(i, level == OPEN, (level == OPEN) + (i in cut)) for i, level in way.inputs]
+
+
+def surveys(
+    graph: Graph, ys: Sequence[Output], xs: Sequence[Output], stops: Collection[Output] = ()
+) -> list[Survey]:
+    """One survey for the xs with respect to which the same selective gates act: in most graphs, for all."""
+    _settle(graph, ys)
+    above = graph.subgraph_to(ys)
+    some = [op for op in above if op.definition.selective or op.definition.has_bodies]
+    groups = by_gates(list(selective_gates(some)), list(dict.fromkeys(xs)))
+    return [Survey(ys, group, stops, above, acting) for acting, group in groups.items()]
+
+
+def _settle(graph: Graph, ys: Sequence[Output]) -> None:
+    """Let operations say what they mean that do so only when they are asked; not behind a stop."""
+    settle = Op.settle.__func__  # type: ignore[attr-defined]
+    stack = [y.op for y in ys]
+    seen = set(stack)
+    while stack:
+        op = stack.pop()
+        definition = op.definition
+        if definition.settle.__func__ is not settle:
+            definition.settle(op)
+        for i in definition.open_inputs(op):
+            source = op.inputs[i].op
+            if source not in seen:
+                seen.add(source)
+                stack.append(source)

@@ -1,0 +1,426 @@
+"""How gradients pass from the outputs of operations to their inputs, and what keeps them from passing.
+
+Two sweeps over operations in order say everything: :func:`from_results`, backwards, from which results each
+tensor is reached, and :func:`to_sources`, forwards, which sources each tensor leads to. Both carry a number
+for each tensor, whose bits are results, or sources, once for each level of what stands in between; so that
+many are answered at once, and what a body does is found by the same sweeps as what a graph does.
+
+Seen from a result, a path ends at its first wall. What lies behind integers and booleans has no gradient, but
+the wall is the operation that made them of floats, not the one that took them: until there, the way is
+*dark*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from stopgrad.graph import Operation, Output
+from stopgrad.op import NoGradient, Op, Status, Undefined, Wire
+from stopgrad.selective import NOBODY, Acting, selective_in
+
+OPEN, UNDEFINED, STOPPED, BLIND = range(4)
+LEVELS = (Status.FLOWS, Status.UNDEFINED, Status.STOPPED, Status.NOT_DIFFERENTIABLE)
+"""From the best to the worst: a gradient that would pass walls up to this status arrives."""
+
+
+class Wall(NamedTuple):
+    """An operation at which paths end. *switched*: only where a condition holds when the graph runs."""
+
+    operation: Operation
+    status: Status
+    reason: str
+    switched: bool = False
+
+
+Behind = Sequence[tuple[int, int]]
+"""Inputs that lie behind a wall, each with the level of the best way from the wall to it."""
+
+
+class Way(NamedTuple):
+    """From one output of an operation to its inputs.
+
+    Attributes:
+        inputs: those that the output depends on, each with the level of the best way to it.
+        dark: those without gradient of their own, whose makers are to be asked.
+        walls: what ends paths in here, with the inputs behind it.
+    """
+
+    inputs: Sequence[tuple[int, int]]
+    dark: Collection[int]
+    walls: Sequence[tuple[Wall, Behind]]
+
+
+def no_gradient_of(y: Output) -> str:
+    """Why no gradient passes a tensor that holds no floating-point or complex numbers."""
+    return f"{y.dtype.name} carries no gradient"
+
+
+# ------------------------------------------------------------------------------------- one operation
+
+
+def passes_all(definition: type[Op]) -> bool:
+    """Whether gradients pass from every output to every input, wherever these are numbers with gradients."""
+    rules = (NoGradient, Undefined)
+    return not (
+        definition.has_bodies
+        or definition.selective
+        or definition.switched is not None
+        or definition.rule.__func__ is not Op.rule.__func__  # type: ignore[attr-defined]
+        or any(isinstance(rule, rules) for rule in definition.rules)
+    )
+
+
+def ways_of(op: Operation, acting: Acting = NOBODY) -> list[Way]:
+    """For each output of an operation, the way to its inputs."""
+    definition = op.definition
+    found = [_Found() for _ in op.outputs]
+    wired: set[int] = set()
+    dependence = None
+    if definition.has_bodies:
+        for wire in definition.wires(op):
+            wired.update(wire.operands)
+            for result, output in zip(_through(wire, acting), wire.outputs, strict=True):
+                if output is not None:
+                    found[output].add_body(result, wire.operands)
+        dependence = definition.dependence(op)
+    for i in range(len(op.inputs)):
+        barrier = None if i in wired else _barrier(op, i, acting)
+        if i in wired or (isinstance(barrier, NoGradient) and barrier.status is Status.DISCONNECTED):
+            continue
+        for o, y in enumerate(op.outputs):
+            if barrier is not None or dependence is None or i in dependence[o]:
+                found[o].add(op, i, y, barrier, acting)
+    return [way.done() for way in found]
+
+
+def _barrier(op: Operation, i: int, acting: Acting) -> NoGradient | Undefined | None:
+    """What keeps a gradient from passing through the operation to its i-th input; None where it passes."""
+    if op.definition.selective and op not in acting:
+        return None if i == 0 else NoGradient("names a tensor; takes no value from it", Status.DISCONNECTED)
+    rule = op.definition.rule(op, i)
+    return rule if isinstance(rule, (NoGradient, Undefined)) else None
+
+
+class _Found:
+    """A way, while it is being put together."""
+
+    def __init__(self) -> None:
+        self.levels: dict[int, int] = {}
+        self.dark: set[int] = set()
+        self.walls: list[tuple[Wall, Behind]] = []
+
+    def add(
+        self, op: Operation, i: int, y: Output, barrier: NoGradient | Undefined | None, acting: Acting
+    ) -> None:
+        """The i-th input of the operation, with what stands before it."""
+        x = op.inputs[i]
+        if not x.type.differentiable:
+            self._reach(i, BLIND)
+            self.dark.add(i)
+            return
+        if isinstance(barrier, Undefined):
+            wall = Wall(op, Status.UNDEFINED, barrier.reason(op))
+        elif barrier is not None:
+            wall = Wall(op, barrier.status, _exit_of(op) or barrier.reason)
+        elif not y.type.differentiable:
+            wall = Wall(op, Status.NOT_DIFFERENTIABLE, no_gradient_of(y))
+        else:
+            self._reach(i, OPEN)
+            switched = op.definition.switched
+            if i == op.definition.passes and switched is not None and op in acting:
+                self.walls.append((Wall(op, switched.status, switched.reason, True), [(i, OPEN)]))
+            return
+        self._reach(i, LEVELS.index(wall.status))
+        self.walls.append((wall, [(i, OPEN)]))
+
+    def add_body(self, way: Way, operands: Sequence[int]) -> None:
+        """What a body does, whose parameters are these operands."""
+        for k, level in way.inputs:
+            self._reach(operands[k], level)
+        self.dark.update([operands[k] for k in way.dark])
+        self.walls += [(wall, [(operands[k], level) for k, level in behind]) for wall, behind in way.walls]
+
+    def _reach(self, i: int, level: int) -> None:
+        self.levels[i] = min(level, self.levels.get(i, BLIND))
+
+    def done(self) -> Way:
+        return Way(tuple(self.levels.items()), self.dark, self.walls)
+
+
+def _exit_of(op: Operation) -> str:
+    """What to call the stop at the end of a ``no_gradient`` block; empty for every other operation."""
+    hidden = op.graph._hidden
+    if op.type != "StopGradient" or not hidden:
+        return ""
+    inside = hidden.get(op.inputs[0].op)
+    return "no_gradient" if inside is not None and not inside.holds(hidden.get(op)) else ""
+
+
+def walled(way: Way, wall: Wall) -> Way:
+    """The way behind a wall before all of it."""
+    level = LEVELS.index(wall.status)
+    return Way([(i, max(level, own)) for i, own in way.inputs], (), [(wall, way.inputs)])
+
+
+# --------------------------------------------------------------------------------------------- sweeps
+
+
+class Sweep:
+    """Operations of a graph, in order, with the ways through those that do not pass everything.
+
+    Attributes:
+        operations: those that the results are computed from.
+        first: by an operation's id, the place of its first output in what the sweeps return.
+        places: how many places there are.
+        ways: by an operation's id, for each output the way to the inputs; of the others all is open.
+    """
+
+    def __init__(
+        self, operations: Sequence[Operation], acting: Acting = NOBODY, sources: Iterable[Output] = ()
+    ) -> None:
+        self.operations = operations
+        given = {x.op: None for x in sources}
+        size = max([op.id for op in (*operations, *given)], default=-1) + 1
+        self.first = first = [-1] * size
+        self.ways: dict[int, list[Way]] = {}
+        count = 0
+        for op in given:
+            if first[op.id] < 0:
+                first[op.id] = count
+                count += len(op.outputs)
+        open_to_all: dict[type[Op], bool] = {}
+        for op in operations:
+            if first[op.id] < 0:
+                first[op.id] = count
+                count += len(op.outputs)
+            definition = op.definition
+            plain = open_to_all.get(definition)
+            if plain is None:
+                plain = open_to_all[definition] = passes_all(definition)
+            if plain:
+                for x in (*op.inputs, *op.outputs):
+                    if not x.type.differentiable:
+                        plain = False
+                        break
+            if not plain:
+                self.ways[op.id] = ways_of(op, acting)
+        self.places = count
+
+    def place(self, x: Output) -> int:
+        """The place of a tensor; -1 where no operation of these makes it."""
+        op = x.op
+        first = self.first[op.id] if op.id < len(self.first) else -1
+        return -1 if first < 0 else first + x.index
+
+
+class Results:
+    """Sets of results, as the bits of a number: those that reach a tensor at each level, and in the dark."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.all = (1 << count) - 1
+        whole = (1 << 4 * count) - 1
+        self.keep = [whole & ~((1 << level * count) - 1) for level in range(4)]
+
+    def starting(self, bits: int, y: Output) -> int:
+        """What reaches a tensor that is itself these results."""
+        if y.type.differentiable:
+            return sum(bits << level * self.count for level in range(4))
+        return bits << BLIND * self.count | bits << 4 * self.count
+
+    def seen(self, reached: int) -> int:
+        """The results from which nothing ended the way before."""
+        return (reached | reached >> 4 * self.count) & self.all
+
+    def in_the_dark(self, reached: int) -> int:
+        """The same, at an input that carries no gradient."""
+        return reached & self.keep[BLIND] | self.seen(reached) << 4 * self.count
+
+    def level(self, reached: int, bit: int) -> int:
+        """The level of the best way from a result; where there is none, one more than the worst level."""
+        return next((n for n in range(4) if reached >> n * self.count & bit), len(LEVELS))
+
+
+def from_results(sweep: Sweep, start: Mapping[Output, int], results: Results) -> list[int]:
+    """Backwards: which results reach each place."""
+    reached = [0] * sweep.places
+    first, ways, keep = sweep.first, sweep.ways, results.keep
+    for y, bits in start.items():
+        reached[sweep.place(y)] |= bits
+    for op in reversed(sweep.operations):
+        at = first[op.id]
+        way = ways.get(op.id)
+        if way is None:
+            bits = reached[at]
+            for n in range(1, len(op.outputs)):
+                bits |= reached[at + n]
+            if bits:
+                for x in op.inputs:
+                    reached[first[x.op.id] + x.index] |= bits
+            continue
+        for o, (inputs, dark, _) in enumerate(way):
+            bits = reached[at + o]
+            if bits:
+                for i, level in inputs:
+                    x = op.inputs[i]
+                    passed = results.in_the_dark(bits) if i in dark else bits & keep[level]
+                    reached[first[x.op.id] + x.index] |= passed
+    return reached
+
+
+class Sources:
+    """Sets of sources, as the bits of a number: what a tensor leads to, if gates were open, and openly."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.all = (1 << count) - 1
+        whole = (1 << 3 * count) - 1
+        self.keep = [whole, whole >> count, whole >> count, self.all]
+
+    def starting(self, bits: int) -> int:
+        """What a tensor leads to that is itself these sources."""
+        return bits | bits << self.count | bits << 2 * self.count
+
+    def behind(self, leads: int) -> int:
+        return leads & self.all
+
+    def if_gates_were_open(self, leads: int) -> int:
+        return leads >> self.count & self.all
+
+    def openly(self, leads: int) -> int:
+        return leads >> 2 * self.count
+
+    def level(self, leads: int, bit: int) -> int:
+        """The level of the best way to a source."""
+        if leads >> 2 * self.count & bit:
+            return OPEN
+        return STOPPED if leads >> self.count & bit else BLIND
+
+
+def to_sources(sweep: Sweep, start: Mapping[Output, int], sources: Sources) -> list[int]:
+    """Forwards: which sources each place leads to."""
+    leads = [0] * sweep.places
+    first, ways = sweep.first, sweep.ways
+    same: dict[int, int] = {}  # Equal sets are kept once.
+    for x, bits in start.items():
+        leads[sweep.place(x)] |= bits
+    for op in sweep.operations:
+        at = first[op.id]
+        way = ways.get(op.id)
+        if way is None:
+            bits = 0
+            for x in op.inputs:
+                bits |= leads[first[x.op.id] + x.index]
+            if bits:
+                bits = same.setdefault(bits, bits)
+                for n in range(at, at + len(op.outputs)):
+                    leads[n] |= bits
+            continue
+        for o, (inputs, _, _) in enumerate(way):
+            leads[at + o] |= behind(sweep, op, inputs, leads, sources)
+    return leads
+
+
+def behind(sweep: Sweep, op: Operation, inputs: Behind, leads: Sequence[int], sources: Sources) -> int:
+    """Which sources some inputs of an operation lead to, each through what stands before it."""
+    bits = 0
+    for i, level in inputs:
+        bits |= leads[sweep.place(op.inputs[i])] & sources.keep[level]
+    return bits
+
+
+class Ending(NamedTuple):
+    """Where paths end: the wall, the results from which it is seen, and the sources behind it.
+
+    The wall is *inside*, or is, an operation of those that were swept.
+    """
+
+    wall: Wall
+    inside: Operation
+    results: int
+    leads: int
+
+
+def endings(
+    sweep: Sweep, reached: Sequence[int], leads: Sequence[int], results: Results, sources: Sources
+) -> Iterable[Ending]:
+    """The first walls on the paths from results to sources, the last ones built first."""
+    for op in reversed(sweep.operations):
+        for o, way in enumerate(sweep.ways.get(op.id, ())):
+            seen = results.seen(reached[sweep.first[op.id] + o]) if way.walls else 0
+            for wall, inputs in way.walls if seen else ():
+                bits = behind(sweep, op, inputs, leads, sources)
+                if bits:
+                    yield Ending(wall, op, seen, bits)
+
+
+# --------------------------------------------------------------------------------------------- bodies
+
+
+def _through(wire: Wire, acting: Acting) -> list[Way]:
+    """For each result of a body, run any number of times, the way to its parameters."""
+    body = wire.body
+    plain = acting.isdisjoint(selective_in(body))
+    key = "ways", tuple(wire.outputs), tuple(wire.feedback.items()), wire.skipped
+    found: list[Way] | None = body.memo.get(key) if plain else None
+    if found is None:
+        found = _body_ways(wire, acting)
+        if plain:
+            body.memo[key] = found
+    return found
+
+
+def _body_ways(wire: Wire, acting: Acting) -> list[Way]:
+    body, feedback = wire.body, wire.feedback
+    sweep = Sweep(body.operations(), acting, body.inputs)
+    results, sources = Results(len(body.outputs)), Sources(len(body.inputs))
+    ends = {m: y for m, y in enumerate(body.outputs) if y is not None and wire.outputs[m] is not None}
+    start: dict[Output, int] = {}
+    for m, y in ends.items():
+        given = [y, body.inputs[feedback[m]]] if wire.skipped and m in feedback else [y]
+        for end in given:
+            start[end] = start.get(end, 0) | results.starting(1 << m, end)
+    begin: dict[Output, int] = {}
+    for k, x in enumerate(body.inputs):
+        begin[x] = begin.get(x, 0) | sources.starting(1 << k)
+    fed = [(last, body.inputs[k]) for m, k in feedback.items() if (last := body.outputs[m]) is not None]
+    reached = _repeated(fed, start, lambda: from_results(sweep, start, results), sweep)
+    leads = _repeated([(x, y) for y, x in fed], begin, lambda: to_sources(sweep, begin, sources), sweep)
+    walls: dict[int, list[tuple[Wall, Behind]]] = {m: [] for m in ends}
+    for ending in endings(sweep, reached, leads, results, sources):
+        inputs = [
+            (k, sources.level(ending.leads, 1 << k)) for k in range(len(body.inputs)) if ending.leads >> k & 1
+        ]
+        for m in ends:
+            if ending.results >> m & 1:
+                walls[m].append((ending.wall, inputs))
+    return [
+        _body_way(m, walls.get(m, ()), [reached[sweep.place(x)] for x in body.inputs], results)
+        for m in range(len(body.outputs))
+    ]
+
+
+def _body_way(m: int, walls: Sequence[tuple[Wall, Behind]], reached: Sequence[int], results: Results) -> Way:
+    """The way from one result of a body, from what reaches its parameters."""
+    levels = [(k, results.level(bits, 1 << m)) for k, bits in enumerate(reached)]
+    dark = {k for k, bits in enumerate(reached) if bits >> 4 * results.count & 1 << m}
+    return Way([(k, level) for k, level in levels if level < len(LEVELS)], dark, walls)
+
+
+def _repeated(
+    fed: Sequence[tuple[Output, Output]], start: dict[Output, int], sweep_once: Any, sweep: Sweep
+) -> list[int]:
+    """A sweep over a body until what it feeds to its next run brings nothing new.
+
+    *fed*: pairs of tensors; what arrives at the second is taken to have arrived at the first, too.
+    """
+    while True:
+        found: list[int] = sweep_once()
+        changed = False
+        for to, source in fed:
+            bits = start.get(to, 0) | found[sweep.place(source)]
+            if bits != start.get(to, 0):
+                start[to], changed = bits, True
+        if not changed:
+            return found
