@@ -62,6 +62,10 @@ from stopgrad.flow import (
     Checked as Checked,
     Cut as Cut,
     Flow as Flow,
+    NanInput as NanInput,
+    NanNote as NanNote,
+    NanSite as NanSite,
+    NanTrace as NanTrace,
     Reach as Reach,
     ablate as ablate,
     assert_blocked as assert_blocked,
@@ -69,6 +73,7 @@ from stopgrad.flow import (
     check_gradients as check_gradients,
     assert_only_flows as assert_only_flows,
     explain as explain,
+    trace_nan as trace_nan,
 )
 from stopgrad.function import (
     Function as Function,

@@ -12,6 +12,8 @@ from stopgrad.flow.assertions import assert_blocked, assert_flows, assert_only_f
 from stopgrad.flow.explain import explain
 from stopgrad.flow.model import Cut, Finding, GateUse, Reach, Story
 from stopgrad.flow.report import Flow
+from stopgrad.flow.nans import trace_nan
+from stopgrad.flow.nans_report import NanInput, NanNote, NanSite, NanTrace
 
 __all__ = [
     "Ablation",
@@ -22,6 +24,10 @@ __all__ = [
     "Flow",
     "GateUse",
     "GradientCheck",
+    "NanInput",
+    "NanNote",
+    "NanSite",
+    "NanTrace",
     "Reach",
     "Stop",
     "Story",
@@ -32,4 +38,5 @@ __all__ = [
     "check_gradients",
     "assert_only_flows",
     "explain",
+    "trace_nan",
 ]
