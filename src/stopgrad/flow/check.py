@@ -231,7 +231,10 @@ def _second(posed: Posed, first: Order, settings: Settings) -> list[Order]:
 def _not_finite(posed: Posed) -> str:
     """Which values at the base point are no numbers; empty where all are."""
     values = evaluate([*posed.xs, *posed.ys], posed.feeds)
-    names = [*(f"the input {_name(key)}" for key in posed.keys), *(f"the value of {y.name}" for y in posed.ys)]
+    names = [
+        *(f"the input {_name(key)}" for key in posed.keys),
+        *(f"the value of {y.name}" for y in posed.ys),
+    ]
     for value, name in zip(values, names, strict=True):
         if not np.all(np.isfinite(np.asarray(value).astype(complex))):
             return f"{name} has NaN or infinite elements; sg.trace_nan finds the operation that makes them"
@@ -375,7 +378,11 @@ def _gates(posed: Posed) -> tuple[list[Held], list[Held]]:
 def _what(op: Operation) -> str:
     if op.definition is CustomGradient:
         cut = sum(g is None for g in op.pullback.outputs)
-        return f"custom_gradient, {cut} of {len(op.pullback.outputs)} arguments held," if cut else "custom_gradient"
+        return (
+            f"custom_gradient, {cut} of {len(op.pullback.outputs)} arguments held,"
+            if cut
+            else "custom_gradient"
+        )
     if op.definition in LEFT_OUT:
         return f"{op.type}, compared as if it clipped nothing: no function has a clipped derivative;"
     return op.type if op.definition.gate and holds(op) else ""

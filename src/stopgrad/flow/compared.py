@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from stopgrad.autodiff.forward import push_forward
 from stopgrad.autodiff.reverse import gradients
 from stopgrad.build import emit
-from stopgrad.flow.differences import JUMP, SMOOTH, Slope
+from stopgrad.flow.differences import SMOOTH, Slope
 from stopgrad.flow.frozen import Posed
 from stopgrad.flow.numeric import Numeric, Settings, flat, size_of, unflat
 from stopgrad.graph import Output
@@ -85,8 +84,7 @@ class Generated:
         """What arrives at each x, as a vector; zeros where nothing does."""
         made = self._pull(unflat(cotangent, self.ys))
         return [
-            np.zeros(size_of(x)) if g is None else flat([g])
-            for x, g in zip(self.posed.xs, made, strict=True)
+            np.zeros(size_of(x)) if g is None else flat([g]) for x, g in zip(self.posed.xs, made, strict=True)
         ]
 
     def pushed(self, which: int, direction: Array) -> Array:
@@ -98,7 +96,6 @@ class Generated:
         made = self._push(tangents)
         still = [np.zeros(y.shape, y.dtype.numpy) for y in self.ys]
         return flat([y if t is None else t for y, t in zip(still, made, strict=True)])
-
 
 
 # ------------------------------------------------------------------------------------------------ compared
@@ -188,7 +185,9 @@ class Order:
             rows += list(np.diag(factors(self.generator, count)))
         self.cotangents = np.array(rows)
         self.outcomes = np.eye(count) if count <= COLUMNS else self.cotangents
-        self.pulled = [self.generated.pulled(c) for c in self.cotangents] if "reverse" in settings.modes else []
+        self.pulled = (
+            [self.generated.pulled(c) for c in self.cotangents] if "reverse" in settings.modes else []
+        )
 
 
 def _ones(ys: Sequence[Output]) -> Array:
@@ -248,7 +247,9 @@ class Comparison:
         """The numbers of one mode, judged."""
         order, vectors = self.order, np.array([d.vector for d in directions])
         weights = order.cotangents if mode == "reverse" else order.outcomes
-        found = [np.array(part) for part in zip(*(_weighted(weights, d.slope) for d in directions), strict=True)]
+        found = [
+            np.array(part) for part in zip(*(_weighted(weights, d.slope) for d in directions), strict=True)
+        ]
         with np.errstate(all="ignore"):
             if mode == "reverse":
                 pulled = np.array([by_x[self.which] for by_x in order.pulled])
@@ -356,9 +357,14 @@ class Comparison:
             for half in halves:
                 part = np.zeros_like(vector)
                 part[half] = vector[half]
-                parts.append(Direction(part, None, self._numeric.along(self.which, part, self._scale), "central"))
+                parts.append(
+                    Direction(part, None, self._numeric.along(self.which, part, self._scale), "central")
+                )
             apart = [
-                max(float(np.max(np.where(np.isfinite(rows.excess[i]), rows.excess[i], np.inf))) for rows in self._compared(parts))
+                max(
+                    float(np.max(np.where(np.isfinite(rows.excess[i]), rows.excess[i], np.inf)))
+                    for rows in self._compared(parts)
+                )
                 for i in range(2)
             ]
             places = halves[int(apart[1] > apart[0])]
