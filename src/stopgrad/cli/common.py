@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from stopgrad.errors import ArgumentError, StopgradError
 from stopgrad.files import AnyPath, replacing
-from stopgrad.flow.model import shown_file
+from stopgrad.flow.source_lines import shown_file
 from stopgrad.source import is_internal
 
 OK, FAILED, ERROR, INTERRUPTED = 0, 1, 2, 130

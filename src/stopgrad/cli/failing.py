@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.errors import ArgumentError
-from stopgrad.flow.model import shown_file
+from stopgrad.flow.source_lines import shown_file
 from stopgrad.graph import Operation
 from stopgrad.op import Status
 

@@ -16,7 +16,7 @@ from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.cli.annotations import from_annotation, scalar_annotation
 from stopgrad.cli.programs import Program
 from stopgrad.errors import ArgumentError
-from stopgrad.flow.model import shown_file
+from stopgrad.flow.source_lines import shown_file
 from stopgrad.structure import flatten, map_leaves, paths, unflatten
 from stopgrad.types import TensorType, dtype_of, shape_of, tensor_type
 

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from stopgrad.errors import ArgumentError, MissingFileError
-from stopgrad.flow.model import shown_file
+from stopgrad.flow.source_lines import shown_file
 from stopgrad.graph import Operation, Output
 
 FORM = "name it as path.py:function or package.module:function"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stopgrad.flow.model import shown_file
+from stopgrad.flow.source_lines import shown_file
 from stopgrad.graph import Operation, describe
 from stopgrad.source import Location
 

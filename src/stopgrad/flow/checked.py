@@ -18,7 +18,8 @@ WIDTH = 80
 _SHOWN = 6
 
 
-class Worst(NamedTuple):
+@dataclass(frozen=True)
+class Worst:
     """Where a generated derivative is farthest from the numeric one, in units of what is allowed.
 
     Attributes:
@@ -37,7 +38,8 @@ class Worst(NamedTuple):
     mode: str
 
 
-class Kink(NamedTuple):
+@dataclass(frozen=True)
+class Kink:
     """An element at which there is no derivative, but two one-sided ones.
 
     Attributes:
@@ -66,8 +68,8 @@ class Checked:
         error: the greatest difference, relative to the largest derivative; infinite where one is not finite.
         step: the least step of the differences for the worst element; NaN where there was nothing to compare.
         worst: where they differ most; None where there was nothing to compare.
-        method: ``"complex step"``, ``"central"`` (differences), or ``"directional"`` (also central, along random
-            directions).
+        method: ``"complex step"``; ``"central"``, which are differences; or ``"directional"``, which are such
+            along random directions.
         kinks: elements at which there is no derivative.
         reason: why it did not pass; empty where it did.
     """
@@ -99,8 +101,8 @@ class Held(NamedTuple):
 class GradientCheck(Mapping[Any, Checked]):
     """Per input, how the generated derivatives compare with numeric ones. It is true if all passed.
 
-    Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``); an output
-    is found by its name, too.
+    Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``). An
+    output is found by its name, too.
 
     Attributes:
         order: up to which derivatives were compared.
@@ -159,7 +161,8 @@ class GradientCheck(Mapping[Any, Checked]):
         """The report, in lines of at most 80 columns; what failed comes first.
 
         Examples:
-            >>> print(sg.check_gradients(lambda a, b: a * sg.stop_gradient(b), 2.0, 3.0).to_text().splitlines()[0])
+            >>> check = sg.check_gradients(lambda a, b: a * sg.stop_gradient(b), 2.0, 3.0)
+            >>> print(check.to_text().splitlines()[0])
             gradients of order 1, reverse and forward, stops held: passed
         """
         held = "held" if self.stops == "hold" else "ignored, so compared with the true total derivative"
@@ -192,8 +195,8 @@ class GradientCheck(Mapping[Any, Checked]):
             }
 
         def checked(found: Checked) -> dict[str, Any]:
-            worst = found.worst and found.worst._asdict()
-            kinks = [kink._asdict() for kink in found.kinks]
+            worst = None if found.worst is None else vars(found.worst)
+            kinks = [vars(kink) for kink in found.kinks]
             return {**vars(found), "worst": worst, "kinks": kinks}
 
         report = {
