@@ -19,6 +19,7 @@ from stopgrad.graph import Operation, Output
 from stopgrad.ops.custom import CustomGradient
 from stopgrad.plain import flag, is_whole, real, whole
 from stopgrad.public import guarded, reads_arguments
+from stopgrad.source import Location
 from stopgrad.types import DType
 
 RTOL = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
@@ -366,9 +367,20 @@ def _gates(posed: Posed) -> tuple[list[Held], list[Held]]:
             key = (what, where.file, where.line) if where else (what, op)
             lines.setdefault(key, []).append(op)
             whats[key] = what
-    held = [Held(tuple(ops), ops[0].location, whats[key]) for key, ops in lines.items()]
+    held = [Held(tuple(ops), ops[0].location, whats[key], _rule(ops[0])) for key, ops in lines.items()]
     custom = [h for h in held if h.operations[0].definition is CustomGradient]
     return [h for h in held if h.operations[0].definition is not CustomGradient], custom
+
+
+def _rule(op: Operation) -> Location | None:
+    """The first line of a custom gradient's gradient function that is not that of the call."""
+    if op.definition is not CustomGradient:
+        return None
+    here = op.location
+    places = (step.location for step in op.pullback.operations())
+    return next(
+        (p for p in places if p and (here is None or (p.file, p.line) != (here.file, here.line))), None
+    )
 
 
 def _what(op: Operation) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 from stopgrad.errors import GradientError
 from stopgrad.flow.asked import label
+from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.graph import Operation, Output
 from stopgrad.source import Location
 
@@ -91,11 +91,13 @@ class Held(NamedTuple):
         operations: those built at one line.
         location: that line.
         what: what is done about it.
+        rule: of a custom gradient, where its gradient function begins to compute.
     """
 
     operations: tuple[Operation, ...]
     location: Location | None
     what: str
+    rule: Location | None = None
 
 
 class GradientCheck(Mapping[Any, Checked]):
@@ -185,7 +187,7 @@ class GradientCheck(Mapping[Any, Checked]):
     def to_json(self) -> str:
         """The report as JSON: an object with the attributes, and under ``inputs`` one for each input."""
 
-        def place(held: Held) -> dict[str, Any]:
+        def gate(held: Held) -> dict[str, Any]:
             where = held.location
             return {
                 "operations": [op.name for op in held.operations],
@@ -206,8 +208,8 @@ class GradientCheck(Mapping[Any, Checked]):
             "stops": self.stops,
             "rtol": self.rtol,
             "inputs": {label(key): checked(found) for key, found in self._found.items()},
-            "held": [place(held) for held in self.held],
-            "custom": [place(held) for held in self.custom],
+            "held": [gate(held) for held in self.held],
+            "custom": [gate(held) for held in self.custom],
             "notes": self.notes,
         }
         return json.dumps(_finite(report), indent=2, allow_nan=False)
@@ -219,7 +221,7 @@ class GradientCheck(Mapping[Any, Checked]):
             GradientError: its message is the report.
         """
         if not self.passed:
-            raise GradientError(f"check_gradients: {self.to_text()}")
+            raise GradientError(f"check_gradients: generated and numeric ones differ\n{self.to_text()}")
 
 
 def _names(key: Any) -> tuple[str, ...]:
@@ -282,20 +284,12 @@ def _of_places(title: str, places: Sequence[Held]) -> list[str]:
         many = f" ({len(held.operations)} times)" if len(held.operations) > 1 else ""
         name = held.operations[0].name
         lines += _wrapped(f"{held.what} {name!r}{many}", "    ")
-        if held.location is not None:
-            lines += _where(held.location)
+        for location in (held.location, held.rule):
+            if location is not None:
+                lines += [f"      {_end_of(place(location), WIDTH - 6)}"]
+                lines += [f"      {line}" for line in excerpt(location, WIDTH - 6)]
     return lines
 
 
-def _where(location: Location) -> list[str]:
-    """File and line, and below it the source, cut to fit."""
-    file = os.path.relpath(location.file) if os.path.isabs(location.file) else location.file
-    file = min(file, location.file, key=len)
-    where = f"{file}:{location.line}"
-    room = WIDTH - 6
-    where = where if len(where) <= room else f"…{where[1 - room :]}"
-    source = " ".join(location.source.split())
-    lines = [f"      {where}"]
-    if source:
-        lines.append(f"        {source if len(source) <= room - 2 else f'{source[: room - 3]}…'}")
-    return lines
+def _end_of(text: str, room: int) -> str:
+    return text if len(text) <= room else f"…{text[1 - room :]}"
