@@ -113,6 +113,8 @@ class GradientCheck(Mapping[Any, Checked]):
         rtol: the relative tolerance.
         held: the gates on the way from the inputs.
         custom: the custom gradients on the way.
+        wrong: where a check failed, the operations whose own rules differ on the values that they got; those
+            in bodies are not looked at.
         notes: what else a reader should know.
     """
 
@@ -125,12 +127,14 @@ class GradientCheck(Mapping[Any, Checked]):
         rtol: float,
         held: Sequence[Held] = (),
         custom: Sequence[Held] = (),
+        wrong: Sequence[Held] = (),
         notes: Sequence[str] = (),
     ) -> None:
         self._found = dict(found)
         self._by_name = {name: key for key in self._found for name in _names(key)}
         self.order, self.modes, self.stops, self.rtol = order, tuple(modes), stops, rtol
-        self.held, self.custom, self.notes = tuple(held), tuple(custom), tuple(notes)
+        self.held, self.custom, self.wrong = tuple(held), tuple(custom), tuple(wrong)
+        self.notes = tuple(notes)
 
     def __getitem__(self, key: Any) -> Checked:
         if isinstance(key, Operation):
@@ -174,6 +178,7 @@ class GradientCheck(Mapping[Any, Checked]):
         lines = _wrapped(f"gradients of {orders}, {' and '.join(self.modes)}, stops {held}: {verdict}", "")
         for key, found in sorted(self._found.items(), key=lambda item: item[1].passed):
             lines += _of_input(label(key), found)
+        lines += _of_places("operations whose own rules differ:", self.wrong)
         lines += _of_places("custom gradients on the way:", self.custom)
         lines += _of_places(
             "held at the base point:" if self.stops == "hold" else "gates on the way:", self.held
@@ -210,6 +215,7 @@ class GradientCheck(Mapping[Any, Checked]):
             "inputs": {label(key): checked(found) for key, found in self._found.items()},
             "held": [gate(held) for held in self.held],
             "custom": [gate(held) for held in self.custom],
+            "wrong": [gate(held) for held in self.wrong],
             "notes": self.notes,
         }
         return json.dumps(_finite(report), indent=2, allow_nan=False)

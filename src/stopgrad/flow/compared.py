@@ -213,6 +213,11 @@ class Comparison:
         self._look_closer()
 
     @property
+    def passed(self) -> bool:
+        """Whether nothing differs."""
+        return not self._failing()
+
+    @property
     def by_number(self) -> bool:
         """Whether each number of x is moved by itself."""
         return self.settings.directions is None and self._size <= ELEMENTWISE
@@ -374,3 +379,17 @@ class Comparison:
 def _power_of_two(size: float) -> float:
     """The power of two next to a size, by which steps stay exact."""
     return float(2.0 ** np.round(np.log2(size))) if np.isfinite(size) else 1.0
+
+
+def compared(posed: Posed, settings: Settings, last: int) -> tuple[list[list[Comparison]], list[str]]:
+    """For each x the comparisons of all orders up to the last; and what a reader should know of them."""
+    first = Order(1, posed, posed.ys, settings)
+    orders = [first]
+    ys = [g for g in first.generated.gradients if g is not None]
+    if last == 2 and ys:
+        # Derivatives of the first ones, which one weighting of the results makes.
+        weights = first.cotangents[0 if len(first.cotangents[0]) == 1 else 1]
+        posed.feeds.update(first.generated.fed(weights))
+        orders.append(Order(2, posed, ys, settings))
+    found = [[Comparison(order, which) for order in orders] for which in range(len(posed.xs))]
+    return found, list(dict.fromkeys(note for order in orders for note in order.numeric.notes))
