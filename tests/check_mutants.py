@@ -35,7 +35,7 @@ class Mutant:
         operands: on which it is tried; by default those of the definition's first sample.
         attributes: with which attributes; those of the sample by default.
         order: up to which derivatives it must be looked for; one that is seen at 2 is not seen at 1.
-        through: the type of the operation that is checked, where the wrong rule is that of one in its gradient.
+        through: the type of the operation that is checked, where the rule is that of one in its gradient.
         only: the one mode that sees it; None where both do.
     """
 
@@ -50,7 +50,8 @@ class Mutant:
     only: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.type}-{self.operand}-{self.mistake.replace(' ', '-')}"
+        within = f"-in-{self.through}" if self.through else ""
+        return f"{self.type}-{self.operand}-{self.mistake.replace(' ', '-')}{within}"
 
     @property
     def checked(self) -> type[Op]:

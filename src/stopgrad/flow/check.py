@@ -213,7 +213,7 @@ def _checked(posed: Posed, settings: Settings, last: int) -> GradientCheck:
         for which, (key, x) in enumerate(zip(posed.keys, posed.xs, strict=True))
     }
     wrong: list[Held] = []
-    if settings.hold and not broken and not all(result.passed for result in results.values()):
+    if settings.hold and any(not result.passed and np.isfinite(result.error) for result in results.values()):
         wrong = _lines(suspects(posed, settings, last), lambda op: op.type)
     stops = "hold" if settings.hold else "ignore"
     return GradientCheck(results, last, settings.modes, stops, settings.rtol, gates, custom, wrong, notes)
@@ -278,7 +278,7 @@ def _error(rows: Rows) -> float:
 
 
 def _rank(one: Comparison, rows: Rows, at: tuple[int, int]) -> tuple[Any, ...]:
-    """What a reader is shown first: what differs, at a known element, of a low order, in the sum of results."""
+    """What is shown first: what differs, at a known element, of a low order, in the sum of results."""
     excess = float(rows.excess[at])
     known = one.directions[at[0]].place is not None
     plain = rows.mode == "reverse" and at[1] == 0
@@ -286,7 +286,7 @@ def _rank(one: Comparison, rows: Rows, at: tuple[int, int]) -> tuple[Any, ...]:
 
 
 def _worst(one: Comparison, rows: Rows) -> list[tuple[int, int]]:
-    """The directions and weightings that differ most: of all, of single elements, and of the sum of results."""
+    """Where most differs: of all, of single elements, and of these in the sum of results."""
     excess = rows.excess
     if not excess.size:
         return []

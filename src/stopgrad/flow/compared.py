@@ -288,7 +288,8 @@ class Comparison:
             rounding = ROUNDINGS * settings.epsilon * np.max(np.fmax(unit, largest), initial=0.0)
             slack = 0.1 * settings.rtol * largest + rounding
         allowed = slack + settings.rtol * size
-        limit = np.fmax(np.fmax(allowed, settings.rtol * unit), UNSETTLED * np.fmax(size, largest))
+        least = settings.rtol * np.max(np.fmax(unit, largest), initial=0.0)
+        limit = np.fmax(np.fmax(allowed, least), UNSETTLED * np.fmax(size, largest))
         doubt = SAFETY * error
         outside = np.fmax(np.fmax(low - generated, generated - high), 0.0)
         apart = np.where(kind == SMOOTH, np.abs(generated - value), outside)
