@@ -131,7 +131,9 @@ def _posing(inner: set[Output], left_out: list[Operation]) -> Callable[..., Sequ
 def evaluate(outputs: Sequence[Output], feeds: Mapping[Output, Array]) -> list[Array]:
     """The values of outputs, by NumPy."""
     made = prepare(list(outputs), list(feeds))
-    return [np.asarray(v) for v in interpret(made.outputs, dict(zip(made.inputs, feeds.values(), strict=True)))]
+    return [
+        np.asarray(v) for v in interpret(made.outputs, dict(zip(made.inputs, feeds.values(), strict=True)))
+    ]
 
 
 # -------------------------------------------------------------------------------------- what moves with xs
@@ -301,8 +303,7 @@ class Frozen:
         self._hold = hold
         self._ys = made.outputs
         self._inputs = {
-            x: value.astype(x.dtype.numpy, copy=False)
-            for x, value in zip(made.inputs, values, strict=False)
+            x: value.astype(x.dtype.numpy, copy=False) for x, value in zip(made.inputs, values, strict=False)
         }
         self._xs = [made.mapping.get(x) for x in xs]
         self.points = [
