@@ -1,0 +1,159 @@
+"""The gallery of mistakes: the guilty line is the one that is named, and nothing is said against the cure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopgrad as sg
+from mistakes import PAGE, SYMPTOMS, Mistake, mistakes, page
+from stopgrad.source import Location
+
+BY_NAME = {mistake.name: mistake for mistake in mistakes()}
+ALL = [pytest.param(mistake, id=mistake.name) for mistake in mistakes()]
+EXPLAINED = [pytest.param(m, id=m.name) for m in mistakes() if m.learns or m.held]
+
+UNEVEN = {"stop_in_branch": 1, "straight_through_reversed": 1}
+"""Programs in which an integer or a comparison ends a path as well, by right: in how many lines."""
+
+
+def lines_of(places: list[Location | None], mistake: Mistake) -> set[int]:
+    """The lines of places, all of them in the program."""
+    found = [place for place in places if place is not None]
+    assert len(found) == len(places)
+    assert {place.file for place in found} <= {str(mistake.path)}
+    return {place.line for place in found}
+
+
+def test_there_are_programs_for_every_symptom_and_each_marks_its_line() -> None:
+    assert len(mistakes()) >= 30
+    assert {mistake.symptom for mistake in mistakes()} == set(SYMPTOMS)
+    for mistake in mistakes():
+        assert mistake.lines, mistake.name
+        assert mistake.seen
+        assert mistake.story
+        assert len(mistake.text.split('"""')[2].strip().splitlines()) <= 48, mistake.name
+
+
+def test_the_page_is_what_the_programs_give() -> None:
+    assert PAGE.read_text() == page(), "python tests/mistakes.py writes it anew"
+
+
+# ------------------------------------------------------------------------------------------------- explain
+
+
+@pytest.mark.parametrize("mistake", EXPLAINED)
+def test_what_was_to_learn_is_cut_at_the_marked_line(mistake: Mistake) -> None:
+    flow, cured = mistake.report("broken"), mistake.report("cured")
+    cut = mistake.symptom in ("none", "inert") or (mistake.symptom == "large" and not mistake.held)
+    named: set[int] = set()
+    for key in mistake.learns:
+        reach = flow[key]
+        guilty = sg.Status.STOPPED if reach.arrives else reach.status
+        cuts = [cut for cut in reach.cuts if cut.status is guilty]
+        if cut:
+            named |= lines_of([cut.location for cut in cuts], mistake)
+            assert len(reach.cuts) - len(cuts) == (UNEVEN.get(mistake.name, 0) if cuts else 0)
+            assert all(key in cut.behind for cut in cuts)
+        assert cured[key].arrives, key
+    assert named == (set(mistake.lines) if cut else set())
+
+
+@pytest.mark.parametrize("mistake", [case for case in EXPLAINED if case.values[0].held])  # type: ignore[union-attr]
+def test_what_was_to_be_held_gets_its_gradient_through_the_marked_line(mistake: Mistake) -> None:
+    flow, cured = mistake.report("broken"), mistake.report("cured")
+    assert not any(cured[key].arrives for key in mistake.held)
+    assert not any(cured[key].way for key in mistake.held)
+    leaks = [key for key in mistake.held if flow[key].arrives]
+    if mistake.symptom not in ("leak", "large"):
+        return
+    assert leaks
+    guilty = [op for op in flow.marks() if op.location is not None and op.location.line in mistake.lines]
+    stopped = sg.explain(
+        list(flow.ys), list(flow.xs.values()), stop_gradients=[y for op in guilty for y in op.outputs]
+    )
+    for key in leaks:
+        way = flow[key].way
+        assert way[0] in {y.op for y in flow.ys}
+        assert way[-1] is flow.xs[key if key in flow.xs else f"{key}:0"].op
+        assert set(mistake.lines) <= {op.location.line for op in way if op.location is not None}
+        x = flow.xs[key if key in flow.xs else f"{key}:0"]
+        assert x.op in guilty or not stopped[x].arrives, key
+
+
+@pytest.mark.parametrize("name", ["double_stop", "idle_stop"])
+def test_a_stop_that_does_nothing_is_a_finding_at_its_line(name: str) -> None:
+    mistake = BY_NAME[name]
+    idle = [f for f in mistake.report("broken").findings if f.kind == "idle"]
+    assert lines_of([f.location for f in idle], mistake) == set(mistake.lines)
+
+
+@pytest.mark.parametrize("mistake", EXPLAINED)
+def test_no_stop_of_a_cured_program_is_idle(mistake: Mistake) -> None:
+    assert not [f for f in mistake.report("cured").findings if f.kind == "idle"]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "expression"),
+    [
+        ("vq_vae_lookup", "not differentiable", "((z[:, None, :] - codebook) ** 2).sum(axis=-1).argmin(axis=-1)"),
+        ("vq_vae_terms_swapped", "stopped", "sg.stop_gradient(e)"),
+        ("sac_policy_inert", "partly stopped", "with sg.no_gradient():"),
+        ("sac_temperature_frozen", "stopped", "sg.stop_gradient(sg.exp(log_alpha))"),
+        ("cast_in_the_way", "not differentiable", "sg.cast(x @ w, sg.int32)"),
+        ("argmax_in_the_way", "not differentiable", "(x @ w).argmax(axis=-1)"),
+        ("rounding_in_the_way", "not differentiable", "sg.round(w / step)"),
+        ("accuracy_as_loss", "not differentiable", "x @ w > 0.0"),
+        ("embedding_of_a_prediction", "not differentiable", "sg.cast(3.0 * sg.sigmoid(x @ w), sg.int32)"),
+        ("rebound_parameter", "stopped", "sg.stop_gradient(sg.scan(step, (x, theta), length=5))"),
+        ("stop_in_scan", "partly stopped", "sg.stop_gradient(state)"),
+        ("stop_in_branch", "partly stopped", "sg.stop_gradient(e)"),
+        ("stop_in_while", "partly stopped", "sg.stop_gradient(z)"),
+        ("logits_detached", "stopped", "sg.stop_gradient(states @ policy)"),
+        ("forces_stopped", "stopped", "sg.stop_gradient(sg.grad(energy, argnums=1)(weights, positions))"),
+        ("custom_gradient_without_operand", "flows", "forgetful(x @ w, scale)"),
+        ("straight_through_reversed", "partly stopped", "sg.stop_gradient(soft)"),
+    ],
+)
+def test_the_status_and_the_very_expression(name: str, status: str, expression: str) -> None:
+    mistake = BY_NAME[name]
+    flow = mistake.report("broken")
+    assert flow[mistake.learns[0]].status == status
+    cuts = [cut for key in mistake.learns for cut in flow[key].cuts]
+    assert expression in {cut.location.source.removesuffix("  # <- here") for cut in cuts if cut.location}
+
+
+def test_the_unused_target_network_is_disconnected() -> None:
+    assert BY_NAME["dqn_target_unused"].report("broken")["target"].status == "disconnected"
+
+
+# ------------------------------------------------------------------------------------------------- numbers
+
+
+def gradient(program: Any, args: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    """The generated gradients, by the names of arguments."""
+    flow = sg.explain(program, *args)
+    numbers = tuple([k for k, arg in enumerate(args) if str(np.asarray(arg).dtype) == "float64"])
+    names = [name for name in flow if flow[name].way]
+    found = sg.grad(program, argnums=numbers)(*args)
+    every = dict(zip(program.__code__.co_varnames, [None] * len(args), strict=False))
+    del names
+    for k, g in zip(numbers, found, strict=True):
+        every[program.__code__.co_varnames[k]] = g
+    return {key: every[key] for key in keys}
+
+
+def difference(program: Any, args: Any, k: int) -> Any:
+    """The gradient by the k-th argument, from central differences."""
+    x = np.array(args[k])
+    found = np.zeros_like(x)
+    for at in np.ndindex(x.shape):
+        ends = []
+        for step in (1e-6, -1e-6):
+            moved = x.copy()
+            moved[at] += step
+            ends.append(float(program(*args[:k], moved, *args[k + 1 :])))
+        found[at] = (ends[0] - ends[1]) / 2e-6
+    return found
