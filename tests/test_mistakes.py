@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,11 @@ import pytest
 
 import stopgrad as sg
 from mistakes import PAGE, SYMPTOMS, Mistake, mistakes, page
+from mistakes_in_jax import in_jax
 from stopgrad.source import Location
+from stopgrad.structure import flatten
+
+jax = pytest.importorskip("jax")
 
 BY_NAME = {mistake.name: mistake for mistake in mistakes()}
 ALL = [pytest.param(mistake, id=mistake.name) for mistake in mistakes()]
@@ -132,28 +137,45 @@ def test_the_unused_target_network_is_disconnected() -> None:
 # ------------------------------------------------------------------------------------------------- numbers
 
 
-def gradient(program: Any, args: Any, keys: tuple[str, ...]) -> dict[str, Any]:
-    """The generated gradients, by the names of arguments."""
-    flow = sg.explain(program, *args)
-    numbers = tuple([k for k, arg in enumerate(args) if str(np.asarray(arg).dtype) == "float64"])
-    names = [name for name in flow if flow[name].way]
-    found = sg.grad(program, argnums=numbers)(*args)
-    every = dict(zip(program.__code__.co_varnames, [None] * len(args), strict=False))
-    del names
-    for k, g in zip(numbers, found, strict=True):
-        every[program.__code__.co_varnames[k]] = g
-    return {key: every[key] for key in keys}
+PLAIN = [case for case in EXPLAINED if case.values[0].name not in ("em_responsibilities",)]  # type: ignore[union-attr]
+BLOCKS = ("block_too_wide", "sac_policy_inert")
+"""JAX has no blocks without gradient."""
 
 
-def difference(program: Any, args: Any, k: int) -> Any:
-    """The gradient by the k-th argument, from central differences."""
-    x = np.array(args[k])
-    found = np.zeros_like(x)
-    for at in np.ndindex(x.shape):
-        ends = []
-        for step in (1e-6, -1e-6):
-            moved = x.copy()
-            moved[at] += step
-            ends.append(float(program(*args[:k], moved, *args[k + 1 :])))
-        found[at] = (ends[0] - ends[1]) / 2e-6
-    return found
+def gradients(program: Callable[..., Any], args: Sequence[Any]) -> dict[str, Any]:
+    """The gradients by the paths of arguments; None where there is none."""
+    numbers = [k for k, arg in enumerate(args) if all(leaf.dtype.kind == "f" for leaf in leaves_of(arg))]
+    names = list(sg.explain(program, *args, argnums=numbers))
+    found = sg.grad(program, argnums=numbers, unconnected="none")(*args)
+    return dict(zip(names, flatten(found, none_is_leaf=True)[0], strict=True))
+
+
+def leaves_of(arg: Any) -> list[Any]:
+    return [np.asarray(leaf) for leaf in flatten(arg)[0]]
+
+
+@pytest.mark.parametrize("which", ["broken", "cured"])
+@pytest.mark.parametrize("mistake", [case for case in PLAIN if case.values[0].name not in BLOCKS])  # type: ignore[union-attr]
+def test_the_gradients_are_those_of_jax(mistake: Mistake, which: str) -> None:
+    args = mistake.module.example()
+    found = gradients(mistake.function(which), args)
+    with jax.enable_x64(True):
+        program = in_jax(mistake, which)
+        numbers = tuple([k for k, arg in enumerate(args) if all(x.dtype.kind == "f" for x in leaves_of(arg))])
+        expected = flatten(jax.grad(program, argnums=numbers)(*args))[0]
+    for (name, gradient), reference in zip(found.items(), expected, strict=True):
+        if gradient is None:
+            assert not np.any(reference), name
+        else:
+            np.testing.assert_allclose(gradient, reference, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("mistake", PLAIN)
+def test_the_mistake_changes_a_gradient_that_is_meant(mistake: Mistake) -> None:
+    args = mistake.module.example()
+    broken, cured = gradients(mistake.function("broken"), args), gradients(mistake.function("cured"), args)
+    changed = []
+    for key in mistake.learns + mistake.held:
+        one, other = broken[key], cured[key]
+        changed.append((one is None) != (other is None) or (one is not None and not np.allclose(one, other)))
+    assert any(changed) == (mistake.name != "double_stop")

@@ -32,4 +32,4 @@ def cured(w, x, y):
 
 def example():
     rng = np.random.default_rng(0)
-    return rng.normal(size=3), rng.normal(size=(5, 3)), rng.normal(size=5)
+    return 0.1 * rng.normal(size=3), rng.normal(size=(5, 3)), 0.1 * rng.normal(size=5)
