@@ -66,7 +66,7 @@ CONSTANT = {
     "stopgrad.ops.segments._SUMS",
     "stopgrad.promotion._KIND",
     "stopgrad.build._NUMBERS",
-    "stopgrad.cli.WORKLOADS",
+    "stopgrad.cli.tour.WORKLOADS",
     "stopgrad.costs._FLOPS",
     "stopgrad.dtypes.DTYPES",
     "stopgrad.dtypes._BY_NUMPY",

@@ -57,11 +57,15 @@ from stopgrad.errors import (
     StopgradError as StopgradError,
 )
 from stopgrad.flow import (
+    Ablation as Ablation,
+    Checked as Checked,
     Cut as Cut,
     Flow as Flow,
     Reach as Reach,
+    ablate as ablate,
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
+    check_gradients as check_gradients,
     explain as explain,
 )
 from stopgrad.function import (

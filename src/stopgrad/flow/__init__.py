@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from stopgrad.flow.ablate import ablate
+from stopgrad.flow.ablation_report import Ablation, Change, Stop, Suggestion
+from stopgrad.flow.check import check_gradients
+from stopgrad.flow.checked import Checked, GradientCheck
 from stopgrad.flow.explain import assert_blocked, assert_flows, explain
 from stopgrad.flow.model import Cut, Finding, Flow, GateUse, Reach, Story
 
 __all__ = [
+    "Ablation",
+    "Change",
+    "Checked",
     "Cut",
     "Finding",
     "Flow",
     "GateUse",
+    "GradientCheck",
     "Reach",
+    "Stop",
     "Story",
+    "Suggestion",
+    "ablate",
     "assert_blocked",
     "assert_flows",
+    "check_gradients",
     "explain",
 ]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from stopgrad.body import walk
+from stopgrad.files import AnyPath
 from stopgrad.flow.asked import Asked, label
+from stopgrad.flow.page.html import write
+from stopgrad.flow.page.notebook import fragment
 from stopgrad.flow.survey import Survey
 from stopgrad.flow.ways import Wall
 from stopgrad.graph import Graph, Operation, Output, describe
@@ -517,6 +519,24 @@ class Flow(Mapping[Any, Reach]):
 
     __str__ = to_text
 
+    def to_html(self, path: AnyPath) -> None:
+        """Write the report as a page: the graph, folded by scopes, beside the source, with what was found.
+
+        One file that needs nothing else, and no network. An old file stays as it is until the new one is
+        complete.
+
+        Args:
+            path: of the file, whose folder exists.
+
+        Raises:
+            FileError: the file cannot be written.
+        """
+        write(self, path)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return fragment(self, self.stories)
+
     def __repr__(self) -> str:
         return f"<Flow {', '.join(f'{label(k)}: {v.status}' for k, v in self._found.items())}>"
 
@@ -549,9 +569,3 @@ def _some(names: Sequence[str], limit: int = 8) -> str:
     """Names, the first few of many."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
-
-
-def shown_file(file: str) -> str:
-    """A file as a reader knows it: below the folder that is worked in, without that."""
-    relative = os.path.relpath(file) if os.path.isabs(file) else file
-    return file if relative.startswith("..") else relative

@@ -1,0 +1,43 @@
+"""The ``stopgrad`` command: reports on a user's function, lists the operations, runs the workloads."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import stopgrad as sg
+from stopgrad.cli.common import ERROR, FAILED, INTERRUPTED, OK, told
+from stopgrad.cli.flow import add_flow
+from stopgrad.cli.ops import add_ops
+from stopgrad.cli.tour import add_tour
+
+__all__ = ["ERROR", "FAILED", "INTERRUPTED", "OK", "main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command. Its exit status: 0 all is well, 1 something was found or failed, 2 it could not."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except Exception as error:
+        text = told(error)
+        if text is None:
+            raise
+        print(text, file=sys.stderr)
+        return ERROR
+    except KeyboardInterrupt:
+        print("stopgrad: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="stopgrad", description="Operation graphs whose gradients you can cut, see, check, run and ship."
+    )
+    parser.add_argument("--version", action="version", version=f"stopgrad {sg.__version__}")
+    commands = parser.add_subparsers(metavar="command", required=True)
+    add_flow(commands)
+    add_tour(commands)
+    add_ops(commands)
+    return parser

@@ -1,0 +1,381 @@
+"""Are the generated gradients those of the function that the gates leave? Compared with finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.body import walk
+from stopgrad.errors import ArgumentError, DTypeError
+from stopgrad.flow.asked import Asked, asked
+from stopgrad.flow.checked import Checked, GradientCheck, Held, Kink, Worst
+from stopgrad.flow.compared import Comparison, Order, Rows
+from stopgrad.flow.differences import JUMP, SMOOTH
+from stopgrad.flow.frozen import LEFT_OUT, Posed, evaluate, holds, moving, pose
+from stopgrad.flow.numeric import Settings
+from stopgrad.graph import Operation, Output
+from stopgrad.ops.custom import CustomGradient
+from stopgrad.plain import flag, is_whole, real, whole
+from stopgrad.public import guarded, reads_arguments
+from stopgrad.types import DType
+
+RTOL = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
+"""By precision, the default relative tolerance.
+
+It is for the rounding of the generated gradient: some 10⁴ roundings of float32 that do not cancel, some 20 of
+float16 and bfloat16. Differences are taken in double precision and come with an error of their own, which is
+allowed besides; for float64 it is that of the differences which counts, 10⁻⁷ where second derivatives are
+differences of a noisy first one.
+"""
+
+_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+_MODES = ("reverse", "forward")
+
+
+@guarded("check_gradients")
+def check_gradients(
+    ys: Any,
+    *args: Any,
+    argnums: int | Sequence[int] | None = None,
+    feed_dict: Mapping[Any, Any] | None = None,
+    order: int = 1,
+    modes: str | Sequence[str] = _MODES,
+    stops: str = "hold",
+    rtol: float | None = None,
+    atol: float | None = None,
+    directions: int | None = None,
+    seed: int = 0,
+    raises: bool = True,
+    **kwargs: Any,
+) -> GradientCheck:
+    """Compare generated gradients with finite differences of the function that the gates leave.
+
+    What a gate stops keeps, while inputs are moved, the value that it has at the point given, at every step of
+    a loop: so a deliberate stop passes and a wrong rule fails. ``straight_through`` moves as its soft operand,
+    ``scale_gradient`` by its factor. A custom gradient is compared with the true derivative of its function.
+
+    Args:
+        ys: an output or nested structure of outputs, which count with the sum of their elements, as for
+            :func:`gradients`; or a function.
+        args: the xs, an output or structure of outputs; or the function's arguments, arrays of any shapes.
+            Integers and booleans are passed over.
+        argnums: which of the function's arguments are checked; all unless given.
+        feed_dict: for outputs, the values of placeholders, as :meth:`Session.run` takes them; parameters have
+            their first values unless fed.
+        order: 1, or 2 to compare also the second derivatives with differences of the generated first ones.
+        modes: ``"reverse"``, ``"forward"`` or both: how derivatives are generated.
+        stops: ``"hold"``; or ``"ignore"`` to compare with the true total derivative, as if there were no gates.
+            That tells how far a stopped gradient is from it, and never raises.
+        rtol: relative tolerance; by default that of the coarsest dtype on the way: 10⁻⁶ for float64, 10⁻³ for
+            float32, 0.02 for float16, 0.1 for bfloat16.
+        atol: absolute tolerance; by default a tenth of rtol times the largest derivative, and what rounding
+            makes of the value.
+        directions: move inputs in so many random directions; by default those of up to 64 numbers are moved
+            number by number, and larger ones in random directions and at random numbers.
+        seed: of directions and weights.
+        raises: whether a check that fails raises.
+        kwargs: the function's keyword arguments, which are not checked.
+
+    Returns:
+        A :class:`GradientCheck`: for each x a :class:`Checked` with the error, the step and the worst element.
+        An element at a kink (a corner of relu, a tie of a maximum) passes if its gradient lies between the
+        one-sided derivatives, and is reported.
+
+    Raises:
+        GradientError: generated and numeric gradients differ; the message is the report. Or a gradient is
+            undefined.
+        ArgumentError, DTypeError, GraphError, FeedError: the arguments do not fit.
+
+    References:
+        Central differences extrapolated to a step of 0: Ridders 1982, "Accurate computation of F'(x) and F'(x)
+        F''(x)". Where all operations on the way are holomorphic, the complex step: Squire and Trapp 1998,
+        "Using complex variables to estimate derivatives of real functions".
+
+    Examples:
+        >>> check = sg.check_gradients(lambda x: sg.reduce_sum(sg.exp(x) * sg.stop_gradient(x)), np.ones(3))
+        >>> check.passed, check["x"].error < 1e-6
+        (True, True)
+        >>> double = sg.custom_gradient(lambda x: (x * x, lambda g: g * x))
+        >>> sg.check_gradients(double, 3.0, raises=False)["x"].worst[:3]
+        ((), 3.0, 6.0)
+    """
+    asking = asked("check_gradients", ys, args, kwargs, argnums)
+    if asking.is_function and feed_dict is not None:
+        raise ArgumentError(
+            "check_gradients: feed_dict is for outputs of a graph; a function gets its arguments"
+        )
+    orders = _order(order)
+    chosen, hold, raising = _modes(modes), _stops(stops), flag(raises, "check_gradients: raises")
+    posed = _posed(asking, feed_dict)
+    settings = _settings(posed, chosen, hold, rtol, atol, directions, seed)
+    check = _checked(posed, settings, orders)
+    if raising and hold:
+        check.raise_if_failed()
+    return check
+
+
+# --------------------------------------------------------------------------------------------- arguments
+
+
+@reads_arguments
+def _order(order: Any) -> int:
+    if not is_whole(order) or whole(order) not in (1, 2):
+        raise ArgumentError(f"check_gradients: order is 1 or 2, not {order!r:.60}")
+    return whole(order)
+
+
+@reads_arguments
+def _modes(modes: Any) -> tuple[str, ...]:
+    given = (modes,) if isinstance(modes, str) else tuple(modes)
+    if not given or any(not isinstance(m, str) or m not in _MODES for m in given):
+        raise ArgumentError(f"check_gradients: modes are 'reverse' and 'forward', not {modes!r:.60}")
+    return tuple(m for m in _MODES if m in given)
+
+
+def _stops(stops: Any) -> bool:
+    if not isinstance(stops, str) or stops not in ("hold", "ignore"):
+        raise ArgumentError(f"check_gradients: stops is 'hold' or 'ignore', not {stops!r:.60}")
+    return stops == "hold"
+
+
+@reads_arguments
+def _number(value: Any, name: str) -> float | None:
+    if value is None:
+        return None
+    found = real(value)
+    if not 0.0 <= found < float("inf"):
+        raise ArgumentError(f"check_gradients: {name} is a number from 0 on, not {value!r:.60}")
+    return found
+
+
+@reads_arguments
+def _count(value: Any, name: str, least: int) -> int:
+    if not is_whole(value) or whole(value) < least:
+        raise ArgumentError(f"check_gradients: {name} is a whole number from {least} on, not {value!r:.60}")
+    return whole(value)
+
+
+def _posed(asking: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
+    posed = pose("check_gradients", asking, feed_dict)
+    for these, what, cure in (
+        (posed.ys, "results", "no gradient begins at integers"),
+        (posed.xs, "inputs", "convert one with sg.cast"),
+    ):
+        if not these:
+            raise DTypeError(f"check_gradients: none of the {what} is floating-point or complex; {cure}")
+    return posed
+
+
+def _settings(
+    posed: Posed, modes: tuple[str, ...], hold: bool, rtol: Any, atol: Any, directions: Any, seed: Any
+) -> Settings:
+    way = [y.dtype for op in walk(moving(posed.ys, posed.xs)) for y in op.outputs]
+    coarsest = max(
+        (_precision(d) for d in (*way, *(x.dtype for x in (*posed.xs, *posed.ys))) if d.is_differentiable),
+        key=lambda name: _EPSILON[name],
+    )
+    relative = _number(rtol, "rtol")
+    return Settings(
+        modes,
+        hold,
+        RTOL[coarsest] if relative is None else relative,
+        _number(atol, "atol"),
+        None if directions is None else _count(directions, "directions", 1),
+        _count(seed, "seed", 0),
+        _EPSILON[coarsest],
+    )
+
+
+def _precision(dtype: DType) -> str:
+    return {"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype.name)
+
+
+# --------------------------------------------------------------------------------------------- comparing
+
+
+def _checked(posed: Posed, settings: Settings, last: int) -> GradientCheck:
+    """Compare the derivatives of all orders, and say what was found."""
+    gates, custom = _gates(posed)
+    notes: list[str] = []
+    broken = _not_finite(posed)
+    found: dict[Any, list[tuple[int, Comparison]]] = {}
+    if not broken:
+        order = Order(1, posed, posed.ys, settings)
+        orders = [order]
+        if last == 2:
+            orders += _second(posed, order, settings)
+        for one in orders:
+            notes += [note for note in one.numeric.notes if note not in notes]
+            for which, key in enumerate(posed.keys):
+                found.setdefault(key, []).append((one.number, Comparison(one, which)))
+    results = {
+        key: _of_input(x, found[key]) if not broken else _broken(x, broken)
+        for key, x in zip(posed.keys, posed.xs, strict=True)
+    }
+    stops = "hold" if settings.hold else "ignore"
+    return GradientCheck(results, last, settings.modes, stops, settings.rtol, gates, custom, notes)
+
+
+def _second(posed: Posed, first: Order, settings: Settings) -> list[Order]:
+    """The derivatives of the first ones, with one weighting of the results."""
+    ys = [g for g in first.generated.gradients if g is not None]
+    if not ys:
+        return []
+    weights = first.cotangents[0] if len(first.cotangents[0]) == 1 else first.cotangents[1]
+    posed.feeds.update(first.generated.fed(weights))
+    return [Order(2, posed, ys, settings)]
+
+
+def _not_finite(posed: Posed) -> str:
+    """Which values at the base point are no numbers; empty where all are."""
+    values = evaluate([*posed.xs, *posed.ys], posed.feeds)
+    names = [*(f"the input {_name(key)}" for key in posed.keys), *(f"the value of {y.name}" for y in posed.ys)]
+    for value, name in zip(values, names, strict=True):
+        if not np.all(np.isfinite(np.asarray(value).astype(complex))):
+            return f"{name} has NaN or infinite elements; sg.trace_nan finds the operation that makes them"
+    return ""
+
+
+def _name(key: Any) -> str:
+    return key.name if isinstance(key, Output) else str(key)
+
+
+def _broken(x: Output, why: str) -> Checked:
+    return Checked(repr(x.type), False, float("inf"), float("nan"), None, "central", (), why)
+
+
+def _of_input(x: Output, comparisons: Sequence[tuple[int, Comparison]]) -> Checked:
+    """The findings of all orders and modes for one input, as one."""
+    error, worst_excess = 0.0, -1.0
+    worst: Worst | None = None
+    step, reason = float("nan"), ""
+    kinks: list[Kink] = []
+    directional = False
+    methods: set[str] = set()
+    for number, compared in comparisons:
+        directional |= not compared.by_number
+        for direction in compared.directions:
+            methods.add(direction.method)
+        for rows in compared.rows:
+            error = max(error, _error(rows))
+            kinks += _kinks(x, number, compared, rows)
+            at = _worst(rows)
+            if at is not None and rows.excess[at] > worst_excess:
+                worst_excess = float(rows.excess[at])
+                worst = Worst(
+                    _place(x, compared.directions[at[0]].place),
+                    float(rows.generated[at]),
+                    float(rows.numeric[at]),
+                    float(rows.allowed[at]),
+                    number,
+                    rows.mode,
+                )
+                step = float(np.fmin.reduce(compared.directions[at[0]].slope.step, initial=np.inf))
+                reason = _reason(rows, at)
+    passed = worst_excess <= 1.0
+    method = "directional" if directional else "central" if "central" in methods else "complex step"
+    kept = {(k.index, k.order, k.jump): k for k in reversed(kinks)}
+    return Checked(
+        repr(x.type),
+        passed,
+        error if worst is not None else 0.0,
+        step,
+        worst,
+        method if methods else "central",
+        tuple(reversed(kept.values())),
+        "" if passed else reason,
+    )
+
+
+def _error(rows: Rows) -> float:
+    """The greatest difference relative to the largest derivative; at kinks from the one-sided ones."""
+    if not np.all(np.isfinite(rows.generated)):
+        return float("inf")
+    outside = np.fmax(np.fmax(rows.low - rows.generated, rows.generated - rows.high), 0.0)
+    apart = np.where(rows.kind == SMOOTH, np.abs(rows.generated - rows.numeric), outside)
+    size = np.fmax(np.abs(rows.generated), np.abs(rows.numeric))
+    largest = np.nanmax(size, initial=0.0)
+    return float(np.nanmax(apart, initial=0.0) / largest) if largest > 0.0 else 0.0
+
+
+def _worst(rows: Rows) -> tuple[int, int] | None:
+    """The direction and weighting that differ most; the sum of the results, if that differs at all."""
+    excess = rows.excess
+    if not excess.size:
+        return None
+    columns = excess[:, :1] if rows.mode == "reverse" and np.any(excess[:, :1] > 1.0) else excess
+    i, j = np.unravel_index(np.argmax(columns), columns.shape)
+    return int(i), int(j)
+
+
+def _reason(rows: Rows, at: tuple[int, int]) -> str:
+    if not np.isfinite(rows.generated[at]):
+        return "the generated gradient is NaN or infinite; sg.trace_nan finds the operation that makes it so"
+    if not np.isfinite(rows.error[at]):
+        return "no differences exist there: the function is not defined around the point, or not finite"
+    if rows.unsettled[at]:
+        return f"differences do not settle: their error is some {rows.error[at]:.1e}"
+    if rows.kind[at] == SMOOTH:
+        return ""
+    what = "leaps" if rows.kind[at] == JUMP else "has a kink"
+    return (
+        f"the function {what} there; the generated gradient must lie between the one-sided derivatives, "
+        f"{rows.low[at]:.6g} and {rows.high[at]:.6g}"
+    )
+
+
+def _kinks(x: Output, number: int, compared: Comparison, rows: Rows) -> list[Kink]:
+    found = []
+    for i in range(len(rows.kind) if rows.kind.size else 0):
+        gap = np.where(rows.kind[i] == SMOOTH, 0.0, rows.high[i] - rows.low[i])
+        leap = np.nonzero(rows.kind[i] == JUMP)[0]
+        j = int(leap[0]) if leap.size else int(np.argmax(gap))
+        if leap.size or gap[j] > rows.allowed[i, j]:
+            found.append(
+                Kink(
+                    _place(x, compared.directions[i].place),
+                    float(rows.generated[i, j]),
+                    float(rows.low[i, j]),
+                    float(rows.high[i, j]),
+                    bool(rows.kind[i, j] == JUMP),
+                    number,
+                )
+            )
+    return found
+
+
+def _place(x: Output, place: int | None) -> tuple[int, ...] | None:
+    if place is None:
+        return None
+    index = np.unravel_index(place // (2 if x.dtype.is_complex else 1), x.shape) if x.shape else ()
+    return tuple(int(i) for i in index)
+
+
+# ------------------------------------------------------------------------------------------------- gates
+
+
+def _gates(posed: Posed) -> tuple[list[Held], list[Held]]:
+    """The gates and the custom gradients on the way, one entry for a line; and what is not compared."""
+    lines: dict[Any, list[Operation]] = {}
+    whats: dict[Any, str] = {}
+    for op in (*posed.left_out, *walk(moving(posed.ys, posed.xs))):
+        what = _what(op)
+        if what:
+            where = op.location
+            key = (what, where.file, where.line) if where else (what, op)
+            lines.setdefault(key, []).append(op)
+            whats[key] = what
+    held = [Held(tuple(ops), ops[0].location, whats[key]) for key, ops in lines.items()]
+    custom = [h for h in held if h.operations[0].definition is CustomGradient]
+    return [h for h in held if h.operations[0].definition is not CustomGradient], custom
+
+
+def _what(op: Operation) -> str:
+    if op.definition is CustomGradient:
+        cut = sum(g is None for g in op.pullback.outputs)
+        return f"custom_gradient, {cut} of {len(op.pullback.outputs)} arguments held," if cut else "custom_gradient"
+    if op.definition in LEFT_OUT:
+        return f"{op.type}, compared as if it clipped nothing: no function has a clipped derivative;"
+    return op.type if op.definition.gate and holds(op) else ""
