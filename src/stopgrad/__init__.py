@@ -61,12 +61,17 @@ from stopgrad.flow import (
     Checked as Checked,
     Cut as Cut,
     Flow as Flow,
+    NanInput as NanInput,
+    NanNote as NanNote,
+    NanSite as NanSite,
+    NanTrace as NanTrace,
     Reach as Reach,
     ablate as ablate,
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
     check_gradients as check_gradients,
     explain as explain,
+    trace_nan as trace_nan,
 )
 from stopgrad.function import (
     Function as Function,

@@ -8,6 +8,8 @@ from stopgrad.flow.check import check_gradients
 from stopgrad.flow.checked import Checked, GradientCheck
 from stopgrad.flow.explain import assert_blocked, assert_flows, explain
 from stopgrad.flow.model import Cut, Finding, Flow, GateUse, Reach, Story
+from stopgrad.flow.nans import trace_nan
+from stopgrad.flow.nans_report import NanInput, NanNote, NanSite, NanTrace
 
 __all__ = [
     "Ablation",
@@ -18,6 +20,10 @@ __all__ = [
     "Flow",
     "GateUse",
     "GradientCheck",
+    "NanInput",
+    "NanNote",
+    "NanSite",
+    "NanTrace",
     "Reach",
     "Stop",
     "Story",
@@ -27,4 +33,5 @@ __all__ = [
     "assert_flows",
     "check_gradients",
     "explain",
+    "trace_nan",
 ]
