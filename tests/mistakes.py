@@ -11,6 +11,7 @@ import re
 import sys
 from dataclasses import dataclass
 from functools import cache, cached_property
+from linecache import getline
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -79,7 +80,7 @@ class Mistake:
         return str(self.module.__doc__).split("\n\n", 2)[2].strip()
 
     def _said(self, what: str) -> str:
-        found = re.search(rf"^{what}: (.*?)(?=^\w[\w ]*: |\n\n|\Z)", str(self.module.__doc__), re.M | re.S)
+        found = re.search(rf"^{what}: (.*?)(?=\nSeen in: |\n\n)", str(self.module.__doc__), re.M | re.S)
         assert found is not None, f"{self.name} says nothing of {what}"
         return found[1].strip()
 
@@ -111,6 +112,13 @@ class Mistake:
         ask = getattr(self.module, "ask", None)
         return sg.explain(program, *self.module.example()) if ask is None else ask(program)
 
+    def flow(self, name: str) -> sg.Flow:
+        """What ``explain`` says, whatever the program itself is asked."""
+        found = self.report(name)
+        return (
+            found if isinstance(found, sg.Flow) else sg.explain(self.function(name), *self.module.example())
+        )
+
     def _source(self, name: str) -> str:
         """A function or what is decorated."""
         (found,) = [
@@ -118,7 +126,7 @@ class Mistake:
             for node in ast.parse(self.text).body
             if isinstance(node, ast.FunctionDef) and node.name == name
         ]
-        return ast.get_source_segment(self.text, found) or ""
+        return "\n".join(self.text.splitlines()[found.lineno - 1 : found.end_lineno])
 
 
 @cache
@@ -133,10 +141,11 @@ def mistakes() -> tuple[Mistake, ...]:
 
 HEAD = """# Mistakes, and what the reports say of them
 
-{count} small programs, each with a mistake that people have made, what is reported of it, and the cure. They are the
-files of [examples/mistakes](../examples/mistakes); `tests/test_mistakes.py` runs each and checks that the line marked
-`# <- here` is the one that is named, and that nothing is said against the cured program. This page is written from them
-by `python tests/mistakes.py`.
+{count} small programs, each with a mistake that people have made, what is reported of it, and the cure. They
+are the files of [examples/mistakes](../examples/mistakes); `tests/test_mistakes.py` runs each and checks that
+the line marked `# <- here` is the one that is named, that nothing is said against the cured program, and that
+its gradients are those of JAX or of differences. This page is written from them by `python tests/mistakes.py`,
+with times left out and figures rounded.
 """
 
 
@@ -161,7 +170,7 @@ def _section(mistake: Mistake) -> str:
     return "\n".join(
         [
             f"\n### {mistake.title}\n",
-            f"Seen in: {mistake.seen}\n",
+            f"Seen in: {_linked(mistake.seen)}\n",
             f"{mistake.story}\n",
             *_meant(mistake),
             f"```python\n{_code(mistake, 'broken')}\n```\n",
@@ -171,6 +180,19 @@ def _section(mistake: Mistake) -> str:
             f"```text\n{shown(mistake, 'cured')}\n```",
         ]
     )
+
+
+def _linked(text: str) -> str:
+    """Issues of repositories, ``owner/name #1, #2 and PR #3``, as links."""
+    last = ""
+
+    def link(found: re.Match[str]) -> str:
+        nonlocal last
+        last = found["name"] or last
+        shown = " ".join(filter(None, [found["name"], found["issue"]]))
+        return f"[{shown}](https://github.com/{last}/issues/{found['number']})"
+
+    return re.sub(r"(?:(?P<name>[\w.-]+/[\w.-]+) )?(?P<issue>(?:PR )?#(?P<number>\d+))", link, text)
 
 
 def _meant(mistake: Mistake) -> list[str]:
@@ -185,20 +207,27 @@ def _code(mistake: Mistake, name: str) -> str:
 
 
 def shown(mistake: Mistake, name: str) -> str:
-    """A report as the page shows it: the same in every folder."""
+    """A report as the page shows it: the same in every folder and on every machine."""
     found = mistake.report(name)
     text = found.to_text().rstrip()
     if isinstance(found, sg.Flow):
         idle = [finding for finding in found.findings if finding.kind == "idle"]
         text = "\n".join([text, *[f"{finding.message}: {finding.location.describe()}" for finding in idle]])
         text = "\n".join([text, *[line for key in mistake.held for line in _way(found, key)]])
-    return text.rstrip().replace(f"{PROGRAMS}/", "")
+    text = re.sub(r"^    time: .*\n?|, error \S+(?=, central)|^ *\(step .*\n", "", text.rstrip(), flags=re.M)
+    text = re.sub(r"\d+\.\d{6,}", lambda number: f"{float(number[0]):.4f}", text)
+    return text.rstrip().replace(f"{PROGRAMS}/", "").replace(f"{PROGRAMS.relative_to(ROOT)}/", "")
 
 
 def _way(flow: sg.Flow, key: str) -> list[str]:
     """The lines on which a gradient arrives at what was to be held."""
-    lines = dict.fromkeys([str(op.location) for op in flow[key].way])
-    return [f"{key} was to be held; a gradient arrives by way of", *[f"    {line}" for line in lines]] if lines else []
+    places = [
+        op.location
+        for op in flow[key].way
+        if op.location is not None and PROGRAMS in Path(op.location.file).parents
+    ]
+    lines = [f"    {place.file}:{place.line}: {getline(place.file, place.line).strip()}" for place in places]
+    return [f"{key} was to be held; a gradient arrives by way of", *dict.fromkeys(lines)] if lines else []
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def test_the_page_is_what_the_programs_give() -> None:
 
 @pytest.mark.parametrize("mistake", EXPLAINED)
 def test_what_was_to_learn_is_cut_at_the_marked_line(mistake: Mistake) -> None:
-    flow, cured = mistake.report("broken"), mistake.report("cured")
+    flow, cured = mistake.flow("broken"), mistake.flow("cured")
     cut = mistake.symptom in ("none", "inert") or (mistake.symptom == "large" and not mistake.held)
     named: set[int] = set()
     for key in mistake.learns:
@@ -68,7 +68,7 @@ def test_what_was_to_learn_is_cut_at_the_marked_line(mistake: Mistake) -> None:
 
 @pytest.mark.parametrize("mistake", [case for case in EXPLAINED if case.values[0].held])  # type: ignore[union-attr]
 def test_what_was_to_be_held_gets_its_gradient_through_the_marked_line(mistake: Mistake) -> None:
-    flow, cured = mistake.report("broken"), mistake.report("cured")
+    flow, cured = mistake.flow("broken"), mistake.flow("cured")
     assert not any(cured[key].arrives for key in mistake.held)
     assert not any(cured[key].way for key in mistake.held)
     leaks = [key for key in mistake.held if flow[key].arrives]
@@ -91,19 +91,23 @@ def test_what_was_to_be_held_gets_its_gradient_through_the_marked_line(mistake: 
 @pytest.mark.parametrize("name", ["double_stop", "idle_stop"])
 def test_a_stop_that_does_nothing_is_a_finding_at_its_line(name: str) -> None:
     mistake = BY_NAME[name]
-    idle = [f for f in mistake.report("broken").findings if f.kind == "idle"]
+    idle = [f for f in mistake.flow("broken").findings if f.kind == "idle"]
     assert lines_of([f.location for f in idle], mistake) == set(mistake.lines)
 
 
 @pytest.mark.parametrize("mistake", EXPLAINED)
 def test_no_stop_of_a_cured_program_is_idle(mistake: Mistake) -> None:
-    assert not [f for f in mistake.report("cured").findings if f.kind == "idle"]
+    assert not [f for f in mistake.flow("cured").findings if f.kind == "idle"]
 
 
 @pytest.mark.parametrize(
     ("name", "status", "expression"),
     [
-        ("vq_vae_lookup", "not differentiable", "((z[:, None, :] - codebook) ** 2).sum(axis=-1).argmin(axis=-1)"),
+        (
+            "vq_vae_lookup",
+            "not differentiable",
+            "((z[:, None, :] - codebook) ** 2).sum(axis=-1).argmin(axis=-1)",
+        ),
         ("vq_vae_terms_swapped", "stopped", "sg.stop_gradient(e)"),
         ("sac_policy_inert", "partly stopped", "with sg.no_gradient():"),
         ("sac_temperature_frozen", "stopped", "sg.stop_gradient(sg.exp(log_alpha))"),
@@ -124,7 +128,7 @@ def test_no_stop_of_a_cured_program_is_idle(mistake: Mistake) -> None:
 )
 def test_the_status_and_the_very_expression(name: str, status: str, expression: str) -> None:
     mistake = BY_NAME[name]
-    flow = mistake.report("broken")
+    flow = mistake.flow("broken")
     assert flow[mistake.learns[0]].status == status
     cuts = [cut for key in mistake.learns for cut in flow[key].cuts]
     assert expression in {cut.location.source.removesuffix("  # <- here") for cut in cuts if cut.location}
@@ -154,8 +158,15 @@ def leaves_of(arg: Any) -> list[Any]:
     return [np.asarray(leaf) for leaf in flatten(arg)[0]]
 
 
-@pytest.mark.parametrize("which", ["broken", "cured"])
-@pytest.mark.parametrize("mistake", [case for case in PLAIN if case.values[0].name not in BLOCKS])  # type: ignore[union-attr]
+BESIDE_JAX = [
+    pytest.param(mistake, which, id=f"{mistake.name}-{which}")
+    for mistake in mistakes()
+    for which in ("broken", "cured")
+    if mistake.name not in (*BLOCKS, "em_responsibilities") and (mistake.symptom, which) != ("nan", "broken")
+]
+
+
+@pytest.mark.parametrize(("mistake", "which"), BESIDE_JAX)
 def test_the_gradients_are_those_of_jax(mistake: Mistake, which: str) -> None:
     args = mistake.module.example()
     found = gradients(mistake.function(which), args)
@@ -179,3 +190,86 @@ def test_the_mistake_changes_a_gradient_that_is_meant(mistake: Mistake) -> None:
         one, other = broken[key], cured[key]
         changed.append((one is None) != (other is None) or (one is not None and not np.allclose(one, other)))
     assert any(changed) == (mistake.name != "double_stop")
+
+
+@pytest.mark.parametrize("mistake", PLAIN)
+def test_the_gradients_of_a_cured_program_agree_with_differences(mistake: Mistake) -> None:
+    """With what is stopped held."""
+    assert sg.check_gradients(mistake.function("cured"), *mistake.module.example())
+
+
+def test_a_stopped_mean_is_no_constant() -> None:
+    mistake = BY_NAME["batch_mean_stopped"]
+    check = sg.check_gradients(
+        mistake.function("broken"), *mistake.module.example(), stops="ignore", raises=False
+    )
+    assert not check["w"].passed
+    assert {held.location.line for held in check.held if held.location} == set(mistake.lines)
+    assert sg.check_gradients(mistake.function("cured"), *mistake.module.example(), stops="ignore")
+
+
+def test_a_reversed_gradient_has_the_other_sign() -> None:
+    mistake = BY_NAME["gradient_reversal_sign"]
+    signs = []
+    for which in ("broken", "cured"):
+        worst = mistake.report(which)["features"].worst
+        signs.append(worst.generated * worst.numeric > 0.0)
+    assert signs == [True, False]
+    held = mistake.report("broken").held
+    assert lines_of([one.location for one in held], mistake) == set(mistake.lines)
+
+
+# --------------------------------------------------------------------------------- check, trace_nan, ablate
+
+
+def test_a_wrong_custom_gradient_is_found_and_named() -> None:
+    mistake = BY_NAME["custom_gradient_formula"]
+    check = mistake.report("broken")
+    assert not check
+    assert [key for key in check if not check[key].passed] == ["w", "x"]
+    assert lines_of([one.location for one in check.custom], mistake) == set(mistake.lines)
+    assert mistake.report("cured")
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "kind"),
+    [
+        ("nan_behind_where", "gradient", "nan"),
+        ("nan_log_of_softmax", "forward", "inf"),
+        ("nan_norm_at_zero", "gradient", "nan"),
+        ("nan_mean_of_nothing", "forward", "nan"),
+    ],
+)
+def test_the_first_nan_is_traced_to_the_marked_line(name: str, where: str, kind: str) -> None:
+    mistake = BY_NAME[name]
+    site = mistake.report("broken").first
+    assert (site.where, site.kind) == (where, kind)
+    place = site.location if where == "forward" else site.origin_location
+    assert lines_of([place], mistake) == set(mistake.lines)
+    assert site.cure
+    cured = mistake.report("cured")
+    assert not cured
+    assert cured.first is None
+
+
+def test_the_place_where_a_stop_would_save_work_is_the_marked_line() -> None:
+    mistake = BY_NAME["softmax_maximum"]
+    broken, cured = mistake.report("broken"), mistake.report("cured")
+    assert lines_of([one.location for one in broken.suggestions], mistake) == set(mistake.lines)
+    assert all(one.operations_saved > 0 for one in broken.suggestions)
+    assert not cured.suggestions
+    (stop,) = cured.stops
+    assert stop.difference is not None
+    assert stop.difference < 1e-12
+    args = mistake.module.example()
+    one, other = (gradients(mistake.function(which), args) for which in ("broken", "cured"))
+    for key in one:
+        np.testing.assert_allclose(one[key], other[key], atol=1e-14)
+
+
+def test_ablate_says_of_the_stops_of_cured_programs_that_they_change_the_gradient() -> None:
+    for name in ("dqn_target_not_stopped", "fomaml_second_order", "simsiam_not_stopped"):
+        mistake = BY_NAME[name]
+        (stop,) = sg.ablate(mistake.function("cured"), *mistake.module.example(), repeats=1).stops
+        assert stop.difference is not None
+        assert stop.difference > 1e-3

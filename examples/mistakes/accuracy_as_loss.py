@@ -1,8 +1,8 @@
 """Accuracy as a loss: a comparison has no gradient.
 
 Symptom: none
-Seen in: tensorflow #8625 (a threshold in the loss); the first answer to most questions that quote "No
-gradients provided for any variable".
+Seen in: tensorflow/tensorflow #8625 (a threshold in the loss); the first answer to most questions that quote
+"No gradients provided for any variable".
 
 A count of right answers does not change when a weight changes a little. Train on the cross-entropy and print
 the accuracy.

@@ -1,7 +1,8 @@
 """An actor's loss that trains the critic through the advantage.
 
 Symptom: leak
-Seen in: astariul/encode-attend-navigate-pytorch #2 and PR #3 ("leading to unstable training"), keras-io #194.
+Seen in: astariul/encode-attend-navigate-pytorch #2 and PR #3 ("leading to unstable training"),
+keras-team/keras-io #194.
 
 The advantage is a weight on the policy's gradient, not something to be improved: the critic would learn to
 make good actions look worse than they are.

@@ -1,7 +1,8 @@
 """An argmax between the weights and the loss.
 
 Symptom: none
-Seen in: tensorflow #1511 (the squared difference of two `arg_max`), #15278; keras #11157.
+Seen in: tensorflow/tensorflow #1511 (the squared difference of two `arg_max`), #15278; keras-team/keras
+#11157.
 
 The position of the largest logit is an integer; the error belongs to the operation that made it, not to the
 one that turned it into floating point again. A loss of the logits themselves has a gradient.

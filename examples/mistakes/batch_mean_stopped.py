@@ -1,7 +1,8 @@
 """Batch normalisation whose mean is a constant to the gradient.
 
 Symptom: large
-Seen in: keras PR #19102 (`moments` used `mean.detach()`), abhiskk/ladder #2, anthonymlortiz/lcn #2.
+Seen in: keras-team/keras PR #19102 (`moments` used `mean.detach()`), abhiskk/ladder #2, anthonymlortiz/lcn
+#2.
 
 Forward everything is the same. The gradient lacks the part through the statistics, which is what keeps it
 orthogonal to the batch's mean.

@@ -1,8 +1,8 @@
 """BYOL whose target network is differentiated: it learns instead of following.
 
 Symptom: leak
-Seen in: optax PR #1531, which puts the stop into the loss, because forgetting it "silently broke BYOL";
-asked about in Lightning-Universe/lightning-bolts #801.
+Seen in: google-deepmind/optax PR #1531, which puts the stop into the loss, because forgetting it "silently
+broke BYOL"; asked about in Lightning-Universe/lightning-bolts #801.
 
 The target network is a running mean of the online one. An optimizer that is given all weights moves it.
 """

@@ -1,7 +1,7 @@
 """A cast to integers between the weights and the loss.
 
 Symptom: none
-Seen in: tensorflow #1511 and #47083: "No gradients provided for any variable".
+Seen in: tensorflow/tensorflow #1511 and #47083: "No gradients provided for any variable".
 
 The loss is a floating-point number again, so nothing looks wrong; but whole numbers do not change when a
 weight changes a little. Counting belongs into what is printed, not into what is trained.

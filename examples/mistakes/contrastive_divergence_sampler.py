@@ -1,9 +1,9 @@
 """Contrastive divergence that is differentiated through its sampler.
 
 Symptom: large
-Seen in: Hinton 2002, "Training products of experts by minimizing contrastive divergence", section 3: the
-gradient through the sampled point is the term that is left out. With Langevin steps, whose points depend on
-the weights, automatic differentiation puts it back in, and unrolls the chain.
+Seen in: Hinton 2002, "Training products of experts by minimizing contrastive divergence": the gradient
+through the sampled point is the term that is left out. With Langevin steps, whose points depend on the
+weights, automatic differentiation puts it back in, and unrolls the chain.
 
 The noise of the sampler enters the loss through the sampled point alone, so it shows the leak.
 """

@@ -1,7 +1,7 @@
 """A custom gradient that forgets the gradient that comes in.
 
 Symptom: large
-Seen in: pytorch #4355 (`backward` of an activation returned `ctx.nisr ** 3`, without `grad_out`).
+Seen in: pytorch/pytorch #4355 (`backward` of an activation returned `ctx.nisr ** 3`, without `grad_out`).
 
 In a first test, of the activation alone and summed up, the gradient that comes in is 1, and all is well. In a
 network it is not. `check_gradients` compares with differences of the value.

@@ -1,7 +1,7 @@
 """A custom gradient that returns None for an operand that matters.
 
 Symptom: none
-Seen in: pytorch #4355, whose `backward` returns `..., None`: right for a setting, wrong for a tensor.
+Seen in: pytorch/pytorch #4355, whose `backward` returns `..., None`: right for a setting, wrong for a tensor.
 
 None says that there is no gradient, and nobody asks again. Here the scale of an activation never learns.
 """

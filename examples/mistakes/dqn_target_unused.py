@@ -5,7 +5,7 @@ Seen in: abhi1345/deep-q-rank #4 ("not using target network in the dqn"), datawh
 (policy and target net were one).
 
 Two networks of the same shape: the wrong name runs as well as the right one. The target network is reported
-as disconnected, for the loss does not depend on it, and the next states get a gradient through the online one.
+as disconnected, for the loss does not depend on it; the next states get a gradient through the online one.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
 """Expectation maximisation whose E-step is differentiated.
 
 Symptom: large
-Seen in: jax #1937: "I would not want the parameter updates of W be influenced by their contributing to the
-posteriors"; asked there for a no-gradient block.
+Seen in: jax-ml/jax #1937: "I would not want the parameter updates of W be influenced by their contributing to
+the posteriors"; asked there for a no-gradient block.
 
 The M-step maximises Σ q log p(x, z; θ) with q given. Without the stop the gradient has another term, which
 vanishes for the likelihood itself and not for this bound.

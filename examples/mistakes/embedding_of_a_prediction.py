@@ -1,7 +1,7 @@
 """An embedding looked up by what a network has computed.
 
 Symptom: none
-Seen in: keras #11157 (dense layer, argmax, embedding), google-research-datasets/seq2act #2.
+Seen in: keras-team/keras #11157 (dense layer, argmax, embedding), google-research-datasets/seq2act #2.
 
 The lookup itself passes the gradient on to the table, so *something* learns. To its index it passes none: the
 index is an integer. A mixture of the entries has a gradient.

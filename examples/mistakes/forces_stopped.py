@@ -1,8 +1,8 @@
 """A gradient that is itself part of the loss, and stopped: the second derivative is lost.
 
 Symptom: none
-Seen in: uvm-neurobotics-lab/ANML #3 (an inner gradient without `create_graph=True`); functorch #353 is about
-what a detach has to mean at the second order.
+Seen in: uvm-neurobotics-lab/ANML #3 (an inner gradient without `create_graph=True`); pytorch/functorch #353
+is about what a detach has to mean at the second order.
 
 Forces are the negative gradient of an energy. Fitting them to data differentiates that gradient once more,
 with respect to the weights.

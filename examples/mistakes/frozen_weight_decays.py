@@ -1,8 +1,8 @@
 """A frozen weight that the regulariser still reaches.
 
 Symptom: leak
-Seen in: ahrefs/ocannl #673 (frozen weights decay), equinox #866 (a stopped buffer is still regularised),
-levanter PR #504 (rotary embeddings, stopped and decayed all the same).
+Seen in: ahrefs/ocannl #673 (frozen weights decay), patrick-kidger/equinox #866 (a stopped buffer is still
+regularised), marin-community/levanter PR #504 (rotary embeddings, stopped and decayed all the same).
 
 A stop is where it is: it freezes one use of the weight. The other use is the sum of squares.
 """

@@ -4,9 +4,9 @@ Symptom: large
 Seen in: CuthbertCai/pytorch_DANN #10 (a negative lambda, and a `neg()` in the layer: the features learnt to
 *help* the domain classifier).
 
-Spelt with a stop, reversal is sg((1 + λ) x) - λ x. The value is x for either sign of λ; the gradient is not.
-What `check_gradients(..., stops="ignore")` shows beside it is the gradient of the value, 1: the reversed one
-is to have the other sign.
+Spelt with a stop, reversal is sg((1 + λ) x) - λ x. The value is x for either sign of λ. Beside the gradient
+of the value, which `stops="ignore"` shows, a reversed one is to have the *other* sign, so the broken program
+is the one in which the two agree.
 """
 
 import numpy as np
@@ -30,3 +30,7 @@ def cured(features, domain):
 def example():
     rng = np.random.default_rng(0)
     return rng.normal(size=(4, 3)), rng.normal(size=3)
+
+
+def ask(program):
+    return sg.check_gradients(program, *example(), stops="ignore", raises=False)

@@ -1,7 +1,8 @@
 """A stop on the input of the network that was to be held, not on its output.
 
 Symptom: idle
-Seen in: target networks whose *observation* is detached: a search for `detach` finds it, and the target learns.
+Seen in: target networks whose *observation* is detached: a search for `detach` finds it, and the target
+learns.
 
 The data depend on no weight, so there is nothing to stop.
 """

@@ -1,7 +1,8 @@
 """A moving average that is updated inside the loss, and differentiated with it.
 
 Symptom: leak
-Seen in: teachers written as `target = 0.99 * target + 0.01 * online` above the loss instead of after the step.
+Seen in: teachers written as `target = 0.99 * target + 0.01 * online` above the loss instead of after the
+step.
 
 The new target depends on the online weights, a little; the old one on nothing. Both get a gradient.
 """

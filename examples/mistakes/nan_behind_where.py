@@ -1,7 +1,8 @@
 """NaN through `where(condition, sqrt(x), 0)`.
 
 Symptom: nan
-Seen in: jax #347, #1052, #5798; tensorflow #38349; pytorch #187297; HIPS/autograd #802.
+Seen in: jax-ml/jax #347, #1052, #5798; tensorflow/tensorflow #38349; pytorch/pytorch #187297; HIPS/autograd
+#802.
 
 `where` picks the right value, and its gradient sends 0 to the side that was not picked; there the square root
 makes 0 · ∞ = NaN of it. The cure is a second `where`, inside, that gives the square root a harmless operand.

@@ -1,7 +1,8 @@
 """The logarithm of a softmax that underflows.
 
 Symptom: nan
-Seen in: pytorch #1620, NVIDIA/apex #379 (sooner in half precision), deeplearning4j #785.
+Seen in: pytorch/pytorch #1620, NVIDIA/apex #379 (sooner in half precision), deeplearning4j/deeplearning4j
+#785.
 
 The softmax of a logit that is 800 below the largest is 0, its logarithm is -∞. `log_softmax` never forms it.
 """

@@ -1,7 +1,7 @@
 """The mean over a mask that is empty.
 
 Symptom: nan
-Seen in: keras PR #11643 and #7517 (a batch whose mask is all zeros), Deci-AI/super-gradients #912.
+Seen in: keras-team/keras PR #11643 and #7517 (a batch whose mask is all zeros), Deci-AI/super-gradients #912.
 
 0 / 0. One batch in ten thousand has nothing to learn from, and after it all weights are NaN.
 """

@@ -1,7 +1,7 @@
 """The gradient of a norm at zero.
 
 Symptom: nan
-Seen in: jax #3058, #4177; pytorch #2421; HIPS/autograd #151.
+Seen in: jax-ml/jax #3058, #4177; pytorch/pytorch #2421; HIPS/autograd #151.
 
 The distance of a point from itself. The value is 0; the gradient divides by it. For the *squared* distance
 there is no root to take.

@@ -1,8 +1,8 @@
 """PPO with its whole ratio stopped.
 
 Symptom: none
-Seen in: proposed in nikhilbarhate99/PPO-PyTorch #18, seungeunrho/minimalRL #33 and thu-ml/tianshou #742, where
-it "worked" in that nothing was trained any more.
+Seen in: proposed in nikhilbarhate99/PPO-PyTorch #18, seungeunrho/minimalRL #33 and thu-ml/tianshou #742,
+where it was taken for a cure.
 
 The ratio *is* what is differentiated. Held is its denominator, the policy that acted.
 """

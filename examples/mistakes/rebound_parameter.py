@@ -1,7 +1,7 @@
 """A parameter that rides along in a stopped loop, and is bound to its stopped copy.
 
 Symptom: none
-Seen in: jax #13710, reported as a bug of `stop_gradient` with `scan` and `while_loop`.
+Seen in: jax-ml/jax #13710, reported as a bug of `stop_gradient` with `scan` and `while_loop`.
 
 Only the state was to be held: all steps but the last run without gradient. But the loop hands the parameter
 back as well, and the last step takes the one that came out of it.

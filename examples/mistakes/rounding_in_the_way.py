@@ -1,7 +1,8 @@
 """Rounding between the weights and the loss.
 
 Symptom: none
-Seen in: tensorflow #8625 (`tf.floor` of a probability), #5888 (`tf.round`); every hand-written quantiser.
+Seen in: tensorflow/tensorflow #8625 (`tf.floor` of a probability), #5888 (`tf.round`); every hand-written
+quantiser.
 
 Rounding is flat between its steps. Where the rounded value is needed forward, `straight_through` sends the
 gradient past it (Bengio et al. 2013, arXiv 1308.3432).

@@ -1,8 +1,8 @@
 """A SAC policy that reads its critic inside a no-gradient block: only the entropy is learnt.
 
 Symptom: inert
-Seen in: AiDotNet PR #2219: the critics were read through `Predict`, which opens a `NoGradScope`. One of six
-defects, each of which silenced the Q term of the policy's loss.
+Seen in: ooples/AiDotNet PR #2219: the critics were read through `Predict`, which opens a `NoGradScope`. One
+of six defects, each of which silenced the Q term of the policy's loss.
 
 Nothing fails, for a gradient still arrives through the entropy. What is meant: the critic's *weights* are
 held, and the action's gradient passes through it.

@@ -1,7 +1,7 @@
 """SAC's temperature loss without its stop: the policy is trained by it, too.
 
 Symptom: leak
-Seen in: ManiSkill #899 (`alpha_loss` in examples/baselines/sac/sac.py).
+Seen in: mani-skill/ManiSkill #899 (`alpha_loss` in examples/baselines/sac/sac.py).
 
 The temperature answers to the policy's entropy as to a number (Haarnoja et al. 2018, arXiv 1812.05905, eq.
 18). Without the stop, minimising -α (log π + H) makes the policy less random the larger α is.

@@ -1,8 +1,8 @@
 """SimSiam with both sides stopped: the encoder gets no gradient at all.
 
 Symptom: none
-Seen in: asked about in lightly #559 and PatrickHua/SimSiam #22, #39: which of the projections is detached,
-and where. Detached as soon as they are made, both are.
+Seen in: asked about in lightly-ai/lightly #559 and PatrickHua/SimSiam #22, #39: which of the projections is
+detached, and where. Detached as soon as they are made, both are.
 
 The same z is a target, which is held, and the predictor's input, which is not (Chen & He 2021, arXiv
 2011.10566, algorithm 1). So the stop belongs where z is used as a target.

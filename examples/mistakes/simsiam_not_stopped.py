@@ -1,8 +1,8 @@
 """SimSiam without a stop: both sides move towards each other, to one point.
 
 Symptom: leak
-Seen in: optax PR #1531 (self-supervised losses whose target projections were differentiable); the collapse is
-figure 2 of Chen & He 2021, arXiv 2011.10566.
+Seen in: google-deepmind/optax PR #1531 (self-supervised losses whose target projections were differentiable);
+the collapse is figure 2 of Chen & He 2021, arXiv 2011.10566.
 
 The second view is only ever a target in this half of the loss, so no gradient may arrive at it.
 """

@@ -1,7 +1,7 @@
 """A solver whose loop stops its iterate, so that its start gets no gradient.
 
 Symptom: inert
-Seen in: jax #13710 again, whose second program is a `while_loop`.
+Seen in: jax-ml/jax #13710 again, whose second program is a `while_loop`.
 
 Inside the loop only the last step is differentiated, and a network that proposes the starting point never
 learns. The report says "partly stopped", for a loop that ends at once would pass the gradient.

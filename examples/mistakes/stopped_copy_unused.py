@@ -1,8 +1,8 @@
 """Weights are stopped, and the function goes on to use the ones that are not.
 
 Symptom: leak
-Seen in: jax PR #892: a stop on a dict was silently ignored, with the same effect. Here the whole dict is
-stopped; what is ignored is the result.
+Seen in: jax-ml/jax PR #892: a stop on a dict was silently ignored, with the same effect. Here the whole dict
+is stopped; what is ignored is the result.
 
 `stop_gradient` returns a stopped copy and leaves its argument as it was; so does `detach()`. The frozen
 encoder is trained.

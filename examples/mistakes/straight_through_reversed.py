@@ -1,8 +1,8 @@
 """A straight-through estimator with its signs mixed up.
 
 Symptom: large
-Seen in: pytorch #48574 and #68941 doubt the spelling in `gumbel_softmax`, which is right. One that is not
-needs only the stop on the other of the two soft values.
+Seen in: pytorch/pytorch #48574 and #68941 doubt the spelling in `gumbel_softmax`, which is right. One that is
+not needs only the stop on the other of the two soft values.
 
 `hard - sg(soft) + soft` and `hard - soft + sg(soft)` have the same value. The second passes the gradient with
 its sign turned: the report shows which of the two soft values is held.

@@ -28,4 +28,9 @@ def cured(embedding, w, words, following):
 
 def example():
     rng = np.random.default_rng(0)
-    return rng.normal(size=(4, 2)), rng.normal(size=(2, 2)), np.array([0, 1, 2, 3, 1]), np.array([1, 2, 3, 0, 2])
+    return (
+        rng.normal(size=(4, 2)),
+        rng.normal(size=(2, 2)),
+        np.array([0, 1, 2, 3, 1]),
+        np.array([1, 2, 3, 0, 2]),
+    )

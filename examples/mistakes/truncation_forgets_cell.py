@@ -1,8 +1,8 @@
 """Truncated backpropagation that stops one half of an LSTM's state.
 
 Symptom: leak
-Seen in: Lightning PR #8145 ("Fix truncated_bptt_steps hiddens detach()"); the question in
-dpressel/dliss-tutorial #1 is why "both h, and c".
+Seen in: Lightning-AI/pytorch-lightning PR #8145 ("Fix truncated_bptt_steps hiddens detach()"); the question
+in dpressel/dliss-tutorial #1 is why "both h, and c".
 
 The state is a pair. The hidden value is stopped at the edge of the window, the cell is carried on, and the
 gradient goes back through all windows after all.

@@ -1,8 +1,8 @@
 """VQ-VAE without the straight-through: the lookup keeps the encoder from learning.
 
 Symptom: none
-Seen in: what the straight-through of VQ-VAE is there for (van den Oord et al. 2017, arXiv 1711.00937,
-section 3.2); left out, the encoder keeps its random weights and only the decoder learns.
+Seen in: what the straight-through of VQ-VAE is there for (van den Oord et al. 2017, arXiv 1711.00937, section
+3.2); left out, the encoder keeps its random weights and only the decoder learns.
 
 The number of the nearest entry is an integer; no gradient passes it. `straight_through(e, z)` has the value
 of e and sends the gradient to z.
