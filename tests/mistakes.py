@@ -144,7 +144,7 @@ HEAD = """# Mistakes, and what the reports say of them
 {count} small programs, each with a mistake that people have made, what is reported of it, and the cure. They
 are the files of [examples/mistakes](../examples/mistakes); `tests/test_mistakes.py` runs each and checks that
 the line marked `# <- here` is the one that is named, that nothing is said against the cured program, and that
-its gradients are those of JAX or of differences. This page is written from them by `python tests/mistakes.py`,
+its gradients are those of JAX or of differences. The page is written from them by `python tests/mistakes.py`,
 with times left out and figures rounded.
 """
 

@@ -72,11 +72,7 @@ class Reach:
             loop, is one step of a path; where one way through it is open and another cut, it is two.
         cut_paths: the number of those that a cut ends.
         cuts: the cuts on them, in the order of their operations.
-        way: the operations on one of the shortest ways by which a gradient arrives, from ys to the one that
-            makes x; empty where none arrives.
     """
-
-    way: tuple[Operation, ...] = ()
 
     def __init__(
         self, status: Status | str, cuts: tuple[Cut, ...] = (), paths: int = 0, cut_paths: int = 0
@@ -129,10 +125,6 @@ class _Surveyed(Reach):
     @cached_property
     def cuts(self) -> tuple[Cut, ...]:
         return self._lines.cuts(self.places, [(self.survey, self.x)])
-
-    @cached_property
-    def way(self) -> tuple[Operation, ...]:  # type: ignore[override]
-        return self.survey.open_way(self.x)
 
     @cached_property
     def _counted(self) -> tuple[int, int]:
@@ -433,11 +425,8 @@ class Flow(Mapping[Any, Reach]):
         return GateUse(op, tuple(fully), tuple(partly), "" if works else self._why_idle(op, bool(cuts)))
 
     def _why_idle(self, op: Operation, cuts: bool) -> str:
-        passes, rules = op.definition.passes or 0, op.definition.rules
-        if isinstance(rules[passes], Undefined):
+        if isinstance(op.definition.rules[op.definition.passes or 0], Undefined):
             return ""  # It waits for what should not happen.
-        if not all(isinstance(rule, NoGradient) for k, rule in enumerate(rules) if k != passes):
-            return ""  # It sends the gradient elsewhere: a straight-through.
         if cuts:
             return "what lies behind it has no derivative anyway"
         marks = [survey.mark(op) for survey in self._surveys]
@@ -450,14 +439,11 @@ class Flow(Mapping[Any, Reach]):
         """What a reader should look at: stops that do nothing, and tensors that no gradient reaches."""
         found = []
         for story in self.stories:
-            # What carries no gradient itself, such as labels, was not kept from one.
-            keys = [key for key in story.keys if self._asked.xs[key].type.differentiable]
-            if story.status not in ARRIVES and keys:
-                names = tuple(map(label, keys))
-                count = f"{len(names)} tensors: " if len(names) > 1 else ""
+            if story.status not in ARRIVES:
+                count = f"{len(story.keys)} tensors: " if len(story.keys) > 1 else ""
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
-                message = f"{story.status}: {count}{_some(names)}"
-                found.append(Finding(str(story.status), message, operations, names))
+                message = f"{story.status}: {count}{_some(story.labels)}"
+                found.append(Finding(str(story.status), message, operations, story.labels))
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:
             place = self._lines.location(gate.operation)

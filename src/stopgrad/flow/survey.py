@@ -119,42 +119,6 @@ class Survey:
                         free[to] += passing * m
         return every, free
 
-    def open_way(self, x: Output) -> tuple[Operation, ...]:
-        """The operations on a shortest way by which a gradient arrives at x, from ys to the one that makes x.
-
-        Empty where none arrives.
-        """
-        sweep, end = self.sweep, self.sweep.place(x)
-        steps = self._steps_to(x) if end >= 0 and self.results.level(self.reached[end], 1) == OPEN else {}
-        starts = [y for y in self._ys if y.type.differentiable and sweep.place(y) in steps]
-        if not starts:
-            return ()
-        at = min(starts, key=lambda y: steps[sweep.place(y)])
-        found = [at.op]
-        while sweep.place(at) != end:
-            passed = [z for z in self._openly_behind(at) if sweep.place(z) in steps]
-            at = min(passed, key=lambda z: steps[sweep.place(z)])
-            found.append(at.op)
-        return tuple(found)
-
-    def _steps_to(self, x: Output) -> dict[int, int]:
-        """From how many operations away each place leads to x openly."""
-        sweep, openly, bit = self.sweep, self.sources.openly, self.bit(x)
-        steps = {sweep.place(x): 0}
-        for op in sweep.operations:
-            for y in op.outputs:
-                if sweep.place(y) not in steps and openly(self.leads[sweep.place(y)]) & bit:
-                    found = [steps.get(sweep.place(z), -1) for z in self._openly_behind(y)]
-                    steps[sweep.place(y)] = 1 + min([n for n in found if n >= 0])
-        return steps
-
-    def _openly_behind(self, y: Output) -> list[Output]:
-        """The inputs to which a gradient passes from an output of an operation."""
-        ways = self.sweep.ways.get(y.op.id)
-        if ways is None:
-            return list(y.op.inputs)
-        return [y.op.inputs[i] for i, level in ways[y.index].inputs if level == OPEN]
-
     def mark(self, op: Operation) -> tuple[bool, bool, bool, bool]:
         """Whether a gradient comes to the operation; a path does; it leads to xs openly; by any path."""
         at = self.sweep.first[op.id] if op.id < len(self.sweep.first) else -1
