@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from stopgrad.body import walk
 from stopgrad.files import AnyPath
 from stopgrad.flow.asked import Asked, label
+from stopgrad.flow.opened import behind_themselves
 from stopgrad.flow.page.html import write
 from stopgrad.flow.page.notebook import fragment
-from stopgrad.flow.survey import Survey
-from stopgrad.flow.ways import Wall
+from stopgrad.flow.survey import NAMED, Survey, best_of
+from stopgrad.flow.ways import Wall, no_gradient_of
+from stopgrad.flow.without import inside
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import NoGradient, Status, Undefined
 from stopgrad.source import Location
@@ -216,6 +217,7 @@ class _Lines:
                 line = lines.setdefault(self.place(ending.wall), _Line())
                 line.walls.append((ending.wall, survey.sources.behind(ending.leads)))
                 line.leads |= ending.leads
+        self._behind_themselves: dict[Survey, set[Place]] = {}
         self._known: dict[Place, tuple[tuple[str, ...], tuple[str, ...]]] = {}
 
     def location(self, op: Operation) -> Location | None:
@@ -278,11 +280,22 @@ class _Lines:
                 names = [self._labels[x] for x in survey.xs]
                 leads = lines[place].leads if place in lines else 0
                 behind |= dict.fromkeys(_chosen(names, survey.sources.behind(leads)))
-                opens |= dict.fromkeys(_chosen(names, survey.sources.openly(leads)))
+                opens |= dict.fromkeys(_chosen(names, self._opened(survey, place, leads)))
             if not behind:  # A tensor that carries no gradient itself.
                 return tuple(dict.fromkeys([name for _, x in xs for name in self._labels[x]])), ()
             found = self._known[place] = tuple(behind), tuple(opens)
         return found
+
+    def _opened(self, survey: Survey, place: Place, leads: int) -> int:
+        """The xs that a gradient would reach without a line behind which these are."""
+        openly = survey.sources.openly(leads)
+        if openly == survey.sources.behind(leads):
+            return openly
+        if survey not in self._behind_themselves:
+            self._behind_themselves[survey] = behind_themselves(survey, self.place)
+        if place not in self._behind_themselves[survey]:
+            return openly
+        return survey.opened(lambda wall: self.place(wall) == place)
 
 
 class _Line:
@@ -407,8 +420,9 @@ class Flow(Mapping[Any, Reach]):
         leads: dict[Operation, list[tuple[Survey, int]]] = {}
         for survey in self._surveys:
             for ending in survey.endings:
-                leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
-        gates = [op for op in walk(self.graph.subgraph_to(self.ys)) if _may_end_paths(op)]
+                if ending.wall.reason is not NAMED:
+                    leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
+        gates = dict.fromkeys(op for op in inside(self.graph.subgraph_to(self.ys)) if _may_end_paths(op))
         return tuple([self._gate(op, leads.get(op, ())) for op in gates])
 
     def _gate(self, op: Operation, leads: Sequence[tuple[Survey, int]]) -> GateUse:
@@ -429,8 +443,14 @@ class Flow(Mapping[Any, Reach]):
             return ""  # It waits for what should not happen.
         if cuts:
             return "what lies behind it has no derivative anyway"
+        if not op.outputs[0].type.differentiable:
+            return no_gradient_of(op.outputs[0])
+        if op.graph is not self.graph:
+            return "no path to what was asked about ends at it"
+        if op.definition.selective and not any(op in survey.acting for survey in self._surveys):
+            return "it acts for none of the tensors asked about"
         marks = [survey.mark(op) for survey in self._surveys]
-        if any(leads for *_, leads in marks) and not any(comes for comes, *_ in marks):
+        if any(mark.leads for mark in marks) and not any(mark.comes for mark in marks):
             return "every path to it is cut before"
         return "nothing behind it depends on what was asked about"
 
@@ -474,16 +494,10 @@ class Flow(Mapping[Any, Reach]):
             seen = [survey.mark(op) for survey in self._surveys]
             if op in cutting:
                 marks[op] = "cut"
-            elif op in idle:
+            elif op in idle and not any(mark.passes for mark in seen):
                 marks[op] = "idle"
-            elif any(comes and openly for comes, _, openly, _ in seen):
-                marks[op] = "live"
-            elif any(comes and leads for comes, _, _, leads in seen):
-                marks[op] = "severed"
-            elif any(path and leads for _, path, _, leads in seen):
-                marks[op] = "hidden"
             else:
-                marks[op] = "aside"
+                marks[op] = best_of(seen)
         return marks
 
     # ----------------------------------------------------------------------------------- renderings
