@@ -500,10 +500,14 @@ class Report(Mapping[Any, Reach]):
         if not op.outputs[0].type.differentiable:
             return no_gradient_of(op.outputs[0])
         if op.graph is not self.graph:
-            return "no path to what was asked about ends at it"
-        if op.definition.selective and not any(op in survey.acting for survey in self._surveys):
+            undefined = any(e.wall.status is Status.UNDEFINED for s in self._surveys for e in s.endings)
+            return "" if undefined else "no path to what was asked about ends at it"
+        selective = op.definition.selective
+        marks = [survey.mark(op) for survey in self._surveys if not selective or op in survey.acting]
+        if not marks:
             return "it acts for none of the tensors asked about"
-        marks = [survey.mark(op) for survey in self._surveys]
+        if any(mark.awaited for mark in marks) and not any(mark.ends for mark in marks):
+            return ""  # It keeps away an error.
         if any(mark.leads for mark in marks) and not any(mark.comes for mark in marks):
             return "every path to it is cut before"
         return "nothing behind it depends on what was asked about"
