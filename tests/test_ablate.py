@@ -525,6 +525,68 @@ def test_a_line_in_a_loop_of_python_is_one_place() -> None:
     assert [op.type for op in one.operations] == ["Max"] * 3
 
 
+def attention(weights: Any, x: Any, shifted: Callable[[Any], Any]) -> Any:
+    scores = x * weights
+    e = sg.exp(scores - shifted(sg.reduce_max(scores)))
+    return sg.reduce_sum(e / sg.reduce_sum(e) * x)
+
+
+def in_scan(w: Any, x: Any, stop: Callable[[Any], Any]) -> Any:
+    return sg.scan(lambda h, v: (h + attention(w + h, v, stop), h), np.float32(0.1), x, reverse=True)[0]
+
+
+def in_checkpoint(w: Any, x: Any, stop: Callable[[Any], Any]) -> Any:
+    return sg.checkpoint(lambda w: attention(w, x[0], stop))(w)
+
+
+def in_map_fn(w: Any, x: Any, stop: Callable[[Any], Any]) -> Any:
+    return sg.reduce_sum(sg.map_fn(lambda v: attention(w, v, stop), x))
+
+
+def in_a_loop_in_a_checkpoint(w: Any, x: Any, stop: Callable[[Any], Any]) -> Any:
+    return sg.checkpoint(lambda w: in_scan(w, x, stop))(w)
+
+
+@pytest.mark.parametrize("f", [in_scan, in_checkpoint, in_map_fn, in_a_loop_in_a_checkpoint])
+def test_bodies_are_looked_into(f: Callable[..., Any]) -> None:
+    w, x = V.astype(np.float32), X.astype(np.float32)
+    stopped = ablated(f, w, x, sg.stop_gradient, argnums=0)
+    assert only(stopped).verdict.startswith("changes nothing, and saves")
+    assert stopped.suggestions == ()
+    report = ablated(f, w, x, lambda y: y, argnums=0)
+    (one,) = report.suggestions
+    assert one.operation.type == "Max"
+    assert one.location.source == "sg.reduce_max(scores)"
+    assert one.operations_with == only(stopped).operations_with
+    assert one.operations_without == only(stopped).operations_without
+
+
+def test_what_is_zero_in_one_step_only_is_no_place() -> None:
+    """What the last step adds to the state is never used; what the others add is."""
+
+    def f(w: Any, x: Any) -> Any:
+        def step(h: Any, v: Any) -> Any:
+            return sg.sin(w * h), h * v
+
+        return sg.reduce_sum(sg.scan(step, w, x)[1])
+
+    assert ablated(f, 0.5, np.array([1.0, 2.0, 3.0]), argnums=0).suggestions == ()
+
+
+def test_loops_that_are_too_long_to_be_written_out_stay_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stopgrad.flow.without.MOST", 20)
+    w, x = V.astype(np.float32), X.astype(np.float32)
+    assert ablated(in_scan, w, x, lambda y: y, argnums=0).suggestions == ()
+    verdict = only(ablated(in_scan, w, x, sg.stop_gradient, argnums=0)).verdict
+    assert verdict.startswith("changes nothing, and saves")
+
+    def nested(w: Any) -> Any:
+        inner = lambda h: sg.scan(lambda h, v: (sg.sin(h * v * sg.stop_gradient(w)), None), h, X[:, 0])[0]
+        return sg.scan(lambda h, _: (inner(h), None), w, length=2)[0]
+
+    assert only(ablated(nested, np.float64(0.5))).verdict == CHANGES
+
+
 def test_a_line_that_is_zero_only_now_and_then_is_no_place() -> None:
     """The same line, once in a softmax and once in a loss: nobody could stop only one of them."""
 
