@@ -785,3 +785,75 @@ def test_a_gradient_that_is_an_error_as_it_is() -> None:
         sg.ablate(lambda x: sg.prevent_gradient(x, "never"), 1.0)
     with pytest.raises(sg.GradientError, match="ys is empty"):
         sg.ablate([], [])
+
+
+# -------------------------------------------------------------------------------- on random programs
+
+STEPS = {
+    "add": "a + b",
+    "subtract": "a - b",
+    "multiply": "a * b",
+    "sine": "sg.sin(a)",
+    "cancel": "a + (b - b)",
+    "shift": "sg.log(sg.reduce_sum(sg.exp(a - b))) + b",
+    "top": "sg.reduce_max(a, keepdims=True)",
+    "normal": "sg.exp(a - sg.reduce_max(b)) / sg.reduce_sum(sg.exp(a - b))",
+    "stop": "sg.stop_gradient(a)",
+    "round": "sg.round(a)",
+}
+
+
+class Program:
+    """A random program: its steps are known by their numbers, so that it can be built with other stops."""
+
+    def __init__(self, seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        names = generator.choice([*STEPS, "stop", "multiply", "shift"], 12)
+        self.steps = [(str(name), *generator.integers(0, i + 2, 2)) for i, name in enumerate(names)]
+
+    def build(self, stopped: int = -1, open: int = -1) -> tuple[list[sg.Output], sg.Output, list[sg.Output]]:
+        """The inputs, the result, and what each step has computed; with a stop more, or one less."""
+        xs = [sg.placeholder(sg.float64, [3], name=name) for name in "ab"]
+        made: list[Any] = [*xs]
+        plain = []
+        for i, (name, left, right) in enumerate(self.steps):
+            # Each at a line of its own.
+            code = compile("\n" * i + STEPS[name], "program", "eval")
+            y = made[left] if i == open else eval(code, {"sg": sg, "a": made[left], "b": made[right]})
+            plain.append(y)
+            made.append(sg.stop_gradient(y) if i == stopped else y)
+        return xs, sg.reduce_sum(sg.sin(made[-1]) + sg.cos(made[-2]) * made[-3]), plain
+
+    def gradients(self, points: Any, **kwargs: int) -> list[Any]:
+        """What arrives at both inputs, at several points; zeros where nothing does."""
+        with sg.Graph().as_default() as graph:
+            xs, y, _ = self.build(**kwargs)
+            found = sg.gradients(y, xs, unconnected_gradients="zero")
+        with sg.Session(graph, engine="numpy") as session:
+            return [np.array(session.run(found, dict(zip(xs, point, strict=True)))) for point in points]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_verdicts_and_suggestions_hold_on_random_programs(seed: int) -> None:
+    program, points = Program(seed), np.random.default_rng(seed).normal(size=(4, 2, 3))
+    given = program.gradients(points)
+
+    def same(**kwargs: int) -> bool:
+        others = program.gradients(points, **kwargs)
+        scales = [
+            max(1e-3, float(np.abs(a).max()), float(np.abs(b).max()))
+            for a, b in zip(given, others, strict=True)
+        ]
+        return all(np.abs(a - b).max() <= 1e-10 * s for a, b, s in zip(given, others, scales, strict=True))
+
+    with sg.Graph().as_default():
+        xs, y, made = program.build()
+    report = ablated(y, xs, feed_dict=dict(zip(xs, points[0], strict=True)))
+    number = {x.op: i for i, x in reversed(list(enumerate(made)))}
+    for entry in report.stops:
+        (op,) = entry.operations
+        assert (entry.verdict == CHANGES) == (not same(open=number[op])), (entry.verdict, number[op])
+    for one in (*report.suggestions, *report.zeros):
+        for op in one.operations:
+            if op in number:
+                assert same(stopped=number[op]), number[op]

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from stopgrad.autodiff.reverse import gradients
-from stopgrad.build import without_gc
 from stopgrad.dtypes import DType
 from stopgrad.errors import ArgumentError, GradientError, StopgradError
 from stopgrad.fingerprint import fingerprint
@@ -113,7 +112,7 @@ def ablate(
     question = asked("ablate", ys, args, kwargs, argnums)
     data = problem("ablate", question, feed_dict)
     watch = Stopwatch(engine or "auto", whole(repeats), data.values)
-    return without_gc(_ablated, data, watch, whole(seed))
+    return _ablated(data, watch, whole(seed))
 
 
 def _ablated(data: Problem, watch: Stopwatch, seed: int) -> Ablation:
