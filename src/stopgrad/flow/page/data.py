@@ -74,6 +74,7 @@ def page_data(flow: Report) -> dict[str, Any]:
         "types": types.texts(),
         "shapes": shapes.texts(),
         "prefixes": prefixes.texts(),
+        "generated": found.generated,
         "ys": [found.number[y.op] for y in flow.ys],
         **told.lists(),
         "places": sources.places,
@@ -108,7 +109,7 @@ def _grouped(
     constant = [op.type == "Const" for op in found.operations]
     ordering = [[x for x in row if not constant[x]] for row in inputs]
     apart = {i for i in asked if not inputs[i]}
-    grouping = Grouping(ordering, [_scopes(op) for op in found.operations], lines, apart)
+    grouping = Grouping(ordering, [_scopes(op, found) for op in found.operations], lines, apart)
     for top in found.top:
         grouping.add(top)
     held = Counter(holder for holder, *_ in found.bodies)
@@ -121,7 +122,7 @@ def _grouped(
     return grouping
 
 
-def _scopes(op: Operation) -> tuple[str, ...]:
+def _scopes(op: Operation, found: Collected) -> tuple[str, ...]:
     """The scopes in an operation's name; for one made for a gradient, also those of its origin."""
     own = tuple(op.name.split("/")[:-1])
     if op.origin is None:
@@ -129,6 +130,8 @@ def _scopes(op: Operation) -> tuple[str, ...]:
     origin = op.origin
     while origin.origin is not None:
         origin = origin.origin
+    if origin in found.number:  # Which may be a copy.
+        origin = found.operations[found.number[origin]]
     return (*own, *origin.name.split("/")[:-1])
 
 

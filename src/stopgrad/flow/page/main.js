@@ -190,6 +190,9 @@ class Page {
     const at = (id) => document.getElementById(id);
     this.toggles = { gradient: at("show-gradient"), constants: at("show-constants") };
     this.toggles.gradient.closest("label").hidden = this.model.count === this.model.forward;
+    if (this.model.data.generated) {
+      this.toggles.gradient.closest("label").title = "generated for this page: nobody has built a gradient yet";
+    }
     this.toggles.constants.closest("label").hidden = !this.model.hasConstants;
     for (const [what, input] of Object.entries(this.toggles)) {
       input.addEventListener("change", () => this.show(what, input.checked));
