@@ -16,6 +16,7 @@ from stopgrad.flow.page.marks import closed_operands, marks_of
 from stopgrad.flow.page.report import Cut, Report
 from stopgrad.flow.page.sources import Sources
 from stopgrad.graph import Operation
+from stopgrad.types import TensorType
 
 SHOWN_OUTPUTS = 4
 """Of so many outputs of an operation the types are shown."""
@@ -48,7 +49,7 @@ def page_data(flow: Report) -> dict[str, Any]:
     marks = marks_of(flow, found)
     columns = {
         "type": [types.number(op.type) for op in operations],
-        "shape": [shapes.number(_shape(op)) for op in operations],
+        "shape": _shapes(operations, shapes),
         "prefix": [prefixes.number(prefix) for prefix, _, _ in names],
         "name": [_short(op.type, last) for op, (_, _, last) in zip(operations, names, strict=True)],
         "place": places,
@@ -82,9 +83,22 @@ def page_data(flow: Report) -> dict[str, Any]:
     }
 
 
-def _shape(op: Operation) -> str:
-    shown = ", ".join(repr(y.type) for y in op.outputs[:SHOWN_OUTPUTS])
-    more = len(op.outputs) - SHOWN_OUTPUTS
+def _shapes(operations: Sequence[Operation], texts: Table) -> list[int]:
+    """For each operation the number of what it gives. Writing a type takes longer than finding one again."""
+    known: dict[tuple[TensorType, ...], int] = {}
+    found = []
+    for op in operations:
+        types = tuple([y.type for y in op.outputs])
+        number = known.get(types)
+        if number is None:
+            number = known[types] = texts.number(_shape(types))
+        found.append(number)
+    return found
+
+
+def _shape(types: Sequence[TensorType]) -> str:
+    shown = ", ".join(map(repr, types[:SHOWN_OUTPUTS]))
+    more = len(types) - SHOWN_OUTPUTS
     return f"{shown}, and {more} more" if more > 0 else shown
 
 

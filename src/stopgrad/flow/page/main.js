@@ -27,6 +27,7 @@ class Page {
     this.panels.showDetails(document.getElementById("details"), null);
     await this.draw();
     this.look([]);
+    this.state.opened = performance.now().toFixed(1);
   }
 
   /** All in view, if that can be read; otherwise some operations, or what is important. */
@@ -54,8 +55,10 @@ class Page {
     const { model } = this;
     let whole = 0;
     for (let op = 0; op < model.count; op++) whole += model.isShown(op) ? 1 : 0;
-    if (whole + model.groups <= FIRST) {
-      model.open.fill(1);
+    this.openGradient();
+    const forward = model.tally.filter((tally) => tally.size > (tally.marks.g || 0)).length;
+    if (whole + forward <= FIRST) {
+      model.tally.forEach((tally, g) => { if (tally.size > (tally.marks.g || 0)) model.open[g] = 1; });
       return;
     }
     for (let only = model.top; only.length === 1 && model.isGroup(only[0]);) {
@@ -71,6 +74,19 @@ class Page {
         model.toggle(group);
       }
     }
+  }
+
+  /** Open the outer groups of the gradient, which is not seen yet, as long as their boxes are few. */
+  openGradient() {
+    const { model } = this;
+    let boxes = 0;
+    model.tally.forEach((tally, g) => {
+      const parent = model.data.groups.parent[g];
+      if (tally.size !== tally.marks.g || (parent >= 0 && !model.open[parent])) return;
+      if (boxes + model.members[g].length > FIRST / 2) return;
+      boxes += model.members[g].length;
+      model.open[g] = 1;
+    });
   }
 
   // ------------------------------------------------------------------------------------------- drawing
