@@ -195,7 +195,7 @@ def test_a_cut_is_told_once_for_its_line_with_all_its_uses() -> None:
     data = data_of(sg.explain(f, np.ones(2), np.ones(3)))
     (cut,) = data["cuts"]
     assert cut["uses"] == len(cut["ops"]) == 2
-    assert cut["behind"] == ["a", "b"]
+    assert cut["behind"] == [2, "a", "b"]
     assert [tensor["cuts"] for tensor in data["tensors"]] == [[0], [0]]
 
 
@@ -336,6 +336,11 @@ def test_it_opens_with_the_way_to_the_cuts_unfolded(shown: Opened) -> None:
     assert shown.texts("#tensors .status") == ["partly stopped", "stopped"]
     assert shown.count("#graph .edge.live") > 2
     assert shown.count("#source .under.cut") == 1
+    assert shown.page.locator("#source .under.cut").is_visible()
+    marks = ("live", "cut", "idle", "hidden")
+    assert [shown.page.locator(f".legend .{mark}").is_visible() for mark in (*marks, "partly")] == [
+        True
+    ] * 4 + [False]
 
 
 def test_groups_fold_and_unfold_by_mouse_and_keys(shown: Opened) -> None:
@@ -484,8 +489,14 @@ def test_what_users_write_is_only_ever_text(browser: Any, tmp_path: Path) -> Non
         assert shown.count(".node.chosen") == 1
 
 
-def test_the_graph_is_laid_out_without_a_worker_too(browser: Any, tmp_path: Path) -> None:
-    script = "window.Worker = class { constructor() { throw new Error('refused'); } };"
+@pytest.mark.parametrize(
+    "script",
+    [
+        "window.Worker = class { constructor() { throw new Error('refused'); } };",
+        "window.Worker = class extends EventTarget { postMessage() { this.dispatchEvent(new Event('error')); }};",
+    ],
+)
+def test_the_graph_is_laid_out_without_a_worker_too(browser: Any, tmp_path: Path, script: str) -> None:
     with opened(browser, page_tools.q_learning(), tmp_path, script) as shown:
         assert "goal/StopGradient" in shown.operations(".operation.cut")
 

@@ -21,6 +21,10 @@ from stopgrad.types import TensorType
 SHOWN_OUTPUTS = 4
 """Of so many outputs of an operation the types are shown."""
 
+SHOWN_LABELS = 6
+"""Of what lies behind a cut so many tensors are named; and so many cuts of one tensor are shown with it."""
+SHOWN_CUTS = 50
+
 
 class Table:
     """Different texts, numbered."""
@@ -180,19 +184,11 @@ class _Told:
                 "status": str(reach.status),
                 "paths": counted(reach.paths),
                 "cutPaths": counted(reach.cut_paths),
-                "cuts": [self._cut(cut) for cut in reach.cuts],
+                "cuts": [self._cut(cut) for cut in reach.cuts][:SHOWN_CUTS],
             }
             for (label, x), reach in zip(self._flow.xs.items(), self._flow.values(), strict=True)
         ]
-        gates = [
-            {
-                "op": self._found.number.get(gate.operation, -1),
-                "place": self._sources.at(gate.location),
-                "idle": gate.idle,
-                "cuts": list(gate.cuts),
-            }
-            for gate in self._flow.gates
-        ]
+        idle = {self._sources.at(gate.location) for gate in self._flow.gates if gate.idle}
         findings = [
             {
                 "kind": finding.kind,
@@ -204,7 +200,7 @@ class _Told:
         ]
         for shown, uses in zip(self._shown, self._uses, strict=True):
             shown.update(ops=self._numbers(uses), uses=len(uses))
-        return {"tensors": tensors, "cuts": self._shown, "gates": gates, "findings": findings}
+        return {"tensors": tensors, "cuts": self._shown, "idle": sorted(idle), "findings": findings}
 
     def _numbers(self, operations: Iterable[Operation]) -> list[int]:
         return [self._found.number[op] for op in operations if op in self._found.number]
@@ -220,8 +216,8 @@ class _Told:
                     "status": str(cut.status),
                     "reason": cut.reason,
                     "place": place,
-                    "behind": list(cut.behind),
-                    "opens": list(cut.opens),
+                    "behind": [len(cut.behind), *cut.behind[:SHOWN_LABELS]],
+                    "opens": [len(cut.opens), *cut.opens[:SHOWN_LABELS]],
                     "switched": cut.switched,
                 }
             )

@@ -23,7 +23,8 @@ class Page {
   async open() {
     this.controls();
     this.openFirst();
-    this.source.open(this.firstFile());
+    this.source.show(this.firstPlace());
+    this.legend();
     this.panels.showDetails(document.getElementById("details"), null);
     await this.draw();
     this.look([]);
@@ -36,9 +37,17 @@ class Page {
     if (!this.picture.isWhole()) this.picture.center(this.nodesOf(ops.length ? ops : this.important()));
   }
 
-  firstFile() {
-    const place = this.model.data.places[this.model.data.cuts[0]?.place] || this.model.place(this.model.data.ys[0]);
-    return place ? place[0] : this.model.data.files.length ? 0 : -1;
+  /** The first cut; or what is differentiated. */
+  firstPlace() {
+    const { places, cuts, ys } = this.model.data;
+    return places[cuts[0]?.place] || this.model.place(ys[0]) || places[0];
+  }
+
+  /** Of the legend, what there is in this graph. */
+  legend() {
+    for (const mark in MARK_NAMES) {
+      document.querySelector(`.legend .${MARK_NAMES[mark]}`).hidden = !this.model.marks.includes(mark);
+    }
   }
 
   /** What a reader came for: cuts, findings, the tensors asked about and what is differentiated. */
@@ -66,13 +75,11 @@ class Page {
       only = model.members[only[0] - model.count];
     }
     let boxes = model.visible().nodes.length;
-    for (const op of this.important()) {
-      for (const group of model.ancestors(op)) {
-        if (model.isOpen(group)) continue;
-        boxes += model.members[group - model.count].length;
-        if (boxes > FIRST) return;
-        model.toggle(group);
-      }
+    for (const op of this.important().filter((op) => model.isShown(op))) {
+      const folded = model.ancestors(op).filter((group) => !model.isOpen(group));
+      boxes += folded.reduce((sum, group) => sum + model.members[group - model.count].length, 0);
+      if (boxes > FIRST) return;
+      folded.forEach((group) => model.toggle(group));
     }
   }
 
@@ -177,6 +184,7 @@ class Page {
     const { model } = this;
     const shownBefore = { ...model.shown }, openBefore = model.open.slice();
     ops.slice(0, 1).forEach((op) => model.admit(op));
+    if (ops.length && model.visible().nodes.length > 2 * LATER) model.open.fill(0);
     model.reveal(ops.filter((op) => model.isShown(op)).slice(0, 500), LATER);
     if (ops.length === 1) {
       const linked = this.linked(ops).filter((op) => model.isShown(op)).slice(0, 8);
