@@ -60,6 +60,15 @@ def softmax(x: "float64[n, 3]"):
     return sg.reduce_sum((shifted / sg.reduce_sum(shifted, axis=1, keepdims=True)) ** 2.0)
 
 
+@sg.function(
+    static_argnames="n",
+)
+def labelled(
+    x: "float32[n, 3]", y: "int64[n]", n: int = 3
+):
+    return sg.reduce_sum(x[y[0], :])
+
+
 def build():
     x = sg.placeholder(sg.float64, ["n", 3], name="x")
     w = sg.parameter(np.ones(3), name="w")
@@ -233,6 +242,12 @@ FAILS = [
     ("program.py:layers", "stopped:params.b", 1, ["stopped: params.b.w"]),
     ("program.py:layers", "stopped:params", 1, ["stopped: params.b.w"]),
     ("program.py:layers", "undefined", 1, ["undefined: params.c"]),
+    (
+        "program.py:labelled",
+        "not-differentiable",
+        1,
+        [f"not differentiable: y ({at('def labelled(')}: def labelled("],
+    ),
     ("program.py:build", "stopped:v", 1, ["stopped: v:0"]),
     ("program.py:build", "stopped:w", 0, []),
 ]
