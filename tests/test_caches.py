@@ -59,6 +59,8 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.flow.page.marks.LETTERS",
+    "stopgrad.flow.page.notebook.COLOURS",
     "stopgrad.ops.segments._MEANS",
     "stopgrad.ops.segments._NUMBERS",
     "stopgrad.ops.segments._PRODUCTS",
