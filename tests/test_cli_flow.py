@@ -114,7 +114,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["explain", "--json"], "required: path.py:function"),
         (["explain", "program.py:two", "--argnums", "first"], "'first' is no list of numbers"),
         (["explain", "program.py:two", "--width", "wide"], "invalid int value"),
-        (["explain", "program.py:two", "--width", "0"], "--width: must be at least 20"),
+        (["explain", "program.py:two", "--width", "0"], "--width: must be at least 40"),
         (["check", "program.py:two", "--seed", "-1"], "--seed: must be at least 0"),
         (["check", "program.py:two", "--order", "3"], "invalid choice"),
         (["check", "program.py:two", "--stops", "go"], "invalid choice"),

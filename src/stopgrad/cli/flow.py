@@ -69,7 +69,7 @@ def add_flow(commands: Any) -> None:
 
 
 MODES = ("reverse", "forward")
-LEAST = {"width": 20, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
+LEAST = {"width": 40, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
 """The least that each option can be."""
 
 
