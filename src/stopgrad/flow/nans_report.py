@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.flow.source_lines import place
 from stopgrad.graph import Operation
 from stopgrad.source import Location
 
@@ -298,7 +299,7 @@ def _quoted(location: Location | None, width: int) -> list[str]:
     """The user's line with the sub-expression underlined."""
     if location is None:
         return []
-    head = _cut(f"  {location!r}", width, tail=True)
+    head = _cut(f"  {place(location)}", width, tail=True)
     text = linecache.getline(location.file, location.line).rstrip("\n")
     if not text.strip():
         return [head]
