@@ -49,6 +49,7 @@ from stopgrad.errors import (
     EngineError as EngineError,
     FeedError as FeedError,
     FileError as FileError,
+    FlowError as FlowError,
     GradientError as GradientError,
     GraphError as GraphError,
     InternalError as InternalError,
@@ -57,6 +58,8 @@ from stopgrad.errors import (
     StopgradError as StopgradError,
 )
 from stopgrad.flow import (
+    Ablation as Ablation,
+    Checked as Checked,
     Cut as Cut,
     Flow as Flow,
     NanInput as NanInput,
@@ -64,8 +67,11 @@ from stopgrad.flow import (
     NanSite as NanSite,
     NanTrace as NanTrace,
     Reach as Reach,
+    ablate as ablate,
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
+    assert_only_flows as assert_only_flows,
+    check_gradients as check_gradients,
     explain as explain,
     trace_nan as trace_nan,
 )

@@ -15,14 +15,15 @@ import numpy
 from stopgrad.errors import EngineError
 
 
-def require(module: str, purpose: str, extra: str) -> Any:
-    """The module, or an :class:`EngineError` that says how to install it."""
+def require(module: str, purpose: str, extra: str = "") -> Any:
+    """The module, or an :class:`EngineError` that says how to install it: with an *extra*, or by itself."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
+        package = module.partition(".")[0]
+        wanted = f"'stopgrad[{extra}]'" if extra else package
         raise EngineError(
-            f"{purpose} needs {module.partition('.')[0]}, which is not installed ({error}); "
-            f"pip install 'stopgrad[{extra}]'"
+            f"{purpose} needs {package}, which is not installed ({error}); pip install {wanted}"
         ) from None
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from stopgrad.builder import current, default_graph
-from stopgrad.errors import ArgumentError, InternalError, StopgradError
+from stopgrad.errors import ArgumentError, FlowError, InternalError, StopgradError
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.immediate import Call
 from stopgrad.op import Op
@@ -29,6 +29,11 @@ from stopgrad.structure import flatten
 from stopgrad.types import DType, shape_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def __tracebackhide__(caught: Any) -> bool:  # noqa: N807
+    """What pytest asks: whether to leave this module out of an error that it shows."""
+    return isinstance(caught.value, FlowError)
 
 
 def builds(definition: type[Op], by_type: bool = False) -> Callable[[F], F]:
@@ -116,10 +121,17 @@ _SPACES = {"np": "np", "xp": "sg.xp"}
 def _graph_among(args: Any, kwargs: Any) -> Graph | None:
     """The graph of the first output among arguments, or the default."""
     nested = [x for x in (*args, *kwargs.values()) if type(x) not in _LEAVES and not _holds_leaves(x)]
+    # The keys of a feed_dict are no names, by which a structure is put in order.
+    nested = [list(x) if type(x) is dict and any(map(_is_built, x)) else x for x in nested]
     for x in flatten(nested)[0] if nested else ():
-        if isinstance(x, (Output, Operation)):
-            return x.graph
+        if _is_built(x):
+            graph: Graph = x.graph
+            return graph
     return default_graph()
+
+
+def _is_built(x: Any) -> bool:
+    return isinstance(x, (Output, Operation))
 
 
 _LEAVES = frozenset((np.ndarray, float, int, bool, complex, str, type(None), DType))

@@ -1,0 +1,190 @@
+"""A line of the user's source with what was built there underlined, as compilers show it."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from stopgrad.namespaces import require
+from stopgrad.source import Location
+
+NUMBER = 6
+"""Columns for the number of a line, at its right."""
+
+_MORE = "..."
+_LEAST = 8
+"""Of a line no less is shown, however narrow the page."""
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """A line of source, as much of it as there is room for.
+
+    Attributes:
+        number: which line of its file it is.
+        text: the line without its indentation; "..." stands for what was left out of it, and for what follows
+            of an expression that goes on in the next line.
+        spans: what is underlined: the first position in the text, and the one after the last.
+    """
+
+    number: int
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+    @property
+    def source(self) -> str:
+        """The first line as it is printed: number, rule, text."""
+        return f"{self.number:>{NUMBER}} | {self.text}".rstrip()
+
+    @property
+    def underline(self) -> str:
+        """The second line as it is printed; empty where nothing is underlined."""
+        marks, at = "", 0
+        for start, end in self.spans:
+            marks += " " * columns(self.text[at:start]) + "^" * max(1, columns(self.text[start:end]))
+            at = end
+        return f"{'':>{NUMBER}} | {marks}" if marks else ""
+
+    def lines(self) -> list[str]:
+        """Both, or the first alone where nothing is underlined."""
+        return [self.source, self.underline] if self.spans else [self.source]
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes: two for each of many Asian characters and signs."""
+    return len(text) if text.isascii() else require("rich.cells", "a text for terminals").cell_len(text)
+
+
+def source_line(locations: Location | Iterable[Location | None] | None, width: int = 80) -> SourceLine | None:
+    """The line of source where something was built, with the expressions that built it underlined.
+
+    Args:
+        locations: one or several places in one line of a file; those in other lines are passed over.
+        width: of the page, in columns, with the line's number.
+
+    Returns:
+        The line, cut around the first expression where it is too long; None where there is no source to read.
+    """
+    given = [locations] if isinstance(locations, Location) else [one for one in locations or () if one]
+    if not given:
+        return None
+    first = given[0]
+    here = [one for one in given if (one.file, one.line) == (first.file, first.line)]
+    if first._source is not None:  # Of a graph from a file: there may be another file of that name here.
+        text, spans = first._source, [(0, len(first._source))] if first._source else []
+    else:
+        text = linecache.getline(first.file, first.line).rstrip()
+        spans = _united([span for span in [_span(one, text) for one in here] if span])
+    if not text.strip() or not text.replace("\t", "").isprintable():
+        return None  # What is not printable would move what is underlined, or the terminal's cursor.
+    text, spans = _without_tabs(text, spans)
+    indent = len(text) - len(text.lstrip())
+    text, spans = text[indent:], [(max(0, start - indent), end - indent) for start, end in spans]
+    if any(one.end_line is not None and one.end_line > one.line for one in here) and spans:
+        text += f" {_MORE}"
+    return SourceLine(first.line, *_cut(text, spans, max(_LEAST, width - NUMBER - 3)))
+
+
+def excerpt(locations: Location | Iterable[Location | None] | None, width: int = 80) -> list[str]:
+    """The lines of :func:`source_line`; none where there is no source to read."""
+    found = source_line(locations, width)
+    return [] if found is None else found.lines()
+
+
+def shown_file(file: str) -> str:
+    """A file as a reader knows it: below the folder that is worked in, without that."""
+    if not os.path.isabs(file):
+        return file
+    try:
+        relative = os.path.relpath(file)
+    except (OSError, ValueError):  # The folder is gone, or on another drive.
+        return file
+    return file if relative.startswith(os.pardir) else relative
+
+
+def place(location: Location) -> str:
+    """``file:line``, as it is shown."""
+    return f"{_printable(shown_file(location.file))}:{location.line}"
+
+
+def character_columns(location: Location) -> tuple[int, int] | None:
+    """Where in its lines an expression begins and ends, in characters from 0; None where that is unknown.
+
+    Python counts bytes of UTF-8. The end is in the line ``end_line``.
+    """
+    if location.column is None or location.end_column is None:
+        return None
+    if location._source is not None:
+        return location.column, location.end_column
+    first = linecache.getline(location.file, location.line)
+    last = linecache.getline(location.file, location.end_line or location.line)
+    return _characters(first, location.column), _characters(last, location.end_column)
+
+
+# -------------------------------------------------------------------------------------------- parts
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else "".join([sign if sign.isprintable() else "?" for sign in text])
+
+
+def _characters(line: str, column: int) -> int:
+    """A position in bytes as one in characters."""
+    return column if line.isascii() else len(line.encode()[:column].decode(errors="replace"))
+
+
+def _span(location: Location, text: str) -> tuple[int, int] | None:
+    """What an expression takes of its first line; None where it is not known, or the file is another now."""
+    found = character_columns(location)
+    if found is None:
+        return None
+    start, end = found
+    if location.end_line is not None and location.end_line > location.line:
+        end = len(text)
+    return (start, end) if start < end <= len(text) else None
+
+
+def _united(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans in their order, those that overlap as one."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start < found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+def _without_tabs(text: str, spans: Sequence[tuple[int, int]]) -> tuple[str, list[tuple[int, int]]]:
+    """The text with four spaces for a tab."""
+    if "\t" not in text:
+        return text, list(spans)
+    at = [0]
+    for sign in text:
+        at.append(at[-1] + (4 if sign == "\t" else 1))
+    return text.replace("\t", "    "), [(at[start], at[end]) for start, end in spans]
+
+
+def _cut(text: str, spans: Sequence[tuple[int, int]], room: int) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """As much of the text, and of what is underlined in it, as fits, the first expression before all."""
+    if columns(text) <= room:
+        return text, tuple(spans)
+    first, last = spans[0] if spans else (0, 0)
+    start = 0
+    if columns(text[:last]) > room - len(_MORE):
+        # The expression at the right end; or, where it is too long for that, as much as there is room for.
+        start = last
+        while start > 0 and columns(text[start - 1 : last]) <= room - 2 * len(_MORE):
+            start -= 1
+        if start > first:
+            start = 0 if columns(text[:first]) <= room // 3 else first
+    before = _MORE if start else ""
+    end = start
+    while end < len(text) and columns(text[start : end + 1]) <= room - len(before) - len(_MORE):
+        end += 1
+    after = _MORE if end < len(text) else ""
+    moved = len(before) - start
+    shown = [(max(a, start) + moved, min(b, end) + moved) for a, b in spans if a < end and b > start]
+    return before + text[start:end] + after, tuple(shown)
