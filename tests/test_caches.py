@@ -89,6 +89,8 @@ CONSTANT = {
     "stopgrad.files._CURES",
     "stopgrad.files._DTYPES",
     "stopgrad.files._NAMES",
+    "stopgrad.flow.nans_cures._WRITTEN",
+    "stopgrad.flow.nans_run._UNSOUND",
     "stopgrad.function._SYMBOLIC",
     "stopgrad.unknown.ON_TENSORS",
     "stopgrad.unknown._MIRRORED",

@@ -208,6 +208,7 @@ CALLS = [
     applied("vmap", product, to=(XX, XX), in_axes=(1, 1), out_axes=0),
     applied("vmap", lambda x: x * 2.0, to=(XX,), in_axes=1, out_axes=-1),
     call("explain", product, X, X, argnums=1),
+    call("trace_nan", product, np.ones(3), np.ones(3), argnums=1, gradient=True),
     Call("vjp", (square, X), {"has_aux": False}),
 ]
 
@@ -223,6 +224,7 @@ NO_NUMBERS = {
     "b",
     "body",
     "branches",
+    "feed_dict",
     "by",
     "cond",
     "condition",
@@ -276,6 +278,7 @@ NO_NUMBERS = {
     "scale",
     "soft",
     "stddev",
+    "session",
     "stop_gradients",
     "tangents",
     "tensor",

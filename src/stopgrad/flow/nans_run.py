@@ -103,6 +103,8 @@ _NONE = np.iinfo(np.int64).max
 
 _BITS = 31
 """A mark is the number of the event with which its story begins, and after so many bits the event's own."""
+_DELIBERATE = (1 << _BITS) - 1
+"""In the place of the first: the story of a constant's infinity, before which every other comes."""
 
 
 def number(mark: int) -> int:
@@ -298,7 +300,11 @@ class Follower:
         count = int(np.count_nonzero(where))
         self.made.append(Made(output.op, kind, output.index, index, count, parent, tuple(self._around)))
         n = len(self.made)
-        begins = parent if parent and self.made[parent - 1].operation.definition is not Const else n
+        begins = n
+        if output.op.definition is Const and kind == "inf":
+            begins = _DELIBERATE
+        elif parent and self.made[parent - 1].operation.definition is not Const:
+            begins = parent
         marks[where] = begins << _BITS | n
 
     def _join(self, op: Operation, given: Sequence[Any], marks: Array) -> None:
