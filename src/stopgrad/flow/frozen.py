@@ -84,7 +84,7 @@ def pose(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
     Raises:
         FeedError, ShapeError, DTypeError: as :meth:`Session.run`.
     """
-    feeds = _fed(what, asked, feed_dict)
+    feeds = fed_to(what, asked, feed_dict)
     leaves = list(feeds)
     sizes = sizes_of(leaves, [array.shape for array in feeds.values()])
     ys = [y for y in asked.ys if y.type.differentiable]
@@ -96,7 +96,7 @@ def pose(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
     return Posed(made.graph, made.outputs[: len(ys)], made.outputs[len(ys) :], list(xs), fed, left_out)
 
 
-def _fed(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> dict[Output, Array]:
+def fed_to(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> dict[Output, Array]:
     """The values of placeholders, of parameters their first ones."""
     given = {} if feed_dict is None else feed_dict
     if not isinstance(given, Mapping):

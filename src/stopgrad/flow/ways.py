@@ -12,7 +12,8 @@ the wall is the operation that made them of floats, not the one that took them: 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.graph import Operation, Output
@@ -31,6 +32,14 @@ class Wall(NamedTuple):
     status: Status
     reason: str
     switched: bool = False
+
+
+Removed = Callable[[Wall], bool]
+"""Which walls are to be looked at as if they let gradients pass. They are found all the same."""
+
+
+def keep_all(wall: Wall) -> bool:
+    return False
 
 
 Behind = Sequence[tuple[int, int]]
@@ -71,16 +80,16 @@ def passes_all(definition: type[Op]) -> bool:
     )
 
 
-def ways_of(op: Operation, acting: Acting = NOBODY) -> list[Way]:
+def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all) -> list[Way]:
     """For each output of an operation, the way to its inputs."""
     definition = op.definition
-    found = [_Found() for _ in op.outputs]
+    found = [_Found(removed) for _ in op.outputs]
     wired: set[int] = set()
     dependence = None
     if definition.has_bodies:
         for wire in definition.wires(op):
             wired.update(wire.operands)
-            for result, output in zip(_through(wire, acting), wire.outputs, strict=True):
+            for result, output in zip(_through(wire, acting, removed), wire.outputs, strict=True):
                 if output is not None:
                     found[output].add_body(result, wire.operands)
         dependence = definition.dependence(op)
@@ -105,7 +114,8 @@ def _barrier(op: Operation, i: int, acting: Acting) -> NoGradient | Undefined | 
 class _Found:
     """A way, while it is being put together."""
 
-    def __init__(self) -> None:
+    def __init__(self, removed: Removed) -> None:
+        self._removed = removed
         self.levels: dict[int, int] = {}
         self.dark: set[int] = set()
         self.walls: list[tuple[Wall, Behind]] = []
@@ -131,7 +141,7 @@ class _Found:
             if i == op.definition.passes and switched is not None and op in acting:
                 self.walls.append((Wall(op, switched.status, switched.reason, True), [(i, OPEN)]))
             return
-        self._reach(i, LEVELS.index(wall.status))
+        self._reach(i, OPEN if self._removed(wall) else LEVELS.index(wall.status))
         self.walls.append((wall, [(i, OPEN)]))
 
     def add_body(self, way: Way, operands: Sequence[int]) -> None:
@@ -157,8 +167,10 @@ def _exit_of(op: Operation) -> str:
     return "no_gradient" if inside is not None and not inside.holds(hidden.get(op)) else ""
 
 
-def walled(way: Way, wall: Wall) -> Way:
+def walled(way: Way, wall: Wall, removed: Removed = keep_all) -> Way:
     """The way behind a wall before all of it."""
+    if removed(wall):
+        return way._replace(walls=[(wall, way.inputs), *way.walls])
     level = LEVELS.index(wall.status)
     return Way([(i, max(level, own)) for i, own in way.inputs], (), [(wall, way.inputs)])
 
@@ -177,7 +189,11 @@ class Sweep:
     """
 
     def __init__(
-        self, operations: Sequence[Operation], acting: Acting = NOBODY, sources: Iterable[Output] = ()
+        self,
+        operations: Sequence[Operation],
+        acting: Acting = NOBODY,
+        sources: Iterable[Output] = (),
+        removed: Removed = keep_all,
     ) -> None:
         self.operations = operations
         given = {x.op: None for x in sources}
@@ -204,8 +220,18 @@ class Sweep:
                         plain = False
                         break
             if not plain:
-                self.ways[op.id] = ways_of(op, acting)
+                self.ways[op.id] = ways_of(op, acting, removed)
         self.places = count
+
+    def without(self, removed: Removed, acting: Acting = NOBODY) -> Sweep:
+        """The same where some walls are removed."""
+        found = copy.copy(self)
+        found.ways = dict(self.ways)
+        for op in self.operations:
+            ways = found.ways.get(op.id, ())
+            if any(removed(wall) for way in ways for wall, _ in way.walls) or (ways and op.definition.has_bodies):
+                found.ways[op.id] = ways_of(op, acting, removed)
+        return found
 
     def place(self, x: Output) -> int:
         """The place of a tensor; -1 where no operation of these makes it."""
@@ -358,22 +384,22 @@ def endings(
 # --------------------------------------------------------------------------------------------- bodies
 
 
-def _through(wire: Wire, acting: Acting) -> list[Way]:
+def _through(wire: Wire, acting: Acting, removed: Removed) -> list[Way]:
     """For each result of a body, run any number of times, the way to its parameters."""
     body = wire.body
-    plain = acting.isdisjoint(selective_in(body))
+    plain = removed is keep_all and acting.isdisjoint(selective_in(body))
     key = "ways", tuple(wire.outputs), tuple(wire.feedback.items()), wire.skipped
     found: list[Way] | None = body.memo.get(key) if plain else None
     if found is None:
-        found = _body_ways(wire, acting)
+        found = _body_ways(wire, acting, removed)
         if plain:
             body.memo[key] = found
     return found
 
 
-def _body_ways(wire: Wire, acting: Acting) -> list[Way]:
+def _body_ways(wire: Wire, acting: Acting, removed: Removed) -> list[Way]:
     body, feedback = wire.body, wire.feedback
-    sweep = Sweep(body.operations(), acting, body.inputs)
+    sweep = Sweep(body.operations(), acting, body.inputs, removed)
     results, sources = Results(len(body.outputs)), Sources(len(body.inputs))
     ends = {m: y for m, y in enumerate(body.outputs) if y is not None and wire.outputs[m] is not None}
     start: dict[Output, int] = {}
