@@ -59,6 +59,8 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.flow.page.marks.LETTERS",
+    "stopgrad.flow.page.notebook.COLOURS",
     "stopgrad.ops.segments._MEANS",
     "stopgrad.ops.segments._NUMBERS",
     "stopgrad.ops.segments._PRODUCTS",
@@ -66,6 +68,7 @@ CONSTANT = {
     "stopgrad.ops.segments._SUMS",
     "stopgrad.promotion._KIND",
     "stopgrad.build._NUMBERS",
+    "stopgrad.cli.flow.LEAST",
     "stopgrad.cli.tour.WORKLOADS",
     "stopgrad.costs._FLOPS",
     "stopgrad.dtypes.DTYPES",

@@ -305,6 +305,8 @@ ELSEWHERE = {
     ("isdtype", "kind"),
     ("permute_dims", "axes"),
     ("result_type", "arrays_and_dtypes"),
+    # In tests/test_ablate.py.
+    *(("ablate", p) for p in ("argnums", "engine", "feed_dict", "repeats", "seed")),
     ("dim", "name"),
     ("random_truncated_normal", "lower"),
     ("random_truncated_normal", "upper"),

@@ -23,6 +23,7 @@ ELSEWHERE = {
     "tests/batching": "jacobian hessian vmap",
     "tests/control": "cond switch while_loop scan fori_loop map_fn checkpoint associative_scan",
     "tests/contract, again": "explain assert_flows assert_blocked no_gradient",
+    "tests/test_ablate": "ablate",
     "tests/test_indexing, tests/test_arrays": "at broadcast_static_shape map_structure",
     "tests/test_xp": "broadcast_shapes can_cast finfo from_dlpack iinfo isdtype result_type",
     "tests/test_graph, tests/test_session": "placeholder parameter assign name_scope dim function group",

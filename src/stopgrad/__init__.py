@@ -49,6 +49,7 @@ from stopgrad.errors import (
     EngineError as EngineError,
     FeedError as FeedError,
     FileError as FileError,
+    FlowError as FlowError,
     GradientError as GradientError,
     GraphError as GraphError,
     InternalError as InternalError,
@@ -70,6 +71,7 @@ from stopgrad.flow import (
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
     check_gradients as check_gradients,
+    assert_only_flows as assert_only_flows,
     explain as explain,
     trace_nan as trace_nan,
 )

@@ -239,7 +239,7 @@ def _random_data(made: Sequence[tuple[str, TensorType]], sizes: Mapping[str, int
         return []
     numbers = ", ".join(f"{'?' if FRESH.fullmatch(name) else name} = {n}" for name, n in sizes.items())
     shown = ", ".join(f"{name} {type}" for name, type in made)
-    return [f"random at seed {seed}: {shown}{f' ({numbers})' if numbers else ''}"]
+    return [f"random at seed {seed}{f' with {numbers}' if numbers else ''}: {shown}"]
 
 
 # -------------------------------------------------------------------------- functions that build graphs

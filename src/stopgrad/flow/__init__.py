@@ -8,6 +8,10 @@ from stopgrad.flow.check import check_gradients
 from stopgrad.flow.checked import Checked, GradientCheck
 from stopgrad.flow.explain import assert_blocked, assert_flows, explain
 from stopgrad.flow.model import Cut, Finding, Flow, GateUse, Reach, Story
+from stopgrad.flow.assertions import assert_blocked, assert_flows, assert_only_flows
+from stopgrad.flow.explain import explain
+from stopgrad.flow.model import Cut, Finding, GateUse, Reach, Story
+from stopgrad.flow.report import Flow
 from stopgrad.flow.nans import trace_nan
 from stopgrad.flow.nans_report import NanInput, NanNote, NanSite, NanTrace
 
@@ -32,6 +36,7 @@ __all__ = [
     "assert_blocked",
     "assert_flows",
     "check_gradients",
+    "assert_only_flows",
     "explain",
     "trace_nan",
 ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import linecache
 import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stopgrad.flow.source_lines import shown_file
+from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.graph import Operation, describe
 from stopgrad.source import Location
 
@@ -139,7 +138,7 @@ class Ablation:
     __str__ = to_text
 
     def __repr__(self) -> str:
-        verdicts = ", ".join(f"{_place(stop.location)}: {stop.verdict}" for stop in self.stops)
+        verdicts = ", ".join(f"{_place(stop)}: {stop.verdict}" for stop in self.stops)
         return f"<Ablation {verdicts or 'no stops'}; {len(self.suggestions)} suggestions>"
 
     def to_json(self) -> str:
@@ -304,44 +303,16 @@ def zero_at(what: str, points: int) -> str:
 def _headed(
     title: str, location: Location | None, operations: Sequence[Operation], width: int
 ) -> Iterator[str]:
-    """Where it is, and the source line with the expression underlined."""
+    """Where it is, and the source line with the expressions underlined."""
     if location is None:
         yield from _wrapped(f"{describe(operations[0])}: {title}", width)
         return
-    yield from _wrapped(f"{_place(location)}: {title}", width)
-    yield from underlined(location, width - 4)
+    yield from _wrapped(f"{place(location)}: {title}", width)
+    yield from excerpt([op.location for op in operations], width)
 
 
-def underlined(location: Location, width: int) -> Iterator[str]:
-    """The source line, indented by four, with a line of carets below the expression; nothing if unknown."""
-    text, start, end = _marked(location)
-    if not text:
-        return
-    if len(text) > width:  # A window around the expression.
-        first = max(0, min(start - 8, len(text) - width))
-        text, start, end = text[first : first + width], start - first, min(end - first, width)
-        text = f"…{text[1:]}" if first else text
-    yield f"    {text}"
-    if end > start:
-        yield f"    {' ' * start}{'^' * (end - start)}"
-
-
-def _marked(location: Location) -> tuple[str, int, int]:
-    """The source line without its indentation, and from where to where the expression stands in it."""
-    line = linecache.getline(location.file, location.line).rstrip()
-    text = line.lstrip()
-    if not text or location.column is None or location.end_column is None:
-        return text, 0, 0
-    # Columns count UTF-8 bytes.
-    data, indent = line.encode(), len(line) - len(text)
-    start = len(data[: location.column].decode(errors="replace")) - indent
-    if location.end_line != location.line:
-        return text, start, len(text)
-    return text, start, len(data[: location.end_column].decode(errors="replace")) - indent
-
-
-def _place(location: Location | None) -> str:
-    return "?" if location is None else f"{shown_file(location.file)}:{location.line}"
+def _place(stop: Stop) -> str:
+    return "?" if stop.location is None else place(stop.location)
 
 
 def _figure(x: float | None) -> str:

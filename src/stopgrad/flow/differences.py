@@ -181,7 +181,9 @@ def _judged(central: _Extrapolation, ahead: _Side, behind: _Side, noise: Array, 
     value, error, step = central.value, central.error, central.step
     above, below = ahead.slope.value, behind.slope.value
     one_sided = ahead.slope.error + behind.slope.error
-    scale = np.max(np.abs(np.concatenate([above, below])), initial=0.0, where=np.isfinite(np.concatenate([above, below])))
+    scale = np.max(
+        np.abs(np.concatenate([above, below])), initial=0.0, where=np.isfinite(np.concatenate([above, below]))
+    )
     kink = np.abs(above - below) > _SAFETY * one_sided + 10.0 * aim * scale
     jump = ahead.leaps(noise) | behind.leaps(noise)
     kind = np.where(jump, JUMP, np.where(kink, KINK, SMOOTH))

@@ -313,15 +313,20 @@ class _Story:
         for steps, events in groups.items():
             watched = frozenset().union(*[wanted[n] for n in events])
             follower = Follower(self._binding, watched, steps)
-            follower.run(self._upto(watched, events), self._feeds)
+            follower.run(self._upto(watched), self._feeds)
             seen.update(dict.fromkeys(events, follower.seen))
         return [self._site(n, seen[n], users, n in with_cures) for n in (*with_cures, *others)]
 
-    def _upto(self, watched: Iterable[Operation], events: Iterable[int]) -> list[Output]:
+    def _upto(self, watched: Iterable[Operation]) -> list[Output]:
         """What must be computed again to see what is watched."""
-        ran = set(self._operations)
-        outermost = [around[0][0] for n in events if (around := self._event(n).around)]
-        return [y for op in dict.fromkeys([*watched, *outermost]) if op in ran for y in op.outputs[:1]]
+        ran, graphs = set(self._operations), {op.graph for op in watched}
+        again = [op for op in watched if op in ran]
+        for op in self._operations:
+            if op.definition.has_bodies and any(
+                inner.graph in graphs for inner in walk([op]) if inner is not op
+            ):
+                again.append(op)
+        return [y for op in dict.fromkeys(again) for y in op.outputs[:1]]
 
     def _users(self, operations: Iterable[Operation]) -> dict[Output, list[Operation]]:
         """Who takes each tensor, in the graphs in which these operations and their origins are."""
@@ -338,7 +343,7 @@ class _Story:
         op = made.operation
         base = list(forwards(op))[-1]
         source = self._source(op)
-        found = cure_of(Case(made, seen, users, n not in self._in_values)) if cures and not source else None
+        found = cure_of(Case(made, seen, users, n not in self._in_values)) if cures else None
         parent = made.parent
         cause = self._site(parent, seen, users, False) if parent and self._is_constant(parent) else None
         steps = made.steps

@@ -158,8 +158,9 @@ def is_one_plus(op: Operation, what: str) -> bool:
 
 
 def is_square(op: Operation) -> bool:
+    """Whether an operation multiplies something with itself."""
     return op.type == "Square" or (
-        (op.type == "Mul" and op.inputs[0] is op.inputs[1])
+        (op.type == "Mul" and is_same(source(op.inputs[0]), source(op.inputs[1])))
         or (op.type == "Pow" and constant(op.inputs[1]) == 2)
     )
 
@@ -192,6 +193,17 @@ def is_variance(op: Operation) -> bool:
     return op.type == "Variance" or (op.type == "Mean" and is_square(source(op.inputs[0])))
 
 
+def is_same(a: Operation, b: Operation, depth: int = 4) -> bool:
+    """Whether two operations compute the same, as far as some operations behind them tell."""
+    if a is b:
+        return True
+    if depth == 0 or a.definition is not b.definition or a.values != b.values or not a.inputs:
+        return False
+    pairs = zip(a.inputs, b.inputs, strict=False)
+    same = len(a.inputs) == len(b.inputs) and a.definition.merged
+    return same and all(x is y or is_same(source(x), source(y), depth - 1) for x, y in pairs)
+
+
 def is_shares(op: Operation) -> bool:
     """Whether an operation divides exponentials by their sum."""
     if op.type != "RealDiv":
@@ -199,8 +211,7 @@ def is_shares(op: Operation) -> bool:
     over, under = source(op.inputs[0]), source(op.inputs[1])
     if over.type != "Exp" or under.type != "Sum":
         return False
-    summed = source(under.inputs[0])
-    return summed is over or (summed.type == "Exp" and source(summed.inputs[0]) is source(over.inputs[0]))
+    return is_same(over, source(under.inputs[0]))
 
 
 def is_one_minus_sigmoid(op: Operation) -> bool:

@@ -209,6 +209,49 @@ def _minus_own_maximum(case: Case) -> bool:
     )
 
 
+def _ends_in_logsumexp(case: Case) -> bool:
+    """Whether a constant's infinities fill a whole row of a LogSumExp."""
+    ahead = [case.base.outputs[0]]
+    for _ in range(4):
+        users = [user for x in ahead for user in case.users(x)]
+        for user in users:
+            made = case.value(user.outputs[0]) if user.type == "LogSumExp" else None
+            if made is not None and np.isneginf(made.astype(np.float64)).any():
+                return True
+        ahead = [y for user in users for y in user.outputs]
+    return False
+
+
+def _matrix(case: Case) -> Array | None:
+    """The matrix of which the bad element is made."""
+    array = case.value(case.base.inputs[0])
+    if array is None or array.ndim < 2 or len(case.index) < array.ndim - 2:
+        return None
+    found: Array = array[case.index[: array.ndim - 2]]
+    return found.astype(np.complex128) if found.dtype.kind == "c" else found.astype(np.float64)
+
+
+def _is_singular(case: Case) -> bool:
+    x = _matrix(case)
+    return x is not None and bool(np.isfinite(x).all()) and int(np.linalg.matrix_rank(x)) < x.shape[-1]
+
+
+def _is_indefinite(case: Case) -> bool:
+    x = _matrix(case)
+    return x is not None and bool(np.isfinite(x).all()) and bool(np.linalg.eigvalsh(x).min() <= 0)
+
+
+def _is_flat(case: Case) -> bool:
+    """Whether a row that is normalised is the same everywhere, and nothing keeps its deviation from 0."""
+    row = _row(case, case.base.inputs[0])
+    return case.base.epsilon == 0 and row is not None and row.size > 0 and bool(np.all(row == row.flat[0]))
+
+
+def _at_pole(case: Case) -> bool:
+    x = case.operand(0)
+    return bool(x <= 0 and x == np.floor(x))
+
+
 def _empty(case: Case) -> bool:
     array = case.value(case.base.inputs[0])
     return array is not None and array.size == 0
@@ -458,6 +501,31 @@ PATTERNS: tuple[Pattern, ...] = (
         "the operand is 0 there; keep it away from 0, or take sg.reciprocal_no_nan",
     ),
     Pattern(
+        "normalisation of what is all the same",
+        "LayerNorm",
+        _is_flat,
+        "every element of the row is the same, so that it divides by a deviation of 0; give an epsilon above 0",
+    ),
+    Pattern(
+        "inverse of a singular matrix",
+        "MatrixInverse MatrixSolve LogMatrixDeterminant",
+        _is_singular,
+        "the matrix is singular; add a small multiple of the identity: x + 1e-6 * sg.eye(n)",
+    ),
+    Pattern(
+        "Cholesky factor of no positive definite matrix",
+        "Cholesky",
+        _all(_forward, _is_indefinite),
+        "the matrix has an eigenvalue that is not positive; add a small multiple of the identity: "
+        "x + 1e-6 * sg.eye(n)",
+    ),
+    Pattern(
+        "pole of the gamma function",
+        "Lgamma Digamma",
+        _at_pole,
+        "the function is infinite at 0 and at negative whole numbers; keep the operand positive",
+    ),
+    Pattern(
         "mean of nothing",
         "Mean",
         _all(_forward, _empty),
@@ -511,6 +579,13 @@ PATTERNS: tuple[Pattern, ...] = (
         "every element of the row is -inf, and so is its maximum: -inf - -inf is a NaN. Leave one open, "
         "mask with a large finite number such as -1e9, or take sg.where(sg.is_finite(maximum), maximum, "
         "0.0) off",
+    ),
+    Pattern(
+        "all of a row masked",
+        "Const",
+        _ends_in_logsumexp,
+        "every element of a row is -inf, of which log(sum(exp)) is -inf, too; leave one open, or choose "
+        "afterwards: sg.where(any_open, result, 0.0)",
     ),
     Pattern(
         "a mask by multiplication",

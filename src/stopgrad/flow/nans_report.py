@@ -236,7 +236,7 @@ def _text(trace: NanTrace, width: int) -> list[str]:
         lines += _site_text(trace.first, width)
         lines += _wrapped(f"It reaches {_listed(trace.reaches)}.", width)
         for site in trace.then:
-            lines += ["", "Then", *_site_text(site, width, cures=site.cure != trace.first.cure)]
+            lines += ["", "Then", *_site_text(site, width, cures=trace.first.cure is None)]
         if trace.others:
             some = _listed(
                 [f"{s.name} ({_short(s.location)})" if s.location else s.name for s in trace.others]

@@ -47,7 +47,8 @@ class Panels {
       const lines = text.split("\n");
       if (line < first || line >= first + lines.length) continue;
       const found = lines[line - first];
-      return (start >= 0 ? found.slice(start, last === line ? end : undefined) : found).trim();
+      const from = start >= 0 ? units(found, start) : 0;
+      return found.slice(from, end >= 0 && last === line ? units(found, end) : undefined).trim();
     }
     return "";
   }

@@ -12,6 +12,12 @@ function element(name, className = "", text = null, ...children) {
   return made;
 }
 
+/** A column that counts characters, as one that counts as this language does: some characters are two. */
+function units(text, column) {
+  if (column >= text.length) return text.length;
+  return Array.from(text).slice(0, column).join("").length;
+}
+
 class SourcePanel {
   /** `choose(file, line)` is called when a line that has operations is clicked. */
   constructor(model, root, choice, choose) {
@@ -106,7 +112,7 @@ class SourcePanel {
   code(text, spans) {
     const made = element("code");
     const indent = text.length - text.trimStart().length;
-    const cuts = spans.map(([from, to, name]) => [Math.max(from, indent), Math.min(to, text.length), name]);
+    const cuts = spans.map(([from, to, name]) => [Math.max(units(text, from), indent), units(text, to), name]);
     const borders = [...new Set([0, text.length, ...cuts.flatMap(([from, to]) => [from, to])])];
     borders.sort((a, b) => a - b);
     for (let n = 0; n + 1 < borders.length; n++) {
