@@ -517,11 +517,14 @@ class Report(Mapping[Any, Reach]):
         """What a reader should look at: stops that do nothing, and tensors that no gradient reaches."""
         found = []
         for story in self.stories:
-            if story.status not in ARRIVES:
-                count = f"{len(story.keys)} tensors: " if len(story.keys) > 1 else ""
+            # What carries no gradient itself, such as labels, was not kept from one.
+            keys = [key for key in story.keys if self._asked.xs[key].type.differentiable]
+            if story.status not in ARRIVES and keys:
+                names = tuple(map(label, keys))
+                count = f"{len(names)} tensors: " if len(names) > 1 else ""
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
-                message = f"{story.status}: {count}{_some(story.labels)}"
-                found.append(Finding(str(story.status), message, operations, story.labels))
+                message = f"{story.status}: {count}{_some(names)}"
+                found.append(Finding(str(story.status), message, operations, names))
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:
             place = self._lines.location(gate.operation)
