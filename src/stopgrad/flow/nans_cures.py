@@ -414,7 +414,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "the difference of two infinities is a NaN; keep one of them finite",
     ),
     Pattern(
-        "overflow of 16 bits",
+        "overflow of float16",
         "",
         is_narrow,
         "the number is beyond the largest of {dtype}, {limit}: scale it down before (a loss scale, for "
