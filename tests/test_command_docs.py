@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import os
 import re
 import subprocess
@@ -52,6 +51,13 @@ def printed(folder: Path, command: str) -> str:
     return done.stdout
 
 
+def steady(text: str) -> str:
+    """Without what another machine or moment prints otherwise: rounding, times, spaces at the end."""
+    for what in (r"error \d\.\de-\d\d", r"time: .*", r" in \d+\.\d+s", r" +$"):
+        text = re.sub(what, "", text, flags=re.MULTILINE)
+    return text
+
+
 def commands() -> list[tuple[str, str]]:
     """The commands of the page, and what it says that they print."""
     found = []
@@ -66,7 +72,7 @@ def commands() -> list[tuple[str, str]]:
 def test_a_command_prints_what_the_page_shows(command: str, output: str, tmp_path: Path) -> None:
     write_files(tmp_path)
     found = printed(tmp_path, command)
-    assert doctest.OutputChecker().check_output(output, found, doctest.ELLIPSIS), found
+    assert steady(output) == steady(found.replace(f"{tmp_path}/", ""))
 
 
 def test_every_command_and_option_is_on_the_page() -> None:

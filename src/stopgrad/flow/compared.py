@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -153,15 +154,17 @@ def _weighted(weights: Array, slope: Slope) -> tuple[Array, Array, Array, Array,
     """Value, error, the lower and the higher one-sided slope, and the kind, of weighted sums of results."""
     counts = weights != 0.0  # A result of weight 0 does not count, not even an infinite one.
 
-    def total(factor: Array, values: Array) -> Array:
+    def total(factor: Any, values: Array) -> Array:
         found: Array = np.sum(np.where(counts, factor * values, 0.0), -1)
         return found
 
     with np.errstate(all="ignore"):
-        below, above = total(weights, slope.below), total(weights, slope.above)
+        # Kinks of several results that point different ways: each has a derivative between its own two.
+        sides = weights * slope.below, weights * slope.above
+        low, high = total(1.0, np.fmin(*sides)), total(1.0, np.fmax(*sides))
         value, error = total(weights, slope.value), total(np.abs(weights), slope.error)
         kind = np.max(np.where(counts, slope.kind, SMOOTH), -1, initial=SMOOTH)
-        return value, error, np.fmin(below, above), np.fmax(below, above), kind
+        return value, error, low, high, kind
 
 
 class Order:
