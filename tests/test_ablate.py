@@ -721,6 +721,16 @@ def test_text_fits_a_terminal_and_underlines_the_expression() -> None:
     assert ablated(lambda x: x * x, 1.0).to_text().startswith("no stops")
 
 
+def test_of_many_inputs_the_most_changed_are_shown() -> None:
+    def f(params: Any) -> Any:
+        return sum(scale * x * sg.stop_gradient(x) for scale, x in enumerate(params))
+
+    text = ablated(f, [float(i + 1) for i in range(30)]).to_text()
+    assert len(text.splitlines()) < 26
+    assert "and 17 inputs with less difference" in text
+    assert "the same with and without: 1 input" in text
+
+
 def test_json_says_all() -> None:
     def f(x: Any, w: Any) -> Any:
         return unstopped(x) * sg.stop_gradient(x)[0, 0] + 0.0 * sg.sin(w)
@@ -731,7 +741,7 @@ def test_json_says_all() -> None:
     assert found["inputs"] == ["x", "w"]
     (stop,) = found["stops"]
     assert stop["location"]["file"] == __file__
-    assert stop["location"]["source"] == "sg.stop_gradient(x)"
+    assert stop["location"]["expression"] == "sg.stop_gradient(x)"
     assert stop["operations"] == [{"name": "StopGradient", "type": "StopGradient"}]
     assert set(stop["inputs"]) == {"x", "w"}
     assert stop["verdict"] == CHANGES
