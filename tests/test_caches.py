@@ -84,6 +84,7 @@ CONSTANT = {
     "stopgrad.engines.xla.native.schedule._OPCODES",
     "stopgrad.engines.xla.native.schedule._REDUCED",
     "stopgrad.files._CURES",
+    "stopgrad.flow.text.STYLES",
     "stopgrad.files._DTYPES",
     "stopgrad.files._NAMES",
     "stopgrad.function._SYMBOLIC",

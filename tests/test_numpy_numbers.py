@@ -208,6 +208,9 @@ CALLS = [
     applied("vmap", product, to=(XX, XX), in_axes=(1, 1), out_axes=0),
     applied("vmap", lambda x: x * 2.0, to=(XX,), in_axes=1, out_axes=-1),
     call("explain", product, X, X, argnums=1),
+    call("assert_flows", product, X, X, argnums=1),
+    call("assert_blocked", lambda x, y: sg.stop_gradient(x) + y, X, X, argnums=0),
+    call("assert_only_flows", lambda x, y: sg.stop_gradient(x) + y, X, X, to="y", argnums=[0, 1]),
     Call("vjp", (square, X), {"has_aux": False}),
 ]
 
