@@ -301,6 +301,9 @@ ELSEWHERE = {
     *(("astype", p) for p in ("copy", "device")),
     *(("from_dlpack", p) for p in ("copy", "device")),
     *(("can_cast", p) for p in ("from_", "to")),
+    # Tensors, and names of arguments.
+    *((f"assert_{name}", "to") for name in ("flows", "blocked", "only_flows")),
+    ("assert_only_flows", "among"),
     ("broadcast_arrays", "arrays"),
     ("broadcast_shapes", "shapes"),
     ("finfo", "type"),
