@@ -212,7 +212,10 @@ class Model {
     return { cuts: (marks.c || 0) + (marks.p || 0), idle: marks.i || 0 };
   }
 
-  mark(node) { return this.isGroup(node) ? this.groupMark(node) : this.marks[node]; }
+  mark(node) {
+    const op = this.operationOf(node);
+    return op < 0 ? this.groupMark(node) : this.marks[op];
+  }
 
   inputs(op) { return [...new Set(this.edgeFrom.subarray(this.firstEdge[op], this.firstEdge[op + 1]))]; }
 

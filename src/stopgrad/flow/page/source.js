@@ -12,6 +12,12 @@ function element(name, className = "", text = null, ...children) {
   return made;
 }
 
+/** A column that counts characters, as one that counts as this language does: some characters are two. */
+function units(text, column) {
+  if (column >= text.length) return text.length;
+  return Array.from(text).slice(0, column).join("").length;
+}
+
 class SourcePanel {
   /** `choose(file, line)` is called when a line that has operations is clicked. */
   constructor(model, root, choice, choose) {
@@ -46,7 +52,7 @@ class SourcePanel {
       }
     };
     for (const cut of this.model.data.cuts) add(cut.place, "cut");
-    for (const gate of this.model.data.gates) if (gate.idle) add(gate.place, "idle");
+    for (const place of this.model.data.idle) add(place, "idle");
     return found;
   }
 
@@ -83,6 +89,13 @@ class SourcePanel {
     if (focusable) focusable.tabIndex = 0;
   }
 
+  /** Open the file of a place, and bring it into view. */
+  show(place) {
+    if (!place) return;
+    this.open(place[0]);
+    this.lines.get(place[1])?.made.scrollIntoView({ block: "center" });
+  }
+
   line(number, text) {
     const made = element("div", "line");
     made.dataset.line = number;
@@ -106,7 +119,7 @@ class SourcePanel {
   code(text, spans) {
     const made = element("code");
     const indent = text.length - text.trimStart().length;
-    const cuts = spans.map(([from, to, name]) => [Math.max(from, indent), Math.min(to, text.length), name]);
+    const cuts = spans.map(([from, to, name]) => [Math.max(units(text, from), indent), units(text, to), name]);
     const borders = [...new Set([0, text.length, ...cuts.flatMap(([from, to]) => [from, to])])];
     borders.sort((a, b) => a - b);
     for (let n = 0; n + 1 < borders.length; n++) {

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stopgrad.flow.source_lines import character_columns
 from stopgrad.graph import Operation
 from stopgrad.source import Location
 
@@ -64,10 +65,7 @@ class Sources:
         file = self._files[number]
         last = location.end_line or location.line
         file.used.update((location.line, last))
-        start, end = -1, -1
-        if location.column is not None and location.end_column is not None and file.lines:
-            start = _characters(file.lines, location.line, location.column)
-            end = _characters(file.lines, last, location.end_column)
+        start, end = character_columns(location) or (-1, -1)
         place = number, location.line, last, start, end, location.function
         found = self._by_place.setdefault(place, len(self.places))
         if found == len(self.places):
@@ -87,24 +85,10 @@ class Sources:
             self._files[number].known.setdefault(location.line, location.source)
         return number
 
-    def line(self, number: int) -> str:
-        """The text of a place's first line; empty where it is not known."""
-        file, line, *_ = self.places[number]
-        found = self._files[file]
-        return found.lines[line - 1] if 0 < line <= len(found.lines) else found.known.get(line, "")
-
     def files(self) -> list[dict[str, Any]]:
         """For each file its name and its shown parts: the first line's number, and the text."""
         names = shown_names([file.path for file in self._files])
         return [{"name": name, "parts": _parts(file)} for name, file in zip(names, self._files, strict=True)]
-
-
-def _characters(lines: Sequence[str], line: int, column: int) -> int:
-    """A column in characters; the interpreter counts UTF-8 bytes."""
-    if not 0 < line <= len(lines):
-        return -1
-    text = lines[line - 1]
-    return column if text.isascii() else len(text.encode(errors="replace")[:column].decode(errors="replace"))
 
 
 def _parts(file: _File) -> list[tuple[int, str]]:
