@@ -240,6 +240,15 @@ class Sweep:
                 self.ways[op.id] = ways_of(op, acting, removed)
         self.places = count
 
+    def where(self, acting: Acting, operations: Iterable[Operation]) -> Sweep:
+        """The same where selective gates act that are, or are in the bodies of, some operations."""
+        found = copy.copy(self)
+        found.ways = dict(self.ways)
+        for op in operations if acting else ():
+            if op in acting or op.definition.has_bodies:
+                found.ways[op.id] = ways_of(op, acting)
+        return found
+
     def without(self, removed: Removed, acting: Acting = NOBODY) -> Sweep:
         """The same where some walls are removed."""
         found = copy.copy(self)
