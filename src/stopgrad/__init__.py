@@ -70,8 +70,8 @@ from stopgrad.flow import (
     ablate as ablate,
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
-    check_gradients as check_gradients,
     assert_only_flows as assert_only_flows,
+    check_gradients as check_gradients,
     explain as explain,
     trace_nan as trace_nan,
 )
