@@ -162,7 +162,7 @@ class Maker:
         v = self.value
         a, b = f"v{next(self.names)}", f"v{next(self.names)}"
         if self.r.random() < 0.5:
-            self.line(f"{a}, {b} = [sg.tile(t, [2]) for t in sg.split({v()}, 2)]")
+            self.line(f"{a}, {b} = [sg.concat([t, t * 1.5], 0) for t in sg.split({v()}, 2)]")
             self.values["f"] += [a, b]
         else:
             self.line(f"{a}, {b} = sg.top_k({v()}, 4)")
@@ -229,7 +229,8 @@ class Maker:
             f, _ = self._function(2, True, 0)
             self.line(
                 f"{a}, {b}, {n} = sg.while_loop(lambda a, b, n: sg.reduce_sum(sg.abs(b)) < 20.0, "
-                f"lambda *c: {f}(*c)[0], [{v()}, {v()}, {v('i')}], maximum_iterations=3)"
+                f"lambda *c: {f}(*c)[0], [{v()}, {v()}, {v('i')}], "
+                f"maximum_iterations={self.r.choice([3, 3, 3, None])})"
             )
             self.values["f"] += [a, b]
         self.values["i"].append(n)
@@ -256,6 +257,15 @@ class Maker:
             rows = f"sg.stack([{v()}, {v()}])"
             self.line(f"{a}, {b} = [sg.reduce_sum(t[0], axis=0) for t in sg.map_fn({f}, {rows})]")
         self.values["f"] += [a, b]
+
+
+def op_wires(op: sg.Operation) -> list[Any]:
+    return list(op.definition.wires(op))
+
+
+def passed_on(wire: Any, m: int) -> bool:
+    """Whether a loop never changes this carry."""
+    return wire.body.outputs[m] is wire.body.inputs[wire.feedback[m]]
 
 
 @dataclass
@@ -346,10 +356,12 @@ Place = tuple[tuple[sg.Operation, int], ...]
 
 
 class Walk:
-    """Walks from ys to xs, as the gradient of *x* would; *removed*: which ends count as open."""
+    """Walks from ys to xs, as the gradient of *x* would; *removed*: which ends count as open; *unseen*: as if they were not there."""
 
-    def __init__(self, case: Case, removed: Callable[[End], bool] = lambda end: False) -> None:
-        self.case = case
+    def __init__(
+        self, case: Case, removed: Callable[[End], bool] = lambda end: False, unseen: bool = False
+    ) -> None:
+        self.case, self.unseen = case, unseen
         self.stops = {t for t in case.stops if t.dtype.is_differentiable}
         self.removed = removed
         self.lines = case.text.splitlines()
@@ -421,7 +433,10 @@ class Walk:
         if not place:
             return None
         op, n = place[-1]
-        return list(op.definition.wires(op))[n]
+        (*wires,) = op.definition.wires(op)
+        if n < 0:  # The condition of a loop, before any run of the body.
+            return replace(wires[0], body=wires[0].condition, outputs=())
+        return wires[n]
 
     def arrivals(self, x: sg.Output, ys: Sequence[sg.Output] | None = None) -> set[Arrival]:
         """How paths from ys arrive at one x."""
@@ -452,10 +467,12 @@ class Walk:
     ) -> tuple[End | None, int, int]:
         """What has happened on the way, after one more step."""
         for end in ends:
-            if not self.removed(end):
+            removed = self.removed(end)
+            if not removed:
                 worst = max(worst, end.level)
                 rest = rest if first is None else max(rest, end.level)
-            first = first or end
+            if not (removed and self.unseen):
+                first = first or end
         if not to.dtype.is_differentiable:
             worst = BLIND
             rest = rest if first is None else BLIND
@@ -467,18 +484,21 @@ class Walk:
             k = next(k for k, p in enumerate(wire.body.inputs) if p is t)
             i = wire.operands[k]
             yield place[-1][0].inputs[i], place[:-1], (), i
+            body = op_wires(place[-1][0])[max(place[-1][1], 0)].body
             for m, into in wire.feedback.items():
                 if into == k:
-                    yield wire.body.outputs[m], place, (), None
+                    yield body.outputs[m], (*place[:-1], (place[-1][0], max(place[-1][1], 0))), (), None
             return
         wires = [] if op.type == "CustomGradient" else list(op.definition.wires(op))
         if not wires:
             for i, *ends in self.steps(op, t.index, x, place):
                 yield op.inputs[i], place, [end for end in ends if end is not None], i
             return
-        for to, where, end, i in self._inside(t, wires, place):
-            stopped = t in self.stops and not place
-            yield to, where, [End(op, STOPPED, named=True)] if stopped else end, i
+        for to, where, _, i in self._inside(t, wires, place):
+            ends = [End(op, STOPPED, named=True)] if t in self.stops and not place else []
+            if op.type == "While" and op.limit < 0 and t.dtype.is_differentiable:
+                ends.append(End(op, UNDEFINED))
+            yield to, where, ends, i
 
     @staticmethod
     def _inside(t: sg.Output, wires: Sequence[Any], place: Place) -> Iterator[Move]:
@@ -490,6 +510,8 @@ class Walk:
                 yield operand, place, (), i
         for n, wire in enumerate(wires):
             for m, o in enumerate(wire.outputs):
+                if o == t.index and wire.condition is not None and not passed_on(wire, m):
+                    yield wire.condition.outputs[0], (*place, (op, -1)), (), None
                 if o == t.index and wire.body.outputs[m] is not None:
                     yield wire.body.outputs[m], (*place, (op, n)), (), None
                     if wire.skipped and m in wire.feedback:

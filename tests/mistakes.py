@@ -11,7 +11,6 @@ import re
 import sys
 from dataclasses import dataclass
 from functools import cache, cached_property
-from linecache import getline
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -99,18 +98,32 @@ class Mistake:
         return getattr(self.module, "HELD", ())
 
     @property
+    def leaks(self) -> bool:
+        """Whether the mistake is that a gradient arrives."""
+        return bool(self.held) and self.symptom in ("leak", "large")
+
+    @property
     def asked(self) -> str:
         """How it is asked, as the page shows it."""
-        if not hasattr(self.module, "ask"):
-            return "sg.explain(broken, *example())"
-        body = self._source("ask").split("return ")[-1]
-        return body.strip().replace("program", "broken")
+        if hasattr(self.module, "ask"):
+            return self._source("ask").split("return ")[-1].strip().replace("program", "broken")
+        if self.leaks:
+            return f"sg.assert_blocked(broken, *example(), to={list(self.held)})".replace("'", '"')
+        return "sg.explain(broken, *example())"
 
     def report(self, name: str) -> Any:
         """What the tool says of ``broken`` or ``cured``."""
         program = self.function(name)
         ask = getattr(self.module, "ask", None)
         return sg.explain(program, *self.module.example()) if ask is None else ask(program)
+
+    def complaint(self, name: str) -> str:
+        """What ``assert_blocked`` says of what was to be held; empty where that holds."""
+        try:
+            sg.assert_blocked(self.function(name), *self.module.example(), to=list(self.held))
+        except sg.FlowError as error:
+            return re.sub(r"\n  at .*", "", str(error))
+        return ""
 
     def flow(self, name: str) -> sg.Flow:
         """What ``explain`` says, whatever the program itself is asked."""
@@ -208,26 +221,11 @@ def _code(mistake: Mistake, name: str) -> str:
 
 def shown(mistake: Mistake, name: str) -> str:
     """A report as the page shows it: the same in every folder and on every machine."""
-    found = mistake.report(name)
-    text = found.to_text().rstrip()
-    if isinstance(found, sg.Flow):
-        idle = [finding for finding in found.findings if finding.kind == "idle"]
-        text = "\n".join([text, *[f"{finding.message}: {finding.location.describe()}" for finding in idle]])
-        text = "\n".join([text, *[line for key in mistake.held for line in _way(found, key)]])
-    text = re.sub(r"^    time: .*\n?|, error \S+(?=, central)|^ *\(step .*\n", "", text.rstrip(), flags=re.M)
+    text = mistake.complaint(name) if mistake.leaks else ""
+    text = (text or mistake.report(name).to_text()).rstrip()
+    text = re.sub(r"^    time: .*\n?|, error \S+(?=, central)|^ *\(step .*\n", "", text, flags=re.M)
     text = re.sub(r"\d+\.\d{6,}", lambda number: f"{float(number[0]):.4f}", text)
     return text.rstrip().replace(f"{PROGRAMS}/", "").replace(f"{PROGRAMS.relative_to(ROOT)}/", "")
-
-
-def _way(flow: sg.Flow, key: str) -> list[str]:
-    """The lines on which a gradient arrives at what was to be held."""
-    places = [
-        op.location
-        for op in flow[key].way
-        if op.location is not None and PROGRAMS in Path(op.location.file).parents
-    ]
-    lines = [f"    {place.file}:{place.line}: {getline(place.file, place.line).strip()}" for place in places]
-    return [f"{key} was to be held; a gradient arrives by way of", *dict.fromkeys(lines)] if lines else []
 
 
 if __name__ == "__main__":

@@ -525,6 +525,68 @@ def test_a_line_in_a_loop_of_python_is_one_place() -> None:
     assert [op.type for op in one.operations] == ["Max"] * 3
 
 
+def attention(weights: Any, x: Any, shifted: Callable[[Any], Any]) -> Any:
+    scores = x * weights
+    e = sg.exp(scores - shifted(sg.reduce_max(scores)))
+    return sg.reduce_sum(e / sg.reduce_sum(e) * x)
+
+
+def in_scan(w: Any, x: Any, stop: Callable[[Any], Any]) -> Any:
+    return sg.scan(lambda h, v: (h + attention(w + h, v, stop), h), np.float32(0.1), x, reverse=True)[0]
+
+
+def in_checkpoint(w: Any, x: Any, stop: Callable[[Any], Any]) -> Any:
+    return sg.checkpoint(lambda w: attention(w, x[0], stop))(w)
+
+
+def in_map_fn(w: Any, x: Any, stop: Callable[[Any], Any]) -> Any:
+    return sg.reduce_sum(sg.map_fn(lambda v: attention(w, v, stop), x))
+
+
+def in_a_loop_in_a_checkpoint(w: Any, x: Any, stop: Callable[[Any], Any]) -> Any:
+    return sg.checkpoint(lambda w: in_scan(w, x, stop))(w)
+
+
+@pytest.mark.parametrize("f", [in_scan, in_checkpoint, in_map_fn, in_a_loop_in_a_checkpoint])
+def test_bodies_are_looked_into(f: Callable[..., Any]) -> None:
+    w, x = V.astype(np.float32), X.astype(np.float32)
+    stopped = ablated(f, w, x, sg.stop_gradient, argnums=0)
+    assert only(stopped).verdict.startswith("changes nothing, and saves")
+    assert stopped.suggestions == ()
+    report = ablated(f, w, x, lambda y: y, argnums=0)
+    (one,) = report.suggestions
+    assert one.operation.type == "Max"
+    assert one.location.source == "sg.reduce_max(scores)"
+    assert one.operations_with == only(stopped).operations_with
+    assert one.operations_without == only(stopped).operations_without
+
+
+def test_what_is_zero_in_one_step_only_is_no_place() -> None:
+    """What the last step adds to the state is never used; what the others add is."""
+
+    def f(w: Any, x: Any) -> Any:
+        def step(h: Any, v: Any) -> Any:
+            return sg.sin(w * h), h * v
+
+        return sg.reduce_sum(sg.scan(step, w, x)[1])
+
+    assert ablated(f, 0.5, np.array([1.0, 2.0, 3.0]), argnums=0).suggestions == ()
+
+
+def test_loops_that_are_too_long_to_be_written_out_stay_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stopgrad.flow.without.MOST", 20)
+    w, x = V.astype(np.float32), X.astype(np.float32)
+    assert ablated(in_scan, w, x, lambda y: y, argnums=0).suggestions == ()
+    verdict = only(ablated(in_scan, w, x, sg.stop_gradient, argnums=0)).verdict
+    assert verdict.startswith("changes nothing, and saves")
+
+    def nested(w: Any) -> Any:
+        inner = lambda h: sg.scan(lambda h, v: (sg.sin(h * v * sg.stop_gradient(w)), None), h, X[:, 0])[0]
+        return sg.scan(lambda h, _: (inner(h), None), w, length=2)[0]
+
+    assert only(ablated(nested, np.float64(0.5))).verdict == CHANGES
+
+
 def test_a_line_that_is_zero_only_now_and_then_is_no_place() -> None:
     """The same line, once in a softmax and once in a loss: nobody could stop only one of them."""
 
@@ -659,6 +721,16 @@ def test_text_fits_a_terminal_and_underlines_the_expression() -> None:
     assert ablated(lambda x: x * x, 1.0).to_text().startswith("no stops")
 
 
+def test_of_many_inputs_the_most_changed_are_shown() -> None:
+    def f(params: Any) -> Any:
+        return sum(scale * x * sg.stop_gradient(x) for scale, x in enumerate(params))
+
+    text = ablated(f, [float(i + 1) for i in range(30)]).to_text()
+    assert len(text.splitlines()) < 26
+    assert "and 17 inputs with less difference" in text
+    assert "the same with and without: 1 input" in text
+
+
 def test_json_says_all() -> None:
     def f(x: Any, w: Any) -> Any:
         return unstopped(x) * sg.stop_gradient(x)[0, 0] + 0.0 * sg.sin(w)
@@ -669,7 +741,7 @@ def test_json_says_all() -> None:
     assert found["inputs"] == ["x", "w"]
     (stop,) = found["stops"]
     assert stop["location"]["file"] == __file__
-    assert stop["location"]["source"] == "sg.stop_gradient(x)"
+    assert stop["location"]["expression"] == "sg.stop_gradient(x)"
     assert stop["operations"] == [{"name": "StopGradient", "type": "StopGradient"}]
     assert set(stop["inputs"]) == {"x", "w"}
     assert stop["verdict"] == CHANGES
@@ -723,3 +795,75 @@ def test_a_gradient_that_is_an_error_as_it_is() -> None:
         sg.ablate(lambda x: sg.prevent_gradient(x, "never"), 1.0)
     with pytest.raises(sg.GradientError, match="ys is empty"):
         sg.ablate([], [])
+
+
+# -------------------------------------------------------------------------------- on random programs
+
+STEPS = {
+    "add": "a + b",
+    "subtract": "a - b",
+    "multiply": "a * b",
+    "sine": "sg.sin(a)",
+    "cancel": "a + (b - b)",
+    "shift": "sg.log(sg.reduce_sum(sg.exp(a - b))) + b",
+    "top": "sg.reduce_max(a, keepdims=True)",
+    "normal": "sg.exp(a - sg.reduce_max(b)) / sg.reduce_sum(sg.exp(a - b))",
+    "stop": "sg.stop_gradient(a)",
+    "round": "sg.round(a)",
+}
+
+
+class Program:
+    """A random program: its steps are known by their numbers, so that it can be built with other stops."""
+
+    def __init__(self, seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        names = generator.choice([*STEPS, "stop", "multiply", "shift"], 12)
+        self.steps = [(str(name), *generator.integers(0, i + 2, 2)) for i, name in enumerate(names)]
+
+    def build(self, stopped: int = -1, open: int = -1) -> tuple[list[sg.Output], sg.Output, list[sg.Output]]:
+        """The inputs, the result, and what each step has computed; with a stop more, or one less."""
+        xs = [sg.placeholder(sg.float64, [3], name=name) for name in "ab"]
+        made: list[Any] = [*xs]
+        plain = []
+        for i, (name, left, right) in enumerate(self.steps):
+            # Each at a line of its own.
+            code = compile("\n" * i + STEPS[name], "program", "eval")
+            y = made[left] if i == open else eval(code, {"sg": sg, "a": made[left], "b": made[right]})
+            plain.append(y)
+            made.append(sg.stop_gradient(y) if i == stopped else y)
+        return xs, sg.reduce_sum(sg.sin(made[-1]) + sg.cos(made[-2]) * made[-3]), plain
+
+    def gradients(self, points: Any, **kwargs: int) -> list[Any]:
+        """What arrives at both inputs, at several points; zeros where nothing does."""
+        with sg.Graph().as_default() as graph:
+            xs, y, _ = self.build(**kwargs)
+            found = sg.gradients(y, xs, unconnected_gradients="zero")
+        with sg.Session(graph, engine="numpy") as session:
+            return [np.array(session.run(found, dict(zip(xs, point, strict=True)))) for point in points]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_verdicts_and_suggestions_hold_on_random_programs(seed: int) -> None:
+    program, points = Program(seed), np.random.default_rng(seed).normal(size=(4, 2, 3))
+    given = program.gradients(points)
+
+    def same(**kwargs: int) -> bool:
+        others = program.gradients(points, **kwargs)
+        scales = [
+            max(1e-3, float(np.abs(a).max()), float(np.abs(b).max()))
+            for a, b in zip(given, others, strict=True)
+        ]
+        return all(np.abs(a - b).max() <= 1e-10 * s for a, b, s in zip(given, others, scales, strict=True))
+
+    with sg.Graph().as_default():
+        xs, y, made = program.build()
+    report = ablated(y, xs, feed_dict=dict(zip(xs, points[0], strict=True)))
+    number = {x.op: i for i, x in reversed(list(enumerate(made)))}
+    for entry in report.stops:
+        (op,) = entry.operations
+        assert (entry.verdict == CHANGES) == (not same(open=number[op])), (entry.verdict, number[op])
+    for one in (*report.suggestions, *report.zeros):
+        for op in one.operations:
+            if op in number:
+                assert same(stopped=number[op]), number[op]

@@ -60,6 +60,15 @@ def softmax(x: "float64[n, 3]"):
     return sg.reduce_sum((shifted / sg.reduce_sum(shifted, axis=1, keepdims=True)) ** 2.0)
 
 
+@sg.function(
+    static_argnames="n",
+)
+def labelled(
+    x: "float32[n, 3]", y: "int64[n]", n: int = 3
+):
+    return sg.reduce_sum(x[y[0], :])
+
+
 def build():
     x = sg.placeholder(sg.float64, ["n", 3], name="x")
     w = sg.parameter(np.ones(3), name="w")
@@ -105,7 +114,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["explain", "--json"], "required: path.py:function"),
         (["explain", "program.py:two", "--argnums", "first"], "'first' is no list of numbers"),
         (["explain", "program.py:two", "--width", "wide"], "invalid int value"),
-        (["explain", "program.py:two", "--width", "0"], "--width: must be at least 20"),
+        (["explain", "program.py:two", "--width", "0"], "--width: must be at least 40"),
         (["check", "program.py:two", "--seed", "-1"], "--seed: must be at least 0"),
         (["check", "program.py:two", "--order", "3"], "invalid choice"),
         (["check", "program.py:two", "--stops", "go"], "invalid choice"),
@@ -233,6 +242,12 @@ FAILS = [
     ("program.py:layers", "stopped:params.b", 1, ["stopped: params.b.w"]),
     ("program.py:layers", "stopped:params", 1, ["stopped: params.b.w"]),
     ("program.py:layers", "undefined", 1, ["undefined: params.c"]),
+    (
+        "program.py:labelled",
+        "not-differentiable",
+        1,
+        [f"not differentiable: y ({at('def labelled(')}: def labelled("],
+    ),
     ("program.py:build", "stopped:v", 1, ["stopped: v:0"]),
     ("program.py:build", "stopped:w", 0, []),
 ]

@@ -168,13 +168,15 @@ BAD_TARGETS = [
     ("folder:loss", "folder is a folder; name it as path.py:function"),
     ("no_such_package.losses:loss", "there is no module no_such_package"),
     (":loss", "names no file"),
-    ("program.py", "which function? program.py has loss, lost; name one: program.py:loss"),
-    ("program.py:", "which function? program.py has loss, lost"),
+    ("program.py", "which function? program.py has loss, lost, later, parts; name one: program.py:loss"),
+    ("program.py:", "which function? program.py has loss, lost, later, parts"),
     ("program.py:loss2", "program.py has no 'loss2'; did you mean loss?"),
-    ("program.py:frobnicate", "program.py has no 'frobnicate'; program.py has loss, lost"),
+    ("program.py:frobnicate", "program.py has no 'frobnicate'; program.py has loss, lost, later, parts"),
     ("program.py:loss.nothing", "program.py has no 'loss.nothing'"),
     ("program.py:Thing", "is a class, and no function"),
     ("program.py:number", "is a int, and no function"),
+    ("program.py:later", "is a coroutine"),
+    ("program.py:parts", "is a generator"),
 ]
 
 
@@ -183,7 +185,15 @@ def test_what_is_not_there_is_said_in_a_line(
     target: str, says: str, write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(
-        "number = 3\nclass Thing: pass\ndef loss(x): return x\ndef lost(x): return x\ndef _own(x): return x"
+        """
+        number = 3
+        class Thing: pass
+        def loss(x): return x
+        def lost(x): return x
+        def _own(x): return x
+        async def later(x): return x
+        def parts(x): yield x
+        """
     )
     Path("folder").mkdir()
     assert says in one_line(capsys, "explain", target)

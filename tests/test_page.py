@@ -55,6 +55,12 @@ class Tree:
         return found
 
 
+@pytest.fixture
+def no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No gradient is generated for a page."""
+    monkeypatch.setattr("stopgrad.flow.page.collected.GENERATED", -1)
+
+
 @pytest.mark.parametrize(
     "flow",
     [
@@ -103,6 +109,7 @@ def test_a_graph_of_any_size_opens_with_few_boxes() -> None:
     assert len(tree.members[0]) > 3
 
 
+@pytest.mark.usefixtures("no_gradient")
 def test_a_scope_is_one_group_unless_that_would_make_a_circle() -> None:
     graph = sg.Graph()
     with graph.as_default():
@@ -120,6 +127,7 @@ def test_a_scope_is_one_group_unless_that_would_make_a_circle() -> None:
     assert sorted(labels) == ["a", "a", "b", "b", "c"]
 
 
+@pytest.mark.usefixtures("no_gradient")
 def test_scopes_of_any_depth_are_grouped_without_recursion() -> None:
     graph = sg.Graph()
     with graph.as_default():
@@ -138,6 +146,7 @@ def test_scopes_of_any_depth_are_grouped_without_recursion() -> None:
     assert len(data["groups"]["kind"]) == 399
 
 
+@pytest.mark.usefixtures("no_gradient")
 def test_a_body_is_a_group_inside_its_operation() -> None:
     data = data_of(sg.explain(page_tools.looping, np.zeros(3), np.ones((4, 3))))
     groups = data["groups"]
@@ -165,9 +174,9 @@ def test_marks_say_what_each_operation_is_to_the_gradient() -> None:
     by_type: dict[str, set[str]] = {}
     for type, mark in zip(inside["operations"]["type"], inside["operations"]["mark"], strict=True):
         by_type.setdefault(inside["types"][type], set()).add(mark)
-    assert by_type["Scan"] == {"p"}  # One way through it is cut.
-    assert by_type["StopGradient"] == {"c"}
-    assert by_type["Sin"] == {"l"}
+    assert by_type["Scan"] - {"g"} == {"p"}  # One way through it is cut.
+    assert by_type["StopGradient"] - {"g"} == {"c"}
+    assert by_type["Sin"] - {"g"} == {"l"}
 
 
 def op_name(data: dict[str, Any], op: int) -> str:
@@ -186,8 +195,23 @@ def test_a_cut_is_told_once_for_its_line_with_all_its_uses() -> None:
     data = data_of(sg.explain(f, np.ones(2), np.ones(3)))
     (cut,) = data["cuts"]
     assert cut["uses"] == len(cut["ops"]) == 2
-    assert cut["behind"] == ["a", "b"]
+    assert cut["behind"] == [2, "a", "b"]
     assert [tensor["cuts"] for tensor in data["tensors"]] == [[0], [0]]
+
+
+def test_a_gradient_is_generated_in_a_copy_where_nobody_has_built_one() -> None:
+    flow = sg.explain(lambda a, b: sg.reduce_sum(sg.tanh(a) * sg.stop_gradient(b)), np.ones(2), np.ones(2))
+    before = len(flow.graph)
+    data = data_of(flow)
+    assert data["generated"]
+    assert len(flow.graph) == before
+    forward = data["operations"]["mark"].index("g")
+    names = [op_name(data, op) for op in range(len(data["operations"]["mark"]))]
+    made = {names[forward + i]: names[op] for i, op in enumerate(data["operations"]["origin"])}
+    assert made["gradients/TanhGrad"] == "Tanh"
+    assert data["closed"] == []
+    assert "g" not in data_of(sg.explain(lambda b: sg.stop_gradient(b), np.ones(2)))["operations"]["mark"]
+    assert not data_of(page_tools.q_learning())["generated"]
 
 
 def test_columns_of_the_source_count_characters_not_bytes() -> None:
@@ -216,6 +240,7 @@ def test_files_are_named_by_as_few_folders_as_tell_them_apart() -> None:
     assert shown_names([str(Path.cwd() / "tests" / "x.py")]) == ["tests/x.py"]
 
 
+@pytest.mark.usefixtures("no_gradient")
 def test_an_operation_takes_few_bytes() -> None:
     text = page_html.page(page_tools.chain(8000))
     small = page_html.page(page_tools.chain(80))
@@ -311,6 +336,11 @@ def test_it_opens_with_the_way_to_the_cuts_unfolded(shown: Opened) -> None:
     assert shown.texts("#tensors .status") == ["partly stopped", "stopped"]
     assert shown.count("#graph .edge.live") > 2
     assert shown.count("#source .under.cut") == 1
+    assert shown.page.locator("#source .under.cut").is_visible()
+    marks = ("live", "cut", "idle", "hidden")
+    assert [shown.page.locator(f".legend .{mark}").is_visible() for mark in (*marks, "partly")] == [
+        True
+    ] * 4 + [False]
 
 
 def test_groups_fold_and_unfold_by_mouse_and_keys(shown: Opened) -> None:
@@ -459,8 +489,14 @@ def test_what_users_write_is_only_ever_text(browser: Any, tmp_path: Path) -> Non
         assert shown.count(".node.chosen") == 1
 
 
-def test_the_graph_is_laid_out_without_a_worker_too(browser: Any, tmp_path: Path) -> None:
-    script = "window.Worker = class { constructor() { throw new Error('refused'); } };"
+@pytest.mark.parametrize(
+    "script",
+    [
+        "window.Worker = class { constructor() { throw new Error('refused'); } };",
+        "window.Worker = class extends EventTarget { postMessage() { this.dispatchEvent(new Event('error')); }};",
+    ],
+)
+def test_the_graph_is_laid_out_without_a_worker_too(browser: Any, tmp_path: Path, script: str) -> None:
     with opened(browser, page_tools.q_learning(), tmp_path, script) as shown:
         assert "goal/StopGradient" in shown.operations(".operation.cut")
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -199,9 +202,9 @@ CLASSICS: list[tuple[str, str, Callable[..., Any], tuple[Any, ...]]] = [
         lambda x: total(open_only(x) * f32(0, 1)),
         (f32(-1, 1),),
     ),
-    ("overflow of 16 bits", "forward Mul", lambda x: total(x * x), (np.array([300, 1], np.float16),)),
-    ("overflow of 16 bits", "forward Sum", total, (np.array([6e4, 6e4], np.float16),)),
-    ("overflow of 16 bits", "forward Cast", lambda x: total(sg.cast(x, sg.float16)), (f32(1e5, 1),)),
+    ("overflow of float16", "forward Mul", lambda x: total(x * x), (np.array([300, 1], np.float16),)),
+    ("overflow of float16", "forward Sum", total, (np.array([6e4, 6e4], np.float16),)),
+    ("overflow of float16", "forward Cast", lambda x: total(sg.cast(x, sg.float16)), (f32(1e5, 1),)),
     ("overflow", "forward MatMul", lambda x: total(sg.matmul(x, x)), (f32([1e30, 1], [1, 1]),)),
     (
         "inverse of a singular matrix",
@@ -376,6 +379,10 @@ def test_deliberate_infinities_do_not_drown_the_report() -> None:
     trace = sg.trace_nan(open_only, f32(-1, 1))
     assert trace.first is not None
     assert trace.first.source == "constant"
+    # An infinity made by an operation comes before it, whichever was there first.
+    trace = sg.trace_nan(lambda x: total(open_only(x) + sg.square(x)), f32(-1e30, 1))
+    assert trace.first is not None
+    assert trace.first.operation.type == "Square"
     # Its NaN is not deliberate.
     trace = sg.trace_nan(lambda x: x * np.nan, 1.0)
     assert trace.first is not None
@@ -571,6 +578,61 @@ def test_errors_say_what_to_do() -> None:
         sg.trace_nan(lambda x: 1 // 0, 1.0)
 
 
+# -------------------------------------------------------------------------------------------- size
+
+
+def test_it_runs_once_and_again_only_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[int] = []
+
+    class Counting(Follower):
+        def run(self, outputs: Any, feeds: Any) -> Any:
+            runs.append(len(outputs))
+            return super().run(outputs, feeds)
+
+    monkeypatch.setattr("stopgrad.flow.nans.Follower", Counting)
+    sg.trace_nan(lambda x: total(sg.sqrt(x)), f32(1, 2))
+    assert len(runs) == 1
+    sg.trace_nan(lambda x: total(sg.sqrt(x)), f32(0, 2))
+    assert len(runs) == 3
+
+
+DEEP = """
+    import sys
+    sys.setrecursionlimit(200)
+    import numpy as np
+    import stopgrad as sg
+
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float64, [2], name="x")
+        y = x
+        for _ in range(20_000):
+            y = sg.sin(y)
+        y = sg.reduce_sum(sg.sqrt(y - y) * y)
+    trace = sg.trace_nan(y, [x], feed_dict={x: np.ones(2)})
+    assert trace.first.origin.type == "Sqrt" and trace.operations > 60_000
+    print("done")
+"""
+
+
+def test_a_chain_of_twenty_thousand_at_a_recursion_limit_of_200() -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(DEEP)], capture_output=True, text=True, check=False
+    )
+    assert made.stdout.strip() == "done", made.stderr[-3000:]
+
+
+def test_dtypes_of_16_bits_and_complex_numbers() -> None:
+    short = sg.bfloat16.numpy
+    site = sg.trace_nan(lambda x: total(x * x), np.array([1e30, 1], short)).first
+    assert site is not None
+    assert (site.kind, site.pattern) == ("inf", "overflow")
+    assert site.inputs[0].dtype == "bfloat16"
+    site = sg.trace_nan(lambda x: total(sg.abs(sg.log(x))), np.array([0j, 1 + 1j])).first
+    assert site is not None
+    assert (site.operation.type, site.pattern, site.inputs[0].max) == ("Log", "log of 0", abs(1 + 1j))
+    json.dumps(site.to_json(), allow_nan=False)
+
+
 # ------------------------------------------------------------------------------------------ property
 
 
@@ -609,8 +671,12 @@ def random_graph(generator: np.random.Generator) -> tuple[sg.Output, list[sg.Out
     return y, xs, feeds
 
 
+MOVED = {"ConcatV2", "Pack", "StridedSlice", "StridedSliceGrad", "GatherV2", "ReverseV2", "Reshape"}
+MOVED |= {"BroadcastTo", "Transpose", "Fill"}
+
+
 class ByHand:
-    """Walks back from bad elements, each operation's value fetched by itself: which operation is the first?"""
+    """Walks back from bad elements, each value fetched by itself: which operation is the first?"""
 
     def __init__(self, feeds: dict[sg.Output, Any], graph: sg.Graph) -> None:
         self.session = sg.Session(graph, engine="numpy", strict=True)
@@ -631,8 +697,7 @@ class ByHand:
         if op.type == "SelectV2":
             chosen = np.broadcast_to(self.value(op.inputs[0]), shape).flat[i]
             floating = [op.inputs[1 if chosen else 2]]
-        if op.type in ("ConcatV2", "Pack", "StridedSlice", "StridedSliceGrad", "GatherV2", "ReverseV2", "Reshape",
-                       "BroadcastTo", "Transpose", "Fill"):  # fmt: skip
+        if op.type in MOVED:
             # Where each element went, by sending its position along.
             start, found = 1, []
             sent = {}
@@ -673,16 +738,12 @@ class ByHand:
             found = [] if y in self.feeds else self.sources(y.op, i)
             nans = [(x, j) for x, j in found if np.isnan(self.value(x).flat[j])]
             infs = [(x, j) for x, j in found if np.isinf(self.value(x).flat[j])]
-            first, second = (nans, infs) if np.isnan(bad) else (infs, nans)
-            chosen = first or second
+            chosen = (nans or infs) if np.isnan(bad) else (infs or nans)
             roots = {r for x, j in chosen for r in self.roots(x, j)} or {y.op.id}
-            if np.isnan(bad) and chosen is infs and infs:
-                # Made here of infinities. Those of constants are deliberate: it begins here with them.
-                begun = {min(self.roots(x, j)) for x, j in infs}
-                operations = y.graph.operations
-                roots = {y.op.id if operations[r].type == "Const" else r for r in begun}
-                if any(operations[r].type == "Const" and r == min(begun) for r in begun) and len(begun) == 1:
-                    roots = {y.op.id}
+            if chosen is infs and infs:
+                # A constant's infinity is deliberate: others come first; turned into a NaN, it is none.
+                own = {r for r in roots if y.graph.operations[r].type != "Const"}
+                roots = own or ({y.op.id} if np.isnan(bad) else roots)
             self.known[key] = roots
         return self.known[key]
 
@@ -698,7 +759,9 @@ def test_it_names_what_walking_back_by_hand_finds(seed: int) -> None:
     assert bool(trace) == bool(bad)
     if bad:
         assert trace.first is not None
-        assert trace.first.operation.id == min(r for y, i in bad for r in hand.roots(y, i)), trace.to_text()
+        begun = {r for y, i in bad for r in hand.roots(y, i)}
+        deliberate = {r for r in begun if y.graph.operations[r].type == "Const"}
+        assert trace.first.operation.id == min(begun - deliberate or deliberate), trace.to_text()
 
 
 def test_the_property_test_meets_many_kinds() -> None:

@@ -18,12 +18,12 @@ ENTROPY = -1.0
 
 
 def broken(log_alpha, policy, states):
-    log_p = sg.log_softmax(states @ policy, axis=-1).max(axis=-1)  # <- here
+    log_p = sg.log_softmax(states @ policy).max(axis=-1)  # <- here
     return -(sg.exp(log_alpha) * (log_p + ENTROPY)).mean()
 
 
 def cured(log_alpha, policy, states):
-    log_p = sg.stop_gradient(sg.log_softmax(states @ policy, axis=-1).max(axis=-1))
+    log_p = sg.stop_gradient(sg.log_softmax(states @ policy).max(axis=-1))
     return -(sg.exp(log_alpha) * (log_p + ENTROPY)).mean()
 
 

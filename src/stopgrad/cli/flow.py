@@ -14,10 +14,10 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.cli.annotations import shape_option
-from stopgrad.cli.calls import Call, Wanted, call_of
+from stopgrad.cli.calls import Call, Placed, Wanted, call_of
 from stopgrad.cli.common import FAILED, OK, listed, require_writable, users_frames, wrapped, write_text
 from stopgrad.cli.failing import conditions, met
-from stopgrad.cli.inputs import line_of
+from stopgrad.cli.inputs import defined, line_of
 from stopgrad.cli.programs import loaded
 from stopgrad.errors import ShapeError, StopgradError
 
@@ -69,7 +69,7 @@ def add_flow(commands: Any) -> None:
 
 
 MODES = ("reverse", "forward")
-LEAST = {"width": 20, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
+LEAST = {"width": 40, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
 """The least that each option can be."""
 
 
@@ -146,7 +146,8 @@ def _call(arguments: argparse.Namespace) -> Iterator[Call]:
     with aside, loaded(arguments.target) as program:
         call = call_of(program, wanted)
         try:
-            yield call
+            with Placed(defined(program)):  # What stands for the arguments is built by no line of the user's.
+                yield call
         except StopgradError as error:
             place = "" if users_frames(error) else line_of(program)
             error.args = (f"{place}{error.message}{_cure(error, call)}",)

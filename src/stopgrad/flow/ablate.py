@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from stopgrad.autodiff.reverse import gradients
-from stopgrad.build import without_gc
 from stopgrad.dtypes import DType
 from stopgrad.errors import ArgumentError, GradientError, StopgradError
 from stopgrad.fingerprint import fingerprint
@@ -88,7 +87,8 @@ def ablate(
         nothing"``; ``"idle"`` (nothing behind it leads to an input that was asked about, or all paths to it
         are cut before); ``"without it, the gradient is an error"``. Its ``suggestions`` are tensors at
         which what arrives is zero up to rounding, the first ones as seen from ys, for which a stop was tried
-        out. Tensors in bodies of loops and branches are not looked at for these.
+        out. Loops of a known number of steps are written out to see into them; into other loops, and
+        branches, these do not look.
 
     Raises:
         FeedError, GraphError, GradientError: something is not fed, ys and xs are not of one graph, or the
@@ -112,7 +112,7 @@ def ablate(
     question = asked("ablate", ys, args, kwargs, argnums)
     data = problem("ablate", question, feed_dict)
     watch = Stopwatch(engine or "auto", whole(repeats), data.values)
-    return without_gc(_ablated, data, watch, whole(seed))
+    return _ablated(data, watch, whole(seed))
 
 
 def _ablated(data: Problem, watch: Stopwatch, seed: int) -> Ablation:
@@ -161,21 +161,21 @@ class _Known:
             if finite(made):
                 self.points.append(values)
                 self.found.append(made)
-        place = base.copied.mapping
-        above = data.question.graph.subgraph_to(data.question.ys)
-        stopped = [place[op.outputs[0]] for op in above if op.definition is StopGradient]
-        self.selective = any(op.definition.selective for op in inside(above))
+        within = list(inside(data.question.graph.subgraph_to(data.question.ys)))
+        stops = [op.outputs[0] for op in within if op.definition is StopGradient]
+        stopped = [x for stop in stops for x in base.copies.get(stop, ())]
+        self.selective = any(op.definition.selective for op in within)
         self.made = arrivals(base.ys, base.xs, [x for x in stopped if x.type.differentiable])
         self.zeros = zeros_at(base, self.made, self.points)
         self.reached = self.made.reached(self.zeros)
 
 
 def _known(data: Problem, plain: Variant, seed: int) -> _Known:
-    """What is known of the program in double precision; or, where it cannot be computed so, in its own."""
-    wide = data.widened()
-    if wide is not data:
+    """What is known of the program in double precision, its loops written out; or, failing that, as it is."""
+    clear = data.to_judge()
+    if clear is not data:
         with contextlib.suppress(StopgradError):
-            return _Known(wide, Variant(wide), seed)
+            return _Known(clear, Variant(clear), seed)
     return _Known(data, plain, seed)
 
 
@@ -313,10 +313,9 @@ def _kind(gate: Operation) -> str:
 
 def _judged(known: _Known, line: _Line, without: Variant) -> tuple[bool, str]:
     """Whether the stops change the gradient, and how that was found."""
-    graph = known.data.question.graph
-    outer = all(op.definition is StopGradient and op.graph is graph for op in line.gates)
-    place = known.base.copied.mapping
-    if outer and not any(_counts(place[op.outputs[0]], known) for op in line.gates):
+    copies = [known.base.copies.get(op.outputs[0], []) for op in line.gates]
+    seen = all(op.definition is StopGradient for op in line.gates) and all(copies)
+    if seen and not any(_counts(x, known) for some in copies for x in some):
         return False, zero_at("what the stop keeps from passing", len(known.points))
     if _unswitched(known, line):
         return False, "its condition does not hold on this data"
@@ -325,7 +324,7 @@ def _judged(known: _Known, line: _Line, without: Variant) -> tuple[bool, str]:
             False,
             "without it the gradient is computed by the same operations: the paths end at other stops",
         )
-    if outer and not known.selective:
+    if seen and not known.selective:
         changes = _passes(known, line, without)
     else:
         changes = not _alike(known, without)
@@ -379,7 +378,7 @@ def _same(a: Variant, b: Variant) -> bool:
 
 def _passes(known: _Known, line: _Line, without: Variant) -> bool:
     """Whether what passes the opened stops, differentiated apart from all else, is more than rounding."""
-    opened = [without.copied.mapping[op.outputs[0]] for op in line.gates]
+    opened = [x for op in line.gates for x in without.copies[op.outputs[0]]]
     with without.copied.graph.as_default():
         seeds = gradients(without.ys, opened, stop_gradients=opened)
     pairs = [(y, g) for y, g in zip(opened, seeds, strict=True) if g is not None]
@@ -459,12 +458,12 @@ def _places(known: _Known) -> list[list[Output]]:
     Nothing that lies behind another such place is one.
     """
     base, made = known.base, known.made
-    old = {new: x for x, new in base.copied.mapping.items()}
+    old = {new: x for x, some in base.copies.items() for new in some}
     built: dict[Any, list[Output]] = {}
     for x in made.live:
         built.setdefault(_built_by(x), []).append(x)
     asked_about = {*base.xs, *base.inputs}
-    zeros = known.zeros & {base.copied.mapping[x] for x in _zeros_if_unswitched(known)}
+    zeros = known.zeros & _zeros_if_unswitched(known) & old.keys()
     walls: set[Output] = set()
     reached = made.reached(walls)
     found: list[list[Output]] = []
@@ -473,7 +472,7 @@ def _places(known: _Known) -> list[list[Output]]:
             continue
         alike = built[_built_by(x)]
         if asked_about.isdisjoint(alike) and not any(_counts(one, known) for one in alike):
-            found.append([old[one] for one in alike if one in reached])
+            found.append(list(dict.fromkeys(old[one] for one in alike if one in reached)))
             walls.update(alike)
             reached = made.reached(walls)
             if len(found) == MOST:
@@ -482,15 +481,20 @@ def _places(known: _Known) -> list[list[Output]]:
 
 
 def _zeros_if_unswitched(known: _Known) -> set[Output]:
-    """The user's tensors at which only zero arrives, also where stops that a condition switches are off."""
-    variant, made, zeros = known.base, known.made, known.zeros
-    above = known.data.question.graph.subgraph_to(known.data.question.ys)
-    switched = [op for op in above if op.definition is StopGradientWhen]
-    if switched:
-        variant = Variant(known.data, [opening(switched)])
-        made = arrivals(variant.ys, variant.xs, ())
-        zeros = zeros_at(variant, made, known.points)
-    return {x for x, new in variant.copied.mapping.items() if new in zeros}
+    """The tensors at which only zero arrives, also where stops that a condition switches are off."""
+    question = known.data.question
+    within = inside(question.graph.subgraph_to(question.ys))
+    switched = [op for op in within if op.definition is StopGradientWhen]
+    if not switched:
+        return known.zeros
+    off = Variant(known.data, [opening(switched)])
+    zeros = zeros_at(off, arrivals(off.ys, off.xs, ()), known.points)
+    return {
+        here
+        for x, some in known.base.copies.items()
+        for here, there in zip(some, off.copies[x], strict=True)
+        if there in zeros
+    }
 
 
 def _built_by(x: Output) -> Any:
@@ -501,9 +505,10 @@ def _built_by(x: Output) -> Any:
 
 def _is_within(question: Asked, tensors: set[Output]) -> bool:
     """Whether all that uses the tensors was built by the very call that built them."""
-    return not any(
-        (op._place, op._instruction) != (x.op._place, x.op._instruction)
-        for op in question.graph.subgraph_to(question.ys)
+    users = [
+        (op._place, op._instruction) == (x.op._place, x.op._instruction)
+        for op in inside(question.graph.subgraph_to(question.ys))
         for x in op.inputs
         if x in tensors
-    )
+    ]
+    return bool(users) and all(users)

@@ -309,7 +309,8 @@ class _Lines:
                 behind |= dict.fromkeys(_chosen(names, survey.sources.behind(leads)))
                 opens |= dict.fromkeys(_chosen(names, self._opened(survey, place, leads)))
             if not behind:  # A tensor that carries no gradient itself.
-                return tuple(dict.fromkeys([name for _, x in xs for name in self._labels[x]])), ()
+                own = [x for survey, x in xs if (wall := survey.own_wall(x)) and self.place(wall) == place]
+                return tuple(dict.fromkeys([name for x in own for name in self._labels[x]])), ()
             found = self._known[place] = tuple(behind), tuple(opens)
         return found
 
@@ -500,10 +501,14 @@ class Report(Mapping[Any, Reach]):
         if not op.outputs[0].type.differentiable:
             return no_gradient_of(op.outputs[0])
         if op.graph is not self.graph:
-            return "no path to what was asked about ends at it"
-        if op.definition.selective and not any(op in survey.acting for survey in self._surveys):
+            undefined = any(e.wall.status is Status.UNDEFINED for s in self._surveys for e in s.endings)
+            return "" if undefined else "no path to what was asked about ends at it"
+        selective = op.definition.selective
+        marks = [survey.mark(op) for survey in self._surveys if not selective or op in survey.acting]
+        if not marks:
             return "it acts for none of the tensors asked about"
-        marks = [survey.mark(op) for survey in self._surveys]
+        if any(mark.awaited for mark in marks) and not any(mark.ends for mark in marks):
+            return ""  # It keeps away an error.
         if any(mark.leads for mark in marks) and not any(mark.comes for mark in marks):
             return "every path to it is cut before"
         return "nothing behind it depends on what was asked about"
@@ -513,11 +518,14 @@ class Report(Mapping[Any, Reach]):
         """What a reader should look at: stops that do nothing, and tensors that no gradient reaches."""
         found = []
         for story in self.stories:
-            if story.status not in ARRIVES:
-                count = f"{len(story.keys)} tensors: " if len(story.keys) > 1 else ""
+            # What carries no gradient itself, such as labels, was not kept from one.
+            keys = [key for key in story.keys if self._asked.xs[key].type.differentiable]
+            if story.status not in ARRIVES and keys:
+                names = tuple(map(label, keys))
+                count = f"{len(names)} tensors: " if len(names) > 1 else ""
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
-                message = f"{story.status}: {count}{_some(story.labels)}"
-                found.append(Finding(str(story.status), message, operations, story.labels))
+                message = f"{story.status}: {count}{_some(names)}"
+                found.append(Finding(str(story.status), message, operations, names))
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:
             place = self._lines.location(gate.operation)

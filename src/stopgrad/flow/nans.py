@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,9 +54,8 @@ def trace_nan(
     infinity is made of infinities, if there are any. ``first`` is the earliest operation, in the order in
     which they run, from which something arrives; ``then`` names where its infinity becomes a NaN. Arguments,
     fed values and parameters that hold some themselves come first, and are named as such. A constant's
-    infinity, being deliberate, is not
-    what is reported once an operation has turned it into a NaN: that operation is, and the constant is its
-    ``cause``.
+    infinity, being deliberate, comes last, and is not what is reported once an operation has turned it into
+    a NaN: that operation is, and the constant is its ``cause``.
 
     Inside loops and branches the operation of the body is named, with the step. The graph is left as it was.
 
@@ -237,12 +236,15 @@ class _Story:
         harmless = len({one.operation for one in self._made} - harmful)
         if not self._arriving:
             return NanTrace(None, harmless=harmless)
-        # The least numbers first: events are numbered as they happened.
-        roots = sorted({self._root(n) for n in self._arriving if self._ends_in_result(n)})
+        # Events are numbered as they happened.
+        begun = {self._root(n) for marks in self._marks for n in marks}
+        roots = sorted(begun, key=lambda n: (self._is_deliberate(n), n))
         first = roots[0]
         then = [n for n in sorted(self._arriving) if n != first and first in self._line(n)]
         then = self._one_each(then, {self._event(first).operation})
-        others = self._one_each(roots[1:], {self._event(n).operation for n in (first, *then)})
+        # What fails in the gradient of what has been told of already is no news.
+        told = {one for n in (first, *then) for one in self._forwards(n)}
+        others = self._one_each([n for n in roots[1:] if told.isdisjoint(self._forwards(n))], told)
         sites = self._sites([first, *then], others)
         return NanTrace(
             sites[0],
@@ -254,6 +256,9 @@ class _Story:
 
     def _event(self, n: int) -> Made:
         return self._made[n - 1]
+
+    def _forwards(self, n: int) -> Iterator[Operation]:
+        return forwards(self._event(n).operation)
 
     def _line(self, n: int) -> list[int]:
         """An event and those from which its infinity came."""
@@ -275,16 +280,15 @@ class _Story:
                 stack += new
         return found
 
-    def _ends_in_result(self, n: int) -> bool:
-        return any(n in some for some in self._marks)
-
     def _root(self, n: int) -> int:
         """Where the line of an event begins; at what turned it, where it is a constant's infinity."""
         line = self._line(n)
-        return line[-2] if len(line) > 1 and self._is_constant(line[-1]) else line[-1]
+        return line[-2] if len(line) > 1 and self._is_deliberate(line[-1]) else line[-1]
 
-    def _is_constant(self, n: int) -> bool:
-        return self._event(n).operation.definition is Const
+    def _is_deliberate(self, n: int) -> bool:
+        """Whether an event is that a constant holds an infinity."""
+        made = self._event(n)
+        return made.operation.definition is Const and made.kind == "inf"
 
     def _one_each(self, events: Iterable[int], told: set[Operation]) -> list[int]:
         """The first event of each operation that has not been told of; not too many."""
@@ -345,7 +349,7 @@ class _Story:
         source = self._source(op)
         found = cure_of(Case(made, seen, users, n not in self._in_values)) if cures else None
         parent = made.parent
-        cause = self._site(parent, seen, users, False) if parent and self._is_constant(parent) else None
+        cause = self._site(parent, seen, users, False) if parent and self._is_deliberate(parent) else None
         steps = made.steps
         inner = made.around[-1][1] if made.around else None
         return NanSite(

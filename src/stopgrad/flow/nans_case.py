@@ -26,7 +26,7 @@ def neighbours(op: Operation, users: Mapping[Output, Sequence[Operation]]) -> fr
         behind = [start, *found]
         for _ in range(FAR):
             found.update(dict.fromkeys(behind))
-            behind = [x.op for one in behind for x in one.inputs if x.op not in found]
+            behind = [*dict.fromkeys(x.op for one in behind for x in one.inputs if x.op not in found)]
     return frozenset(found)
 
 
@@ -81,14 +81,17 @@ class Case:
         return None
 
     def at(self, x: Output, index: tuple[int, ...] | None = None) -> Any:
-        """An output's value at the bad element; NaN where it has none there."""
+        """An output's value at the bad element; NaN where it has none there, or one that is not real."""
         array, index = self.value(x), self.index if index is None else index
         if array is None or array.ndim > len(index):
             return np.nan
         index = index[len(index) - array.ndim :]
         if any(i >= n and n != 1 for i, n in zip(index, array.shape, strict=True)):
             return np.nan
-        return array[tuple([0 if n == 1 else i for i, n in zip(index, array.shape, strict=True)])]
+        found = array[tuple([0 if n == 1 else i for i, n in zip(index, array.shape, strict=True)])]
+        if array.dtype.kind == "c":
+            return np.nan if found.imag else found.real
+        return found
 
     def operand(self, i: int) -> Any:
         """The value of an operand of the user's operation at the bad element."""
@@ -149,12 +152,17 @@ def comes_from(x: Output, *types: str) -> bool:
     return source(x).type in types
 
 
-def is_one_plus(op: Operation, what: str) -> bool:
-    """Whether an operation adds 1 to one of this type."""
+def is_one_plus_exp(op: Operation) -> bool:
+    """Whether an operation adds 1 to an exponential."""
     if op.type != "AddV2":
         return False
     a, b = op.inputs
-    return (constant(a) == 1 and comes_from(b, what)) or (constant(b) == 1 and comes_from(a, what))
+    return (constant(a) == 1 and comes_from(b, "Exp")) or (constant(b) == 1 and comes_from(a, "Exp"))
+
+
+def is_sum_of_exp(op: Operation) -> bool:
+    """Whether an operation adds up exponentials."""
+    return op.type in ("Sum", "Mean") and comes_from(op.inputs[0], "Exp")
 
 
 def is_square(op: Operation) -> bool:
@@ -227,7 +235,7 @@ def is_sigmoid_written(op: Operation) -> bool:
         if op.type == "Reciprocal"
         else op
     )
-    return under is not op and is_one_plus(under, "Exp")
+    return under is not op and is_one_plus_exp(under)
 
 
 def is_difference_of_means(op: Operation) -> bool:

@@ -152,7 +152,7 @@ class Survey:
         """What an operation of the graph is to the gradient of the xs."""
         at = self.sweep.first[op.id] if op.id < len(self.sweep.first) else -1
         if at < 0:
-            return Mark(False, False, False, False, False)
+            return Mark(False, False, False, False, False, False)
         places = range(at, at + len(op.outputs))
         arrives, leads = ([of[n] for n in places] for of in (self.reached, self.leads))
         comes = [reached & 1 for reached in arrives]
@@ -161,6 +161,7 @@ class Survey:
             bool(any(comes)),
             any(come and lead for come, lead in zip(comes, openly, strict=True)),
             any(come and lead for come, lead in zip(comes, leads, strict=True)),
+            any(reached & 2 and lead for reached, lead in zip(arrives, leads, strict=True)),
             any(reached and lead for reached, lead in zip(arrives, leads, strict=True)),
             any(map(bool, leads)),
         )
@@ -173,6 +174,7 @@ class Mark(NamedTuple):
         comes: the gradient comes to one of its outputs.
         passes: from one where it comes, it goes on to xs.
         ends: from one where it comes, paths lead to xs.
+        awaited: from one where it comes, or would be an error if it went on, paths lead to xs.
         hidden: a path, open or cut, leads from ys through one of its outputs to xs.
         leads: xs are among what it is computed from.
     """
@@ -180,6 +182,7 @@ class Mark(NamedTuple):
     comes: bool
     passes: bool
     ends: bool
+    awaited: bool
     hidden: bool
     leads: bool
 

@@ -21,6 +21,7 @@ from stopgrad.feeds import sizes_of
 from stopgrad.fingerprint import fingerprint
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.frozen import WIDE, fed_to
+from stopgrad.flow.without import written_out
 from stopgrad.graph import Output
 from stopgrad.interpreter import NUMPY_BACKEND, program, quietly
 from stopgrad.rewrite import Rewritten, Rule, prepare, rewrite
@@ -43,6 +44,7 @@ class Problem:
         values: of the inputs.
         binding: the sizes, by name.
         dtypes: by element type, that in which all is computed; none for the program as it is.
+        flat: whether loops and other bodies are written out, as far as they can be.
     """
 
     question: Asked
@@ -50,16 +52,18 @@ class Problem:
     values: tuple[np.ndarray[Any, Any], ...]
     binding: Mapping[str, int]
     dtypes: Mapping[DType, DType] = field(default_factory=dict)
+    flat: bool = False
 
-    def widened(self) -> Problem:
-        """The same in double precision; itself, where that is its own."""
+    def to_judge(self) -> Problem:
+        """The same in double precision and with bodies written out; itself, where it is so already."""
         above = self.question.graph.subgraph_to(self.question.ys)
-        if all(WIDE.get(y.dtype, y.dtype) is y.dtype for op in walk(above) for y in op.outputs):
+        flat = any(op.definition.has_bodies for op in above)
+        if not flat and all(WIDE.get(y.dtype, y.dtype) is y.dtype for op in walk(above) for y in op.outputs):
             return self
         values = [
             v.astype(WIDE.get(x.dtype, x.dtype).numpy) for x, v in zip(self.inputs, self.values, strict=True)
         ]
-        return replace(self, values=tuple(values), dtypes=WIDE)
+        return replace(self, values=tuple(values), dtypes=WIDE, flat=flat)
 
 
 def problem(what: str, question: Asked, feed_dict: Any) -> Problem:
@@ -86,6 +90,7 @@ class Variant:
 
     Attributes:
         copied: where the user's tensors went.
+        copies: the same, with those of bodies that were written out: one for each step.
         ys, xs, inputs: the same as in the problem, in the copy.
         gradients: of ys with respect to each x, in the copy; None where none arrives.
         prepared: what engines get: ys, and the gradients that are there.
@@ -96,8 +101,10 @@ class Variant:
         question = problem.question
         xs = list(question.xs.values())
         wanted = [*question.ys, *xs, *problem.inputs]
-        rules = (*rules, unite_scans)
+        self.copies: dict[Output, list[Output]] = {}
+        rules = (*rules, written_out(self.copies) if problem.flat else unite_scans)
         self.copied: Rewritten = rewrite(wanted, (), rules, problem.binding, problem.dtypes)
+        self.copies |= {x: [new] for x, new in self.copied.mapping.items()}
         place = self.copied.mapping
         self.ys = [place[y] for y in question.ys]
         self.xs = [place[x] for x in xs]

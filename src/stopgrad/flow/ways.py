@@ -13,6 +13,7 @@ the wall is the operation that made them of floats, not the one that took them: 
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -92,6 +93,7 @@ def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all)
             for result, output in zip(_through(wire, acting, removed), wire.outputs, strict=True):
                 if output is not None:
                     found[output].add_body(result, wire.operands)
+        _refuse(op, wired, found)
         dependence = definition.dependence(op)
     for i in range(len(op.inputs)):
         barrier = None if i in wired else _barrier(op, i, acting)
@@ -101,6 +103,14 @@ def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all)
             if barrier is not None or dependence is None or i in dependence[o]:
                 found[o].add(op, i, y, barrier, acting)
     return [way.done() for way in found]
+
+
+def _refuse(op: Operation, wired: Iterable[int], found: Sequence[_Found]) -> None:
+    """Put an operation's own wall before its bodies, where its gradient is undefined whatever they do."""
+    refused = next((rule for i in wired if isinstance(rule := op.definition.rule(op, i), Undefined)), None)
+    for way, y in zip(found, op.outputs, strict=True) if refused is not None else ():
+        if y.type.differentiable:
+            way.wall_off(Wall(op, Status.UNDEFINED, refused.reason(op)))
 
 
 def _barrier(op: Operation, i: int, acting: Acting) -> NoGradient | Undefined | None:
@@ -150,6 +160,11 @@ class _Found:
             self._reach(operands[k], level)
         self.dark.update([operands[k] for k in way.dark])
         self.walls += [(wall, [(operands[k], level) for k, level in behind]) for wall, behind in way.walls]
+
+    def wall_off(self, wall: Wall) -> None:
+        """A wall before all that there is."""
+        way = walled(self.done(), wall, self._removed)
+        self.levels, self.dark, self.walls = dict(way.inputs), set(way.dark), list(way.walls)
 
     def _reach(self, i: int, level: int) -> None:
         self.levels[i] = min(level, self.levels.get(i, BLIND))
@@ -229,7 +244,9 @@ class Sweep:
         found.ways = dict(self.ways)
         for op in self.operations:
             ways = found.ways.get(op.id, ())
-            if any(removed(wall) for way in ways for wall, _ in way.walls) or (ways and op.definition.has_bodies):
+            if any(removed(wall) for way in ways for wall, _ in way.walls) or (
+                ways and op.definition.has_bodies
+            ):
                 found.ways[op.id] = ways_of(op, acting, removed)
         return found
 
@@ -388,7 +405,7 @@ def _through(wire: Wire, acting: Acting, removed: Removed) -> list[Way]:
     """For each result of a body, run any number of times, the way to its parameters."""
     body = wire.body
     plain = removed is keep_all and acting.isdisjoint(selective_in(body))
-    key = "ways", tuple(wire.outputs), tuple(wire.feedback.items()), wire.skipped
+    key = "ways", tuple(wire.outputs), tuple(wire.feedback.items()), wire.skipped, wire.condition
     found: list[Way] | None = body.memo.get(key) if plain else None
     if found is None:
         found = _body_ways(wire, acting, removed)
@@ -411,20 +428,55 @@ def _body_ways(wire: Wire, acting: Acting, removed: Removed) -> list[Way]:
     for k, x in enumerate(body.inputs):
         begin[x] = begin.get(x, 0) | sources.starting(1 << k)
     fed = [(last, body.inputs[k]) for m, k in feedback.items() if (last := body.outputs[m]) is not None]
+    asked = _asked(wire, ends, start, results, acting, removed)
     reached = _repeated(fed, start, lambda: from_results(sweep, start, results), sweep)
     leads = _repeated([(x, y) for y, x in fed], begin, lambda: to_sources(sweep, begin, sources), sweep)
     walls: dict[int, list[tuple[Wall, Behind]]] = {m: [] for m in ends}
-    for ending in endings(sweep, reached, leads, results, sources):
-        inputs = [
-            (k, sources.level(ending.leads, 1 << k)) for k in range(len(body.inputs)) if ending.leads >> k & 1
-        ]
+
+    def ended(wall: Wall, results: int, leads: int) -> None:
+        inputs = [(k, sources.level(leads, 1 << k)) for k in range(len(body.inputs)) if leads >> k & 1]
         for m in ends:
-            if ending.results >> m & 1:
-                walls[m].append((ending.wall, inputs))
+            if results >> m & 1 and inputs:
+                walls[m].append((wall, inputs))
+
+    for wall, inputs, everyone in asked:
+        bits = [leads[sweep.place(body.inputs[k])] & sources.keep[level] for k, level in inputs]
+        ended(wall, everyone, functools.reduce(int.__or__, bits, 0))
+    for ending in endings(sweep, reached, leads, results, sources):
+        ended(ending.wall, ending.results, ending.leads)
     return [
         _body_way(m, walls.get(m, ()), [reached[sweep.place(x)] for x in body.inputs], results)
         for m in range(len(body.outputs))
     ]
+
+
+def _asked(
+    wire: Wire,
+    ends: Mapping[int, Output],
+    start: dict[Output, int],
+    results: Results,
+    acting: Acting,
+    removed: Removed,
+) -> list[tuple[Wall, Behind, int]]:
+    """The walls in a condition that is asked before each run of the body, and which results depend on it.
+
+    What it reads is a start of paths from these results, in the dark or behind its walls.
+    """
+    body = wire.body
+    if wire.condition is None:
+        return []
+    changing = [m for m, y in ends.items() if y is not body.inputs[wire.feedback[m]]]
+    everyone = sum(1 << m for m in changing)
+    (way,) = _through(Wire(wire.condition, wire.operands, (0,), {}), acting, removed)
+    for k, _ in way.inputs:
+        x = body.inputs[k]
+        bits = (
+            results.in_the_dark(results.starting(everyone, x))
+            if k in way.dark
+            else everyone << BLIND * results.count
+        )
+        start[x] = start.get(x, 0) | bits
+    return [(wall, inputs, everyone) for wall, inputs in way.walls]
 
 
 def _body_way(m: int, walls: Sequence[tuple[Wall, Behind]], reached: Sequence[int], results: Results) -> Way:

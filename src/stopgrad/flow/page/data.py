@@ -16,9 +16,14 @@ from stopgrad.flow.page.marks import closed_operands, marks_of
 from stopgrad.flow.page.report import Cut, Report
 from stopgrad.flow.page.sources import Sources
 from stopgrad.graph import Operation
+from stopgrad.types import TensorType
 
 SHOWN_OUTPUTS = 4
 """Of so many outputs of an operation the types are shown."""
+
+SHOWN_LABELS = 6
+"""Of what lies behind a cut so many tensors are named; and so many cuts of one tensor are shown with it."""
+SHOWN_CUTS = 50
 
 
 class Table:
@@ -48,7 +53,7 @@ def page_data(flow: Report) -> dict[str, Any]:
     marks = marks_of(flow, found)
     columns = {
         "type": [types.number(op.type) for op in operations],
-        "shape": [shapes.number(_shape(op)) for op in operations],
+        "shape": _shapes(operations, shapes),
         "prefix": [prefixes.number(prefix) for prefix, _, _ in names],
         "name": [_short(op.type, last) for op, (_, _, last) in zip(operations, names, strict=True)],
         "place": places,
@@ -74,6 +79,7 @@ def page_data(flow: Report) -> dict[str, Any]:
         "types": types.texts(),
         "shapes": shapes.texts(),
         "prefixes": prefixes.texts(),
+        "generated": found.generated,
         "ys": [found.number[y.op] for y in flow.ys],
         **told.lists(),
         "places": sources.places,
@@ -81,9 +87,22 @@ def page_data(flow: Report) -> dict[str, Any]:
     }
 
 
-def _shape(op: Operation) -> str:
-    shown = ", ".join(repr(y.type) for y in op.outputs[:SHOWN_OUTPUTS])
-    more = len(op.outputs) - SHOWN_OUTPUTS
+def _shapes(operations: Sequence[Operation], texts: Table) -> list[int]:
+    """For each operation the number of what it gives. Writing a type takes longer than finding one again."""
+    known: dict[tuple[TensorType, ...], int] = {}
+    found = []
+    for op in operations:
+        types = tuple([y.type for y in op.outputs])
+        number = known.get(types)
+        if number is None:
+            number = known[types] = texts.number(_shape(types))
+        found.append(number)
+    return found
+
+
+def _shape(types: Sequence[TensorType]) -> str:
+    shown = ", ".join(map(repr, types[:SHOWN_OUTPUTS]))
+    more = len(types) - SHOWN_OUTPUTS
     return f"{shown}, and {more} more" if more > 0 else shown
 
 
@@ -108,7 +127,7 @@ def _grouped(
     constant = [op.type == "Const" for op in found.operations]
     ordering = [[x for x in row if not constant[x]] for row in inputs]
     apart = {i for i in asked if not inputs[i]}
-    grouping = Grouping(ordering, [_scopes(op) for op in found.operations], lines, apart)
+    grouping = Grouping(ordering, [_scopes(op, found) for op in found.operations], lines, apart)
     for top in found.top:
         grouping.add(top)
     held = Counter(holder for holder, *_ in found.bodies)
@@ -121,7 +140,7 @@ def _grouped(
     return grouping
 
 
-def _scopes(op: Operation) -> tuple[str, ...]:
+def _scopes(op: Operation, found: Collected) -> tuple[str, ...]:
     """The scopes in an operation's name; for one made for a gradient, also those of its origin."""
     own = tuple(op.name.split("/")[:-1])
     if op.origin is None:
@@ -129,6 +148,8 @@ def _scopes(op: Operation) -> tuple[str, ...]:
     origin = op.origin
     while origin.origin is not None:
         origin = origin.origin
+    if origin in found.number:  # Which may be a copy.
+        origin = found.operations[found.number[origin]]
     return (*own, *origin.name.split("/")[:-1])
 
 
@@ -163,19 +184,11 @@ class _Told:
                 "status": str(reach.status),
                 "paths": counted(reach.paths),
                 "cutPaths": counted(reach.cut_paths),
-                "cuts": [self._cut(cut) for cut in reach.cuts],
+                "cuts": [self._cut(cut) for cut in reach.cuts][:SHOWN_CUTS],
             }
             for (label, x), reach in zip(self._flow.xs.items(), self._flow.values(), strict=True)
         ]
-        gates = [
-            {
-                "op": self._found.number.get(gate.operation, -1),
-                "place": self._sources.at(gate.location),
-                "idle": gate.idle,
-                "cuts": list(gate.cuts),
-            }
-            for gate in self._flow.gates
-        ]
+        idle = {self._sources.at(gate.location) for gate in self._flow.gates if gate.idle}
         findings = [
             {
                 "kind": finding.kind,
@@ -187,7 +200,7 @@ class _Told:
         ]
         for shown, uses in zip(self._shown, self._uses, strict=True):
             shown.update(ops=self._numbers(uses), uses=len(uses))
-        return {"tensors": tensors, "cuts": self._shown, "gates": gates, "findings": findings}
+        return {"tensors": tensors, "cuts": self._shown, "idle": sorted(idle), "findings": findings}
 
     def _numbers(self, operations: Iterable[Operation]) -> list[int]:
         return [self._found.number[op] for op in operations if op in self._found.number]
@@ -203,8 +216,8 @@ class _Told:
                     "status": str(cut.status),
                     "reason": cut.reason,
                     "place": place,
-                    "behind": list(cut.behind),
-                    "opens": list(cut.opens),
+                    "behind": [len(cut.behind), *cut.behind[:SHOWN_LABELS]],
+                    "opens": [len(cut.opens), *cut.opens[:SHOWN_LABELS]],
                     "switched": cut.switched,
                 }
             )

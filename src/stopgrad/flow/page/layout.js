@@ -37,22 +37,25 @@ function boxTexts(model, node) {
 /** The engine, made warm by a first small layout while the page is still being read. */
 async function startEngine() {
   const code = await unpacked(document.getElementById("layout-engine").textContent);
-  const engine = new ELK({ workerFactory: () => layoutWorker(code) });
-  const box = (id) => ({ id, width: 9, height: 9 });
-  const warm = { id: "g", children: [box("b"), box("c")], edges: [{ id: "e", sources: ["b"], targets: ["c"] }] };
-  engine.layout({ id: "root", layoutOptions: SPACING, children: [warm, box("a")], edges: [{ id: "f", sources: ["a"], targets: ["b"] }] });
-  return engine;
-}
-
-function layoutWorker(code) {
   try {
-    return new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+    return await warmed(new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" }))));
   } catch {
-    // Not every browser allows one in a page that is a file: then it computes here.
+    // Not every browser allows a worker in a page that is a file: then it computes here.
     const module = { exports: {} };
     new Function("module", "exports", code)(module, module.exports);
-    return new module.exports.Worker();
+    return warmed(new module.exports.Worker());
   }
+}
+
+async function warmed(worker) {
+  const engine = new ELK({ workerFactory: () => worker });
+  const failed = new Promise((_, reject) => worker.addEventListener?.("error", reject, { once: true }));
+  const box = (id) => ({ id, width: 9, height: 9 });
+  const edge = (from, to) => ({ id: from + to, sources: [from], targets: [to] });
+  const group = { id: "g", children: [box("b"), box("c")], edges: [edge("b", "c")] };
+  const graph = { id: "root", layoutOptions: SPACING, children: [group, box("a")], edges: [edge("a", "b")] };
+  await Promise.race([engine.layout(graph), failed]);
+  return engine;
 }
 
 /** Of so many edges from one box each is drawn as a chip at its end: where it begins an input, and else. */

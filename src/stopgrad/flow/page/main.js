@@ -23,10 +23,12 @@ class Page {
   async open() {
     this.controls();
     this.openFirst();
-    this.source.open(this.firstFile());
+    this.source.show(this.firstPlace());
+    this.legend();
     this.panels.showDetails(document.getElementById("details"), null);
     await this.draw();
     this.look([]);
+    this.state.opened = performance.now().toFixed(1);
   }
 
   /** All in view, if that can be read; otherwise some operations, or what is important. */
@@ -35,9 +37,17 @@ class Page {
     if (!this.picture.isWhole()) this.picture.center(this.nodesOf(ops.length ? ops : this.important()));
   }
 
-  firstFile() {
-    const place = this.model.data.places[this.model.data.cuts[0]?.place] || this.model.place(this.model.data.ys[0]);
-    return place ? place[0] : this.model.data.files.length ? 0 : -1;
+  /** The first cut; or what is differentiated. */
+  firstPlace() {
+    const { places, cuts, ys } = this.model.data;
+    return places[cuts[0]?.place] || this.model.place(ys[0]) || places[0];
+  }
+
+  /** Of the legend, what there is in this graph. */
+  legend() {
+    for (const mark in MARK_NAMES) {
+      document.querySelector(`.legend .${MARK_NAMES[mark]}`).hidden = !this.model.marks.includes(mark);
+    }
   }
 
   /** What a reader came for: cuts, findings, the tensors asked about and what is differentiated. */
@@ -54,8 +64,10 @@ class Page {
     const { model } = this;
     let whole = 0;
     for (let op = 0; op < model.count; op++) whole += model.isShown(op) ? 1 : 0;
-    if (whole + model.groups <= FIRST) {
-      model.open.fill(1);
+    this.openGradient();
+    const forward = model.tally.filter((tally) => tally.size > (tally.marks.g || 0)).length;
+    if (whole + forward <= FIRST) {
+      model.tally.forEach((tally, g) => { if (tally.size > (tally.marks.g || 0)) model.open[g] = 1; });
       return;
     }
     for (let only = model.top; only.length === 1 && model.isGroup(only[0]);) {
@@ -63,14 +75,25 @@ class Page {
       only = model.members[only[0] - model.count];
     }
     let boxes = model.visible().nodes.length;
-    for (const op of this.important()) {
-      for (const group of model.ancestors(op)) {
-        if (model.isOpen(group)) continue;
-        boxes += model.members[group - model.count].length;
-        if (boxes > FIRST) return;
-        model.toggle(group);
-      }
+    for (const op of this.important().filter((op) => model.isShown(op))) {
+      const folded = model.ancestors(op).filter((group) => !model.isOpen(group));
+      boxes += folded.reduce((sum, group) => sum + model.members[group - model.count].length, 0);
+      if (boxes > FIRST) return;
+      folded.forEach((group) => model.toggle(group));
     }
+  }
+
+  /** Open the outer groups of the gradient, which is not seen yet, as long as their boxes are few. */
+  openGradient() {
+    const { model } = this;
+    let boxes = 0;
+    model.tally.forEach((tally, g) => {
+      const parent = model.data.groups.parent[g];
+      if (tally.size !== tally.marks.g || (parent >= 0 && !model.open[parent])) return;
+      if (boxes + model.members[g].length > FIRST / 2) return;
+      boxes += model.members[g].length;
+      model.open[g] = 1;
+    });
   }
 
   // ------------------------------------------------------------------------------------------- drawing
@@ -161,6 +184,7 @@ class Page {
     const { model } = this;
     const shownBefore = { ...model.shown }, openBefore = model.open.slice();
     ops.slice(0, 1).forEach((op) => model.admit(op));
+    if (ops.length && model.visible().nodes.length > 2 * LATER) model.open.fill(0);
     model.reveal(ops.filter((op) => model.isShown(op)).slice(0, 500), LATER);
     if (ops.length === 1) {
       const linked = this.linked(ops).filter((op) => model.isShown(op)).slice(0, 8);
@@ -190,6 +214,9 @@ class Page {
     const at = (id) => document.getElementById(id);
     this.toggles = { gradient: at("show-gradient"), constants: at("show-constants") };
     this.toggles.gradient.closest("label").hidden = this.model.count === this.model.forward;
+    if (this.model.data.generated) {
+      this.toggles.gradient.closest("label").title = "generated for this page: nobody has built a gradient yet";
+    }
     this.toggles.constants.closest("label").hidden = !this.model.hasConstants;
     for (const [what, input] of Object.entries(this.toggles)) {
       input.addEventListener("change", () => this.show(what, input.checked));

@@ -14,9 +14,10 @@ function plural(count, one, many = `${one}s`) {
   return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 }
 
-function listed(names, most = 6) {
-  const more = names.length > most ? ` and ${(names.length - most).toLocaleString("en")} more` : "";
-  return names.slice(0, most).join(", ") + more;
+/** A list of names, of which the first is how many there are. */
+function listed([count, ...names]) {
+  const more = count > names.length ? ` and ${(count - names.length).toLocaleString("en")} more` : "";
+  return names.join(", ") + more;
 }
 
 function statusClass(status) {
@@ -95,8 +96,8 @@ class Panels {
       if (expression) lines.push(element("code", "", shorten(expression, 120)));
       const uses = cut.uses > 1 ? ` (${cut.uses.toLocaleString("en")} uses)` : "";
       lines.push(element("span", "more", `${cut.reason}${uses}`));
-      if (cut.behind.length) lines.push(element("span", "more", `behind it: ${listed(cut.behind)}`));
-      if (cut.opens.length) lines.push(element("span", "more", `removing it alone opens: ${listed(cut.opens)}`));
+      if (cut.behind[0]) lines.push(element("span", "more", `behind it: ${listed(cut.behind)}`));
+      if (cut.opens[0]) lines.push(element("span", "more", `removing it alone opens: ${listed(cut.opens)}`));
       return element("li", "", null, button("item", () => this.choose(cut.ops, cut.place), ...lines));
     }), "No path is cut.");
   }

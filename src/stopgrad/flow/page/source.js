@@ -52,7 +52,7 @@ class SourcePanel {
       }
     };
     for (const cut of this.model.data.cuts) add(cut.place, "cut");
-    for (const gate of this.model.data.gates) if (gate.idle) add(gate.place, "idle");
+    for (const place of this.model.data.idle) add(place, "idle");
     return found;
   }
 
@@ -87,6 +87,13 @@ class SourcePanel {
     this.root.replaceChildren(...chunks);
     const focusable = this.root.querySelector(".line.linked-line");
     if (focusable) focusable.tabIndex = 0;
+  }
+
+  /** Open the file of a place, and bring it into view. */
+  show(place) {
+    if (!place) return;
+    this.open(place[0]);
+    this.lines.get(place[1])?.made.scrollIntoView({ block: "center" });
   }
 
   line(number, text) {
