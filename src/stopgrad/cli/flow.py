@@ -164,12 +164,16 @@ def _cure(error: StopgradError, call: Call) -> str:
 
 
 def _show(arguments: argparse.Namespace, report: Any, text: Callable[[], str], data: str = "") -> None:
-    """Print and write a report."""
-    if arguments.json is not None and arguments.json != STDOUT:
-        write_text(arguments.json, _json(report) + "\n")
+    """Write a report and print it; nothing of it before all of it is there."""
+    as_json = "" if arguments.json is None else _json(report)
+    shown = as_json if arguments.json == STDOUT else text()
+    if getattr(arguments, "html", None) is not None:
+        report.to_html(arguments.html)
+    if arguments.json not in (None, STDOUT):
+        write_text(arguments.json, as_json + "\n")
     if data:
         print(wrapped(f"data: {data}", WIDTH), file=sys.stderr if arguments.json == STDOUT else sys.stdout)
-    print(_json(report) if arguments.json == STDOUT else text())
+    print(shown)
 
 
 def _json(report: Any) -> str:
@@ -183,9 +187,7 @@ def run_explain(arguments: argparse.Namespace) -> int:
     with _call(arguments) as call:
         flow: Any = sg.explain(*call.args, **call.options)
     found = met(flow, wanted)
-    if arguments.html is not None:
-        flow.to_html(arguments.html)
-    width = arguments.width or shutil.get_terminal_size((WIDTH, 24)).columns
+    width = arguments.width or max(LEAST["width"], shutil.get_terminal_size((WIDTH, 24)).columns)
     color = False if arguments.no_color else None
     _show(arguments, flow, lambda: flow.to_text(width=width, color=color))
     for line in found:
