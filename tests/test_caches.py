@@ -87,6 +87,7 @@ CONSTANT = {
     "stopgrad.engines.xla.native.schedule._OPCODES",
     "stopgrad.engines.xla.native.schedule._REDUCED",
     "stopgrad.files._CURES",
+    "stopgrad.flow.text.STYLES",
     "stopgrad.files._DTYPES",
     "stopgrad.files._NAMES",
     "stopgrad.flow.nans_cures._WRITTEN",
