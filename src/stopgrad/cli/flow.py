@@ -68,6 +68,7 @@ def add_flow(commands: Any) -> None:
         parser.add_argument("--seed", type=int, default=0, metavar="N", help="of random data (0)")
 
 
+STATUS = "Exit status: 0 all is well, 1 something was found or does not agree, 2 it could not be done."
 MODES = ("reverse", "forward")
 LEAST = {"width": 40, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
 """The least that each option can be."""
@@ -76,7 +77,7 @@ LEAST = {"width": 40, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
 def _command(commands: Any, name: str, run: Callable[..., int], does: str) -> argparse.ArgumentParser:
     """A command that takes a function of the user's."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=does, description=f"{does.capitalize()}."
+        name, help=does, description=f"{does.capitalize()}.", epilog=STATUS
     )
     # Optional for argparse only: "--json path.py:loss" leaves it empty, and is put right below.
     parser.add_argument(
