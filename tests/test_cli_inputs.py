@@ -576,6 +576,19 @@ def test_a_size_that_one_argument_tells_is_that_of_the_others(seed: int | None, 
     assert call("program.py:loss", example="some", seed=seed).args[2].shape == (9,)
 
 
+def test_annotations_are_read_where_the_function_is_defined(write: Write) -> None:
+    write(
+        """
+        Rows = sg.types.tensor_type(sg.float32, ("n", 3))
+        def loss(x: "Rows", y: "float32[n]"): return sg.reduce_sum(x, axis=1) * y
+        """,
+        "a_file_of_ours.py",
+    )
+    write("from a_file_of_ours import loss", head="")
+    assert call("program.py:loss", "x=7,3").args[2].shape == (7,)
+    del sys.modules["a_file_of_ours"]
+
+
 # --------------------------------------------------------------------------------------------- graphs
 
 GRAPHS = """

@@ -13,7 +13,7 @@ from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.build import emit
 from stopgrad.builder import Block
 from stopgrad.cli.annotations import from_annotation
-from stopgrad.cli.inputs import Argument, arguments_of, line_of
+from stopgrad.cli.inputs import Argument, arguments_of, line_of, namespace
 from stopgrad.cli.programs import Program
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Graph, Operation, Output
@@ -147,7 +147,7 @@ def call_of(program: Program, wanted: Wanted) -> Call:
 
 def _function_call(program: Program, found: Sequence[Argument], wanted: Wanted) -> Call:
     f, found, argnums = _chosen(program, found, wanted.argnums)
-    found = bound_sizes(found, program.names)
+    found = bound_sizes(found, namespace(program))
     types = [(one.parameter.name, path, type) for one in found for path, type in types_in(one.value)]
     options: dict[str, Any] = {} if argnums is None else {"argnums": argnums}
     if wanted.seed is not None:

@@ -226,6 +226,6 @@ def run_trace_nan(arguments: argparse.Namespace) -> int:
 def run_ablate(arguments: argparse.Namespace) -> int:
     """Print what each stop changes and saves."""
     with _call(arguments) as call:
-        ablation: Any = sg.ablate(*call.args, **call.options, repeats=arguments.repeats)
+        ablation: Any = sg.ablate(*call.args, **call.options, repeats=arguments.repeats, seed=arguments.seed)
     _show(arguments, ablation, ablation.to_text, call.data)
     return OK
