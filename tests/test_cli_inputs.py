@@ -579,7 +579,7 @@ def test_a_size_that_one_argument_tells_is_that_of_the_others(seed: int | None, 
 def test_annotations_are_read_where_the_function_is_defined(write: Write) -> None:
     write(
         """
-        Rows = sg.types.tensor_type(sg.float32, ("n", 3))
+        Rows = sg.types.tensor_type(sg.float32, (sg.types.dim("n"), 3))
         def loss(x: "Rows", y: "float32[n]"): return sg.reduce_sum(x, axis=1) * y
         """,
         "a_file_of_ours.py",
