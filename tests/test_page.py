@@ -222,6 +222,28 @@ def test_columns_of_the_source_count_characters_not_bytes() -> None:
     assert text.split("\n")[line - first][start:end] == "sg.stop_gradient(é)"
 
 
+def test_of_a_graph_that_was_loaded_the_lines_it_knows_are_shown(tmp_path: Path) -> None:
+    flow = page_tools.q_learning()
+    flow.graph.save(tmp_path / "graph")
+    graph = sg.Graph.load(tmp_path / "graph")
+    again = sg.explain(graph.output(flow.ys[0].name), [graph.output(x.name) for x in flow.xs.values()])
+    data = data_of(again)
+    file, line, _, start, end, _ = data["places"][data["cuts"][0]["place"]]
+    text = dict(map(tuple, data["files"][file]["parts"]))[line]
+    assert text.startswith("sg.stop_gradient(rewards + 0.9")
+    assert (start, end) == (-1, -1)
+
+
+def test_a_report_on_nothing_has_a_page() -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        x = sg.placeholder(sg.float32, [2], name="x")
+        n = sg.placeholder(sg.int32, [2], name="n")
+    assert data_of(sg.explain(x, []))["tensors"] == []
+    assert data_of(sg.explain(x, [x]))["operations"]["mark"][0] == "l"
+    assert data_of(sg.explain(n, [x]))["tensors"][0]["status"] == "disconnected"
+
+
 def test_only_what_surrounds_the_lines_is_taken_of_a_long_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stopgrad.flow.page.sources.WHOLE", 10)
     data = data_of(page_tools.q_learning())
