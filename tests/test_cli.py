@@ -77,6 +77,14 @@ def test_ops_needs_no_optional_library_and_is_not_wrapped_in_a_pipe() -> None:
         assert row.endswith(("xla, numpy", "session", "fed")) or "not " in row
 
 
+def test_a_reader_who_leaves_ends_the_command_quietly() -> None:
+    command = f"'{sys.executable}' -m stopgrad ops | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stdout.startswith("operation ")
+    assert done.stdout.endswith(f"\n{cli.LEFT}\n")
+    assert done.stderr == ""
+
+
 def test_a_table_is_as_wide_as_it_may_be() -> None:
     rows = [("Exp", "exp", "a reason of many words\nand another"), ("Log", "log", "no")]
     wide = ops.plain_table(("type", "name", "gradient"), rows, None).splitlines()

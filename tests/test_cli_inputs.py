@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -167,13 +168,15 @@ BAD_TARGETS = [
     ("folder:loss", "folder is a folder; name it as path.py:function"),
     ("no_such_package.losses:loss", "there is no module no_such_package"),
     (":loss", "names no file"),
-    ("program.py", "which function? program.py has loss, lost; name one: program.py:loss"),
-    ("program.py:", "which function? program.py has loss, lost"),
+    ("program.py", "which function? program.py has loss, lost, later, parts; name one: program.py:loss"),
+    ("program.py:", "which function? program.py has loss, lost, later, parts"),
     ("program.py:loss2", "program.py has no 'loss2'; did you mean loss?"),
-    ("program.py:frobnicate", "program.py has no 'frobnicate'; program.py has loss, lost"),
+    ("program.py:frobnicate", "program.py has no 'frobnicate'; program.py has loss, lost, later, parts"),
     ("program.py:loss.nothing", "program.py has no 'loss.nothing'"),
     ("program.py:Thing", "is a class, and no function"),
     ("program.py:number", "is a int, and no function"),
+    ("program.py:later", "is a coroutine"),
+    ("program.py:parts", "is a generator"),
 ]
 
 
@@ -182,7 +185,15 @@ def test_what_is_not_there_is_said_in_a_line(
     target: str, says: str, write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(
-        "number = 3\nclass Thing: pass\ndef loss(x): return x\ndef lost(x): return x\ndef _own(x): return x"
+        """
+        number = 3
+        class Thing: pass
+        def loss(x): return x
+        def lost(x): return x
+        def _own(x): return x
+        async def later(x): return x
+        def parts(x): yield x
+        """
     )
     Path("folder").mkdir()
     assert says in one_line(capsys, "explain", target)
@@ -237,21 +248,27 @@ def test_an_operation_that_refuses_names_the_users_line(
     assert "Traceback" not in says
 
 
-def test_a_defect_of_the_command_is_none_of_the_users(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:
+def test_what_is_wrong_with_the_function_names_its_line(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write('def loss(x: "float32[3]"):\n    return None')
+    says = one_line(capsys, "explain", "program.py:loss")
+    assert says.startswith("stopgrad: program.py:8: explain: the function returned no tensor")
+
+
+def test_a_defect_of_the_command_is_none_of_the_users_nor_a_finding(
+    monkeypatch: pytest.MonkeyPatch, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
     write('def loss(x: "float32[3]"): return x')
 
-    def broken(*_: Any, **__: Any) -> None:
+    def broken(*_: Any) -> None:
         raise AssertionError("ours")
 
-    monkeypatch.setattr("stopgrad.cli.flow.call_of", functools_of(broken))
-    with pytest.raises(AssertionError, match="ours"):
-        cli.main(["explain", "program.py:loss"])
-
-
-def functools_of(f: Callable[..., Any]) -> Callable[..., Any]:
-    """A function whose code seems to be the package's."""
-    code = f.__code__.replace(co_filename=cli.__file__)
-    return type(f)(code, f.__globals__)
+    ours = FunctionType(broken.__code__.replace(co_filename=cli.__file__), broken.__globals__)
+    monkeypatch.setattr("stopgrad.cli.flow.call_of", ours)
+    says = printed(capsys, "explain", "program.py:loss")
+    assert "AssertionError: ours" in says
+    assert says.endswith("stopgrad: this is a defect of stopgrad, please report it\n")
 
 
 # ------------------------------------------------------------------------------------------- the inputs
@@ -326,8 +343,8 @@ def test_annotations_of_jaxtyping_say_shapes(write: Write) -> None:
         from jaxtyping import Array, Float, Float64, Int, Shaped
 
         def loss(
-            x: Float[np.ndarray, "n 3"], w: Float64[Array, "3"], y: Int[Array, "#n"], z: Shaped[Array, "c=2 _"],
-            s: Float[Array, ""],
+            x: Float[np.ndarray, "n 3"], w: Float64[Array, "3"], y: Int[Array, "#n"],
+            z: Shaped[Array, "c=2 _"], s: Float[Array, ""],
         ):
             return [sg.identity(one) for one in (x, w, y, z, s)]
         def open(x: Float[Array, "*batch 3"]): return x
@@ -539,8 +556,8 @@ def test_open_sizes_get_small_different_numbers_and_data_that_the_seed_tells(wri
     assert [a.dtype.name for a in (x, w, y, z, on)] == ["float32", "float64", "int64", "complex64", "bool"]
     assert set(np.unique(y)) <= {0, 1}
     assert call("program.py:loss", seed=1).data == (
-        "random at seed 1: x float32[4, 3], w float64[3, 5], y int64[4], z complex64[6], on bool[] "
-        "(n = 4, m = 5, ? = 6)"
+        "random at seed 1 with n = 4, m = 5, ? = 6: x float32[4, 3], w float64[3, 5], y int64[4], "
+        "z complex64[6], on bool[]"
     )
     np.testing.assert_array_equal(x, call("program.py:loss", seed=1).args[1])
     assert not np.array_equal(x, call("program.py:loss", seed=2).args[1])
@@ -603,7 +620,9 @@ def test_placeholders_are_fed_random_data_of_the_sizes_that_are_told(write: Writ
     assert fed("program.py:build") == {"x": (4, 3), "y": (4,)}
     assert fed("program.py:build", "x=6,3") == {"x": (6, 3), "y": (6,)}
     assert fed("program.py:own") == {"x": (2,)}
-    assert call("program.py:build", seed=2).data == "random at seed 2: x float32[4, 3], y float32[4] (n = 4)"
+    assert (
+        call("program.py:build", seed=2).data == "random at seed 2 with n = 4: x float32[4, 3], y float32[4]"
+    )
     assert "the placeholders x, y" in refused("program.py:build", "z=3")
     assert "no placeholder that is not fed" in refused("program.py:own", "x=2")
     assert "x is float32[6, 4]" in refused("program.py:build", "x=6,4", seed=0)

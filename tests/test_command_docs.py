@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import os
 import re
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import stopgrad as sg
+from stopgrad import cli
 from test_docs import blocks
 
 PAGE = "command-line.md"
@@ -52,6 +52,13 @@ def printed(folder: Path, command: str) -> str:
     return done.stdout
 
 
+def steady(text: str) -> str:
+    """Without what another machine or moment prints otherwise: rounding, times, spaces at the end."""
+    for what in (r"error \d\.\de-\d\d", r"time: .*", r" in \d+\.\d+s", r" +$"):
+        text = re.sub(what, "", text, flags=re.MULTILINE)
+    return text
+
+
 def commands() -> list[tuple[str, str]]:
     """The commands of the page, and what it says that they print."""
     found = []
@@ -66,14 +73,13 @@ def commands() -> list[tuple[str, str]]:
 def test_a_command_prints_what_the_page_shows(command: str, output: str, tmp_path: Path) -> None:
     write_files(tmp_path)
     found = printed(tmp_path, command)
-    assert doctest.OutputChecker().check_output(output, found, doctest.ELLIPSIS), found
+    assert steady(output) == steady(found.replace(f"{tmp_path}/", ""))
 
 
-def test_every_command_and_option_is_on_the_page() -> None:
+def test_every_command_and_option_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     text = (Path(__file__).parents[1] / "docs" / PAGE).read_text()
     for name in ("explain", "check", "trace-nan", "ablate"):
-        usage = subprocess.run(
-            [sys.executable, "-m", "stopgrad", name, "--help"], capture_output=True, text=True, check=True
-        ).stdout
-        for option in set(re.findall(r"(?<![\w-])--[a-z-]+", usage)) - {"--help"}:
+        with pytest.raises(SystemExit):
+            cli.main([name, "--help"])
+        for option in set(re.findall(r"(?<![\w-])--[a-z-]+", capsys.readouterr().out)) - {"--help"}:
             assert option in text, f"{name} {option}"

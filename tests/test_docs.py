@@ -48,7 +48,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return package
 
 
-@pytest.mark.parametrize("page", ["add-an-operation.md", "add-an-engine.md", "arrays.md"])
+@pytest.mark.parametrize("page", ["add-an-operation.md", "add-an-engine.md", "arrays.md", "flow-report.md"])
 def test_the_code_of_a_recipe_runs_and_prints_what_the_page_shows(page: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("\n".join(blocks(page, "python")))

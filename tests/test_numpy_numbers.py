@@ -208,6 +208,10 @@ CALLS = [
     applied("vmap", product, to=(XX, XX), in_axes=(1, 1), out_axes=0),
     applied("vmap", lambda x: x * 2.0, to=(XX,), in_axes=1, out_axes=-1),
     call("explain", product, X, X, argnums=1),
+    call("trace_nan", product, np.ones(3), np.ones(3), argnums=1, gradient=True),
+    call("assert_flows", product, X, X, argnums=1),
+    call("assert_blocked", lambda x, y: sg.stop_gradient(x) + y, X, X, argnums=0),
+    call("assert_only_flows", lambda x, y: sg.stop_gradient(x) + y, X, X, to="y", argnums=[0, 1]),
     Call("vjp", (square, X), {"has_aux": False}),
 ]
 
@@ -223,6 +227,7 @@ NO_NUMBERS = {
     "b",
     "body",
     "branches",
+    "feed_dict",
     "by",
     "cond",
     "condition",
@@ -276,6 +281,7 @@ NO_NUMBERS = {
     "scale",
     "soft",
     "stddev",
+    "session",
     "stop_gradients",
     "tangents",
     "tensor",
@@ -298,6 +304,9 @@ ELSEWHERE = {
     *(("astype", p) for p in ("copy", "device")),
     *(("from_dlpack", p) for p in ("copy", "device")),
     *(("can_cast", p) for p in ("from_", "to")),
+    # Tensors, and names of arguments.
+    *((f"assert_{name}", "to") for name in ("flows", "blocked", "only_flows")),
+    ("assert_only_flows", "among"),
     ("broadcast_arrays", "arrays"),
     ("broadcast_shapes", "shapes"),
     ("finfo", "type"),
@@ -305,6 +314,8 @@ ELSEWHERE = {
     ("isdtype", "kind"),
     ("permute_dims", "axes"),
     ("result_type", "arrays_and_dtypes"),
+    # In tests/test_ablate.py.
+    *(("ablate", p) for p in ("argnums", "engine", "feed_dict", "repeats", "seed")),
     ("dim", "name"),
     ("random_truncated_normal", "lower"),
     ("random_truncated_normal", "upper"),

@@ -93,6 +93,10 @@ class GradientError(StopgradError, ValueError):
     """A gradient that does not exist, with the reason why."""
 
 
+class FlowError(GradientError, AssertionError):
+    """Gradients that flow otherwise than was asserted; a failed assertion for tools that run tests, too."""
+
+
 class EngineError(StopgradError, RuntimeError):
     """An engine that is unknown, not installed, or lacks an operation."""
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from stopgrad.builder import current, default_graph
-from stopgrad.errors import ArgumentError, InternalError, StopgradError
+from stopgrad.errors import ArgumentError, FlowError, InternalError, StopgradError
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.immediate import Call
 from stopgrad.op import Op
@@ -29,6 +29,11 @@ from stopgrad.structure import flatten
 from stopgrad.types import DType, shape_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def __tracebackhide__(caught: Any) -> bool:  # noqa: N807
+    """What pytest asks: whether to leave this module out of an error that it shows."""
+    return isinstance(caught.value, FlowError)
 
 
 def builds(definition: type[Op], by_type: bool = False) -> Callable[[F], F]:

@@ -11,6 +11,7 @@ import numpy as np
 from stopgrad.arguments import operation_name, parameters_of
 from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.build import emit
+from stopgrad.builder import Block
 from stopgrad.cli.annotations import from_annotation
 from stopgrad.cli.inputs import Argument, arguments_of, line_of
 from stopgrad.cli.programs import Program
@@ -18,6 +19,7 @@ from stopgrad.errors import ArgumentError
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.operands import shorten
 from stopgrad.ops.data import Parameter, Placeholder
+from stopgrad.source import Location
 from stopgrad.structure import flatten, map_leaves, paths, unflatten
 from stopgrad.types import FRESH, Dim, TensorType, bind_sizes, name_of, tensor_type
 
@@ -182,10 +184,6 @@ def _chosen(
     chosen = [by_name[p.name] for p in parameters if p.name in by_name]
     places = {one.parameter.name: i for i, one in enumerate(chosen)}
     asked = None if argnums is None else [places[parameters[n].name] for n in argnums]
-    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    leading = [p.name for p in parameters[: len(chosen)]] == list(places)
-    if leading and all(one.parameter.kind in by_position for one in chosen):
-        return program.value, chosen, asked
     return _of(program.value, chosen), chosen, asked
 
 
@@ -198,12 +196,26 @@ def _of(f: Any, chosen: Sequence[Argument]) -> Any:
         bound = signature.bind_partial()
         bound.arguments.update(zip(names, args, strict=True))
         bound.apply_defaults()
-        return f(*bound.args, **bound.kwargs)
+        with Placed(None):
+            return f(*bound.args, **bound.kwargs)
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     call.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
     call.__name__ = getattr(f, "__name__", "function")
     return call
+
+
+class Placed(Block):
+    """Inside, operations count as built at this place; None: at the user's line that builds them."""
+
+    __slots__ = ("location",)
+
+    def __init__(self, location: Location | None) -> None:
+        super().__init__()
+        self.location = location
+
+    def changes(self) -> dict[str, Any]:
+        return {"place": None if self.location is None else (self.location, 0)}
 
 
 def _zeros(leaf: Any) -> Any:
@@ -239,7 +251,7 @@ def _random_data(made: Sequence[tuple[str, TensorType]], sizes: Mapping[str, int
         return []
     numbers = ", ".join(f"{'?' if FRESH.fullmatch(name) else name} = {n}" for name, n in sizes.items())
     shown = ", ".join(f"{name} {type}" for name, type in made)
-    return [f"random at seed {seed}: {shown}{f' ({numbers})' if numbers else ''}"]
+    return [f"random at seed {seed}{f' with {numbers}' if numbers else ''}: {shown}"]
 
 
 # -------------------------------------------------------------------------- functions that build graphs

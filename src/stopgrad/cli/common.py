@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import textwrap
 import traceback
 from collections.abc import Iterable, Sequence
 
@@ -11,8 +13,11 @@ from stopgrad.files import AnyPath, replacing
 from stopgrad.flow.source_lines import shown_file
 from stopgrad.source import is_internal
 
-OK, FAILED, ERROR, INTERRUPTED = 0, 1, 2, 130
-"""All well; something was found or a check failed; it could not be done; the user stopped it."""
+OK, FAILED, ERROR, INTERRUPTED, LEFT = 0, 1, 2, 130, 141
+"""All well; something was found or a check failed; it could not be done; interrupted; nobody reads on.
+
+The last two are those of a shell, for a program that ends by the signal.
+"""
 
 
 # --------------------------------------------------------------------------------------------- files
@@ -46,7 +51,7 @@ def told(error: BaseException) -> str | None:
 
     None for what neither the user's files nor the system raised: a defect of the command.
     """
-    frames = list(_users(traceback.extract_tb(error.__traceback__)))
+    frames = users_frames(error)
     place = f"{shown_file(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
     if isinstance(error, StopgradError):
         return f"stopgrad: {'' if place and place[:-2] in error.message else place}{error.message}"
@@ -59,9 +64,13 @@ def told(error: BaseException) -> str | None:
     return f"stopgrad: {error}" if isinstance(error, OSError) else None
 
 
-def _users(frames: Iterable[traceback.FrameSummary]) -> Iterable[traceback.FrameSummary]:
-    """The frames of the user's code, and of what that has imported."""
-    return (one for one in frames if not (is_internal(one.filename) or one.filename.startswith("<frozen ")))
+def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames through which an error came that are the user's code, or what that has imported."""
+    return _users(traceback.extract_tb(error.__traceback__))
+
+
+def _users(frames: Iterable[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    return [one for one in frames if not (is_internal(one.filename) or one.filename.startswith("<frozen "))]
 
 
 def _traceback(error: BaseException) -> str:
@@ -69,7 +78,7 @@ def _traceback(error: BaseException) -> str:
     shown = traceback.TracebackException.from_exception(error)
     part: traceback.TracebackException | None = shown
     while part is not None:
-        part.stack = traceback.StackSummary.from_list(list(_users(part.stack)))
+        part.stack = traceback.StackSummary.from_list(_users(part.stack))
         part = part.__cause__ or (None if part.__suppress_context__ else part.__context__)
     return "".join(shown.format() if shown.stack else shown.format_exception_only())
 
@@ -84,3 +93,22 @@ def listed(text: str, known: Sequence[str], option: str) -> list[str]:
     if wrong is not None or not words:
         raise ArgumentError(f"{option}: {wrong or text!r} is none of {', '.join(known)}")
     return words
+
+
+# --------------------------------------------------------------------------------------------- text
+
+
+def wrapped(text: str, width: int) -> str:
+    """Text in lines that end between words, what stands in brackets being one.
+
+    Examples:
+        >>> print(wrapped("x float32[2, 3], y float32[2, 3]", 20))
+        x float32[2, 3], y
+          float32[2, 3]
+    """
+    kept = re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", _JOINED), text)
+    lines = textwrap.wrap(kept, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace(_JOINED, " ")
+
+
+_JOINED = "\N{NO-BREAK SPACE}"

@@ -36,15 +36,16 @@ def conditions(text: str) -> list[Condition]:
         known = [*map(str, Status), IDLE]
         if word not in known:
             near = difflib.get_close_matches(word, known, 1)
-            cure = f"did you mean {near[0].replace(' ', '-')}?" if near else ""
-            raise ArgumentError(
-                f"--fail-on: there is no {part.partition(':')[0]!r}; "
-                f"{cure or f'take any of {chr(44).join(one.replace(chr(32), chr(45)) for one in known)}'}"
-            )
+            cure = f"did you mean {_dashed(near[0])}?" if near else f"take {', '.join(map(_dashed, known))}"
+            raise ArgumentError(f"--fail-on: there is no {part.partition(':')[0]!r}; {cure}")
         found.append(Condition(word, key.strip()))
     if not found:
         raise ArgumentError("--fail-on: names nothing; write for instance --fail-on idle,stopped:w")
     return found
+
+
+def _dashed(word: str) -> str:
+    return word.replace(" ", "-")
 
 
 def met(flow: Any, wanted: Iterable[Condition]) -> list[str]:
@@ -65,9 +66,7 @@ def _with_status(flow: Any, wanted: Condition) -> Iterator[str]:
         try:
             part = flow[wanted.key]
         except KeyError as error:
-            raise ArgumentError(
-                f"--fail-on {wanted.word.replace(' ', '-')}:{wanted.key}: {error.args[0]}"
-            ) from None
+            raise ArgumentError(f"--fail-on {_dashed(wanted.word)}:{wanted.key}: {error.args[0]}") from None
         if not hasattr(part, "stories"):
             part = flow[[wanted.key]]
     for story in part.stories:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import re
 import shutil
 import sys
@@ -13,11 +14,12 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.cli.annotations import shape_option
-from stopgrad.cli.calls import Call, Wanted, call_of
-from stopgrad.cli.common import FAILED, OK, listed, require_writable, write_text
+from stopgrad.cli.calls import Call, Placed, Wanted, call_of
+from stopgrad.cli.common import FAILED, OK, listed, require_writable, users_frames, wrapped, write_text
 from stopgrad.cli.failing import conditions, met
+from stopgrad.cli.inputs import defined, line_of
 from stopgrad.cli.programs import loaded
-from stopgrad.errors import ShapeError
+from stopgrad.errors import ShapeError, StopgradError
 
 STDOUT = "-"
 """The path that stands for standard output."""
@@ -67,6 +69,8 @@ def add_flow(commands: Any) -> None:
 
 
 MODES = ("reverse", "forward")
+LEAST = {"width": 40, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
+"""The least that each option can be."""
 
 
 def _command(commands: Any, name: str, run: Callable[..., int], does: str) -> argparse.ArgumentParser:
@@ -108,10 +112,10 @@ def _settled(arguments: argparse.Namespace) -> argparse.Namespace:
         arguments.target, arguments.json = arguments.json, STDOUT
     if arguments.target is None:
         arguments.parser.error("the following arguments are required: path.py:function")
-    if getattr(arguments, "seed", 0) < 0:
-        arguments.parser.error("argument --seed: must not be negative")
-    if getattr(arguments, "repeats", 1) < 1:
-        arguments.parser.error("argument --repeats: must be at least 1")
+    for name, least in LEAST.items():
+        given = getattr(arguments, name, None)
+        if given is not None and not given >= least:  # Nor NaN.
+            arguments.parser.error(f"argument --{name}: must be at least {least}")
     for path in (arguments.json, getattr(arguments, "html", None)):
         if path not in (None, STDOUT):
             require_writable(path)
@@ -142,27 +146,35 @@ def _call(arguments: argparse.Namespace) -> Iterator[Call]:
     with aside, loaded(arguments.target) as program:
         call = call_of(program, wanted)
         try:
-            yield call
-        except ShapeError as error:
-            for size, path in call.open.items():
-                if re.search(rf"\b{size}\b", error.message):
-                    error.args = (f"{error.message}; or give numbers: --shape {path}=4,3",)
-                    break
+            with Placed(defined(program)):  # What stands for the arguments is built by no line of the user's.
+                yield call
+        except StopgradError as error:
+            place = "" if users_frames(error) else line_of(program)
+            error.args = (f"{place}{error.message}{_cure(error, call)}",)
             raise
+
+
+def _cure(error: StopgradError, call: Call) -> str:
+    """What else to do about an error that is about a size which was left open."""
+    if isinstance(error, ShapeError):
+        for size, path in call.open.items():
+            if re.search(rf"\b{size}\b", error.message):
+                return f"; or give numbers: --shape {path}=4,3"
+    return ""
 
 
 def _show(arguments: argparse.Namespace, report: Any, text: Callable[[], str], data: str = "") -> None:
     """Print and write a report."""
     if arguments.json is not None and arguments.json != STDOUT:
-        write_text(arguments.json, report.to_json() + "\n")
-    if arguments.json == STDOUT:
-        if data:
-            print(data, file=sys.stderr)
-        print(report.to_json())
-        return
+        write_text(arguments.json, _json(report) + "\n")
     if data:
-        print(data)
-    print(text())
+        print(wrapped(f"data: {data}", WIDTH), file=sys.stderr if arguments.json == STDOUT else sys.stdout)
+    print(_json(report) if arguments.json == STDOUT else text())
+
+
+def _json(report: Any) -> str:
+    made = report.to_json()
+    return made if isinstance(made, str) else json.dumps(made, indent=2, allow_nan=False)
 
 
 def run_explain(arguments: argparse.Namespace) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import linecache
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +18,8 @@ from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.cli.annotations import from_annotation, scalar_annotation
 from stopgrad.cli.programs import Program
 from stopgrad.errors import ArgumentError
-from stopgrad.flow.source_lines import shown_file
+from stopgrad.flow.source_lines import place
+from stopgrad.source import Location
 from stopgrad.structure import flatten, map_leaves, paths, unflatten
 from stopgrad.types import TensorType, dtype_of, shape_of, tensor_type
 
@@ -142,10 +145,22 @@ def _namespace(program: Program) -> Mapping[str, Any]:
     return getattr(inspect.unwrap(program.value), "__globals__", program.names)
 
 
-def line_of(program: Program) -> str:
-    """Where the function is defined."""
+def defined(program: Program) -> Location | None:
+    """Where the function is defined: the line with its name, below its decorators."""
     code = getattr(inspect.unwrap(program.value), "__code__", None)
-    return "" if code is None else f"{shown_file(code.co_filename)}:{code.co_firstlineno}: "
+    if code is None:
+        return None
+    first = code.co_firstlineno
+    lines = linecache.getlines(code.co_filename)[first - 1 :]
+    if lines and lines[0].lstrip().startswith("@"):
+        first += next((i for i, line in enumerate(lines) if re.match(r"\s*(async\s+)?def\b", line)), 0)
+    return Location(code.co_filename, first)
+
+
+def line_of(program: Program) -> str:
+    """That line, as the beginning of a message."""
+    found = defined(program)
+    return "" if found is None else f"{place(found)}: "
 
 
 def _shown(annotation: Any) -> str:

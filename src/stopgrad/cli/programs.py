@@ -187,9 +187,19 @@ def _found(module: ModuleType, place: str, name: str) -> Program:
     if not callable(value) or inspect.isclass(value):
         kind = "a class" if inspect.isclass(value) else f"a {type(value).__name__}"
         raise ArgumentError(f"{shown}:{name} is {kind}, and no function; {has}")
+    kind = next((kind for test, kind in _NO_FUNCTIONS if test(value)), "")
+    if kind:
+        raise ArgumentError(f"{shown}:{name} is {kind}, whose results are computed bit by bit; {has}")
     if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, part)):
         raise ArgumentError(
             f"{shown}:{name} is a method, which needs an instance; make one in the file "
             f"(model = {owner.__name__}(...)) and name its method: {shown}:model.{part}"
         )
     return Program(f"{shown}:{name}", name, value, names)
+
+
+_NO_FUNCTIONS = (
+    (inspect.isgeneratorfunction, "a generator"),
+    (inspect.iscoroutinefunction, "a coroutine"),
+    (inspect.isasyncgenfunction, "an asynchronous generator"),
+)

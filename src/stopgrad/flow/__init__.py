@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from stopgrad.flow.ablate import ablate
 from stopgrad.flow.ablation_report import Ablation, Change, Stop, Suggestion
+from stopgrad.flow.assertions import assert_blocked, assert_flows, assert_only_flows
 from stopgrad.flow.check import check_gradients
 from stopgrad.flow.checked import Checked, GradientCheck
-from stopgrad.flow.explain import assert_blocked, assert_flows, explain
-from stopgrad.flow.model import Cut, Finding, Flow, GateUse, Reach, Story
+from stopgrad.flow.explain import explain
+from stopgrad.flow.model import Cut, Finding, GateUse, Reach, Story
+from stopgrad.flow.nans import trace_nan
+from stopgrad.flow.nans_report import NanInput, NanNote, NanSite, NanTrace
+from stopgrad.flow.report import Flow
 
 __all__ = [
     "Ablation",
@@ -18,6 +22,10 @@ __all__ = [
     "Flow",
     "GateUse",
     "GradientCheck",
+    "NanInput",
+    "NanNote",
+    "NanSite",
+    "NanTrace",
     "Reach",
     "Stop",
     "Story",
@@ -25,6 +33,8 @@ __all__ = [
     "ablate",
     "assert_blocked",
     "assert_flows",
+    "assert_only_flows",
     "check_gradients",
     "explain",
+    "trace_nan",
 ]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stopgrad.autodiff.reverse import gradients
-from stopgrad.build import without_gc
 from stopgrad.dtypes import DType
-from stopgrad.errors import ArgumentError, GradientError
+from stopgrad.errors import ArgumentError, GradientError, StopgradError
 from stopgrad.fingerprint import fingerprint
 from stopgrad.flow.ablation_report import (
     CHANGES,
@@ -44,9 +44,12 @@ from stopgrad.graph import Operation, Output
 from stopgrad.ops.gates import StopGradient, StopGradientTowards, StopGradientWhen, StraightThrough
 from stopgrad.plain import is_whole, whole
 from stopgrad.public import guarded
+from stopgrad.rewrite import Rule
 
 MOST = 32
 """So many places at most are tried out with a stop."""
+ROUNDINGS = 64.0
+"""By how much the rounding that is left of a zero may differ from one program to another."""
 
 
 @guarded("ablate")
@@ -84,7 +87,8 @@ def ablate(
         nothing"``; ``"idle"`` (nothing behind it leads to an input that was asked about, or all paths to it
         are cut before); ``"without it, the gradient is an error"``. Its ``suggestions`` are tensors at
         which what arrives is zero up to rounding, the first ones as seen from ys, for which a stop was tried
-        out. Tensors in bodies of loops and branches are not looked at for these.
+        out. Loops of a known number of steps are written out to see into them; into other loops, and
+        branches, these do not look.
 
     Raises:
         FeedError, GraphError, GradientError: something is not fed, ys and xs are not of one graph, or the
@@ -106,32 +110,24 @@ def ablate(
         if not is_whole(value) or value < 0:
             raise ArgumentError(f"ablate: {name} is a whole number, 0 or more, not {value!r:.60}")
     question = asked("ablate", ys, args, kwargs, argnums)
-    xs = {key: x for key, x in question.xs.items() if x.type.differentiable}
-    data = problem("ablate", replace(question, xs=xs), feed_dict)
+    data = problem("ablate", question, feed_dict)
     watch = Stopwatch(engine or "auto", whole(repeats), data.values)
-    return without_gc(_ablated, data, watch, whole(seed))
+    return _ablated(data, watch, whole(seed))
 
 
 def _ablated(data: Problem, watch: Stopwatch, seed: int) -> Ablation:
-    question = data.question
-    labels = tuple(map(label, question.xs))
-    base = Variant(data)
-    points: list[Arrays] = [data.values]
-    found = [base.run(data.values)]
-    for values in jittered(data.values, seed):
-        made = base.run(values)
-        if finite(made):
-            points.append(values)
-            found.append(made)
-    known = _Known(data, base, points, found, labels)
-    stops = tuple([_stop(known, line, watch) for line in _lines(question)])
-    suggested = [one for group in _places(known) if (one := _suggestion(known, group, watch)) is not None]
+    labels = tuple(map(label, data.question.xs))
+    plain = Variant(data)
+    known = _known(data, plain, seed)
+    report = _Reporting(data, plain, plain.run(data.values), known, watch, labels)
+    stops = tuple([report.stop(line) for line in _lines(data.question)])
+    suggested = [one for group in _places(known) if (one := report.suggestion(group)) is not None]
     return Ablation(
         stops,
         tuple([one for one in suggested if not one.disconnects]),
         tuple([one for one in suggested if one.disconnects]),
         labels,
-        len(points),
+        len(known.points),
         watch.engine,
     )
 
@@ -145,32 +141,42 @@ class _Line:
 
 
 class _Known:
-    """The program as it is, at the data points, and where what arrives in it is zero.
+    """The program as it is, in double precision, at the data points; and where what arrives in it is zero.
 
     Attributes:
-        data, base, points, labels: the program, and the copies of its data.
+        data, base: the program.
+        points: the given data, and copies with noise of which the gradient is finite.
         found: the gradients at each point.
         made: what arrives between ys and the inputs, and at stops.
         zeros: the tensors, of the copy, at which that is zero at every point.
         reached: those at which anything arrives that does not come from a zero.
     """
 
-    def __init__(
-        self,
-        data: Problem,
-        base: Variant,
-        points: Sequence[Arrays],
-        found: Sequence[Gradients],
-        labels: tuple[str, ...],
-    ) -> None:
-        self.data, self.base, self.points, self.found, self.labels = data, base, points, found, labels
-        place = base.copied.mapping
-        above = data.question.graph.subgraph_to(data.question.ys)
-        stopped = [place[op.outputs[0]] for op in above if op.definition is StopGradient]
-        self.selective = any(op.definition.selective for op in inside(above))
+    def __init__(self, data: Problem, base: Variant, seed: int) -> None:
+        self.data, self.base = data, base
+        self.points: list[Arrays] = [data.values]
+        self.found = [base.run(data.values)]
+        for values in jittered(data.values, seed):
+            made = base.run(values)
+            if finite(made):
+                self.points.append(values)
+                self.found.append(made)
+        within = list(inside(data.question.graph.subgraph_to(data.question.ys)))
+        stops = [op.outputs[0] for op in within if op.definition is StopGradient]
+        stopped = [x for stop in stops for x in base.copies.get(stop, ())]
+        self.selective = any(op.definition.selective for op in within)
         self.made = arrivals(base.ys, base.xs, [x for x in stopped if x.type.differentiable])
-        self.zeros = zeros_at(base, self.made, points)
+        self.zeros = zeros_at(base, self.made, self.points)
         self.reached = self.made.reached(self.zeros)
+
+
+def _known(data: Problem, plain: Variant, seed: int) -> _Known:
+    """What is known of the program in double precision, its loops written out; or, failing that, as it is."""
+    clear = data.to_judge()
+    if clear is not data:
+        with contextlib.suppress(StopgradError):
+            return _Known(clear, Variant(clear), seed)
+    return _Known(data, plain, seed)
 
 
 def zeros_at(variant: Variant, made: Arrivals, points: Sequence[Arrays]) -> set[Output]:
@@ -186,6 +192,89 @@ def zeros_at(variant: Variant, made: Arrivals, points: Sequence[Arrays]) -> set[
             if not ratio <= tolerance(x.dtype):  # A NaN is no zero.
                 zeros.discard(x)
     return zeros
+
+
+# ------------------------------------------------------------------------------------------- entries
+
+
+@dataclass(frozen=True)
+class _Reporting:
+    """What entries are made from.
+
+    Attributes:
+        data, plain, given: the program as the user has it, and its gradients on the given data.
+        known: what has been found out about it.
+        watch: measures times.
+        labels: of the inputs.
+    """
+
+    data: Problem
+    plain: Variant
+    given: Gradients
+    known: _Known
+    watch: Stopwatch
+    labels: tuple[str, ...]
+
+    def judged(self, rule: Rule, plain: Variant) -> Variant:
+        """A variant of the program, as verdicts are found on it: in double precision, as far as it can be."""
+        return plain if self.known.data is self.data else Variant(self.known.data, [rule])
+
+    def stop(self, line: _Line) -> Stop:
+        """The entry of a line."""
+        plain, gates = self.plain, line.gates
+        kind, location, rule = _kind(gates[0]), gates[0].location, opening(gates)
+        try:
+            without = Variant(self.data, [rule])
+        except GradientError as error:
+            told = (ERROR, "", error.message)
+            return Stop(gates, kind, location, None, None, {}, plain.operations, None, None, None, *told)
+        open = without.run(self.data.values)
+        rows = zip(self.labels, self.given, open, strict=True)
+        changes = {name: Change(*_compared([g], [h]), g is not None, h is not None) for name, g, h in rows}
+        saved = without.operations - plain.operations
+        verdict = SAVES.format(saved, "" if saved == 1 else "s") if saved > 0 else NOTHING
+        changed, evidence = False, line.why_idle
+        if line.why_idle:
+            verdict = IDLE
+        else:
+            changed, evidence = _judged(self.known, line, self.judged(rule, without))
+        if changed:
+            verdict, evidence = CHANGES, _infinite(self.given, open)
+        times = self.watch.seconds(plain, without)
+        return Stop(
+            gates,
+            kind,
+            location,
+            *_compared(self.given, open),
+            changes,
+            plain.operations,
+            without.operations,
+            times[0],
+            times[1],
+            verdict,
+            evidence,
+        )
+
+    def suggestion(self, tensors: Sequence[Output]) -> Suggestion | None:
+        """What a stop behind tensors would save; None where nothing, or where it changes a gradient."""
+        rule = stopping(tensors)
+        stopped = Variant(self.data, [rule])
+        if stopped.operations >= self.plain.operations or not _alike(self.known, self.judged(rule, stopped)):
+            return None
+        arrive = zip(self.labels, self.plain.gradients, stopped.gradients, strict=True)
+        operations = tuple(dict.fromkeys(x.op for x in tensors))
+        with_stop, as_it_is = self.watch.seconds(stopped, self.plain)
+        return Suggestion(
+            operations,
+            operations[0].location,
+            stopped.operations,
+            self.plain.operations,
+            with_stop,
+            as_it_is,
+            tuple([name for name, g, h in arrive if g is not None and h is None]),
+            _is_within(self.data.question, set(tensors)),
+            len(self.known.points),
+        )
 
 
 # ---------------------------------------------------------------------------------------------- stops
@@ -211,37 +300,6 @@ def _why_idle(gates: Sequence[Operation], idle: Mapping[Operation, str]) -> str:
     return reasons[0] if all(reasons) else ""
 
 
-def _stop(known: _Known, line: _Line, watch: Stopwatch) -> Stop:
-    base, gates = known.base, line.gates
-    kind, location = _kind(gates[0]), gates[0].location
-    try:
-        without = Variant(known.data, [opening(gates)])
-    except GradientError as error:
-        return Stop(
-            gates, kind, location, None, None, {}, base.operations, None, None, None, ERROR, "", error.message
-        )
-    given, open = known.found[0], without.run(known.points[0])
-    rows = zip(known.labels, given, open, strict=True)
-    changes = {name: Change(*_compared([g], [h]), g is not None, h is not None) for name, g, h in rows}
-    changed, evidence = (False, line.why_idle) if line.why_idle else _judged(known, line, without, open)
-    saved = without.operations - base.operations
-    saves = SAVES.format(saved, "" if saved == 1 else "s") if saved > 0 else NOTHING
-    times = watch.seconds(base, without)
-    return Stop(
-        gates,
-        kind,
-        location,
-        *_compared(given, open),
-        changes,
-        base.operations,
-        without.operations,
-        times[0],
-        times[1],
-        IDLE if line.why_idle else CHANGES if changed else saves,
-        evidence,
-    )
-
-
 def _kind(gate: Operation) -> str:
     if gate.definition is StraightThrough:
         return "straight_through"
@@ -253,12 +311,11 @@ def _kind(gate: Operation) -> str:
     return "no_gradient" if gate in exits else "stop_gradient"
 
 
-def _judged(known: _Known, line: _Line, without: Variant, open: Gradients) -> tuple[bool, str]:
+def _judged(known: _Known, line: _Line, without: Variant) -> tuple[bool, str]:
     """Whether the stops change the gradient, and how that was found."""
-    graph = known.data.question.graph
-    outer = all(op.definition is StopGradient and op.graph is graph for op in line.gates)
-    place = known.base.copied.mapping
-    if outer and not any(_counts(place[op.outputs[0]], known) for op in line.gates):
+    copies = [known.base.copies.get(op.outputs[0], []) for op in line.gates]
+    seen = all(op.definition is StopGradient for op in line.gates) and all(copies)
+    if seen and not any(_counts(x, known) for some in copies for x in some):
         return False, zero_at("what the stop keeps from passing", len(known.points))
     if _unswitched(known, line):
         return False, "its condition does not hold on this data"
@@ -267,20 +324,27 @@ def _judged(known: _Known, line: _Line, without: Variant, open: Gradients) -> tu
             False,
             "without it the gradient is computed by the same operations: the paths end at other stops",
         )
-    if outer and not known.selective:
+    if seen and not known.selective:
         changes = _passes(known, line, without)
     else:
         changes = not _alike(known, without)
     if changes:
-        return True, _infinite(known.found[0], open)
+        return True, ""
     return False, zero_at("what comes through without the stop", len(known.points))
 
 
 def _alike(known: _Known, other: Variant) -> bool:
-    """Whether the gradients of another variant are the same up to rounding at every point."""
+    """Whether the gradients of another variant are the same up to rounding at every point.
+
+    Where the gradient is zero, and what there is of it is rounding, so is the other, of about that size.
+    """
+    zeros = [not _counts(x, known) for x in known.base.xs]
     for values, found in zip(known.points, known.found, strict=True):
-        rows = zip(found, other.run(values), known.base.xs, strict=True)
-        if not all(_near(g, h, x.dtype) for g, h, x in rows):
+        rows = zip(found, other.run(values), known.base.xs, zeros, strict=True)
+        if not all(
+            _largest(h) <= ROUNDINGS * _largest(g) if zero else _near(g, h, _nearness(x.dtype))
+            for g, h, x, zero in rows
+        ):
             return False
     return True
 
@@ -314,7 +378,7 @@ def _same(a: Variant, b: Variant) -> bool:
 
 def _passes(known: _Known, line: _Line, without: Variant) -> bool:
     """Whether what passes the opened stops, differentiated apart from all else, is more than rounding."""
-    opened = [without.copied.mapping[op.outputs[0]] for op in line.gates]
+    opened = [x for op in line.gates for x in without.copies[op.outputs[0]]]
     with without.copied.graph.as_default():
         seeds = gradients(without.ys, opened, stop_gradients=opened)
     pairs = [(y, g) for y, g in zip(opened, seeds, strict=True) if g is not None]
@@ -354,7 +418,7 @@ def _compared(given: Gradients, open: Gradients) -> tuple[float, float | None]:
     if not np.array_equal(there, np.isfinite(b)):
         return float("inf"), None
     a, b = a[there], b[there]
-    largest = max(float(np.abs(x).max(initial=0.0)) for x in (a, b))
+    largest = max(_largest(a), _largest(b))
     if not largest:
         return 0.0, None
     a, b = a / largest, b / largest  # Against overflow.
@@ -363,15 +427,26 @@ def _compared(given: Gradients, open: Gradients) -> tuple[float, float | None]:
     return float(np.linalg.norm(a - b)) / max(norms), None if cosine is None else max(-1.0, min(1.0, cosine))
 
 
-def _near(g: Gradient, h: Gradient, dtype: DType) -> bool:
-    """Whether two gradients of one input are the same up to rounding."""
+def _nearness(dtype: DType) -> float:
+    """Within which part of their largest element gradients count as the same.
+
+    A sum of many terms may be rounded more than once, for which there is room in double precision.
+    """
+    return tolerance(dtype) * (1024 if dtype.name in ("float64", "complex128") else 1)
+
+
+def _largest(g: Gradient) -> float:
+    return 0.0 if g is None else float(np.abs(_wide(g)).max(initial=0.0))
+
+
+def _near(g: Gradient, h: Gradient, within: float) -> bool:
+    """Whether two gradients of one input are the same, within a part of their largest element."""
     a, b = _both(g, h)
     there = np.isfinite(a)
     if not np.array_equal(there, np.isfinite(b)):
         return False
     a, b = a[there], b[there]
-    scale = max(float(np.abs(x).max(initial=0.0)) for x in (a, b))
-    return bool((np.abs(a - b) <= tolerance(dtype) * scale).all())
+    return bool((np.abs(a - b) <= within * max(_largest(a), _largest(b))).all())
 
 
 # ---------------------------------------------------------------------------------------- suggestions
@@ -383,12 +458,12 @@ def _places(known: _Known) -> list[list[Output]]:
     Nothing that lies behind another such place is one.
     """
     base, made = known.base, known.made
-    old = {new: x for x, new in base.copied.mapping.items()}
+    old = {new: x for x, some in base.copies.items() for new in some}
     built: dict[Any, list[Output]] = {}
     for x in made.live:
         built.setdefault(_built_by(x), []).append(x)
     asked_about = {*base.xs, *base.inputs}
-    zeros = known.zeros & {base.copied.mapping[x] for x in _zeros_if_unswitched(known)}
+    zeros = known.zeros & _zeros_if_unswitched(known) & old.keys()
     walls: set[Output] = set()
     reached = made.reached(walls)
     found: list[list[Output]] = []
@@ -397,7 +472,7 @@ def _places(known: _Known) -> list[list[Output]]:
             continue
         alike = built[_built_by(x)]
         if asked_about.isdisjoint(alike) and not any(_counts(one, known) for one in alike):
-            found.append([old[one] for one in alike if one in reached])
+            found.append(list(dict.fromkeys(old[one] for one in alike if one in reached)))
             walls.update(alike)
             reached = made.reached(walls)
             if len(found) == MOST:
@@ -406,15 +481,20 @@ def _places(known: _Known) -> list[list[Output]]:
 
 
 def _zeros_if_unswitched(known: _Known) -> set[Output]:
-    """The user's tensors at which only zero arrives, also where stops that a condition switches are off."""
-    variant, made, zeros = known.base, known.made, known.zeros
-    above = known.data.question.graph.subgraph_to(known.data.question.ys)
-    switched = [op for op in above if op.definition is StopGradientWhen]
-    if switched:
-        variant = Variant(known.data, [opening(switched)])
-        made = arrivals(variant.ys, variant.xs, ())
-        zeros = zeros_at(variant, made, known.points)
-    return {x for x, new in variant.copied.mapping.items() if new in zeros}
+    """The tensors at which only zero arrives, also where stops that a condition switches are off."""
+    question = known.data.question
+    within = inside(question.graph.subgraph_to(question.ys))
+    switched = [op for op in within if op.definition is StopGradientWhen]
+    if not switched:
+        return known.zeros
+    off = Variant(known.data, [opening(switched)])
+    zeros = zeros_at(off, arrivals(off.ys, off.xs, ()), known.points)
+    return {
+        here
+        for x, some in known.base.copies.items()
+        for here, there in zip(some, off.copies[x], strict=True)
+        if there in zeros
+    }
 
 
 def _built_by(x: Output) -> Any:
@@ -423,33 +503,12 @@ def _built_by(x: Output) -> Any:
     return (id(op._place), op._instruction, op.definition, x.index) if op._place is not None else x
 
 
-def _suggestion(known: _Known, tensors: Sequence[Output], watch: Stopwatch) -> Suggestion | None:
-    """What a stop behind these tensors would save; None where nothing, or where it changes a gradient."""
-    base = known.base
-    stopped = Variant(known.data, [stopping(tensors)])
-    if stopped.operations >= base.operations or not _alike(known, stopped):
-        return None
-    arrive = zip(known.labels, base.gradients, stopped.gradients, strict=True)
-    operations = tuple(dict.fromkeys(x.op for x in tensors))
-    with_stop, as_it_is = watch.seconds(stopped, base)
-    return Suggestion(
-        operations,
-        operations[0].location,
-        stopped.operations,
-        base.operations,
-        with_stop,
-        as_it_is,
-        tuple([name for name, g, h in arrive if g is not None and h is None]),
-        _is_within(known.data.question, set(tensors)),
-        len(known.points),
-    )
-
-
 def _is_within(question: Asked, tensors: set[Output]) -> bool:
     """Whether all that uses the tensors was built by the very call that built them."""
-    return not any(
-        (op._place, op._instruction) != (x.op._place, x.op._instruction)
-        for op in question.graph.subgraph_to(question.ys)
+    users = [
+        (op._place, op._instruction) == (x.op._place, x.op._instruction)
+        for op in inside(question.graph.subgraph_to(question.ys))
         for x in op.inputs
         if x in tensors
-    )
+    ]
+    return bool(users) and all(users)

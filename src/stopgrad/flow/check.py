@@ -1,24 +1,26 @@
-"""Are the generated gradients those of the function that the gates leave? Compared with finite differences."""
+"""Are the generated gradients those of the function that the gates leave? Differences tell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from stopgrad.body import walk
 from stopgrad.errors import ArgumentError, DTypeError
-from stopgrad.flow.asked import Asked, asked
+from stopgrad.flow.asked import Asked, asked, label
 from stopgrad.flow.checked import Checked, GradientCheck, Held, Kink, Worst
-from stopgrad.flow.compared import Comparison, Order, Rows
+from stopgrad.flow.compared import Comparison, Rows, compared
 from stopgrad.flow.differences import JUMP, SMOOTH
 from stopgrad.flow.frozen import LEFT_OUT, Posed, evaluate, holds, moving, pose
 from stopgrad.flow.numeric import Settings
+from stopgrad.flow.suspects import suspects
 from stopgrad.graph import Operation, Output
 from stopgrad.ops.custom import CustomGradient
 from stopgrad.plain import flag, is_whole, real, whole
 from stopgrad.public import guarded, reads_arguments
+from stopgrad.source import Location
 from stopgrad.types import DType
 
 RTOL = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
@@ -52,9 +54,10 @@ def check_gradients(
 ) -> GradientCheck:
     """Compare generated gradients with finite differences of the function that the gates leave.
 
-    What a gate stops keeps, while inputs are moved, the value that it has at the point given, at every step of
-    a loop: so a deliberate stop passes and a wrong rule fails. ``straight_through`` moves as its soft operand,
-    ``scale_gradient`` by its factor. A custom gradient is compared with the true derivative of its function.
+    What a gate stops keeps, while inputs are moved, the value that it has at the point given, at every step
+    of a loop: so a deliberate stop passes and a wrong rule fails. ``straight_through`` moves as its soft
+    operand, ``scale_gradient`` by its factor. A custom gradient is compared with the true derivative of its
+    function. Gates that clip are compared as if they clipped nothing: no function has a clipped derivative.
 
     Args:
         ys: an output or nested structure of outputs, which count with the sum of their elements, as for
@@ -66,10 +69,10 @@ def check_gradients(
             their first values unless fed.
         order: 1, or 2 to compare also the second derivatives with differences of the generated first ones.
         modes: ``"reverse"``, ``"forward"`` or both: how derivatives are generated.
-        stops: ``"hold"``; or ``"ignore"`` to compare with the true total derivative, as if there were no gates.
-            That tells how far a stopped gradient is from it, and never raises.
-        rtol: relative tolerance; by default that of the coarsest dtype on the way: 10⁻⁶ for float64, 10⁻³ for
-            float32, 0.02 for float16, 0.1 for bfloat16.
+        stops: ``"hold"``; or ``"ignore"`` to compare with the true total derivative, as if there were no
+            gates. That tells how far a stopped gradient is from it, and never raises.
+        rtol: relative tolerance; by default that of the coarsest dtype on the way: 10⁻⁶ for float64, 10⁻³
+            for float32, 0.02 for float16, 0.1 for bfloat16.
         atol: absolute tolerance; by default a tenth of rtol times the largest derivative, and what rounding
             makes of the value.
         directions: move inputs in so many random directions; by default those of up to 64 numbers are moved
@@ -79,9 +82,9 @@ def check_gradients(
         kwargs: the function's keyword arguments, which are not checked.
 
     Returns:
-        A :class:`GradientCheck`: for each x a :class:`Checked` with the error, the step and the worst element.
-        An element at a kink (a corner of relu, a tie of a maximum) passes if its gradient lies between the
-        one-sided derivatives, and is reported.
+        A :class:`GradientCheck`: for each x a :class:`Checked` with the error, the step and the worst
+        element. An element at a kink (a corner of relu, a tie of a maximum) passes if its gradient lies
+        between the one-sided derivatives, and is reported.
 
     Raises:
         GradientError: generated and numeric gradients differ; the message is the report. Or a gradient is
@@ -89,17 +92,18 @@ def check_gradients(
         ArgumentError, DTypeError, GraphError, FeedError: the arguments do not fit.
 
     References:
-        Central differences extrapolated to a step of 0: Ridders 1982, "Accurate computation of F'(x) and F'(x)
-        F''(x)". Where all operations on the way are holomorphic, the complex step: Squire and Trapp 1998,
-        "Using complex variables to estimate derivatives of real functions".
+        Central differences extrapolated to a step of 0: Ridders 1982, "Accurate computation of F'(x) and
+        F'(x) F''(x)". Where all operations on the way are holomorphic, the complex step: Squire and Trapp
+        1998, "Using complex variables to estimate derivatives of real functions".
 
     Examples:
         >>> check = sg.check_gradients(lambda x: sg.reduce_sum(sg.exp(x) * sg.stop_gradient(x)), np.ones(3))
         >>> check.passed, check["x"].error < 1e-6
         (True, True)
         >>> double = sg.custom_gradient(lambda x: (x * x, lambda g: g * x))
-        >>> sg.check_gradients(double, 3.0, raises=False)["x"].worst[:3]
-        ((), 3.0, 6.0)
+        >>> worst = sg.check_gradients(double, 3.0, raises=False)["x"].worst
+        >>> worst.generated, worst.numeric
+        (3.0, 6.0)
     """
     asking = asked("check_gradients", ys, args, kwargs, argnums)
     if asking.is_function and feed_dict is not None:
@@ -200,92 +204,65 @@ def _checked(posed: Posed, settings: Settings, last: int) -> GradientCheck:
     gates, custom = _gates(posed)
     notes: list[str] = []
     broken = _not_finite(posed)
-    found: dict[Any, list[tuple[int, Comparison]]] = {}
+    found: list[list[Comparison]] = []
     if not broken:
-        order = Order(1, posed, posed.ys, settings)
-        orders = [order]
-        if last == 2:
-            orders += _second(posed, order, settings)
-        for one in orders:
-            notes += [note for note in one.numeric.notes if note not in notes]
-            for which, key in enumerate(posed.keys):
-                found.setdefault(key, []).append((one.number, Comparison(one, which)))
+        found, told = compared(posed, settings, last)
+        notes += told
     results = {
-        key: _of_input(x, found[key]) if not broken else _broken(x, broken)
-        for key, x in zip(posed.keys, posed.xs, strict=True)
+        key: _broken(x, broken) if broken else _of_input(x, found[which])
+        for which, (key, x) in enumerate(zip(posed.keys, posed.xs, strict=True))
     }
+    wrong: list[Held] = []
+    if settings.hold and any(not result.passed and np.isfinite(result.error) for result in results.values()):
+        wrong = _lines(suspects(posed, settings, last), lambda op: op.type)
     stops = "hold" if settings.hold else "ignore"
-    return GradientCheck(results, last, settings.modes, stops, settings.rtol, gates, custom, notes)
-
-
-def _second(posed: Posed, first: Order, settings: Settings) -> list[Order]:
-    """The derivatives of the first ones, with one weighting of the results."""
-    ys = [g for g in first.generated.gradients if g is not None]
-    if not ys:
-        return []
-    weights = first.cotangents[0] if len(first.cotangents[0]) == 1 else first.cotangents[1]
-    posed.feeds.update(first.generated.fed(weights))
-    return [Order(2, posed, ys, settings)]
+    return GradientCheck(results, last, settings.modes, stops, settings.rtol, gates, custom, wrong, notes)
 
 
 def _not_finite(posed: Posed) -> str:
     """Which values at the base point are no numbers; empty where all are."""
     values = evaluate([*posed.xs, *posed.ys], posed.feeds)
-    names = [*(f"the input {_name(key)}" for key in posed.keys), *(f"the value of {y.name}" for y in posed.ys)]
+    names = [f"the input {label(key)}" for key in posed.keys]
+    names += [f"the value of {y.name}" for y in posed.ys]
     for value, name in zip(values, names, strict=True):
         if not np.all(np.isfinite(np.asarray(value).astype(complex))):
             return f"{name} has NaN or infinite elements; sg.trace_nan finds the operation that makes them"
     return ""
 
 
-def _name(key: Any) -> str:
-    return key.name if isinstance(key, Output) else str(key)
-
-
 def _broken(x: Output, why: str) -> Checked:
     return Checked(repr(x.type), False, float("inf"), float("nan"), None, "central", (), why)
 
 
-def _of_input(x: Output, comparisons: Sequence[tuple[int, Comparison]]) -> Checked:
+def _of_input(x: Output, comparisons: Sequence[Comparison]) -> Checked:
     """The findings of all orders and modes for one input, as one."""
-    error, worst_excess = 0.0, -1.0
-    worst: Worst | None = None
-    step, reason = float("nan"), ""
-    kinks: list[Kink] = []
-    directional = False
-    methods: set[str] = set()
-    for number, compared in comparisons:
-        directional |= not compared.by_number
-        for direction in compared.directions:
-            methods.add(direction.method)
-        for rows in compared.rows:
-            error = max(error, _error(rows))
-            kinks += _kinks(x, number, compared, rows)
-            at = _worst(rows)
-            if at is not None and rows.excess[at] > worst_excess:
-                worst_excess = float(rows.excess[at])
-                worst = Worst(
-                    _place(x, compared.directions[at[0]].place),
-                    float(rows.generated[at]),
-                    float(rows.numeric[at]),
-                    float(rows.allowed[at]),
-                    number,
-                    rows.mode,
-                )
-                step = float(np.fmin.reduce(compared.directions[at[0]].slope.step, initial=np.inf))
-                reason = _reason(rows, at)
-    passed = worst_excess <= 1.0
-    method = "directional" if directional else "central" if "central" in methods else "complex step"
-    kept = {(k.index, k.order, k.jump): k for k in reversed(kinks)}
+    pairs = [(one, rows) for one in comparisons for rows in one.rows]
+    methods = {direction.method for one in comparisons for direction in one.directions}
+    directional = any(not one.by_number for one in comparisons)
+    method = "directional" if directional else "complex step" if methods == {"complex step"} else "central"
+    kinks = {(k.index, k.order, k.jump): k for one, rows in pairs for k in _kinks(x, one, rows)}
+    ranked = [(_rank(one, rows, at), one, rows, at) for one, rows in pairs for at in _worst(one, rows)]
+    if not ranked:
+        return Checked(repr(x.type), True, 0.0, float("nan"), None, method)
+    _, one, rows, at = max(ranked, key=lambda item: item[0])
+    worst = Worst(
+        _place(x, one.directions[at[0]].place),
+        float(rows.generated[at]),
+        float(rows.numeric[at]),
+        float(rows.allowed[at]),
+        one.order.number,
+        rows.mode,
+    )
+    passed = all(comparison.passed for comparison in comparisons)
     return Checked(
         repr(x.type),
         passed,
-        error if worst is not None else 0.0,
-        step,
+        max(_error(rows) for _, rows in pairs),
+        float(np.fmin.reduce(one.directions[at[0]].slope.step, initial=np.inf)),
         worst,
-        method if methods else "central",
-        tuple(reversed(kept.values())),
-        "" if passed else reason,
+        method,
+        tuple(kinks.values()),
+        "" if passed else _reason(rows, at),
     )
 
 
@@ -296,18 +273,30 @@ def _error(rows: Rows) -> float:
     outside = np.fmax(np.fmax(rows.low - rows.generated, rows.generated - rows.high), 0.0)
     apart = np.where(rows.kind == SMOOTH, np.abs(rows.generated - rows.numeric), outside)
     size = np.fmax(np.abs(rows.generated), np.abs(rows.numeric))
-    largest = np.nanmax(size, initial=0.0)
-    return float(np.nanmax(apart, initial=0.0) / largest) if largest > 0.0 else 0.0
+    largest = np.fmax.reduce(size, None, initial=0.0)
+    return float(np.fmax.reduce(apart, None, initial=0.0) / largest) if largest > 0.0 else 0.0
 
 
-def _worst(rows: Rows) -> tuple[int, int] | None:
-    """The direction and weighting that differ most; the sum of the results, if that differs at all."""
+def _rank(one: Comparison, rows: Rows, at: tuple[int, int]) -> tuple[Any, ...]:
+    """What is shown first: what differs, at a known element, of a low order, in the sum of results."""
+    excess = float(rows.excess[at])
+    known = one.directions[at[0]].place is not None
+    plain = rows.mode == "reverse" and at[1] == 0
+    return (True, known, -one.order.number, plain, excess) if excess > 1.0 else (False, excess)
+
+
+def _worst(one: Comparison, rows: Rows) -> list[tuple[int, int]]:
+    """Where most differs: of all, of single elements, and of these in the sum of results."""
     excess = rows.excess
     if not excess.size:
-        return None
-    columns = excess[:, :1] if rows.mode == "reverse" and np.any(excess[:, :1] > 1.0) else excess
-    i, j = np.unravel_index(np.argmax(columns), columns.shape)
-    return int(i), int(j)
+        return []
+    alone = np.array([[direction.place is not None] for direction in one.directions])
+    first = np.arange(excess.shape[1]) == 0
+    found = []
+    for chosen in (excess, np.where(alone, excess, -1.0), np.where(alone & first, excess, -1.0)):
+        i, j = np.unravel_index(np.argmax(chosen), chosen.shape)
+        found.append((int(i), int(j)))
+    return found
 
 
 def _reason(rows: Rows, at: tuple[int, int]) -> str:
@@ -326,7 +315,7 @@ def _reason(rows: Rows, at: tuple[int, int]) -> str:
     )
 
 
-def _kinks(x: Output, number: int, compared: Comparison, rows: Rows) -> list[Kink]:
+def _kinks(x: Output, one: Comparison, rows: Rows) -> list[Kink]:
     found = []
     for i in range(len(rows.kind) if rows.kind.size else 0):
         gap = np.where(rows.kind[i] == SMOOTH, 0.0, rows.high[i] - rows.low[i])
@@ -335,12 +324,12 @@ def _kinks(x: Output, number: int, compared: Comparison, rows: Rows) -> list[Kin
         if leap.size or gap[j] > rows.allowed[i, j]:
             found.append(
                 Kink(
-                    _place(x, compared.directions[i].place),
+                    _place(x, one.directions[i].place),
                     float(rows.generated[i, j]),
                     float(rows.low[i, j]),
                     float(rows.high[i, j]),
                     bool(rows.kind[i, j] == JUMP),
-                    number,
+                    one.order.number,
                 )
             )
     return found
@@ -357,25 +346,42 @@ def _place(x: Output, place: int | None) -> tuple[int, ...] | None:
 
 
 def _gates(posed: Posed) -> tuple[list[Held], list[Held]]:
-    """The gates and the custom gradients on the way, one entry for a line; and what is not compared."""
-    lines: dict[Any, list[Operation]] = {}
-    whats: dict[Any, str] = {}
-    for op in (*posed.left_out, *walk(moving(posed.ys, posed.xs))):
-        what = _what(op)
-        if what:
-            where = op.location
-            key = (what, where.file, where.line) if where else (what, op)
-            lines.setdefault(key, []).append(op)
-            whats[key] = what
-    held = [Held(tuple(ops), ops[0].location, whats[key]) for key, ops in lines.items()]
+    """The gates and the custom gradients on the way, one entry for a line."""
+    held = _lines([*posed.left_out, *walk(moving(posed.ys, posed.xs))], _what)
     custom = [h for h in held if h.operations[0].definition is CustomGradient]
     return [h for h in held if h.operations[0].definition is not CustomGradient], custom
+
+
+def _lines(operations: Iterable[Operation], what: Callable[[Operation], str]) -> list[Held]:
+    """Operations about which something is to be said, one entry for a line of the user's."""
+    lines: dict[Any, list[Operation]] = {}
+    for op in operations:
+        said = what(op)
+        if said:
+            where = op.location
+            lines.setdefault((said, where.file, where.line) if where else (said, op), []).append(op)
+    return [Held(tuple(ops), ops[0].location, key[0], _rule(ops[0])) for key, ops in lines.items()]
+
+
+def _rule(op: Operation) -> Location | None:
+    """The first line of a custom gradient's gradient function that is not that of the call."""
+    if op.definition is not CustomGradient:
+        return None
+    here = op.location
+    places = (step.location for step in op.pullback.operations())
+    return next(
+        (p for p in places if p and (here is None or (p.file, p.line) != (here.file, here.line))), None
+    )
 
 
 def _what(op: Operation) -> str:
     if op.definition is CustomGradient:
         cut = sum(g is None for g in op.pullback.outputs)
-        return f"custom_gradient, {cut} of {len(op.pullback.outputs)} arguments held," if cut else "custom_gradient"
+        return (
+            f"custom_gradient, {cut} of {len(op.pullback.outputs)} arguments held,"
+            if cut
+            else "custom_gradient"
+        )
     if op.definition in LEFT_OUT:
         return f"{op.type}, compared as if it clipped nothing: no function has a clipped derivative;"
     return op.type if op.definition.gate and holds(op) else ""

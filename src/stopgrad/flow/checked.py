@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 from stopgrad.errors import GradientError
 from stopgrad.flow.asked import label
+from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.graph import Operation, Output
 from stopgrad.source import Location
 
@@ -18,7 +18,8 @@ WIDTH = 80
 _SHOWN = 6
 
 
-class Worst(NamedTuple):
+@dataclass(frozen=True)
+class Worst:
     """Where a generated derivative is farthest from the numeric one, in units of what is allowed.
 
     Attributes:
@@ -37,7 +38,8 @@ class Worst(NamedTuple):
     mode: str
 
 
-class Kink(NamedTuple):
+@dataclass(frozen=True)
+class Kink:
     """An element at which there is no derivative, but two one-sided ones.
 
     Attributes:
@@ -66,8 +68,8 @@ class Checked:
         error: the greatest difference, relative to the largest derivative; infinite where one is not finite.
         step: the least step of the differences for the worst element; NaN where there was nothing to compare.
         worst: where they differ most; None where there was nothing to compare.
-        method: ``"complex step"``, ``"central"`` (differences), or ``"directional"`` (also central, along random
-            directions).
+        method: ``"complex step"``; ``"central"``, which are differences; or ``"directional"``, which are such
+            along random directions.
         kinks: elements at which there is no derivative.
         reason: why it did not pass; empty where it did.
     """
@@ -89,18 +91,20 @@ class Held(NamedTuple):
         operations: those built at one line.
         location: that line.
         what: what is done about it.
+        rule: of a custom gradient, where its gradient function begins to compute.
     """
 
     operations: tuple[Operation, ...]
     location: Location | None
     what: str
+    rule: Location | None = None
 
 
 class GradientCheck(Mapping[Any, Checked]):
     """Per input, how the generated derivatives compare with numeric ones. It is true if all passed.
 
-    Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``); an output
-    is found by its name, too.
+    Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``). An
+    output is found by its name, too.
 
     Attributes:
         order: up to which derivatives were compared.
@@ -109,6 +113,8 @@ class GradientCheck(Mapping[Any, Checked]):
         rtol: the relative tolerance.
         held: the gates on the way from the inputs.
         custom: the custom gradients on the way.
+        wrong: where a check failed, the operations whose own rules differ on the values that they got; those
+            in bodies are not looked at.
         notes: what else a reader should know.
     """
 
@@ -121,12 +127,14 @@ class GradientCheck(Mapping[Any, Checked]):
         rtol: float,
         held: Sequence[Held] = (),
         custom: Sequence[Held] = (),
+        wrong: Sequence[Held] = (),
         notes: Sequence[str] = (),
     ) -> None:
         self._found = dict(found)
         self._by_name = {name: key for key in self._found for name in _names(key)}
         self.order, self.modes, self.stops, self.rtol = order, tuple(modes), stops, rtol
-        self.held, self.custom, self.notes = tuple(held), tuple(custom), tuple(notes)
+        self.held, self.custom, self.wrong = tuple(held), tuple(custom), tuple(wrong)
+        self.notes = tuple(notes)
 
     def __getitem__(self, key: Any) -> Checked:
         if isinstance(key, Operation):
@@ -159,7 +167,8 @@ class GradientCheck(Mapping[Any, Checked]):
         """The report, in lines of at most 80 columns; what failed comes first.
 
         Examples:
-            >>> print(sg.check_gradients(lambda a, b: a * sg.stop_gradient(b), 2.0, 3.0).to_text().splitlines()[0])
+            >>> check = sg.check_gradients(lambda a, b: a * sg.stop_gradient(b), 2.0, 3.0)
+            >>> print(check.to_text().splitlines()[0])
             gradients of order 1, reverse and forward, stops held: passed
         """
         held = "held" if self.stops == "hold" else "ignored, so compared with the true total derivative"
@@ -169,6 +178,7 @@ class GradientCheck(Mapping[Any, Checked]):
         lines = _wrapped(f"gradients of {orders}, {' and '.join(self.modes)}, stops {held}: {verdict}", "")
         for key, found in sorted(self._found.items(), key=lambda item: item[1].passed):
             lines += _of_input(label(key), found)
+        lines += _of_places("operations whose own rules differ:", self.wrong)
         lines += _of_places("custom gradients on the way:", self.custom)
         lines += _of_places(
             "held at the base point:" if self.stops == "hold" else "gates on the way:", self.held
@@ -182,7 +192,7 @@ class GradientCheck(Mapping[Any, Checked]):
     def to_json(self) -> str:
         """The report as JSON: an object with the attributes, and under ``inputs`` one for each input."""
 
-        def place(held: Held) -> dict[str, Any]:
+        def gate(held: Held) -> dict[str, Any]:
             where = held.location
             return {
                 "operations": [op.name for op in held.operations],
@@ -192,8 +202,8 @@ class GradientCheck(Mapping[Any, Checked]):
             }
 
         def checked(found: Checked) -> dict[str, Any]:
-            worst = found.worst and found.worst._asdict()
-            kinks = [kink._asdict() for kink in found.kinks]
+            worst = None if found.worst is None else vars(found.worst)
+            kinks = [vars(kink) for kink in found.kinks]
             return {**vars(found), "worst": worst, "kinks": kinks}
 
         report = {
@@ -203,8 +213,9 @@ class GradientCheck(Mapping[Any, Checked]):
             "stops": self.stops,
             "rtol": self.rtol,
             "inputs": {label(key): checked(found) for key, found in self._found.items()},
-            "held": [place(held) for held in self.held],
-            "custom": [place(held) for held in self.custom],
+            "held": [gate(held) for held in self.held],
+            "custom": [gate(held) for held in self.custom],
+            "wrong": [gate(held) for held in self.wrong],
             "notes": self.notes,
         }
         return json.dumps(_finite(report), indent=2, allow_nan=False)
@@ -216,7 +227,7 @@ class GradientCheck(Mapping[Any, Checked]):
             GradientError: its message is the report.
         """
         if not self.passed:
-            raise GradientError(f"check_gradients: {self.to_text()}")
+            raise GradientError(f"check_gradients: generated and numeric ones differ\n{self.to_text()}")
 
 
 def _names(key: Any) -> tuple[str, ...]:
@@ -279,20 +290,12 @@ def _of_places(title: str, places: Sequence[Held]) -> list[str]:
         many = f" ({len(held.operations)} times)" if len(held.operations) > 1 else ""
         name = held.operations[0].name
         lines += _wrapped(f"{held.what} {name!r}{many}", "    ")
-        if held.location is not None:
-            lines += _where(held.location)
+        for location in (held.location, held.rule):
+            if location is not None:
+                lines += [f"      {_end_of(place(location), WIDTH - 6)}"]
+                lines += [f"      {line}" for line in excerpt(location, WIDTH - 6)]
     return lines
 
 
-def _where(location: Location) -> list[str]:
-    """File and line, and below it the source, cut to fit."""
-    file = os.path.relpath(location.file) if os.path.isabs(location.file) else location.file
-    file = min(file, location.file, key=len)
-    where = f"{file}:{location.line}"
-    room = WIDTH - 6
-    where = where if len(where) <= room else f"…{where[1 - room :]}"
-    source = " ".join(location.source.split())
-    lines = [f"      {where}"]
-    if source:
-        lines.append(f"        {source if len(source) <= room - 2 else f'{source[: room - 3]}…'}")
-    return lines
+def _end_of(text: str, room: int) -> str:
+    return text if len(text) <= room else f"…{text[1 - room :]}"

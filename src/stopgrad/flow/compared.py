@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from stopgrad.autodiff.forward import push_forward
 from stopgrad.autodiff.reverse import gradients
 from stopgrad.build import emit
-from stopgrad.flow.differences import JUMP, SMOOTH, Slope
+from stopgrad.flow.differences import SMOOTH, Slope
 from stopgrad.flow.frozen import Posed
 from stopgrad.flow.numeric import Numeric, Settings, flat, size_of, unflat
 from stopgrad.graph import Output
@@ -85,8 +85,7 @@ class Generated:
         """What arrives at each x, as a vector; zeros where nothing does."""
         made = self._pull(unflat(cotangent, self.ys))
         return [
-            np.zeros(size_of(x)) if g is None else flat([g])
-            for x, g in zip(self.posed.xs, made, strict=True)
+            np.zeros(size_of(x)) if g is None else flat([g]) for x, g in zip(self.posed.xs, made, strict=True)
         ]
 
     def pushed(self, which: int, direction: Array) -> Array:
@@ -98,7 +97,6 @@ class Generated:
         made = self._push(tangents)
         still = [np.zeros(y.shape, y.dtype.numpy) for y in self.ys]
         return flat([y if t is None else t for y, t in zip(still, made, strict=True)])
-
 
 
 # ------------------------------------------------------------------------------------------------ compared
@@ -156,15 +154,17 @@ def _weighted(weights: Array, slope: Slope) -> tuple[Array, Array, Array, Array,
     """Value, error, the lower and the higher one-sided slope, and the kind, of weighted sums of results."""
     counts = weights != 0.0  # A result of weight 0 does not count, not even an infinite one.
 
-    def total(factor: Array, values: Array) -> Array:
+    def total(factor: Any, values: Array) -> Array:
         found: Array = np.sum(np.where(counts, factor * values, 0.0), -1)
         return found
 
     with np.errstate(all="ignore"):
-        below, above = total(weights, slope.below), total(weights, slope.above)
+        # Kinks of several results that point different ways: each has a derivative between its own two.
+        sides = weights * slope.below, weights * slope.above
+        low, high = total(1.0, np.fmin(*sides)), total(1.0, np.fmax(*sides))
         value, error = total(weights, slope.value), total(np.abs(weights), slope.error)
         kind = np.max(np.where(counts, slope.kind, SMOOTH), -1, initial=SMOOTH)
-        return value, error, np.fmin(below, above), np.fmax(below, above), kind
+        return value, error, low, high, kind
 
 
 class Order:
@@ -188,7 +188,9 @@ class Order:
             rows += list(np.diag(factors(self.generator, count)))
         self.cotangents = np.array(rows)
         self.outcomes = np.eye(count) if count <= COLUMNS else self.cotangents
-        self.pulled = [self.generated.pulled(c) for c in self.cotangents] if "reverse" in settings.modes else []
+        self.pulled = (
+            [self.generated.pulled(c) for c in self.cotangents] if "reverse" in settings.modes else []
+        )
 
 
 def _ones(ys: Sequence[Output]) -> Array:
@@ -212,6 +214,11 @@ class Comparison:
         self.directions = [self._measured(v, place) for v, place in self._chosen()] if self._size else []
         self.rows = self._compared(self.directions)
         self._look_closer()
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing differs."""
+        return not self._failing()
 
     @property
     def by_number(self) -> bool:
@@ -248,7 +255,9 @@ class Comparison:
         """The numbers of one mode, judged."""
         order, vectors = self.order, np.array([d.vector for d in directions])
         weights = order.cotangents if mode == "reverse" else order.outcomes
-        found = [np.array(part) for part in zip(*(_weighted(weights, d.slope) for d in directions), strict=True)]
+        found = [
+            np.array(part) for part in zip(*(_weighted(weights, d.slope) for d in directions), strict=True)
+        ]
         with np.errstate(all="ignore"):
             if mode == "reverse":
                 pulled = np.array([by_x[self.which] for by_x in order.pulled])
@@ -282,7 +291,8 @@ class Comparison:
             rounding = ROUNDINGS * settings.epsilon * np.max(np.fmax(unit, largest), initial=0.0)
             slack = 0.1 * settings.rtol * largest + rounding
         allowed = slack + settings.rtol * size
-        limit = np.fmax(np.fmax(allowed, settings.rtol * unit), UNSETTLED * np.fmax(size, largest))
+        least = settings.rtol * np.max(np.fmax(unit, largest), initial=0.0)
+        limit = np.fmax(np.fmax(allowed, least), UNSETTLED * np.fmax(size, largest))
         doubt = SAFETY * error
         outside = np.fmax(np.fmax(low - generated, generated - high), 0.0)
         apart = np.where(kind == SMOOTH, np.abs(generated - value), outside)
@@ -356,9 +366,14 @@ class Comparison:
             for half in halves:
                 part = np.zeros_like(vector)
                 part[half] = vector[half]
-                parts.append(Direction(part, None, self._numeric.along(self.which, part, self._scale), "central"))
+                parts.append(
+                    Direction(part, None, self._numeric.along(self.which, part, self._scale), "central")
+                )
             apart = [
-                max(float(np.max(np.where(np.isfinite(rows.excess[i]), rows.excess[i], np.inf))) for rows in self._compared(parts))
+                max(
+                    float(np.max(np.where(np.isfinite(rows.excess[i]), rows.excess[i], np.inf)))
+                    for rows in self._compared(parts)
+                )
                 for i in range(2)
             ]
             places = halves[int(apart[1] > apart[0])]
@@ -368,3 +383,17 @@ class Comparison:
 def _power_of_two(size: float) -> float:
     """The power of two next to a size, by which steps stay exact."""
     return float(2.0 ** np.round(np.log2(size))) if np.isfinite(size) else 1.0
+
+
+def compared(posed: Posed, settings: Settings, last: int) -> tuple[list[list[Comparison]], list[str]]:
+    """For each x the comparisons of all orders up to the last; and what a reader should know of them."""
+    first = Order(1, posed, posed.ys, settings)
+    orders = [first]
+    ys = [g for g in first.generated.gradients if g is not None]
+    if last == 2 and ys:
+        # Derivatives of the first ones, which one weighting of the results makes.
+        weights = first.cotangents[0 if len(first.cotangents[0]) == 1 else 1]
+        posed.feeds.update(first.generated.fed(weights))
+        orders.append(Order(2, posed, ys, settings))
+    found = [[Comparison(order, which) for order in orders] for which in range(len(posed.xs))]
+    return found, list(dict.fromkeys(note for order in orders for note in order.numeric.notes))

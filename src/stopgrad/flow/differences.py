@@ -74,8 +74,15 @@ class Slope:
     step: Array
 
     def improved_by(self, other: Slope) -> Slope:
-        """For each result the one that is known better."""
+        """For each result the one that is known better.
+
+        Where both seem to be known and differ, large steps have passed over what small ones see.
+        """
         better = other.error < self.error
+        conflict = np.abs(other.value - self.value) > _SAFETY * (other.error + self.error)
+        finer = other.step < self.step
+        fine_error, fine_value = np.where(finer, (other.error, other.value), (self.error, self.value))
+        better = np.where(conflict & (fine_error <= 0.01 * np.abs(fine_value)), finer, better)
         return Slope(
             *(np.where(better, getattr(other, name), getattr(self, name)) for name in self.__annotations__)
         )
@@ -134,10 +141,14 @@ class _Side:
             self.doubt = np.abs(values - self.last) + noise
         self.last = values
 
-    def leaps(self, noise: Array) -> Array:
-        """Whether the function has another limit on this side than its value at the point."""
-        found: Array = np.abs(self.limit - self.here) > _SAFETY * self.doubt + 1e3 * noise
-        return found
+    def leap(self, noise: Array) -> Array:
+        """How far the limit on this side is from the value at the point; 0 where it may be the same."""
+        gap = np.abs(self.limit - self.here)
+        return np.where(gap > _SAFETY * self.doubt + 1e3 * noise, gap, 0.0)
+
+    def way(self) -> Array:
+        """How far the function goes in the last step, from its limit."""
+        return np.zeros_like(self.here) if self.last is None else np.abs(self.last - self.limit)
 
 
 def slope_at(curve: Curve, here: Array, size: float, steps: Steps, aim: float) -> Slope:
@@ -181,9 +192,12 @@ def _judged(central: _Extrapolation, ahead: _Side, behind: _Side, noise: Array, 
     value, error, step = central.value, central.error, central.step
     above, below = ahead.slope.value, behind.slope.value
     one_sided = ahead.slope.error + behind.slope.error
-    scale = np.max(np.abs(np.concatenate([above, below])), initial=0.0, where=np.isfinite(np.concatenate([above, below])))
+    scale = np.max(
+        np.abs(np.concatenate([above, below])), initial=0.0, where=np.isfinite(np.concatenate([above, below]))
+    )
     kink = np.abs(above - below) > _SAFETY * one_sided + 10.0 * aim * scale
-    jump = ahead.leaps(noise) | behind.leaps(noise)
+    # A corner that lies nearer than the last step looks like a small leap.
+    jump = np.fmax(ahead.leap(noise), behind.leap(noise)) > np.fmax(ahead.way(), behind.way())
     kind = np.where(jump, JUMP, np.where(kink, KINK, SMOOTH))
     above = np.where(jump, ahead.beside.value, above)
     below = np.where(jump, behind.beside.value, below)

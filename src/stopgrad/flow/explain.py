@@ -7,11 +7,10 @@ from typing import Any
 
 from stopgrad.autodiff.tracing import outputs_in
 from stopgrad.build import without_gc
-from stopgrad.errors import GradientError, GraphError
-from stopgrad.flow.asked import Asked, asked, label
-from stopgrad.flow.model import Flow
+from stopgrad.flow.asked import Asked, asked
+from stopgrad.flow.report import Flow
 from stopgrad.flow.survey import surveys
-from stopgrad.graph import Operation, Output, describe
+from stopgrad.graph import Output
 from stopgrad.public import guarded
 
 
@@ -51,37 +50,3 @@ def flow_of(question: Asked, stops: Sequence[Output] = ()) -> Flow:
     """The report that answers a question."""
     found = surveys(question.graph, question.ys, list(question.xs.values()), dict.fromkeys(stops))
     return Flow(question, found)
-
-
-def assert_flows(ys: Any, xs: Any) -> None:
-    """Raise unless gradients of ys arrive at every x.
-
-    Raises:
-        GradientError: with what cuts the paths, and on which lines.
-    """
-    flow = explain(outputs_in(ys, "assert_flows: ys"), xs)
-    if not all(found.arrives for found in flow.values()):
-        raise GradientError(f"assert_flows: some gradients do not arrive\n{flow.to_text()}")
-
-
-def assert_blocked(ys: Any, xs: Any, by: Any = None) -> None:
-    """Raise if gradients of ys arrive at any x.
-
-    Args:
-        ys, xs: as for :func:`explain`.
-        by: an operation or output of one that must be among those that cut the paths; None for any.
-
-    Raises:
-        GradientError: which gradients arrive, or what cuts them instead.
-    """
-    flow = explain(outputs_in(ys, "assert_blocked: ys"), xs)
-    if by is not None and not hasattr(by, "as_output"):
-        raise GraphError(f"assert_blocked: by is an operation or an output, not {by!r:.60}")
-    gate = None if by is None else by if isinstance(by, Operation) else by.as_output().op
-    for key, found in flow.items():
-        if found.arrives:
-            raise GradientError(f"assert_blocked: some gradients arrive\n{flow.to_text()}")
-        if gate is not None and not any(gate in cut.operations for cut in found.cuts):
-            raise GradientError(
-                f"assert_blocked: {label(key)} is not cut by {describe(gate)}\n{flow.to_text()}"
-            )

@@ -84,7 +84,7 @@ def pose(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
     Raises:
         FeedError, ShapeError, DTypeError: as :meth:`Session.run`.
     """
-    feeds = _fed(what, asked, feed_dict)
+    feeds = fed_to(what, asked, feed_dict)
     leaves = list(feeds)
     sizes = sizes_of(leaves, [array.shape for array in feeds.values()])
     ys = [y for y in asked.ys if y.type.differentiable]
@@ -96,7 +96,7 @@ def pose(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
     return Posed(made.graph, made.outputs[: len(ys)], made.outputs[len(ys) :], list(xs), fed, left_out)
 
 
-def _fed(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> dict[Output, Array]:
+def fed_to(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> dict[Output, Array]:
     """The values of placeholders, of parameters their first ones."""
     given = {} if feed_dict is None else feed_dict
     if not isinstance(given, Mapping):
@@ -131,7 +131,9 @@ def _posing(inner: set[Output], left_out: list[Operation]) -> Callable[..., Sequ
 def evaluate(outputs: Sequence[Output], feeds: Mapping[Output, Array]) -> list[Array]:
     """The values of outputs, by NumPy."""
     made = prepare(list(outputs), list(feeds))
-    return [np.asarray(v) for v in interpret(made.outputs, dict(zip(made.inputs, feeds.values(), strict=True)))]
+    return [
+        np.asarray(v) for v in interpret(made.outputs, dict(zip(made.inputs, feeds.values(), strict=True)))
+    ]
 
 
 # -------------------------------------------------------------------------------------- what moves with xs
@@ -301,8 +303,7 @@ class Frozen:
         self._hold = hold
         self._ys = made.outputs
         self._inputs = {
-            x: value.astype(x.dtype.numpy, copy=False)
-            for x, value in zip(made.inputs, values, strict=False)
+            x: value.astype(x.dtype.numpy, copy=False) for x, value in zip(made.inputs, values, strict=False)
         }
         self._xs = [made.mapping.get(x) for x in xs]
         self.points = [

@@ -1,4 +1,8 @@
-"""The report: whether gradients flow, what keeps them, what does nothing. Text, JSON and pages show it."""
+"""The report: whether gradients flow, what keeps them, what does nothing.
+
+What shows it, as text, JSON or a page, reads a :class:`Report`; the :class:`stopgrad.flow.report.Flow` of a
+user is one that can be shown.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,14 @@ import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
-from stopgrad.body import walk
-from stopgrad.files import AnyPath
 from stopgrad.flow.asked import Asked, label
-from stopgrad.flow.page.html import write
-from stopgrad.flow.page.notebook import fragment
-from stopgrad.flow.survey import Survey
-from stopgrad.flow.ways import Wall
+from stopgrad.flow.beyond import open_path, walls_beyond
+from stopgrad.flow.opened import behind_themselves
+from stopgrad.flow.survey import NAMED, Survey, best_of
+from stopgrad.flow.ways import Wall, no_gradient_of
+from stopgrad.flow.without import inside
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import NoGradient, Status, Undefined
 from stopgrad.source import Location
@@ -172,12 +175,14 @@ class Finding:
         message: what it is, in a sentence.
         operations: where it is; for a status, the operations of the cuts.
         keys: the tensors that it is about.
+        reason: of an idle stop, why it does nothing.
     """
 
     kind: str
     message: str
     operations: tuple[Operation, ...]
     keys: tuple[str, ...] = ()
+    reason: str = ""
 
     @property
     def location(self) -> Location | None:
@@ -216,7 +221,9 @@ class _Lines:
                 line = lines.setdefault(self.place(ending.wall), _Line())
                 line.walls.append((ending.wall, survey.sources.behind(ending.leads)))
                 line.leads |= ending.leads
+        self._behind_themselves: dict[Survey, set[Place]] = {}
         self._known: dict[Place, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._beyond: dict[Survey, dict[Place, list[tuple[Wall, int]]]] = {}
 
     def location(self, op: Operation) -> Location | None:
         """Where an operation was built; decoded once for all that one instruction built."""
@@ -228,7 +235,7 @@ class _Lines:
             self._locations[key] = op.location
         return self._locations[key]
 
-    def place(self, wall: Wall) -> Place:
+    def place(self, wall: Wall | Cut) -> Place:
         op = wall.operation
         found = self.location(op)
         where: tuple[Any, ...] = (op,) if found is None else (found.file, found.line, op.origin is None)
@@ -266,6 +273,28 @@ class _Lines:
             found.append(cut)
         return tuple(found)
 
+    def beyond(self, place: Place) -> tuple[Cut, ...]:
+        """The cuts at which paths would end if those of a line were removed."""
+        found: dict[Place, tuple[list[Wall], dict[str, None]]] = {}
+        for survey, lines in self._lines.items():
+            if survey not in self._beyond:
+                closed = [at for at, line in lines.items() if self._closes(survey, line)]
+                self._beyond[survey] = walls_beyond(survey, self.place, closed)
+            for wall, behind in self._beyond[survey].get(place, ()):
+                walls, names = found.setdefault(self.place(wall), ([], {}))
+                walls.append(wall)
+                names |= dict.fromkeys(_chosen([self._labels[x] for x in survey.xs], behind))
+        return tuple(
+            [
+                Cut(tuple(dict.fromkeys([w.operation for w in walls])), *walls[0][1:3], tuple(names))
+                for walls, names in found.values()
+            ]
+        )
+
+    def _closes(self, survey: Survey, line: _Line) -> bool:
+        """Whether tensors stay without a gradient when the line is removed."""
+        return survey.sources.openly(line.leads) != survey.sources.behind(line.leads)
+
     def _behind(
         self, place: Place, xs: Sequence[tuple[Survey, Output]]
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -278,11 +307,23 @@ class _Lines:
                 names = [self._labels[x] for x in survey.xs]
                 leads = lines[place].leads if place in lines else 0
                 behind |= dict.fromkeys(_chosen(names, survey.sources.behind(leads)))
-                opens |= dict.fromkeys(_chosen(names, survey.sources.openly(leads)))
+                opens |= dict.fromkeys(_chosen(names, self._opened(survey, place, leads)))
             if not behind:  # A tensor that carries no gradient itself.
-                return tuple(dict.fromkeys([name for _, x in xs for name in self._labels[x]])), ()
+                own = [x for survey, x in xs if (wall := survey.own_wall(x)) and self.place(wall) == place]
+                return tuple(dict.fromkeys([name for x in own for name in self._labels[x]])), ()
             found = self._known[place] = tuple(behind), tuple(opens)
         return found
+
+    def _opened(self, survey: Survey, place: Place, leads: int) -> int:
+        """The xs that a gradient would reach without a line behind which these are."""
+        openly = survey.sources.openly(leads)
+        if openly == survey.sources.behind(leads):
+            return openly
+        if survey not in self._behind_themselves:
+            self._behind_themselves[survey] = behind_themselves(survey, self.place)
+        if place not in self._behind_themselves[survey]:
+            return openly
+        return survey.opened(lambda wall: self.place(wall) == place)
 
 
 class _Line:
@@ -301,7 +342,7 @@ def _chosen(names: Sequence[Sequence[str]], bits: int) -> Iterator[str]:
         bits ^= lowest
 
 
-class Flow(Mapping[Any, Reach]):
+class Report(Mapping[Any, Reach]):
     """Per tensor asked about, whether gradients arrive, and what cuts the paths of those that do not.
 
     Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``). A tensor
@@ -312,12 +353,14 @@ class Flow(Mapping[Any, Reach]):
         graph: the graph that was looked at.
         ys: what is differentiated.
         xs: the tensors asked about, by what they are called.
+        is_function: whether a function was asked about, its arguments being the tensors.
     """
 
     def __init__(self, asked: Asked, surveys: Sequence[Survey]) -> None:
         self._asked, self._surveys = asked, surveys
         self.graph: Graph = asked.graph
         self.ys = asked.ys
+        self.is_function = asked.is_function
         self.xs: dict[str, Output] = {label(key): x for key, x in asked.xs.items()}
         self._lines = _Lines(asked, surveys)
         home = {x: survey for survey in surveys for x in survey.xs}
@@ -365,8 +408,8 @@ class Flow(Mapping[Any, Reach]):
                 found.setdefault(x.op.name, key)
         return found
 
-    def _part(self, keys: Sequence[Any]) -> Flow:
-        part = Flow.__new__(Flow)
+    def _part(self, keys: Sequence[Any]) -> Self:
+        part = type(self).__new__(type(self))
         part.__dict__.update({k: v for k, v in self.__dict__.items() if k not in _DERIVED})
         part._found = {key: self._found[key] for key in keys}
         part.xs = {label(key): self._asked.xs[key] for key in keys}
@@ -397,6 +440,28 @@ class Flow(Mapping[Any, Reach]):
         ]
         return tuple(sorted(found, key=lambda story: _ORDER.index(story.status)))
 
+    @cached_property
+    def cuts(self) -> tuple[Cut, ...]:
+        """All the cuts, each once."""
+        places = dict.fromkeys([place for reach in self._found.values() for place in reach.places])
+        return self._told(tuple(places), tuple(self._found))
+
+    def place(self, cut: Cut) -> Place:
+        """What a cut has in common with those that are the same for a reader: the line, and what happens."""
+        return self._lines.place(cut)
+
+    def beyond(self, cut: Cut) -> tuple[Cut, ...]:
+        """The cuts behind a cut, at which the paths would end next if this alone were removed.
+
+        Found for cuts that would not open all that lies behind them; not inside the body of a loop.
+        """
+        return self._lines.beyond(self._lines.place(cut))
+
+    def open_path(self, key: Any) -> list[Operation]:
+        """The operations of a path that no cut ends, from ys to a tensor; none where there is none."""
+        reach = self[key]
+        return open_path(reach.survey, self.ys, reach.x) if reach.arrives else []
+
     def _told(self, places: Sequence[Place], keys: Sequence[Any]) -> tuple[Cut, ...]:
         found = [self._found[key] for key in keys]
         return self._lines.cuts(places, [(reach.survey, reach.x) for reach in found])
@@ -407,8 +472,9 @@ class Flow(Mapping[Any, Reach]):
         leads: dict[Operation, list[tuple[Survey, int]]] = {}
         for survey in self._surveys:
             for ending in survey.endings:
-                leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
-        gates = [op for op in walk(self.graph.subgraph_to(self.ys)) if _may_end_paths(op)]
+                if ending.wall.reason is not NAMED:
+                    leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
+        gates = dict.fromkeys(op for op in inside(self.graph.subgraph_to(self.ys)) if _may_end_paths(op))
         return tuple([self._gate(op, leads.get(op, ())) for op in gates])
 
     def _gate(self, op: Operation, leads: Sequence[tuple[Survey, int]]) -> GateUse:
@@ -425,12 +491,25 @@ class Flow(Mapping[Any, Reach]):
         return GateUse(op, tuple(fully), tuple(partly), "" if works else self._why_idle(op, bool(cuts)))
 
     def _why_idle(self, op: Operation, cuts: bool) -> str:
-        if isinstance(op.definition.rules[op.definition.passes or 0], Undefined):
+        rules, passes = op.definition.rules, op.definition.passes or 0
+        if isinstance(rules[passes], Undefined):
             return ""  # It waits for what should not happen.
+        if any(i != passes and not isinstance(rule, NoGradient) for i, rule in enumerate(rules)):
+            return ""  # It leads gradients to another tensor: a straight-through.
         if cuts:
             return "what lies behind it has no derivative anyway"
-        marks = [survey.mark(op) for survey in self._surveys]
-        if any(leads for *_, leads in marks) and not any(comes for comes, *_ in marks):
+        if not op.outputs[0].type.differentiable:
+            return no_gradient_of(op.outputs[0])
+        if op.graph is not self.graph:
+            undefined = any(e.wall.status is Status.UNDEFINED for s in self._surveys for e in s.endings)
+            return "" if undefined else "no path to what was asked about ends at it"
+        selective = op.definition.selective
+        marks = [survey.mark(op) for survey in self._surveys if not selective or op in survey.acting]
+        if not marks:
+            return "it acts for none of the tensors asked about"
+        if any(mark.awaited for mark in marks) and not any(mark.ends for mark in marks):
+            return ""  # It keeps away an error.
+        if any(mark.leads for mark in marks) and not any(mark.comes for mark in marks):
             return "every path to it is cut before"
         return "nothing behind it depends on what was asked about"
 
@@ -439,11 +518,14 @@ class Flow(Mapping[Any, Reach]):
         """What a reader should look at: stops that do nothing, and tensors that no gradient reaches."""
         found = []
         for story in self.stories:
-            if story.status not in ARRIVES:
-                count = f"{len(story.keys)} tensors: " if len(story.keys) > 1 else ""
+            # What carries no gradient itself, such as labels, was not kept from one.
+            keys = [key for key in story.keys if self._asked.xs[key].type.differentiable]
+            if story.status not in ARRIVES and keys:
+                names = tuple(map(label, keys))
+                count = f"{len(names)} tensors: " if len(names) > 1 else ""
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
-                message = f"{story.status}: {count}{_some(story.labels)}"
-                found.append(Finding(str(story.status), message, operations, story.labels))
+                message = f"{story.status}: {count}{_some(names)}"
+                found.append(Finding(str(story.status), message, operations, names))
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:
             place = self._lines.location(gate.operation)
@@ -451,8 +533,9 @@ class Flow(Mapping[Any, Reach]):
             lines.setdefault(where, []).append(gate)
         for gates in lines.values():
             if all(gate.idle for gate in gates):
-                message = f"this stop does nothing: {gates[0].why_idle}"
-                found.append(Finding("idle", message, tuple([gate.operation for gate in gates])))
+                why = gates[0].why_idle
+                operations = tuple([gate.operation for gate in gates])
+                found.append(Finding("idle", f"this stop does nothing: {why}", operations, (), why))
         return tuple(found)
 
     def marks(self) -> dict[Operation, str]:
@@ -474,60 +557,19 @@ class Flow(Mapping[Any, Reach]):
             seen = [survey.mark(op) for survey in self._surveys]
             if op in cutting:
                 marks[op] = "cut"
-            elif op in idle:
+            elif op in idle and not any(mark.passes for mark in seen):
                 marks[op] = "idle"
-            elif any(comes and openly for comes, _, openly, _ in seen):
-                marks[op] = "live"
-            elif any(comes and leads for comes, _, _, leads in seen):
-                marks[op] = "severed"
-            elif any(path and leads for _, path, _, leads in seen):
-                marks[op] = "hidden"
             else:
-                marks[op] = "aside"
+                marks[op] = best_of(seen)
         return marks
 
-    # ----------------------------------------------------------------------------------- renderings
-
-    def to_text(self) -> str:
-        """A line per group of tensors, and below it one for each cut, with the user's line.
-
-        Examples:
-            >>> with sg.Graph().as_default():
-            ...     x = sg.placeholder(sg.float32, name="x")
-            ...     print(sg.explain(sg.exp(x), [x]).to_text())
-            x:0  flows
-        """
-        lines = []
-        for story in self.stories:
-            lines.append(f"{', '.join(story.labels)}  {story.status}")
-            lines += [f"    {cut}" for cut in story.cuts]
-        return "\n".join(lines)
-
-    __str__ = to_text
-
-    def to_html(self, path: AnyPath) -> None:
-        """Write the report as a page: the graph, folded by scopes, beside the source, with what was found.
-
-        One file that needs nothing else, and no network. An old file stays as it is until the new one is
-        complete.
-
-        Args:
-            path: of the file, whose folder exists.
-
-        Raises:
-            FileError: the file cannot be written.
-        """
-        write(self, path)
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return fragment(self, self.stories)
-
     def __repr__(self) -> str:
-        return f"<Flow {', '.join(f'{label(k)}: {v.status}' for k, v in self._found.items())}>"
+        return (
+            f"<{type(self).__name__} {', '.join(f'{label(k)}: {v.status}' for k, v in self._found.items())}>"
+        )
 
 
-_DERIVED = ("stories", "gates", "findings")
+_DERIVED = ("stories", "cuts", "gates", "findings")
 _ORDER = (
     Status.UNDEFINED,
     Status.STOPPED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ def unflat(vector: Array, like: Sequence[Output]) -> list[Array]:
 
 def size_of(x: Output) -> int:
     """How many real numbers an output holds."""
-    return int(np.prod(x.shape, dtype=int)) * (2 if x.dtype.is_complex else 1)
+    return math.prod(map(int, x.shape)) * (2 if x.dtype.is_complex else 1)  # Of posed graphs, so known.
 
 
 # ------------------------------------------------------------------------------------------------- slopes

@@ -174,11 +174,12 @@ def _cut(text: str, spans: Sequence[tuple[int, int]], room: int) -> tuple[str, t
     first, last = spans[0] if spans else (0, 0)
     start = 0
     if columns(text[:last]) > room - len(_MORE):
-        # The expression at the right end; or, where it is too long itself, its beginning at the left one.
+        # The expression at the right end; or, where it is too long for that, as much as there is room for.
         start = last
         while start > 0 and columns(text[start - 1 : last]) <= room - 2 * len(_MORE):
             start -= 1
-        start = min(start, first)
+        if start > first:
+            start = 0 if columns(text[:first]) <= room // 3 else first
     before = _MORE if start else ""
     end = start
     while end < len(text) and columns(text[start : end + 1]) <= room - len(before) - len(_MORE):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,17 @@ from stopgrad.autodiff.reverse import gradients
 from stopgrad.body import Body, walk
 from stopgrad.compiling import How, Ready, compile_for
 from stopgrad.engines import Engine, engine as engine_named
-from stopgrad.errors import FeedError, GraphError
-from stopgrad.feeds import feed_value, sizes_of
+from stopgrad.errors import FeedError
+from stopgrad.feeds import sizes_of
 from stopgrad.fingerprint import fingerprint
 from stopgrad.flow.asked import Asked
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.interpreter import interpret
-from stopgrad.ops.data import Parameter, Placeholder
-from stopgrad.public import reads_arguments
-from stopgrad.rewrite import Rewritten, Rule, needed, prepare, rewrite
+from stopgrad.flow.frozen import WIDE, fed_to
+from stopgrad.flow.without import written_out
+from stopgrad.graph import Output
+from stopgrad.interpreter import NUMPY_BACKEND, program, quietly
+from stopgrad.rewrite import Rewritten, Rule, prepare, rewrite
 from stopgrad.rewrite.loops import unite_scans
+from stopgrad.types import DType
 
 Arrays = Sequence[np.ndarray[Any, Any]]
 Gradient = np.ndarray[Any, Any] | None
@@ -41,50 +43,43 @@ class Problem:
         inputs: what is fed, and the stored parameters that ys are computed from.
         values: of the inputs.
         binding: the sizes, by name.
+        dtypes: by element type, that in which all is computed; none for the program as it is.
+        flat: whether loops and other bodies are written out, as far as they can be.
     """
 
     question: Asked
     inputs: tuple[Output, ...]
     values: tuple[np.ndarray[Any, Any], ...]
     binding: Mapping[str, int]
+    dtypes: Mapping[DType, DType] = field(default_factory=dict)
+    flat: bool = False
+
+    def to_judge(self) -> Problem:
+        """The same in double precision and with bodies written out; itself, where it is so already."""
+        above = self.question.graph.subgraph_to(self.question.ys)
+        flat = any(op.definition.has_bodies for op in above)
+        if not flat and all(WIDE.get(y.dtype, y.dtype) is y.dtype for op in walk(above) for y in op.outputs):
+            return self
+        values = [
+            v.astype(WIDE.get(x.dtype, x.dtype).numpy) for x, v in zip(self.inputs, self.values, strict=True)
+        ]
+        return replace(self, values=tuple(values), dtypes=WIDE, flat=flat)
 
 
-@reads_arguments
 def problem(what: str, question: Asked, feed_dict: Any) -> Problem:
     """The question with the values that were fed, and those that parameters have.
+
+    Inputs without a gradient, such as integers, are not asked about.
 
     Raises:
         FeedError, GraphError: something is not fed, or with what it cannot be.
     """
-    engine = engine_named("numpy")
-    feeds: dict[Output, Any] = dict(question.feeds)
     if feed_dict is not None and question.is_function:
         raise FeedError(f"{what}: feed_dict is for graphs; the arguments of a function are its values")
-    if feed_dict is not None and not isinstance(feed_dict, Mapping):
-        raise FeedError(f"{what}: feed_dict is a dict from tensors to values, not {type(feed_dict).__name__}")
-    for key, value in (feed_dict or {}).items():
-        x = _member(what, question.graph, key)
-        feeds[x] = feed_value(x, value, engine)
-    binding = sizes_of(list(feeds), [np.shape(value) for value in feeds.values()])
-    used = needed(question.ys, set(feeds))
-    missing = next((op for op in used if op.definition is Placeholder), None)
-    if missing is not None:
-        raise FeedError(f"{what}: {describe(missing)} must be fed, because ys need it; add it to feed_dict")
-    for op in used:
-        if op.definition is Parameter:
-            feeds[op.outputs[0]] = op.values[0].array
-    return Problem(question, tuple(feeds), tuple(map(np.asarray, feeds.values())), binding)
-
-
-def _member(what: str, graph: Graph, key: Any) -> Output:
-    if isinstance(key, str):
-        return graph.output(key)
-    if not isinstance(key, (Output, Operation)):
-        raise GraphError(f"{what}: feed_dict holds {key!r:.60}, which is no output, operation or name")
-    x = key.as_output()
-    if x.op.graph is not graph:
-        raise GraphError(f"{what}: {describe(x)} is fed, and belongs to another graph than ys")
-    return x
+    feeds = fed_to(what, question, feed_dict)
+    binding = sizes_of(list(feeds), [array.shape for array in feeds.values()])
+    xs = {key: x for key, x in question.xs.items() if x.type.differentiable}
+    return Problem(replace(question, xs=xs), tuple(feeds), tuple(feeds.values()), binding)
 
 
 class Variant:
@@ -95,6 +90,7 @@ class Variant:
 
     Attributes:
         copied: where the user's tensors went.
+        copies: the same, with those of bodies that were written out: one for each step.
         ys, xs, inputs: the same as in the problem, in the copy.
         gradients: of ys with respect to each x, in the copy; None where none arrives.
         prepared: what engines get: ys, and the gradients that are there.
@@ -105,7 +101,10 @@ class Variant:
         question = problem.question
         xs = list(question.xs.values())
         wanted = [*question.ys, *xs, *problem.inputs]
-        self.copied: Rewritten = rewrite(wanted, (), (*rules, unite_scans), problem.binding)
+        self.copies: dict[Output, list[Output]] = {}
+        rules = (*rules, written_out(self.copies) if problem.flat else unite_scans)
+        self.copied: Rewritten = rewrite(wanted, (), rules, problem.binding, problem.dtypes)
+        self.copies |= {x: [new] for x, new in self.copied.mapping.items()}
         place = self.copied.mapping
         self.ys = [place[y] for y in question.ys]
         self.xs = [place[x] for x in xs]
@@ -116,18 +115,24 @@ class Variant:
         body = Body(self.prepared.graph, self.prepared.inputs, self.prepared.outputs)
         self.operations = sum(1 for _ in walk(body.operations()))
 
+    @cached_property
+    def _run(self) -> Callable[[Arrays], list[Any]]:
+        return _program(self.prepared)
+
     def run(self, values: Arrays) -> Gradients:
         """The gradients, computed with NumPy; None where none arrives."""
-        feeds = dict(zip(self.prepared.inputs, values, strict=True))
-        made = iter(interpret(self.prepared.outputs, feeds, pieces.regions)[len(self.ys) :])
+        made = iter(self._run(values)[len(self.ys) :])
         return [None if g is None else np.asarray(next(made)) for g in self.gradients]
 
     def compute(self, outputs: Sequence[Output]) -> Callable[[Arrays], list[Any]]:
         """A function of the inputs' values that computes further tensors of the copy, with NumPy."""
-        prepared = prepare(outputs, self.inputs)
-        return lambda values: interpret(
-            prepared.outputs, dict(zip(prepared.inputs, values, strict=True)), pieces.regions
-        )
+        return _program(prepare(outputs, self.inputs))
+
+
+def _program(prepared: Rewritten) -> Callable[[Arrays], list[Any]]:
+    """A prepared graph as a function of the inputs' values, with NumPy."""
+    run = program(prepared.inputs, prepared.outputs, NUMPY_BACKEND, pieces.regions)
+    return lambda values: quietly(run, values)
 
 
 # ----------------------------------------------------------------------------------------------- time
@@ -152,14 +157,14 @@ class Stopwatch:
         self.repeats, self.values = repeats, values
         self.engine: str | None = None
         self._how = How.of(name, False, "off", 1, "ablate")
-        self._engine: Engine = engine_named(name)
+        self._engine: Engine | None = engine_named(name) if repeats or name != "auto" else None
         self._ready: dict[str, Ready] = {}
 
     def seconds(self, *variants: Variant) -> list[float | None]:
         """How long one run of each takes: medians, measured in turns."""
-        if not self.repeats:
+        if not self.repeats or self._engine is None:
             return [None] * len(variants)
-        runs = [self._run(variant) for variant in variants]
+        runs = [self._compiled(self._engine, variant) for variant in variants]
         counts = []
         for run in runs:
             run()  # The first may be slower.
@@ -175,12 +180,12 @@ class Stopwatch:
                 times.append((time.perf_counter() - start) / count)
         return [statistics.median(times) for times in found]
 
-    def _run(self, variant: Variant) -> Callable[[], None]:
+    def _compiled(self, engine: Engine, variant: Variant) -> Callable[[], None]:
         prepared = variant.prepared
         key = fingerprint(prepared.inputs, prepared.outputs)
         ready = None if key is None else self._ready.get(key)
         if ready is None:
-            ready = compile_for(self._engine, prepared, self._how)
+            ready = compile_for(engine, prepared, self._how)
             if key is not None:
                 self._ready[key] = ready
         engine, compiled = ready

@@ -18,7 +18,7 @@ from stopgrad.build import emit
 from stopgrad.builder import current
 from stopgrad.dtypes import DType
 from stopgrad.graph import Operation, Output, by_id
-from stopgrad.ops.arithmetic import AddN, AddV2, Neg, Sub, abs, add, add_n
+from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, RealDiv, Sub, abs, add, add_n
 from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import Cast, Conj, Imag, Real, cast, where
 from stopgrad.ops.data import ones_like
@@ -30,8 +30,10 @@ from stopgrad.types import float64
 
 _SIGNLESS = frozenset({Neg, Cast, Conj, Real, Imag})
 _ADDING = frozenset({AddV2, Sub})
+_SCALING = frozenset({Mul, RealDiv})
 _MOVING = frozenset({Sum, Reshape, Transpose, BroadcastTo, MatMul})
 """What adds contributions up, or hands them on: what the same does with their absolute values."""
+_FOLLOWED = _SIGNLESS | _ADDING | _SCALING | _MOVING | {AddN}
 
 
 def tolerance(dtype: DType) -> float:
@@ -132,7 +134,7 @@ def _absolute_sums(wanted: Sequence[Output]) -> dict[Output, Output]:
     stack = [g.op for g in wanted]
     while stack:
         op = stack.pop()
-        if op not in adding and op.origin is not None and _adds(op):
+        if op not in adding and _is_followed(op):
             adding.add(op)
             stack.extend([x.op for x in op.inputs])
     found: dict[Output, Output] = {}
@@ -141,7 +143,9 @@ def _absolute_sums(wanted: Sequence[Output]) -> dict[Output, Output]:
             if x not in found:
                 found[x] = _absolute(x)
         parts = [found[x] for x in op.inputs]
-        if op.definition in _SIGNLESS:
+        if op.definition in _SCALING:
+            total = emit(op.definition, tuple(_of_one_rule(op, found)), (), "").outputs[0]
+        elif op.definition in _SIGNLESS:
             total = parts[0]
         elif op.definition is AddN:
             total = add_n(parts)
@@ -156,6 +160,15 @@ def _absolute_sums(wanted: Sequence[Output]) -> dict[Output, Output]:
     return found
 
 
-def _adds(op: Operation) -> bool:
-    definition = op.definition
-    return definition in _SIGNLESS or definition is AddN or definition in _ADDING or definition in _MOVING
+def _is_followed(op: Operation) -> bool:
+    known = op.origin is not None and op.definition in _FOLLOWED
+    return known and all(x.type.differentiable for x in op.inputs)  # A mask is a value as it is.
+
+
+def _of_one_rule(op: Operation, sums: Mapping[Output, Output]) -> list[Output]:
+    """The sums for the operands of a product that its own gradient rule made; the values of the others.
+
+    So what was added up in one rule and then scaled counts. What came from rules before is a contribution as
+    it is: else the sums would grow from layer to layer, and true gradients count as zeros.
+    """
+    return [sums[x] if x.op.origin is op.origin else _absolute(x) for x in op.inputs]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from stopgrad.body import Body
 from stopgrad.flow.page.collected import Collected
 from stopgrad.flow.page.report import Report
-from stopgrad.flow.survey import Survey
+from stopgrad.flow.survey import Survey, best_of
 from stopgrad.flow.ways import OPEN, passes_all, ways_of
 from stopgrad.graph import Operation
 from stopgrad.selective import NOBODY
@@ -58,18 +58,12 @@ def _mark_body(
     cutting = {ending.wall.operation for ending in survey.endings}
     for i in operations:
         op = found.operations[i]
-        comes, path, openly, leads = survey.mark(op)
+        mark = survey.mark(op)
         if op in cutting:
             marks[i] = CUT
             marks[i] = _partly(found, i, marks)
-        elif op in idle:
-            marks[i] = IDLE
-        elif comes and openly:
-            marks[i] = LIVE
-        elif comes and leads:
-            marks[i] = SEVERED
         else:
-            marks[i] = HIDDEN if path and leads else ASIDE
+            marks[i] = IDLE if op in idle and not mark.passes else LETTERS[best_of([mark])]
 
 
 def _open_inputs(op: Operation) -> set[int]:

@@ -1,0 +1,368 @@
+"""What a test says about gradients, and what it shows when that does not hold."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stopgrad.autodiff.tracing import outputs_in
+from stopgrad.body import walk
+from stopgrad.build import without_gc
+from stopgrad.errors import FlowError, GraphError
+from stopgrad.flow.asked import Asked, asked, label, of_graph
+from stopgrad.flow.explain import flow_of
+from stopgrad.flow.report import Flow
+from stopgrad.flow.source_lines import excerpt, place
+from stopgrad.flow.text import of_what, operation_name, stories_of
+from stopgrad.flow.words import counted, listed, names, plain
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.ops.data import Parameter, Placeholder
+from stopgrad.public import guarded
+from stopgrad.structure import flatten, tensors_among
+
+__tracebackhide__ = True  # What pytest shows of a failure ends at the line of the test.
+
+
+@guarded("assert_flows")
+def assert_flows(
+    ys: Any, *args: Any, to: Any = None, argnums: int | Sequence[int] | None = None, **kwargs: Any
+) -> None:
+    """Raise unless gradients of ys arrive at all these tensors.
+
+    Args:
+        ys: as for :func:`explain`: outputs of a graph; or a function, which is not computed.
+        args: the xs; or the function's arguments.
+        to: of a function, the arguments that it is about, such as ``"params.w"``, ``"params"`` for all below
+            it, or a list of these; all that carry gradients unless given. Of a graph, the xs, also by name.
+        argnums: of a function, the positions of the arguments that are asked about; all unless given.
+        kwargs: the function's keyword arguments.
+
+    Raises:
+        FlowError: some do not; what cuts the paths to these, and on which lines.
+        GraphError, GradientError: what is asked about is not there.
+
+    Examples:
+        >>> def loss(params, x):
+        ...     return sg.reduce_sum(params["w"] * sg.stop_gradient(params["v"]) * x)
+        >>> sg.assert_flows(loss, {"w": 1.0, "v": 2.0}, 3.0, to=["params.w", "x"])
+    """
+    question, keys = _question("assert_flows", ys, args, kwargs, to, argnums)
+    flow = _flow(question)
+    missing = [key for key in keys if not flow[key].arrives]
+    if missing:
+        raise FlowError(
+            f"assert_flows: gradients{of_what(flow)} do not arrive at {_names(missing, flow)}, and should\n\n"
+            f"{stories_of(flow[missing])}"
+        )
+
+
+@guarded("assert_blocked")
+def assert_blocked(
+    ys: Any,
+    *args: Any,
+    to: Any = None,
+    by: Any = None,
+    argnums: int | Sequence[int] | None = None,
+    **kwargs: Any,
+) -> None:
+    """Raise if a gradient of ys arrives at any of these tensors.
+
+    Args:
+        ys, args, to, argnums, kwargs: as for :func:`assert_flows`.
+        by: what must cut paths to each of them; by anything unless given. An operation or an output of one;
+            the name of an operation, or of a scope that it is in; a line, such as ``"model.py:14"``; or
+            several of these in a structure, any of which will do.
+
+    Raises:
+        FlowError: some do, and on which lines an open path runs; or something else cuts them.
+        GraphError, GradientError: what is asked about, or what should cut it, is not there.
+
+    Examples:
+        >>> def loss(params, x):
+        ...     return sg.reduce_sum(params["w"] * sg.stop_gradient(params["v"], name="frozen") * x)
+        >>> sg.assert_blocked(loss, {"w": 1.0, "v": 2.0}, 3.0, to="params.v", by="frozen")
+    """
+    question, keys = _question("assert_blocked", ys, args, kwargs, to, argnums)
+    gate = None if by is None else _Gate("assert_blocked", by, question)
+    flow = _flow(question)
+    arriving = [key for key in keys if flow[key].arrives]
+    if arriving:
+        raise FlowError(
+            f"assert_blocked: gradients{of_what(flow)} arrive at {_names(arriving, flow)}, and should not\n\n"
+            f"{_open_path(flow, arriving[0])}\n\n{stories_of(flow[arriving])}"
+        )
+    if gate is not None:
+        others = [key for key in keys if not gate.cuts(flow[key])]
+        if others:
+            verb = "is" if len(others) == 1 else "are"
+            raise FlowError(
+                f"assert_blocked: {_names(others, flow)} {verb} not cut by {gate.name}{gate.idle(flow)}\n\n"
+                + stories_of(flow[others])
+            )
+
+
+@guarded("assert_only_flows")
+def assert_only_flows(
+    ys: Any,
+    *args: Any,
+    to: Any = None,
+    among: Any = None,
+    argnums: int | Sequence[int] | None = None,
+    **kwargs: Any,
+) -> None:
+    """Raise unless gradients of ys arrive at these tensors and at no other.
+
+    Args:
+        ys, args, to, argnums, kwargs: as for :func:`assert_flows`; a function needs *to*.
+        among: the tensors, or the arguments, that are looked at. Unless given, of a function all arguments;
+            of a graph all parameters, and all placeholders that carry gradients, that ys are computed from.
+
+    Raises:
+        FlowError: gradients arrive at others, or not at these.
+        GraphError, GradientError: what is asked about is not there.
+
+    Examples:
+        >>> def loss(params, x):
+        ...     return sg.reduce_sum(params["w"] * sg.stop_gradient(params["v"] * x))
+        >>> sg.assert_only_flows(loss, {"w": 1.0, "v": 2.0}, 3.0, to=["params.w"])
+    """
+    what = "assert_only_flows"
+    question, wanted = _question(what, ys, args, kwargs, to, argnums, needs_to=True)
+    if not question.is_function:
+        looked_at = _sources(question) if among is None else _tensors(what, "among", question.graph, among)
+        question = of_graph(what, list(question.ys), [*looked_at, *wanted])
+        keys = list(question.xs)
+    else:
+        keys = list(question.xs) if among is None else _arguments(what, question, among)
+        keys = list(dict.fromkeys([*keys, *wanted]))
+    flow = _flow(question)
+    given = dict.fromkeys(wanted)
+    extra = [key for key in keys if key not in given and flow[key].arrives]
+    missing = [key for key in keys if key in given and not flow[key].arrives]
+    told = [f"arrive at {_names(extra, flow)} too"] if extra else []
+    if missing:
+        told.append(f"do not arrive at {_names(missing, flow)}")
+    if told:
+        path = f"{_open_path(flow, extra[0])}\n\n" if extra else ""
+        raise FlowError(
+            f"{what}: gradients{of_what(flow)} should arrive at {_names(wanted, flow)} only; "
+            f"they {listed(told)}\n\n"
+            f"{path}{stories_of(flow[extra + missing])}"
+        )
+
+
+SHOWN = 6
+"""So many lines of an open path are shown, those next to its ends; and so many names."""
+
+
+# ------------------------------------------------------------------------------------------ questions
+
+
+def _question(
+    what: str,
+    ys: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    to: Any,
+    argnums: int | Sequence[int] | None,
+    needs_to: bool = False,
+) -> tuple[Asked, list[Any]]:
+    """What is asked about, and the keys that the assertion is about."""
+    if callable(ys) and not isinstance(ys, (Output, Operation)):
+        question = asked(what, ys, args, kwargs, argnums)
+        if needs_to and to is None:
+            raise GraphError(f"{what}: say with to=[...] which arguments gradients should arrive at")
+        keys = (
+            [key for key, x in question.xs.items() if x.type.differentiable]
+            if to is None
+            else _arguments(what, question, to)
+        )
+    else:
+        if len(args) + (to is not None) != 1 or kwargs:
+            raise GraphError(f"{what}: takes ys and xs, or a function, its arguments, and to= which of these")
+        roots = outputs_in(ys, f"{what}: ys")
+        xs = args[0] if args else to
+        tensors = list(tensors_among(xs)) if args and not isinstance(xs, str) else xs
+        if roots and isinstance(tensors, (str, list, tuple, set, frozenset, dict)):
+            tensors = _tensors(what, "xs", roots[0].graph, tensors)
+        question = asked(what, roots, (tensors,), {}, argnums)
+        keys = list(question.xs)
+    if not keys and not needs_to:
+        raise GraphError(f"{what}: nothing is asked about; give at least one tensor")
+    return question, keys
+
+
+def _flow(question: Asked) -> Flow:
+    return without_gc(flow_of, question)
+
+
+def _arguments(what: str, question: Asked, to: Any) -> list[Any]:
+    """The arguments of a function that are called so, or lie below what is called so."""
+    found: dict[Any, None] = {}
+    for name in flatten(to)[0]:
+        if not isinstance(name, str):
+            raise GraphError(
+                f"{what}: the arguments of a function are named, as 'params.w', not {name!r:.60}"
+            )
+        below = [key for key in question.xs if key == name or key.startswith(f"{name}.")]
+        if not below:
+            raise GraphError(f"{what}: there is no argument {name!r}{_close(name, list(question.xs))}")
+        found |= dict.fromkeys(below)
+    return list(found)
+
+
+def _tensors(what: str, which: str, graph: Graph, xs: Any) -> list[Output]:
+    """Outputs of a graph, given themselves or by name; a scope stands for the parameters inside it."""
+    found: list[Output] = []
+    for x in flatten(xs)[0]:
+        found += _named(what, graph, x) if isinstance(x, str) else outputs_in(x, f"{what}: {which}")
+    return found
+
+
+def _named(what: str, graph: Graph, name: str) -> list[Output]:
+    """The tensor of a name, or the inputs in the scope of that name."""
+    op_name, _, index = name.partition(":")
+    op = graph.operation(op_name)
+    if op is not None and (index.isdecimal() or not index) and int(index or 0) < len(op.outputs):
+        return [op.outputs[int(index or 0)]]
+    inputs = [op for op in graph.operations if op.definition in (Parameter, Placeholder)]
+    below = [op.outputs[0] for op in inputs if op.name.startswith(f"{name}/")]
+    if below:
+        return below
+    known = [op.name for op in inputs] + [op.name for op in graph.operations]
+    raise GraphError(f"{what}: the graph has no tensor {name!r}{_close(name, known)}")
+
+
+def _sources(question: Asked) -> list[Output]:
+    """The parameters and the placeholders with gradients that ys are computed from."""
+    return [
+        op.outputs[0]
+        for op in question.graph.subgraph_to(question.ys)
+        if op.definition in (Parameter, Placeholder) and op.outputs[0].type.differentiable
+    ]
+
+
+def _close(name: str, known: Sequence[str], told: Sequence[str] | None = None) -> str:
+    """What may have been meant; if nothing known is like it, what there is to be told of."""
+    close = [one for one in dict.fromkeys(known) if one.lower() == name.lower()]
+    close = close or difflib.get_close_matches(name, list(dict.fromkeys(known)), 3)
+    if close:
+        return f"; did you mean {' or '.join(map(repr, close))}?"
+    told = known if told is None else told
+    more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+    return f"; there are {', '.join(told[:SHOWN])}{more}" if told else "; there are none"
+
+
+# ---------------------------------------------------------------------------------------------- gates
+
+
+class _Gate:
+    """What should cut, in whatever way it was said."""
+
+    def __init__(self, what: str, by: Any, question: Asked) -> None:
+        self._operations: dict[Operation, None] = {}
+        told = []
+        above = question.graph.subgraph_to(question.ys)
+        for one in flatten(by)[0]:
+            if isinstance(one, str):
+                found = _called(what, one, question)
+                told.append(repr(one))
+            elif isinstance(one, (Operation, Output)) or hasattr(one, "as_output"):
+                op = one if isinstance(one, Operation) else one.as_output().op
+                if op.graph is not question.graph and op not in set(walk(above)):
+                    raise GraphError(
+                        f"{what}: by, which is {describe(op)}, belongs to another graph; "
+                        "name it, or its line, where a function is asked about"
+                    )
+                found = [op]
+                told.append(f"{operation_name(op)}{f' at {place(op.location)}' if op.location else ''}")
+            else:
+                raise GraphError(
+                    f"{what}: by is an operation, an output, a name or a line as 'model.py:14', "
+                    f"not {one!r:.60}"
+                )
+            self._operations |= dict.fromkeys(found)
+        if not told:
+            raise GraphError(f"{what}: by is empty; leave it out where anything may cut")
+        self.name = " or ".join(told)
+
+    def cuts(self, reach: Any) -> bool:
+        return any(op in self._operations for cut in reach.cuts for op in cut.operations)
+
+    def idle(self, flow: Flow) -> str:
+        """Why it does nothing, if so."""
+        found = [gate for gate in flow.gates if gate.operation in self._operations]
+        why = {gate.why_idle for gate in found}
+        return f", which does nothing: {found[0].why_idle}" if found and "" not in why else ""
+
+
+def _called(what: str, name: str, question: Asked) -> list[Operation]:
+    """The operations that a name, a scope or a line stands for."""
+    every = list(walk(question.graph.subgraph_to(question.ys)))
+    plain_name = re.sub(r":\d+$", "", name)
+    found = [op for op in every if op.name in (name, plain_name) or op.name.startswith(f"{name}/")]
+    line = re.fullmatch(r"(?P<file>.+):(?P<line>\d+)", name)
+    if not found and line is not None:
+        file, number = line["file"].replace("\\", "/"), int(line["line"])
+        found = [op for op in every if _is_at(op, file, number)]
+    if found:
+        return found
+    gates = [op for op in every if op.definition.passes is not None]
+    if line is not None:
+        where = dict.fromkeys([place(op.location) for op in gates if op.location])
+        raise GraphError(
+            f"{what}: nothing that gradients could pass was built at {name}; gates stand at "
+            f"{listed(list(where)) or 'no line'}"
+        )
+    known = list(dict.fromkeys([op.name for op in gates]))
+    scopes = [scope for op in every for scope in _scopes(op.name)]
+    raise GraphError(
+        f"{what}: there is no operation or scope {name!r}"
+        + _close(name, [*known, *scopes, *[op.name for op in every]], known)
+    )
+
+
+def _scopes(name: str) -> list[str]:
+    """The scopes that an operation is in."""
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: i + 1]) for i in range(len(parts))]
+
+
+def _is_at(op: Operation, file: str, number: int) -> bool:
+    found = op.location
+    if found is None or not found.line <= number <= (found.end_line or found.line):
+        return False
+    known = found.file.replace("\\", "/")
+    return known == file or known.endswith(f"/{file.removeprefix('./')}")
+
+
+# ------------------------------------------------------------------------------------------- messages
+
+
+def _names(keys: Sequence[Any], flow: Flow) -> str:
+    return names([label(key) for key in keys], flow.xs)
+
+
+def _open_path(flow: Flow, key: Any) -> str:
+    """The lines that one of the open paths runs through, from the result to the tensor."""
+    steps: dict[str, tuple[str, list[str]]] = {}
+    for op in flow.open_path(key):
+        if flow.is_function and op.definition is Placeholder:
+            continue  # An argument: its line is that of this question.
+        location = op.location
+        where = operation_name(op) if location is None else place(location)
+        source = excerpt(location)[:1]
+        if where not in steps:
+            steps[where] = (where.rpartition(":")[0], source) if source else (where, [])
+    shown = list(steps.values())
+    left = len(shown) - SHOWN
+    if left > 1:
+        shown[SHOWN // 2 : -SHOWN // 2] = [(f"... {counted(left, 'more line')} ...", [])]
+    lines = [f"an open path to {plain(label(key))}, backwards:"]
+    last = ""
+    for where, source in shown:
+        lines += source if source and where == last else [f"  {where}", *source]
+        last = where
+    return "\n".join(lines)

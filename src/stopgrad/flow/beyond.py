@@ -1,0 +1,78 @@
+"""Single ways through a graph: an open path; and where paths would end next, were a cut removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import TypeVar
+
+from stopgrad.flow.survey import Survey
+from stopgrad.flow.ways import OPEN, Ending, Results, Wall, endings, from_results
+from stopgrad.graph import Operation, Output
+
+P = TypeVar("P", bound=Hashable)
+Next = list[tuple[Wall, int]]
+"""Walls, each with the xs behind it."""
+
+TOGETHER = 256
+"""So many cuts are removed in one sweep, each by itself."""
+
+
+def walls_beyond(survey: Survey, place: Callable[[Wall], P], places: Sequence[P]) -> dict[P, Next]:
+    """For cuts, which are called by their places, the walls that are seen from behind each."""
+    found: dict[P, Next] = {}
+    wanted = dict.fromkeys(places)
+    removed: dict[P, list[Ending]] = {}
+    for ending in survey.endings:
+        at = place(ending.wall)
+        if at in wanted:
+            removed.setdefault(at, []).append(ending)
+    rest = list(removed.items())
+    while rest:
+        part, rest = rest[:TOGETHER], rest[TOGETHER:]
+        for at, walls in zip([at for at, _ in part], _seen_from(survey, [e for _, e in part]), strict=True):
+            found[at] = walls
+    return found
+
+
+def _seen_from(survey: Survey, removed: Sequence[Sequence[Ending]]) -> list[Next]:
+    """For groups of walls, the walls that are seen from what lies right behind the group."""
+    sweep, results = survey.sweep, Results(len(removed))
+    start: dict[Output, int] = {}
+    for k, group in enumerate(removed):
+        for wall, inside, *_ in group:
+            for way in sweep.ways[inside.id]:
+                for one, inputs in way.walls:
+                    # What is not open lies behind a second wall in the same body, which is not looked for.
+                    for i in [i for i, level in inputs if one == wall and level == OPEN]:
+                        x = inside.inputs[i]
+                        start[x] = start.get(x, 0) | results.starting(1 << k, x)
+    reached = from_results(sweep, start, results)
+    found: list[Next] = [[] for _ in removed]
+    for ending in endings(sweep, reached, survey.leads, results, survey.sources):
+        seen = ending.results
+        while seen:
+            lowest = seen & -seen
+            behind = survey.sources.behind(ending.leads)
+            found[lowest.bit_length() - 1].append((ending.wall, behind))
+            seen ^= lowest
+    return found
+
+
+def open_path(survey: Survey, ys: Sequence[Output], x: Output) -> list[Operation]:
+    """The operations of one open path to a tensor that gradients reach, from a result on."""
+    sweep, bit = survey.sweep, survey.bit(x)
+
+    def leads(tensor: Output) -> bool:
+        return bool(survey.sources.openly(survey.leads[sweep.place(tensor)]) & bit)
+
+    at = next(y for y in ys if y.type.differentiable and leads(y))
+    path = [at.op]
+    while at is not x:
+        ways = sweep.ways.get(at.op.id)
+        if ways is None:
+            inputs: Sequence[Output] = at.op.inputs
+        else:
+            inputs = [at.op.inputs[i] for i, level in ways[at.index].inputs if level == OPEN]
+        at = next(one for one in inputs if leads(one))
+        path.append(at.op)
+    return path

@@ -1,0 +1,127 @@
+"""The report as data: dicts and lists, and their JSON. docs/flow-report.md describes the fields."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from stopgrad.flow.model import ARRIVES, Cut, Finding, GateUse, Report
+from stopgrad.flow.source_lines import character_columns
+from stopgrad.graph import Operation, Output
+from stopgrad.op import Status
+from stopgrad.source import Location
+
+FORMAT = "stopgrad.flow"
+VERSION = 1
+"""Of the schema: it grows by new fields; where one is renamed or removed, or means something else, by one."""
+
+EXACT = 2**53
+"""Up to here every reader of JSON has integers exactly."""
+
+
+def document_of(report: Report) -> dict[str, Any]:
+    """The report as dicts, lists, strings, numbers and None."""
+    cuts = report.cuts
+    index = {report.place(cut): i for i, cut in enumerate(cuts)}
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "summary": _summary(report, cuts),
+        "ys": [_tensor(y) for y in report.ys],
+        "xs": [
+            {
+                "key": label,
+                **_tensor(x),
+                "status": str(reach.status),
+                "paths": integer(reach.paths),
+                "cut_paths": integer(reach.cut_paths),
+                "cuts": sorted(index[report.place(cut)] for cut in reach.cuts),
+            }
+            for (label, x), reach in zip(report.xs.items(), report.values(), strict=True)
+        ],
+        "cuts": [_cut(cut) for cut in cuts],
+        "gates": [_gate(gate) for gate in report.gates],
+        "findings": [_finding(finding) for finding in report.findings],
+    }
+
+
+def json_of(report: Report, indent: int | None = None) -> str:
+    """The report as a text in JSON."""
+    return json.dumps(document_of(report), indent=indent, ensure_ascii=False)
+
+
+def integer(n: int) -> int | str:
+    """A number as it is; from 2**53 on, which not every reader of JSON has exactly, as "0x..."."""
+    return n if n <= EXACT else hex(n)
+
+
+def place_of(location: Location | None) -> dict[str, Any] | None:
+    """A place in a file: lines count from 1, columns in characters from 0, the end being the first after."""
+    if location is None:
+        return None
+    columns = character_columns(location)
+    return {
+        "file": location.file,
+        "line": location.line,
+        "end_line": location.end_line,
+        "column": None if columns is None else columns[0],
+        "end_column": None if columns is None else columns[1],
+        "function": location.function or None,
+        "expression": location.source or None,
+    }
+
+
+def _summary(report: Report, cuts: Sequence[Cut]) -> dict[str, Any]:
+    statuses = Counter(reach.status for reach in report.values())
+    return {
+        "tensors": len(report),
+        "reached": sum(statuses[status] for status in ARRIVES),
+        "statuses": {str(status): statuses[status] for status in Status},
+        "cuts": len(cuts),
+        "idle": sum(finding.kind == "idle" for finding in report.findings),
+    }
+
+
+def _tensor(x: Output) -> dict[str, Any]:
+    sizes = [size if isinstance(size, int) else str(size) for size in x.shape]
+    return {"name": x.name, "dtype": x.dtype.name, "shape": sizes}
+
+
+def _operation(op: Operation) -> dict[str, Any]:
+    return {"name": op.name, "type": op.type, "gradient_of": None if op.origin is None else op.origin.name}
+
+
+def _cut(cut: Cut) -> dict[str, Any]:
+    return {
+        "status": str(cut.status),
+        "reason": cut.reason,
+        "location": place_of(cut.location),
+        "uses": cut.uses,
+        "operations": [_operation(op) for op in cut.operations],
+        "switched": cut.switched,
+        "behind": list(cut.behind),
+        "opens": list(cut.opens),
+    }
+
+
+def _gate(gate: GateUse) -> dict[str, Any]:
+    return {
+        **_operation(gate.operation),
+        "location": place_of(gate.location),
+        "fully": list(gate.fully),
+        "partly": list(gate.partly),
+        "idle": gate.idle,
+        "why_idle": gate.why_idle or None,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "kind": finding.kind,
+        "message": finding.message,
+        "location": place_of(finding.location),
+        "operations": [op.name for op in finding.operations],
+        "keys": list(finding.keys),
+    }

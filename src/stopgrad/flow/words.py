@@ -1,0 +1,100 @@
+"""Names and numbers as people read them: many names in few words, numbers of any size."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+EXACT = 10**6
+"""Numbers up to this are written out."""
+
+FEW = 6
+"""So many names are told; of more, the first and the last."""
+
+
+def number(n: int) -> str:
+    """A count. Python refuses to write out integers of thousands of digits; nobody would read them.
+
+    Examples:
+        >>> number(12), number(65536), number(2**200)
+        ('12', '65,536', 'about 1.6e60')
+    """
+    if n <= EXACT:
+        return f"{n:,}"
+    exponent, rest = divmod(math.log10(n), 1.0)
+    digits = f"{10.0**rest:.1f}"
+    return f"about 1.0e{exponent + 1:.0f}" if digits == "10.0" else f"about {digits}e{exponent:.0f}"
+
+
+def counted(n: int, what: str) -> str:
+    """A count of things.
+
+    Examples:
+        >>> counted(1, "tensor"), counted(3, "path")
+        ('1 tensor', '3 paths')
+    """
+    return f"{number(n)} {what}" if n == 1 else f"{number(n)} {what}s"
+
+
+def listed(words: Sequence[str]) -> str:
+    """
+    Examples:
+        >>> listed(["a"]), listed(["a", "b", "c"])
+        ('a', 'a, b and c')
+    """
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def plain(name: str) -> str:
+    """The name of a tensor, without the number of the output where that is the first.
+
+    Examples:
+        >>> plain("layer/w:0"), plain("split:1"), plain("params.w")
+        ('layer/w', 'split:1', 'params.w')
+    """
+    return name.removesuffix(":0")
+
+
+def names(some: Sequence[str], every: Iterable[str] = (), room: int = 60) -> str:
+    """Names of tensors: all of them where there is room; else those of whole subtrees as one.
+
+    Args:
+        some: the names.
+        every: all names that there are, by which a subtree is known to be whole.
+        room: how many columns there are.
+
+    Examples:
+        >>> layers = [f"params.layers.{i}.{k}" for i in range(12) for k in "bw"]
+        >>> names(["x", "y"]), names([*layers, "x"], [*layers, "x", "params.scale"])
+        ('x, y', 'params.layers.* (24), x')
+        >>> names([f"params.layers.{i}.w" for i in range(12)], layers)
+        'params.layers.0.w ... params.layers.11.w (12 tensors)'
+    """
+    shown = ", ".join(map(plain, some))
+    if len(shown) <= room or len(some) < 3:
+        return shown
+    found = _subtrees(some, every)
+    if len(found) > FEW:
+        return f"{found[0]} ... {found[-1]} ({len(some)} tensors)"
+    return ", ".join(found)
+
+
+def _subtrees(some: Sequence[str], every: Iterable[str]) -> list[str]:
+    """The names, those of a subtree as one where it is whole and holds three or more."""
+    here = Counter(part for name in some for part in _prefixes(name))
+    there = Counter(part for name in set(every).union(some) for part in _prefixes(name))
+    found: dict[str, None] = {}
+    for name in some:
+        whole = next((part for part in _prefixes(name) if here[part] == there[part] >= 3), None)
+        found[plain(name) if whole is None else f"{whole}* ({here[whole]})"] = None
+    return list(found)
+
+
+def _prefixes(name: str) -> list[str]:
+    """What a name begins with, up to each point or stroke, the shortest first."""
+    return [name[: sign.end()] for sign in _SEPARATOR.finditer(name)]
+
+
+_SEPARATOR = re.compile(r"[./]")
