@@ -515,7 +515,7 @@ def test_what_users_write_is_only_ever_text(browser: Any, tmp_path: Path) -> Non
     "script",
     [
         "window.Worker = class { constructor() { throw new Error('refused'); } };",
-        "window.Worker = class extends EventTarget { postMessage() { this.dispatchEvent(new Event('error')); }};",
+        "window.Worker = class extends EventTarget { postMessage() { this.dispatchEvent(new Event('error')) } }",
     ],
 )
 def test_the_graph_is_laid_out_without_a_worker_too(browser: Any, tmp_path: Path, script: str) -> None:
@@ -534,8 +534,16 @@ def test_bodies_open_inside_their_operation(browser: Any, tmp_path: Path) -> Non
         assert outer["x"] < inner["x"]
         assert outer["y"] < inner["y"]
         assert outer["x"] + outer["width"] > inner["x"] + inner["width"]
+        # The live way leads through the bodies: from the operand into a parameter, and out from the branch.
+        ends = shown.page.locator("#graph .edge.live").evaluate_all(
+            """all => all.map((edge) => [edge.dataset.from, edge.dataset.to].map(
+                 (node) => document.querySelector(`[data-node="${node}"]`).dataset.operation))"""
+        )
+        assert ["h", "Placeholder"] in ends
+        assert ["Sin", "Sum"] in ends
         shown.click("#fold")
         assert "Scan" in shown.operations(".group.partly")
+        assert shown.count("#graph .count") == 0
 
 
 def test_a_large_graph_opens_folded_with_the_way_to_its_cut(browser: Any, tmp_path: Path) -> None:
