@@ -59,6 +59,8 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.flow.page.marks.LETTERS",
+    "stopgrad.flow.page.notebook.COLOURS",
     "stopgrad.ops.segments._MEANS",
     "stopgrad.ops.segments._NUMBERS",
     "stopgrad.ops.segments._PRODUCTS",
@@ -66,7 +68,8 @@ CONSTANT = {
     "stopgrad.ops.segments._SUMS",
     "stopgrad.promotion._KIND",
     "stopgrad.build._NUMBERS",
-    "stopgrad.cli.WORKLOADS",
+    "stopgrad.cli.flow.LEAST",
+    "stopgrad.cli.tour.WORKLOADS",
     "stopgrad.costs._FLOPS",
     "stopgrad.dtypes.DTYPES",
     "stopgrad.dtypes._BY_NUMPY",
@@ -87,6 +90,8 @@ CONSTANT = {
     "stopgrad.flow.text.STYLES",
     "stopgrad.files._DTYPES",
     "stopgrad.files._NAMES",
+    "stopgrad.flow.nans_cures._WRITTEN",
+    "stopgrad.flow.nans_run._UNSOUND",
     "stopgrad.function._SYMBOLIC",
     "stopgrad.unknown.ON_TENSORS",
     "stopgrad.unknown._MIRRORED",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from stopgrad import cli
+from stopgrad.cli import ops, tour
 from stopgrad.errors import EngineError
 from stopgrad.op import REGISTRY
 from stopgrad.recipes.result import Check, Result
@@ -76,11 +77,19 @@ def test_ops_needs_no_optional_library_and_is_not_wrapped_in_a_pipe() -> None:
         assert row.endswith(("xla, numpy", "session", "fed")) or "not " in row
 
 
+def test_a_reader_who_leaves_ends_the_command_quietly() -> None:
+    command = f"'{sys.executable}' -m stopgrad ops | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert done.stdout.startswith("operation ")
+    assert done.stdout.endswith(f"\n{cli.LEFT}\n")
+    assert done.stderr == ""
+
+
 def test_a_table_is_as_wide_as_it_may_be() -> None:
     rows = [("Exp", "exp", "a reason of many words\nand another"), ("Log", "log", "no")]
-    wide = cli.plain_table(("type", "name", "gradient"), rows, None).splitlines()
+    wide = ops.plain_table(("type", "name", "gradient"), rows, None).splitlines()
     assert wide[2:] == ["Exp   exp   a reason of many words", "            and another", "Log   log   no"]
-    narrow = cli.plain_table(("type", "name", "gradient"), rows, 26).splitlines()
+    narrow = ops.plain_table(("type", "name", "gradient"), rows, 26).splitlines()
     assert max(map(len, narrow)) <= 26
     assert narrow[2:5] == ["Exp   exp   a reason of", "             many words", "            and another"]
 
@@ -132,7 +141,7 @@ def test_a_failed_check_is_named_and_fails_the_command(
     result = Result(
         "softmax", "Softmax", "", [Check("a claim", 2.0, "≤", 1.0), Check("another", 0.0, "≤", 1.0)]
     )
-    monkeypatch.setattr(cli.softmax, "run", lambda seed, engine, progress: result)
+    monkeypatch.setattr(tour.softmax, "run", lambda seed, engine, progress: result)
     assert cli.main(["tour", "softmax", "--out", str(tmp_path / "t.html")]) == cli.FAILED
     assert capsys.readouterr().err == "stopgrad: check failed: Softmax: a claim: 2, must be ≤ 1\n"
     assert "✗" in (tmp_path / "t.html").read_text(encoding="utf-8")
@@ -156,9 +165,9 @@ def test_a_tour_that_breaks_leaves_the_old_page(
     def broken(seed: int, engine: str, progress: object) -> Result:
         raise EngineError("out of steam")
 
-    monkeypatch.setattr(cli.softmax, "run", broken)
+    monkeypatch.setattr(tour.softmax, "run", broken)
     assert cli.main(["tour", "softmax", "--out", str(target)]) == cli.ERROR
-    assert "stopgrad: out of steam" in capsys.readouterr().err
+    assert ": out of steam" in capsys.readouterr().err
     assert target.read_text() == "old"
 
 

@@ -63,7 +63,7 @@ ROWS = [
     [""],
     ["recipes"],
     ["tour"],
-    ["cli", "__main__"],
+    ["cli", "__main__", "pytest_plugin"],
 ]
 LEVEL = {part: i for i, row in enumerate(ROWS) for part in row}
 HEAVY = ("jax", "onnx", "onnxruntime", "scipy", "sklearn", "matplotlib", "torch", "tensorflow")

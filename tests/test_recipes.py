@@ -11,7 +11,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 import stopgrad as sg
-from stopgrad.cli import WORKLOADS
+from stopgrad.cli.tour import WORKLOADS
 from stopgrad.recipes import adversarial, boltzmann, em, softmax, targets, training
 from stopgrad.recipes.result import Check, LossGraph, Result, differentiate
 from stopgrad.tour import graphs

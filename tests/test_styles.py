@@ -22,6 +22,8 @@ ELSEWHERE = {
     "tests/contract": "grad value_and_grad jvp vjp hvp gradients custom_gradient prevent_gradient probe",
     "tests/batching": "jacobian hessian vmap",
     "tests/control": "cond switch while_loop scan fori_loop map_fn checkpoint associative_scan",
+    "tests/test_trace_nan": "trace_nan",
+    "tests/test_ablate": "ablate",
     "tests/test_flow_assertions": "assert_flows assert_blocked assert_only_flows",
     "tests/contract, again": "explain no_gradient",
     "tests/test_indexing, tests/test_arrays": "at broadcast_static_shape map_structure",

@@ -58,13 +58,22 @@ from stopgrad.errors import (
     StopgradError as StopgradError,
 )
 from stopgrad.flow import (
+    Ablation as Ablation,
+    Checked as Checked,
     Cut as Cut,
     Flow as Flow,
+    NanInput as NanInput,
+    NanNote as NanNote,
+    NanSite as NanSite,
+    NanTrace as NanTrace,
     Reach as Reach,
+    ablate as ablate,
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
     assert_only_flows as assert_only_flows,
+    check_gradients as check_gradients,
     explain as explain,
+    trace_nan as trace_nan,
 )
 from stopgrad.function import (
     Function as Function,

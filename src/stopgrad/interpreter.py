@@ -237,8 +237,8 @@ def _units(
     for op in operations:
         if op not in home:
             home[op] = Region((op,), op.inputs, op.outputs, _function_of(op, backend, regions))
-    if not together:
-        return list(home.values())
+    if all(len(region.operations) == 1 for region in together):
+        return [home[op] for op in operations]
     units = {id(region): region for region in home.values()}
     needs = {key: {id(home[x.op]) for x in region.inputs if x.op in home} for key, region in units.items()}
     sorter = TopologicalSorter(needs)

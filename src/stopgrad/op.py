@@ -115,6 +115,7 @@ class Wire:
             of); None where it goes to no output.
         feedback: for each result that the next run of the body gets, the parameter that gets it.
         skipped: whether the body may run no time at all, the outputs then being what is fed back.
+        condition: a body with the same parameters, whose result says whether to run the body once more.
     """
 
     body: Body
@@ -122,6 +123,7 @@ class Wire:
     outputs: Sequence[int | None]
     feedback: Mapping[int, int]
     skipped: bool = False
+    condition: Body | None = None
 
 
 # ----------------------------------------------------------------------------------------- attributes

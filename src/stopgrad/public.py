@@ -121,10 +121,17 @@ _SPACES = {"np": "np", "xp": "sg.xp"}
 def _graph_among(args: Any, kwargs: Any) -> Graph | None:
     """The graph of the first output among arguments, or the default."""
     nested = [x for x in (*args, *kwargs.values()) if type(x) not in _LEAVES and not _holds_leaves(x)]
+    # The keys of a feed_dict are no names, by which a structure is put in order.
+    nested = [list(x) if type(x) is dict and any(map(_is_built, x)) else x for x in nested]
     for x in flatten(nested)[0] if nested else ():
-        if isinstance(x, (Output, Operation)):
-            return x.graph
+        if _is_built(x):
+            graph: Graph = x.graph
+            return graph
     return default_graph()
+
+
+def _is_built(x: Any) -> bool:
+    return isinstance(x, (Output, Operation))
 
 
 _LEAVES = frozenset((np.ndarray, float, int, bool, complex, str, type(None), DType))

@@ -126,7 +126,7 @@ class Session:
         self._how = How.of(engine, strict, tune, REPORTS)
         self._state = _State(engine_named(engine), {}, {})
         # Neither refers to the session: once dropped it is freed at once, with all that it holds.
-        self._plans = cached(partial(_plan, found), cache_size, "Session")
+        self._plans = cached(partial(plan_for, found), cache_size, "Session")
         self._ready = cached(partial(_compile, self._how), cache_size, "Session")
         self._locks: dict[object, threading.RLock] = {}
         self._closed = False
@@ -338,7 +338,8 @@ def _member(graph: Graph, x: Any) -> Output:
     return output
 
 
-def _plan(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
+def plan_for(graph: Graph, leaves: Sequence[Any], fed: Sequence[Any]) -> _Plan:
+    """What a run needs that fetches *leaves* and is fed *fed*; refused where something must be fed, too."""
     fetches = [_member(graph, leaf) for leaf in leaves]
     feeds = [_member(graph, x) for x in fed]
     given = set(feeds)

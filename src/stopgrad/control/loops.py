@@ -30,7 +30,7 @@ from stopgrad.control.functions import (
 from stopgrad.control.scans import Scan, run_scan
 from stopgrad.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from stopgrad.graph import Operation, Output, describe
-from stopgrad.op import Joint, Op, Wire
+from stopgrad.op import Joint, NoGradient, Op, Rule, Undefined, Wire
 from stopgrad.operands import as_array, type_of
 from stopgrad.ops.arithmetic import add
 from stopgrad.ops.compare import less
@@ -43,6 +43,7 @@ from stopgrad.structure import flatten, unflatten
 from stopgrad.types import TensorType, bool_, int32
 
 _UNBOUNDED = -1
+_ANY_NUMBER = Undefined(lambda op: "a loop without maximum_iterations may take any number of steps")
 
 
 def _pull(
@@ -150,7 +151,12 @@ class While(Op):
     @classmethod
     def wires(cls, op: Operation) -> Iterable[Wire]:
         count = len(op.outputs)
-        return [Wire(op.body, range(len(op.inputs)), range(count), {j: j for j in range(count)}, True)]
+        carried = {j: j for j in range(count)}
+        return [Wire(op.body, range(len(op.inputs)), range(count), carried, True, op.condition)]
+
+    @classmethod
+    def rule(cls, op: Operation, i: int) -> Rule | NoGradient | Undefined:
+        return _ANY_NUMBER if op.limit == _UNBOUNDED else cls.rules[0]
 
 
 @guarded("while_loop")

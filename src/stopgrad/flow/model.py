@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
 
-from stopgrad.body import walk
 from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import open_path, walls_beyond
-from stopgrad.flow.survey import Survey
-from stopgrad.flow.ways import Wall
+from stopgrad.flow.opened import behind_themselves
+from stopgrad.flow.survey import NAMED, Survey, best_of
+from stopgrad.flow.ways import Wall, no_gradient_of
+from stopgrad.flow.without import inside
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import NoGradient, Status, Undefined
 from stopgrad.source import Location
@@ -220,6 +221,7 @@ class _Lines:
                 line = lines.setdefault(self.place(ending.wall), _Line())
                 line.walls.append((ending.wall, survey.sources.behind(ending.leads)))
                 line.leads |= ending.leads
+        self._behind_themselves: dict[Survey, set[Place]] = {}
         self._known: dict[Place, tuple[tuple[str, ...], tuple[str, ...]]] = {}
         self._beyond: dict[Survey, dict[Place, list[tuple[Wall, int]]]] = {}
 
@@ -305,12 +307,23 @@ class _Lines:
                 names = [self._labels[x] for x in survey.xs]
                 leads = lines[place].leads if place in lines else 0
                 behind |= dict.fromkeys(_chosen(names, survey.sources.behind(leads)))
-                opens |= dict.fromkeys(_chosen(names, survey.sources.openly(leads)))
+                opens |= dict.fromkeys(_chosen(names, self._opened(survey, place, leads)))
             if not behind:  # A tensor that carries no gradient itself.
                 own = [x for survey, x in xs if (wall := survey.own_wall(x)) and self.place(wall) == place]
                 return tuple(dict.fromkeys([name for x in own for name in self._labels[x]])), ()
             found = self._known[place] = tuple(behind), tuple(opens)
         return found
+
+    def _opened(self, survey: Survey, place: Place, leads: int) -> int:
+        """The xs that a gradient would reach without a line behind which these are."""
+        openly = survey.sources.openly(leads)
+        if openly == survey.sources.behind(leads):
+            return openly
+        if survey not in self._behind_themselves:
+            self._behind_themselves[survey] = behind_themselves(survey, self.place)
+        if place not in self._behind_themselves[survey]:
+            return openly
+        return survey.opened(lambda wall: self.place(wall) == place)
 
 
 class _Line:
@@ -459,8 +472,9 @@ class Report(Mapping[Any, Reach]):
         leads: dict[Operation, list[tuple[Survey, int]]] = {}
         for survey in self._surveys:
             for ending in survey.endings:
-                leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
-        gates = [op for op in walk(self.graph.subgraph_to(self.ys)) if _may_end_paths(op)]
+                if ending.wall.reason is not NAMED:
+                    leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
+        gates = dict.fromkeys(op for op in inside(self.graph.subgraph_to(self.ys)) if _may_end_paths(op))
         return tuple([self._gate(op, leads.get(op, ())) for op in gates])
 
     def _gate(self, op: Operation, leads: Sequence[tuple[Survey, int]]) -> GateUse:
@@ -484,8 +498,18 @@ class Report(Mapping[Any, Reach]):
             return ""  # It leads gradients to another tensor: a straight-through.
         if cuts:
             return "what lies behind it has no derivative anyway"
-        marks = [survey.mark(op) for survey in self._surveys]
-        if any(leads for *_, leads in marks) and not any(comes for comes, *_ in marks):
+        if not op.outputs[0].type.differentiable:
+            return no_gradient_of(op.outputs[0])
+        if op.graph is not self.graph:
+            undefined = any(e.wall.status is Status.UNDEFINED for s in self._surveys for e in s.endings)
+            return "" if undefined else "no path to what was asked about ends at it"
+        selective = op.definition.selective
+        marks = [survey.mark(op) for survey in self._surveys if not selective or op in survey.acting]
+        if not marks:
+            return "it acts for none of the tensors asked about"
+        if any(mark.awaited for mark in marks) and not any(mark.ends for mark in marks):
+            return ""  # It keeps away an error.
+        if any(mark.leads for mark in marks) and not any(mark.comes for mark in marks):
             return "every path to it is cut before"
         return "nothing behind it depends on what was asked about"
 
@@ -494,11 +518,14 @@ class Report(Mapping[Any, Reach]):
         """What a reader should look at: stops that do nothing, and tensors that no gradient reaches."""
         found = []
         for story in self.stories:
-            if story.status not in ARRIVES:
-                count = f"{len(story.keys)} tensors: " if len(story.keys) > 1 else ""
+            # What carries no gradient itself, such as labels, was not kept from one.
+            keys = [key for key in story.keys if self._asked.xs[key].type.differentiable]
+            if story.status not in ARRIVES and keys:
+                names = tuple(map(label, keys))
+                count = f"{len(names)} tensors: " if len(names) > 1 else ""
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
-                message = f"{story.status}: {count}{_some(story.labels)}"
-                found.append(Finding(str(story.status), message, operations, story.labels))
+                message = f"{story.status}: {count}{_some(names)}"
+                found.append(Finding(str(story.status), message, operations, names))
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:
             place = self._lines.location(gate.operation)
@@ -530,16 +557,10 @@ class Report(Mapping[Any, Reach]):
             seen = [survey.mark(op) for survey in self._surveys]
             if op in cutting:
                 marks[op] = "cut"
-            elif op in idle:
+            elif op in idle and not any(mark.passes for mark in seen):
                 marks[op] = "idle"
-            elif any(comes and openly for comes, _, openly, _ in seen):
-                marks[op] = "live"
-            elif any(comes and leads for comes, _, _, leads in seen):
-                marks[op] = "severed"
-            elif any(path and leads for _, path, _, leads in seen):
-                marks[op] = "hidden"
             else:
-                marks[op] = "aside"
+                marks[op] = best_of(seen)
         return marks
 
     def __repr__(self) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from stopgrad.files import AnyPath
 from stopgrad.flow.document import document_of, json_of
 from stopgrad.flow.model import Report
+from stopgrad.flow.page.html import write
+from stopgrad.flow.page.notebook import fragment
 from stopgrad.flow.text import text_of
 
 
@@ -49,6 +52,24 @@ class Flow(Report):
             [('a', 'flows', 1), ('b', 'stopped', 1)]
         """
         return json_of(self, indent)
+
+    def to_html(self, path: AnyPath) -> None:
+        """Write the report as a page: the graph, folded by scopes, beside the source, with what was found.
+
+        One file that needs nothing else, and no network. An old file stays as it is until the new one is
+        complete.
+
+        Args:
+            path: of the file, whose folder exists.
+
+        Raises:
+            FileError: the file cannot be written.
+        """
+        write(self, path)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return fragment(self, self.stories)
 
     def __str__(self) -> str:
         return self.to_text(color=False)

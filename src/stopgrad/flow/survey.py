@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from stopgrad.flow.ways import (
     LEVELS,
     OPEN,
     Ending,
+    Removed,
     Results,
     Sources,
     Sweep,
@@ -16,6 +18,7 @@ from stopgrad.flow.ways import (
     Way,
     endings,
     from_results,
+    keep_all,
     no_gradient_of,
     to_sources,
     walled,
@@ -24,6 +27,9 @@ from stopgrad.flow.ways import (
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import Op, Status
 from stopgrad.selective import Acting, by_gates, selective_gates
+
+NAMED = "named in stop_gradients"
+"""The reason of walls that are no operations of their own."""
 
 
 class Survey:
@@ -37,21 +43,43 @@ class Survey:
         above: Sequence[Operation],
         acting: Acting,
     ) -> None:
-        self._ys, self.xs = ys, xs
+        self._ys, self.xs, self.acting = ys, xs, acting
+        self.graph = ys[0].op.graph
         self.sweep = sweep = Sweep(above, acting)
-        for t in stops:
-            if sweep.place(t) >= 0:
-                ways = sweep.ways.setdefault(t.op.id, ways_of(t.op, acting))
-                ways[t.index] = walled(ways[t.index], Wall(t.op, Status.STOPPED, "named in stop_gradients"))
+        self._own: dict[int, Way] = {}  # By place, the ways behind what is named in stops.
+        self._stops = [t for t in stops if sweep.place(t) >= 0 and t.type.differentiable]
+        for t in self._stops:
+            self._own[sweep.place(t)] = sweep.ways.setdefault(t.op.id, ways_of(t.op, acting))[t.index]
+        self._wall_off(sweep)
         self.results = results = Results(1)
         self.reached = from_results(sweep, {y: results.starting(1, y) for y in ys}, results)
         self.sources = sources = Sources(len(xs))
-        begin = {x: sources.starting(1 << k) for k, x in enumerate(xs) if sweep.place(x) >= 0}
-        self.leads = to_sources(sweep, begin, sources)
+        self._begin = {x: sources.starting(1 << k) for k, x in enumerate(xs) if sweep.place(x) >= 0}
+        self.leads = to_sources(sweep, self._begin, sources)
         self.endings: list[Ending] = list(endings(sweep, self.reached, self.leads, results, sources))
         self.cut = 0
         for ending in self.endings:
             self.cut |= sources.behind(ending.leads)
+
+    def _wall_off(self, sweep: Sweep, removed: Removed = keep_all) -> None:
+        """Put the walls of what is named in stops before the ways of these tensors."""
+        for t in self._stops:
+            ways = sweep.ways[t.op.id] = list(sweep.ways[t.op.id])
+            ways[t.index] = walled(ways[t.index], Wall(t.op, Status.STOPPED, NAMED), removed)
+
+    def opened(self, removed: Removed) -> int:
+        """Which xs a gradient would reach through the walls that are removed, if they were, all together."""
+        sweep, results, sources = self.sweep.without(removed, self.acting), self.results, self.sources
+        for t in self._stops:
+            sweep.ways[t.op.id] = ways_of(t.op, self.acting, removed)
+        self._wall_off(sweep, removed)
+        reached = from_results(sweep, {y: results.starting(1, y) for y in self._ys}, results)
+        leads = to_sources(sweep, self._begin, sources)
+        found = 0
+        for ending in endings(sweep, reached, leads, results, sources):
+            if removed(ending.wall):
+                found |= sources.openly(ending.leads)
+        return found
 
     def status(self, x: Output) -> Status:
         """Whether a gradient arrives, and if not, why not."""
@@ -113,22 +141,59 @@ class Survey:
                         every[to] += n
                         free[to] += m
                 else:
-                    for i, passing, all in _times(ways[o]):
+                    walled_off = at + o in self._own
+                    for i, passing, all in _times(self._own.get(at + o, ways[o])):
                         to = sweep.place(op.inputs[i])
                         every[to] += all * n
-                        free[to] += passing * m
+                        free[to] += 0 if walled_off else passing * m
         return every, free
 
-    def mark(self, op: Operation) -> tuple[bool, bool, bool, bool]:
-        """Whether a gradient comes to the operation; a path does; it leads to xs openly; by any path."""
+    def mark(self, op: Operation) -> Mark:
+        """What an operation of the graph is to the gradient of the xs."""
         at = self.sweep.first[op.id] if op.id < len(self.sweep.first) else -1
         if at < 0:
-            return False, False, False, False
-        reached = leads = 0
-        for n in range(at, at + len(op.outputs)):
-            reached |= self.reached[n]
-            leads |= self.leads[n]
-        return bool(reached & 1), bool(reached), bool(self.sources.openly(leads)), bool(leads)
+            return Mark(False, False, False, False, False, False)
+        places = range(at, at + len(op.outputs))
+        arrives, leads = ([of[n] for n in places] for of in (self.reached, self.leads))
+        comes = [reached & 1 for reached in arrives]
+        openly = map(self.sources.openly, leads)
+        return Mark(
+            bool(any(comes)),
+            any(come and lead for come, lead in zip(comes, openly, strict=True)),
+            any(come and lead for come, lead in zip(comes, leads, strict=True)),
+            any(reached & 2 and lead for reached, lead in zip(arrives, leads, strict=True)),
+            any(reached and lead for reached, lead in zip(arrives, leads, strict=True)),
+            any(map(bool, leads)),
+        )
+
+
+class Mark(NamedTuple):
+    """What an operation is to a gradient.
+
+    Attributes:
+        comes: the gradient comes to one of its outputs.
+        passes: from one where it comes, it goes on to xs.
+        ends: from one where it comes, paths lead to xs.
+        awaited: from one where it comes, or would be an error if it went on, paths lead to xs.
+        hidden: a path, open or cut, leads from ys through one of its outputs to xs.
+        leads: xs are among what it is computed from.
+    """
+
+    comes: bool
+    passes: bool
+    ends: bool
+    awaited: bool
+    hidden: bool
+    leads: bool
+
+
+def best_of(marks: Sequence[Mark]) -> str:
+    """What an operation, in which no paths end, is to the gradients of all xs."""
+    if any(mark.passes for mark in marks):
+        return "live"
+    if any(mark.ends for mark in marks):
+        return "severed"
+    return "hidden" if any(mark.hidden for mark in marks) else "aside"
 
 
 def _times(way: Way) -> list[tuple[int, int, int]]:

@@ -12,7 +12,9 @@ the wall is the operation that made them of floats, not the one that took them: 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import copy
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.graph import Operation, Output
@@ -31,6 +33,14 @@ class Wall(NamedTuple):
     status: Status
     reason: str
     switched: bool = False
+
+
+Removed = Callable[[Wall], bool]
+"""Which walls are to be looked at as if they let gradients pass. They are found all the same."""
+
+
+def keep_all(wall: Wall) -> bool:
+    return False
 
 
 Behind = Sequence[tuple[int, int]]
@@ -71,18 +81,19 @@ def passes_all(definition: type[Op]) -> bool:
     )
 
 
-def ways_of(op: Operation, acting: Acting = NOBODY) -> list[Way]:
+def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all) -> list[Way]:
     """For each output of an operation, the way to its inputs."""
     definition = op.definition
-    found = [_Found() for _ in op.outputs]
+    found = [_Found(removed) for _ in op.outputs]
     wired: set[int] = set()
     dependence = None
     if definition.has_bodies:
         for wire in definition.wires(op):
             wired.update(wire.operands)
-            for result, output in zip(_through(wire, acting), wire.outputs, strict=True):
+            for result, output in zip(_through(wire, acting, removed), wire.outputs, strict=True):
                 if output is not None:
                     found[output].add_body(result, wire.operands)
+        _refuse(op, wired, found)
         dependence = definition.dependence(op)
     for i in range(len(op.inputs)):
         barrier = None if i in wired else _barrier(op, i, acting)
@@ -92,6 +103,14 @@ def ways_of(op: Operation, acting: Acting = NOBODY) -> list[Way]:
             if barrier is not None or dependence is None or i in dependence[o]:
                 found[o].add(op, i, y, barrier, acting)
     return [way.done() for way in found]
+
+
+def _refuse(op: Operation, wired: Iterable[int], found: Sequence[_Found]) -> None:
+    """Put an operation's own wall before its bodies, where its gradient is undefined whatever they do."""
+    refused = next((rule for i in wired if isinstance(rule := op.definition.rule(op, i), Undefined)), None)
+    for way, y in zip(found, op.outputs, strict=True) if refused is not None else ():
+        if y.type.differentiable:
+            way.wall_off(Wall(op, Status.UNDEFINED, refused.reason(op)))
 
 
 def _barrier(op: Operation, i: int, acting: Acting) -> NoGradient | Undefined | None:
@@ -105,7 +124,8 @@ def _barrier(op: Operation, i: int, acting: Acting) -> NoGradient | Undefined | 
 class _Found:
     """A way, while it is being put together."""
 
-    def __init__(self) -> None:
+    def __init__(self, removed: Removed) -> None:
+        self._removed = removed
         self.levels: dict[int, int] = {}
         self.dark: set[int] = set()
         self.walls: list[tuple[Wall, Behind]] = []
@@ -131,7 +151,7 @@ class _Found:
             if i == op.definition.passes and switched is not None and op in acting:
                 self.walls.append((Wall(op, switched.status, switched.reason, True), [(i, OPEN)]))
             return
-        self._reach(i, LEVELS.index(wall.status))
+        self._reach(i, OPEN if self._removed(wall) else LEVELS.index(wall.status))
         self.walls.append((wall, [(i, OPEN)]))
 
     def add_body(self, way: Way, operands: Sequence[int]) -> None:
@@ -140,6 +160,11 @@ class _Found:
             self._reach(operands[k], level)
         self.dark.update([operands[k] for k in way.dark])
         self.walls += [(wall, [(operands[k], level) for k, level in behind]) for wall, behind in way.walls]
+
+    def wall_off(self, wall: Wall) -> None:
+        """A wall before all that there is."""
+        way = walled(self.done(), wall, self._removed)
+        self.levels, self.dark, self.walls = dict(way.inputs), set(way.dark), list(way.walls)
 
     def _reach(self, i: int, level: int) -> None:
         self.levels[i] = min(level, self.levels.get(i, BLIND))
@@ -157,8 +182,10 @@ def _exit_of(op: Operation) -> str:
     return "no_gradient" if inside is not None and not inside.holds(hidden.get(op)) else ""
 
 
-def walled(way: Way, wall: Wall) -> Way:
+def walled(way: Way, wall: Wall, removed: Removed = keep_all) -> Way:
     """The way behind a wall before all of it."""
+    if removed(wall):
+        return way._replace(walls=[(wall, way.inputs), *way.walls])
     level = LEVELS.index(wall.status)
     return Way([(i, max(level, own)) for i, own in way.inputs], (), [(wall, way.inputs)])
 
@@ -177,7 +204,11 @@ class Sweep:
     """
 
     def __init__(
-        self, operations: Sequence[Operation], acting: Acting = NOBODY, sources: Iterable[Output] = ()
+        self,
+        operations: Sequence[Operation],
+        acting: Acting = NOBODY,
+        sources: Iterable[Output] = (),
+        removed: Removed = keep_all,
     ) -> None:
         self.operations = operations
         given = {x.op: None for x in sources}
@@ -204,8 +235,20 @@ class Sweep:
                         plain = False
                         break
             if not plain:
-                self.ways[op.id] = ways_of(op, acting)
+                self.ways[op.id] = ways_of(op, acting, removed)
         self.places = count
+
+    def without(self, removed: Removed, acting: Acting = NOBODY) -> Sweep:
+        """The same where some walls are removed."""
+        found = copy.copy(self)
+        found.ways = dict(self.ways)
+        for op in self.operations:
+            ways = found.ways.get(op.id, ())
+            if any(removed(wall) for way in ways for wall, _ in way.walls) or (
+                ways and op.definition.has_bodies
+            ):
+                found.ways[op.id] = ways_of(op, acting, removed)
+        return found
 
     def place(self, x: Output) -> int:
         """The place of a tensor; -1 where no operation of these makes it."""
@@ -358,22 +401,22 @@ def endings(
 # --------------------------------------------------------------------------------------------- bodies
 
 
-def _through(wire: Wire, acting: Acting) -> list[Way]:
+def _through(wire: Wire, acting: Acting, removed: Removed) -> list[Way]:
     """For each result of a body, run any number of times, the way to its parameters."""
     body = wire.body
-    plain = acting.isdisjoint(selective_in(body))
-    key = "ways", tuple(wire.outputs), tuple(wire.feedback.items()), wire.skipped
+    plain = removed is keep_all and acting.isdisjoint(selective_in(body))
+    key = "ways", tuple(wire.outputs), tuple(wire.feedback.items()), wire.skipped, wire.condition
     found: list[Way] | None = body.memo.get(key) if plain else None
     if found is None:
-        found = _body_ways(wire, acting)
+        found = _body_ways(wire, acting, removed)
         if plain:
             body.memo[key] = found
     return found
 
 
-def _body_ways(wire: Wire, acting: Acting) -> list[Way]:
+def _body_ways(wire: Wire, acting: Acting, removed: Removed) -> list[Way]:
     body, feedback = wire.body, wire.feedback
-    sweep = Sweep(body.operations(), acting, body.inputs)
+    sweep = Sweep(body.operations(), acting, body.inputs, removed)
     results, sources = Results(len(body.outputs)), Sources(len(body.inputs))
     ends = {m: y for m, y in enumerate(body.outputs) if y is not None and wire.outputs[m] is not None}
     start: dict[Output, int] = {}
@@ -385,20 +428,55 @@ def _body_ways(wire: Wire, acting: Acting) -> list[Way]:
     for k, x in enumerate(body.inputs):
         begin[x] = begin.get(x, 0) | sources.starting(1 << k)
     fed = [(last, body.inputs[k]) for m, k in feedback.items() if (last := body.outputs[m]) is not None]
+    asked = _asked(wire, ends, start, results, acting, removed)
     reached = _repeated(fed, start, lambda: from_results(sweep, start, results), sweep)
     leads = _repeated([(x, y) for y, x in fed], begin, lambda: to_sources(sweep, begin, sources), sweep)
     walls: dict[int, list[tuple[Wall, Behind]]] = {m: [] for m in ends}
-    for ending in endings(sweep, reached, leads, results, sources):
-        inputs = [
-            (k, sources.level(ending.leads, 1 << k)) for k in range(len(body.inputs)) if ending.leads >> k & 1
-        ]
+
+    def ended(wall: Wall, results: int, leads: int) -> None:
+        inputs = [(k, sources.level(leads, 1 << k)) for k in range(len(body.inputs)) if leads >> k & 1]
         for m in ends:
-            if ending.results >> m & 1:
-                walls[m].append((ending.wall, inputs))
+            if results >> m & 1 and inputs:
+                walls[m].append((wall, inputs))
+
+    for wall, inputs, everyone in asked:
+        bits = [leads[sweep.place(body.inputs[k])] & sources.keep[level] for k, level in inputs]
+        ended(wall, everyone, functools.reduce(int.__or__, bits, 0))
+    for ending in endings(sweep, reached, leads, results, sources):
+        ended(ending.wall, ending.results, ending.leads)
     return [
         _body_way(m, walls.get(m, ()), [reached[sweep.place(x)] for x in body.inputs], results)
         for m in range(len(body.outputs))
     ]
+
+
+def _asked(
+    wire: Wire,
+    ends: Mapping[int, Output],
+    start: dict[Output, int],
+    results: Results,
+    acting: Acting,
+    removed: Removed,
+) -> list[tuple[Wall, Behind, int]]:
+    """The walls in a condition that is asked before each run of the body, and which results depend on it.
+
+    What it reads is a start of paths from these results, in the dark or behind its walls.
+    """
+    body = wire.body
+    if wire.condition is None:
+        return []
+    changing = [m for m, y in ends.items() if y is not body.inputs[wire.feedback[m]]]
+    everyone = sum(1 << m for m in changing)
+    (way,) = _through(Wire(wire.condition, wire.operands, (0,), {}), acting, removed)
+    for k, _ in way.inputs:
+        x = body.inputs[k]
+        bits = (
+            results.in_the_dark(results.starting(everyone, x))
+            if k in way.dark
+            else everyone << BLIND * results.count
+        )
+        start[x] = start.get(x, 0) | bits
+    return [(wall, inputs, everyone) for wall, inputs in way.walls]
 
 
 def _body_way(m: int, walls: Sequence[tuple[Wall, Behind]], reached: Sequence[int], results: Results) -> Way:

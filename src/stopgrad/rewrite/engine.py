@@ -19,8 +19,18 @@ from stopgrad.errors import StopgradError
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.inferred import infer_types
 from stopgrad.op import Kind
+from stopgrad.operands import Literal
 from stopgrad.ops.data import Placeholder
-from stopgrad.types import TensorType, checking, length_value, map_sizes, size_value, tensor_type
+from stopgrad.types import (
+    DType,
+    TensorType,
+    checking,
+    dtype_of,
+    length_value,
+    map_sizes,
+    size_value,
+    tensor_type,
+)
 from stopgrad.verify import verify_if_enabled
 
 Rule = Callable[["Copying", Operation, tuple[Output, ...], tuple[Any, ...]], "Sequence[Output | None] | None"]
@@ -68,6 +78,7 @@ class Copying:
         graph: the new graph.
         rules: the rules of this rewrite.
         binding: sizes by name; None where they stay symbolic.
+        dtypes: by element type, the one that takes its place, everywhere.
         wanted: the outputs asked for, as they are in the old graph.
         coming: the operations to be copied, in order.
         table: what rules remember in one graph.
@@ -81,6 +92,7 @@ class Copying:
     coming: Sequence[Operation] = ()
     table: dict[Any, Any] = field(default_factory=dict)
     bodies: dict[Body, Body] = field(default_factory=dict)
+    dtypes: Mapping[DType, DType] = field(default_factory=dict)
 
     def add(
         self, definition: Any, inputs: tuple[Output, ...], values: tuple[Any, ...], like: Operation
@@ -122,21 +134,35 @@ class Copying:
         return definition, inputs, definition.identity(values), region
 
     def concrete(self, type: TensorType) -> TensorType:
-        """A type with the sizes that are known."""
+        """A type with the sizes that are known, and the element type that is to be."""
+        if self.dtypes and type.dtype in self.dtypes:
+            type = tensor_type(self.dtypes[type.dtype], type.shape)
         if self.binding is None or not type.symbolic:
             return type
         binding = self.binding
         return tensor_type(type.dtype, tuple(length_value(s, binding) for s in type.shape))
 
     def values(self, op: Operation) -> tuple[Any, ...]:
-        """An operation's attributes with the sizes that are known."""
+        """An operation's attributes with the sizes that are known and the element types that are to be."""
         binding = self.binding
+        given = self._retyped(op) if self.dtypes else op.values
         if binding is None:
-            return op.values
+            return given
         found = []
-        for kind, value in zip(op.definition.kinds.values(), op.values, strict=True):
+        for kind, value in zip(op.definition.kinds.values(), given, strict=True):
             known = _VALUES.get(kind)
             found.append(value if known is None else map_sizes(value, partial(known, binding=binding)))
+        return tuple(found)
+
+    def _retyped(self, op: Operation) -> tuple[Any, ...]:
+        """An operation's attributes with other element types and constants."""
+        found = []
+        for kind, value in zip(op.definition.kinds.values(), op.values, strict=True):
+            if kind is Kind.DTYPE:
+                value = self.dtypes.get(value, value)
+            elif kind is Kind.ARRAY and dtype_of(value.array.dtype) in self.dtypes:
+                value = Literal(value.array.astype(self.dtypes[dtype_of(value.array.dtype)].numpy))
+            found.append(value)
         return tuple(found)
 
     def _rewritten(self, value: Any) -> Any:
@@ -150,7 +176,7 @@ class Copying:
         """A body rewritten by the same rules."""
         found = self.bodies.get(old)
         if found is None:
-            inside = Copying(Graph(), self.rules, self.binding, bodies=self.bodies)
+            inside = Copying(Graph(), self.rules, self.binding, bodies=self.bodies, dtypes=self.dtypes)
             mapping = _copy(inside, old.results, old.inputs)
             outputs = [None if y is None else mapping[y] for y in old.outputs]
             found = self.bodies[old] = Body(inside.graph, [mapping[x] for x in old.inputs], outputs)
@@ -162,13 +188,15 @@ def rewrite(
     inputs: Sequence[Output] = (),
     rules: Sequence[Rule] = (),
     binding: Mapping[str, int] | None = None,
+    dtypes: Mapping[DType, DType] | None = None,
 ) -> Rewritten:
     """Copy what *outputs* need into a new graph, through the first rule that answers for each operation.
 
     *inputs* become placeholders, whatever computed them before. With a *binding*, symbolic sizes become
-    numbers, and sizes that were assumed equal while building are checked.
+    numbers, and sizes that were assumed equal while building are checked. With *dtypes*, element types
+    become others, those of constants and of what bodies compute, too; shape rules may then refuse.
     """
-    copying = Copying(Graph(), rules, binding)
+    copying = Copying(Graph(), rules, binding, dtypes=dtypes or {})
     mapping = without_gc(_copy, copying, outputs, inputs)
     verify_if_enabled(copying.graph)
     return Rewritten(copying.graph, [mapping[x] for x in inputs], [mapping[y] for y in outputs], mapping)

@@ -1,0 +1,173 @@
+"""Shapes and dtypes as texts and annotations say them."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import inspect
+import re
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import numpy as np
+
+from stopgrad.arguments import plain_path
+from stopgrad.errors import ArgumentError, StopgradError
+from stopgrad.structure import flatten
+from stopgrad.types import DTYPES, TensorType, dtype_of, shape_of, tensor_type
+
+# --------------------------------------------------------------------------------------------- texts
+
+_TYPE = re.compile(r"\s*(?P<dtype>[A-Za-z]\w*)?\s*(?:\[(?P<sizes>[^\[\]]*)\])?\s*")
+
+
+def type_from(text: str) -> TensorType | None:
+    """The type that a text such as ``"float32[n, 3]"`` means; None where it means something else.
+
+    Without a dtype it is float32, without sizes a scalar. A size is a number, a name, or ``?``.
+
+    Examples:
+        >>> type_from("float32[n, 3]"), type_from("[2]"), type_from("int64"), type_from("Params")
+        (float32[n, 3], float32[2], int64[], None)
+    """
+    found = _TYPE.fullmatch(text)
+    if found is None or not (found["dtype"] or found["sizes"] is not None):
+        return None
+    if (found["dtype"] or "float32") not in DTYPES:
+        return None
+    return _type(found["dtype"] or "float32", found["sizes"] or "")
+
+
+def _type(dtype: str, sizes: str) -> TensorType:
+    words = [word.strip() for word in sizes.split(",")]
+    if words[-1] == "":
+        del words[-1]  # Of a scalar, and of (3,).
+    return tensor_type(DTYPES[dtype], shape_of([_size(word) for word in words]))
+
+
+def _size(word: str) -> int | str | None:
+    if word in ("?", "_", "None"):
+        return None
+    return int(word) if re.fullmatch(r"-?\d+", word) else word
+
+
+def shape_option(text: str) -> tuple[str, TensorType]:
+    """What ``--shape`` says: the path of an argument's leaf, and its type.
+
+    Examples:
+        >>> shape_option("x=2,3"), shape_option("params['w']=n:float64"), shape_option("s=")
+        (('x', float32[2, 3]), ('params.w', float64[n]), ('s', float32[]))
+    """
+    path, equals, rest = text.partition("=")
+    path = plain_path(path.strip())
+    if not equals or not path:
+        raise ArgumentError(f"--shape {text}: write name=sizes, such as x=2,3 or params.w=2,3:float64")
+    try:
+        if "[" in rest and (found := type_from(rest)) is not None:
+            return path, found
+        sizes, colon, dtype = rest.partition(":")
+        dtype = dtype.strip() if colon else "float32"
+        if dtype not in DTYPES:
+            raise ArgumentError(f"{dtype!r} is no element type; there are {', '.join(DTYPES)}")
+        return path, _type(dtype, re.sub(r"[()\[\]]", "", sizes))
+    except StopgradError as error:
+        raise ArgumentError(f"--shape {text}: {error.message}") from None
+
+
+# --------------------------------------------------------------------------------------- annotations
+
+
+def from_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:
+    """An argument as its annotation describes it, a structure of types; None where that says no shape.
+
+    Understood are types as texts (``"float32[n, 3]"``), also as the second part of ``Annotated``; what has a
+    shape and a dtype; jaxtyping's; dataclasses, named tuples, typed dicts and tuples of such.
+    """
+    if isinstance(annotation, str):
+        found = type_from(annotation)
+        if found is not None:
+            return found
+        with contextlib.suppress(ValueError, SyntaxError):  # A text in a text: annotations were postponed.
+            inner = ast.literal_eval(annotation)
+            if isinstance(inner, str):
+                return type_from(inner)
+        annotation = _evaluated(annotation, names)
+    if isinstance(annotation, typing.ForwardRef):
+        return from_annotation(annotation.__forward_arg__, names)
+    if typing.get_origin(annotation) is Annotated:
+        parts = (from_annotation(part, names) for part in annotation.__metadata__)
+        return next((part for part in parts if part is not None), None)
+    if typing.get_origin(annotation) is tuple:
+        return _all(tuple(from_annotation(part, names) for part in typing.get_args(annotation)))
+    if isinstance(sizes := getattr(annotation, "dim_str", None), str):
+        return _from_jaxtyping(sizes, annotation.dtypes)
+    if inspect.isclass(annotation):
+        return _from_fields(annotation, names)
+    if hasattr(annotation, "shape") and hasattr(annotation, "dtype"):
+        return tensor_type(dtype_of(annotation.dtype), shape_of(annotation.shape))
+    return None
+
+
+def _from_jaxtyping(sizes: str, dtypes: Any) -> TensorType | None:
+    """What ``Float[Array, "batch 3"]`` says; None for sizes that it leaves to several axes, or computes.
+
+    Of several dtypes it is float32 or, without that, the widest; of any dtype, float32.
+    """
+    names = [name for name in dtypes if name in DTYPES] if isinstance(dtypes, Sequence) else ["float32"]
+    words = [word.lstrip("#?").rpartition("=")[2] for word in sizes.split()]
+    if not names or not all(re.fullmatch(r"\w+", word) for word in words):
+        return None
+    return _type("float32" if "float32" in names else names[-1], ",".join(words))
+
+
+def _evaluated(annotation: str, names: Mapping[str, Any]) -> Any:
+    class Holder:
+        __annotations__ = {"it": annotation}
+
+    with contextlib.suppress(Exception):  # Whatever the text may be: then it says no shape.
+        return inspect.get_annotations(Holder, globals=dict(names), eval_str=True)["it"]
+    return None
+
+
+def _all(tree: Any) -> Any:
+    return None if any(leaf is None for leaf in flatten(tree, none_is_leaf=True)[0]) else tree
+
+
+def _from_fields(kind: type, names: Mapping[str, Any]) -> Any:
+    """A value of a class that is a structure, made of its fields' types and defaults."""
+    if issubclass(kind, np.generic):
+        return None
+    defaults: Mapping[str, Any]
+    if dataclasses.is_dataclass(kind):
+        fields = dataclasses.fields(kind)
+        annotated = {field.name: field.type for field in fields}
+        defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+    elif hasattr(kind, "_field_defaults") or typing.is_typeddict(kind):
+        annotated = inspect.get_annotations(kind)
+        defaults = getattr(kind, "_field_defaults", {})
+    else:
+        return None
+    made = {}
+    for name, annotation in annotated.items():
+        made[name] = from_annotation(annotation, names)
+        if made[name] is None:
+            if name not in defaults:
+                return None
+            made[name] = defaults[name]
+    if not dataclasses.is_dataclass(kind):
+        return kind(**made)
+    value = object.__new__(kind)  # Its own __init__ may want more than types.
+    for name, leaf in made.items():
+        object.__setattr__(value, name, leaf)
+    return value
+
+
+def scalar_annotation(annotation: Any, names: Mapping[str, Any]) -> TensorType | None:
+    """What a plain number's type says of an argument without a default."""
+    kind = _evaluated(annotation, names) if isinstance(annotation, str) else annotation
+    if kind in (float, complex) or (inspect.isclass(kind) and issubclass(kind, np.generic)):
+        with contextlib.suppress(StopgradError):
+            return tensor_type(dtype_of(kind), ())
+    return None

@@ -1,0 +1,326 @@
+"""How the functions of the library are called for a program: on data, on stand-ins, or on a graph."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stopgrad.arguments import operation_name, parameters_of
+from stopgrad.autodiff.tracing import is_tensor
+from stopgrad.build import emit
+from stopgrad.builder import Block
+from stopgrad.cli.annotations import from_annotation
+from stopgrad.cli.inputs import Argument, arguments_of, line_of
+from stopgrad.cli.programs import Program
+from stopgrad.errors import ArgumentError
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.operands import shorten
+from stopgrad.ops.data import Parameter, Placeholder
+from stopgrad.source import Location
+from stopgrad.structure import flatten, map_leaves, paths, unflatten
+from stopgrad.types import FRESH, Dim, TensorType, bind_sizes, name_of, tensor_type
+
+# --------------------------------------------------------------------------------------- sizes and data
+
+
+def bound_sizes(found: Sequence[Argument], names: Mapping[str, Any]) -> list[Argument]:
+    """The arguments with the named sizes of annotations that others' actual shapes tell.
+
+    ``def loss(x: "float32[n, 3]", y: "float32[n]")`` and ``--shape x=7,3``: then y has 7 elements.
+    """
+    binding: dict[str, int] = {}
+    for argument in found:
+        noted = from_annotation(argument.parameter.annotation, names)
+        if isinstance(noted, TensorType) and hasattr(argument.value, "shape"):
+            tried = dict(binding)
+            numbers = all(isinstance(size, int) for size in argument.value.shape)
+            if numbers and bind_sizes(noted.shape, argument.value.shape, tried):
+                binding = tried
+    return [one._replace(value=map_leaves(lambda x: with_sizes(x, binding), one.value)) for one in found]
+
+
+def with_sizes(leaf: Any, numbers: Mapping[str, int]) -> Any:
+    """A type with numbers for the named sizes of which they are known; anything else as it is."""
+    if not isinstance(leaf, TensorType):
+        return leaf
+    return tensor_type(
+        leaf.dtype, tuple(numbers.get(name_of(s), s) if isinstance(s, Dim) else s for s in leaf.shape)
+    )
+
+
+def small_sizes(types: Sequence[TensorType]) -> dict[str, int]:
+    """Numbers for the sizes that are left open: small, and all different, from known ones too."""
+    taken = {size for type in types for size in type.shape if isinstance(size, int)}
+    free = (number for number in range(3, 10**6) if number not in taken)
+    numbers: dict[str, int] = {}
+    for type in types:
+        for size in type.shape:
+            if isinstance(size, Dim) and name_of(size) not in numbers:
+                numbers[name_of(size)] = next(free)
+    return numbers
+
+
+def random_data(type: TensorType, random: np.random.Generator) -> np.ndarray:
+    """An array of a type: standard normal numbers; of integers zeros and ones, which every axis has."""
+    shape: Any = type.shape
+    if type.dtype.is_floating:
+        return np.asarray(random.standard_normal(shape)).astype(type.dtype.numpy)
+    if type.dtype.is_complex:
+        parts = random.standard_normal((2, *shape))
+        return np.asarray(parts[0] + 1j * parts[1]).astype(type.dtype.numpy)
+    return random.integers(0, 2, shape).astype(type.dtype.numpy)
+
+
+def types_in(tree: Any) -> Iterator[tuple[str, TensorType]]:
+    """The leaves that are types, by their paths."""
+    leaves = flatten(tree)[0]
+    yield from (
+        (path, leaf) for path, leaf in zip(paths(tree), leaves, strict=True) if isinstance(leaf, TensorType)
+    )
+
+
+def placeholders(tree: Any, graph: Graph, name: str) -> Any:
+    """*tree* with a placeholder of the graph for each leaf that is a type."""
+    leaves, spec = flatten(tree)
+    made = [
+        emit(
+            Placeholder, (), (leaf.dtype, leaf.shape), operation_name(f"{name}.{path}".rstrip(".")), graph
+        ).outputs[0]
+        if isinstance(leaf, TensorType)
+        else leaf
+        for path, leaf in zip(paths(tree), leaves, strict=True)
+    ]
+    return unflatten(spec, made)
+
+
+# -------------------------------------------------------------------------------------------- calls
+
+
+class Call(NamedTuple):
+    """The arguments of :func:`explain` and of those that compute.
+
+    Attributes:
+        args: the function and its arguments; or ys and xs.
+        options: ``argnums`` and ``feed_dict``, where there are any.
+        data: what is computed on, as reports say it.
+        open: the sizes that are left open, each with an argument that has it, as ``--shape`` names that.
+    """
+
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+    data: str = ""
+    open: Mapping[str, str] = {}
+
+
+class Wanted(NamedTuple):
+    """What the command line says of a program's inputs.
+
+    Attributes:
+        shapes: what ``--shape`` says.
+        example: the name that ``--example`` gives.
+        argnums: positions in the function's signature.
+        seed: of random data; None where nothing is computed, and sizes may stay open.
+    """
+
+    shapes: Sequence[tuple[str, TensorType]]
+    example: str | None
+    argnums: Sequence[int] | None
+    seed: int | None
+
+
+def call_of(program: Program, wanted: Wanted) -> Call:
+    """How to ask about a program: a function of arrays, one that builds a graph, or an output of one."""
+    if not isinstance(program.value, Output):
+        found = arguments_of(program, wanted.shapes, wanted.example)
+        if found:
+            return _function_call(program, found, wanted)
+    if wanted.argnums is not None:
+        raise ArgumentError(f"--argnums: {program.target} takes no arrays as arguments")
+    return _graph_call(program, wanted)
+
+
+# -------------------------------------------------------------------------- functions of arrays
+
+
+def _function_call(program: Program, found: Sequence[Argument], wanted: Wanted) -> Call:
+    f, found, argnums = _chosen(program, found, wanted.argnums)
+    found = bound_sizes(found, program.names)
+    types = [(one.parameter.name, path, type) for one in found for path, type in types_in(one.value)]
+    options: dict[str, Any] = {} if argnums is None else {"argnums": argnums}
+    if wanted.seed is not None:
+        sizes = small_sizes([type for *_, type in types])
+        random = np.random.default_rng(wanted.seed)
+        values = [map_leaves(lambda x: _data(with_sizes(x, sizes), random), one.value) for one in found]
+        return Call((f, *values), options, _function_data(found, sizes, wanted.seed))
+    open = {
+        str(size): ".".join(part for part in (name, path) if part)
+        for name, path, type in types
+        for size in type.shape
+        if isinstance(size, Dim)
+    }
+    if open:
+        graph = Graph()
+        values = [placeholders(one.value, graph, one.parameter.name) for one in found]
+    else:
+        values = [map_leaves(_zeros, one.value) for one in found]
+    return Call((f, *values), options, open=open)
+
+
+def _chosen(
+    program: Program, found: Sequence[Argument], argnums: Sequence[int] | None
+) -> tuple[Any, list[Argument], list[int] | None]:
+    """A function of just the arguments that are given, these, and which of them are asked about."""
+    parameters = parameters_of(program.value)
+    by_name = {one.parameter.name: one for one in found}
+    for n in argnums or ():
+        if not 0 <= n < len(parameters):
+            names = ", ".join(f"{i} {p.name}" for i, p in enumerate(parameters))
+            raise ArgumentError(f"--argnums holds {n}; the arguments of {program.target} are {names}")
+        one = parameters[n]
+        by_name.setdefault(one.name, Argument(one, one.default, "its default"))
+    chosen = [by_name[p.name] for p in parameters if p.name in by_name]
+    places = {one.parameter.name: i for i, one in enumerate(chosen)}
+    asked = None if argnums is None else [places[parameters[n].name] for n in argnums]
+    return _of(program.value, chosen), chosen, asked
+
+
+def _of(f: Any, chosen: Sequence[Argument]) -> Any:
+    """*f* as a function of these arguments alone, by position; the others keep their defaults."""
+    names = [one.parameter.name for one in chosen]
+    signature = inspect.signature(f)
+
+    def call(*args: Any) -> Any:
+        bound = signature.bind_partial()
+        bound.arguments.update(zip(names, args, strict=True))
+        bound.apply_defaults()
+        with Placed(None):
+            return f(*bound.args, **bound.kwargs)
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    call.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
+    call.__name__ = getattr(f, "__name__", "function")
+    return call
+
+
+class Placed(Block):
+    """Inside, operations count as built at this place; None: at the user's line that builds them."""
+
+    __slots__ = ("location",)
+
+    def __init__(self, location: Location | None) -> None:
+        super().__init__()
+        self.location = location
+
+    def changes(self) -> dict[str, Any]:
+        return {"place": None if self.location is None else (self.location, 0)}
+
+
+def _zeros(leaf: Any) -> Any:
+    """An array of a type, which takes no memory: where only its type is looked at."""
+    if not isinstance(leaf, TensorType):
+        return leaf
+    return np.broadcast_to(np.zeros((), leaf.dtype.numpy), leaf.shape)  # type: ignore[arg-type]
+
+
+def _data(leaf: Any, random: np.random.Generator) -> Any:
+    return random_data(leaf, random) if isinstance(leaf, TensorType) else leaf
+
+
+def _function_data(found: Sequence[Argument], sizes: Mapping[str, int], seed: int) -> str:
+    """What a function is called with, in words."""
+    given: dict[str, list[str]] = {}
+    made = []
+    for one in found:
+        name = one.parameter.name
+        made += [
+            (".".join(part for part in (name, path) if part), with_sizes(type, sizes))
+            for path, type in types_in(one.value)
+        ]
+        if any(map(is_tensor, flatten(one.value)[0])):
+            given.setdefault(one.source.removesuffix(" and --shape"), []).append(name)
+    return "; ".join(
+        [*_random_data(made, sizes, seed), *[f"{', '.join(v)} from {k}" for k, v in given.items()]]
+    )
+
+
+def _random_data(made: Sequence[tuple[str, TensorType]], sizes: Mapping[str, int], seed: int) -> list[str]:
+    if not made:
+        return []
+    numbers = ", ".join(f"{'?' if FRESH.fullmatch(name) else name} = {n}" for name, n in sizes.items())
+    shown = ", ".join(f"{name} {type}" for name, type in made)
+    return [f"random at seed {seed}{f' with {numbers}' if numbers else ''}: {shown}"]
+
+
+# -------------------------------------------------------------------------- functions that build graphs
+
+
+def _graph_call(program: Program, wanted: Wanted) -> Call:
+    made = program.value
+    if not isinstance(made, Output):
+        with Graph().as_default():
+            made = made()
+    ys, xs, feeds = _asked(program, made)
+    graph = ys[0].op.graph
+    open = {
+        op.name: op.outputs[0]
+        for op in graph.subgraph_to(ys)
+        if op.definition is Placeholder and op.outputs[0] not in feeds
+    }
+    unknown = next((path for path, _ in wanted.shapes if path not in open), None)
+    if unknown is not None:
+        known = f"the placeholders {', '.join(open)}" if open else "no placeholder that is not fed"
+        raise ArgumentError(f"--shape names {unknown!r}, but {program.target} has {known}")
+    if wanted.seed is None:
+        return Call((ys, xs), {})
+    types = {name: x.type for name, x in open.items()} | dict(wanted.shapes)
+    sizes = _sizes_of(open, types)
+    types = {name: with_sizes(type, sizes) for name, type in types.items()}
+    random = np.random.default_rng(wanted.seed)
+    data = _random_data(list(types.items()), sizes, wanted.seed)
+    feeds = {**feeds, **{open[name]: random_data(type, random) for name, type in types.items()}}
+    return Call((ys, xs), {"feed_dict": feeds} if feeds else {}, "; ".join(data))
+
+
+def _sizes_of(open: Mapping[str, Output], types: Mapping[str, TensorType]) -> dict[str, int]:
+    """Numbers for the sizes of placeholders: those that ``--shape`` tells, and small ones for the others."""
+    told: dict[str, int] = {}
+    for name, x in open.items():
+        if not types[name].symbolic and not bind_sizes(x.type.shape, types[name].shape, told):  # type: ignore[arg-type]
+            raise ArgumentError(f"--shape says {name} is {types[name]!r}, but it is the placeholder {x!r}")
+    rest = small_sizes([with_sizes(type, told) for type in types.values()])
+    return {**told, **rest}
+
+
+def _asked(program: Program, made: Any) -> tuple[list[Output], list[Output], dict[Output, Any]]:
+    """What a function that builds a graph returns: ys; or ys and xs; or ys, xs and what to feed."""
+    parts = list(made) if type(made) is tuple and len(made) in (2, 3) else [made]
+    feeds = parts.pop() if len(parts) == 3 else {}
+    ys = _outputs(parts[0])
+    if not ys or not isinstance(feeds, Mapping):
+        raise ArgumentError(
+            f"{line_of(program)}{program.name} returns {shorten(made)}; a function without arguments "
+            "builds a graph and returns its loss, or (loss, xs), or (loss, xs, feeds)"
+        )
+    graph = ys[0].op.graph
+    xs = (
+        _outputs(parts[1])
+        if len(parts) == 2
+        else [op.outputs[0] for op in graph.operations if op.definition is Parameter]
+    )
+    if not xs:
+        raise ArgumentError(
+            f"{line_of(program)}the graph of {program.name} has no parameters to ask about; "
+            "return (loss, xs) with the outputs that you mean"
+        )
+    return ys, xs, {x.as_output(): value for x, value in feeds.items()}
+
+
+def _outputs(tree: Any) -> list[Output]:
+    """The outputs of a structure; none where it holds anything else."""
+    leaves = flatten(tree)[0]
+    if not all(isinstance(leaf, (Output, Operation)) for leaf in leaves):
+        return []
+    return [leaf.as_output() for leaf in leaves]

@@ -1,0 +1,114 @@
+"""What the commands share: exit statuses, files that they write, errors as they print them."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import textwrap
+import traceback
+from collections.abc import Iterable, Sequence
+
+from stopgrad.errors import ArgumentError, StopgradError
+from stopgrad.files import AnyPath, replacing
+from stopgrad.flow.source_lines import shown_file
+from stopgrad.source import is_internal
+
+OK, FAILED, ERROR, INTERRUPTED, LEFT = 0, 1, 2, 130, 141
+"""All well; something was found or a check failed; it could not be done; interrupted; nobody reads on.
+
+The last two are those of a shell, for a program that ends by the signal.
+"""
+
+
+# --------------------------------------------------------------------------------------------- files
+
+
+def write_text(path: AnyPath, text: str) -> None:
+    """Write a file: the old one stays until the new one is whole."""
+    with replacing(path) as file, open(file, "w", encoding="utf-8", closefd=False) as stream:
+        stream.write(text)
+
+
+class _UnwrittenError(Exception):
+    """Leaves :func:`replacing` without a file."""
+
+
+def require_writable(path: AnyPath) -> None:
+    """Raise unless a file can be written there; asked before work starts whose result goes there.
+
+    Raises:
+        FileError: the folder is missing or read-only, or the path is that of a folder.
+    """
+    with contextlib.suppress(_UnwrittenError), replacing(path):
+        raise _UnwrittenError
+
+
+# -------------------------------------------------------------------------------------------- errors
+
+
+def told(error: BaseException) -> str | None:
+    """What is printed of an error: one line; after the traceback, where it is one of the user's own code.
+
+    None for what neither the user's files nor the system raised: a defect of the command.
+    """
+    frames = users_frames(error)
+    place = f"{shown_file(frames[-1].filename)}:{frames[-1].lineno}: " if frames else ""
+    if isinstance(error, StopgradError):
+        return f"stopgrad: {'' if place and place[:-2] in error.message else place}{error.message}"
+    if isinstance(error, SyntaxError):
+        place = f"{shown_file(error.filename or '')}:{error.lineno}: "
+        return f"{_traceback(error)}stopgrad: {place}this is no Python: {error.msg}"
+    if frames:
+        name = type(error).__name__
+        return f"{_traceback(error)}stopgrad: {place}{name}{f': {error}' if str(error) else ''}"
+    return f"stopgrad: {error}" if isinstance(error, OSError) else None
+
+
+def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames through which an error came that are the user's code, or what that has imported."""
+    return _users(traceback.extract_tb(error.__traceback__))
+
+
+def _users(frames: Iterable[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
+    return [one for one in frames if not (is_internal(one.filename) or one.filename.startswith("<frozen "))]
+
+
+def _traceback(error: BaseException) -> str:
+    """As Python prints it, without the frames of this package; and so for what led to the error."""
+    shown = traceback.TracebackException.from_exception(error)
+    part: traceback.TracebackException | None = shown
+    while part is not None:
+        part.stack = traceback.StackSummary.from_list(_users(part.stack))
+        part = part.__cause__ or (None if part.__suppress_context__ else part.__context__)
+    return "".join(shown.format() if shown.stack else shown.format_exception_only())
+
+
+# ----------------------------------------------------------------------------------------- arguments
+
+
+def listed(text: str, known: Sequence[str], option: str) -> list[str]:
+    """The words of an option that takes several, separated by commas."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    wrong = next((word for word in words if word not in known), None)
+    if wrong is not None or not words:
+        raise ArgumentError(f"{option}: {wrong or text!r} is none of {', '.join(known)}")
+    return words
+
+
+# --------------------------------------------------------------------------------------------- text
+
+
+def wrapped(text: str, width: int) -> str:
+    """Text in lines that end between words, what stands in brackets being one.
+
+    Examples:
+        >>> print(wrapped("x float32[2, 3], y float32[2, 3]", 20))
+        x float32[2, 3], y
+          float32[2, 3]
+    """
+    kept = re.sub(r"\[[^\]]*\]", lambda found: found[0].replace(" ", _JOINED), text)
+    lines = textwrap.wrap(kept, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace(_JOINED, " ")
+
+
+_JOINED = "\N{NO-BREAK SPACE}"

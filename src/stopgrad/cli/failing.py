@@ -1,0 +1,96 @@
+"""What ``--fail-on`` asks for: statuses and findings that make a command fail."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from stopgrad.errors import ArgumentError
+from stopgrad.flow.source_lines import shown_file
+from stopgrad.graph import Operation
+from stopgrad.op import Status
+
+IDLE = "idle"
+"""The finding that is no status: a stop that does nothing."""
+
+
+class Condition(NamedTuple):
+    """One word of ``--fail-on``: a status or a kind of finding; and for whom, all where that is empty."""
+
+    word: str
+    key: str
+
+
+def conditions(text: str) -> list[Condition]:
+    """What the option says.
+
+    Examples:
+        >>> conditions("idle,partly-stopped:params")
+        [Condition(word='idle', key=''), Condition(word='partly stopped', key='params')]
+    """
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        word, _, key = part.partition(":")
+        word = " ".join(word.replace("-", " ").replace("_", " ").lower().split())
+        known = [*map(str, Status), IDLE]
+        if word not in known:
+            near = difflib.get_close_matches(word, known, 1)
+            cure = f"did you mean {_dashed(near[0])}?" if near else f"take {', '.join(map(_dashed, known))}"
+            raise ArgumentError(f"--fail-on: there is no {part.partition(':')[0]!r}; {cure}")
+        found.append(Condition(word, key.strip()))
+    if not found:
+        raise ArgumentError("--fail-on: names nothing; write for instance --fail-on idle,stopped:w")
+    return found
+
+
+def _dashed(word: str) -> str:
+    return word.replace(" ", "-")
+
+
+def met(flow: Any, wanted: Iterable[Condition]) -> list[str]:
+    """What of a report meets any of the conditions, a line each.
+
+    Raises:
+        ArgumentError: the report knows nothing of the name of a condition.
+    """
+    found: dict[str, None] = {}
+    for one in wanted:
+        found |= dict.fromkeys(_idle(flow, one.key) if one.word == IDLE else _with_status(flow, one))
+    return list(found)
+
+
+def _with_status(flow: Any, wanted: Condition) -> Iterator[str]:
+    part = flow
+    if wanted.key:
+        try:
+            part = flow[wanted.key]
+        except KeyError as error:
+            raise ArgumentError(f"--fail-on {_dashed(wanted.word)}:{wanted.key}: {error.args[0]}") from None
+        if not hasattr(part, "stories"):
+            part = flow[[wanted.key]]
+    for story in part.stories:
+        if story.status == wanted.word:
+            yield f"{wanted.word}: {', '.join(story.labels)}{_places([cut.operation for cut in story.cuts])}"
+
+
+def _idle(flow: Any, key: str) -> Iterator[str]:
+    """The idle stops, of all or those of a name, or below a scope."""
+    gates = [gate.operation for gate in flow.gates]
+    if key and not any(_is_called(op, key) for op in gates):
+        known = f"there are {', '.join(op.name for op in gates)}" if gates else "there are none"
+        raise ArgumentError(f"--fail-on idle:{key}: no stop is called so; {known}")
+    for finding in flow.findings:
+        if finding.kind == IDLE and (not key or any(_is_called(op, key) for op in finding.operations)):
+            yield f"{IDLE}: {finding.message}{_places(finding.operations[:1])}"
+
+
+def _is_called(op: Operation, key: str) -> bool:
+    return op.name == key or op.name.startswith(f"{key}/")
+
+
+def _places(operations: Sequence[Operation]) -> str:
+    """The lines of operations, as the end of a message."""
+    places = [place for place in (op.location for op in operations) if place is not None]
+    found = dict.fromkeys(f"{shown_file(place.file)}:{place.line}: {place.source}" for place in places)
+    return f" ({'; '.join(found)})" if found else ""

@@ -1,0 +1,228 @@
+"""``stopgrad explain``, ``check``, ``trace-nan`` and ``ablate``: the reports on a function of the user's."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.cli.annotations import shape_option
+from stopgrad.cli.calls import Call, Placed, Wanted, call_of
+from stopgrad.cli.common import FAILED, OK, listed, require_writable, users_frames, wrapped, write_text
+from stopgrad.cli.failing import conditions, met
+from stopgrad.cli.inputs import defined, line_of
+from stopgrad.cli.programs import loaded
+from stopgrad.errors import ShapeError, StopgradError
+
+STDOUT = "-"
+"""The path that stands for standard output."""
+WIDTH = 80
+"""Of reports, where no terminal has a width."""
+
+# ------------------------------------------------------------------------------------------- arguments
+
+
+def add_flow(commands: Any) -> None:
+    """The commands and their options."""
+    explain = _command(
+        commands, "explain", run_explain, "show where gradients flow and which lines stop them"
+    )
+    explain.add_argument(
+        "--html", type=Path, metavar="PATH", help="also write a page, the graph beside the source"
+    )
+    explain.add_argument(
+        "--fail-on",
+        metavar="WORDS",
+        help="exit with 1 if any of these is found: statuses and findings, each for all or one argument, "
+        "such as idle,stopped:params.w,flows:target",
+    )
+    explain.add_argument(
+        "--width", type=int, metavar="N", help="columns of the report (the terminal's, or 80)"
+    )
+    explain.add_argument("--no-color", action="store_true", help="no colours, on a terminal either")
+    check = _command(commands, "check", run_check, "compare gradients with finite differences, stops held")
+    check.add_argument("--order", type=int, choices=(1, 2), default=1, help="of the derivatives (1)")
+    check.add_argument(
+        "--stops",
+        choices=("hold", "ignore"),
+        default="hold",
+        help="whether stopped values stay as they are (hold)",
+    )
+    check.add_argument("--mode", default=",".join(MODES), metavar="MODES", help="of reverse,forward (both)")
+    check.add_argument("--rtol", type=float, metavar="X", help="relative tolerance (of the dtype)")
+    check.add_argument("--atol", type=float, metavar="X", help="absolute tolerance (of the dtype)")
+    trace = _command(
+        commands, "trace-nan", run_trace_nan, "name the first operation that makes a NaN or infinity"
+    )
+    trace.add_argument("--no-gradient", action="store_true", help="look at the forward operations only")
+    ablate = _command(commands, "ablate", run_ablate, "show for each stop what it changes and what it saves")
+    ablate.add_argument("--repeats", type=int, default=5, metavar="N", help="of each timing (5)")
+    for parser in (check, trace, ablate):
+        parser.add_argument("--seed", type=int, default=0, metavar="N", help="of random data (0)")
+
+
+MODES = ("reverse", "forward")
+LEAST = {"width": 40, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
+"""The least that each option can be."""
+
+
+def _command(commands: Any, name: str, run: Callable[..., int], does: str) -> argparse.ArgumentParser:
+    """A command that takes a function of the user's."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=does, description=f"{does.capitalize()}."
+    )
+    # Optional for argparse only: "--json path.py:loss" leaves it empty, and is put right below.
+    parser.add_argument(
+        "target", nargs="?", metavar="path.py:function", help="the function; also package.module:function"
+    )
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="what an argument is, such as x=2,3 or params.w=3:float64; may be given often",
+    )
+    parser.add_argument(
+        "--example",
+        metavar="FUNCTION",
+        help="what in the file returns the arguments (<function>_example, example_<function> or example)",
+    )
+    parser.add_argument("--argnums", metavar="N,N", help="which arguments are asked about, from 0 (all)")
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const=STDOUT,
+        metavar="PATH",
+        help="write the report as JSON; without PATH: print it",
+    )
+    parser.set_defaults(run=run, parser=parser)
+    return parser
+
+
+def _settled(arguments: argparse.Namespace) -> argparse.Namespace:
+    """The arguments, checked as far as that is possible before any work is done."""
+    if arguments.target is None and arguments.json not in (None, STDOUT):
+        arguments.target, arguments.json = arguments.json, STDOUT
+    if arguments.target is None:
+        arguments.parser.error("the following arguments are required: path.py:function")
+    for name, least in LEAST.items():
+        given = getattr(arguments, name, None)
+        if given is not None and not given >= least:  # Nor NaN.
+            arguments.parser.error(f"argument --{name}: must be at least {least}")
+    for path in (arguments.json, getattr(arguments, "html", None)):
+        if path not in (None, STDOUT):
+            require_writable(path)
+    return arguments
+
+
+def _wanted(arguments: argparse.Namespace) -> Wanted:
+    argnums = None
+    if arguments.argnums is not None:
+        try:
+            argnums = [int(n) for n in arguments.argnums.split(",")]
+        except ValueError:
+            arguments.parser.error(
+                f"argument --argnums: {arguments.argnums!r} is no list of numbers, such as 0,2"
+            )
+    shapes = [shape_option(text) for text in arguments.shape]
+    return Wanted(shapes, arguments.example, argnums, getattr(arguments, "seed", None))
+
+
+# -------------------------------------------------------------------------------------------- running
+
+
+@contextlib.contextmanager
+def _call(arguments: argparse.Namespace) -> Iterator[Call]:
+    """How to ask about the target. While the block lasts, what the user's file prints stays out of JSON."""
+    wanted = _wanted(_settled(arguments))
+    aside = contextlib.redirect_stdout(sys.stderr) if arguments.json == STDOUT else contextlib.nullcontext()
+    with aside, loaded(arguments.target) as program:
+        call = call_of(program, wanted)
+        try:
+            with Placed(defined(program)):  # What stands for the arguments is built by no line of the user's.
+                yield call
+        except StopgradError as error:
+            place = "" if users_frames(error) else line_of(program)
+            error.args = (f"{place}{error.message}{_cure(error, call)}",)
+            raise
+
+
+def _cure(error: StopgradError, call: Call) -> str:
+    """What else to do about an error that is about a size which was left open."""
+    if isinstance(error, ShapeError):
+        for size, path in call.open.items():
+            if re.search(rf"\b{size}\b", error.message):
+                return f"; or give numbers: --shape {path}=4,3"
+    return ""
+
+
+def _show(arguments: argparse.Namespace, report: Any, text: Callable[[], str], data: str = "") -> None:
+    """Print and write a report."""
+    if arguments.json is not None and arguments.json != STDOUT:
+        write_text(arguments.json, _json(report) + "\n")
+    if data:
+        print(wrapped(f"data: {data}", WIDTH), file=sys.stderr if arguments.json == STDOUT else sys.stdout)
+    print(_json(report) if arguments.json == STDOUT else text())
+
+
+def _json(report: Any) -> str:
+    made = report.to_json()
+    return made if isinstance(made, str) else json.dumps(made, indent=2, allow_nan=False)
+
+
+def run_explain(arguments: argparse.Namespace) -> int:
+    """Print where gradients flow, write it, and say whether anything was found that must not be."""
+    wanted = conditions(arguments.fail_on) if arguments.fail_on is not None else []
+    with _call(arguments) as call:
+        flow: Any = sg.explain(*call.args, **call.options)
+    found = met(flow, wanted)
+    if arguments.html is not None:
+        flow.to_html(arguments.html)
+    width = arguments.width or shutil.get_terminal_size((WIDTH, 24)).columns
+    color = False if arguments.no_color else None
+    _show(arguments, flow, lambda: flow.to_text(width=width, color=color))
+    for line in found:
+        print(f"stopgrad: {line}", file=sys.stderr)
+    return FAILED if found else OK
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Print how far generated gradients are from finite differences."""
+    modes = tuple(listed(arguments.mode, MODES, "--mode"))
+    with _call(arguments) as call:
+        check: Any = sg.check_gradients(
+            *call.args,
+            **call.options,
+            order=arguments.order,
+            modes=modes,
+            stops=arguments.stops,
+            rtol=arguments.rtol,
+            atol=arguments.atol,
+            seed=arguments.seed,
+            raises=False,
+        )
+    _show(arguments, check, check.to_text, call.data)
+    return OK if check.passed else FAILED
+
+
+def run_trace_nan(arguments: argparse.Namespace) -> int:
+    """Print which operation makes the first NaN or infinity."""
+    with _call(arguments) as call:
+        trace: Any = sg.trace_nan(*call.args, **call.options, gradient=not arguments.no_gradient)
+    _show(arguments, trace, trace.to_text, call.data)
+    return FAILED if trace.found else OK
+
+
+def run_ablate(arguments: argparse.Namespace) -> int:
+    """Print what each stop changes and saves."""
+    with _call(arguments) as call:
+        ablation: Any = sg.ablate(*call.args, **call.options, repeats=arguments.repeats)
+    _show(arguments, ablation, ablation.to_text, call.data)
+    return OK

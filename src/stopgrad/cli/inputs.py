@@ -1,0 +1,243 @@
+"""What a function is called with: shapes that were given, an example in its file, annotations, defaults.
+
+A leaf of an argument is an array or a number, which is what it is called with; or a ``TensorType``, which
+says only what such an array would be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import linecache
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from stopgrad.arguments import parameters_of
+from stopgrad.autodiff.tracing import is_tensor
+from stopgrad.cli.annotations import from_annotation, scalar_annotation
+from stopgrad.cli.programs import Program
+from stopgrad.errors import ArgumentError
+from stopgrad.flow.source_lines import place
+from stopgrad.source import Location
+from stopgrad.structure import flatten, map_leaves, paths, unflatten
+from stopgrad.types import TensorType, dtype_of, shape_of, tensor_type
+
+
+class Argument(NamedTuple):
+    """One of a function's arguments: its value, a structure whose leaves may be types, and who said so."""
+
+    parameter: inspect.Parameter
+    value: Any
+    source: str
+
+
+def arguments_of(
+    program: Program, shapes: Sequence[tuple[str, TensorType]], example: str | None
+) -> list[Argument]:
+    """The arguments that a function is called with, in its order.
+
+    Left out are those that keep a default which is no array; there may be none.
+
+    Args:
+        program: the function.
+        shapes: what ``--shape`` says, which comes before all else.
+        example: the name of the example function; None to look for one.
+
+    Raises:
+        ArgumentError: an argument has no source; a path or an example that does not exist.
+    """
+    parameters = parameters_of(program.value)
+    given = _from_example(program, parameters, example)
+    said: dict[str, list[tuple[str, TensorType]]] = {p.name: [] for p in parameters}
+    others = []
+    for path, type in shapes:
+        root, _, rest = path.partition(".")
+        if root in said:
+            said[root].append((rest, type))
+        else:
+            others.append(path)
+    names = _namespace(program)
+    found, missing = [], []
+    for parameter in parameters:
+        one = _argument(parameter, given, said[parameter.name], names)
+        if one is not None:
+            found.append(one)
+        elif parameter.default is parameter.empty and parameter.kind not in _OPEN:
+            missing.append(parameter)
+    if others and (found or missing):
+        known = ", ".join(said)
+        raise ArgumentError(f"--shape names {others[0]!r}, but {program.target} has the parameters {known}")
+    if missing:
+        raise _no_source(program, parameters, missing)
+    return found
+
+
+_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def _argument(
+    parameter: inspect.Parameter,
+    given: Mapping[str, Any],
+    said: Sequence[tuple[str, TensorType]],
+    names: Mapping[str, Any],
+) -> Argument | None:
+    name, default = parameter.name, parameter.default
+    has_default = default is not parameter.empty
+    value, source = None, ""
+    if name in given:
+        value, source = given[name], "the example"
+    elif (value := from_annotation(parameter.annotation, names)) is not None:
+        source = "its annotation"
+    elif has_default and any(map(is_tensor, flatten(default)[0])):
+        value, source = default, "its default"
+    elif not has_default and (value := scalar_annotation(parameter.annotation, names)) is not None:
+        source = "its annotation"
+    if said:
+        value, source = _with_shapes(name, value, said), f"{source} and --shape" if source else "--shape"
+    return Argument(parameter, value, source) if source else None
+
+
+def _with_shapes(name: str, value: Any, said: Sequence[tuple[str, TensorType]]) -> Any:
+    """A value with the types that ``--shape`` names in its places; or, where there is none, made of these."""
+    whole = [type for path, type in said if not path]
+    if whole:
+        if len(said) > 1:
+            raise ArgumentError(f"--shape names {name!r} more than once, or both whole and in parts")
+        return whole[0]
+    if value is None:
+        return _nested([(path.split("."), type) for path, type in said], name)
+    leaves, spec = flatten(value)
+    places = {path: i for i, path in enumerate(paths(value))}
+    for path, type in said:
+        if path not in places:
+            known = ", ".join(".".join(part for part in (name, one) if part) for one in places)
+            raise ArgumentError(f"--shape names {f'{name}.{path}'!r}, but there are {known}")
+        leaves[places[path]] = type
+    return unflatten(spec, leaves)
+
+
+def _nested(said: Sequence[tuple[list[str], TensorType]], where: str) -> Any:
+    """Dicts, and lists where the keys are 0, 1, ..., of the paths that ``--shape`` names."""
+    made: dict[str, Any] = {}
+    for path, type in said:
+        inner = made
+        for key in path[:-1]:
+            inner = inner.setdefault(key, {})
+            if isinstance(inner, TensorType):
+                break
+        if isinstance(inner, TensorType) or path[-1] in inner:
+            raise ArgumentError(f"--shape names {'.'.join([where, *path])!r} twice, or whole and in parts")
+        inner[path[-1]] = type
+    return _as_lists(made)
+
+
+def _as_lists(made: Any) -> Any:
+    if not isinstance(made, dict):
+        return made
+    inner = {key: _as_lists(value) for key, value in made.items()}
+    places = [str(i) for i in range(len(inner))]
+    return [inner[i] for i in places] if set(places) == set(inner) else inner
+
+
+def _namespace(program: Program) -> Mapping[str, Any]:
+    """The names that a function's annotations are written with."""
+    return getattr(inspect.unwrap(program.value), "__globals__", program.names)
+
+
+def defined(program: Program) -> Location | None:
+    """Where the function is defined: the line with its name, below its decorators."""
+    code = getattr(inspect.unwrap(program.value), "__code__", None)
+    if code is None:
+        return None
+    first = code.co_firstlineno
+    lines = linecache.getlines(code.co_filename)[first - 1 :]
+    if lines and lines[0].lstrip().startswith("@"):
+        first += next((i for i, line in enumerate(lines) if re.match(r"\s*(async\s+)?def\b", line)), 0)
+    return Location(code.co_filename, first)
+
+
+def line_of(program: Program) -> str:
+    """That line, as the beginning of a message."""
+    found = defined(program)
+    return "" if found is None else f"{place(found)}: "
+
+
+def _shown(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _no_source(
+    program: Program, parameters: Sequence[inspect.Parameter], missing: Sequence[inspect.Parameter]
+) -> ArgumentError:
+    first = missing[0].name
+    name = program.name.rpartition(".")[2]
+    noted = [
+        f"its annotation {_shown(p.annotation)} says no shape" for p in missing if p.annotation is not p.empty
+    ]
+    needed = [p for p in parameters if p.kind not in _OPEN and p.default is p.empty]
+    if any(p.kind is p.KEYWORD_ONLY for p in needed):
+        made = f"dict({', '.join(f'{p.name}=...' for p in needed)})"
+    else:
+        made = f"({', '.join(p.name for p in needed)}{',' * (len(needed) == 1)})"
+    return ArgumentError(
+        f"{line_of(program)}{name}: nothing says what {', '.join(p.name for p in missing)} "
+        f"{'is' if len(missing) == 1 else 'are'}{f' ({chr(59).join(noted)})' if noted else ''}; "
+        f"give --shape {first}=2,3 (or of a part: --shape {first}.w=2,3:float64), "
+        f'or annotate it ({first}: "float32[n, 3]"), '
+        f"or write beside it: def {name}_example(): return {made}"
+    )
+
+
+# ----------------------------------------------------------------------------------------- an example
+
+
+def _from_example(
+    program: Program, parameters: Sequence[inspect.Parameter], name: str | None
+) -> dict[str, Any]:
+    """From the names of parameters to what the example gives for them."""
+    found = _example(program, name)
+    if found is None:
+        return {}
+    name, made = found
+    signature = inspect.Signature(parameters)
+    by_name = isinstance(made, Mapping) and all(isinstance(key, str) for key in made)
+    try:
+        if by_name:
+            with contextlib.suppress(TypeError):
+                return _by_parameter(signature.bind_partial(**made))
+        return _by_parameter(signature.bind_partial(*(made if type(made) is tuple else (made,))))
+    except TypeError as error:
+        raise ArgumentError(
+            f"the example {name} does not fit {program.target}{signature}: {error}; it returns a tuple of "
+            "the arguments, or a dict of them by name"
+        ) from None
+
+
+def _by_parameter(bound: inspect.BoundArguments) -> dict[str, Any]:
+    return {name: map_leaves(_typed, value) for name, value in bound.arguments.items()}
+
+
+def _typed(leaf: Any) -> Any:
+    """What has a shape and a dtype and no values, such as jax.ShapeDtypeStruct, as a type."""
+    if is_tensor(leaf) or not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
+        return leaf
+    return tensor_type(dtype_of(leaf.dtype), shape_of(leaf.shape))
+
+
+def _example(program: Program, name: str | None) -> tuple[str, Any] | None:
+    if name is not None:
+        if name not in program.names:
+            raise ArgumentError(f"--example {name}: {program.target.rpartition(':')[0]} has no {name!r}")
+        value = program.names[name]
+        return name, value() if callable(value) else value
+    last = program.name.rpartition(".")[2]
+    for name in (f"{last}_example", f"example_{last}", "example"):
+        value = program.names.get(name)
+        if callable(value) and value is not program.value and not _required(value):
+            return name, value()
+    return None
+
+
+def _required(f: Callable[..., Any]) -> bool:
+    return any(p.default is p.empty and p.kind not in _OPEN for p in parameters_of(f))

@@ -1,0 +1,126 @@
+"""``stopgrad ops``: lists the operations."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import shutil
+import sys
+import textwrap
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.cli.common import OK
+from stopgrad.engines import ENGINES
+from stopgrad.interpreter import lowering
+from stopgrad.op import REGISTRY, NoGradient, Op, Undefined, Unsupported
+
+
+def add_ops(commands: Any) -> None:
+    """The command and its options."""
+    ops = commands.add_parser(
+        "ops",
+        help="list the operations",
+        description="List the operations: functions, operands, attributes, gradients, vmap, engines.",
+    )
+    ops.add_argument("names", nargs="*", metavar="name", help="types or functions to show; without one: all")
+    ops.set_defaults(run=list_ops, parser=ops)
+
+
+def list_ops(arguments: argparse.Namespace) -> int:
+    """Print what each operation supports."""
+    functions = {id(inspect.unwrap(f)): name for name, f in reversed(vars(sg).items()) if callable(f)}
+    wanted = {name.lower() for name in arguments.names}
+    known = {name.lower() for name in REGISTRY} | {
+        functions[_key(d)].lower() for d in REGISTRY.values() if _key(d) in functions
+    }
+    unknown = [name for name in arguments.names if name.lower() not in known]
+    if unknown:
+        arguments.parser.error(
+            f"there is no operation {', '.join(map(repr, unknown))}; 'stopgrad ops' lists all"
+        )
+    rows = []
+    for definition in REGISTRY.values():
+        function = functions.get(_key(definition), "")
+        if not wanted or {definition.type.lower(), function.lower()} & wanted:
+            parts = (_signature, _gradients, _batching, _engines)
+            rows.append((definition.type, function, *[part(definition) for part in parts]))
+    # A file or a pipe has no width of its own: there, nothing is wrapped.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    headings = ("operation", "function", "operands; attributes", "gradient", "vmap", "engines")
+    print(plain_table(headings, rows, width))
+    print(f"{len(rows)} operations")
+    return OK
+
+
+def _key(definition: type[Op]) -> int:
+    """What tells the public function of an operation from others, however it is wrapped."""
+    return id(inspect.unwrap(definition.function)) if hasattr(definition, "function") else 0
+
+
+def plain_table(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> str:
+    """Rows as text in columns, the widest of which are wrapped where a width is given."""
+    columns = list(zip(headings, *rows, strict=True))
+    widths = [max(len(line) for cell in column for line in cell.split("\n")) for column in columns]
+    while width is not None and sum(widths) + 2 * len(widths) - 2 > width and max(widths) > _NARROW:
+        widths[widths.index(max(widths))] -= 1
+    text = []
+    for row in (headings, ["-" * w for w in widths], *rows):
+        cells = [
+            [part for line in cell.split("\n") for part in _wrapped(line, w)]
+            for cell, w in zip(row, widths, strict=True)
+        ]
+        for parts in zip_longest(*cells, fillvalue=""):
+            text.append("  ".join(f"{part:<{w}}" for part, w in zip(parts, widths, strict=True)).rstrip())
+    return "\n".join(text)
+
+
+def _wrapped(line: str, width: int) -> Sequence[str]:
+    return textwrap.wrap(line, width, subsequent_indent=" ") or [""]
+
+
+_NARROW = 12
+"""No column is made narrower."""
+
+
+def _signature(definition: type[Op]) -> str:
+    operands = ", ".join(
+        [*definition.operands, *([f"*{definition.variadic}"] if definition.variadic else [])]
+    )
+    return "; ".join(part for part in (operands, ", ".join(definition.attributes)) if part)
+
+
+def _gradients(definition: type[Op]) -> str:
+    """The operands that have a rule; for the others, why not."""
+    names = [*definition.operands, *([definition.variadic] if definition.variadic else [])]
+    if not names:
+        return "no operands"
+    parts: dict[str, list[str]] = {}
+    for name, rule in zip(names, definition.rules, strict=True):
+        if isinstance(rule, NoGradient):
+            says = rule.reason if rule.status == "stopped" else f"{rule.status}: {rule.reason}"
+        elif isinstance(rule, Undefined):
+            says = "an error"
+        else:
+            says = "yes"
+        parts.setdefault(says, []).append(name)
+    return "\n".join(f"{', '.join(operands)}: {says}" for says, operands in parts.items())
+
+
+def _batching(definition: type[Op]) -> str:
+    """How vmap treats it: at once by its rule, or example by example."""
+    if definition.stateful or not (definition.operands or definition.variadic):
+        return ""
+    return "loop" if definition.batch is None else "rule"
+
+
+def _engines(definition: type[Op]) -> str:
+    """The engines that compute it; for the others, why not."""
+    found = {name: lowering(definition, name) for name in ENGINES}
+    lacking = [f"not {name}: {why.reason}" for name, why in found.items() if isinstance(why, Unsupported)]
+    reasons = {text.partition(": ")[2] for text in lacking}
+    if len(lacking) == len(found) and len(reasons) == 1:
+        return f"none: {reasons.pop()}"
+    return ", ".join([name for name, how in found.items() if not isinstance(how, Unsupported)] + lacking)

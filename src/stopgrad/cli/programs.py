@@ -1,0 +1,205 @@
+"""The function that a command is asked about: the user's file, loaded as Python would, and what it holds."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Iterator
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from stopgrad.errors import ArgumentError, MissingFileError
+from stopgrad.flow.source_lines import shown_file
+from stopgrad.graph import Operation, Output
+
+FORM = "name it as path.py:function or package.module:function"
+
+
+class Program(NamedTuple):
+    """What a target stands for.
+
+    Attributes:
+        target: what messages call it, such as ``"loss.py:loss"``.
+        name: of the function inside its file.
+        value: the function; or an output of a graph.
+        names: what the file holds.
+    """
+
+    target: str
+    name: str
+    value: Any
+    names: dict[str, Any]
+
+
+@contextlib.contextmanager
+def loaded(target: str) -> Iterator[Program]:
+    """The program that *target* names; while the block lasts, Python finds modules as that file would.
+
+    Args:
+        target: ``path.py:function``, ``package.module:function``; the function may be an attribute of
+            something else (``model.loss``).
+
+    Raises:
+        MissingFileError: there is no such file or module.
+        ArgumentError: it holds no such function, or none was named.
+    """
+    place, name = split(target)
+    with contextlib.ExitStack() as after:
+        after.callback(_restore, list(sys.path), list(sys.argv))
+        try:
+            module = _from_file(Path(place), after) if is_file(place) else _from_module(place)
+            yield _found(module, place, name)
+        except SystemExit as error:
+            raise ArgumentError(
+                f"{place} ends the program (exit status {error.code}); put what it does when it is run "
+                'below if __name__ == "__main__":'
+            ) from None
+
+
+def _restore(path: list[str], arguments: list[str]) -> None:
+    sys.path[:], sys.argv[:] = path, arguments
+
+
+def split(target: str) -> tuple[str, str]:
+    """The file or module of a target, and the name in it, which may be missing."""
+    place, colon, name = target.rpartition(":")
+    if not colon or (name and not all(part.isidentifier() for part in name.split("."))):
+        place, name = target, ""
+    if not place:
+        raise ArgumentError(f"{target!r} names no file; {FORM}")
+    return place, name
+
+
+def is_file(place: str) -> bool:
+    """Whether it is the path of a file, and no module's name."""
+    dotted = all(part.isidentifier() for part in place.split("."))
+    return not dotted or place.endswith(".py") or os.path.exists(place)
+
+
+class _Script(SourceFileLoader):
+    """Loads a file, and leaves none beside it."""
+
+    def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
+        pass
+
+
+def _from_file(path: Path, after: contextlib.ExitStack) -> ModuleType:
+    shown = shown_file(str(path))
+    if path.is_dir():
+        raise ArgumentError(f"{shown} is a folder; {FORM}")
+    if not path.exists():
+        near = _near(path)
+        raise MissingFileError(
+            f"there is no file {shown}{f'; there is {near}' if near else f' in {Path.cwd()}'}"
+        )
+    # Its own name, unless that is one which others mean something else by.
+    name = path.stem if path.stem not in sys.modules else f"{path.stem}_of_{path.parent.resolve().name}"
+    loader = _Script(name, str(path.absolute()))
+    spec = importlib.util.spec_from_file_location(name, path.absolute(), loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.argv[:] = [str(path)]
+    sys.modules[name] = module
+    after.callback(sys.modules.pop, name, None)
+    try:
+        loader.exec_module(module)
+    except ImportError as error:
+        if "relative import" in str(error):
+            raise ArgumentError(
+                f"{shown} belongs to a package ({error}); name it as package.module:function, "
+                "from the folder that holds the package"
+            ) from None
+        raise
+    except ValueError as error:  # Bytes that are no text.
+        if error.__traceback__ is not None and "null bytes" in str(error):
+            raise ArgumentError(f"{shown} is no Python: {error}") from None
+        raise
+    return module
+
+
+def _near(path: Path) -> str:
+    """A Python file that may be meant instead of one that is not there."""
+    with contextlib.suppress(OSError):
+        beside = [one.name for one in path.parent.iterdir() if one.suffix == ".py"]
+        if found := difflib.get_close_matches(path.name, [*beside], 1):
+            return shown_file(str(path.parent / found[0]))
+    return ""
+
+
+def _from_module(place: str) -> ModuleType:
+    sys.path.insert(0, os.getcwd())
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{place}.".startswith(f"{error.name}."):
+            raise MissingFileError(
+                f"there is no module {error.name}, and no file {place}; {FORM}, from the folder that holds it"
+            ) from None
+        raise
+
+
+# ----------------------------------------------------------------------------------------- the name in it
+
+
+def candidates(names: dict[str, Any], module: str) -> list[str]:
+    """The functions that a file defines itself, and its outputs of graphs."""
+    return [
+        name
+        for name, value in names.items()
+        if not name.startswith("_")
+        and (
+            isinstance(value, (Output, Operation))
+            or (callable(value) and not inspect.isclass(value) and getattr(value, "__module__", "") == module)
+        )
+    ]
+
+
+def _found(module: ModuleType, place: str, name: str) -> Program:
+    names = vars(module)
+    shown = shown_file(place) if is_file(place) else place
+    known = candidates(names, module.__name__)
+    has = f"{shown} has {', '.join(known)}" if known else f"{shown} defines no function"
+    if not name:
+        cure = f": {shown}:{known[0]}" if known else f"; {FORM}"
+        raise ArgumentError(f"which function? {has}; name one{cure}" if known else has + cure)
+    value: Any = module
+    for i, part in enumerate(name.split(".")):
+        owner = value
+        try:
+            value = names[part] if i == 0 else getattr(value, part)
+        except (KeyError, AttributeError):
+            near = difflib.get_close_matches(part, known if i == 0 else dir(value), 1)
+            meant = f"; did you mean {'.'.join([*name.split('.')[:i], *near])}?" if near else ""
+            raise ArgumentError(f"{shown} has no {name!r}{meant}{'' if meant else f'; {has}'}") from None
+    if isinstance(value, Operation):
+        value = value.as_output()
+    if isinstance(value, Output):
+        return Program(f"{shown}:{name}", name, value, names)
+    if not callable(value) or inspect.isclass(value):
+        kind = "a class" if inspect.isclass(value) else f"a {type(value).__name__}"
+        raise ArgumentError(f"{shown}:{name} is {kind}, and no function; {has}")
+    kind = next((kind for test, kind in _NO_FUNCTIONS if test(value)), "")
+    if kind:
+        raise ArgumentError(f"{shown}:{name} is {kind}, whose results are computed bit by bit; {has}")
+    if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, part)):
+        raise ArgumentError(
+            f"{shown}:{name} is a method, which needs an instance; make one in the file "
+            f"(model = {owner.__name__}(...)) and name its method: {shown}:model.{part}"
+        )
+    return Program(f"{shown}:{name}", name, value, names)
+
+
+_NO_FUNCTIONS = (
+    (inspect.isgeneratorfunction, "a generator"),
+    (inspect.iscoroutinefunction, "a coroutine"),
+    (inspect.isasyncgenfunction, "an asynchronous generator"),
+)

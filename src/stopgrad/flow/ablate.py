@@ -1,0 +1,514 @@
+"""What does each stop change, and what does it cost? And where would one more cost nothing?"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stopgrad.autodiff.reverse import gradients
+from stopgrad.dtypes import DType
+from stopgrad.errors import ArgumentError, GradientError, StopgradError
+from stopgrad.fingerprint import fingerprint
+from stopgrad.flow.ablation_report import (
+    CHANGES,
+    ERROR,
+    IDLE,
+    NOTHING,
+    SAVES,
+    Ablation,
+    Change,
+    Stop,
+    Suggestion,
+    zero_at,
+)
+from stopgrad.flow.asked import Asked, asked, label
+from stopgrad.flow.explain import flow_of
+from stopgrad.flow.variants import (
+    Arrays,
+    Gradient,
+    Gradients,
+    Problem,
+    Stopwatch,
+    Variant,
+    finite,
+    jittered,
+    problem,
+)
+from stopgrad.flow.without import STOPS, inside, opening, stopping
+from stopgrad.flow.zeros import Arrivals, arrivals, sizes, tolerance
+from stopgrad.graph import Operation, Output
+from stopgrad.ops.gates import StopGradient, StopGradientTowards, StopGradientWhen, StraightThrough
+from stopgrad.plain import is_whole, whole
+from stopgrad.public import guarded
+from stopgrad.rewrite import Rule
+
+MOST = 32
+"""So many places at most are tried out with a stop."""
+ROUNDINGS = 64.0
+"""By how much the rounding that is left of a zero may differ from one program to another."""
+
+
+@guarded("ablate")
+def ablate(
+    ys: Any,
+    *args: Any,
+    argnums: int | Sequence[int] | None = None,
+    feed_dict: Any = None,
+    engine: str | None = None,
+    repeats: int = 5,
+    seed: int = 0,
+    **kwargs: Any,
+) -> Ablation:
+    """What each stop does to a gradient on real data, and where a stop would save work and do nothing else.
+
+    For each line with stops, those of one line together, the program is copied without them and
+    differentiated anew. Gradients that the program itself contains stay as they are.
+
+    Args:
+        ys: an output or nested structure of outputs, whose sum is differentiated; or a function.
+        args: the xs, as for :func:`gradients`; or the function's arguments.
+        argnums: which of the function's arguments are asked about; all unless given.
+        feed_dict: for a graph, from outputs, operations or names to values, as for :meth:`Session.run`.
+            Parameters that are not fed have their stored values.
+        engine: on which times are measured; None for the best that is installed.
+        repeats: how many measurements each time is the median of; 0 to measure none.
+        seed: of the noise. Besides the given data, copies are looked at, with noise on all floating-point
+            numbers, so that a zero by chance is not taken for a law. They are evidence, no proof; integers
+            and booleans, and constants of the graph, stay as they are.
+        kwargs: the function's keyword arguments, which are not asked about.
+
+    Returns:
+        An :class:`Ablation`. Its ``stops`` have verdicts: ``"changes the gradient"``; ``"changes nothing, and
+        saves N operations"``, as the stopped maximum of a softmax does; ``"changes nothing and saves
+        nothing"``; ``"idle"`` (nothing behind it leads to an input that was asked about, or all paths to it
+        are cut before); ``"without it, the gradient is an error"``. Its ``suggestions`` are tensors at
+        which what arrives is zero up to rounding, the first ones as seen from ys, for which a stop was tried
+        out. Loops of a known number of steps are written out to see into them; into other loops, and
+        branches, these do not look.
+
+    Raises:
+        FeedError, GraphError, GradientError: something is not fed, ys and xs are not of one graph, or the
+            gradient is an error as it is.
+
+    References:
+        Meyes et al. 2019, "Ablation studies in artificial neural networks", arXiv:1901.08644, for the word.
+
+    Examples:
+        >>> def softmax(x):
+        ...     z = sg.exp(x - sg.stop_gradient(sg.reduce_max(x)))
+        ...     return (z / sg.reduce_sum(z))[0]
+        >>> sg.ablate(softmax, np.array([1.0, 3.0, 2.0]), repeats=0).stops[0].verdict
+        'changes nothing, and saves 6 operations'
+    """
+    if engine is not None and not isinstance(engine, str):
+        raise ArgumentError(f"ablate: engine is a name, such as 'numpy', or None, not {engine!r:.60}")
+    for name, value in (("repeats", repeats), ("seed", seed)):
+        if not is_whole(value) or value < 0:
+            raise ArgumentError(f"ablate: {name} is a whole number, 0 or more, not {value!r:.60}")
+    question = asked("ablate", ys, args, kwargs, argnums)
+    data = problem("ablate", question, feed_dict)
+    watch = Stopwatch(engine or "auto", whole(repeats), data.values)
+    return _ablated(data, watch, whole(seed))
+
+
+def _ablated(data: Problem, watch: Stopwatch, seed: int) -> Ablation:
+    labels = tuple(map(label, data.question.xs))
+    plain = Variant(data)
+    known = _known(data, plain, seed)
+    report = _Reporting(data, plain, plain.run(data.values), known, watch, labels)
+    stops = tuple([report.stop(line) for line in _lines(data.question)])
+    suggested = [one for group in _places(known) if (one := report.suggestion(group)) is not None]
+    return Ablation(
+        stops,
+        tuple([one for one in suggested if not one.disconnects]),
+        tuple([one for one in suggested if one.disconnects]),
+        labels,
+        len(known.points),
+        watch.engine,
+    )
+
+
+@dataclass(frozen=True)
+class _Line:
+    """The stops of one line, and why they do nothing, where no path shows that they could."""
+
+    gates: tuple[Operation, ...]
+    why_idle: str
+
+
+class _Known:
+    """The program as it is, in double precision, at the data points; and where what arrives in it is zero.
+
+    Attributes:
+        data, base: the program.
+        points: the given data, and copies with noise of which the gradient is finite.
+        found: the gradients at each point.
+        made: what arrives between ys and the inputs, and at stops.
+        zeros: the tensors, of the copy, at which that is zero at every point.
+        reached: those at which anything arrives that does not come from a zero.
+    """
+
+    def __init__(self, data: Problem, base: Variant, seed: int) -> None:
+        self.data, self.base = data, base
+        self.points: list[Arrays] = [data.values]
+        self.found = [base.run(data.values)]
+        for values in jittered(data.values, seed):
+            made = base.run(values)
+            if finite(made):
+                self.points.append(values)
+                self.found.append(made)
+        within = list(inside(data.question.graph.subgraph_to(data.question.ys)))
+        stops = [op.outputs[0] for op in within if op.definition is StopGradient]
+        stopped = [x for stop in stops for x in base.copies.get(stop, ())]
+        self.selective = any(op.definition.selective for op in within)
+        self.made = arrivals(base.ys, base.xs, [x for x in stopped if x.type.differentiable])
+        self.zeros = zeros_at(base, self.made, self.points)
+        self.reached = self.made.reached(self.zeros)
+
+
+def _known(data: Problem, plain: Variant, seed: int) -> _Known:
+    """What is known of the program in double precision, its loops written out; or, failing that, as it is."""
+    clear = data.to_judge()
+    if clear is not data:
+        with contextlib.suppress(StopgradError):
+            return _Known(clear, Variant(clear), seed)
+    return _Known(data, plain, seed)
+
+
+def zeros_at(variant: Variant, made: Arrivals, points: Sequence[Arrays]) -> set[Output]:
+    """The tensors at which what arrives is zero, up to rounding, at every point."""
+    cotangents = {x: some for x, some in made.found.items() if x.type.size != 0}
+    ratios = sizes(cotangents)
+    outputs = [ratio for some in ratios.values() for ratio in some]
+    compute = variant.compute(outputs)
+    owners = [x for x, some in ratios.items() for _ in some]
+    zeros = set(owners)
+    for values in points if owners else ():
+        for x, ratio in zip(owners, compute(values), strict=True):
+            if not ratio <= tolerance(x.dtype):  # A NaN is no zero.
+                zeros.discard(x)
+    return zeros
+
+
+# ------------------------------------------------------------------------------------------- entries
+
+
+@dataclass(frozen=True)
+class _Reporting:
+    """What entries are made from.
+
+    Attributes:
+        data, plain, given: the program as the user has it, and its gradients on the given data.
+        known: what has been found out about it.
+        watch: measures times.
+        labels: of the inputs.
+    """
+
+    data: Problem
+    plain: Variant
+    given: Gradients
+    known: _Known
+    watch: Stopwatch
+    labels: tuple[str, ...]
+
+    def judged(self, rule: Rule, plain: Variant) -> Variant:
+        """A variant of the program, as verdicts are found on it: in double precision, as far as it can be."""
+        return plain if self.known.data is self.data else Variant(self.known.data, [rule])
+
+    def stop(self, line: _Line) -> Stop:
+        """The entry of a line."""
+        plain, gates = self.plain, line.gates
+        kind, location, rule = _kind(gates[0]), gates[0].location, opening(gates)
+        try:
+            without = Variant(self.data, [rule])
+        except GradientError as error:
+            told = (ERROR, "", error.message)
+            return Stop(gates, kind, location, None, None, {}, plain.operations, None, None, None, *told)
+        open = without.run(self.data.values)
+        rows = zip(self.labels, self.given, open, strict=True)
+        changes = {name: Change(*_compared([g], [h]), g is not None, h is not None) for name, g, h in rows}
+        saved = without.operations - plain.operations
+        verdict = SAVES.format(saved, "" if saved == 1 else "s") if saved > 0 else NOTHING
+        changed, evidence = False, line.why_idle
+        if line.why_idle:
+            verdict = IDLE
+        else:
+            changed, evidence = _judged(self.known, line, self.judged(rule, without))
+        if changed:
+            verdict, evidence = CHANGES, _infinite(self.given, open)
+        times = self.watch.seconds(plain, without)
+        return Stop(
+            gates,
+            kind,
+            location,
+            *_compared(self.given, open),
+            changes,
+            plain.operations,
+            without.operations,
+            times[0],
+            times[1],
+            verdict,
+            evidence,
+        )
+
+    def suggestion(self, tensors: Sequence[Output]) -> Suggestion | None:
+        """What a stop behind tensors would save; None where nothing, or where it changes a gradient."""
+        rule = stopping(tensors)
+        stopped = Variant(self.data, [rule])
+        if stopped.operations >= self.plain.operations or not _alike(self.known, self.judged(rule, stopped)):
+            return None
+        arrive = zip(self.labels, self.plain.gradients, stopped.gradients, strict=True)
+        operations = tuple(dict.fromkeys(x.op for x in tensors))
+        with_stop, as_it_is = self.watch.seconds(stopped, self.plain)
+        return Suggestion(
+            operations,
+            operations[0].location,
+            stopped.operations,
+            self.plain.operations,
+            with_stop,
+            as_it_is,
+            tuple([name for name, g, h in arrive if g is not None and h is None]),
+            _is_within(self.data.question, set(tensors)),
+            len(self.known.points),
+        )
+
+
+# ---------------------------------------------------------------------------------------------- stops
+
+
+def _lines(question: Asked) -> list[_Line]:
+    """The stops that ys are computed through, by the lines of the user's source."""
+    idle = {use.operation: use.why_idle for use in flow_of(question).gates}
+    groups: dict[Any, list[Operation]] = {}
+    for op in inside(question.graph.subgraph_to(question.ys)):
+        if op.definition in STOPS:
+            location = op.location
+            groups.setdefault((location.file, location.line) if location else op, []).append(op)
+    return [_Line(tuple(gates), _why_idle(gates, idle)) for gates in groups.values()]
+
+
+def _why_idle(gates: Sequence[Operation], idle: Mapping[Operation, str]) -> str:
+    """Why none of the gates does anything; empty where one may.
+
+    A straight-through estimator is more than a stop on its hard side: it has a soft one.
+    """
+    reasons = ["" if op.definition is StraightThrough else idle.get(op, "") for op in gates]
+    return reasons[0] if all(reasons) else ""
+
+
+def _kind(gate: Operation) -> str:
+    if gate.definition is StraightThrough:
+        return "straight_through"
+    if gate.definition is StopGradientWhen:
+        return "stop_gradient(when=...)"
+    if gate.definition is StopGradientTowards:
+        return "stop_gradient(wrt=...)"
+    exits = {x.op for x in gate.graph._exits.values()}
+    return "no_gradient" if gate in exits else "stop_gradient"
+
+
+def _judged(known: _Known, line: _Line, without: Variant) -> tuple[bool, str]:
+    """Whether the stops change the gradient, and how that was found."""
+    copies = [known.base.copies.get(op.outputs[0], []) for op in line.gates]
+    seen = all(op.definition is StopGradient for op in line.gates) and all(copies)
+    if seen and not any(_counts(x, known) for some in copies for x in some):
+        return False, zero_at("what the stop keeps from passing", len(known.points))
+    if _unswitched(known, line):
+        return False, "its condition does not hold on this data"
+    if _same(known.base, without):
+        return (
+            False,
+            "without it the gradient is computed by the same operations: the paths end at other stops",
+        )
+    if seen and not known.selective:
+        changes = _passes(known, line, without)
+    else:
+        changes = not _alike(known, without)
+    if changes:
+        return True, ""
+    return False, zero_at("what comes through without the stop", len(known.points))
+
+
+def _alike(known: _Known, other: Variant) -> bool:
+    """Whether the gradients of another variant are the same up to rounding at every point.
+
+    Where the gradient is zero, and what there is of it is rounding, so is the other, of about that size.
+    """
+    zeros = [not _counts(x, known) for x in known.base.xs]
+    for values, found in zip(known.points, known.found, strict=True):
+        rows = zip(found, other.run(values), known.base.xs, zeros, strict=True)
+        if not all(
+            _largest(h) <= ROUNDINGS * _largest(g) if zero else _near(g, h, _nearness(x.dtype))
+            for g, h, x, zero in rows
+        ):
+            return False
+    return True
+
+
+def _infinite(given: Gradients, open: Gradients) -> str:
+    """What is to be said of gradients that are not finite."""
+    if not finite(given):
+        return "the gradient has NaNs or infinities on the given data; what is finite is compared"
+    return "" if finite(open) else "without it, the gradient has NaNs or infinities on the given data"
+
+
+def _counts(x: Output, known: _Known) -> bool:
+    """Whether anything but zero arrives at a stop."""
+    return x in known.reached and x not in known.zeros
+
+
+def _unswitched(known: _Known, line: _Line) -> bool:
+    """Whether all stops of a line are switched, and off; as far as that is seen from outside of bodies."""
+    if not all(op.definition is StopGradientWhen for op in line.gates):
+        return False
+    conditions = [known.base.copied.mapping.get(op.when) for op in line.gates]
+    seen = [x for x in conditions if x is not None]
+    return len(seen) == len(conditions) and not any(map(np.any, known.base.compute(seen)(known.points[0])))
+
+
+def _same(a: Variant, b: Variant) -> bool:
+    """Whether two variants are computed by the same operations."""
+    found = [fingerprint(one.prepared.inputs, one.prepared.outputs) for one in (a, b)]
+    return found[0] is not None and found[0] == found[1]
+
+
+def _passes(known: _Known, line: _Line, without: Variant) -> bool:
+    """Whether what passes the opened stops, differentiated apart from all else, is more than rounding."""
+    opened = [x for op in line.gates for x in without.copies[op.outputs[0]]]
+    with without.copied.graph.as_default():
+        seeds = gradients(without.ys, opened, stop_gradients=opened)
+    pairs = [(y, g) for y, g in zip(opened, seeds, strict=True) if g is not None]
+    made = arrivals([y for y, _ in pairs], without.xs, (), [g for _, g in pairs])
+
+    def passes(points: Sequence[Arrays]) -> bool:
+        zeros = zeros_at(without, made, points)
+        reached = made.reached(zeros)
+        return any(x in made.found and x in reached and x not in zeros for x in without.xs)
+
+    # With more points there are fewer zeros: what passes at one passes.
+    return passes(known.points[:1]) or passes(known.points)
+
+
+# ---------------------------------------------------------------------------------------- differences
+
+
+def _wide(g: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return g.astype(np.complex128 if g.dtype.kind == "c" else np.float64).ravel()
+
+
+def _both(g: Gradient, h: Gradient) -> Sequence[np.ndarray[Any, Any]]:
+    """Two gradients of one input, flat, an absent one being zero."""
+    return np.broadcast_arrays(*[np.zeros(1) if x is None else _wide(x) for x in (g, h)])
+
+
+def _compared(given: Gradients, open: Gradients) -> tuple[float, float | None]:
+    """The norm of the difference relative to the larger norm, and the cosine; absent gradients are zero.
+
+    What is not finite in the same places of both is left out; otherwise the difference is infinite.
+    """
+    pairs = [_both(g, h) for g, h in zip(given, open, strict=True)]
+    if not pairs:
+        return 0.0, None
+    a, b = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    there = np.isfinite(a)
+    if not np.array_equal(there, np.isfinite(b)):
+        return float("inf"), None
+    a, b = a[there], b[there]
+    largest = max(_largest(a), _largest(b))
+    if not largest:
+        return 0.0, None
+    a, b = a / largest, b / largest  # Against overflow.
+    norms = [float(np.linalg.norm(x)) for x in (a, b)]
+    cosine = float(np.vdot(a, b).real / (norms[0] * norms[1])) if all(norms) else None
+    return float(np.linalg.norm(a - b)) / max(norms), None if cosine is None else max(-1.0, min(1.0, cosine))
+
+
+def _nearness(dtype: DType) -> float:
+    """Within which part of their largest element gradients count as the same.
+
+    A sum of many terms may be rounded more than once, for which there is room in double precision.
+    """
+    return tolerance(dtype) * (1024 if dtype.name in ("float64", "complex128") else 1)
+
+
+def _largest(g: Gradient) -> float:
+    return 0.0 if g is None else float(np.abs(_wide(g)).max(initial=0.0))
+
+
+def _near(g: Gradient, h: Gradient, within: float) -> bool:
+    """Whether two gradients of one input are the same, within a part of their largest element."""
+    a, b = _both(g, h)
+    there = np.isfinite(a)
+    if not np.array_equal(there, np.isfinite(b)):
+        return False
+    a, b = a[there], b[there]
+    return bool((np.abs(a - b) <= within * max(_largest(a), _largest(b))).all())
+
+
+# ---------------------------------------------------------------------------------------- suggestions
+
+
+def _places(known: _Known) -> list[list[Output]]:
+    """Where a stop might be put: for each the user's tensors that one expression built, the first from ys.
+
+    Nothing that lies behind another such place is one.
+    """
+    base, made = known.base, known.made
+    old = {new: x for x, some in base.copies.items() for new in some}
+    built: dict[Any, list[Output]] = {}
+    for x in made.live:
+        built.setdefault(_built_by(x), []).append(x)
+    asked_about = {*base.xs, *base.inputs}
+    zeros = known.zeros & _zeros_if_unswitched(known) & old.keys()
+    walls: set[Output] = set()
+    reached = made.reached(walls)
+    found: list[list[Output]] = []
+    for x in sorted(zeros, key=lambda x: (x.op.id, x.index), reverse=True):
+        if x not in made.live or x not in reached or x.op.origin is not None:
+            continue
+        alike = built[_built_by(x)]
+        if asked_about.isdisjoint(alike) and not any(_counts(one, known) for one in alike):
+            found.append(list(dict.fromkeys(old[one] for one in alike if one in reached)))
+            walls.update(alike)
+            reached = made.reached(walls)
+            if len(found) == MOST:
+                break
+    return found
+
+
+def _zeros_if_unswitched(known: _Known) -> set[Output]:
+    """The tensors at which only zero arrives, also where stops that a condition switches are off."""
+    question = known.data.question
+    within = inside(question.graph.subgraph_to(question.ys))
+    switched = [op for op in within if op.definition is StopGradientWhen]
+    if not switched:
+        return known.zeros
+    off = Variant(known.data, [opening(switched)])
+    zeros = zeros_at(off, arrivals(off.ys, off.xs, ()), known.points)
+    return {
+        here
+        for x, some in known.base.copies.items()
+        for here, there in zip(some, off.copies[x], strict=True)
+        if there in zeros
+    }
+
+
+def _built_by(x: Output) -> Any:
+    """The expression that built a tensor, and as which of its results."""
+    op = x.op
+    return (id(op._place), op._instruction, op.definition, x.index) if op._place is not None else x
+
+
+def _is_within(question: Asked, tensors: set[Output]) -> bool:
+    """Whether all that uses the tensors was built by the very call that built them."""
+    users = [
+        (op._place, op._instruction) == (x.op._place, x.op._instruction)
+        for op in inside(question.graph.subgraph_to(question.ys))
+        for x in op.inputs
+        if x in tensors
+    ]
+    return bool(users) and all(users)

@@ -1,0 +1,301 @@
+"""What a check of gradients found, and how it is told."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from stopgrad.errors import GradientError
+from stopgrad.flow.asked import label
+from stopgrad.flow.source_lines import excerpt, place
+from stopgrad.graph import Operation, Output
+from stopgrad.source import Location
+
+WIDTH = 80
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Worst:
+    """Where a generated derivative is farthest from the numeric one, in units of what is allowed.
+
+    Attributes:
+        index: the element of the input; None where all of it moved in a random direction.
+        generated, numeric: the derivatives there.
+        allowed: how far apart they may be.
+        order: 1 or 2.
+        mode: ``"reverse"`` or ``"forward"``.
+    """
+
+    index: tuple[int, ...] | None
+    generated: float
+    numeric: float
+    allowed: float
+    order: int
+    mode: str
+
+
+@dataclass(frozen=True)
+class Kink:
+    """An element at which there is no derivative, but two one-sided ones.
+
+    Attributes:
+        index: the element of the input; None for a random direction.
+        generated: the generated derivative, which must lie between the one-sided ones.
+        low, high: these, in order.
+        jump: whether the function leaps there, the one-sided derivatives being those beside the leap.
+        order: 1 or 2.
+    """
+
+    index: tuple[int, ...] | None
+    generated: float
+    low: float
+    high: float
+    jump: bool
+    order: int
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found for one input.
+
+    Attributes:
+        type: dtype and shape of the input.
+        passed: whether its generated derivatives are those of the frozen function.
+        error: the greatest difference, relative to the largest derivative; infinite where one is not finite.
+        step: the least step of the differences for the worst element; NaN where there was nothing to compare.
+        worst: where they differ most; None where there was nothing to compare.
+        method: ``"complex step"``; ``"central"``, which are differences; or ``"directional"``, which are such
+            along random directions.
+        kinks: elements at which there is no derivative.
+        reason: why it did not pass; empty where it did.
+    """
+
+    type: str
+    passed: bool
+    error: float
+    step: float
+    worst: Worst | None
+    method: str
+    kinks: tuple[Kink, ...] = ()
+    reason: str = ""
+
+
+class Held(NamedTuple):
+    """A gate on the way, which the frozen function takes into account.
+
+    Attributes:
+        operations: those built at one line.
+        location: that line.
+        what: what is done about it.
+        rule: of a custom gradient, where its gradient function begins to compute.
+    """
+
+    operations: tuple[Operation, ...]
+    location: Location | None
+    what: str
+    rule: Location | None = None
+
+
+class GradientCheck(Mapping[Any, Checked]):
+    """Per input, how the generated derivatives compare with numeric ones. It is true if all passed.
+
+    Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``). An
+    output is found by its name, too.
+
+    Attributes:
+        order: up to which derivatives were compared.
+        modes: how they were generated.
+        stops: ``"hold"``: stopped values kept that of the base point; ``"ignore"``: they did not.
+        rtol: the relative tolerance.
+        held: the gates on the way from the inputs.
+        custom: the custom gradients on the way.
+        wrong: where a check failed, the operations whose own rules differ on the values that they got; those
+            in bodies are not looked at.
+        notes: what else a reader should know.
+    """
+
+    def __init__(
+        self,
+        found: Mapping[Any, Checked],
+        order: int,
+        modes: Sequence[str],
+        stops: str,
+        rtol: float,
+        held: Sequence[Held] = (),
+        custom: Sequence[Held] = (),
+        wrong: Sequence[Held] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
+        self._found = dict(found)
+        self._by_name = {name: key for key in self._found for name in _names(key)}
+        self.order, self.modes, self.stops, self.rtol = order, tuple(modes), stops, rtol
+        self.held, self.custom, self.wrong = tuple(held), tuple(custom), tuple(wrong)
+        self.notes = tuple(notes)
+
+    def __getitem__(self, key: Any) -> Checked:
+        if isinstance(key, Operation):
+            key = key.as_output()
+        try:
+            return self._found[self._by_name.get(key, key) if isinstance(key, str) else key]
+        except (KeyError, TypeError):
+            known = ", ".join(map(label, self._found))
+            raise KeyError(f"check_gradients did not check {label(key)}; it checked {known}") from None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @property
+    def passed(self) -> bool:
+        """Whether all inputs passed."""
+        return all(found.passed for found in self._found.values())
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{label(k)}: {'passed' if v.passed else 'FAILED'}" for k, v in self._found.items())
+        return f"<GradientCheck {told}>"
+
+    def to_text(self) -> str:
+        """The report, in lines of at most 80 columns; what failed comes first.
+
+        Examples:
+            >>> check = sg.check_gradients(lambda a, b: a * sg.stop_gradient(b), 2.0, 3.0)
+            >>> print(check.to_text().splitlines()[0])
+            gradients of order 1, reverse and forward, stops held: passed
+        """
+        held = "held" if self.stops == "hold" else "ignored, so compared with the true total derivative"
+        orders = "order 1" if self.order == 1 else "orders 1 and 2"
+        failed = sum(not found.passed for found in self._found.values())
+        verdict = "passed" if not failed else f"{failed} of {len(self)} inputs differ"
+        lines = _wrapped(f"gradients of {orders}, {' and '.join(self.modes)}, stops {held}: {verdict}", "")
+        for key, found in sorted(self._found.items(), key=lambda item: item[1].passed):
+            lines += _of_input(label(key), found)
+        lines += _of_places("operations whose own rules differ:", self.wrong)
+        lines += _of_places("custom gradients on the way:", self.custom)
+        lines += _of_places(
+            "held at the base point:" if self.stops == "hold" else "gates on the way:", self.held
+        )
+        for note in self.notes:
+            lines += _wrapped(f"note: {note}", "  ")
+        return "\n".join(lines)
+
+    __str__ = to_text
+
+    def to_json(self) -> str:
+        """The report as JSON: an object with the attributes, and under ``inputs`` one for each input."""
+
+        def gate(held: Held) -> dict[str, Any]:
+            where = held.location
+            return {
+                "operations": [op.name for op in held.operations],
+                "file": where.file if where else None,
+                "line": where.line if where else None,
+                "what": held.what,
+            }
+
+        def checked(found: Checked) -> dict[str, Any]:
+            worst = None if found.worst is None else vars(found.worst)
+            kinks = [vars(kink) for kink in found.kinks]
+            return {**vars(found), "worst": worst, "kinks": kinks}
+
+        report = {
+            "passed": self.passed,
+            "order": self.order,
+            "modes": self.modes,
+            "stops": self.stops,
+            "rtol": self.rtol,
+            "inputs": {label(key): checked(found) for key, found in self._found.items()},
+            "held": [gate(held) for held in self.held],
+            "custom": [gate(held) for held in self.custom],
+            "wrong": [gate(held) for held in self.wrong],
+            "notes": self.notes,
+        }
+        return json.dumps(_finite(report), indent=2, allow_nan=False)
+
+    def raise_if_failed(self) -> None:
+        """Raise if an input did not pass.
+
+        Raises:
+            GradientError: its message is the report.
+        """
+        if not self.passed:
+            raise GradientError(f"check_gradients: generated and numeric ones differ\n{self.to_text()}")
+
+
+def _names(key: Any) -> tuple[str, ...]:
+    return (key.name, key.name.removesuffix(":0")) if isinstance(key, Output) else (key,)
+
+
+def _finite(tree: Any) -> Any:
+    """What JSON can hold: numbers that are not finite become words."""
+    if isinstance(tree, dict):
+        return {key: _finite(value) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        return [_finite(value) for value in tree]
+    if isinstance(tree, float) and not abs(tree) < float("inf"):
+        return str(tree)
+    return tree
+
+
+# ---------------------------------------------------------------------------------------------- the text
+
+
+def _wrapped(text: str, indent: str, width: int = WIDTH) -> list[str]:
+    return textwrap.wrap(
+        text, width, initial_indent=indent, subsequent_indent=f"{indent}  ", break_on_hyphens=False
+    )
+
+
+def _of_input(name: str, found: Checked) -> list[str]:
+    error = f"error {found.error:.1e}"
+    verdict = "passed" if found.passed else "DIFFERS"
+    lines = _wrapped(f"{name} {found.type}: {verdict}, {error}, {found.method}", "  ")
+    worst = found.worst
+    if found.reason:
+        lines += _wrapped(found.reason, "      ")
+    if worst is not None and not found.passed:
+        where = "along a random direction" if worst.index is None else f"at {_index(worst.index)}"
+        lines += _wrapped(f"worst {where}, order {worst.order}, {worst.mode} mode:", "      ")
+        lines.append(f"        generated {worst.generated:.10g}")
+        lines.append(f"        numeric   {worst.numeric:.10g}")
+        lines += _wrapped(f"(step {found.step:.1e}; they may differ by {worst.allowed:.1e})", "        ")
+    if found.kinks:
+        shown = [
+            f"{'direction' if k.index is None else _index(k.index)} ({k.low:.4g} to {k.high:.4g})"
+            for k in found.kinks[:_SHOWN]
+        ]
+        more = f" and {len(found.kinks) - _SHOWN} more" if len(found.kinks) > _SHOWN else ""
+        what = "no derivative, only one-sided ones, at"
+        lines += _wrapped(f"{what} {', '.join(shown)}{more}", "      ")
+    return lines
+
+
+def _index(index: tuple[int, ...]) -> str:
+    return f"[{', '.join(map(str, index))}]" if index else "its one element"
+
+
+def _of_places(title: str, places: Sequence[Held]) -> list[str]:
+    if not places:
+        return []
+    lines = [f"  {title}"]
+    for held in places:
+        many = f" ({len(held.operations)} times)" if len(held.operations) > 1 else ""
+        name = held.operations[0].name
+        lines += _wrapped(f"{held.what} {name!r}{many}", "    ")
+        for location in (held.location, held.rule):
+            if location is not None:
+                lines += [f"      {_end_of(place(location), WIDTH - 6)}"]
+                lines += [f"      {line}" for line in excerpt(location, WIDTH - 6)]
+    return lines
+
+
+def _end_of(text: str, room: int) -> str:
+    return text if len(text) <= room else f"…{text[1 - room :]}"

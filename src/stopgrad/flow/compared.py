@@ -1,0 +1,399 @@
+"""Generated derivatives beside numeric ones: gathered, judged, and the element found that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stopgrad.autodiff.forward import push_forward
+from stopgrad.autodiff.reverse import gradients
+from stopgrad.build import emit
+from stopgrad.flow.differences import SMOOTH, Slope
+from stopgrad.flow.frozen import Posed
+from stopgrad.flow.numeric import Numeric, Settings, flat, size_of, unflat
+from stopgrad.graph import Output
+from stopgrad.interpreter import NUMPY_BACKEND, program, quietly
+from stopgrad.operands import Array
+from stopgrad.ops.data import Placeholder
+from stopgrad.rewrite import prepare
+
+ELEMENTWISE = 64
+"""Inputs of so many real numbers at most are compared number by number, larger ones in directions."""
+
+UNITS = 16
+"""Of so many results at most each is differentiated by itself, too."""
+
+COLUMNS = 256
+"""Of so many results at most each is compared by itself in forward mode; of more, weighted sums are."""
+
+DENSE, SINGLE = 4, 4
+"""For large inputs: random directions in which all numbers move, and numbers that are moved alone."""
+
+KINKS = 16
+"""So many numbers with kinks are looked for, and set aside, along one random direction."""
+
+SAFETY = 4.0
+"""By how many estimated errors of the differences the two may differ besides the tolerance."""
+
+ROUNDINGS = 16.0
+"""So many roundings of the largest number may be left where a derivative is the sum of some that cancel."""
+
+UNSETTLED = 0.02
+"""Differences whose error, relative to the gradient, may be larger than this say nothing."""
+
+
+# ---------------------------------------------------------------------------------------------- generated
+
+
+class Generated:
+    """The generated derivatives of ys, in reverse and forward mode, as functions of vectors."""
+
+    def __init__(self, posed: Posed, ys: Sequence[Output], modes: Sequence[str]) -> None:
+        self.posed, self.ys = posed, list(ys)
+        self._feeds = dict(posed.feeds)
+        self._xs = posed.xs
+        graph = posed.graph
+        with graph.as_default():
+            self.cotangents = [emit(Placeholder, (), (y.dtype, y.shape), "", graph).outputs[0] for y in ys]
+            self.gradients: list[Output | None] = gradients(self.ys, self._xs, self.cotangents)
+            self._pull = self._compiled(self.gradients, self.cotangents)
+            if "forward" in modes:
+                tangents = [emit(Placeholder, (), (x.dtype, x.shape), "", graph).outputs[0] for x in self._xs]
+                self._push = self._compiled(push_forward(self.ys, self._xs, tangents), tangents)
+
+    def _compiled(
+        self, outputs: Sequence[Output | None], inputs: Sequence[Output]
+    ) -> Callable[[Sequence[Array]], list[Array | None]]:
+        there = [y for y in outputs if y is not None]
+        made = prepare(there, [*self._feeds, *inputs])
+        run = program(made.inputs, made.outputs, NUMPY_BACKEND)
+
+        def compute(values: Sequence[Array]) -> list[Array | None]:
+            results = iter(quietly(run, [*self._feeds.values(), *values]))
+            return [None if y is None else np.asarray(next(results)) for y in outputs]
+
+        return compute
+
+    def fed(self, cotangent: Array) -> dict[Output, Array]:
+        """What to feed for a weighting of the results."""
+        return dict(zip(self.cotangents, unflat(cotangent, self.ys), strict=True))
+
+    def pulled(self, cotangent: Array) -> list[Array]:
+        """What arrives at each x, as a vector; zeros where nothing does."""
+        made = self._pull(unflat(cotangent, self.ys))
+        return [
+            np.zeros(size_of(x)) if g is None else flat([g]) for x, g in zip(self.posed.xs, made, strict=True)
+        ]
+
+    def pushed(self, which: int, direction: Array) -> Array:
+        """How ys move when one x moves."""
+        tangents = [
+            unflat(direction, [x])[0] if i == which else np.zeros(x.shape, x.dtype.numpy)
+            for i, x in enumerate(self.posed.xs)
+        ]
+        made = self._push(tangents)
+        still = [np.zeros(y.shape, y.dtype.numpy) for y in self.ys]
+        return flat([y if t is None else t for y, t in zip(still, made, strict=True)])
+
+
+# ------------------------------------------------------------------------------------------------ compared
+
+
+def factors(generator: np.random.Generator, count: int) -> Array:
+    """Random numbers of a size between 0.5 and 1.5 and either sign, exact in every dtype."""
+    return generator.integers(4, 13, count) / 8.0 * generator.choice((-1.0, 1.0), count)
+
+
+@dataclass
+class Direction:
+    """Where one x was moved to, and what the derivatives are there.
+
+    Attributes:
+        vector: the direction.
+        place: the number that moves, counted in real ones; None where many do.
+        slope: from differences.
+        method: how that was found.
+    """
+
+    vector: Array
+    place: int | None
+    slope: Slope
+    method: str
+
+
+@dataclass
+class Rows:
+    """Generated and numeric derivatives: a row for each direction, a column for each weighting of results.
+
+    Attributes:
+        mode: ``"reverse"`` or ``"forward"``.
+        generated, numeric, error: the numbers, and how far off differences may be.
+        low, high: the numeric derivative; at a kink, those on both sides.
+        kind: SMOOTH, KINK or JUMP.
+        allowed: how far apart generated and numeric may be.
+        excess: how far apart they are, relative to that; above 1 they differ.
+        unsettled: where differences say nothing.
+    """
+
+    mode: str
+    generated: Array
+    numeric: Array
+    error: Array
+    low: Array
+    high: Array
+    kind: Array
+    allowed: Array
+    excess: Array
+    unsettled: Array
+
+
+def _weighted(weights: Array, slope: Slope) -> tuple[Array, Array, Array, Array, Array]:
+    """Value, error, the lower and the higher one-sided slope, and the kind, of weighted sums of results."""
+    counts = weights != 0.0  # A result of weight 0 does not count, not even an infinite one.
+
+    def total(factor: Any, values: Array) -> Array:
+        found: Array = np.sum(np.where(counts, factor * values, 0.0), -1)
+        return found
+
+    with np.errstate(all="ignore"):
+        # Kinks of several results that point different ways: each has a derivative between its own two.
+        sides = weights * slope.below, weights * slope.above
+        low, high = total(1.0, np.fmin(*sides)), total(1.0, np.fmax(*sides))
+        value, error = total(weights, slope.value), total(np.abs(weights), slope.error)
+        kind = np.max(np.where(counts, slope.kind, SMOOTH), -1, initial=SMOOTH)
+        return value, error, low, high, kind
+
+
+class Order:
+    """The derivatives of one order: how they are generated, and how they are found numerically.
+
+    Attributes:
+        number: which order.
+        generated, numeric: the two.
+        cotangents: with which weightings of the results they are compared; the first are ones.
+        pulled: by weighting and x, what arrives there.
+    """
+
+    def __init__(self, number: int, posed: Posed, ys: Sequence[Output], settings: Settings) -> None:
+        self.number, self.posed, self.settings = number, posed, settings
+        self.numeric = Numeric(posed, ys, settings)
+        self.generated = Generated(posed, ys, settings.modes)
+        self.generator = np.random.default_rng([settings.seed, number])
+        count = sum(size_of(y) for y in ys)
+        rows = [_ones(ys), factors(self.generator, count), factors(self.generator, count)]
+        if 1 < count <= UNITS:
+            rows += list(np.diag(factors(self.generator, count)))
+        self.cotangents = np.array(rows)
+        self.outcomes = np.eye(count) if count <= COLUMNS else self.cotangents
+        self.pulled = (
+            [self.generated.pulled(c) for c in self.cotangents] if "reverse" in settings.modes else []
+        )
+
+
+def _ones(ys: Sequence[Output]) -> Array:
+    return flat([np.ones(y.shape, y.dtype.numpy) for y in ys])
+
+
+class Comparison:
+    """The derivatives of one order with respect to one x: measured, judged, and looked at where they differ.
+
+    Attributes:
+        directions: in which x was moved.
+        rows: what was found, by mode.
+    """
+
+    def __init__(self, order: Order, which: int) -> None:
+        self.order, self.which, self.settings = order, which, order.settings
+        self._numeric = order.numeric
+        self._size = size_of(order.posed.xs[which])
+        self._point = order.numeric.point(which)
+        self._scale = _power_of_two(float(np.max(np.abs(self._point), initial=0.0)) or 1.0)
+        self.directions = [self._measured(v, place) for v, place in self._chosen()] if self._size else []
+        self.rows = self._compared(self.directions)
+        self._look_closer()
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing differs."""
+        return not self._failing()
+
+    @property
+    def by_number(self) -> bool:
+        """Whether each number of x is moved by itself."""
+        return self.settings.directions is None and self._size <= ELEMENTWISE
+
+    def _chosen(self) -> list[tuple[Array, int | None]]:
+        generator = self.order.generator
+        if self.by_number:
+            places: Sequence[int] = range(self._size)
+            return [(self._unit(i), i) for i in places]
+        if self.settings.directions is not None:
+            return [(factors(generator, self._size), None) for _ in range(self.settings.directions)]
+        dense: list[tuple[Array, int | None]] = [(factors(generator, self._size), None) for _ in range(DENSE)]
+        return dense + [(self._unit(i), i) for i in generator.choice(self._size, SINGLE, replace=False)]
+
+    def _unit(self, place: int) -> Array:
+        vector = np.zeros(self._size)
+        vector[place] = 1.0
+        return vector
+
+    def _measured(self, vector: Array, place: int | None) -> Direction:
+        found = self._numeric.by_complex_step(self.which, vector, self._scale)
+        if found is not None:
+            return Direction(vector, place, found, "complex step")
+        return Direction(vector, place, self._numeric.along(self.which, vector, self._scale), "central")
+
+    # ------------------------------------------------------------------------------------------ judging
+
+    def _compared(self, directions: Sequence[Direction]) -> list[Rows]:
+        return [self._rows(mode, directions) for mode in self.settings.modes] if directions else []
+
+    def _rows(self, mode: str, directions: Sequence[Direction]) -> Rows:
+        """The numbers of one mode, judged."""
+        order, vectors = self.order, np.array([d.vector for d in directions])
+        weights = order.cotangents if mode == "reverse" else order.outcomes
+        found = [
+            np.array(part) for part in zip(*(_weighted(weights, d.slope) for d in directions), strict=True)
+        ]
+        with np.errstate(all="ignore"):
+            if mode == "reverse":
+                pulled = np.array([by_x[self.which] for by_x in order.pulled])
+                generated, spread = vectors @ pulled.T, np.sqrt(np.square(vectors) @ np.square(pulled).T)
+            else:
+                pushed = [order.generated.pushed(self.which, v) for v in vectors]
+                generated = np.array([weights @ t if weights is order.cotangents else t for t in pushed])
+                spread = np.abs(generated)
+            return self._judged(mode, weights, generated, spread, *found)
+
+    def _judged(
+        self,
+        mode: str,
+        weights: Array,
+        generated: Array,
+        spread: Array,
+        value: Array,
+        error: Array,
+        low: Array,
+        high: Array,
+        kind: Array,
+    ) -> Rows:
+        settings = self.settings
+        size = np.fmax(np.fmax(np.abs(generated), np.abs(value)), spread)
+        largest = np.max(np.where(np.isfinite(size), size, 0.0), 0, initial=0.0)
+        # What a derivative would be that changes the value as much as x does, relative to their sizes.
+        unit = np.abs(weights) @ np.abs(self._numeric.here)
+        unit = unit / max(1.0, float(np.max(np.abs(self._point), initial=0.0)))
+        slack = settings.atol
+        if slack is None:
+            rounding = ROUNDINGS * settings.epsilon * np.max(np.fmax(unit, largest), initial=0.0)
+            slack = 0.1 * settings.rtol * largest + rounding
+        allowed = slack + settings.rtol * size
+        least = settings.rtol * np.max(np.fmax(unit, largest), initial=0.0)
+        limit = np.fmax(np.fmax(allowed, least), UNSETTLED * np.fmax(size, largest))
+        doubt = SAFETY * error
+        outside = np.fmax(np.fmax(low - generated, generated - high), 0.0)
+        apart = np.where(kind == SMOOTH, np.abs(generated - value), outside)
+        excess = np.where(apart == 0.0, 0.0, apart / (allowed + np.where(doubt <= limit, doubt, 0.0)))
+        unsettled = ~(doubt <= limit)
+        excess = np.where(unsettled, np.fmax(excess, 2.0), excess)
+        excess = np.where(np.isfinite(generated), excess, np.inf)
+        return Rows(mode, generated, value, error, low, high, kind, allowed, excess, unsettled)
+
+    # -------------------------------------------------------------------------------------- a closer look
+
+    def _failing(self) -> list[int]:
+        """The directions in which something differs."""
+        if not self.rows:
+            return []
+        worst = np.max([np.max(rows.excess, 1, initial=0.0) for rows in self.rows], 0, initial=0.0)
+        return [int(i) for i in np.nonzero(worst > 1.0)[0]]
+
+    def _passes(self, direction: Direction) -> bool:
+        return all(np.all(rows.excess <= 1.0) for rows in self._compared([direction]))
+
+    def _look_closer(self) -> None:
+        """Where something differs: other steps, and single numbers."""
+        failing = self._failing()
+        for i in failing[:ELEMENTWISE]:
+            self.directions[i] = self._again(self.directions[i])
+        if failing:
+            self.rows = self._compared(self.directions)
+        for i in self._failing():
+            if self.directions[i].place is None:
+                self._search(i)
+                self.rows = self._compared(self.directions)
+                break
+
+    def _again(self, direction: Direction) -> Direction:
+        """The same direction by differences, with steps of other sizes until they settle."""
+        vector, place = direction.vector, direction.place
+        sizes = [self._scale, 1.0, self._scale * 2.0**-20]
+        if place is not None and self._point[place] != 0.0:
+            sizes.insert(1, _power_of_two(abs(float(self._point[place]))))
+        found: Slope | None = None
+        for size in dict.fromkeys(sizes):
+            slope = self._numeric.along(self.which, vector, size)
+            found = slope if found is None else found.improved_by(slope)
+            if self._passes(Direction(vector, place, found, "central")):
+                break
+        assert found is not None
+        return Direction(vector, place, found, "central")
+
+    def _search(self, i: int) -> None:
+        """Find the number that differs along a direction; kinks among them are set aside."""
+        vector = self.directions[i].vector.copy()
+        for _ in range(KINKS):
+            place = self._worst_place(vector)
+            alone = self._again(Direction(self._unit(place), place, self.directions[i].slope, "central"))
+            self.directions.append(alone)
+            if not self._passes(alone) or np.all(alone.slope.kind == SMOOTH):
+                return
+            vector[place] = 0.0
+            rest = self._again(Direction(vector, None, alone.slope, "central"))
+            if self._passes(rest):
+                self.directions[i] = rest
+                return
+
+    def _worst_place(self, vector: Array) -> int:
+        """The number of x whose part in what differs is the greatest, by halves."""
+        places = np.nonzero(vector)[0]
+        while len(places) > 1:
+            halves = np.array_split(places, 2)
+            parts = []
+            for half in halves:
+                part = np.zeros_like(vector)
+                part[half] = vector[half]
+                parts.append(
+                    Direction(part, None, self._numeric.along(self.which, part, self._scale), "central")
+                )
+            apart = [
+                max(
+                    float(np.max(np.where(np.isfinite(rows.excess[i]), rows.excess[i], np.inf)))
+                    for rows in self._compared(parts)
+                )
+                for i in range(2)
+            ]
+            places = halves[int(apart[1] > apart[0])]
+        return int(places[0])
+
+
+def _power_of_two(size: float) -> float:
+    """The power of two next to a size, by which steps stay exact."""
+    return float(2.0 ** np.round(np.log2(size))) if np.isfinite(size) else 1.0
+
+
+def compared(posed: Posed, settings: Settings, last: int) -> tuple[list[list[Comparison]], list[str]]:
+    """For each x the comparisons of all orders up to the last; and what a reader should know of them."""
+    first = Order(1, posed, posed.ys, settings)
+    orders = [first]
+    ys = [g for g in first.generated.gradients if g is not None]
+    if last == 2 and ys:
+        # Derivatives of the first ones, which one weighting of the results makes.
+        weights = first.cotangents[0 if len(first.cotangents[0]) == 1 else 1]
+        posed.feeds.update(first.generated.fed(weights))
+        orders.append(Order(2, posed, ys, settings))
+    found = [[Comparison(order, which) for order in orders] for which in range(len(posed.xs))]
+    return found, list(dict.fromkeys(note for order in orders for note in order.numeric.notes))

@@ -1,0 +1,244 @@
+"""Derivatives from differences, each with an estimate of its error; and places where there is no derivative.
+
+Nothing here knows of graphs: a function of one real number returns a vector, and its slope at 0 is found from
+its values at smaller and smaller steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Curve = Callable[[float], Array]
+"""From a step to the values there: a vector of real numbers."""
+
+SMOOTH, KINK, JUMP = 0, 1, 2
+"""What a function is like at a point: it has a derivative; two one-sided ones; or it leaps there."""
+
+_SAFETY = 8.0
+"""By how many of its estimated errors a value may differ from another that counts as the same.
+
+The estimate is the change that the last step of an extrapolation made. It is no bound.
+"""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps at which a function is evaluated: ``first``, ``first / ratio``, …, ``count`` of them.
+
+    Attributes:
+        first: the first, relative to the size of what moves.
+        ratio: from each to the next.
+        count: how many there are.
+        epsilon: the relative distance of two numbers in the precision of the evaluation.
+    """
+
+    first: float
+    ratio: float
+    count: int
+    epsilon: float
+
+    @classmethod
+    def of(cls, epsilon: float) -> Steps:
+        """Steps for a precision: from an eighth down to about the root of *epsilon*.
+
+        Below that a difference has lost half of its digits. In double precision they shrink fast, so that
+        few suffice; in float16 there is room for few, which lie close.
+        """
+        if epsilon < 1e-12:
+            return cls(0.125, 4.0, 12, epsilon)
+        return cls(0.125, 2.0, 9, epsilon) if epsilon < 1e-5 else cls(0.5, 2.0, 5, epsilon)
+
+
+@dataclass
+class Slope:
+    """The slope of a function in one direction, for each of its results.
+
+    Attributes:
+        value: from central differences; where these do not exist, from one side.
+        error: an estimate of its error.
+        below, above: the slopes on both sides. Where the function leaps, of what lies beside the leap.
+        kind: SMOOTH, KINK or JUMP.
+        step: the least step from which the value was found.
+    """
+
+    value: Array
+    error: Array
+    below: Array
+    above: Array
+    kind: Array
+    step: Array
+
+    def improved_by(self, other: Slope) -> Slope:
+        """For each result the one that is known better.
+
+        Where both seem to be known and differ, large steps have passed over what small ones see.
+        """
+        better = other.error < self.error
+        conflict = np.abs(other.value - self.value) > _SAFETY * (other.error + self.error)
+        finer = other.step < self.step
+        fine_error, fine_value = np.where(finer, (other.error, other.value), (self.error, self.value))
+        better = np.where(conflict & (fine_error <= 0.01 * np.abs(fine_value)), finer, better)
+        return Slope(
+            *(np.where(better, getattr(other, name), getattr(self, name)) for name in self.__annotations__)
+        )
+
+
+class _Extrapolation:
+    """Neville's table: estimates at ever smaller steps, extrapolated to a step of 0.
+
+    For each element the entry is kept whose last change was the least (Ridders 1982, "Accurate computation of
+    F'(x) and F'(x) F''(x)"): before it the formula is too coarse, after it the digits are gone.
+    """
+
+    _COLUMNS = 6
+
+    def __init__(self, power: float, size: int) -> None:
+        self._power = power
+        self._row: list[Array] = []
+        self.value = np.full(size, np.nan)
+        self.error = np.full(size, np.inf)
+        self.step = np.full(size, np.nan)
+
+    def add(self, first: Array, noise: Array, step: float) -> None:
+        """Take the estimate at the next step, in which rounding alone makes an error of *noise*."""
+        row = [first]
+        weight = 1.0
+        for before in self._row[: self._COLUMNS]:
+            weight *= self._power
+            refined = row[-1] + (row[-1] - before) / (weight - 1.0)
+            error = np.maximum(np.abs(refined - row[-1]), np.abs(refined - before)) + noise
+            better = error < self.error  # False where either is NaN.
+            self.value = np.where(better, refined, self.value)
+            self.error = np.where(better, error, self.error)
+            self.step = np.where(better, step, self.step)
+            row.append(refined)
+        self._row = row
+
+
+class _Side:
+    """What is found on one side of the point."""
+
+    def __init__(self, sign: float, here: Array, ratio: float) -> None:
+        self.sign, self.here, self.ratio = sign, here, ratio
+        self.slope = _Extrapolation(ratio, here.size)  # of the secants from the point
+        self.beside = _Extrapolation(ratio, here.size)  # of the secants between steps
+        self.limit = here
+        self.doubt = np.full(here.size, np.inf)
+        self.last: Array | None = None
+
+    def add(self, values: Array, step: float, noise: Array) -> None:
+        self.slope.add(self.sign * (values - self.here) / step, noise / step, step)
+        if self.last is not None:
+            gap = step * (self.ratio - 1.0)
+            self.beside.add(self.sign * (self.last - values) / gap, noise / gap, step)
+            # Of the last two alone: what lies far off says nothing of a leap at the point.
+            self.limit = values + (values - self.last) / (self.ratio - 1.0)
+            self.doubt = np.abs(values - self.last) + noise
+        self.last = values
+
+    def leap(self, noise: Array) -> Array:
+        """How far the limit on this side is from the value at the point; 0 where it may be the same."""
+        gap = np.abs(self.limit - self.here)
+        return np.where(gap > _SAFETY * self.doubt + 1e3 * noise, gap, 0.0)
+
+    def way(self) -> Array:
+        """How far the function goes in the last step, from its limit."""
+        return np.zeros_like(self.here) if self.last is None else np.abs(self.last - self.limit)
+
+
+def slope_at(curve: Curve, here: Array, size: float, steps: Steps, aim: float) -> Slope:
+    """The slope of a curve at 0, where its values are *here*.
+
+    Args:
+        curve: the function.
+        here: its values at 0.
+        size: of what moves; steps are relative to it.
+        steps: which.
+        aim: the relative error that suffices.
+
+    Returns:
+        The slopes of its results. The error is infinite where none was found.
+    """
+    central = _Extrapolation(steps.ratio**2, here.size)
+    ahead, behind = _Side(1.0, here, steps.ratio), _Side(-1.0, here, steps.ratio)
+    noise = steps.epsilon * np.abs(here)
+    with np.errstate(all="ignore"):
+        for n in range(steps.count):
+            step = size * steps.first / steps.ratio**n
+            after, before = curve(step), curve(-step)
+            rounding = steps.epsilon * np.fmax(np.abs(after), np.abs(before))  # One side may be NaN.
+            noise = np.fmax(noise, rounding)
+            central.add((after - before) / (2.0 * step), rounding / step, step)
+            ahead.add(after, step, rounding)
+            behind.add(before, step, rounding)
+            if n >= 3 and _settled(central, ahead, behind, aim):
+                break
+        return _judged(central, ahead, behind, noise, aim)
+
+
+def _settled(central: _Extrapolation, ahead: _Side, behind: _Side, aim: float) -> bool:
+    scale = aim * np.max(np.abs(central.value), initial=0.0)
+    apart = np.abs(ahead.slope.value - behind.slope.value)
+    known = _SAFETY * (ahead.slope.error + behind.slope.error)
+    return bool(np.all((central.error <= scale) & (apart <= known + scale) & np.isfinite(known)))
+
+
+def _judged(central: _Extrapolation, ahead: _Side, behind: _Side, noise: Array, aim: float) -> Slope:
+    value, error, step = central.value, central.error, central.step
+    above, below = ahead.slope.value, behind.slope.value
+    one_sided = ahead.slope.error + behind.slope.error
+    scale = np.max(
+        np.abs(np.concatenate([above, below])), initial=0.0, where=np.isfinite(np.concatenate([above, below]))
+    )
+    kink = np.abs(above - below) > _SAFETY * one_sided + 10.0 * aim * scale
+    # A corner that lies nearer than the last step looks like a small leap.
+    jump = np.fmax(ahead.leap(noise), behind.leap(noise)) > np.fmax(ahead.way(), behind.way())
+    kind = np.where(jump, JUMP, np.where(kink, KINK, SMOOTH))
+    above = np.where(jump, ahead.beside.value, above)
+    below = np.where(jump, behind.beside.value, below)
+    one_sided = np.where(jump, ahead.beside.error + behind.beside.error, one_sided)
+    for side, other in ((ahead, behind), (behind, ahead)):
+        # At the edge of where the function is defined there is one side only.
+        edge = np.isinf(other.slope.error) & np.isfinite(side.slope.error) & np.isinf(central.error)
+        value = np.where(edge, side.slope.value, value)
+        error = np.where(edge, side.slope.error, error)
+        step = np.where(edge, side.slope.step, step)
+        kind = np.where(edge, SMOOTH, kind)
+    smooth = kind == SMOOTH
+    return Slope(
+        np.where(smooth, value, (above + below) / 2.0),
+        np.where(smooth, error, one_sided),
+        np.where(smooth, value, below),
+        np.where(smooth, value, above),
+        kind,
+        step,
+    )
+
+
+def complex_slope(curve: Callable[[complex], tuple[Array, Array]], here: Array, size: float) -> Slope | None:
+    """The slope of a function that is holomorphic, from one step along the imaginary axis.
+
+    Nothing is subtracted, so no digits are lost (Squire and Trapp 1998, "Using complex variables to estimate
+    derivatives of real functions").
+
+    Args:
+        curve: from an imaginary step to the real and imaginary parts of the values there.
+        here: the values at 0.
+        size: of what moves.
+
+    Returns:
+        The slope; None where the real parts moved, as they do not for such a function.
+    """
+    step = 1e-20 * size
+    real, imaginary = curve(1j * step)
+    scale = np.max(np.abs(here), initial=0.0)
+    if not np.all(np.abs(real - here) <= 1e-9 * scale) or not np.all(np.isfinite(imaginary)):
+        return None
+    value = imaginary / step
+    error = 1e-14 * np.abs(value)
+    return Slope(value, error, value, value, np.zeros(here.size, int), np.full(here.size, step))

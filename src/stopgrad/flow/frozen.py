@@ -1,0 +1,373 @@
+"""The function whose derivative a gradient is: that in which what gates stop keeps its value of one point.
+
+A stopped value counts as a constant for the gradient generator and follows its operands when the graph runs.
+So what is compared with finite differences is not the graph but the *frozen function*: there each gate is an
+operation whose true derivative is what the gate lets pass. It is not built. One run at the base point keeps
+what arrives at each gate, every time that it runs, in loops and branches too; later runs read it back.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stopgrad.batch_rules import KEYS
+from stopgrad.body import walk
+from stopgrad.engines import engine as engine_named
+from stopgrad.errors import FeedError
+from stopgrad.feeds import feed_value, sizes_of
+from stopgrad.flow.asked import Asked
+from stopgrad.flow.quantiles import moved_log_gamma
+from stopgrad.graph import Graph, Operation, Output, by_id, describe
+from stopgrad.interpreter import NUMPY_BACKEND, Region, Types, interpret, prepared, program, quietly
+from stopgrad.op import NoGradient, Status
+from stopgrad.operands import Array
+from stopgrad.ops.custom import CustomGradient
+from stopgrad.ops.data import Identity
+from stopgrad.ops.gates import (
+    StopGradient,
+    StopGradientTowards,
+    StopGradientWhen,
+    StraightThrough,
+)
+from stopgrad.ops.rejection import ImplicitLogGamma
+from stopgrad.ops.scaling import ClipGradient, ClipGradientByNorm, ScaleGradient, ZeroGradient
+from stopgrad.rewrite import prepare, rewrite
+from stopgrad.rewrite.engine import Copying
+from stopgrad.selective import NOBODY, Acting, acts, selective_gates
+from stopgrad.session import plan_for
+from stopgrad.types import DTYPES, DType, complex128, float64
+
+WIDE = {d: float64 if d.is_floating else complex128 for d in DTYPES.values() if d.is_differentiable}
+"""Every real or complex number in double precision."""
+
+COMPLEX = dict.fromkeys(WIDE, complex128)
+"""Every real number complex, for the complex step."""
+
+LEFT_OUT = (ClipGradient, ClipGradientByNorm)
+"""Gates that let pass what no function's derivative is, and are compared as if they let all pass."""
+
+
+# ------------------------------------------------------------------------------------------ the problem
+
+
+@dataclass
+class Posed:
+    """What is checked, copied into a graph of its own, where sizes are numbers and parameters are fed.
+
+    Attributes:
+        graph: the new graph.
+        ys: what is differentiated.
+        xs: with respect to what; each is the one output of its operation.
+        keys: what each of these is called.
+        feeds: the value of each placeholder.
+        left_out: the operations that no differences can be compared with, as they were.
+    """
+
+    graph: Graph
+    ys: list[Output]
+    xs: list[Output]
+    keys: list[Any]
+    feeds: dict[Output, Array]
+    left_out: list[Operation]
+
+
+def pose(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
+    """Copy what is asked about into a graph of its own.
+
+    Each x is there the one output of its operation, so that it can be given another value.
+
+    Raises:
+        FeedError, ShapeError, DTypeError: as :meth:`Session.run`.
+    """
+    feeds = fed_to(what, asked, feed_dict)
+    leaves = list(feeds)
+    sizes = sizes_of(leaves, [array.shape for array in feeds.values()])
+    ys = [y for y in asked.ys if y.type.differentiable]
+    xs = {key: x for key, x in asked.xs.items() if x.type.differentiable}
+    inner = {x for x in xs.values() if x not in feeds}
+    left_out: list[Operation] = []
+    made = rewrite([*ys, *xs.values()], leaves, (_posing(inner, left_out),), sizes)
+    fed = {made.mapping[x]: array for x, array in feeds.items()}
+    return Posed(made.graph, made.outputs[: len(ys)], made.outputs[len(ys) :], list(xs), fed, left_out)
+
+
+def fed_to(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> dict[Output, Array]:
+    """The values of placeholders, of parameters their first ones."""
+    given = {} if feed_dict is None else feed_dict
+    if not isinstance(given, Mapping):
+        raise FeedError(f"{what}: feed_dict is a dict from tensors to values, not {type(given).__name__}")
+    plan = plan_for(asked.graph, (*asked.ys, *asked.xs.values()), (*asked.feeds, *given))
+    numpy = engine_named("numpy")
+    values = [*asked.feeds.values(), *given.values()]
+    fed = {x: np.asarray(feed_value(x, v, numpy)) for x, v in zip(plan.feeds, values, strict=True)}
+    return fed | {p: p.op.values[0].array for p in plan.parameters}
+
+
+def _posing(inner: set[Output], left_out: list[Operation]) -> Callable[..., Sequence[Output] | None]:
+    """The rule that takes out what cannot be compared, and gives each of these xs an identity of its own."""
+
+    def rule(
+        copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+    ) -> Sequence[Output] | None:
+        if op.definition in LEFT_OUT:
+            left_out.append(op)
+            return copying.add(Identity, inputs[:1], (), op)
+        if inner.isdisjoint(op.outputs):
+            return None
+        made = copying.add(op.definition, inputs, values, op)
+        return [
+            copying.add(Identity, (new,), (), op)[0] if y in inner else new
+            for y, new in zip(op.outputs, made, strict=True)
+        ]
+
+    return rule
+
+
+def evaluate(outputs: Sequence[Output], feeds: Mapping[Output, Array]) -> list[Array]:
+    """The values of outputs, by NumPy."""
+    made = prepare(list(outputs), list(feeds))
+    return [
+        np.asarray(v) for v in interpret(made.outputs, dict(zip(made.inputs, feeds.values(), strict=True)))
+    ]
+
+
+# -------------------------------------------------------------------------------------- what moves with xs
+
+
+def moving(ys: Sequence[Output], xs: Sequence[Output]) -> list[Operation]:
+    """The operations on the way from xs to ys, stops or not, in order; those of xs are not among them."""
+    sources = {x.op for x in xs}
+    found: set[Operation] = set()
+    for op in ys[0].op.graph.subgraph_to(ys):
+        if any(x.op in found or x.op in sources for x in op.inputs):
+            found.add(op)
+    return sorted(found, key=by_id)
+
+
+def _edge(operations: Sequence[Operation], ys: Sequence[Output], xs: Sequence[Output]) -> list[Output]:
+    """The outputs that do not move with any x, and that what moves, or whoever asks, reads."""
+    moves = {*operations}
+    read = [x for op in operations for x in op.inputs]
+    read += [x.op.inputs[0] if x.op.inputs and x.op not in moves else x for x in xs]
+    inner = {x for x in xs if x.op.inputs}
+    return [x for x in dict.fromkeys([*read, *ys]) if x.op not in moves and x not in inner]
+
+
+def draws(operations: Sequence[Operation]) -> bool:
+    """Whether random numbers are among operations and in their bodies: of another dtype they are others."""
+    return any(op.definition.batch is KEYS for op in walk(operations))
+
+
+# ---------------------------------------------------------------------------------------- the frozen graph
+
+
+def _freeze(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output]:
+    """The rule by which everything is copied as it is, but for functions with gradients of their own."""
+    copying.table.update(zip(op.inputs, inputs, strict=True))
+    placed = _placed(copying, op, inputs, values, copying.table)
+    copying.table.update(zip(op.outputs, placed, strict=True))
+    return placed
+
+
+_freeze.erases = True  # type: ignore[attr-defined]
+
+
+def _placed(
+    copying: Copying,
+    op: Operation,
+    inputs: tuple[Output, ...],
+    values: tuple[Any, ...],
+    known: Mapping[Output, Output],
+) -> Sequence[Output]:
+    if op.definition is not CustomGradient:
+        return copying.add(op.definition, inputs, values, op)
+    results, arguments = op.inputs[: op.count], op.inputs[op.count :]
+    # Towards an argument for which its gradient function returns None, the function is constant.
+    cut = [x for x, g in zip(arguments, op.pullback.outputs, strict=False) if g is None]
+    here = {x: copying.add(StopGradient, (known[x],), (), op)[0] for x in cut}
+    names = ChainMap(here, dict(known)) if cut else known
+    for step in _behind(results, cut) if cut else ():
+        given = tuple([names[x] for x in step.inputs])
+        made = _placed(copying, step, given, copying.values(step), names)
+        here.update(zip(step.outputs, made, strict=True))
+    return [names[y] for y in results]
+
+
+def _behind(ys: Sequence[Output], xs: Sequence[Output]) -> list[Operation]:
+    """The operations between xs, from which a function starts, and its results ys."""
+    first = min(x.op.id for x in xs)
+    seen: set[Operation] = set()
+    stack = [y.op for y in ys]
+    while stack:
+        op = stack.pop()
+        if op.id > first and op not in seen:
+            seen.add(op)
+            stack += [x.op for x in op.inputs]
+    found: set[Operation] = set()
+    starts = {x.op for x in xs}
+    for op in sorted(seen, key=by_id):
+        if any(x.op in found or x.op in starts for x in op.inputs) and op not in starts:
+            found.add(op)
+    return sorted(found, key=by_id)
+
+
+# --------------------------------------------------------------------------------------- keeping and reading
+
+
+@dataclass
+class _Kept:
+    """What arrived at each gate in the run at the base point, and how far this run has read it."""
+
+    recording: bool = True
+    acting: Acting = NOBODY
+    arrived: dict[Operation, list[tuple[Array, ...]]] = field(default_factory=dict)
+    read: dict[Operation, int] = field(default_factory=dict)
+
+    def at_base(self, op: Operation, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+        """What arrived there, when it ran for the same time; itself where it ran less often then."""
+        if self.recording:
+            self.arrived.setdefault(op, []).append(arrays)
+            return arrays
+        n = self.read.get(op, 0)
+        self.read[op] = n + 1
+        known = self.arrived.get(op, [])
+        return known[n] if n < len(known) else arrays
+
+
+_Frozen = Callable[[Operation, _Kept, tuple[Array, ...], tuple[Array, ...]], Array]
+"""From a gate, what arrives now and what arrived at the base point to what it hands on."""
+
+
+def _scaled(op: Operation, kept: _Kept, now: tuple[Array, ...], base: tuple[Array, ...]) -> Array:
+    scale = base[1].reshape(base[1].shape + (1,) * (base[0].ndim - base[1].ndim))
+    return np.asarray(base[0] + np.conj(scale) * (now[0] - base[0]))
+
+
+def _switched(op: Operation, kept: _Kept, now: tuple[Array, ...], base: tuple[Array, ...]) -> Array:
+    if op not in kept.acting:
+        return now[0]
+    when = base[1].reshape(base[1].shape + (1,) * (base[0].ndim - base[1].ndim))
+    return np.where(when, base[0], now[0])
+
+
+_FROZEN: dict[type[Any], _Frozen] = {
+    StopGradient: lambda op, kept, now, base: base[0],
+    ZeroGradient: lambda op, kept, now, base: base[0],
+    StopGradientTowards: lambda op, kept, now, base: base[0] if op in kept.acting else now[0],
+    StopGradientWhen: _switched,
+    StraightThrough: lambda op, kept, now, base: np.asarray(base[0] + (now[1] - base[1])),
+    ScaleGradient: _scaled,
+    ImplicitLogGamma: lambda op, kept, now, base: moved_log_gamma(base[0], base[1], now[1]),
+}
+
+
+def holds(op: Operation) -> bool:
+    """Whether an operation is another one in the frozen function than when the graph runs."""
+    definition = op.definition
+    if definition in _FROZEN:
+        return True
+    if definition.gate:  # One that somebody else has defined.
+        wall = definition.rules[definition.passes]
+        return isinstance(wall, NoGradient) and wall.status is Status.STOPPED
+    return definition.batch is KEYS  # A draw moves with its parameter by leaps.
+
+
+class Frozen:
+    """The frozen function of ys, in some precision, at a base point.
+
+    Args:
+        posed: in which graph, and the base point.
+        ys: the results, which need not be those that were posed.
+        dtypes: by element type, that in which to compute.
+        hold: whether what gates stop is held; otherwise gates do nothing.
+
+    Raises:
+        StopgradError: something cannot be computed in this precision.
+    """
+
+    def __init__(
+        self, posed: Posed, ys: Sequence[Output], dtypes: Mapping[DType, DType], hold: bool = True
+    ) -> None:
+        xs = posed.xs
+        operations = moving(ys, xs)
+        edge = _edge(operations, ys, xs)
+        values = evaluate([*edge, *xs], posed.feeds)
+        made = rewrite(ys, edge, (_freeze,), None, dtypes)
+        self._hold = hold
+        self._ys = made.outputs
+        self._inputs = {
+            x: value.astype(x.dtype.numpy, copy=False) for x, value in zip(made.inputs, values, strict=False)
+        }
+        self._xs = [made.mapping.get(x) for x in xs]
+        self.points = [
+            value.astype(dtypes.get(x.dtype, x.dtype).numpy)
+            for x, value in zip(xs, values[len(edge) :], strict=True)
+        ]
+        self.moving = moving(self._ys, [x for x in self._xs if x is not None])
+        self._gates = list(selective_gates(made.graph.subgraph_to(made.outputs)))
+        self._kept = _Kept()
+        self._from_edge = self._program(None)
+        self.here = self._run(self._from_edge, self._inputs)
+        self._kept.recording = False
+        self._ways: dict[int, tuple[Callable[..., Any], Acting]] = {}
+
+    def _program(self, x: Output | None) -> Callable[[Sequence[Array]], list[Array]]:
+        """The computation from what does not move and, where it is computed itself, from x."""
+        inputs = [*self._inputs]
+        if x is not None and x not in self._inputs:
+            inputs.append(x)
+        return program(inputs, self._ys, NUMPY_BACKEND, self._regions if self._hold else None)
+
+    def at(self, which: int, value: Array) -> list[Array]:
+        """The results where one x has another value, and what is stopped the value that it had."""
+        x = self._xs[which]
+        if x is None:
+            return self.here
+        if which not in self._ways:
+            acting = frozenset(gate for gate, names in self._gates if acts(gate, x, names))
+            self._ways[which] = (self._from_edge if x in self._inputs else self._program(x)), acting
+        run, self._kept.acting = self._ways[which]
+        self._kept.read.clear()
+        return self._run(run, self._inputs | {x: np.asarray(value, x.dtype.numpy)})
+
+    @staticmethod
+    def _run(run: Callable[..., Any], given: Mapping[Output, Array]) -> list[Array]:
+        return [np.asarray(v) for v in quietly(run, list(given.values()))]
+
+    def _regions(self, operations: Sequence[Operation], outputs: Sequence[Output]) -> list[Region]:
+        """Each gate as a step of its own."""
+        return [Region((op,), op.inputs, op.outputs, self._step(op)) for op in operations if holds(op)]
+
+    def _step(self, op: Operation) -> Callable[..., Sequence[Array]]:
+        kept = self._kept
+        act = _FROZEN.get(op.definition)
+        if op.definition.batch is KEYS:
+            compute = _alone(op)
+            return lambda *arrays: kept.at_base(op, tuple(compute(*arrays)) if kept.recording else ())
+        if act is None:
+            passes = op.definition.passes
+            return lambda *arrays: [kept.at_base(op, arrays)[passes]]
+        return lambda *arrays: [act(op, kept, arrays, kept.at_base(op, arrays))]
+
+
+def _alone(op: Operation) -> Callable[..., Sequence[Array]]:
+    """One operation as a function of arrays."""
+    types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
+    compute = prepared(op.definition, op.values, types, NUMPY_BACKEND, lambda: describe(op))
+    return compute if len(op.outputs) > 1 else lambda *arrays: (compute(*arrays),)
+
+
+def gates_of(operations: Sequence[Operation]) -> list[Operation]:
+    """The gates that make the frozen function another than the graph, on the way from xs to ys."""
+    return [
+        op
+        for op in walk(operations)
+        if (op.definition.gate and holds(op)) or op.definition in LEFT_OUT or op.definition is CustomGradient
+    ]

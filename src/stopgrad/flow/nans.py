@@ -1,0 +1,462 @@
+"""Which operation made the first NaN or infinity that arrives in a value or a gradient, and what helps?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stopgrad.autodiff.reverse import gradients
+from stopgrad.autodiff.tracing import Tracing
+from stopgrad.body import walk
+from stopgrad.control.loops import While
+from stopgrad.control.scans import Scan
+from stopgrad.engines import engine
+from stopgrad.errors import ArgumentError, FeedError, GraphError
+from stopgrad.feeds import feed_value, sizes_of
+from stopgrad.flow.asked import Asked, asked, label, of_graph
+from stopgrad.flow.nans_case import Case, forwards, neighbours, order_of
+from stopgrad.flow.nans_cures import cure_of
+from stopgrad.flow.nans_report import NanInput, NanNote, NanSite, NanTrace
+from stopgrad.flow.nans_run import Array, Follower, Made, number
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.ops.data import Const, Identity, Parameter, Placeholder, ones_like
+from stopgrad.plain import flag
+from stopgrad.public import guarded
+from stopgrad.rewrite import check_sizes, needed
+from stopgrad.session import Session
+
+_FOLLOWED = 3
+"""So many later operations, and so many others, a report names."""
+
+
+@guarded("trace_nan")
+def trace_nan(
+    ys: Any,
+    *args: Any,
+    argnums: int | Sequence[int] | None = None,
+    feed_dict: Mapping[Any, Any] | None = None,
+    gradient: bool = True,
+    session: Session | None = None,
+    **kwargs: Any,
+) -> NanTrace:
+    """The operation that made the first NaN or infinity, forward or in the gradient; with data.
+
+    Runs the computation and its gradient with NumPy, operation by operation, and follows every NaN and every
+    infinity from the operation that makes it, element by element where the operation goes element by element,
+    moves elements or reduces along axes, and else for whole tensors. Only what arrives in a result (a value
+    of ys, or a gradient) counts: what ``where`` discards or ``exp(-inf)`` brings back to 0 is harmless.
+
+    What a result's NaN or infinity comes from: a NaN is made of the NaNs among an operation's operands, if
+    there are any; else of the infinities, which it then turns into a NaN; else the operation makes it. An
+    infinity is made of infinities, if there are any. ``first`` is the earliest operation, in the order in
+    which they run, from which something arrives; ``then`` names where its infinity becomes a NaN. Arguments,
+    fed values and parameters that hold some themselves come first, and are named as such. A constant's
+    infinity, being deliberate, comes last, and is not what is reported once an operation has turned it into
+    a NaN: that operation is, and the constant is its ``cause``.
+
+    Inside loops and branches the operation of the body is named, with the step. The graph is left as it was.
+
+    Args:
+        ys: an output or nested structure of outputs; or a function.
+        args: the xs towards which the gradient is traced, or nothing for the values alone; or the function's
+            arguments, nested structures of arrays and numbers.
+        argnums: towards which of the function's arguments the gradient is traced; all unless given.
+        feed_dict: for a graph, from placeholders (or any outputs, or names) to values.
+        gradient: whether the gradient is traced, too: of the sum of all results that are no integers.
+        session: for a graph, a session that holds the values of its parameters; else they have their first
+            ones.
+        kwargs: the function's keyword arguments.
+
+    Returns:
+        A :class:`NanTrace`, which is true if a NaN or infinity arrives in a result.
+
+    Raises:
+        GraphError, FeedError, ShapeError: what is asked or fed does not fit. What the function raises, and
+            what the generation of its gradient raises, is handed on.
+
+    Examples:
+        >>> trace = sg.trace_nan(lambda x: sg.where(x > 0.0, sg.sqrt(x), 0.0), np.array([0.0, 4.0]))
+        >>> trace.first.where, trace.first.origin.type, trace.first.pattern
+        ('gradient', 'Sqrt', 'branch not taken')
+        >>> sg.trace_nan(lambda x: sg.log(x), np.array([1.0, 0.0])).first.index
+        (1,)
+    """
+    flag(gradient, "trace_nan: gradient")
+    if session is not None and not isinstance(session, Session):
+        raise ArgumentError(f"trace_nan: session is a Session, not {session!r:.60}")
+    if feed_dict is not None and not isinstance(feed_dict, Mapping):
+        raise FeedError(
+            f"trace_nan: feed_dict is a dict from tensors to values, not {type(feed_dict).__name__}"
+        )
+    is_function = callable(ys) and not isinstance(ys, (Output, Operation))
+    graph = Tracing(args, kwargs).graph if is_function else _graph_of(ys)
+    start = len(graph)
+    try:
+        if is_function or args or kwargs:
+            question = asked("trace_nan", ys, args, kwargs, argnums)
+        else:
+            question = of_graph("trace_nan", ys, [])
+        return _traced(question, {} if feed_dict is None else feed_dict, gradient, session)
+    finally:
+        graph.truncate(start)
+
+
+def _graph_of(ys: Any) -> Graph:
+    """The graph in which gradients of ys are generated."""
+    return of_graph("trace_nan", ys, []).graph
+
+
+@dataclass(frozen=True)
+class _Results:
+    """What is looked at.
+
+    Attributes:
+        outputs: values, then gradients.
+        names: what they are called.
+        values: how many are values.
+        labels: what tensors are called: the arguments by their paths.
+    """
+
+    outputs: list[Output]
+    names: list[str]
+    values: int
+    labels: dict[Output, str]
+
+
+def _traced(question: Asked, fed: Mapping[Any, Any], gradient: bool, session: Session | None) -> NanTrace:
+    results = _results(question, gradient)
+    feeds = _feeds(question, results, fed, session)
+    binding = sizes_of(list(feeds), [array.shape for array in feeds.values()])
+    operations = needed(results.outputs, set(feeds))
+    check_sizes(operations, binding)
+    follower = Follower(binding)
+    found = follower.run(results.outputs, feeds)
+    marks = [[] if m is None else [number(mark) for mark in np.unique(m).tolist() if mark] for _, m in found]
+    story = _Story(question, results, feeds, binding, operations, follower, marks)
+    notes = [NanNote(op, message, index, op.location) for op, (message, index) in follower.unsound.items()]
+    return replace(story.trace(), notes=tuple(notes), operations=sum(1 for _ in walk(operations)))
+
+
+def _results(question: Asked, gradient: bool) -> _Results:
+    ys, xs = list(question.ys), {key: x for key, x in question.xs.items() if x.type.differentiable}
+    labels = {x: label(key) for key, x in question.xs.items()}
+    for x in list(labels):
+        if question.is_function and x.op.definition is Identity and x.op.inputs[0].op.definition is Const:
+            labels[x.op.inputs[0]] = labels[x]
+    if question.is_function:
+        names = ["the result"] if len(ys) == 1 else [f"result {i}" for i in range(len(ys))]
+    else:
+        names = [y.name for y in ys]
+    outputs = list(ys)
+    roots = [y for y in ys if y.type.differentiable]
+    if gradient and roots and xs:
+        with question.graph.as_default():
+            seeds = [ones_like(y) if y.dtype.is_complex else None for y in roots]
+            made = gradients(roots, list(xs.values()), seeds)
+        for key, g in zip(xs, made, strict=True):
+            if g is not None:
+                outputs.append(g)
+                names.append(f"the gradient of {label(key)}")
+    return _Results(outputs, names, len(ys), labels)
+
+
+# ------------------------------------------------------------------------------------------ values
+
+
+def _feeds(
+    question: Asked, results: _Results, fed: Mapping[Any, Any], session: Session | None
+) -> dict[Output, Array]:
+    """The values of all that is fed, of arguments and of parameters."""
+    numpy = engine("numpy")
+    given: dict[Output, Array] = dict(question.feeds)
+    for key, value in fed.items():
+        x = _member(question.graph, key)
+        given[x] = feed_value(x, value, numpy)
+    running = needed(results.outputs, set(given))
+    for op in running:
+        if op.definition is Placeholder:
+            raise FeedError(f"trace_nan: {describe(op)} must be fed; add it to feed_dict")
+        if op.definition is Parameter:
+            x = op.outputs[0]
+            given[x] = op.values[0].array if session is None else session.value(x)
+    return dict(sorted(given.items(), key=lambda item: item[0].op.id))
+
+
+def _member(graph: Graph, key: Any) -> Output:
+    if isinstance(key, str):
+        return graph.output(key)
+    if not isinstance(key, (Output, Operation)):
+        raise GraphError(
+            f"trace_nan: feed_dict has the key {key!r:.60}, which is no output, operation or name"
+        )
+    x = key.as_output()
+    if x.op.graph is not graph:
+        raise GraphError(f"trace_nan: feed_dict has {describe(x)}, which belongs to another graph than ys")
+    return x
+
+
+# ------------------------------------------------------------------------------------------- story
+
+
+class _Story:
+    """From the events of a run to what is told of them.
+
+    Args:
+        question: what was asked.
+        results: what is looked at.
+        feeds: the values.
+        binding: the sizes.
+        operations: all that ran, without those in bodies.
+        follower: that ran them.
+        marks: for each result, the numbers of the events from which something arrives.
+    """
+
+    def __init__(
+        self,
+        question: Asked,
+        results: _Results,
+        feeds: dict[Output, Array],
+        binding: Mapping[str, int],
+        operations: Sequence[Operation],
+        follower: Follower,
+        marks: Sequence[Sequence[int]],
+    ) -> None:
+        self._question, self._results, self._feeds, self._binding = question, results, feeds, binding
+        self._operations, self._made, self._marks = operations, follower.made, marks
+        self._beside = follower.beside
+        self._in_values = self._above(marks[: results.values])
+        self._arriving = self._above(marks)
+
+    def trace(self) -> NanTrace:
+        """The report."""
+        harmful = {self._event(n).operation for n in self._involved()}
+        harmless = len({one.operation for one in self._made} - harmful)
+        if not self._arriving:
+            return NanTrace(None, harmless=harmless)
+        # Events are numbered as they happened.
+        begun = {self._root(n) for marks in self._marks for n in marks}
+        roots = sorted(begun, key=lambda n: (self._is_deliberate(n), n))
+        first = roots[0]
+        then = [n for n in sorted(self._arriving) if n != first and first in self._line(n)]
+        then = self._one_each(then, {self._event(first).operation})
+        # What fails in the gradient of what has been told of already is no news.
+        told = {one for n in (first, *then) for one in self._forwards(n)}
+        others = self._one_each([n for n in roots[1:] if told.isdisjoint(self._forwards(n))], told)
+        sites = self._sites([first, *then], others)
+        return NanTrace(
+            sites[0],
+            tuple(sites[1 : 1 + len(then)]),
+            tuple(sites[1 + len(then) :]),
+            tuple(name for name, marks in zip(self._results.names, self._marks, strict=True) if marks),
+            harmless,
+        )
+
+    def _event(self, n: int) -> Made:
+        return self._made[n - 1]
+
+    def _forwards(self, n: int) -> Iterator[Operation]:
+        return forwards(self._event(n).operation)
+
+    def _line(self, n: int) -> list[int]:
+        """An event and those from which its infinity came."""
+        found = [n]
+        while parent := self._event(found[-1]).parent:
+            found.append(parent)
+        return found
+
+    def _above(self, marks: Iterable[Sequence[int]]) -> set[int]:
+        return {n for some in marks for mark in some for n in self._line(mark)}
+
+    def _involved(self) -> set[int]:
+        """All events of which something may have gone into what arrives."""
+        found, stack = set(self._arriving), list(self._arriving)
+        while stack:
+            for other in self._beside.get(stack.pop(), ()):
+                new = set(self._line(other)) - found
+                found |= new
+                stack += new
+        return found
+
+    def _root(self, n: int) -> int:
+        """Where the line of an event begins; at what turned it, where it is a constant's infinity."""
+        line = self._line(n)
+        return line[-2] if len(line) > 1 and self._is_deliberate(line[-1]) else line[-1]
+
+    def _is_deliberate(self, n: int) -> bool:
+        """Whether an event is that a constant holds an infinity."""
+        made = self._event(n)
+        return made.operation.definition is Const and made.kind == "inf"
+
+    def _one_each(self, events: Iterable[int], told: set[Operation]) -> list[int]:
+        """The first event of each operation that has not been told of; not too many."""
+        found: dict[Operation, int] = {}
+        for n in events:
+            op = self._event(n).operation
+            if op not in told:
+                found.setdefault(op, n)
+        return list(found.values())[:_FOLLOWED]
+
+    # --------------------------------------------------------------------------------------- sites
+
+    def _sites(self, with_cures: Sequence[int], others: Sequence[int]) -> list[NanSite]:
+        users = self._users([self._event(n).operation for n in (*with_cures, *others)])
+        wanted = {
+            n: neighbours(self._event(n).operation, users) | {self._event(n).operation} for n in with_cures
+        }
+        wanted |= {n: frozenset([self._event(n).operation]) for n in others}
+        # One run for all that are in the same step of the loops around them, or outside.
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for n in sorted(wanted, key=lambda n: -len(self._event(n).steps)):
+            steps = self._event(n).steps
+            key = next((longer for longer in groups if longer[: len(steps)] == steps), steps)
+            groups.setdefault(key, []).append(n)
+        seen = {}
+        for steps, events in groups.items():
+            watched = frozenset().union(*[wanted[n] for n in events])
+            follower = Follower(self._binding, watched, steps)
+            follower.run(self._upto(watched), self._feeds)
+            seen.update(dict.fromkeys(events, follower.seen))
+        return [self._site(n, seen[n], users, n in with_cures) for n in (*with_cures, *others)]
+
+    def _upto(self, watched: Iterable[Operation]) -> list[Output]:
+        """What must be computed again to see what is watched."""
+        ran, graphs = set(self._operations), {op.graph for op in watched}
+        again = [op for op in watched if op in ran]
+        for op in self._operations:
+            if op.definition.has_bodies and any(
+                inner.graph in graphs for inner in walk([op]) if inner is not op
+            ):
+                again.append(op)
+        return [y for op in dict.fromkeys(again) for y in op.outputs[:1]]
+
+    def _users(self, operations: Iterable[Operation]) -> dict[Output, list[Operation]]:
+        """Who takes each tensor, in the graphs in which these operations and their origins are."""
+        graphs = {one.graph: None for op in operations for one in forwards(op)}
+        found: dict[Output, list[Operation]] = {}
+        for graph in graphs:
+            for op in self._operations if graph is self._question.graph else graph.operations:
+                for x in dict.fromkeys(op.inputs):
+                    found.setdefault(x, []).append(op)
+        return found
+
+    def _site(self, n: int, seen: Any, users: Mapping[Output, Sequence[Operation]], cures: bool) -> NanSite:
+        made = self._event(n)
+        op = made.operation
+        base = list(forwards(op))[-1]
+        source = self._source(op)
+        found = cure_of(Case(made, seen, users, n not in self._in_values)) if cures else None
+        parent = made.parent
+        cause = self._site(parent, seen, users, False) if parent and self._is_deliberate(parent) else None
+        steps = made.steps
+        inner = made.around[-1][1] if made.around else None
+        return NanSite(
+            operation=op,
+            name=self._name(op.outputs[made.output]) if source else op.name,
+            where="forward" if op.origin is None else "gradient",
+            kind=made.kind,
+            index=made.index,
+            count=made.count,
+            inputs=tuple(self._inputs(made, seen)),
+            location=op.location,
+            origin=None if base is op else base,
+            origin_name=None if base is op else base.name,
+            origin_location=None if base is op else base.location,
+            order=order_of(op),
+            iteration=inner if inner is not None else (steps[-1] if steps else None),
+            around=made.around,
+            source=source,
+            cause=cause,
+            pattern=found[0] if found else None,
+            cure=found[1] if found else None,
+        )
+
+    def _source(self, op: Operation) -> str | None:
+        """What an operation's value is, where it is no result of a computation."""
+        if (
+            not op.inputs
+            and op.outputs
+            and op.outputs[0] in self._results.labels
+            and self._question.is_function
+        ):
+            return "argument"
+        if op.definition is Const:
+            return "constant"
+        if any(y in self._feeds for y in op.outputs):
+            if op.definition is Parameter:
+                return "parameter"
+            return "argument" if self._question.is_function else "fed value"
+        return None
+
+    def _name(self, x: Output, around: Sequence[tuple[Operation, int | None]] = ()) -> str:
+        """What a tensor is called: a parameter of a body as what stands for it outside."""
+        part = ""
+        for op, step in reversed(around):
+            position = _outside(op, x)
+            if position is None:
+                break
+            if op.definition in (Scan, While) and position < len(op.outputs) - _stacked(op):
+                return f"carry {position}" if not part else f"carry {position}{part}"
+            if op.definition is Scan and position < op.carries + op.sequences:
+                part = f"[{step}]{part}"
+            x = op.inputs[position]
+        return (self._results.labels.get(x) or (x.op.name if len(x.op.outputs) == 1 else x.name)) + part
+
+    def _inputs(self, made: Made, seen: Any) -> Iterable[NanInput]:
+        op = made.operation
+        if op not in seen:
+            return
+        arrays, results = seen[op]
+        shape = np.shape(results[made.output])
+        names = [*op.definition.operands]
+        for i, (x, array) in enumerate(zip(op.inputs, arrays, strict=True)):
+            operand = names[i] if i < len(names) else f"{op.definition.variadic}[{i - len(names)}]"
+            value = _element(array, shape, made.index)
+            yield NanInput(
+                operand, self._name(x, made.around), x.dtype.name, np.shape(array), *_span(array), value
+            )
+
+
+def _outside(op: Operation, x: Output) -> int | None:
+    """The position of the operand for which a parameter of a body stands."""
+    for wire in op.definition.wires(op):
+        for parameter, position in zip(wire.body.inputs, wire.operands, strict=True):
+            if parameter is x:
+                return position
+    return None
+
+
+def _stacked(op: Operation) -> int:
+    """How many results of a loop are no carry."""
+    return len(op.outputs) - op.carries if op.definition is Scan else 0
+
+
+def _element(array: Array, shape: tuple[int, ...], index: tuple[int, ...]) -> Any:
+    """The element of an operand that belongs to an element of a result; None where shapes do not agree."""
+    try:
+        found = np.broadcast_to(array, shape)[index] if array.ndim <= len(shape) else None
+    except ValueError:
+        return None
+    return None if found is None else found.astype(np.float64).item() if _is_bfloat(array) else found.item()
+
+
+def _is_bfloat(array: Array) -> bool:
+    return array.dtype.kind == "V"
+
+
+def _span(array: Array) -> tuple[float | None, float | None, bool, bool]:
+    """The smallest and the largest element, and whether there are NaNs and infinities."""
+    array = array.astype(np.float64) if array.dtype.kind in "Vbf" else array
+    if array.dtype.kind not in "fc":
+        return (
+            (int(array.min()), int(array.max()), False, False) if array.size else (None, None, False, False)
+        )
+    nan = np.isnan(array)
+    sizes = np.abs(array) if array.dtype.kind == "c" else array
+    has_inf = bool(np.isinf(sizes).any())
+    known = sizes[~nan]
+    if not known.size:
+        return None, None, bool(nan.any()), has_inf
+    return float(known.min()), float(known.max()), bool(nan.any()), has_inf

@@ -1,0 +1,474 @@
+"""Runs a graph with NumPy and follows each NaN and infinity from the operation that makes it.
+
+Beside an array that holds some, an array of marks goes through the graph: for each element which event made
+it (:class:`Made`), 0 where it is finite. An array without marks is all finite, and goes as it is, so that
+healthy parts cost one look at each result. Of two marks the smaller is of the event whose story began
+earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stopgrad.batch_rules import ELEMENTWISE
+from stopgrad.body import Body
+from stopgrad.build import without_gc
+from stopgrad.control.loops import While
+from stopgrad.control.scans import Scan
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.interpreter import NUMPY_BACKEND, Region, Types, prepared, program, quietly
+from stopgrad.ops.data import Const
+from stopgrad.rewrite.engine import Copying
+
+Array: TypeAlias = "np.ndarray[Any, Any]"
+
+
+@dataclass(frozen=True)
+class Made:
+    """An event: an operation made NaNs or infinities, in one of its outputs, out of what held none of them.
+
+    Attributes:
+        operation: which; a placeholder, parameter or constant where the value itself holds them.
+        kind: ``"nan"`` or ``"inf"``.
+        output: the position of the output.
+        index: of the first element.
+        count: of elements.
+        parent: the number of the event whose infinity was turned into a NaN here; 0 for none.
+        around: the operations in whose bodies it ran, the outermost first, each with the step of its loop;
+            None where it is no loop.
+    """
+
+    operation: Operation
+    kind: str
+    output: int
+    index: tuple[int, ...]
+    count: int
+    parent: int
+    around: tuple[tuple[Operation, int | None], ...]
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """In which steps of the loops around."""
+        return tuple([step for _, step in self.around if step is not None])
+
+
+class Marked:
+    """An array with NaNs or infinities, and the numbers of the events that made them."""
+
+    __slots__ = ("marks", "value")
+
+    def __init__(self, value: Array, marks: Any) -> None:
+        self.value = value
+        self.marks = marks  # None while nothing has been put into a new array.
+
+    def __getitem__(self, i: Any) -> Any:
+        marks = None if self.marks is None else self.marks[i]
+        return Marked(np.asarray(self.value[i]), marks) if np.any(marks) else self.value[i]
+
+    def __setitem__(self, i: Any, part: Any) -> None:
+        if type(part) is Marked:
+            if self.marks is None:
+                self.marks = np.zeros(self.value.shape, np.int64)
+            self.marks[i], part = part.marks, part.value
+        elif self.marks is not None:
+            self.marks[i] = 0
+        self.value[i] = part
+
+
+class _Arrays:
+    """What the lowerings of loops and branches use of NumPy."""
+
+    @staticmethod
+    def empty(shape: Any, dtype: Any) -> Marked:
+        return Marked(np.empty(shape, dtype), None)
+
+
+class _Backend:
+    """NumPy, for steps that have their results in the right dtype already."""
+
+    name = "numpy"
+    namespace = _Arrays
+
+    def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
+        return value
+
+
+_BACKEND = _Backend()
+_NONE = np.iinfo(np.int64).max
+"""In the place of an event's number: none."""
+
+_BITS = 31
+"""A mark is the number of the event with which its story begins, and after so many bits the event's own."""
+_DELIBERATE = (1 << _BITS) - 1
+"""In the place of the first: the story of a constant's infinity, before which every other comes."""
+
+
+def number(mark: int) -> int:
+    """Which event a mark is of, counted from 1."""
+    return mark & (1 << _BITS) - 1
+
+
+MOVES = frozenset(
+    [
+        "Identity",
+        "BroadcastTo",
+        "Reshape",
+        "Transpose",
+        "ConcatV2",
+        "Pack",
+        "Split",
+        "ReverseV2",
+        "TakeAlongAxis",
+        "MatrixBandPart",
+        "MatrixDiagPart",
+        "MatrixDiag",
+        "StopGradient",
+        "StraightThrough",
+        "PreventGradient",
+        "Probe",
+        "Named",
+        "ZeroGradient",
+        "ScaleGradient",
+        "ClipGradient",
+        "ClipGradientByNorm",
+        "StopGradientTowards",
+        "StopGradientWhen",
+        "CustomGradient",
+        "StridedSlice",
+        "StridedSliceGrad",
+        "Tile",
+        "TensorStridedSliceUpdate",
+        "PadV2",
+        "GatherV2",
+        "OneHot",
+        "TensorScatterUpdate",
+        "DynamicSlice",
+        "DynamicUpdateSlice",
+        "SelectV2",
+        "Fill",
+    ]
+)
+"""Operations that only put elements of their operands elsewhere: they do so with marks, too."""
+
+
+class Follower:
+    """Runs graphs and follows what is not finite.
+
+    Attributes:
+        made: the events; the first has the number 1.
+        beside: for the number of an event those of others that went into results marked with it.
+        unsound: operations that answered with a finite number where there is none, how, and at which element.
+        seen: the operands and results of what was watched.
+
+    Args:
+        binding: the sizes, by name.
+        watched: operations whose values are kept, of the steps of loops that are given here.
+        steps: of the loops around what is watched.
+    """
+
+    def __init__(
+        self,
+        binding: Mapping[str, int],
+        watched: frozenset[Operation] = frozenset(),
+        steps: tuple[int, ...] = (),
+    ) -> None:
+        self.made: list[Made] = []
+        self.beside: dict[int, set[int]] = {}
+        self.unsound: dict[Operation, tuple[str, tuple[int, ...]]] = {}
+        self.seen: dict[Operation, tuple[list[Any], list[Any]]] = {}
+        self._sizes = Copying(Graph(), (), binding)
+        self._watched, self._steps = watched, steps
+        self._around: list[tuple[Operation, int | None]] = []
+        self._programs: dict[Body, Callable[[Sequence[Any]], list[Any]]] = {}
+
+    def run(
+        self, outputs: Sequence[Output], feeds: Mapping[Output, Array]
+    ) -> list[tuple[Array, Array | None]]:
+        """The outputs' values, and their marks where they hold what is not finite."""
+        return without_gc(quietly, self._run, outputs, feeds)
+
+    def _run(
+        self, outputs: Sequence[Output], feeds: Mapping[Output, Array]
+    ) -> list[tuple[Array, Array | None]]:
+        given = []
+        for x, array in feeds.items():
+            given.append(self._checked(x, array))
+            if x.op in self._watched:
+                self.seen.setdefault(x.op, ([], [array]))
+        made = program(list(feeds), outputs, _BACKEND, self._regions)(given)
+        return [(y.value, y.marks) if type(y) is Marked else (y, None) for y in made]
+
+    def _checked(self, x: Output, array: Array) -> Array | Marked:
+        if not _may_hold(x) or np.isfinite(array).all():
+            return array
+        return Marked(array, self._marks(x, array, _NONE, _NONE))
+
+    # ------------------------------------------------------------------------------------- a step
+
+    def _regions(self, operations: Sequence[Operation], outputs: Sequence[Output]) -> list[Region]:
+        """Each operation as a step of its own, of arrays with or without marks."""
+        return [Region((op,), op.inputs, op.outputs, self._step(op)) for op in operations]
+
+    def _step(self, op: Operation) -> Callable[..., Sequence[Any]]:
+        definition, values = op.definition, self._sizes.values(op)
+        concrete = self._sizes.concrete
+        types = Types(
+            tuple([concrete(x.type) for x in op.inputs]), tuple([concrete(y.type) for y in op.outputs])
+        )
+        backend: Any = _BACKEND if definition.has_bodies and definition.type not in MOVES else NUMPY_BACKEND
+        function = prepared(definition, values, types, backend, lambda: describe(op))
+        if backend is _BACKEND:
+            step = self._with_bodies(op, function, dict(zip(definition.attributes, values, strict=True)))
+        else:
+            step = self._plain(op, function)
+        return self._recorded(op, step) if op in self._watched else step
+
+    def _plain(self, op: Operation, function: Callable[..., Any]) -> Callable[..., Sequence[Any]]:
+        dtypes = [y.dtype.numpy for y in op.outputs]
+        single, dtype, floating = (
+            len(dtypes) == 1,
+            dtypes[0] if dtypes else None,
+            [*map(_may_hold, op.outputs)],
+        )
+        looks = single and floating[0]
+        unsound = _UNSOUND.get(op.type)
+        isfinite, asarray = np.isfinite, np.asarray
+
+        def step(*given: Any) -> Sequence[Any]:
+            arrays: Sequence[Any] = given
+            marked = False
+            for x in given:
+                if type(x) is Marked:
+                    arrays = [x.value if type(x) is Marked else x for x in given]
+                    marked = True
+                    break
+            made = function(*arrays)
+            if unsound is not None:
+                self._note(op, unsound(op, arrays))
+            if single:
+                y = asarray(made, dtype)
+                if not looks or isfinite(y).all():
+                    return (y,)
+                ys = [y]
+            else:
+                ys = [asarray(y, dtype) for y, dtype in zip(made, dtypes, strict=True)]
+            found: list[Any] = []
+            moved = None
+            for y, output, may in zip(ys, op.outputs, floating, strict=True):
+                if not may or isfinite(y).all():
+                    found.append(y)
+                    continue
+                if marked and moved is None:
+                    moved = _moved(op, function, given) if op.type in MOVES else ()
+                sources = _sources(op, output, y, given, arrays, moved) if marked else (_NONE, _NONE)
+                marks = self._marks(output, y, *sources)
+                if marked and not moved:
+                    self._join(op, given, marks)
+                found.append(Marked(y, marks))
+            return found
+
+        return step
+
+    def _marks(self, output: Output, y: Array, from_nan: Any, from_inf: Any) -> Array:
+        """The marks of a result, from those of the NaNs and infinities that each element is made of."""
+        nan = np.isnan(y)
+        inf = np.isinf(y) & ~nan
+        marks = np.zeros(y.shape, np.int64)
+        if from_nan is not _NONE or from_inf is not _NONE:
+            nans, infs = (np.broadcast_to(np.asarray(m, np.int64), y.shape) for m in (from_nan, from_inf))
+            # A NaN is of NaNs, if there are any; an infinity of infinities.
+            self._hand_on(marks, nan, nans)
+            for mark in np.unique(infs[nan & (marks == 0) & (infs != _NONE)]).tolist():
+                self._made(output, "nan", nan & (marks == 0) & (infs == mark), marks, number(mark))
+            self._hand_on(marks, inf, infs)
+            self._hand_on(marks, inf, nans)
+        self._made(output, "nan", nan & (marks == 0), marks)
+        self._made(output, "inf", inf & (marks == 0), marks)
+        return marks
+
+    @staticmethod
+    def _hand_on(marks: Array, where: Array, sources: Array) -> None:
+        """Give elements that have no mark yet those of what they are made of."""
+        found = where & (marks == 0) & (sources != _NONE)
+        marks[found] = sources[found]
+
+    def _made(self, output: Output, kind: str, where: Array, marks: Array, parent: int = 0) -> None:
+        if not where.any():
+            return
+        index = tuple(int(i) for i in np.unravel_index(int(np.argmax(where)), where.shape))
+        count = int(np.count_nonzero(where))
+        self.made.append(Made(output.op, kind, output.index, index, count, parent, tuple(self._around)))
+        n = len(self.made)
+        begins = n
+        if output.op.definition is Const and kind == "inf":
+            begins = _DELIBERATE
+        elif parent and self.made[parent - 1].operation.definition is not Const:
+            begins = parent
+        marks[where] = begins << _BITS | n
+
+    def _join(self, op: Operation, given: Sequence[Any], marks: Array) -> None:
+        """Remember the events that went into a result beside those that it is marked with."""
+        bad = marks != 0
+        into: set[int] = set()
+        for x in given:
+            if type(x) is Marked:
+                aligned = op.definition.batch is ELEMENTWISE
+                into.update(
+                    np.unique(np.broadcast_to(x.marks, bad.shape)[bad] if aligned else x.marks).tolist()
+                )
+        told = np.unique(marks[bad]).tolist()
+        into.difference_update(told, (0,))
+        if into:
+            for n in told:
+                self.beside.setdefault(number(n), set()).update(map(number, into))
+
+    def _note(self, op: Operation, found: tuple[str, tuple[int, ...]] | None) -> None:
+        if found is not None:
+            self.unsound.setdefault(op, found)
+
+    # ------------------------------------------------------------------------------------- bodies
+
+    def _with_bodies(
+        self, op: Operation, function: Callable[..., Any], attributes: Mapping[str, Any]
+    ) -> Callable[..., Sequence[Any]]:
+        """A loop or branch, whose bodies run step by step."""
+        is_loop = op.definition in (Scan, While)
+        counted = attributes.get("body")
+        last = attributes["length"] - 1 if op.definition is Scan and attributes["reverse"] else None
+        dtypes = [y.dtype.numpy for y in op.outputs]
+
+        def step(*given: Any) -> Sequence[Any]:
+            done = 0
+
+            def run(body: Body, arrays: Sequence[Any]) -> list[Any]:
+                nonlocal done
+                self._around.append((op, (done if last is None else last - done) if is_loop else None))
+                made = self._program(body)(arrays)
+                self._around.pop()
+                done += body is counted
+                return made
+
+            made = function(*given, run=run)
+            ys = [made] if len(dtypes) == 1 else made
+            return [_plainly(y, dtype) for y, dtype in zip(ys, dtypes, strict=True)]
+
+        return step
+
+    def _program(self, body: Body) -> Callable[[Sequence[Any]], list[Any]]:
+        found = self._programs.get(body)
+        if found is None:
+            found = self._programs[body] = program(body.inputs, body.results, _BACKEND, self._regions)
+        return found
+
+    def _recorded(self, op: Operation, step: Callable[..., Sequence[Any]]) -> Callable[..., Sequence[Any]]:
+        """The same step, which keeps its operands and results in the steps of the loops that are watched."""
+
+        def recorded(*given: Any) -> Sequence[Any]:
+            made = step(*given)
+            steps = tuple([n for _, n in self._around if n is not None])
+            if steps == self._steps[: len(steps)] and op not in self.seen:
+                self.seen[op] = [_value(x) for x in given], [_value(y) for y in made]
+            return made
+
+        return recorded
+
+
+def _may_hold(x: Output) -> bool:
+    return x.dtype.is_floating or x.dtype.is_complex
+
+
+def _value(x: Any) -> Array:
+    return x.value if type(x) is Marked else np.asarray(x)
+
+
+def _plainly(y: Any, dtype: Any) -> Any:
+    """What a loop returned: without marks where it has none."""
+    if type(y) is not Marked:
+        return np.asarray(y, dtype)
+    return y if y.marks is not None and y.marks.any() else y.value
+
+
+# -------------------------------------------------------------------------------- where marks come from
+
+
+def _marks_of(x: Any, array: Array) -> Array:
+    marks: Array = x.marks if type(x) is Marked else np.zeros(np.shape(array), np.int64)
+    return marks
+
+
+def _moved(op: Operation, function: Callable[..., Any], given: Sequence[Any]) -> Sequence[Any]:
+    """What an operation that moves elements does to marks: it moves them. Nothing where it cannot."""
+    arrays = [
+        _marks_of(x, _value(x)) if _may_hold(operand) else x
+        for x, operand in zip(given, op.inputs, strict=True)
+    ]
+    made = function(*arrays)
+    return [made] if len(op.outputs) == 1 else list(made)
+
+
+def _sources(
+    op: Operation, output: Output, y: Array, given: Sequence[Any], arrays: Sequence[Any], moved: Any
+) -> tuple[Any, Any]:
+    """For each element of a result the first mark of the NaNs it is made of, and of the infinities."""
+    if moved:
+        marks = np.asarray(moved[output.index])
+        if marks.shape == y.shape and marks.dtype.kind == "i":
+            found = np.where(marks == 0, _NONE, marks)
+            return found, found
+    nans: Any = _NONE
+    infs: Any = _NONE
+    for x, array in zip(given, arrays, strict=True):
+        if type(x) is Marked:
+            nan = np.isnan(array)
+            here = np.where(nan, x.marks, _NONE), np.where(~nan & (x.marks != 0), x.marks, _NONE)
+            n, i = (_brought(op, marks, y.shape) for marks in here)
+            nans, infs = np.minimum(nans, n), np.minimum(infs, i)
+    return nans, infs
+
+
+def _brought(op: Operation, marks: Array, shape: tuple[int, ...]) -> Any:
+    """The marks of an operand as seen from each element of a result."""
+    if op.definition.batch is ELEMENTWISE or op.type == "AddN":
+        return np.broadcast_to(marks, shape)
+    axis = dict(zip(op.definition.attributes, op.values, strict=True)).get("axis")
+    if isinstance(axis, (int, tuple)) and axis != ():
+        reduced = marks.min(axis=axis, keepdims=True, initial=_NONE)
+        if marks.shape == shape:
+            return np.broadcast_to(reduced, shape)
+        if reduced.size == np.prod(shape):
+            return reduced.reshape(shape)
+    return marks.min(initial=_NONE)
+
+
+# ------------------------------------------------------------------------- what is wrong and looks right
+
+
+def _first(bad: Array) -> tuple[int, ...]:
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+
+
+def _divides(op: Operation, arrays: Sequence[Any]) -> tuple[str, tuple[int, ...]] | None:
+    zero = np.asarray(arrays[1]) == 0
+    if not op.inputs[1].dtype.is_integer or not zero.any():
+        return None
+    return "divides integers by zero, which gives a number without meaning", _first(zero)
+
+
+def _casts(op: Operation, arrays: Sequence[Any]) -> tuple[str, tuple[int, ...]] | None:
+    if not op.outputs[0].dtype.is_integer or not _may_hold(op.inputs[0]):
+        return None
+    bad = ~np.isfinite(arrays[0])
+    return ("casts a NaN or an infinity to integers, which hides it", _first(bad)) if bad.any() else None
+
+
+_UNSOUND: dict[str, Callable[[Operation, Sequence[Any]], tuple[str, tuple[int, ...]] | None]] = {
+    "FloorDiv": _divides,
+    "FloorMod": _divides,
+    "TruncateMod": _divides,
+    "Cast": _casts,
+}
+"""Operations that answer with a finite number where there is none, by type."""

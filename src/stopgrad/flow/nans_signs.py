@@ -1,0 +1,267 @@
+"""Signs of known mistakes: what operands come from, what results go to, and the values at the bad element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.errors import StopgradError
+from stopgrad.flow.nans_case import PLAIN, Case, comes_from, is_shares, order_of, source
+from stopgrad.flow.nans_run import Array
+from stopgrad.graph import Operation, Output
+from stopgrad.immediate import evaluate
+from stopgrad.op import Kind
+
+Sign = Callable[[Case], Any]
+"""Whether an event has it."""
+
+
+def forward(case: Case) -> bool:
+    """Whether it was made by the user's operation."""
+    return not case.in_gradient
+
+
+def backward(case: Case) -> bool:
+    """Whether it was made in the gradient of the user's operation."""
+    return case.in_gradient
+
+
+def is_zero(i: int) -> Sign:
+    """Whether an operand is 0 there."""
+    return lambda case: case.operand(i) == 0
+
+
+def is_negative(i: int) -> Sign:
+    """Whether an operand is negative there."""
+    return lambda case: case.operand(i) < 0
+
+
+def every(*signs: Sign) -> Sign:
+    """Whether it has all of these."""
+    return lambda case: all(sign(case) for sign in signs)
+
+
+def either(*signs: Sign) -> Sign:
+    """Whether it has one of these."""
+    return lambda case: any(sign(case) for sign in signs)
+
+
+def made_by(i: int, test: Callable[[Operation], bool]) -> Sign:
+    """Whether an operand of the user's operation is computed so."""
+    return lambda case: test(source(case.base.inputs[i]))
+
+
+def of_type(i: int, *types: str) -> Sign:
+    """Whether an operand of the user's operation is of one of these types."""
+    return made_by(i, typed(*types))
+
+
+def used_by(*steps: Callable[[Operation], bool]) -> Sign:
+    """Whether operations like these use the result, one after the other; moves in between do not count."""
+    return lambda case: _is_used(case, steps)
+
+
+def _is_used(case: Case, steps: Sequence[Callable[[Operation], bool]]) -> bool:
+    ahead = list(case.base.outputs)
+    for step in steps:
+        found: list[Operation] = []
+        for _ in range(3):
+            users = [user for x in ahead for user in case.users(x)]
+            found = [user for user in users if step(user)]
+            if found:
+                break
+            ahead = [y for user in users if user.type in PLAIN for y in user.outputs]
+        if not found:
+            return False
+        ahead = [y for op in found for y in op.outputs]
+    return True
+
+
+def typed(*types: str) -> Callable[[Operation], bool]:
+    """Whether an operation is of one of these types."""
+    return lambda op: op.type in types
+
+
+def times_zero(case: Case) -> bool:
+    """Whether the logarithm is multiplied by a zero."""
+    for user in case.users(case.base.outputs[0]):
+        if user.type == "Mul":
+            others = [x for x in user.inputs if x is not case.base.outputs[0]]
+            if others and case.at(others[0]) == 0:
+                return True
+    return False
+
+
+def is_count(case: Case) -> bool:
+    """Whether the divisor is a number of things: a sum of booleans, or of zeros and ones."""
+    op = source(case.base.inputs[1])
+    if op.type != "Sum":
+        return False
+    if op.inputs[0].op.type == "Cast" and op.inputs[0].op.inputs[0].dtype.is_bool:
+        return True
+    array = case.value(op.inputs[0])
+    return array is not None and not np.any(array) and is_mask_of(case, op.inputs[0])
+
+
+def is_mask_of(case: Case, mask: Output) -> bool:
+    """Whether the numerator is a sum of products with this mask."""
+    over = source(case.base.inputs[0])
+    return (
+        over.type == "Sum"
+        and source(over.inputs[0]).type == "Mul"
+        and any(source(x) is source(mask) for x in source(over.inputs[0]).inputs)
+    )
+
+
+def row_of(case: Case, x: Output) -> Array | None:
+    """The values of x along the axes of the user's operation, at the bad element."""
+    array = case.value(x)
+    axis = dict(zip(case.base.definition.attributes, case.base.values, strict=True)).get("axis", (-1,))
+    if array is None or not array.ndim:
+        return None
+    axes = {a % array.ndim for a in (axis if isinstance(axis, tuple) else (axis,))}
+    if len(case.index) == array.ndim:
+        where = case.index
+    elif len(case.index) == array.ndim - len(axes):
+        rest = iter(case.index)
+        where = tuple([0 if a in axes else next(rest) for a in range(array.ndim)])
+    else:
+        return None
+    found: Array = array[tuple([slice(None) if a in axes else i for a, i in enumerate(where)])]
+    return found
+
+
+def all_masked(case: Case) -> bool:
+    """Whether all of the row is a mask's infinity."""
+    for x in case.base.inputs[::-1]:
+        if x.dtype.is_floating:
+            row = row_of(case, x)
+            return row is not None and row.size > 0 and bool(np.all(np.isneginf(row.astype(np.float64))))
+    return False
+
+
+def minus_own_maximum(case: Case) -> bool:
+    """Whether a row's maximum is taken off where both are a mask's infinity."""
+    op = case.base
+    return comes_from(op.inputs[1], "Max") and bool(
+        np.isneginf(case.operand(0)) and np.isneginf(case.operand(1))
+    )
+
+
+def ends_in_logsumexp(case: Case) -> bool:
+    """Whether a constant's infinities fill a whole row of a LogSumExp."""
+    ahead = [case.base.outputs[0]]
+    for _ in range(4):
+        users = [user for x in ahead for user in case.users(x)]
+        for user in users:
+            made = case.value(user.outputs[0]) if user.type == "LogSumExp" else None
+            if made is not None and np.isneginf(made.astype(np.float64)).any():
+                return True
+        ahead = [y for user in users for y in user.outputs]
+    return False
+
+
+def matrix_of(case: Case) -> Array | None:
+    """The matrix of which the bad element is made."""
+    array = case.value(case.base.inputs[0])
+    if array is None or array.ndim < 2 or len(case.index) < array.ndim - 2:
+        return None
+    found: Array = array[case.index[: array.ndim - 2]]
+    return found.astype(np.complex128) if found.dtype.kind == "c" else found.astype(np.float64)
+
+
+def is_singular(case: Case) -> bool:
+    """Whether the matrix has no inverse."""
+    x = matrix_of(case)
+    return x is not None and bool(np.isfinite(x).all()) and int(np.linalg.matrix_rank(x)) < x.shape[-1]
+
+
+def is_indefinite(case: Case) -> bool:
+    """Whether the matrix has an eigenvalue that is not positive."""
+    x = matrix_of(case)
+    return x is not None and bool(np.isfinite(x).all()) and bool(np.linalg.eigvalsh(x).min() <= 0)
+
+
+def is_flat(case: Case) -> bool:
+    """Whether a row that is normalised is the same everywhere, and nothing keeps its deviation from 0."""
+    row = row_of(case, case.base.inputs[0])
+    return case.base.epsilon == 0 and row is not None and row.size > 0 and bool(np.all(row == row.flat[0]))
+
+
+def at_pole(case: Case) -> bool:
+    """Whether the operand is a pole of the gamma function."""
+    x = case.operand(0)
+    return bool(x <= 0 and x == np.floor(x))
+
+
+def exponent_is_small(case: Case) -> bool:
+    """Whether so high a derivative of the power is infinite at 0."""
+    return bool(case.operand(1) < max(order_of(case.op), 1))
+
+
+def divides_exponentials(case: Case) -> bool:
+    """Whether the user's operation divides exponentials by their sum."""
+    return is_shares(case.base)
+
+
+def is_empty(case: Case) -> bool:
+    """Whether there is nothing in the operand."""
+    array = case.value(case.base.inputs[0])
+    return array is not None and array.size == 0
+
+
+def is_beyond_one(case: Case) -> bool:
+    """Whether the operand is beyond 1 there."""
+    return bool(abs(case.operand(0)) > 1)
+
+
+def is_one(case: Case) -> bool:
+    """Whether the operand is 1 or -1 there."""
+    return bool(abs(case.operand(0)) == 1)
+
+
+def zero_times_infinity(case: Case) -> bool:
+    """Whether one operand is 0 there and the other infinite."""
+    a, b = case.operand(0), case.operand(1)
+    return bool((a == 0 and np.isinf(b)) or (b == 0 and np.isinf(a)))
+
+
+def are_infinite(case: Case) -> bool:
+    """Whether both operands are infinite there."""
+    return bool(np.isinf(case.operand(0)) and np.isinf(case.operand(1)))
+
+
+def overflows(case: Case) -> bool:
+    """Whether the same in float64 is finite."""
+    op, seen = case.op, case.seen.get(case.op)
+    x = op.outputs[0]
+    if case.made.kind != "inf" or seen is None or x.dtype.name not in ("float16", "bfloat16", "float32"):
+        return False
+    if op.type == "Cast":
+        return bool(np.isfinite(seen[0][0][case.index]))
+    if op.definition.has_bodies or Kind.DTYPE in op.definition.kinds.values():
+        return False
+    wide = [
+        a.astype(np.float64) if t.dtype.is_floating else a for a, t in zip(seen[0], op.inputs, strict=True)
+    ]
+    if not all(np.isfinite(a).all() for a, t in zip(wide, op.inputs, strict=True) if t.dtype.is_floating):
+        return False
+    try:
+        made = evaluate(op.definition, wide, op.values)
+    except StopgradError:  # Sizes that are known only when the graph runs.
+        return False
+    same = np.shape(made) == np.shape(seen[1][0])
+    return same and bool(np.isfinite(np.asarray(made)[case.index]))
+
+
+def is_narrow(case: Case) -> bool:
+    """Whether the number is too large for float16 alone; bfloat16 holds what float32 holds."""
+    return case.op.outputs[0].dtype.name == "float16" and overflows(case)
+
+
+def explodes(case: Case) -> bool:
+    """Whether an infinity was made of a positive finite operand."""
+    x = float(np.real(case.operand(0)))
+    return case.made.kind == "inf" and bool(np.isfinite(x) and x > 0)

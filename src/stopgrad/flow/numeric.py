@@ -1,0 +1,177 @@
+"""Slopes of the frozen function, by the most precise means that its operations allow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stopgrad.body import walk
+from stopgrad.errors import StopgradError
+from stopgrad.flow.differences import Slope, Steps, complex_slope, slope_at
+from stopgrad.flow.frozen import COMPLEX, WIDE, Frozen, Posed, draws, evaluate, moving
+from stopgrad.graph import Output
+from stopgrad.operands import Array
+
+NOT_HOLOMORPHIC = {
+    "Abs": "the absolute value of a complex number is real",
+    "Real": "it drops the imaginary part",
+    "Imag": "it drops the real part",
+    "Conj": "it reverses the imaginary part",
+    "Angle": "the angle of a complex number is real",
+    "Sign": "of a complex number it is z / |z|",
+    "VectorNorm": "it takes absolute values",
+    "SingularValues": "they are real",
+    "SelfAdjointEigenvalues": "they are real",
+    "SelfAdjointEig": "its matrix is its own conjugate transpose",
+    "Cholesky": "its factor is multiplied by its conjugate transpose",
+    "Qr": "its factor has orthonormal columns, by the conjugate transpose",
+    "Svd": "its factors have orthonormal columns, by the conjugate transpose",
+    "Eig": "eigenvectors are normalized by absolute values",
+    "Eigenvalues": "their order is that of a complex matrix's",
+    "Adjugate": "it is computed from singular values",
+    "LogMatrixDeterminant": "the logarithm of an absolute value is real",
+    "MatrixSolve": "with adjoint=True it takes the conjugate transpose",
+    "TriangularSolve": "with adjoint=True it takes the conjugate transpose",
+}
+"""Operations that take complex numbers and are not holomorphic, by type, and why."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user chose; see :func:`stopgrad.check_gradients`."""
+
+    modes: tuple[str, ...]
+    hold: bool
+    rtol: float
+    atol: float | None
+    directions: int | None
+    seed: int
+    epsilon: float
+
+
+# ------------------------------------------------------------------------------------------------ vectors
+
+
+def flat(arrays: Sequence[Array]) -> Array:
+    """Arrays as one vector of real numbers, a complex one as two."""
+    parts = [
+        np.ascontiguousarray(a, np.complex128).reshape(-1).view(np.float64)
+        if a.dtype.kind == "c"
+        else np.asarray(a).astype(np.float64).reshape(-1)
+        for a in arrays
+    ]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def unflat(vector: Array, like: Sequence[Output]) -> list[Array]:
+    """Arrays of the types of some outputs, from a vector of real numbers."""
+    found, start = [], 0
+    for x in like:
+        count = size_of(x)
+        part = vector[start : start + count]
+        start += count
+        part = part.view(np.complex128) if x.dtype.is_complex else part
+        found.append(part.reshape(x.shape).astype(x.dtype.numpy))
+    return found
+
+
+def size_of(x: Output) -> int:
+    """How many real numbers an output holds."""
+    return math.prod(map(int, x.shape)) * (2 if x.dtype.is_complex else 1)  # Of posed graphs, so known.
+
+
+# ------------------------------------------------------------------------------------------------- slopes
+
+
+class Numeric:
+    """Slopes of the frozen function of ys at the posed point."""
+
+    def __init__(self, posed: Posed, ys: Sequence[Output], settings: Settings) -> None:
+        self._posed, self._ys, self._settings = posed, ys, settings
+        self._operations = moving(ys, posed.xs)
+        self._drawn = draws(self._operations)
+        self.notes: list[str] = []
+        exact = flat(evaluate(ys, posed.feeds))
+        wide = self._in_double(exact)
+        self._plain = wide or Frozen(posed, ys, {}, settings.hold)
+        self._steps = Steps.of(2.0**-52 if wide else settings.epsilon)
+        self.here = flat(self._plain.here)
+        self._complex = self._in_complex()
+
+    def _in_double(self, exact: Array) -> Frozen | None:
+        """In double precision, if that computes the same function."""
+        if not self._drawn:
+            try:
+                found = Frozen(self._posed, self._ys, WIDE, self._settings.hold)
+                near = 1e3 * self._settings.epsilon * (1.0 + np.abs(exact))
+                if np.all(np.abs(flat(found.here) - exact) <= near):
+                    return found
+            except StopgradError:
+                pass  # An operation is not there for it.
+        if self._settings.epsilon > 1e-12:
+            self.notes.append(
+                "differences are taken in the precision of the graph; in double precision it computes "
+                "something else, such as other random numbers"
+            )
+        return None
+
+    def _in_complex(self) -> Frozen | None:
+        """In complex numbers, if all is real and all that moves is holomorphic."""
+        inside = list(walk(self._operations))
+        tensors = [*self._posed.xs, *(y for op in inside for y in op.outputs)]
+        if self._drawn or any(x.dtype.is_complex for x in tensors):
+            return None
+        for op in inside:
+            if op.type in NOT_HOLOMORPHIC:
+                why = f"no complex step: {op.type} is not holomorphic: {NOT_HOLOMORPHIC[op.type]}"
+                self.notes.append(why)
+                return None
+        try:
+            found = Frozen(self._posed, self._ys, COMPLEX, self._settings.hold)
+        except StopgradError:
+            return None  # An operation takes no complex numbers.
+        if any(y.dtype.is_floating for op in walk(found.moving) for y in op.outputs):
+            return None
+        near = 1e-9 * np.max(np.abs(self.here), initial=0.0)
+        parts = flat([np.real(y) for y in found.here])
+        return found if np.all(np.abs(parts - self.here) <= near) else None
+
+    def point(self, which: int) -> Array:
+        """One x at the base point, as a vector."""
+        return flat([self._plain.points[which]])
+
+    def along(self, which: int, direction: Array, size: float) -> Slope:
+        """The slopes of ys where one x moves in a direction, by differences with steps relative to *size*."""
+        curve = self._curve(which, direction)
+        return slope_at(curve, self.here, size, self._steps, self._settings.rtol / 10.0)
+
+    def _curve(self, which: int, direction: Array) -> Callable[[float], Array]:
+        point = self.point(which)
+        shape = self._plain.points[which].shape
+        is_complex = self._plain.points[which].dtype.kind == "c"
+
+        def curve(step: float) -> Array:
+            moved = point + step * direction
+            moved = moved.view(np.complex128) if is_complex else moved
+            return flat(self._plain.at(which, moved.reshape(shape)))
+
+        return curve
+
+    def by_complex_step(self, which: int, direction: Array, size: float) -> Slope | None:
+        """The same by a step along the imaginary axis; None where that does not do."""
+        held = self._complex
+        if held is None:
+            return None
+        point = held.points[which]
+
+        def curve(step: complex) -> tuple[Array, Array]:
+            try:
+                made = held.at(which, point + step * direction.reshape(point.shape))
+            except StopgradError:
+                made = [np.full(y.shape, np.nan) for y in held.here]
+            return flat([np.real(y) for y in made]), flat([np.imag(y) for y in made])
+
+        return complex_slope(curve, self.here, size)

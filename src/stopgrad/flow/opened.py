@@ -1,0 +1,62 @@
+"""What a gradient would reach without one line, whose walls may stand behind each other.
+
+That is so where a helper that stops is called twice on the way, or a stop stands in a loop that was written
+out. Most lines are not of that kind, and one sweep finds those that are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from stopgrad.flow.survey import Survey
+from stopgrad.flow.ways import OPEN, Wall
+
+PlaceOf = Callable[[Wall], Hashable]
+"""The line of a wall, and what else walls of one line have in common."""
+
+
+def behind_themselves(survey: Survey, place_of: PlaceOf) -> set[Any]:
+    """The lines behind a wall of which, past open ways alone, another wall of theirs may stand."""
+    found, bits = _several(survey, place_of)
+    sweep = survey.sweep
+    ahead = [0] * sweep.places if bits else []  # The lines of which a wall stands next, as bits.
+    for op in sweep.operations if bits else ():
+        at, ways = sweep.first[op.id], sweep.ways.get(op.id)
+        before = [ahead[sweep.first[x.op.id] + x.index] for x in op.inputs]
+        if ways is None:
+            mask = 0
+            for one in before:
+                mask |= one
+            for n in range(at, at + len(op.outputs)):
+                ahead[n] = mask
+            continue
+        for o, way in enumerate(ways):
+            mask = 0
+            for i, level in way.inputs:
+                if level == OPEN:
+                    mask |= before[i]
+            for wall, inputs in way.walls:
+                place = place_of(wall)
+                bit = bits.get(place, 0)
+                if bit and (mask & bit or any(before[i] & bit for i, _ in inputs)):
+                    found.add(place)
+                mask |= bit
+            ahead[at + o] = mask
+    return found
+
+
+def _several(survey: Survey, place_of: PlaceOf) -> tuple[set[Any], dict[Any, int]]:
+    """The lines of walls in bodies; and a bit for each line of several operations outside of them."""
+    outside: dict[Any, set[Any]] = {}
+    inside = set()
+    for ways in survey.sweep.ways.values():
+        for way in ways:
+            for wall, _ in way.walls:
+                place = place_of(wall)
+                if wall.operation.graph is survey.graph:
+                    outside.setdefault(place, set()).add(wall.operation)
+                else:
+                    inside.add(place)
+    several = [place for place, walls in outside.items() if len(walls) > 1 and place not in inside]
+    return inside, {place: 1 << k for k, place in enumerate(several)}

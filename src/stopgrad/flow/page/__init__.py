@@ -1,0 +1,1 @@
+"""The HTML page of a report, and what a notebook shows of it."""

@@ -1,0 +1,241 @@
+"""What a page holds, as plain lists: operations in columns, so that 100,000 of them stay small.
+
+The scripts of the page read it in ``model.js``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stopgrad.flow.page.collected import Collected, collect
+from stopgrad.flow.page.grouping import Grouping
+from stopgrad.flow.page.marks import closed_operands, marks_of
+from stopgrad.flow.page.report import Cut, Report
+from stopgrad.flow.page.sources import Sources
+from stopgrad.graph import Operation
+from stopgrad.types import TensorType
+
+SHOWN_OUTPUTS = 4
+"""Of so many outputs of an operation the types are shown."""
+
+SHOWN_LABELS = 6
+"""Of what lies behind a cut so many tensors are named; and so many cuts of one tensor are shown with it."""
+SHOWN_CUTS = 50
+
+
+class Table:
+    """Different texts, numbered."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def texts(self) -> list[str]:
+        return list(self._numbers)
+
+
+# -------------------------------------------------------------------------------------------- columns
+
+
+def page_data(flow: Report) -> dict[str, Any]:
+    """All that the page of a report shows, in lists, texts and numbers."""
+    found = collect(flow)
+    sources, types, shapes, prefixes = Sources(), Table(), Table(), Table()
+    operations = found.operations
+    inputs = [[found.number[x.op] for x in op.inputs] for op in operations]
+    places = [sources.of(op) for op in operations]
+    names = [op.name.rpartition("/") for op in operations]
+    marks = marks_of(flow, found)
+    columns = {
+        "type": [types.number(op.type) for op in operations],
+        "shape": _shapes(operations, shapes),
+        "prefix": [prefixes.number(prefix) for prefix, _, _ in names],
+        "name": [_short(op.type, last) for op, (_, _, last) in zip(operations, names, strict=True)],
+        "place": places,
+        "mark": "".join(marks),
+        "count": [len(row) for row in inputs],
+        "inputs": [i - x for i, row in enumerate(inputs) for x in row],
+        "origin": [_origin(op, found) for op in operations[found.forward :]],
+    }
+    lines = [sources.places[p][1] if p >= 0 else 0 for p in places]
+    grouping = _grouped(found, inputs, lines, [found.number[x.op] for x in flow.xs.values()])
+    columns["group"] = grouping.group_of
+    told = _Told(flow, found, sources)
+    return {
+        "operations": columns,
+        "closed": closed_operands(found, marks),
+        "groups": {
+            "kind": [group.kind for group in grouping.groups],
+            "label": [group.label for group in grouping.groups],
+            "parent": [group.parent for group in grouping.groups],
+            "op": [group.op for group in grouping.groups],
+        },
+        "order": _flat(grouping),
+        "types": types.texts(),
+        "shapes": shapes.texts(),
+        "prefixes": prefixes.texts(),
+        "generated": found.generated,
+        "ys": [found.number[y.op] for y in flow.ys],
+        **told.lists(),
+        "places": sources.places,
+        "files": sources.files(),
+    }
+
+
+def _shapes(operations: Sequence[Operation], texts: Table) -> list[int]:
+    """For each operation the number of what it gives. Writing a type takes longer than finding one again."""
+    known: dict[tuple[TensorType, ...], int] = {}
+    found = []
+    for op in operations:
+        types = tuple([y.type for y in op.outputs])
+        number = known.get(types)
+        if number is None:
+            number = known[types] = texts.number(_shape(types))
+        found.append(number)
+    return found
+
+
+def _shape(types: Sequence[TensorType]) -> str:
+    shown = ", ".join(map(repr, types[:SHOWN_OUTPUTS]))
+    more = len(types) - SHOWN_OUTPUTS
+    return f"{shown}, and {more} more" if more > 0 else shown
+
+
+def _short(type: str, name: str) -> str | int:
+    """A name that follows from the type as its number: 0 for the type itself, 7 for ``type_7``."""
+    if name == type:
+        return 0
+    digits = name[len(type) + 1 :]
+    if name.startswith(f"{type}_") and digits.isascii() and digits.isdigit() and digits[0] != "0":
+        return int(digits) if len(digits) < 10 else name
+    return name
+
+
+def _origin(op: Operation, found: Collected) -> int:
+    return -1 if op.origin is None else found.number.get(op.origin, -1)
+
+
+def _grouped(
+    found: Collected, inputs: Sequence[Sequence[int]], lines: Sequence[int], asked: Iterable[int]
+) -> Grouping:
+    # A constant is built once and used in other scopes too: it puts none of them before another.
+    constant = [op.type == "Const" for op in found.operations]
+    ordering = [[x for x in row if not constant[x]] for row in inputs]
+    apart = {i for i in asked if not inputs[i]}
+    grouping = Grouping(ordering, [_scopes(op, found) for op in found.operations], lines, apart)
+    for top in found.top:
+        grouping.add(top)
+    held = Counter(holder for holder, *_ in found.bodies)
+    opened: dict[int, int] = {}
+    for holder, label, operations, _ in found.bodies:
+        if holder not in opened:
+            opened[holder] = grouping.open(holder)
+        parent = grouping.body(label, opened[holder]) if held[holder] > 1 else opened[holder]
+        grouping.add(operations, parent)
+    return grouping
+
+
+def _scopes(op: Operation, found: Collected) -> tuple[str, ...]:
+    """The scopes in an operation's name; for one made for a gradient, also those of its origin."""
+    own = tuple(op.name.split("/")[:-1])
+    if op.origin is None:
+        return own
+    origin = op.origin
+    while origin.origin is not None:
+        origin = origin.origin
+    if origin in found.number:  # Which may be a copy.
+        origin = found.operations[found.number[origin]]
+    return (*own, *origin.name.split("/")[:-1])
+
+
+def _flat(grouping: Grouping) -> list[int]:
+    """The members of no group and then of each, one list after the other, each begun by its length."""
+    flat = []
+    for members in [grouping.top, *(group.members for group in grouping.groups)]:
+        flat.append(len(members))
+        flat.extend(members)
+    return flat
+
+
+# -------------------------------------------------------------------------------------------- findings
+
+
+class _Told:
+    """What the report says: about tensors, cuts, gates and findings."""
+
+    def __init__(self, flow: Report, found: Collected, sources: Sources) -> None:
+        self._flow = flow
+        self._found = found
+        self._sources = sources
+        self._cuts: dict[Any, int] = {}
+        self._uses: list[dict[Operation, None]] = []
+        self._shown: list[dict[str, Any]] = []
+
+    def lists(self) -> dict[str, Any]:
+        tensors = [
+            {
+                "label": str(label),
+                "op": self._found.number[x.op],
+                "status": str(reach.status),
+                "paths": counted(reach.paths),
+                "cutPaths": counted(reach.cut_paths),
+                "cuts": [self._cut(cut) for cut in reach.cuts][:SHOWN_CUTS],
+            }
+            for (label, x), reach in zip(self._flow.xs.items(), self._flow.values(), strict=True)
+        ]
+        idle = {self._sources.at(gate.location) for gate in self._flow.gates if gate.idle}
+        findings = [
+            {
+                "kind": finding.kind,
+                "message": finding.message,
+                "place": self._sources.at(finding.location),
+                "ops": self._numbers(finding.operations),
+            }
+            for finding in self._flow.findings
+        ]
+        for shown, uses in zip(self._shown, self._uses, strict=True):
+            shown.update(ops=self._numbers(uses), uses=len(uses))
+        return {"tensors": tensors, "cuts": self._shown, "idle": sorted(idle), "findings": findings}
+
+    def _numbers(self, operations: Iterable[Operation]) -> list[int]:
+        return [self._found.number[op] for op in operations if op in self._found.number]
+
+    def _cut(self, cut: Cut) -> int:
+        """The number of a cut: one for a line, although each tensor lies behind uses of its own."""
+        place = self._sources.at(cut.location)
+        line = cut.operations[0] if place < 0 else self._sources.places[place][:2]
+        number = self._cuts.setdefault((line, cut.status, cut.reason, cut.switched), len(self._shown))
+        if number == len(self._shown):
+            self._shown.append(
+                {
+                    "status": str(cut.status),
+                    "reason": cut.reason,
+                    "place": place,
+                    "behind": [len(cut.behind), *cut.behind[:SHOWN_LABELS]],
+                    "opens": [len(cut.opens), *cut.opens[:SHOWN_LABELS]],
+                    "switched": cut.switched,
+                }
+            )
+            self._uses.append({})
+        self._uses[number].update(dict.fromkeys(cut.operations))
+        return number
+
+
+def counted(number: int) -> str:
+    """A number of paths: exact up to nine digits, else as ``1.2e34``.
+
+    Examples:
+        >>> counted(12), counted(2**200), counted(10**5000)
+        ('12', '1.6e60', '1.0e5000')
+    """
+    if number < 10**9:
+        return str(number)
+    spare = max(0, number.bit_length() - 64)
+    exponent, tenths = divmod(math.log10(number >> spare) + spare * math.log10(2), 1)
+    mantissa = f"{10**tenths:.1f}"
+    return f"1.0e{int(exponent) + 1}" if mantissa == "10.0" else f"{mantissa}e{int(exponent)}"

@@ -1,0 +1,266 @@
+"""How the operations of a page are put into groups, so that any graph opens with few boxes.
+
+Operations are grouped by the scopes in their names, and inside a body by the operation that runs it. What has
+too many members left is divided into consecutive blocks, and these again. Contracting any groups leaves a
+graph without circles: a scope that was left and entered again becomes several groups where as one it would
+lie both before and behind something else.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+LIMIT = 30
+"""So many members a group has at most."""
+
+Member = int
+"""An operation, by its position on the page; or a group, as ``-1 - its position`` among the groups."""
+
+
+@dataclass
+class Group:
+    """A box that can be opened.
+
+    Attributes:
+        kind: ``"scope"``, ``"block"`` (consecutive operations), ``"op"`` (an operation that has bodies) or
+            ``"body"``.
+        label: the name of the scope or body; nothing for the others.
+        parent: the position of the group it lies in; -1 for none.
+        op: for the kind ``"op"``, the operation's position; else -1.
+        members: each after those that it is computed from.
+    """
+
+    kind: str
+    label: str
+    parent: int
+    op: int = -1
+    members: list[Member] = field(default_factory=list)
+
+
+@dataclass
+class _Part:
+    """Operations that stay together: of one scope, whose name it is; or one alone."""
+
+    name: str | None
+    operations: list[int]
+
+
+class Grouping:
+    """The groups of a page's operations.
+
+    Args:
+        inputs: for each operation, the positions of those that it takes values from.
+        scopes: for each operation, the path of scopes that it is put into.
+        lines: for each operation, a number that goes up and down with the user's line.
+        apart: operations without inputs that are put into no block, if they are few.
+
+    Attributes:
+        groups: all groups, each after the one that it lies in.
+        group_of: for each operation the position of its group, -1 for none; an operation that has bodies lies
+            in its own group.
+        top: the members that lie in no group.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Sequence[int]],
+        scopes: Sequence[tuple[str, ...]],
+        lines: Sequence[int],
+        apart: Collection[int] = (),
+    ) -> None:
+        self.groups: list[Group] = []
+        self.group_of = [-1] * len(inputs)
+        self.top: list[Member] = []
+        self._inputs = inputs
+        self._scopes = scopes
+        self._lines = lines
+        self._apart = apart
+        self._run_of = [-1] * len(inputs)  # While operations are divided.
+
+    def add(self, operations: Sequence[int], parent: int = -1) -> None:
+        """Put operations of one graph, each standing after its inputs, into groups inside *parent*."""
+        waiting = [(list(operations), 0, parent)]
+        while waiting:
+            chosen, depth, position = waiting.pop()
+            for part, place in self._placed(self._parts(chosen, depth), position):
+                below = _shared([self._scopes[i] for i in part.operations], depth)
+                label = "/".join(self._scopes[part.operations[0]][depth:below])
+                waiting.append((part.operations, below, self._new("scope", label, place)))
+
+    def open(self, op: int) -> int:
+        """Make an operation, which has its place, a group for its bodies; the position of that group."""
+        parent = self.group_of[op]
+        members = self._members(parent)
+        at = members.index(op)
+        self.group_of[op] = position = self._new("op", "", parent, op)
+        members[at] = members.pop()
+        return position
+
+    def body(self, label: str, parent: int) -> int:
+        """A new group, for a body; its position."""
+        return self._new("body", label, parent)
+
+    def _members(self, position: int) -> list[Member]:
+        return self.top if position < 0 else self.groups[position].members
+
+    def _new(self, kind: str, label: str, parent: int, op: int = -1) -> int:
+        position = len(self.groups)
+        self.groups.append(Group(kind, label, parent, op))
+        self._members(parent).append(-1 - position)
+        return position
+
+    # -------------------------------------------------------------------------------------- scopes
+
+    def _parts(self, operations: Sequence[int], depth: int) -> list[_Part]:
+        """The operations of each scope together, those of none alone; each part after its inputs."""
+        runs: list[_Part] = []
+        for op in operations:
+            path = self._scopes[op]
+            name = path[depth] if len(path) > depth else None
+            if name is None or not runs or runs[-1].name != name:
+                runs.append(_Part(name, []))
+            runs[-1].operations.append(op)
+        inputs = self._between(runs)
+        together = _by_name(runs)
+        number = list(together)
+        while True:
+            contracted = _contract(inputs, number)
+            order = _sorted(contracted)
+            if len(order) == len(contracted):
+                break
+            # What is left over lies in circles or behind them. Runs in their order have none.
+            circles = _circles(contracted, set(contracted).difference(order))
+            number = [n if together[n] in circles else number[n] for n in range(len(runs))]
+        parts: dict[int, _Part] = {}
+        for run, n in zip(runs, number, strict=True):
+            parts.setdefault(n, _Part(run.name, [])).operations.extend(run.operations)
+        return [parts[n] for n in order]
+
+    def _between(self, runs: Sequence[_Part]) -> list[set[int]]:
+        """For each run, the runs that it takes values from."""
+        run_of = self._run_of
+        for n, run in enumerate(runs):
+            for op in run.operations:
+                run_of[op] = n
+        found = []
+        for n, run in enumerate(runs):
+            sources = {run_of[x] for op in run.operations for x in self._inputs[op]}
+            found.append(sources - {-1, n})
+        for run in runs:
+            for op in run.operations:
+                run_of[op] = -1
+        return found
+
+    # -------------------------------------------------------------------------------------- blocks
+
+    def _placed(self, parts: list[_Part], position: int) -> Iterable[tuple[_Part, int]]:
+        """Put operations in their place, in blocks where they are many; the scopes, and where they go."""
+        waiting = [(parts, position)]
+        while waiting:
+            members, place = waiting.pop()
+            for chunk in self._chunks(members):
+                if len(chunk) > 1:
+                    waiting.append((chunk, self._new("block", "", place)))
+                elif len(chunk[0].operations) == 1:
+                    self.group_of[chunk[0].operations[0]] = place
+                    self._members(place).append(chunk[0].operations[0])
+                else:
+                    yield chunk[0], place
+
+    def _chunks(self, parts: list[_Part]) -> list[list[_Part]]:
+        """Consecutive parts together, so that few remain; scopes alone, if that is enough."""
+        if len(parts) <= LIMIT:
+            return [[part] for part in parts]
+        apart = [part for part in parts if self._stays(part)]
+        if 0 < len(apart) <= LIMIT // 2:
+            rest = self._chunks([part for part in parts if not self._stays(part)])
+            return [*([part] for part in apart), *rest]
+        found: list[list[_Part]] = []
+        for part in parts:
+            alone = len(part.operations) > 1
+            if alone or not found or len(found[-1][0].operations) > 1:
+                found.append([])
+            found[-1].append(part)
+        return found if 1 < len(found) <= LIMIT else self._even(parts)
+
+    def _stays(self, part: _Part) -> bool:
+        """Whether a part is put into no block. Nothing leads to it, so that no block lies on both sides."""
+        return len(part.operations) == 1 and part.operations[0] in self._apart
+
+    def _even(self, parts: list[_Part]) -> list[list[_Part]]:
+        """Chunks of about the same length, which rather end where the user's line jumps back or changes."""
+        levels = math.ceil(math.log(len(parts), LIMIT) - 1e-9)
+        count = math.ceil(len(parts) ** (1 / levels) - 1e-9)
+        lines = [self._lines[part.operations[0]] for part in parts]
+        ends = [0]
+        for n in range(1, count):
+            target = round(n * len(parts) / count)
+            room = len(parts) // (4 * count)
+            ends.append(
+                max(
+                    range(target - room, target + room + 1),
+                    key=lambda at: (lines[at] < lines[at - 1], lines[at] != lines[at - 1], -abs(at - target)),
+                )
+            )
+        ends.append(len(parts))
+        return [parts[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def _shared(paths: Sequence[tuple[str, ...]], depth: int) -> int:
+    """Up to where all paths, which agree up to *depth*, agree."""
+    first, last = min(paths), max(paths)
+    while depth < len(first) and first[depth] == last[depth]:
+        depth += 1
+    return depth
+
+
+def _by_name(runs: Sequence[_Part]) -> list[int]:
+    """For each run the first of its name, or itself where it has none."""
+    first: dict[str, int] = {}
+    return [n if run.name is None else first.setdefault(run.name, n) for n, run in enumerate(runs)]
+
+
+def _contract(inputs: Sequence[set[int]], number: Sequence[int]) -> dict[int, set[int]]:
+    """The graph in which nodes of the same number are one."""
+    found: dict[int, set[int]] = {n: set() for n in number}
+    for n, sources in zip(number, inputs, strict=True):
+        found[n].update(number[x] for x in sources)
+    for n, sources in found.items():
+        sources.discard(n)
+    return found
+
+
+def _sorted(inputs: dict[int, set[int]]) -> list[int]:
+    """Nodes after their inputs, otherwise in their order; without those in circles and behind them."""
+    users: dict[int, list[int]] = {n: [] for n in inputs}
+    missing = {n: len(sources) for n, sources in inputs.items()}
+    for n, sources in inputs.items():
+        for x in sources:
+            users[x].append(n)
+    ready = [n for n, count in missing.items() if not count]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        order.append(heapq.heappop(ready))
+        for user in users[order[-1]]:
+            missing[user] -= 1
+            if not missing[user]:
+                heapq.heappush(ready, user)
+    return order
+
+
+def _circles(inputs: dict[int, set[int]], left: set[int]) -> set[int]:
+    """Of the nodes *left* over by sorting, those from which others of them are computed.
+
+    They contain all circles, and ways from one circle to the next.
+    """
+    turned: dict[int, set[int]] = {n: set() for n in left}
+    for n in left:
+        for x in inputs[n]:
+            if x in left:
+                turned[x].add(n)
+    return left.difference(_sorted(turned))

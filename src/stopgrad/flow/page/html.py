@@ -1,0 +1,55 @@
+"""The page of a report: one HTML file with all that it needs inside, scripts and layout engine too."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import html
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from stopgrad.files import AnyPath, replacing
+from stopgrad.flow.page.data import page_data
+from stopgrad.flow.page.report import Report
+
+HOME = Path(__file__).parent
+SCRIPTS = ("model.js", "layout.js", "draw.js", "source.js", "panels.js", "main.js")
+ENGINE_INTERFACE = "elk/elk-api.js"
+ENGINE = "elk/elk-worker.min.js"
+
+
+def write(flow: Report, path: AnyPath) -> None:
+    """Write the page of a report to a file; an old one stays as it is until the new one is complete.
+
+    Raises:
+        FileError: the folder does not exist, the disk is full, the path is that of a folder.
+    """
+    text = memoryview(page(flow).encode())
+    with replacing(path) as file:
+        while text:
+            text = text[os.write(file, text) :]
+
+
+def page(flow: Report) -> str:
+    """The page of a report."""
+    labels = ", ".join(map(str, flow.xs))
+    filled = {
+        "title": html.escape(f"stopgrad: {labels[:60]}"),
+        "style.css": _read("style.css"),
+        "data": _json(page_data(flow)),
+        "engine": base64.b64encode(gzip.compress(_read(ENGINE).encode(), 6, mtime=0)).decode(),
+        "scripts": "\n".join(f"<script>\n{_read(name)}</script>" for name in (ENGINE_INTERFACE, *SCRIPTS)),
+    }
+    return re.sub(r"\{\{(.+?)\}\}", lambda found: filled[found[1]], _read("page.html"))
+
+
+def _read(name: str) -> str:
+    return (HOME / name).read_text(encoding="utf-8")
+
+
+def _json(data: Any) -> str:
+    """JSON for a script element, which nothing inside can end."""
+    return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")

@@ -1,0 +1,178 @@
+"use strict";
+/* Where boxes and edges go: asked of the Eclipse Layout Kernel, which runs in a worker where there can be one. */
+
+const CHARACTER = 7.85, BOX = 42, CHIP = 22, HEADER = 30;
+const SPACING = {
+  "elk.algorithm": "layered",
+  "elk.direction": "DOWN",
+  "elk.hierarchyHandling": "INCLUDE_CHILDREN",
+  "elk.edgeRouting": "POLYLINE",
+  "elk.json.shapeCoords": "ROOT",
+  "elk.json.edgeCoords": "ROOT",
+  "elk.spacing.nodeNode": "22",
+  "elk.spacing.edgeNode": "14",
+  "elk.spacing.edgeEdge": "10",
+  "elk.layered.spacing.nodeNodeBetweenLayers": "34",
+  "elk.layered.spacing.edgeNodeBetweenLayers": "14",
+  "elk.layered.nodePlacement.strategy": "BRANDES_KOEPF",
+  "elk.layered.nodePlacement.bk.fixedAlignment": "BALANCED",
+  "elk.padding": "[top=16,left=16,bottom=16,right=16]",
+};
+const GROUP_PADDING = `[top=${HEADER + 14},left=14,bottom=14,right=14]`;
+
+function shorten(text, length) {
+  return text.length <= length ? text : `${text.slice(0, length - 1)}…`;
+}
+
+/** The two lines of a box. */
+function boxTexts(model, node) {
+  if (!model.isGroup(node)) return [shorten(model.title(node), 30), shorten(model.shape(node), 34)];
+  const { cuts, idle } = model.trouble(node);
+  const parts = [`${model.size(node).toLocaleString("en")} ops`];
+  if (cuts) parts.push(`${cuts.toLocaleString("en")} ${cuts === 1 ? "cut" : "cuts"}`);
+  if (idle) parts.push(`${idle.toLocaleString("en")} idle`);
+  return [shorten(model.groupTitle(node), 40), parts.join(" · ")];
+}
+
+/** The engine, made warm by a first small layout while the page is still being read. */
+async function startEngine() {
+  const code = await unpacked(document.getElementById("layout-engine").textContent);
+  try {
+    return await warmed(new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" }))));
+  } catch {
+    // Not every browser allows a worker in a page that is a file: then it computes here.
+    const module = { exports: {} };
+    new Function("module", "exports", code)(module, module.exports);
+    return warmed(new module.exports.Worker());
+  }
+}
+
+async function warmed(worker) {
+  const engine = new ELK({ workerFactory: () => worker });
+  const failed = new Promise((_, reject) => worker.addEventListener?.("error", reject, { once: true }));
+  const box = (id) => ({ id, width: 9, height: 9 });
+  const edge = (from, to) => ({ id: from + to, sources: [from], targets: [to] });
+  const group = { id: "g", children: [box("b"), box("c")], edges: [edge("b", "c")] };
+  const graph = { id: "root", layoutOptions: SPACING, children: [group, box("a")], edges: [edge("a", "b")] };
+  await Promise.race([engine.layout(graph), failed]);
+  return engine;
+}
+
+/** Of so many edges from one box each is drawn as a chip at its end: where it begins an input, and else. */
+const FAN_OF_INPUT = 5, FAN = 12;
+/** Of more values than these that a gradient uses, one chip stands for all. */
+const CHIPS = 3;
+
+class Layout {
+  /** `engine` is the promise of :func:`startEngine`. */
+  constructor(model, engine) {
+    this.model = model;
+    this.engine = engine;
+  }
+
+  /** Which edges are lines, and which are named at their end: those of boxes that are used all over the graph. */
+  split(edges) {
+    const out = new Map(), into = new Set(), uses = new Map(), use = EDGE_KINDS.indexOf("use");
+    for (const edge of edges) {
+      out.set(edge.from, (out.get(edge.from) || 0) + 1);
+      into.add(edge.to);
+      if (edge.kind === use) uses.set(edge.to, (uses.get(edge.to) || 0) + 1);
+    }
+    const lines = [], chips = [], together = new Map();
+    for (const edge of edges) {
+      const fan = out.get(edge.from);
+      if (edge.kind !== use && fan < (into.has(edge.from) ? FAN : FAN_OF_INPUT)) lines.push(edge);
+      else if (edge.kind === use && uses.get(edge.to) > CHIPS) {
+        if (!together.has(edge.to)) {
+          together.set(edge.to, { from: [], to: edge.to, kind: use });
+          chips.push(together.get(edge.to));
+        }
+        together.get(edge.to).from.push(edge.from);
+      } else chips.push({ from: [edge.from], to: edge.to, kind: edge.kind });
+    }
+    return { lines, chips };
+  }
+
+  chipText(chip) {
+    if (chip.from.length > 1) return `${chip.from.length} forward values`;
+    return shorten(boxTexts(this.model, chip.from[0])[0], 22);
+  }
+
+  /** Boxes and chips with x, y, width and height, the boxes as a map from nodes; and edges with their points. */
+  async run(visible) {
+    const { model } = this;
+    const boxes = new Map();
+    const root = { id: "root", layoutOptions: this.options(visible), children: [], edges: [] };
+    for (const node of visible.nodes) {
+      const box = this.box(node);
+      boxes.set(node, box);
+      const parent = model.parent[node];
+      (parent < 0 ? root : boxes.get(parent)).children.push(box);
+    }
+    const { lines, chips } = this.split(visible.edges);
+    lines.forEach((edge, n) => {
+      root.edges.push({
+        id: `e${n}`, sources: [`n${edge.from}`], targets: [`n${edge.to}`],
+        layoutOptions: { "elk.layered.priority.straightness": "10" },
+      });
+    });
+    chips.forEach((chip, n) => {
+      chip.text = this.chipText(chip);
+      const box = { id: `c${n}`, width: 16 + CHARACTER * 0.9 * chip.text.length, height: CHIP };
+      const parent = model.parent[chip.to];
+      (parent < 0 ? root : boxes.get(parent)).children.push(box);
+      root.edges.push({ id: `d${n}`, sources: [box.id], targets: [`n${chip.to}`] });
+    });
+    return this.read(await (await this.engine).layout(root), lines, chips);
+  }
+
+  read(placed, lines, chips) {
+    const boxes = new Map();
+    const stack = [placed];
+    while (stack.length) {
+      for (const box of stack.pop().children || []) {
+        const n = Number(box.id.slice(1));
+        if (box.id[0] === "n") boxes.set(n, box);
+        else Object.assign(chips[n], { x: box.x, y: box.y, width: box.width, height: box.height });
+        stack.push(box);
+      }
+    }
+    const all = [...lines, ...chips.map((chip) => ({ ...chip, from: chip.from[0], count: 1 }))];
+    const edges = placed.edges.map((edge, n) => ({ ...all[n], points: pointsOf(edge) }));
+    return { boxes, chips, edges, width: placed.width, height: placed.height };
+  }
+
+  options(visible) {
+    const size = visible.nodes.length + visible.edges.length;
+    return { ...SPACING, "elk.layered.thoroughness": size > 400 ? "2" : "7" };
+  }
+
+  box(node) {
+    const { model } = this;
+    const [first, second] = boxTexts(model, node);
+    const width = Math.max(64, 22 + CHARACTER * Math.max(first.length + (model.isGroup(node) ? 3 : 0), second.length * 0.86));
+    if (model.isGroup(node) && model.isOpen(node)) {
+      return {
+        id: `n${node}`,
+        children: [],
+        layoutOptions: {
+          "elk.padding": GROUP_PADDING,
+          "elk.nodeSize.constraints": "MINIMUM_SIZE",
+          "elk.nodeSize.minimum": `(${width + 20},${HEADER + 20})`,
+        },
+      };
+    }
+    return { id: `n${node}`, width, height: BOX, children: [] };
+  }
+}
+
+function pointsOf(edge) {
+  return (edge.sections || []).map((s) => [s.startPoint, ...(s.bendPoints || []), s.endPoint]);
+}
+
+/** Text that was packed with gzip, in base 64. */
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text.trim()), (c) => c.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}

@@ -1,0 +1,307 @@
+"use strict";
+/* What happens when: opening, folding, choosing, searching, switching. */
+
+/** So many boxes at most when the page opens, and when more is opened by itself later. */
+const FIRST = 60, LATER = 150;
+const READABLE = 0.75;
+
+class Page {
+  constructor(data, engine) {
+    this.model = new Model(data);
+    this.layout = new Layout(this.model, engine);
+    this.picture = new Picture(
+      document.getElementById("graph"), this.model, (node) => this.act(node), (nodes) => this.follow(nodes));
+    this.panels = new Panels(this.model, (ops, place) => this.choose(ops, { place }));
+    this.source = new SourcePanel(
+      this.model, document.getElementById("source"), document.getElementById("file"),
+      (file, line) => this.chooseLine(file, line));
+    this.chosen = [];
+    this.waiting = null;
+    this.state = document.documentElement.dataset;
+  }
+
+  async open() {
+    this.controls();
+    this.openFirst();
+    this.source.show(this.firstPlace());
+    this.legend();
+    this.panels.showDetails(document.getElementById("details"), null);
+    await this.draw();
+    this.look([]);
+    this.state.opened = performance.now().toFixed(1);
+  }
+
+  /** All in view, if that can be read; otherwise some operations, or what is important. */
+  look(ops) {
+    this.picture.fit(READABLE);
+    if (!this.picture.isWhole()) this.picture.center(this.nodesOf(ops.length ? ops : this.important()));
+  }
+
+  /** The first cut; or what is differentiated. */
+  firstPlace() {
+    const { places, cuts, ys } = this.model.data;
+    return places[cuts[0]?.place] || this.model.place(ys[0]) || places[0];
+  }
+
+  /** Of the legend, what there is in this graph. */
+  legend() {
+    for (const mark in MARK_NAMES) {
+      document.querySelector(`.legend .${MARK_NAMES[mark]}`).hidden = !this.model.marks.includes(mark);
+    }
+  }
+
+  /** What a reader came for: cuts, findings, the tensors asked about and what is differentiated. */
+  important() {
+    const { cuts, findings, tensors, ys } = this.model.data;
+    return [...new Set([
+      ...cuts.flatMap((cut) => cut.ops.slice(0, 20)), ...findings.flatMap((finding) => finding.ops.slice(0, 20)),
+      ...tensors.map((tensor) => tensor.op), ...ys,
+    ])];
+  }
+
+  /** Open what is small altogether; otherwise, as long as few boxes are seen, the way to what is important. */
+  openFirst() {
+    const { model } = this;
+    let whole = 0;
+    for (let op = 0; op < model.count; op++) whole += model.isShown(op) ? 1 : 0;
+    this.openGradient();
+    const forward = model.tally.filter((tally) => tally.size > (tally.marks.g || 0)).length;
+    if (whole + forward <= FIRST) {
+      model.tally.forEach((tally, g) => { if (tally.size > (tally.marks.g || 0)) model.open[g] = 1; });
+      return;
+    }
+    for (let only = model.top; only.length === 1 && model.isGroup(only[0]);) {
+      model.open[only[0] - model.count] = 1;
+      only = model.members[only[0] - model.count];
+    }
+    let boxes = model.visible().nodes.length;
+    for (const op of this.important().filter((op) => model.isShown(op))) {
+      const folded = model.ancestors(op).filter((group) => !model.isOpen(group));
+      boxes += folded.reduce((sum, group) => sum + model.members[group - model.count].length, 0);
+      if (boxes > FIRST) return;
+      folded.forEach((group) => model.toggle(group));
+    }
+  }
+
+  /** Open the outer groups of the gradient, which is not seen yet, as long as their boxes are few. */
+  openGradient() {
+    const { model } = this;
+    let boxes = 0;
+    model.tally.forEach((tally, g) => {
+      const parent = model.data.groups.parent[g];
+      if (tally.size !== tally.marks.g || (parent >= 0 && !model.open[parent])) return;
+      if (boxes + model.members[g].length > FIRST / 2) return;
+      boxes += model.members[g].length;
+      model.open[g] = 1;
+    });
+  }
+
+  // ------------------------------------------------------------------------------------------- drawing
+
+  /** Lay out and draw what is visible. One layout runs at a time; of those asked for meanwhile, the last. */
+  async draw() {
+    if (this.running) {
+      this.again = true;
+      return this.running;
+    }
+    this.running = this.drawUntilSettled();
+    try { await this.running; } finally { this.running = null; }
+  }
+
+  async drawUntilSettled() {
+    const busy = document.getElementById("busy");
+    this.state.state = "busy";
+    busy.hidden = false;
+    try {
+      do {
+        this.again = false;
+        const visible = this.model.visible();
+        this.seen = visible.seen;
+        const layout = await this.layout.run(visible);
+        if (!this.again) this.picture.draw(layout);
+      } while (this.again);
+      this.showChoice();
+      this.state.layouts = Number(this.state.layouts || 0) + 1;
+      this.state.state = "ready";
+    } catch (error) {
+      this.state.state = "failed";
+      busy.textContent = `The layout failed: ${error.message || error}`;
+      throw error;
+    }
+    busy.hidden = true;
+  }
+
+  nodesOf(ops) { return [...new Set(ops.map((op) => this.seen[op]).filter((node) => node >= 0))]; }
+
+  showChoice() {
+    const chosen = new Set(this.nodesOf(this.chosen));
+    if (this.chosenGroup !== undefined && this.picture.boxes.has(this.chosenGroup)) chosen.add(this.chosenGroup);
+    const linked = new Set(this.nodesOf(this.linked(this.chosen)));
+    for (const node of chosen) linked.delete(node);
+    this.picture.highlight(chosen, linked);
+  }
+
+  /** The forward operation of gradient operations, and the other way round. */
+  linked(ops) {
+    return ops.slice(0, 200).flatMap((op) => [
+      ...(this.model.origin[op] >= 0 ? [this.model.origin[op]] : []), ...(this.model.made.get(op) || [])]);
+  }
+
+  // ------------------------------------------------------------------------------------------ choosing
+
+  /** A box was clicked: a group opens or closes, an operation is chosen. */
+  async act(node) {
+    if (!this.model.isGroup(node)) {
+      await this.choose([node], {});
+      return;
+    }
+    const before = this.picture.screen(node);
+    this.model.toggle(node);
+    this.chosen = [];
+    this.chosenGroup = node;
+    this.panels.showDetails(document.getElementById("details"), node);
+    await this.draw();
+    this.picture.keep(node, before);
+  }
+
+  /** A chip was clicked: show the boxes that it stands for. */
+  async follow(nodes) {
+    const ops = nodes.map((node) => this.model.operationOf(node)).filter((op) => op >= 0);
+    if (ops.length) await this.choose(ops);
+    else {
+      this.chosen = [];
+      this.chosenGroup = nodes[0];
+      this.panels.showDetails(document.getElementById("details"), nodes[0]);
+      this.showChoice();
+    }
+    this.picture.center(nodes);
+  }
+
+  /** Show operations: in the graph, their lines in the source, and what is known of the first. */
+  async choose(ops, { place = null, lines = true } = {}) {
+    this.chosen = ops;
+    this.chosenGroup = undefined;
+    const { model } = this;
+    const shownBefore = { ...model.shown }, openBefore = model.open.slice();
+    ops.slice(0, 1).forEach((op) => model.admit(op));
+    if (ops.length && model.visible().nodes.length > 2 * LATER) model.open.fill(0);
+    model.reveal(ops.filter((op) => model.isShown(op)).slice(0, 500), LATER);
+    if (ops.length === 1) {
+      const linked = this.linked(ops).filter((op) => model.isShown(op)).slice(0, 8);
+      if (linked.length) model.reveal([ops[0], ...linked], LATER);
+    }
+    this.showSwitches();
+    const places = place !== null && place >= 0 ? [model.data.places[place]] : ops.slice(0, 200).map((op) => model.place(op)).filter(Boolean);
+    if (lines) this.source.mark(places);
+    this.panels.showDetails(document.getElementById("details"), ops.length ? model.nodeOf(ops[0]) : null);
+    const changed = model.open.some((value, g) => value !== openBefore[g]) || Object.keys(shownBefore).some((key) => shownBefore[key] !== model.shown[key]);
+    if (changed) await this.draw();
+    else this.showChoice();
+    const nodes = this.nodesOf(ops);
+    if (nodes.length && !nodes.every((node) => this.picture.isInView(node))) this.picture.center(nodes);
+  }
+
+  async chooseLine(file, line) {
+    const ops = (this.model.lines[file].get(line) || []).filter((op) => this.model.isShown(op));
+    const all = ops.length ? ops : this.model.lines[file].get(line) || [];
+    this.source.mark([[file, line, line, -1, -1, ""]], false);
+    await this.choose(all, { lines: false });
+  }
+
+  // ------------------------------------------------------------------------------------------ controls
+
+  controls() {
+    const at = (id) => document.getElementById(id);
+    this.toggles = { gradient: at("show-gradient"), constants: at("show-constants") };
+    this.toggles.gradient.closest("label").hidden = this.model.count === this.model.forward;
+    if (this.model.data.generated) {
+      this.toggles.gradient.closest("label").title = "generated for this page: nobody has built a gradient yet";
+    }
+    this.toggles.constants.closest("label").hidden = !this.model.hasConstants;
+    for (const [what, input] of Object.entries(this.toggles)) {
+      input.addEventListener("change", () => this.show(what, input.checked));
+    }
+    at("fold").addEventListener("click", async () => { this.model.open.fill(0); await this.draw(); this.picture.fit(READABLE); });
+    at("unfold").addEventListener("click", async () => { this.unfoldOnce(); await this.draw(); });
+    at("fit").addEventListener("click", () => this.picture.fit());
+    at("larger").addEventListener("click", () => this.picture.zoom(1.25));
+    at("smaller").addEventListener("click", () => this.picture.zoom(0.8));
+    this.searching(at("search"), at("found"));
+    this.themes(at("theme"));
+    document.addEventListener("keydown", (event) => this.key(event));
+    this.showSwitches();
+  }
+
+  async show(what, wanted) {
+    this.model.shown[what] = wanted;
+    await this.draw();
+    this.look(this.chosen);
+  }
+
+  showSwitches() {
+    this.toggles.gradient.checked = this.model.shown.gradient;
+    this.toggles.constants.checked = this.model.shown.constants;
+  }
+
+  /** Open all folded groups that are seen, one after the other while the picture stays small enough. */
+  unfoldOnce() {
+    const { model } = this;
+    let boxes = model.visible().nodes.length;
+    for (const node of model.visible().nodes) {
+      if (!model.isGroup(node) || model.isOpen(node)) continue;
+      boxes += model.members[node - model.count].length;
+      if (boxes > 2 * LATER) break;
+      model.toggle(node);
+    }
+  }
+
+  searching(input, list) {
+    const section = list.closest("details");
+    const run = () => {
+      section.hidden = !input.value.trim();
+      const { found, total } = this.panels.showSearch(list, input.value);
+      section.querySelector(".tally").textContent = total.toLocaleString("en");
+      return found;
+    };
+    let timer = 0;
+    input.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(run, 120); });
+    input.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") {
+        clearTimeout(timer);
+        const found = run();
+        if (found.length) this.choose([found[0]]);
+      } else if (event.key === "Escape") {
+        input.value = "";
+        run();
+        input.blur();
+      }
+    });
+  }
+
+  key(event) {
+    if (event.key === "/" && !["INPUT", "SELECT"].includes(event.target.tagName) && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      document.getElementById("search").focus();
+    } else if (event.key === "Escape" && event.target.id !== "search") {
+      this.choose([]);
+    }
+  }
+
+  themes(select) {
+    const remembered = () => { try { return localStorage.getItem("stopgrad-theme"); } catch { return null; } };
+    const set = (theme) => {
+      if (theme === "light" || theme === "dark") this.state.theme = theme;
+      else delete this.state.theme;
+    };
+    select.value = remembered() || "auto";
+    set(select.value);
+    select.addEventListener("change", () => {
+      set(select.value);
+      try { localStorage.setItem("stopgrad-theme", select.value); } catch { /* Not every browser lets a file remember. */ }
+    });
+  }
+}
+
+const engine = startEngine();
+const page = new Page(JSON.parse(document.getElementById("data").textContent), engine);
+page.open();

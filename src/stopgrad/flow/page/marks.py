@@ -1,0 +1,90 @@
+"""What each operation of a page is to the gradient, also in bodies: what the page colours it by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stopgrad.body import Body
+from stopgrad.flow.page.collected import Collected
+from stopgrad.flow.page.report import Report
+from stopgrad.flow.survey import Survey, best_of
+from stopgrad.flow.ways import OPEN, passes_all, ways_of
+from stopgrad.graph import Operation
+from stopgrad.selective import NOBODY
+
+LIVE, PARTLY, CUT, SEVERED, HIDDEN, IDLE, ASIDE, GRADIENT = "lpcshiag"
+LETTERS = {"live": LIVE, "cut": CUT, "severed": SEVERED, "hidden": HIDDEN, "idle": IDLE, "aside": ASIDE}
+PASSED = LIVE + PARTLY
+"""The marks of operations that a gradient passes."""
+
+
+def marks_of(flow: Report, found: Collected) -> list[str]:
+    """A letter for each operation.
+
+    They are those of ``flow.marks()``; and ``p`` where paths end in an operation that gradients pass too,
+    ``g`` for what was made for a gradient.
+    """
+    named = flow.marks()
+    marks = [LETTERS[named.get(op, "aside")] for op in found.operations[: found.forward]]
+    marks += [GRADIENT] * (len(found.operations) - found.forward)
+    idle = {gate.operation for gate in flow.gates if gate.idle}
+    for i in found.top[0]:
+        if marks[i] == CUT:
+            marks[i] = _partly(found, i, marks)
+    for holder, _, operations, body in found.bodies:
+        if holder >= found.forward:
+            continue
+        if marks[holder] in (LIVE, PARTLY, CUT):
+            _mark_body(body, operations, found, marks, idle)
+        else:
+            for i in operations:
+                marks[i] = marks[holder]
+    return marks
+
+
+def _partly(found: Collected, i: int, marks: Sequence[str]) -> str:
+    """The mark of an operation in which paths end: whether others lead on."""
+    op = found.operations[i]
+    goes_on = any(marks[found.number[op.inputs[k].op]] in PASSED for k in _open_inputs(op))
+    return PARTLY if goes_on else CUT
+
+
+def _mark_body(
+    body: Body, operations: Sequence[int], found: Collected, marks: list[str], idle: set[Operation]
+) -> None:
+    """Mark what stands in a body by the paths from its results to its parameters."""
+    inputs = [x for x in body.inputs if x.type.differentiable]
+    survey = Survey(body.results, inputs, (), body.graph.subgraph_to(body.results), NOBODY)
+    cutting = {ending.wall.operation for ending in survey.endings}
+    for i in operations:
+        op = found.operations[i]
+        mark = survey.mark(op)
+        if op in cutting:
+            marks[i] = CUT
+            marks[i] = _partly(found, i, marks)
+        else:
+            marks[i] = IDLE if op in idle and not mark.passes else LETTERS[best_of([mark])]
+
+
+def _open_inputs(op: Operation) -> set[int]:
+    """The positions of the inputs to which a gradient passes from some output."""
+    if passes_all(op.definition):
+        given = any(y.type.differentiable for y in op.outputs)
+        return {i for i, x in enumerate(op.inputs) if given and x.type.differentiable}
+    return {i for way in ways_of(op) for i, level in way.inputs if level == OPEN}
+
+
+def closed_operands(found: Collected, marks: Sequence[str]) -> list[int]:
+    """Operands to which no gradient passes, though it comes to the operation, and the operand has one.
+
+    They are positions among all operands, in the operations' order.
+    """
+    closed, position = [], 0
+    for op, mark in zip(found.operations[: found.forward], marks, strict=False):
+        if mark in (*PASSED, CUT):
+            passed = [i for i, x in enumerate(op.inputs) if marks[found.number[x.op]] in PASSED]
+            if passed:
+                passing = _open_inputs(op)
+                closed += [position + i for i in passed if i not in passing]
+        position += len(op.inputs)
+    return closed

@@ -1,0 +1,176 @@
+"use strict";
+/* The lists beside the graph: the tensors asked about, cuts, findings, what was found, and what is chosen. */
+
+const SEARCHED = 100, MANY = 12;
+
+function button(className, act, ...children) {
+  const made = element("button", className, null, ...children);
+  made.type = "button";
+  made.addEventListener("click", act);
+  return made;
+}
+
+function plural(count, one, many = `${one}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
+}
+
+/** A list of names, of which the first is how many there are. */
+function listed([count, ...names]) {
+  const more = count > names.length ? ` and ${(count - names.length).toLocaleString("en")} more` : "";
+  return names.join(", ") + more;
+}
+
+function statusClass(status) {
+  return `status ${status.replaceAll(" ", "-")}`;
+}
+
+class Panels {
+  /** `choose(operations, place)` shows operations in the graph and their lines. */
+  constructor(model, choose) {
+    this.model = model;
+    this.choose = choose;
+    this.fillTensors(document.getElementById("tensors"));
+    this.fillCuts(document.getElementById("cuts"));
+    this.fillFindings(document.getElementById("findings"));
+  }
+
+  placeText(number) {
+    const place = this.model.data.places[number];
+    return place ? `${this.model.baseName(place[0])}:${place[1]}` : "";
+  }
+
+  /** The text of a place's first line, from where the expression begins to where it ends. */
+  expression(number) {
+    const place = this.model.data.places[number];
+    if (!place) return "";
+    const [file, line, last, start, end] = place;
+    for (const [first, text] of this.model.data.files[file].parts) {
+      const lines = text.split("\n");
+      if (line < first || line >= first + lines.length) continue;
+      const found = lines[line - first];
+      const from = start >= 0 ? units(found, start) : 0;
+      return found.slice(from, end >= 0 && last === line ? units(found, end) : undefined).trim();
+    }
+    return "";
+  }
+
+  // --------------------------------------------------------------------------------------------- lists
+
+  fill(root, items, empty) {
+    root.replaceChildren(...(items.length ? items : [element("li", "empty", empty)]));
+    const count = root.closest("details")?.querySelector(".tally");
+    if (count) count.textContent = items.length.toLocaleString("en");
+  }
+
+  /** The tensors asked about; where they are many, those of one status together. */
+  fillTensors(root) {
+    const { tensors } = this.model.data;
+    const items = tensors.map((tensor) => this.tensor(tensor));
+    this.fill(root, items, "No tensor was asked about.");
+    if (tensors.length <= MANY) return;
+    const statuses = [...new Set(tensors.map((tensor) => tensor.status))];
+    root.replaceChildren(...statuses.map((status) => {
+      const list = element("ul", "", null, ...items.filter((_, n) => tensors[n].status === status));
+      const head = element("summary", "", null,
+        element("span", statusClass(status), status), element("span", "tally", ` ${list.children.length.toLocaleString("en")}`));
+      return element("li", "", null, element("details", "inner", null, head, list));
+    }));
+  }
+
+  tensor(tensor) {
+    const { cuts } = this.model.data;
+    const cut = tensor.cutPaths === "0" ? "" : `, ${tensor.cutPaths} cut`;
+    const paths = tensor.paths === "0" ? "no path" : `${tensor.paths} ${tensor.paths === "1" ? "path" : "paths"}${cut}`;
+    const ops = [tensor.op, ...tensor.cuts.flatMap((n) => cuts[n].ops)];
+    return element("li", "", null, button("item", () => this.choose(ops, null),
+      element("span", "label", tensor.label),
+      element("span", statusClass(tensor.status), tensor.status),
+      element("span", "more", paths)));
+  }
+
+  fillCuts(root) {
+    this.fill(root, this.model.data.cuts.map((cut) => {
+      const lines = [element("span", "label", this.placeText(cut.place) || this.nameOf(cut.ops)),
+        element("span", statusClass(cut.status), cut.switched ? `${cut.status} (switched)` : cut.status)];
+      const expression = this.expression(cut.place);
+      if (expression) lines.push(element("code", "", shorten(expression, 120)));
+      const uses = cut.uses > 1 ? ` (${cut.uses.toLocaleString("en")} uses)` : "";
+      lines.push(element("span", "more", `${cut.reason}${uses}`));
+      if (cut.behind[0]) lines.push(element("span", "more", `behind it: ${listed(cut.behind)}`));
+      if (cut.opens[0]) lines.push(element("span", "more", `removing it alone opens: ${listed(cut.opens)}`));
+      return element("li", "", null, button("item", () => this.choose(cut.ops, cut.place), ...lines));
+    }), "No path is cut.");
+  }
+
+  nameOf(ops) {
+    return ops.length ? this.model.name(ops[0]) : "";
+  }
+
+  fillFindings(root) {
+    const { findings } = this.model.data;
+    this.fill(root, findings.map((finding) => {
+      const lines = [element("span", "label", finding.message)];
+      const place = this.placeText(finding.place);
+      if (place) lines.push(element("span", "more", `${place}  ${shorten(this.expression(finding.place), 80)}`));
+      const made = button("item", () => this.choose(finding.ops, finding.place), ...lines);
+      made.dataset.kind = finding.kind;
+      return element("li", "", null, made);
+    }), "Nothing.");
+  }
+
+  showSearch(root, text) {
+    const { found, total } = this.model.search(text, SEARCHED);
+    const items = found.map((op) => element("li", "", null, button("item", () => this.choose([op], null),
+      element("span", "label", this.model.name(op)),
+      element("span", "more", [this.model.type(op), this.model.placeText(op)].filter(Boolean).join(" · ")))));
+    const more = total > found.length ? [element("li", "empty", `and ${(total - found.length).toLocaleString("en")} more`)] : [];
+    root.replaceChildren(...(items.length ? [...items, ...more] : [element("li", "empty", "Nothing found.")]));
+    return { found, total };
+  }
+
+  // -------------------------------------------------------------------------------------------- details
+
+  /** What is known of an operation or a group. */
+  showDetails(root, node) {
+    if (node === null) {
+      root.replaceChildren(element("p", "empty", "Choose a box of the graph or a line of the source."));
+      return;
+    }
+    const op = this.model.operationOf(node);
+    root.replaceChildren(...(op < 0 ? this.detailsOfGroup(node) : this.detailsOfOperation(op)));
+  }
+
+  detailsOfGroup(node) {
+    const { model } = this;
+    const marks = model.tally[node - model.count].marks;
+    const list = element("dl");
+    for (const mark of SUMMARY) {
+      if (marks[mark]) list.append(element("dt", "", marks[mark].toLocaleString("en")), element("dd", "", MARK_TEXTS[mark]));
+    }
+    return [element("h3", "", model.groupTitle(node)), element("p", "more", plural(model.tally[node - model.count].size, "operation")), list];
+  }
+
+  detailsOfOperation(op) {
+    const { model } = this;
+    const list = element("dl");
+    const row = (name, ...values) => list.append(element("dt", "", name), element("dd", "", null, ...values));
+    row("type", model.type(op));
+    row("gives", model.shape(op));
+    row("flow", MARK_TEXTS[model.marks[op]]);
+    const place = model.placeText(op);
+    if (place) row("built at", place);
+    if (model.inputs(op).length) row("takes", ...this.links(model.inputs(op)));
+    const users = model.users(op).filter((user) => model.isShown(user));
+    if (users.length) row("goes to", ...this.links(users));
+    if (model.origin[op] >= 0) row("made for", ...this.links([model.origin[op]]));
+    const made = model.made.get(op);
+    if (made) row("its gradient", ...this.links(made));
+    return [element("h3", "", model.name(op)), list];
+  }
+
+  links(ops) {
+    const most = 12;
+    const made = ops.slice(0, most).map((op) => button("link", () => this.choose([op], null), this.model.name(op)));
+    return ops.length > most ? [...made, element("span", "more", `and ${(ops.length - most).toLocaleString("en")} more`)] : made;
+  }
+}

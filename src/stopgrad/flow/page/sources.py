@@ -1,0 +1,128 @@
+"""The user's files that a page shows, and where in them each operation was built."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stopgrad.flow.source_lines import character_columns
+from stopgrad.graph import Operation
+from stopgrad.source import Location
+
+WHOLE = 3000
+"""A file of at most so many lines is shown whole, of a longer one what surrounds the lines referred to."""
+AROUND = 40
+
+
+@dataclass
+class _File:
+    path: str
+    lines: Sequence[str]
+    """All lines; of a file that is not opened, none."""
+    known: dict[int, str] = field(default_factory=dict)
+    """Lines that are known without opening it."""
+    used: set[int] = field(default_factory=set)
+
+
+class Sources:
+    """Places, numbered as they are asked for; then the files they lie in.
+
+    Attributes:
+        places: for each place the file's number, line, last line, first and last column, and the function.
+            Columns count characters from 0; they are -1 where they are not known.
+    """
+
+    def __init__(self) -> None:
+        self.places: list[tuple[int, int, int, int, int, str]] = []
+        self._files: list[_File] = []
+        self._by_file: dict[tuple[str, bool], int] = {}
+        self._by_place: dict[tuple[int, int, int, int, int, str], int] = {}
+        self._by_instruction: dict[Any, int] = {}
+
+    def of(self, op: Operation) -> int:
+        """The number of the place that an operation was built at; -1 where that is not known."""
+        # Many operations share an instruction, and decoding one takes as long as its function is.
+        made: Operation | None = op
+        while made is not None and made._place is None:
+            made = made.origin
+        if made is None:
+            return -1
+        key = made._place, made._instruction
+        found = self._by_instruction.get(key)
+        if found is None:
+            found = self._by_instruction[key] = self.at(made.location)
+        return found
+
+    def at(self, location: Location | None) -> int:
+        """The number of a place; -1 for None."""
+        if location is None:
+            return -1
+        number = self._file(location)
+        file = self._files[number]
+        last = location.end_line or location.line
+        file.used.update((location.line, last))
+        start, end = character_columns(location) or (-1, -1)
+        place = number, location.line, last, start, end, location.function
+        found = self._by_place.setdefault(place, len(self.places))
+        if found == len(self.places):
+            self.places.append(place)
+        return found
+
+    def _file(self, location: Location) -> int:
+        # The places of a graph that was loaded say their source: nobody opens a file for them.
+        opened = location._source is None
+        key = location.file, opened
+        number = self._by_file.get(key)
+        if number is None:
+            number = self._by_file[key] = len(self._files)
+            lines = linecache.getlines(location.file) if opened else []
+            self._files.append(_File(location.file, [line.rstrip("\r\n") for line in lines]))
+        if not opened:
+            self._files[number].known.setdefault(location.line, location.source)
+        return number
+
+    def files(self) -> list[dict[str, Any]]:
+        """For each file its name and its shown parts: the first line's number, and the text."""
+        names = shown_names([file.path for file in self._files])
+        return [{"name": name, "parts": _parts(file)} for name, file in zip(names, self._files, strict=True)]
+
+
+def _parts(file: _File) -> list[tuple[int, str]]:
+    if not file.lines:
+        return sorted(file.known.items())
+    if len(file.lines) <= WHOLE:
+        return [(1, "\n".join(file.lines))]
+    parts: list[tuple[int, int]] = []
+    for line in sorted(file.used):
+        start, end = max(1, line - AROUND), min(len(file.lines), line + AROUND)
+        if parts and start <= parts[-1][1] + 1:
+            parts[-1] = parts[-1][0], end
+        else:
+            parts.append((start, end))
+    return [(start, "\n".join(file.lines[start - 1 : end])) for start, end in parts]
+
+
+def shown_names(paths: Sequence[str]) -> list[str]:
+    """Files as a page names them: relative to the working directory, or by as few folders as tell them apart.
+
+    A page is passed on; it need not say where its maker's files lie.
+    """
+    here = Path.cwd()
+    short = []
+    for path in paths:
+        parts = Path(path).parts
+        below = os.path.isabs(path) and Path(path).is_relative_to(here)
+        short.append(Path(path).relative_to(here).parts if below else parts[-1:] or (path,))
+    for length in range(2, max((len(Path(path).parts) for path in paths), default=0) + 1):
+        clashing = {name for name in short if short.count(name) > 1}
+        if not clashing:
+            break
+        short = [
+            Path(path).parts[-length:] if name in clashing else name
+            for path, name in zip(paths, short, strict=True)
+        ]
+    return ["/".join(name) for name in short]

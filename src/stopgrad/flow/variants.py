@@ -1,0 +1,239 @@
+"""A program on real data, and variants of it: copied through a rule, differentiated anew, run and timed."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from stopgrad import pieces
+from stopgrad.autodiff.reverse import gradients
+from stopgrad.body import Body, walk
+from stopgrad.compiling import How, Ready, compile_for
+from stopgrad.engines import Engine, engine as engine_named
+from stopgrad.errors import FeedError
+from stopgrad.feeds import sizes_of
+from stopgrad.fingerprint import fingerprint
+from stopgrad.flow.asked import Asked
+from stopgrad.flow.frozen import WIDE, fed_to
+from stopgrad.flow.without import written_out
+from stopgrad.graph import Output
+from stopgrad.interpreter import NUMPY_BACKEND, program, quietly
+from stopgrad.rewrite import Rewritten, Rule, prepare, rewrite
+from stopgrad.rewrite.loops import unite_scans
+from stopgrad.types import DType
+
+Arrays = Sequence[np.ndarray[Any, Any]]
+Gradient = np.ndarray[Any, Any] | None
+"""None where none arrives, which counts as zero."""
+Gradients = Sequence[Gradient]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is asked, on data.
+
+    Attributes:
+        question: ys and xs.
+        inputs: what is fed, and the stored parameters that ys are computed from.
+        values: of the inputs.
+        binding: the sizes, by name.
+        dtypes: by element type, that in which all is computed; none for the program as it is.
+        flat: whether loops and other bodies are written out, as far as they can be.
+    """
+
+    question: Asked
+    inputs: tuple[Output, ...]
+    values: tuple[np.ndarray[Any, Any], ...]
+    binding: Mapping[str, int]
+    dtypes: Mapping[DType, DType] = field(default_factory=dict)
+    flat: bool = False
+
+    def to_judge(self) -> Problem:
+        """The same in double precision and with bodies written out; itself, where it is so already."""
+        above = self.question.graph.subgraph_to(self.question.ys)
+        flat = any(op.definition.has_bodies for op in above)
+        if not flat and all(WIDE.get(y.dtype, y.dtype) is y.dtype for op in walk(above) for y in op.outputs):
+            return self
+        values = [
+            v.astype(WIDE.get(x.dtype, x.dtype).numpy) for x, v in zip(self.inputs, self.values, strict=True)
+        ]
+        return replace(self, values=tuple(values), dtypes=WIDE, flat=flat)
+
+
+def problem(what: str, question: Asked, feed_dict: Any) -> Problem:
+    """The question with the values that were fed, and those that parameters have.
+
+    Inputs without a gradient, such as integers, are not asked about.
+
+    Raises:
+        FeedError, GraphError: something is not fed, or with what it cannot be.
+    """
+    if feed_dict is not None and question.is_function:
+        raise FeedError(f"{what}: feed_dict is for graphs; the arguments of a function are its values")
+    feeds = fed_to(what, question, feed_dict)
+    binding = sizes_of(list(feeds), [array.shape for array in feeds.values()])
+    xs = {key: x for key, x in question.xs.items() if x.type.differentiable}
+    return Problem(replace(question, xs=xs), tuple(feeds), tuple(feeds.values()), binding)
+
+
+class Variant:
+    """The program, copied through rules and differentiated.
+
+    Raises:
+        GradientError: its gradient is an error.
+
+    Attributes:
+        copied: where the user's tensors went.
+        copies: the same, with those of bodies that were written out: one for each step.
+        ys, xs, inputs: the same as in the problem, in the copy.
+        gradients: of ys with respect to each x, in the copy; None where none arrives.
+        prepared: what engines get: ys, and the gradients that are there.
+        operations: how many these take; each body counts once.
+    """
+
+    def __init__(self, problem: Problem, rules: Sequence[Rule] = ()) -> None:
+        question = problem.question
+        xs = list(question.xs.values())
+        wanted = [*question.ys, *xs, *problem.inputs]
+        self.copies: dict[Output, list[Output]] = {}
+        rules = (*rules, written_out(self.copies) if problem.flat else unite_scans)
+        self.copied: Rewritten = rewrite(wanted, (), rules, problem.binding, problem.dtypes)
+        self.copies |= {x: [new] for x, new in self.copied.mapping.items()}
+        place = self.copied.mapping
+        self.ys = [place[y] for y in question.ys]
+        self.xs = [place[x] for x in xs]
+        self.inputs = [place[x] for x in problem.inputs]
+        with self.copied.graph.as_default():
+            self.gradients: list[Output | None] = gradients(self.ys, self.xs)
+        self.prepared = prepare([*self.ys, *[g for g in self.gradients if g is not None]], self.inputs)
+        body = Body(self.prepared.graph, self.prepared.inputs, self.prepared.outputs)
+        self.operations = sum(1 for _ in walk(body.operations()))
+
+    @cached_property
+    def _run(self) -> Callable[[Arrays], list[Any]]:
+        return _program(self.prepared)
+
+    def run(self, values: Arrays) -> Gradients:
+        """The gradients, computed with NumPy; None where none arrives."""
+        made = iter(self._run(values)[len(self.ys) :])
+        return [None if g is None else np.asarray(next(made)) for g in self.gradients]
+
+    def compute(self, outputs: Sequence[Output]) -> Callable[[Arrays], list[Any]]:
+        """A function of the inputs' values that computes further tensors of the copy, with NumPy."""
+        return _program(prepare(outputs, self.inputs))
+
+
+def _program(prepared: Rewritten) -> Callable[[Arrays], list[Any]]:
+    """A prepared graph as a function of the inputs' values, with NumPy."""
+    run = program(prepared.inputs, prepared.outputs, NUMPY_BACKEND, pieces.regions)
+    return lambda values: quietly(run, values)
+
+
+# ----------------------------------------------------------------------------------------------- time
+
+SHORTEST = 2e-3
+"""Seconds that one measurement takes at least: what is faster is run several times in it."""
+
+
+class Stopwatch:
+    """Measures variants against each other, as an engine runs them; equal ones are compiled once.
+
+    Args:
+        name: of the engine asked for.
+        repeats: how many measurements each takes; 0 for none.
+        values: the data.
+
+    Attributes:
+        engine: the name of the engine that ran them last; None before.
+    """
+
+    def __init__(self, name: str, repeats: int, values: Arrays) -> None:
+        self.repeats, self.values = repeats, values
+        self.engine: str | None = None
+        self._how = How.of(name, False, "off", 1, "ablate")
+        self._engine: Engine | None = engine_named(name) if repeats or name != "auto" else None
+        self._ready: dict[str, Ready] = {}
+
+    def seconds(self, *variants: Variant) -> list[float | None]:
+        """How long one run of each takes: medians, measured in turns."""
+        if not self.repeats or self._engine is None:
+            return [None] * len(variants)
+        runs = [self._compiled(self._engine, variant) for variant in variants]
+        counts = []
+        for run in runs:
+            run()  # The first may be slower.
+            start = time.perf_counter()
+            run()
+            counts.append(max(1, int(SHORTEST / max(time.perf_counter() - start, 1e-7))))
+        found: list[list[float]] = [[] for _ in runs]
+        for _ in range(self.repeats):
+            for run, count, times in zip(runs, counts, found, strict=True):
+                start = time.perf_counter()
+                for _ in range(count):
+                    run()
+                times.append((time.perf_counter() - start) / count)
+        return [statistics.median(times) for times in found]
+
+    def _compiled(self, engine: Engine, variant: Variant) -> Callable[[], None]:
+        prepared = variant.prepared
+        key = fingerprint(prepared.inputs, prepared.outputs)
+        ready = None if key is None else self._ready.get(key)
+        if ready is None:
+            ready = compile_for(engine, prepared, self._how)
+            if key is not None:
+                self._ready[key] = ready
+        engine, compiled = ready
+        self.engine = engine.name
+        given = [engine.hold(np.array(x)) for x in self.values]
+        engine.finish(given if engine.reuses else ())
+        return lambda: engine.finish(compiled(given))
+
+
+# ----------------------------------------------------------------------------------------------- data
+
+SCALES = (1e-3, 1e-1, 1.0)
+"""Of the noise that is added, relative to the root mean square of an array."""
+FACTOR = 0.1
+"""Of the noise in the logarithm that numbers are multiplied with: it keeps signs and zeros."""
+
+
+def jittered(values: Arrays, seed: int) -> list[list[np.ndarray[Any, Any]]]:
+    """Copies of data with noise on all floating-point and complex numbers; none where there are none.
+
+    One is multiplied with noise, so that positive numbers stay positive; to the others noise is added.
+    """
+    if not any(_is_inexact(x) for x in values):
+        return []
+    generator = np.random.default_rng(seed)
+    return [[_jittered(x, scale, generator) for x in values] for scale in (None, *SCALES)]
+
+
+def _is_inexact(x: np.ndarray[Any, Any]) -> bool:
+    return x.dtype.kind in "fcV" and x.size > 0
+
+
+def _jittered(
+    x: np.ndarray[Any, Any], scale: float | None, generator: np.random.Generator
+) -> np.ndarray[Any, Any]:
+    if not _is_inexact(x):
+        return x
+    wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+    noise = generator.standard_normal(x.shape)
+    if scale is None:
+        return np.asarray(wide * np.exp(FACTOR * noise)).astype(x.dtype)
+    if x.dtype.kind == "c":
+        noise = noise + 1j * generator.standard_normal(x.shape)
+    finite = wide[np.isfinite(wide)]
+    size = float(np.sqrt(np.mean(np.abs(finite) ** 2))) if finite.size else 0.0
+    return np.asarray(wide + scale * (size or 1.0) * noise).astype(x.dtype)
+
+
+def finite(arrays: Gradients) -> bool:
+    """Whether there is no infinity and no NaN in any of the arrays."""
+    return all(x is None or bool(np.isfinite(x).all()) for x in arrays)

@@ -1,0 +1,130 @@
+"""Copies of a graph in which some stops are open, or in which there are more; or loops are written out.
+
+The rules here are no others of :mod:`stopgrad.rewrite.passes`: those leave gates alone until the last
+differentiation. What these make *is* differentiated, since the gradient of another program is what is asked
+for: the one that the user would have written without that stop, or with it. Nobody but :mod:`ablate` sees the
+copies, and what he reports of them is never run in the place of the user's own graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from stopgrad.body import Body
+from stopgrad.control.recompute import Checkpoint
+from stopgrad.control.scans import Scan
+from stopgrad.graph import Operation, Output
+from stopgrad.ops.gates import (
+    Named,
+    StopGradient,
+    StopGradientTowards,
+    StopGradientWhen,
+    StraightThrough,
+)
+from stopgrad.ops.join import stack
+from stopgrad.rewrite import Rule
+from stopgrad.rewrite.engine import Copying
+
+STOPS = frozenset({StopGradient, StopGradientTowards, StopGradientWhen, StraightThrough})
+"""What hides something from the gradient because somebody wrote it so."""
+
+
+def opening(gates: Collection[Operation]) -> Rule:
+    """The rule that lets gradients pass these gates to their first operand, as if they had not been written.
+
+    Of a straight-through estimator that is the hard value: without it, the gradient goes there, and not to
+    the soft one.
+    """
+    chosen = frozenset(gates)
+
+    def opened(
+        copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+    ) -> Sequence[Output] | None:
+        if op not in chosen:
+            return None
+        # A tensor of its own, since it may be asked about. No identity: to name one of those in wrt= is to
+        # name its operand.
+        return copying.add(Named, inputs[:1], (), op)
+
+    return opened
+
+
+def stopping(tensors: Collection[Output]) -> Rule:
+    """The rule that puts a stop behind each of these tensors, for all its uses."""
+    places: dict[Operation, list[int]] = {}
+    for x in tensors:
+        places.setdefault(x.op, []).append(x.index)
+
+    def stopped(
+        copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+    ) -> Sequence[Output] | None:
+        if op not in places:
+            return None
+        made = list(copying.add(op.definition, inputs, values, op))
+        for i in places[op]:
+            made[i] = copying.add(StopGradient, (made[i],), (), op)[0]
+        return made
+
+    return stopped
+
+
+MOST = 20_000
+"""So many operations at most are written out."""
+
+
+def written_out(copies: dict[Output, list[Output]]) -> Rule:
+    """The rule that writes out loops of a known number of steps, and bodies that are computed again.
+
+    So every tensor inside is one of the graph. Exact, but for the order in which is added up what arrives at
+    what all steps share. Loops that would become too long stay as they are.
+
+    Args:
+        copies: what becomes of the tensors of bodies, of which there is one for each step; filled.
+    """
+    left = MOST
+
+    def run(copying: Copying, body: Body, given: Sequence[Output]) -> list[Output]:
+        tensors = [y for op in body.operations() for y in op.outputs]
+        made = copying.inline([*tensors, *body.results], dict(zip(body.inputs, given, strict=True)))
+        for x, new in zip(tensors, made, strict=False):
+            copies.setdefault(x, []).append(new)
+        return made[len(tensors) :]
+
+    def rule(
+        copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+    ) -> Sequence[Output] | None:
+        nonlocal left
+        if op.definition not in (Checkpoint, Scan):
+            return None
+        steps = 1 if op.definition is Checkpoint else values[3]
+        size = steps * len(op.body.operations()) if isinstance(steps, int) else 0
+        if not 0 < size <= left:
+            return None
+        left -= size
+        if op.definition is Checkpoint:
+            return run(copying, op.body, inputs)
+        carry, rest = list(inputs[: op.carries]), inputs[op.carries + op.sequences :]
+        sequences = inputs[op.carries : op.carries + op.sequences]
+        results: list[list[Output]] = []
+        for i in reversed(range(steps)) if op.reverse else range(steps):
+            made = run(copying, op.body, [*carry, *(x[i] for x in sequences), *rest])
+            carry = made[: op.carries]
+            results.append(made[op.carries :])
+        ordered = results[::-1] if op.reverse else results
+        return [*carry, *(stack(list(parts)) for parts in zip(*ordered, strict=True))]
+
+    return rule
+
+
+def inside(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """Operations, and those in the bodies that they run forward: each body once, and no pullback."""
+    seen: set[Operation] = set()
+    todo = [list(operations)]
+    for some in todo:  # Which grows by the bodies that are met. Several may share their operations.
+        for op in some:
+            if op not in seen:
+                seen.add(op)
+                yield op
+                if op.definition.has_bodies:
+                    todo.extend([wire.body.operations() for wire in op.definition.wires(op)])

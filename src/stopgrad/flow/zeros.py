@@ -1,0 +1,174 @@
+"""Where the gradient that arrives is zero: exactly, or up to the rounding of what was added up for it.
+
+A tensor's cotangent is a sum of contributions: one for each use, and where a tensor was broadcast one for
+each element. Where they cancel, as at the maximum in a softmax, floating-point numbers leave something of
+the size of their rounding. So a cotangent is held against the sum of the absolute contributions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stopgrad.autodiff.reach import Step, between, routes
+from stopgrad.autodiff.reverse import backpropagate, generating
+from stopgrad.build import emit
+from stopgrad.builder import current
+from stopgrad.dtypes import DType
+from stopgrad.graph import Operation, Output, by_id
+from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, RealDiv, Sub, abs, add, add_n
+from stopgrad.ops.compare import equal
+from stopgrad.ops.convert import Cast, Conj, Imag, Real, cast, where
+from stopgrad.ops.data import ones_like
+from stopgrad.ops.linalg import MatMul
+from stopgrad.ops.reduce import reduce_max
+from stopgrad.ops.shape import BroadcastTo, Reshape, Sum, Transpose
+from stopgrad.selective import Acting
+from stopgrad.types import float64
+
+_SIGNLESS = frozenset({Neg, Cast, Conj, Real, Imag})
+_ADDING = frozenset({AddV2, Sub})
+_SCALING = frozenset({Mul, RealDiv})
+_MOVING = frozenset({Sum, Reshape, Transpose, BroadcastTo, MatMul})
+"""What adds contributions up, or hands them on: what the same does with their absolute values."""
+_FOLLOWED = _SIGNLESS | _ADDING | _SCALING | _MOVING | {AddN}
+
+
+def tolerance(dtype: DType) -> float:
+    """How small, for its contributions, a sum of this dtype must be to count as zero: some units of rounding.
+
+    Of 16-bit floats only few, as else true results would count as zero.
+    """
+    bits = dtype.itemsize * 4 if dtype.is_complex else dtype.itemsize * 8
+    if bits == 16:
+        return 8 * (2.0**-8 if dtype.name == "bfloat16" else 2.0**-11)
+    return 64 * float(np.finfo(np.float32 if bits == 32 else np.float64).eps)
+
+
+@dataclass
+class Arrivals:
+    """What arrives, in one differentiation, at every tensor between ys and some targets.
+
+    Attributes:
+        ys: what is differentiated.
+        found: for each tensor its cotangents, one for each group of inputs that selective gates tell apart.
+        live: the tensors on a path to an input.
+        groups: the selective gates that act, with the targets, by group.
+    """
+
+    ys: Sequence[Output]
+    found: dict[Output, list[Output]] = field(default_factory=dict)
+    live: dict[Output, None] = field(default_factory=dict)
+    groups: list[tuple[Acting, set[Output]]] = field(default_factory=list)
+
+    def reached(self, walls: Collection[Output]) -> set[Output]:
+        """The tensors at which something arrives if nothing goes on behind these."""
+        found: set[Output] = set()
+        for acting, targets in self.groups:
+            found.update(_at(self.ys, between(self.ys, targets, walls, acting)))
+        return found
+
+
+def _at(ys: Iterable[Output], path: Iterable[Step]) -> Iterable[Output]:
+    return [*ys, *(op.inputs[i] for op, live in path for i in live)]
+
+
+def arrivals(
+    ys: Sequence[Output],
+    xs: Sequence[Output],
+    others: Sequence[Output],
+    seeds: Sequence[Output] | None = None,
+) -> Arrivals:
+    """Differentiate, and keep what arrives at every tensor on the way to xs and to *others*."""
+    graph = ys[0].op.graph
+    ys = [y for y in ys if y.type.differentiable]
+    made = Arrivals(ys)
+    with graph.as_default(), generating(graph, "ablation"):
+        builder = current()
+        if seeds is None:
+            builder.origin = ys[0].op if ys else None
+            seeds = [ones_like(y) for y in ys]
+        for acting, group, path in routes(ys, xs, ()):
+            made.live.update(dict.fromkeys(_at((), path)))
+            targets = {*group, *others}
+            wider = between(ys, targets, (), acting)
+            tensors = list(dict.fromkeys([*_at((), wider), *targets]))
+            cotangents = backpropagate(ys, tensors, seeds, wider, acting)
+            made.groups.append((acting, targets))
+            for x, g in zip(tensors, cotangents, strict=True):
+                if g is not None:
+                    made.found.setdefault(x, []).append(g)
+    return made
+
+
+def sizes(cotangents: Mapping[Output, Sequence[Output]]) -> dict[Output, list[Output]]:
+    """For each tensor the largest elements of its cotangents, relative to what was added up for them.
+
+    Scalars (float64), built in the graph: 1 where nothing cancels, 0 where all is exactly zero.
+    """
+    graph = next(iter(cotangents)).op.graph if cotangents else None
+    if graph is None:
+        return {}
+    with graph.as_default():
+        wanted = [g for some in cotangents.values() for g in some]
+        sums = _absolute_sums(wanted)
+        ratios: dict[Output, Output] = {}
+        for g in wanted:
+            if g not in ratios:
+                total = sums[g]
+                whole = where(equal(total, 0.0), ones_like(total), total)
+                ratios[g] = reduce_max(_absolute(g) / whole)
+    return {x: [ratios[g] for g in some] for x, some in cotangents.items()}
+
+
+def _absolute(x: Output) -> Output:
+    made: Output = cast(abs(x), float64)
+    return made
+
+
+def _absolute_sums(wanted: Sequence[Output]) -> dict[Output, Output]:
+    """For each cotangent the sum of absolute contributions, as far as they were only added up and moved."""
+    adding: set[Operation] = set()
+    stack = [g.op for g in wanted]
+    while stack:
+        op = stack.pop()
+        if op not in adding and _is_followed(op):
+            adding.add(op)
+            stack.extend([x.op for x in op.inputs])
+    found: dict[Output, Output] = {}
+    for op in sorted(adding, key=by_id):
+        for x in op.inputs:
+            if x not in found:
+                found[x] = _absolute(x)
+        parts = [found[x] for x in op.inputs]
+        if op.definition in _SCALING:
+            total = emit(op.definition, tuple(_of_one_rule(op, found)), (), "").outputs[0]
+        elif op.definition in _SIGNLESS:
+            total = parts[0]
+        elif op.definition is AddN:
+            total = add_n(parts)
+        elif op.definition in _ADDING:
+            total = add(*parts)
+        else:
+            total = emit(op.definition, tuple(parts), op.values, "").outputs[0]
+        found[op.outputs[0]] = total
+    for g in wanted:
+        if g not in found:
+            found[g] = _absolute(g)
+    return found
+
+
+def _is_followed(op: Operation) -> bool:
+    known = op.origin is not None and op.definition in _FOLLOWED
+    return known and all(x.type.differentiable for x in op.inputs)  # A mask is a value as it is.
+
+
+def _of_one_rule(op: Operation, sums: Mapping[Output, Output]) -> list[Output]:
+    """The sums for the operands of a product that its own gradient rule made; the values of the others.
+
+    So what was added up in one rule and then scaled counts. What came from rules before is a contribution as
+    it is: else the sums would grow from layer to layer, and true gradients count as zeros.
+    """
+    return [sums[x] if x.op.origin is op.origin else _absolute(x) for x in op.inputs]

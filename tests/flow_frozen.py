@@ -1,0 +1,111 @@
+"""The function whose derivative a gradient is, computed: what gates stop keeps its value of the base point.
+
+It is made for the programs of :mod:`flow_graphs`, operation by operation: a first run notes what goes through
+each gate and comes out of what is not differentiable, in the order of the run, and the next ones read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from flow_graphs import CLOSED, Case, Walk
+from stopgrad.interpreter import NUMPY_BACKEND, Region, Types, interpret, prepared
+from stopgrad.selective import by_gates, selective_gates
+
+CHANGED = (*CLOSED, "Sign", "StopGradientWhen", "ZeroGradient", "ScaleGradient", "CustomGradient")
+"""Operations whose gradient is not the derivative of what they compute, or not everywhere."""
+
+
+class Frozen:
+    """The sum of a case's real ys, as a function of one of its xs."""
+
+    def __init__(self, case: Case, x: sg.Output, feeds: dict[sg.Output, Any]) -> None:
+        self.case, self.x, self.feeds = case, x, feeds
+        self.ys = [y for y in case.ys if y.dtype.is_differentiable]
+        gates = list(selective_gates(case.graph.subgraph_to(case.ys)))
+        (self.acting,) = by_gates(gates, [x]) or [frozenset()]
+        self.walk = Walk(case)
+        self.stops: Collection[sg.Output] = self.walk.stops - {x}
+        self._tape: list[Any] = []
+        self.base = self._run(None)
+
+    def at(self, moved: Any) -> float:
+        """The value where x is moved by so much."""
+        return self._run(moved)
+
+    def _run(self, moved: Any) -> float:
+        notes = iter(list(self._tape))
+        self._tape.clear()
+
+        def regions(operations: Sequence[sg.Operation], outputs: Any) -> list[Region]:
+            return [self._region(op, notes, moved) for op in operations if self._special(op)]
+
+        feeds = dict(self.feeds)
+        if moved is not None and self.x in feeds:
+            feeds[self.x] = feeds[self.x] + moved
+        found = interpret(self.ys, feeds, regions) if self.ys else []
+        return float(sum(np.sum(y) for y in found))
+
+    def _special(self, op: sg.Operation) -> bool:
+        wall = any(x.dtype.is_differentiable for x in op.inputs) and not all(
+            y.dtype.is_differentiable for y in op.outputs
+        )
+        mine = any(y is self.x or y in self.stops for y in op.outputs)
+        return op.type in CHANGED or wall or mine
+
+    def _region(self, op: sg.Operation, notes: Any, moved: Any) -> Region:
+        types = Types(tuple(x.type for x in op.inputs), tuple(y.type for y in op.outputs))
+        compute = prepared(
+            op.definition, op.values, types, NUMPY_BACKEND, lambda: op.name, self._regions(notes, moved)
+        )
+
+        def run(*arrays: Any) -> list[Any]:
+            made = compute(*arrays)
+            results = [made] if len(op.outputs) == 1 else list(made)
+            if moved is not None:
+                given, base = next(notes)
+                results = self._frozen(op, arrays, results, given, base)
+                self._tape.append((given, base))
+            else:
+                self._tape.append((arrays, results))
+            for k, y in enumerate(op.outputs):
+                if y is self.x and moved is not None:
+                    results[k] = results[k] + moved
+            return results
+
+        return Region((op,), op.inputs, op.outputs, run)
+
+    def _regions(self, notes: Any, moved: Any) -> Any:
+        return lambda operations, outputs: [
+            self._region(op, notes, moved) for op in operations if self._special(op)
+        ]
+
+    def _frozen(
+        self, op: sg.Operation, arrays: Sequence[Any], live: list[Any], given: Sequence[Any], base: list[Any]
+    ) -> list[Any]:
+        match op.type:
+            case "StopGradientTowards" | "StopGradientWhen":
+                stops = op in self.acting and (op.type == "StopGradientTowards" or bool(given[1]))
+                live = base if stops else [arrays[0]]
+            case "StraightThrough":
+                live = [base[0] + (arrays[1] - given[1])]
+            case "ScaleGradient":
+                live = [base[0] + given[1] * (arrays[0] - given[0])]
+            case "CustomGradient":
+                live = list(base)
+                for (o, i), factor in self.walk.factors(op).items():
+                    k = op.count + i
+                    if len(op.inputs) > op.count + len(op.kept):  # closing: times what it closes over
+                        factor = given[op.count + len(op.kept)]
+                    live[o] = live[o] + factor * (arrays[k] - given[k])
+            case kind if kind in CHANGED:
+                live = list(base)
+        frozen = [
+            base[k] if y in self.stops or not y.dtype.is_differentiable else live[k]
+            for k, y in enumerate(op.outputs)
+        ]
+        return frozen

@@ -1,0 +1,85 @@
+"""What docs/command-line.md shows is what the commands print."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stopgrad as sg
+from stopgrad import cli
+from test_docs import blocks
+
+PAGE = "command-line.md"
+
+
+def write_files(folder: Path) -> None:
+    """The files of the page, which say what they are called; and the command, as a shell finds it."""
+    for block in blocks(PAGE, "python"):
+        name = re.match(r"# (\S+)\n", block)
+        assert name is not None, block
+        (folder / name[1]).write_text(block.split("\n", 1)[1])
+    for name, arguments in {"stopgrad": "-m stopgrad", "python": ""}.items():
+        script = folder / "bin" / name
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        script.chmod(0o755)
+
+
+def printed(folder: Path, command: str) -> str:
+    """What a shell prints, on both ways out."""
+    environment = {
+        **os.environ,
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": str(Path(sg.__file__).parents[1]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_ADDOPTS": "-p no:cacheprovider",
+        "COLUMNS": "80",
+    }
+    done = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    return done.stdout
+
+
+def steady(text: str) -> str:
+    """Without what another machine or moment prints otherwise: rounding, times, spaces at the end."""
+    for what in (r"error \d\.\de-\d\d", r"time: .*", r" in \d+\.\d+s", r" +$"):
+        text = re.sub(what, "", text, flags=re.MULTILINE)
+    return text
+
+
+def commands() -> list[tuple[str, str]]:
+    """The commands of the page, and what it says that they print."""
+    found = []
+    for block in blocks(PAGE, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append((command, output))
+    return found
+
+
+@pytest.mark.parametrize(("command", "output"), commands(), ids=[command for command, _ in commands()])
+def test_a_command_prints_what_the_page_shows(command: str, output: str, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    found = printed(tmp_path, command)
+    assert steady(output) == steady(found.replace(f"{tmp_path}/", ""))
+
+
+def test_every_command_and_option_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parents[1] / "docs" / PAGE).read_text()
+    for name in ("explain", "check", "trace-nan", "ablate"):
+        with pytest.raises(SystemExit):
+            cli.main([name, "--help"])
+        for option in set(re.findall(r"(?<![\w-])--[a-z-]+", capsys.readouterr().out)) - {"--help"}:
+            assert option in text, f"{name} {option}"

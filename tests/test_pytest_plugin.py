@@ -1,0 +1,111 @@
+"""The fixtures for pytest: a failure shows the report, at the line of the test."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from pathlib import Path
+
+import pytest
+
+import stopgrad as sg
+
+pytest_plugins = ["pytester"]
+
+HEAD = """
+import numpy as np
+import pytest
+import stopgrad as sg
+
+def loss(online, target):
+    return sg.reduce_sum((online - sg.stop_gradient(target * 0.9)) ** 2.0)
+
+ONES = np.ones(3)
+"""
+
+
+@pytest.fixture
+def tests(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A folder of tests, of which one conftest.py asks for the plugin."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(sg.__file__).parents[1]))
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    pytester.makeconftest('pytest_plugins = ["stopgrad.pytest_plugin"]')
+    return pytester
+
+
+def run(tests: pytest.Pytester, text: str) -> pytest.RunResult:
+    tests.makepyfile(HEAD + text)
+    return tests.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:xdist")
+
+
+def test_what_holds_passes_on_functions_and_graphs(tests: pytest.Pytester) -> None:
+    result = run(
+        tests,
+        """
+def test_function(flow):
+    report = flow(loss, ONES, ONES)
+    assert report["target"].status == "stopped"
+    flow.assert_flows(loss, ONES, ONES, to="online")
+
+def test_graph(flow):
+    with sg.Graph().as_default():
+        w, t = sg.parameter(ONES, name="w"), sg.parameter(ONES, name="t")
+        y = loss(w, t)
+        flow.assert_flows(y, w)
+        flow.assert_blocked(y, t)
+        flow.assert_only_flows(y, to=[w])
+
+def test_gradients(check_gradients):
+    assert check_gradients(loss, ONES, ONES).passed
+""",
+    )
+    result.assert_outcomes(passed=3)
+
+
+def test_what_fails_shows_the_report_at_the_tests_line(tests: pytest.Pytester) -> None:
+    result = run(
+        tests,
+        """
+def test_blocked(flow):
+    with sg.Graph().as_default():
+        w, t = sg.parameter(ONES, name="w"), sg.parameter(ONES, name="t")
+        flow.assert_blocked(loss(w, t), w)
+
+def test_flows(flow):
+    with sg.Graph().as_default():
+        w, t = sg.parameter(ONES, name="w"), sg.parameter(ONES, name="t")
+        flow.assert_flows(loss(w, t), t)
+""",
+    )
+    result.assert_outcomes(failed=2)
+    text = result.stdout.str()
+    assert re.search(r"^> +flow.assert_flows\(loss\(w, t\), t\)$", text, re.MULTILINE)
+    assert re.search(r"^> +flow.assert_blocked\(loss\(w, t\), w\)$", text, re.MULTILINE)
+    assert "AssertionError: assert_flows: " in text
+    assert "sg.stop_gradient(target * 0.9)" in text
+    assert "pytest_plugin.py" not in text
+    assert "explain.py" not in text
+
+
+def test_a_wrong_rule_shows_the_comparison(tests: pytest.Pytester) -> None:
+    result = run(
+        tests,
+        """
+@sg.custom_gradient
+def wrong(x):
+    return sg.exp(x), lambda g: 2.0 * g * sg.exp(x)
+
+def test_gradients(check_gradients):
+    check_gradients(lambda x: sg.reduce_sum(wrong(x)), ONES)
+""",
+    )
+    result.assert_outcomes(failed=1)
+    text = result.stdout.str()
+    assert ">       check_gradients(lambda x" in text
+    assert "AssertionError: check_gradients" in text
+    assert "pytest_plugin.py" not in text
+
+
+def test_no_run_of_pytest_loads_the_package_unasked() -> None:
+    points = importlib.metadata.entry_points(group="pytest11")
+    assert not [point for point in points if "stopgrad" in point.value]
