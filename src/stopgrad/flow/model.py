@@ -484,11 +484,9 @@ class Report(Mapping[Any, Reach]):
         for survey, bits in leads:
             cuts |= dict.fromkeys(_chosen_from(survey.xs, survey.sources.behind(bits)))
             works = works or bool(survey.sources.if_gates_were_open(bits))
-        fully: list[str] = []
-        partly: list[str] = []
-        for key, reach in self._found.items():
-            if self._asked.xs[key] in cuts:
-                (partly if reach.arrives else fully).append(label(key))
+        fully, partly = list[str](), list[str]()
+        for key in [key for key in self._found if self._asked.xs[key] in cuts]:
+            (partly if self._found[key].arrives else fully).append(label(key))
         return GateUse(op, tuple(fully), tuple(partly), "" if works else self._why_idle(op, bool(cuts)))
 
     def _why_idle(self, op: Operation, cuts: bool) -> str:
@@ -524,10 +522,9 @@ class Report(Mapping[Any, Reach]):
             # What carries no gradient itself, such as labels, was not kept from one.
             names = [label(key) for key in story.keys if self._asked.xs[key].type.differentiable]
             if story.status not in ARRIVES and names:
-                message = (
-                    f"{story.status}: {f'{len(names)} tensors: ' if len(names) > 1 else ''}{_some(names)}"
-                )
+                count = f"{len(names)} tensors: " if len(names) > 1 else ""
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
+                message = f"{story.status}: {count}{_some(names)}"
                 found.append(Finding(str(story.status), message, operations, tuple(names)))
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:

@@ -216,8 +216,9 @@ def surveys(
 def untaken(graph: Graph, above: Collection[Operation]) -> list[Operation]:
     """The operations of a graph that are not among those above ys, and whose results nothing takes."""
     known = set(above)
-    taken = {x.op for op in graph.operations for x in op.inputs}
-    return [op for op in graph.operations if op not in known and op not in taken]
+    left = [op for op in graph.operations if op not in known]
+    taken = {x.op for op in left for x in op.inputs}
+    return [op for op in left if op not in taken]
 
 
 def _settle(graph: Graph, ys: Sequence[Output]) -> None:
