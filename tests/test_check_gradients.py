@@ -471,6 +471,13 @@ def test_a_failure_names_the_input_the_numbers_and_the_lines() -> None:
     assert max(map(len, report.splitlines())) <= 80
 
 
+def test_no_right_rule_is_accused() -> None:
+    """The exponent of a negative number has no derivative, and nobody asks for it."""
+    check = sg.check_gradients(lambda x: sg.reduce_mean((_wrong(x) - 1.0) ** 2), X, raises=False)
+    assert not check.passed
+    assert check.wrong == ()
+
+
 def test_every_report_fits_and_is_valid_json() -> None:
     checks = [sg.check_gradients(f, *args, stops="ignore") for f, args, _ in STOPS]
     checks += [sg.check_gradients(sg.relu, np.zeros(50)), sg.check_gradients(sg.sqrt, 0.0, raises=False)]

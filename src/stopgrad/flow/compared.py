@@ -221,6 +221,14 @@ class Comparison:
         return not self._failing()
 
     @property
+    def contradicted(self) -> bool:
+        """Whether something differs from differences that are known well."""
+        return any(
+            bool(np.any((rows.excess > 1.0) & ~rows.unsettled & np.isfinite(rows.generated)))
+            for rows in self.rows
+        )
+
+    @property
     def by_number(self) -> bool:
         """Whether each number of x is moved by itself."""
         return self.settings.directions is None and self._size <= ELEMENTWISE

@@ -29,7 +29,9 @@ def suspects(posed: Posed, settings: Settings, last: int) -> list[Operation]:
     """
     kinds: dict[Any, int] = {}
     chosen: list[Operation] = []
-    for op in moving(posed.ys, posed.xs):
+    way = moving(posed.ys, posed.xs)
+    sources = {*way, *(x.op for x in posed.xs)}
+    for op in way:
         definition = op.definition
         if definition.gate or definition.has_bodies or not definition.differentiable:
             continue
@@ -40,15 +42,21 @@ def suspects(posed: Posed, settings: Settings, last: int) -> list[Operation]:
     chosen = chosen[:MOST]
     inputs = list(dict.fromkeys([x for op in chosen for x in op.inputs]))
     values = dict(zip(inputs, evaluate(inputs, posed.feeds), strict=True))
-    return [op for op in chosen if _differs(op, [values[x] for x in op.inputs], settings, last)]
+    return [
+        op
+        for op in chosen
+        if _differs(op, [values[x] for x in op.inputs], [x.op in sources for x in op.inputs], settings, last)
+    ]
 
 
-def _differs(op: Operation, arrays: Sequence[Array], settings: Settings, last: int) -> bool:
-    """Whether an operation alone has other derivatives than differences say."""
+def _differs(
+    op: Operation, arrays: Sequence[Array], moves: Sequence[bool], settings: Settings, last: int
+) -> bool:
+    """Whether an operation alone has other derivatives, towards what moves, than differences say."""
     graph = Graph()
     inputs = [emit(Placeholder, (), (x.dtype, x.shape), "", graph).outputs[0] for x in op.inputs]
     made = emit(op.definition, tuple(inputs), op.values, None, graph).outputs
-    xs = [x for x in inputs if x.type.differentiable]
+    xs = [x for x, moving in zip(inputs, moves, strict=True) if moving and x.type.differentiable]
     ys = [y for y in made if y.type.differentiable]
     if not xs or not ys:
         return False
@@ -57,4 +65,4 @@ def _differs(op: Operation, arrays: Sequence[Array], settings: Settings, last: i
         found, _ = compared(alone, replace(settings, directions=None), last)
     except StopgradError:
         return False  # It cannot be asked for its derivatives.
-    return not all(comparison.passed for comparisons in found for comparison in comparisons)
+    return any(comparison.contradicted for comparisons in found for comparison in comparisons)
