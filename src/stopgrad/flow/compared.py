@@ -35,6 +35,9 @@ DENSE, SINGLE = 4, 4
 KINKS = 16
 """So many numbers with kinks are looked for, and set aside, along one random direction."""
 
+CERTAIN = 4
+"""After so many directions that differ with steps of every size no more are looked at."""
+
 SAFETY = 4.0
 """By how many estimated errors of the differences the two may differ besides the tolerance."""
 
@@ -324,9 +327,12 @@ class Comparison:
 
     def _look_closer(self) -> None:
         """Where something differs: other steps, and single numbers."""
-        failing = self._failing()
-        for i in failing[:ELEMENTWISE]:
+        failing, lost = self._failing(), 0
+        for i in failing:
             self.directions[i] = self._again(self.directions[i])
+            lost += not self._passes(self.directions[i])
+            if lost == CERTAIN:
+                break
         if failing:
             self.rows = self._compared(self.directions)
         for i in self._failing():
