@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import os
 import re
 import subprocess
 import sys
@@ -19,18 +20,20 @@ def test_the_screen_of_code_runs_and_prints_what_its_comments_say(tmp_path: Path
     (code,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     program = tmp_path / "train.py"
     program.write_text(code)
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, program.name], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     lines = done.stdout.splitlines()
     losses = [float(line) for line in lines[:3]]
     assert losses[0] > losses[1] > losses[2]
     assert f"# {', '.join(f'{loss:.4f}' for loss in losses)}" in code
-    shown = [line.removeprefix("# ") for line in code[code.index("# online") :].splitlines()]
-    assert [line.replace(str(tmp_path) + "/", "") for line in lines[4:]] == shown
+    comment = code[code.index("# Gradients") :].splitlines()
+    shown = [line.removeprefix("#").removeprefix(" ") for line in comment]
+    assert lines[4:] == shown
 
 
 def test_the_session_shows_what_python_shows() -> None:
     (text,) = re.findall(r"```pycon\n(.*?)```", README.read_text(), re.DOTALL)
-    text = text.replace("built at train.py:2", "built at ...")  # A session has no file of this name.
     parser = doctest.DocTestParser()
     session = parser.get_doctest(text, {"sg": sg, "np": np}, "README", None, None)
     assert len(session.examples) == 4
@@ -51,3 +54,25 @@ def test_every_gate_of_the_table_exists() -> None:
     named = set(re.findall(r"`(?:with )?(\w+)\(", table))
     assert named
     assert named <= set(import_line)
+
+
+def test_the_commands_print_what_is_shown() -> None:
+    (session,) = re.findall(r"```console\n(.*?)```", README.read_text(), re.DOTALL)
+    commands = re.split(r"^\$ stopgrad ", session, flags=re.MULTILINE)[1:]
+    assert len(commands) == 2
+    for text in commands:
+        command, shown = text.split("\n", 1)
+        done = subprocess.run(
+            [sys.executable, "-m", "stopgrad", *command.split()],
+            cwd=README.parent,
+            env={**os.environ, "COLUMNS": "80"},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 1, done.stderr
+        assert done.stdout == shown
+
+
+def test_the_gallery_of_mistakes_has_the_size_that_is_said() -> None:
+    (count,) = re.findall(r"gallery of (\d+) mistakes", README.read_text())
+    assert len(list((README.parent / "examples" / "mistakes").glob("[a-z]*.py"))) == int(count)
