@@ -100,7 +100,7 @@ class Mistake:
     @property
     def leaks(self) -> bool:
         """Whether the mistake is that a gradient arrives."""
-        return bool(self.held) and self.symptom in ("leak", "large")
+        return bool(self.held) and self.symptom in ("leak", "large") and not hasattr(self.module, "ask")
 
     @property
     def asked(self) -> str:

@@ -59,6 +59,12 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.flow.check.RTOL",
+    "stopgrad.flow.check._EPSILON",
+    "stopgrad.flow.frozen.COMPLEX",
+    "stopgrad.flow.frozen.WIDE",
+    "stopgrad.flow.frozen._FROZEN",
+    "stopgrad.flow.numeric.NOT_HOLOMORPHIC",
     "stopgrad.flow.page.marks.LETTERS",
     "stopgrad.flow.page.notebook.COLOURS",
     "stopgrad.ops.segments._MEANS",

@@ -91,7 +91,7 @@ def test_a_gradient_that_should_not_arrive_is_shown_to_come_through_the_marked_l
         assert not stopped[flow.xs[key]].arrives
 
 
-@pytest.mark.parametrize("name", ["double_stop", "idle_stop"])
+@pytest.mark.parametrize("name", ["double_stop", "idle_stop", "dropped_stop"])
 def test_a_stop_that_does_nothing_is_a_finding_at_its_line(name: str) -> None:
     mistake = BY_NAME[name]
     idle = [f for f in mistake.flow("broken").findings if f.kind == "idle"]

@@ -24,6 +24,7 @@ ELSEWHERE = {
     "tests/control": "cond switch while_loop scan fori_loop map_fn checkpoint associative_scan",
     "tests/test_trace_nan": "trace_nan",
     "tests/test_ablate": "ablate",
+    "tests/test_check_gradients": "check_gradients",
     "tests/test_flow_assertions": "assert_flows assert_blocked assert_only_flows",
     "tests/contract, again": "explain no_gradient",
     "tests/test_indexing, tests/test_arrays": "at broadcast_static_shape map_structure",
