@@ -18,6 +18,7 @@ import pytest
 from jax.nn import one_hot, softmax
 
 import stopgrad as sg
+from examples_references import all_cases, example
 from stopgrad.flow import Stop
 from stopgrad.flow.variants import jittered
 
@@ -721,6 +722,16 @@ def test_text_fits_a_terminal_and_underlines_the_expression() -> None:
     assert ablated(lambda x: x * x, 1.0).to_text().startswith("no stops")
 
 
+def test_of_many_inputs_the_most_changed_are_shown() -> None:
+    def f(params: Any) -> Any:
+        return sum(scale * x * sg.stop_gradient(x) for scale, x in enumerate(params))
+
+    text = ablated(f, [float(i + 1) for i in range(30)]).to_text()
+    assert len(text.splitlines()) < 26
+    assert "and 17 inputs with less difference" in text
+    assert "the same with and without: 1 input" in text
+
+
 def test_json_says_all() -> None:
     def f(x: Any, w: Any) -> Any:
         return unstopped(x) * sg.stop_gradient(x)[0, 0] + 0.0 * sg.sin(w)
@@ -731,7 +742,7 @@ def test_json_says_all() -> None:
     assert found["inputs"] == ["x", "w"]
     (stop,) = found["stops"]
     assert stop["location"]["file"] == __file__
-    assert stop["location"]["source"] == "sg.stop_gradient(x)"
+    assert stop["location"]["expression"] == "sg.stop_gradient(x)"
     assert stop["operations"] == [{"name": "StopGradient", "type": "StopGradient"}]
     assert set(stop["inputs"]) == {"x", "w"}
     assert stop["verdict"] == CHANGES
@@ -785,6 +796,36 @@ def test_a_gradient_that_is_an_error_as_it_is() -> None:
         sg.ablate(lambda x: sg.prevent_gradient(x, "never"), 1.0)
     with pytest.raises(sg.GradientError, match="ys is empty"):
         sg.ablate([], [])
+
+
+# --------------------------------------------------------------------------------- on the examples
+
+CASES = all_cases()
+DOES_NOTHING = {
+    # What goes to each expert first is counted: there is no gradient to stop.
+    ("mixture_of_experts", "loss"): "idle",
+    ("mixture_of_experts", "loss without room for all"): "idle",
+    # These data switch on none of the cuts in time.
+    ("gated_rnn", "loss"): NOTHING,
+    ("gated_rnn", "loss with clipped gradients"): NOTHING,
+}
+# A covariance does not depend on where its centred data are: their mean's cotangent is a sum over them.
+WASTES = {("self_supervised", "vicreg_loss"): ["z.mean(axis=0)"]}
+
+
+@pytest.mark.parametrize("key", CASES, ids=["-".join(key) for key in CASES])
+def test_the_stops_of_the_literature_change_the_gradient(
+    key: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, module = CASES[key], example(key[0])
+    for setting, value in case.settings.items():
+        monkeypatch.setattr(module, setting, value)
+    f = case.call(module) if case.call is not None else getattr(module, key[1])
+    report = ablated(f, *case.arguments(module, np.random.default_rng(0)))
+    assert {stop.verdict for stop in report.stops} <= {DOES_NOTHING.get(key, CHANGES)}
+    assert [one.location.source for one in report.suggestions] == WASTES.get(key, [])
+    assert report.zeros == ()
+    assert max(map(len, report.to_text().splitlines())) <= 80
 
 
 # -------------------------------------------------------------------------------- on random programs

@@ -59,6 +59,12 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.flow.check.RTOL",
+    "stopgrad.flow.check._EPSILON",
+    "stopgrad.flow.frozen.COMPLEX",
+    "stopgrad.flow.frozen.WIDE",
+    "stopgrad.flow.frozen._FROZEN",
+    "stopgrad.flow.numeric.NOT_HOLOMORPHIC",
     "stopgrad.flow.page.marks.LETTERS",
     "stopgrad.flow.page.notebook.COLOURS",
     "stopgrad.ops.segments._MEANS",
@@ -87,6 +93,7 @@ CONSTANT = {
     "stopgrad.engines.xla.native.schedule._OPCODES",
     "stopgrad.engines.xla.native.schedule._REDUCED",
     "stopgrad.files._CURES",
+    "stopgrad.flow.text.STYLES",
     "stopgrad.files._DTYPES",
     "stopgrad.files._NAMES",
     "stopgrad.flow.nans_cures._WRITTEN",

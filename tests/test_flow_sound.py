@@ -164,7 +164,7 @@ def check_gates(case: Case, flow: Any, walk: Walk) -> None:
         assert set(gate.cuts) == cuts.get(op, set()), op
         for names, arrives in ((gate.fully, False), (gate.partly, True)):
             assert all((flow[n].status in ARRIVES) == arrives for n in names)
-        if op.type != "PreventGradient":
+        if op.type not in ("PreventGradient", "StraightThrough"):  # These are there for something else.
             careful = op.graph is not case.graph and may_refuse(case)
             assert gate.idle == (op not in works) or (careful and not gate.idle), (op, gate)
     assert set(cuts) <= set(gates)
@@ -179,7 +179,7 @@ def keeping_off_errors(case: Case) -> set[sg.Operation]:
     if not may_refuse(case):
         return set()
     refusing = {op for op in operations_in(case.graph.operations) if op.type in ("PreventGradient", "While")}
-    walk = Walk(case, lambda end: end.operation in refusing, unseen=True)
+    walk = Walk(case, lambda end: end.operation in refusing and end.level == UNDEFINED, unseen=True)
     ends = {
         a.first.operation
         for x in case.xs

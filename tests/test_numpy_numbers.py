@@ -209,6 +209,14 @@ CALLS = [
     applied("vmap", lambda x: x * 2.0, to=(XX,), in_axes=1, out_axes=-1),
     call("explain", product, X, X, argnums=1),
     call("trace_nan", product, np.ones(3), np.ones(3), argnums=1, gradient=True),
+    call("check_gradients", product, np.ones(3), np.ones(3), argnums=1, order=2, directions=2, seed=3),
+    call(
+        "check_gradients", product, np.ones(3), np.ones(3), rtol=0.1, atol=0.5, modes="reverse", raises=False
+    ),
+    call("check_gradients", product, np.ones(3), np.ones(3), stops="ignore"),
+    call("assert_flows", product, X, X, argnums=1),
+    call("assert_blocked", lambda x, y: sg.stop_gradient(x) + y, X, X, argnums=0),
+    call("assert_only_flows", lambda x, y: sg.stop_gradient(x) + y, X, X, to="y", argnums=[0, 1]),
     Call("vjp", (square, X), {"has_aux": False}),
 ]
 
@@ -301,6 +309,9 @@ ELSEWHERE = {
     *(("astype", p) for p in ("copy", "device")),
     *(("from_dlpack", p) for p in ("copy", "device")),
     *(("can_cast", p) for p in ("from_", "to")),
+    # Tensors, and names of arguments.
+    *((f"assert_{name}", "to") for name in ("flows", "blocked", "only_flows")),
+    ("assert_only_flows", "among"),
     ("broadcast_arrays", "arrays"),
     ("broadcast_shapes", "shapes"),
     ("finfo", "type"),

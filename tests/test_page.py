@@ -222,6 +222,28 @@ def test_columns_of_the_source_count_characters_not_bytes() -> None:
     assert text.split("\n")[line - first][start:end] == "sg.stop_gradient(é)"
 
 
+def test_of_a_graph_that_was_loaded_the_lines_it_knows_are_shown(tmp_path: Path) -> None:
+    flow = page_tools.q_learning()
+    flow.graph.save(tmp_path / "graph")
+    graph = sg.Graph.load(tmp_path / "graph")
+    again = sg.explain(graph.output(flow.ys[0].name), [graph.output(x.name) for x in flow.xs.values()])
+    data = data_of(again)
+    file, line, _, start, end, _ = data["places"][data["cuts"][0]["place"]]
+    text = dict(map(tuple, data["files"][file]["parts"]))[line]
+    assert text.startswith("sg.stop_gradient(rewards + 0.9")
+    assert (start, end) == (-1, -1)
+
+
+def test_a_report_on_nothing_has_a_page() -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        x = sg.placeholder(sg.float32, [2], name="x")
+        n = sg.placeholder(sg.int32, [2], name="n")
+    assert data_of(sg.explain(x, []))["tensors"] == []
+    assert data_of(sg.explain(x, [x]))["operations"]["mark"][0] == "l"
+    assert data_of(sg.explain(n, [x]))["tensors"][0]["status"] == "disconnected"
+
+
 def test_only_what_surrounds_the_lines_is_taken_of_a_long_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stopgrad.flow.page.sources.WHOLE", 10)
     data = data_of(page_tools.q_learning())
@@ -493,7 +515,7 @@ def test_what_users_write_is_only_ever_text(browser: Any, tmp_path: Path) -> Non
     "script",
     [
         "window.Worker = class { constructor() { throw new Error('refused'); } };",
-        "window.Worker = class extends EventTarget { postMessage() { this.dispatchEvent(new Event('error')); }};",
+        "window.Worker = class extends EventTarget { postMessage() { this.dispatchEvent(new Event('error')) } }",
     ],
 )
 def test_the_graph_is_laid_out_without_a_worker_too(browser: Any, tmp_path: Path, script: str) -> None:
@@ -512,8 +534,16 @@ def test_bodies_open_inside_their_operation(browser: Any, tmp_path: Path) -> Non
         assert outer["x"] < inner["x"]
         assert outer["y"] < inner["y"]
         assert outer["x"] + outer["width"] > inner["x"] + inner["width"]
+        # The live way leads through the bodies: from the operand into a parameter, and out from the branch.
+        ends = shown.page.locator("#graph .edge.live").evaluate_all(
+            """all => all.map((edge) => [edge.dataset.from, edge.dataset.to].map(
+                 (node) => document.querySelector(`[data-node="${node}"]`).dataset.operation))"""
+        )
+        assert ["h", "Placeholder"] in ends
+        assert ["Sin", "Sum"] in ends
         shown.click("#fold")
         assert "Scan" in shown.operations(".group.partly")
+        assert shown.count("#graph .count") == 0
 
 
 def test_a_large_graph_opens_folded_with_the_way_to_its_cut(browser: Any, tmp_path: Path) -> None:

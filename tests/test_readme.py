@@ -27,8 +27,9 @@ def test_the_screen_of_code_runs_and_prints_what_its_comments_say(tmp_path: Path
     losses = [float(line) for line in lines[:3]]
     assert losses[0] > losses[1] > losses[2]
     assert f"# {', '.join(f'{loss:.4f}' for loss in losses)}" in code
-    shown = [line.removeprefix("#").removeprefix(" ") for line in code[code.index("# Gradients") :].splitlines()]
-    assert [line for line in lines[4:] if line] == [line for line in shown if line]
+    comment = code[code.index("# Gradients") :].splitlines()
+    shown = [line.removeprefix("#").removeprefix(" ") for line in comment]
+    assert lines[4:] == shown
 
 
 def test_the_session_shows_what_python_shows() -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -199,9 +202,9 @@ CLASSICS: list[tuple[str, str, Callable[..., Any], tuple[Any, ...]]] = [
         lambda x: total(open_only(x) * f32(0, 1)),
         (f32(-1, 1),),
     ),
-    ("overflow of 16 bits", "forward Mul", lambda x: total(x * x), (np.array([300, 1], np.float16),)),
-    ("overflow of 16 bits", "forward Sum", total, (np.array([6e4, 6e4], np.float16),)),
-    ("overflow of 16 bits", "forward Cast", lambda x: total(sg.cast(x, sg.float16)), (f32(1e5, 1),)),
+    ("overflow of float16", "forward Mul", lambda x: total(x * x), (np.array([300, 1], np.float16),)),
+    ("overflow of float16", "forward Sum", total, (np.array([6e4, 6e4], np.float16),)),
+    ("overflow of float16", "forward Cast", lambda x: total(sg.cast(x, sg.float16)), (f32(1e5, 1),)),
     ("overflow", "forward MatMul", lambda x: total(sg.matmul(x, x)), (f32([1e30, 1], [1, 1]),)),
     (
         "inverse of a singular matrix",
@@ -573,6 +576,61 @@ def test_errors_say_what_to_do() -> None:
         sg.trace_nan(y, session=1)  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):
         sg.trace_nan(lambda x: 1 // 0, 1.0)
+
+
+# -------------------------------------------------------------------------------------------- size
+
+
+def test_it_runs_once_and_again_only_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[int] = []
+
+    class Counting(Follower):
+        def run(self, outputs: Any, feeds: Any) -> Any:
+            runs.append(len(outputs))
+            return super().run(outputs, feeds)
+
+    monkeypatch.setattr("stopgrad.flow.nans.Follower", Counting)
+    sg.trace_nan(lambda x: total(sg.sqrt(x)), f32(1, 2))
+    assert len(runs) == 1
+    sg.trace_nan(lambda x: total(sg.sqrt(x)), f32(0, 2))
+    assert len(runs) == 3
+
+
+DEEP = """
+    import sys
+    sys.setrecursionlimit(200)
+    import numpy as np
+    import stopgrad as sg
+
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float64, [2], name="x")
+        y = x
+        for _ in range(20_000):
+            y = sg.sin(y)
+        y = sg.reduce_sum(sg.sqrt(y - y) * y)
+    trace = sg.trace_nan(y, [x], feed_dict={x: np.ones(2)})
+    assert trace.first.origin.type == "Sqrt" and trace.operations > 60_000
+    print("done")
+"""
+
+
+def test_a_chain_of_twenty_thousand_at_a_recursion_limit_of_200() -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(DEEP)], capture_output=True, text=True, check=False
+    )
+    assert made.stdout.strip() == "done", made.stderr[-3000:]
+
+
+def test_dtypes_of_16_bits_and_complex_numbers() -> None:
+    short = sg.bfloat16.numpy
+    site = sg.trace_nan(lambda x: total(x * x), np.array([1e30, 1], short)).first
+    assert site is not None
+    assert (site.kind, site.pattern) == ("inf", "overflow")
+    assert site.inputs[0].dtype == "bfloat16"
+    site = sg.trace_nan(lambda x: total(sg.abs(sg.log(x))), np.array([0j, 1 + 1j])).first
+    assert site is not None
+    assert (site.operation.type, site.pattern, site.inputs[0].max) == ("Log", "log of 0", abs(1 + 1j))
+    json.dumps(site.to_json(), allow_nan=False)
 
 
 # ------------------------------------------------------------------------------------------ property

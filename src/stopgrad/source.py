@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import functools
 import linecache
 import os
 import sys
@@ -95,13 +95,19 @@ RawLocation = tuple[CodeType | Location, int]
 """A captured instruction; or a place that is decoded already."""
 
 
+@functools.lru_cache(8)
+def _positions(code: CodeType) -> tuple[tuple[int | None, ...], ...]:
+    """The places of all instructions, which are packed so that each is found after those before it."""
+    return tuple(code.co_positions())
+
+
 def decode(raw: RawLocation) -> Location:
     """The place of a captured instruction."""
     code, instruction = raw
     if isinstance(code, Location):
         return code
-    position = next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
-    line, end_line, column, end_column = position
+    positions, index = _positions(code), instruction // 2
+    line, end_line, column, end_column = positions[index] if index < len(positions) else (None,) * 4
     return Location(
         code.co_filename,
         line if line is not None else code.co_firstlineno,

@@ -271,11 +271,13 @@ def test_functions_return_zeros_or_none_on_request(f):
 def test_the_text_names_tensor_status_reason_and_line(x, here):
     gate, line = sg.stop_gradient(sg.exp(x), name="wall"), here()
     text = sg.explain(gate * 2.0, [x]).to_text()
-    first, second = text.splitlines()
-    assert first.split() == ["x:0", "stopped"]
-    assert "wall" in second
-    assert f"{__file__}:{line}" in second
-    assert "sg.stop_gradient(sg.exp(x)" in second
+    summary, empty, tensor, cut, source, underline = text.splitlines()
+    assert summary == "No gradient reaches x: stopped."
+    assert not empty
+    assert tensor == "stopped: x"
+    assert cut.endswith(f"test_absences.py:{line}  stop_gradient")
+    at = source.index('sg.stop_gradient(sg.exp(x), name="wall")')
+    assert underline.rstrip("^") + "^" == f"{'':6} |{'':{at - 8}}^"
 
 
 def test_functions_are_explained_by_argument_paths(here):
@@ -372,7 +374,7 @@ def test_explain_of_a_function_refuses_positions_that_it_has_not():
         sg.explain(lambda x: x, 1.0, argnums=5)
 
 
-@pytest.mark.parametrize("check", [sg.assert_flows, sg.assert_blocked])
-def test_the_assertions_take_outputs_and_refuse_functions(check):
+@pytest.mark.parametrize("check", [sg.assert_flows, sg.assert_blocked, sg.assert_only_flows])
+def test_the_assertions_take_outputs_or_a_function(check):
     with pytest.raises(sg.GraphError, match="takes outputs of a graph"):
-        check(lambda x: x, 1.0)
+        check(1.0, 1.0)

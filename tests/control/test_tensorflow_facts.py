@@ -117,7 +117,8 @@ def test_a_carry_stopped_inside_the_body(run: Run, x: Any, y: Any) -> None:
 def test_a_stop_inside_says_stopped(x: Any, y: Any) -> None:
     rx, _ = squares(x, y, sg.stop_gradient)
     found = sg.explain(rx, [x, y])
-    assert found[x].status == "flows"
+    assert found[x].status == "partly stopped"  # How often the loop runs depends on it, too.
+    assert found[x].cuts[0].operation.type == "Less"
     assert found[y].status == "stopped"
     (cut,) = found[y].cuts
     assert cut.operation.type == "StopGradient"

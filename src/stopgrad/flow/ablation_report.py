@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stopgrad.flow.document import place_of
 from stopgrad.flow.source_lines import excerpt, place
+from stopgrad.flow.words import counted, names
 from stopgrad.graph import Operation, describe
 from stopgrad.source import Location
 
@@ -18,6 +20,10 @@ SAVES = "changes nothing, and saves {} operation{}"
 IDLE = "idle"
 NOTHING = "changes nothing and saves nothing"
 ERROR = "without it, the gradient is an error"
+
+
+ROWS = 12
+"""So many inputs at most are shown one by one in the text, those with the largest difference."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +148,10 @@ class Ablation:
         return f"<Ablation {verdicts or 'no stops'}; {len(self.suggestions)} suggestions>"
 
     def to_json(self) -> str:
-        """The report as JSON: the attributes by their names, locations and operations as objects.
+        """The report as JSON.
 
-        A number that JSON has no word for (infinity) is null.
+        Objects have the attributes of the classes, by their names; operations a name and a type, locations
+        what they have in :meth:`Flow.to_json`. A number that JSON has no word for (infinity) is null.
         """
         return json.dumps(
             {
@@ -168,19 +175,6 @@ def _number(x: float | None) -> float | None:
     return x if x is not None and math.isfinite(x) else None
 
 
-def _location_json(location: Location | None) -> Any:
-    if location is None:
-        return None
-    return {
-        "file": location.file,
-        "line": location.line,
-        "end_line": location.end_line,
-        "column": location.column,
-        "end_column": location.end_column,
-        "source": location.source,
-    }
-
-
 def _operations_json(operations: Iterable[Operation]) -> list[dict[str, str]]:
     return [{"name": op.name, "type": op.type} for op in operations]
 
@@ -188,7 +182,7 @@ def _operations_json(operations: Iterable[Operation]) -> list[dict[str, str]]:
 def _stop_json(stop: Stop) -> dict[str, Any]:
     return {
         "kind": stop.kind,
-        "location": _location_json(stop.location),
+        "location": place_of(stop.location),
         "operations": _operations_json(stop.operations),
         "verdict": stop.verdict,
         "evidence": stop.evidence,
@@ -213,7 +207,7 @@ def _stop_json(stop: Stop) -> dict[str, Any]:
 
 def _suggestion_json(one: Suggestion) -> dict[str, Any]:
     return {
-        "location": _location_json(one.location),
+        "location": place_of(one.location),
         "operations": _operations_json(one.operations),
         "operations_saved": one.operations_saved,
         "operations_with": one.operations_with,
@@ -231,8 +225,8 @@ def _suggestion_json(one: Suggestion) -> dict[str, Any]:
 
 def _text(report: Ablation, width: int) -> Iterator[str]:
     count = len(report.stops)
-    head = f"{count} line{'' if count == 1 else 's'} with stops" if count else "no stops"
-    yield from _wrapped(f"{head}; gradients of {', '.join(report.inputs) or 'nothing'}", width)
+    head = f"{counted(count, 'line')} with stops" if count else "no stops"
+    yield from _wrapped(f"{head}; gradients of {names(report.inputs, report.inputs) or 'nothing'}", width)
     for stop in report.stops:
         yield ""
         yield from _headed(stop.kind, stop.location, stop.operations, width)
@@ -255,20 +249,32 @@ def _stop_lines(stop: Stop, engine: str | None, width: int) -> Iterator[str]:
     if stop.evidence:
         yield from _wrapped(stop.evidence, width, "    ")
     if stop.verdict == CHANGES:
-        label = max(map(len, [*stop.inputs, "all"]))
-        label = min(label, width - 36)
-        yield f"    {'':<{label}}  difference  cosine"
-        rows = [(name, one.difference, one.cosine, _arrival(one)) for name, one in stop.inputs.items()]
-        for name, difference, cosine, note in [("all", stop.difference, stop.cosine, ""), *rows]:
-            angle = "-" if cosine is None else f"{cosine:.4f}"
-            short = name if len(name) <= label else f"…{name[len(name) - label + 1 :]}"
-            yield f"    {short:<{label}}  {_figure(difference):>10}  {angle:>6}{note}"
+        yield from _table(stop, width)
     yield from _wrapped(
         f"operations: {stop.operations_with} with, {stop.operations_without} without", width, "    "
     )
     if stop.seconds_with is not None and stop.seconds_without is not None:
         took = f"{_seconds(stop.seconds_with)} with, {_seconds(stop.seconds_without)} without"
         yield from _wrapped(f"time: {took} ({engine})", width, "    ")
+
+
+def _table(stop: Stop, width: int) -> Iterator[str]:
+    """The difference and cosine of all inputs together, and of those that the stop changes most."""
+    changed = {name: one for name, one in stop.inputs.items() if one.difference}
+    shown = sorted(changed, key=lambda name: changed[name].difference, reverse=True)[:ROWS]
+    label = min(max(map(len, [*shown, "all"])), width - 40)
+    yield f"    {'':<{label}}  difference  cosine"
+    rows = [
+        (name, one.difference, one.cosine, _arrival(one)) for name, one in changed.items() if name in shown
+    ]
+    for name, difference, cosine, note in [("all", stop.difference, stop.cosine, ""), *rows]:
+        angle = "-" if cosine is None else f"{cosine:.4f}"
+        short = name if len(name) <= label else f"…{name[len(name) - label + 1 :]}"
+        yield f"    {short:<{label}}  {_figure(difference):>10}  {angle:>6}{note}"
+    if len(changed) > len(shown):
+        yield f"    and {counted(len(changed) - len(shown), 'input')} with less difference"
+    if len(changed) < len(stop.inputs):
+        yield f"    the same with and without: {counted(len(stop.inputs) - len(changed), 'input')}"
 
 
 def _arrival(change: Change) -> str:
@@ -282,10 +288,8 @@ def _suggestion_lines(one: Suggestion, engine: str | None, width: int) -> Iterat
         yield from _wrapped("at an inner value of this call: to be mended there", width, "    ")
     yield from _wrapped(zero_at("what arrives", one.points), width, "    ")
     if one.disconnects:
-        names = ", ".join(one.disconnects)
-        yield from _wrapped(
-            f"with a stop here, the gradient of {names} is none instead of zero", width, "    "
-        )
+        told = f"with a stop here, the gradient of {names(one.disconnects)} is none instead of zero"
+        yield from _wrapped(told, width, "    ")
     saved = f"{one.operations_saved} of {one.operations_without} operations"
     yield from _wrapped(f"a stop saves {saved}", width, "    ")
     if one.seconds_with is not None and one.seconds_without is not None:
@@ -296,8 +300,7 @@ def _suggestion_lines(one: Suggestion, engine: str | None, width: int) -> Iterat
 def zero_at(what: str, points: int) -> str:
     """That something is zero, and how that is known."""
     more = f", the given one and {points - 1} with noise on its floats" if points > 1 else ""
-    where = f"{points} data point{'s' if points > 1 else ''}{more}"
-    return f"{what} is zero up to rounding at {where}: evidence, no proof"
+    return f"{what} is zero up to rounding at {counted(points, 'data point')}{more}: evidence, no proof"
 
 
 def _headed(

@@ -17,7 +17,7 @@ from stopgrad.flow.report import Flow
 from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.flow.text import of_what, operation_name, stories_of
 from stopgrad.flow.words import counted, listed, names, plain
-from stopgrad.graph import Graph, Operation, Output
+from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.ops.data import Parameter, Placeholder
 from stopgrad.public import guarded
 from stopgrad.structure import flatten, tensors_among
@@ -264,12 +264,18 @@ class _Gate:
     def __init__(self, what: str, by: Any, question: Asked) -> None:
         self._operations: dict[Operation, None] = {}
         told = []
+        above = question.graph.subgraph_to(question.ys)
         for one in flatten(by)[0]:
             if isinstance(one, str):
                 found = _called(what, one, question)
                 told.append(repr(one))
             elif isinstance(one, (Operation, Output)) or hasattr(one, "as_output"):
                 op = one if isinstance(one, Operation) else one.as_output().op
+                if op.graph is not question.graph and op not in set(walk(above)):
+                    raise GraphError(
+                        f"{what}: by, which is {describe(op)}, belongs to another graph; "
+                        "name it, or its line, where a function is asked about"
+                    )
                 found = [op]
                 told.append(f"{operation_name(op)}{f' at {place(op.location)}' if op.location else ''}")
             else:

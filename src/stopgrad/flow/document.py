@@ -85,8 +85,7 @@ def _summary(report: Report, cuts: Sequence[Cut]) -> dict[str, Any]:
 
 
 def _tensor(x: Output) -> dict[str, Any]:
-    shape = x.shape
-    sizes = None if shape is None else [size if isinstance(size, int) else str(size) for size in shape]
+    sizes = [size if isinstance(size, int) else str(size) for size in x.shape]
     return {"name": x.name, "dtype": x.dtype.name, "shape": sizes}
 
 

@@ -309,7 +309,8 @@ class _Lines:
                 behind |= dict.fromkeys(_chosen(names, survey.sources.behind(leads)))
                 opens |= dict.fromkeys(_chosen(names, self._opened(survey, place, leads)))
             if not behind:  # A tensor that carries no gradient itself.
-                return tuple(dict.fromkeys([name for _, x in xs for name in self._labels[x]])), ()
+                own = [x for survey, x in xs if (wall := survey.own_wall(x)) and self.place(wall) == place]
+                return tuple(dict.fromkeys([name for x in own for name in self._labels[x]])), ()
             found = self._known[place] = tuple(behind), tuple(opens)
         return found
 

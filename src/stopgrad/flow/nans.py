@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -242,7 +242,9 @@ class _Story:
         first = roots[0]
         then = [n for n in sorted(self._arriving) if n != first and first in self._line(n)]
         then = self._one_each(then, {self._event(first).operation})
-        others = self._one_each(roots[1:], {self._event(n).operation for n in (first, *then)})
+        # What fails in the gradient of what has been told of already is no news.
+        told = {one for n in (first, *then) for one in self._forwards(n)}
+        others = self._one_each([n for n in roots[1:] if told.isdisjoint(self._forwards(n))], told)
         sites = self._sites([first, *then], others)
         return NanTrace(
             sites[0],
@@ -254,6 +256,9 @@ class _Story:
 
     def _event(self, n: int) -> Made:
         return self._made[n - 1]
+
+    def _forwards(self, n: int) -> Iterator[Operation]:
+        return forwards(self._event(n).operation)
 
     def _line(self, n: int) -> list[int]:
         """An event and those from which its infinity came."""

@@ -26,7 +26,7 @@ def neighbours(op: Operation, users: Mapping[Output, Sequence[Operation]]) -> fr
         behind = [start, *found]
         for _ in range(FAR):
             found.update(dict.fromkeys(behind))
-            behind = [x.op for one in behind for x in one.inputs if x.op not in found]
+            behind = [*dict.fromkeys(x.op for one in behind for x in one.inputs if x.op not in found)]
     return frozenset(found)
 
 

@@ -24,6 +24,7 @@ from stopgrad.flow.nans_case import (
     is_sum_of_squares,
     is_variance,
 )
+from stopgrad.flow.nans_report import in_short
 from stopgrad.flow.nans_signs import (
     all_masked,
     are_infinite,
@@ -99,7 +100,7 @@ def _shown(inner: Operation) -> str:
 def _line(op: Operation) -> str:
     """Where the user's line is, in short."""
     location = op.location
-    return f"{location.file.rpartition('/')[2]}:{location.line}" if location else op.name
+    return in_short(location) if location else op.name
 
 
 # ---------------------------------------------------------------------------------------- patterns
@@ -413,7 +414,7 @@ PATTERNS: tuple[Pattern, ...] = (
         "the difference of two infinities is a NaN; keep one of them finite",
     ),
     Pattern(
-        "overflow of 16 bits",
+        "overflow of float16",
         "",
         is_narrow,
         "the number is beyond the largest of {dtype}, {limit}: scale it down before (a loss scale, for "

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import linecache
+import os
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from stopgrad.flow.source_lines import place
+from stopgrad.flow.source_lines import excerpt, place
+from stopgrad.flow.words import counted, listed
 from stopgrad.graph import Operation
 from stopgrad.source import Location
 
@@ -164,7 +165,7 @@ class NanNote:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NanTrace:
     """What :func:`trace_nan` found. True where a NaN or infinity arrives in a result.
 
@@ -225,6 +226,9 @@ class NanTrace:
 
     __str__ = to_text
 
+    def __repr__(self) -> str:
+        return f"<NanTrace {self.first.headline() if self.first else 'of finite results'}>"
+
 
 # --------------------------------------------------------------------------------------------- text
 
@@ -232,21 +236,19 @@ class NanTrace:
 def _text(trace: NanTrace, width: int) -> list[str]:
     lines: list[str] = []
     if trace.first is None:
-        lines += _wrapped(f"Every value and gradient is finite ({trace.operations:,} operations).", width)
+        ran = counted(trace.operations, "operation")
+        lines += _wrapped(f"Every value and gradient is finite ({ran}).", width)
     else:
         lines += _site_text(trace.first, width)
-        lines += _wrapped(f"It reaches {_listed(trace.reaches)}.", width)
+        lines += _wrapped(f"It reaches {listed(trace.reaches)}.", width)
         for site in trace.then:
             lines += ["", "Then", *_site_text(site, width, cures=trace.first.cure is None)]
         if trace.others:
-            some = _listed(
-                [f"{s.name} ({_short(s.location)})" if s.location else s.name for s in trace.others]
-            )
+            some = listed([f"{site.name}{_of(site.location, ' ({})')}" for site in trace.others])
             lines += ["", *_wrapped(f"Others that reach results by themselves: {some}.", width)]
     if trace.harmless:
-        what = "operation" if trace.harmless == 1 else "operations"
-        made = f"{trace.harmless:,} {what} made NaNs or infinities of which nothing arrives."
-        lines += _wrapped(made, width)
+        some = counted(trace.harmless, "operation")
+        lines += _wrapped(f"{some} made NaNs or infinities of which nothing arrives.", width)
     for note in trace.notes:
         lines += ["", *_wrapped(f"Note: {note.operation.type} {note.message}, at {list(note.index)}.", width)]
         lines += _quoted(note.location, width)
@@ -262,15 +264,12 @@ def _site_text(site: NanSite, width: int, cures: bool = True) -> list[str]:
         lines += _wrapped(what, width, "  ")
     for op, step in site.around:
         which = f"in step {step} of" if step is not None else "inside"
-        line = op.location
-        lines += _wrapped(f"  {which} {op.type}{f', {_short(line)}' if line else ''}", width, "    ")
+        lines += _wrapped(f"  {which} {op.type}{_of(op.location, ', {}')}", width, "    ")
     lines += [] if site.source == "argument" else _quoted(site.location, width)
     lines += _table(site.inputs, width)
     if site.cause is not None:
-        line = site.cause.location
-        lines += _wrapped(
-            f"  The infinity is a constant's{f', of {_short(line)}' if line else ''}.", width, "  "
-        )
+        whose = f"a constant's{_of(site.cause.location, ', of {}')}"
+        lines += _wrapped(f"  The infinity is {whose}.", width, "  ")
     if site.cure is not None and cures:
         lines += _wrapped(f"Cure: {site.cure}.", width, "      ")
     return lines
@@ -299,24 +298,17 @@ def _quoted(location: Location | None, width: int) -> list[str]:
     """The user's line with the sub-expression underlined."""
     if location is None:
         return []
-    head = _cut(f"  {place(location)}", width, tail=True)
-    text = linecache.getline(location.file, location.line).rstrip("\n")
-    if not text.strip():
-        return [head]
-    start, end = 0, len(text)
-    if location.column is not None:
-        data = text.encode()  # Columns count UTF-8 bytes.
-        start = len(data[: location.column].decode(errors="replace"))
-        one_line = location.end_column is not None and location.end_line == location.line
-        end = len(data[: location.end_column].decode(errors="replace")) if one_line else len(text)
-    number = f"{location.line:>6} | "
-    indent = len(text) - len(text.lstrip())
-    text, start, end = text[indent:], max(start - indent, 0), max(end - indent, 1)
-    room = width - len(number)
-    if len(text) > room:
-        skip = max(min(start - 8, len(text) - room), 0)
-        text, start, end = text[skip : skip + room], start - skip, min(end - skip, room)
-    return [head, f"{number}{text}", f"{'':>6} | {' ' * start}{'^' * max(end - start, 1)}"]
+    return [_cut(f"  {place(location)}", width, tail=True), *excerpt(location, width)]
+
+
+def _of(location: Location | None, form: str) -> str:
+    """A line in a sentence; nothing where it is not known."""
+    return "" if location is None else form.format(in_short(location))
+
+
+def in_short(location: Location) -> str:
+    """A line without its folders: what stands in sentences does not depend on where it is read."""
+    return f"{os.path.basename(location.file)}:{location.line}"
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
@@ -327,15 +319,6 @@ def _cut(text: str, width: int, tail: bool = False) -> str:
     if len(text) <= width:
         return text
     return f"...{text[3 - width :]}" if tail else f"{text[: width - 3]}..."
-
-
-def _listed(names: Iterable[str]) -> str:
-    *front, last = names
-    return f"{', '.join(front)} and {last}" if front else last
-
-
-def _short(location: Location | None) -> str:
-    return "" if location is None else f"{location.file.rpartition('/')[2]}:{location.line}"
 
 
 def _shown(x: Any) -> str:

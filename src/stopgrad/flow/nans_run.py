@@ -278,20 +278,23 @@ class Follower:
         nan = np.isnan(y)
         inf = np.isinf(y) & ~nan
         marks = np.zeros(y.shape, np.int64)
-        near_nan, near_inf = (np.broadcast_to(np.asarray(m, np.int64), y.shape) for m in (from_nan, from_inf))
-        # A NaN is of NaNs, if there are any; an infinity of infinities.
-        for where, first, second in ((nan, near_nan, near_inf), (inf, near_inf, near_nan)):
-            found = where & (first != _NONE)
-            marks[found] = first[found]
-            left = where & ~found & (second != _NONE)
-            if where is nan:
-                for mark in np.unique(second[left]).tolist():
-                    self._made(output, "nan", left & (second == mark), marks, number(mark))
-            else:
-                marks[left] = second[left]
+        if from_nan is not _NONE or from_inf is not _NONE:
+            nans, infs = (np.broadcast_to(np.asarray(m, np.int64), y.shape) for m in (from_nan, from_inf))
+            # A NaN is of NaNs, if there are any; an infinity of infinities.
+            self._hand_on(marks, nan, nans)
+            for mark in np.unique(infs[nan & (marks == 0) & (infs != _NONE)]).tolist():
+                self._made(output, "nan", nan & (marks == 0) & (infs == mark), marks, number(mark))
+            self._hand_on(marks, inf, infs)
+            self._hand_on(marks, inf, nans)
         self._made(output, "nan", nan & (marks == 0), marks)
         self._made(output, "inf", inf & (marks == 0), marks)
         return marks
+
+    @staticmethod
+    def _hand_on(marks: Array, where: Array, sources: Array) -> None:
+        """Give elements that have no mark yet those of what they are made of."""
+        found = where & (marks == 0) & (sources != _NONE)
+        marks[found] = sources[found]
 
     def _made(self, output: Output, kind: str, where: Array, marks: Array, parent: int = 0) -> None:
         if not where.any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -42,10 +43,11 @@ class Survey:
         stops: Collection[Output],
         above: Sequence[Operation],
         acting: Acting,
+        sweep: Sweep | None = None,
     ) -> None:
         self._ys, self.xs, self.acting = ys, xs, acting
         self.graph = ys[0].op.graph
-        self.sweep = sweep = Sweep(above, acting)
+        self.sweep = sweep = Sweep(above, acting) if sweep is None else sweep
         self._own: dict[int, Way] = {}  # By place, the ways behind what is named in stops.
         self._stops = [t for t in stops if sweep.place(t) >= 0 and t.type.differentiable]
         for t in self._stops:
@@ -153,18 +155,19 @@ class Survey:
         at = self.sweep.first[op.id] if op.id < len(self.sweep.first) else -1
         if at < 0:
             return Mark(False, False, False, False, False, False)
-        places = range(at, at + len(op.outputs))
-        arrives, leads = ([of[n] for n in places] for of in (self.reached, self.leads))
-        comes = [reached & 1 for reached in arrives]
-        openly = map(self.sources.openly, leads)
-        return Mark(
-            bool(any(comes)),
-            any(come and lead for come, lead in zip(comes, openly, strict=True)),
-            any(come and lead for come, lead in zip(comes, leads, strict=True)),
-            any(reached & 2 and lead for reached, lead in zip(arrives, leads, strict=True)),
-            any(reached and lead for reached, lead in zip(arrives, leads, strict=True)),
-            any(map(bool, leads)),
-        )
+        arrives, leads = self.reached[at], self.leads[at]
+        found = self._mark(arrives, leads)
+        for n in range(at + 1, at + len(op.outputs)):
+            found = Mark(*map(operator.or_, found, self._mark(self.reached[n], self.leads[n])))
+        return found
+
+    def _mark(self, reached: int, leads: int) -> Mark:
+        """The same of one output."""
+        if not leads:
+            return Mark(bool(reached & 1), False, False, False, False, False)
+        comes = bool(reached & 1)
+        openly = comes and self.sources.openly(leads) != 0
+        return Mark(comes, openly, comes, bool(reached & 2), reached != 0, True)
 
 
 class Mark(NamedTuple):
@@ -210,7 +213,10 @@ def surveys(
     above = graph.subgraph_to(ys)
     some = [op for op in above if op.definition.selective or op.definition.has_bodies]
     groups = by_gates(list(selective_gates(some)), list(dict.fromkeys(xs)))
-    return [Survey(ys, group, stops, above, acting) for acting, group in groups.items()]
+    sweep = Sweep(above)
+    return [
+        Survey(ys, group, stops, above, acting, sweep.where(acting, some)) for acting, group in groups.items()
+    ]
 
 
 def untaken(graph: Graph, above: Collection[Operation]) -> list[Operation]:

@@ -281,7 +281,7 @@ class _Page:
         else:
             source = " ".join(location.source.split())
             where = f"{place(location)}  {source if len(source) <= 30 else f'{source[:27]}...'}"
-        self.add(("no derivative: ", "dim"), f"{where}: {cut.reason}", indent=2)
+        self.add(("no derivative: ", "dim"), f"{where}: {reason_of(cut)}", indent=2)
 
     def idle(self) -> None:
         """The stops that do nothing."""

@@ -108,7 +108,9 @@ def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all)
 def _refuse(op: Operation, wired: Iterable[int], found: Sequence[_Found]) -> None:
     """Put an operation's own wall before its bodies, where its gradient is undefined whatever they do."""
     refused = next((rule for i in wired if isinstance(rule := op.definition.rule(op, i), Undefined)), None)
-    for way, y in zip(found, op.outputs, strict=True) if refused is not None else ():
+    if refused is None:
+        return
+    for way, y in zip(found, op.outputs, strict=True):
         if y.type.differentiable:
             way.wall_off(Wall(op, Status.UNDEFINED, refused.reason(op)))
 
@@ -237,6 +239,15 @@ class Sweep:
             if not plain:
                 self.ways[op.id] = ways_of(op, acting, removed)
         self.places = count
+
+    def where(self, acting: Acting, operations: Iterable[Operation]) -> Sweep:
+        """The same where selective gates act that are, or are in the bodies of, some operations."""
+        found = copy.copy(self)
+        found.ways = dict(self.ways)
+        for op in operations if acting else ():
+            if op in acting or op.definition.has_bodies:
+                found.ways[op.id] = ways_of(op, acting)
+        return found
 
     def without(self, removed: Removed, acting: Acting = NOBODY) -> Sweep:
         """The same where some walls are removed."""

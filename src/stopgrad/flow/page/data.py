@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stopgrad.flow.page.collected import Collected, collect
@@ -69,6 +69,7 @@ def page_data(flow: Report) -> dict[str, Any]:
     return {
         "operations": columns,
         "closed": closed_operands(found, marks),
+        **_wired(found),
         "groups": {
             "kind": [group.kind for group in grouping.groups],
             "label": [group.label for group in grouping.groups],
@@ -118,6 +119,53 @@ def _short(type: str, name: str) -> str | int:
 
 def _origin(op: Operation, found: Collected) -> int:
     return -1 if op.origin is None else found.number.get(op.origin, -1)
+
+
+Place = tuple[int, int]
+"""An operation and the position of one of its operands or outputs."""
+
+
+def _wired(found: Collected) -> dict[str, list[int]]:
+    """For operands, by their positions, the parameters of bodies they go into, and whose results they are.
+
+    Each list is one of pairs, one after the other.
+    """
+    holders = {i: holder for holder, _, operations, _ in found.bodies for i in operations}
+    parameters: dict[Place, set[Place]] = {}
+    results: dict[Place, set[Place]] = {}
+    for holder in sorted(set(holders.values())):
+        op = found.operations[holder]
+        for wire in op.definition.wires(op):
+            ends = [(parameters, i, x) for i, x in zip(wire.operands, wire.body.inputs, strict=True)]
+            ends += [(results, i, y) for i, y in zip(wire.outputs, wire.body.outputs, strict=True)]
+            for into, i, x in ends:
+                inner = None if x is None else found.number.get(x.op)
+                if i is not None and inner is not None and holders.get(inner) == holder:
+                    into.setdefault((holder, i), set()).add((inner, x.index))
+    lists: dict[str, list[int]] = {"into": [], "out": []}
+    position = 0
+    for n, op in enumerate(found.operations):
+        for i, x in enumerate(op.inputs):
+            for inner, _ in sorted(parameters.get((n, i), ())):
+                lists["into"] += [position, inner]
+            for inner in _innermost((found.number[x.op], x.index), results):
+                lists["out"] += [position, inner]
+            position += 1
+    return lists
+
+
+def _innermost(output: Place, results: Mapping[Place, set[Place]]) -> list[int]:
+    """The operations in bodies, and in bodies of these, whose result an output is."""
+    found: list[int] = []
+    waiting = list(results.get(output, ()))
+    while waiting:
+        place = waiting.pop()
+        further = results.get(place)
+        if further is None:
+            found.append(place[0])
+        else:
+            waiting.extend(further)
+    return sorted(set(found))
 
 
 def _grouped(

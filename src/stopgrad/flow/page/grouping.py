@@ -15,7 +15,12 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 LIMIT = 30
-"""So many members a group has at most."""
+"""So many members a group has at most, but for blocks and what is put into none."""
+BLOCK, FAN = 15, 12
+"""About so many members a block is given, and so many blocks of blocks at most stand beside each other.
+
+The fewer, the fewer boxes have to be drawn until an operation is seen; a chain of 5,000 takes 36.
+"""
 
 Member = int
 """An operation, by its position on the page; or a group, as ``-1 - its position`` among the groups."""
@@ -193,8 +198,9 @@ class Grouping:
 
     def _even(self, parts: list[_Part]) -> list[list[_Part]]:
         """Chunks of about the same length, which rather end where the user's line jumps back or changes."""
-        levels = math.ceil(math.log(len(parts), LIMIT) - 1e-9)
-        count = math.ceil(len(parts) ** (1 / levels) - 1e-9)
+        blocks = len(parts) / BLOCK
+        levels = math.ceil(math.log(blocks, FAN) - 1e-9)
+        count = math.ceil(blocks ** (1 / levels) - 1e-9)
         lines = [self._lines[part.operations[0]] for part in parts]
         ends = [0]
         for n in range(1, count):

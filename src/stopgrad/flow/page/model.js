@@ -20,6 +20,16 @@ const SUMMARY = "lpcshiag";
 /** What edges that are drawn as one are drawn as: the first of these among them. */
 const EDGE_KINDS = ["live", "severed", "gradient", "hidden", "use", "aside"];
 
+/** A map from first numbers to all that stand beside them, of a list of pairs one after the other. */
+function pairs(list) {
+  const found = new Map();
+  for (let n = 0; n < list.length; n += 2) {
+    if (!found.has(list[n])) found.set(list[n], []);
+    found.get(list[n]).push(list[n + 1]);
+  }
+  return found;
+}
+
 class Model {
   constructor(data) {
     const columns = data.operations;
@@ -31,9 +41,10 @@ class Model {
     this.shown = { gradient: false, constants: false };
     this.open = new Uint8Array(this.groups);
     this.readNodes(columns, data.groups, data.order);
-    this.readEdges(columns, new Set(data.closed));
+    this.readEdges(columns);
+    this.readLines(pairs(data.into), pairs(data.out), new Set(data.closed));
     this.readGradients(columns.origin);
-    this.readLines();
+    this.readPlaces();
     this.summarise();
   }
 
@@ -61,11 +72,10 @@ class Model {
     this.hasConstants = this.constant.includes(1);
   }
 
-  readEdges(columns, closed) {
+  readEdges(columns) {
     const total = columns.inputs.length;
     this.edgeFrom = new Int32Array(total);
     this.edgeTo = new Int32Array(total);
-    this.edgeKind = new Uint8Array(total);
     this.firstEdge = new Int32Array(this.count + 1);
     let edge = 0;
     for (let op = 0; op < this.count; op++) {
@@ -73,10 +83,27 @@ class Model {
       for (let i = columns.count[op]; i > 0; i--, edge++) {
         this.edgeTo[edge] = op;
         this.edgeFrom[edge] = op - columns.inputs[edge];
-        this.edgeKind[edge] = this.kindOfEdge(this.edgeFrom[edge], op, closed.has(edge));
       }
     }
     this.firstEdge[this.count] = edge;
+  }
+
+  /** The edges as they are drawn: at an operation with bodies they go on to parameters and begin at results. */
+  readLines(into, out, closed) {
+    const from = [], to = [], edges = [], kinds = [];
+    for (let edge = 0; edge < this.edgeFrom.length; edge++) {
+      for (const source of out.get(edge) || [this.edgeFrom[edge]]) {
+        for (const target of into.get(edge) || [this.edgeTo[edge]]) {
+          from.push(source);
+          to.push(target);
+          edges.push(edge);
+          kinds.push(this.kindOfEdge(source, target, closed.has(edge)));
+        }
+      }
+    }
+    this.drawn = {
+      from: Int32Array.from(from), to: Int32Array.from(to), edge: Int32Array.from(edges), kind: Uint8Array.from(kinds),
+    };
   }
 
   kindOfEdge(from, to, closed) {
@@ -104,7 +131,7 @@ class Model {
   }
 
   /** For each line of each file, its operations. */
-  readLines() {
+  readPlaces() {
     this.lines = this.data.files.map(() => new Map());
     const places = this.data.places;
     this.data.operations.place.forEach((place, op) => {
@@ -305,16 +332,17 @@ class Model {
   }
 
   visibleEdges(seen) {
-    const edges = new Map(), span = this.count + this.groups;
-    for (let n = 0; n < this.edgeFrom.length; n++) {
-      const from = seen[this.edgeFrom[n]], to = seen[this.edgeTo[n]];
+    const edges = new Map(), span = this.count + this.groups, { drawn } = this;
+    for (let n = 0; n < drawn.from.length; n++) {
+      const from = seen[drawn.from[n]], to = seen[drawn.to[n]];
       if (from < 0 || to < 0 || from === to) continue;
       const key = from * span + to;
       const edge = edges.get(key);
-      if (!edge) edges.set(key, { from, to, count: 1, kind: this.edgeKind[n] });
+      if (!edge) edges.set(key, { from, to, count: 1, kind: drawn.kind[n], last: drawn.edge[n] });
       else {
-        edge.count++;
-        if (this.edgeKind[n] < edge.kind) edge.kind = this.edgeKind[n];
+        if (edge.last !== drawn.edge[n]) edge.count++;
+        edge.last = drawn.edge[n];
+        edge.kind = Math.min(edge.kind, drawn.kind[n]);
       }
     }
     return [...edges.values()];

@@ -65,7 +65,7 @@ class Sources:
         file = self._files[number]
         last = location.end_line or location.line
         file.used.update((location.line, last))
-        start, end = character_columns(location) or (-1, -1)
+        start, end = (character_columns(location) if file.lines else None) or (-1, -1)
         place = number, location.line, last, start, end, location.function
         found = self._by_place.setdefault(place, len(self.places))
         if found == len(self.places):
@@ -81,8 +81,9 @@ class Sources:
             number = self._by_file[key] = len(self._files)
             lines = linecache.getlines(location.file) if opened else []
             self._files.append(_File(location.file, [line.rstrip("\r\n") for line in lines]))
-        if not opened:
-            self._files[number].known.setdefault(location.line, location.source)
+        if not opened:  # Of several expressions in a line the longest, of which others are parts.
+            known = self._files[number].known
+            known[location.line] = max(known.get(location.line, ""), location.source, key=len)
         return number
 
     def files(self) -> list[dict[str, Any]]:
