@@ -1,8 +1,8 @@
 """A layer whose relus are off for every example.
 
 Symptom: none
-Seen in: "dying ReLU" (Lu et al. 2019, arXiv 1903.06733); here by a bias with the wrong sign, more often after one
-step that was too large.
+Seen in: "dying ReLU" (Lu et al. 2019, arXiv 1903.06733); here by a bias with the wrong sign, more often after
+one step that was too large.
 
 No stop is at fault and `explain` says that gradients flow: the gradient is there, and it is zero. `ablate`
 looks at numbers, and names the place behind which nothing arrives.
