@@ -215,6 +215,19 @@ def test_json_and_a_page_are_written_beside_the_text(capsys: pytest.CaptureFixtu
     assert {path.name for path in Path().iterdir()} == {"program.py", "report.json", "report.html"}
 
 
+def test_nothing_is_written_where_the_text_needs_what_is_not_installed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "rich", None)
+    written = ["--json", "report.json", "--html", "report.html"]
+    assert cli.main(["explain", "program.py:two", *written]) == cli.ERROR
+    assert "needs rich" in capsys.readouterr().err
+    assert [path.name for path in Path().iterdir()] == ["program.py"]
+    assert cli.main(["explain", "program.py:two", "--json"]) == cli.OK
+
+
 def test_nothing_is_written_where_the_function_fails(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("report.json", "report.html"):
         Path(name).write_text("old")

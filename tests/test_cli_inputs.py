@@ -576,6 +576,19 @@ def test_a_size_that_one_argument_tells_is_that_of_the_others(seed: int | None, 
     assert call("program.py:loss", example="some", seed=seed).args[2].shape == (9,)
 
 
+def test_annotations_are_read_where_the_function_is_defined(write: Write) -> None:
+    write(
+        """
+        Rows = sg.types.tensor_type(sg.float32, (sg.types.dim("n"), 3))
+        def loss(x: "Rows", y: "float32[n]"): return sg.reduce_sum(x, axis=1) * y
+        """,
+        "a_file_of_ours.py",
+    )
+    write("from a_file_of_ours import loss", head="")
+    assert call("program.py:loss", "x=7,3").args[2].shape == (7,)
+    del sys.modules["a_file_of_ours"]
+
+
 # --------------------------------------------------------------------------------------------- graphs
 
 GRAPHS = """
@@ -597,6 +610,13 @@ GRAPHS = """
         return sg.reduce_sum(sg.placeholder(sg.float32, [2], name="x"))
     def number():
         return 3.0
+    def named_feeds():
+        x = sg.placeholder(sg.float32, [2], name="x")
+        return sg.exp(x), [x], {"x": np.ones(2)}
+    def twice():
+        x = sg.placeholder(sg.float32, ["n"], name="x")
+        y = sg.placeholder(sg.float32, [2 * x.shape[0]], name="y")
+        return sg.reduce_sum(x) + sg.reduce_sum(y), [x, y]
 """
 
 
@@ -607,6 +627,7 @@ def test_a_function_that_builds_a_graph_is_asked_of_its_parameters_or_xs(write: 
     assert statuses("program.py:own") == {"x:0": "flows"}
     assert "return (loss, xs)" in refused("program.py:bare")
     assert "number returns 3.0" in refused("program.py:number")
+    assert "named_feeds returns (" in refused("program.py:named_feeds")
     assert "takes no arrays" in refused("program.py:build", argnums=[0])
 
 
@@ -623,6 +644,9 @@ def test_placeholders_are_fed_random_data_of_the_sizes_that_are_told(write: Writ
     assert (
         call("program.py:build", seed=2).data == "random at seed 2 with n = 4: x float32[4, 3], y float32[4]"
     )
+    assert statuses("program.py:twice") == {"x:0": "flows", "y:0": "flows"}
+    assert "say its sizes with --shape" in refused("program.py:twice", seed=0)
+    assert fed("program.py:twice", "x=2", "y=4") == {"x": (2,), "y": (4,)}
     assert "the placeholders x, y" in refused("program.py:build", "z=3")
     assert "no placeholder that is not fed" in refused("program.py:own", "x=2")
     assert "x is float32[6, 4]" in refused("program.py:build", "x=6,4", seed=0)

@@ -91,7 +91,7 @@ def test_a_gradient_that_should_not_arrive_is_shown_to_come_through_the_marked_l
         assert not stopped[flow.xs[key]].arrives
 
 
-@pytest.mark.parametrize("name", ["double_stop", "idle_stop"])
+@pytest.mark.parametrize("name", ["double_stop", "idle_stop", "dropped_stop"])
 def test_a_stop_that_does_nothing_is_a_finding_at_its_line(name: str) -> None:
     mistake = BY_NAME[name]
     idle = [f for f in mistake.flow("broken").findings if f.kind == "idle"]
@@ -267,6 +267,18 @@ def test_the_place_where_a_stop_would_save_work_is_the_marked_line() -> None:
     one, other = (gradients(mistake.function(which), args) for which in ("broken", "cured"))
     for key in one:
         np.testing.assert_allclose(one[key], other[key], atol=1e-14)
+
+
+def test_the_place_behind_which_every_gradient_is_zero_is_the_marked_line() -> None:
+    mistake = BY_NAME["dead_relu"]
+    assert sg.explain(mistake.function("broken"), *mistake.module.example()).status == "flows"
+    broken = mistake.report("broken")
+    assert lines_of([one.location for one in broken.zeros], mistake) == set(mistake.lines)
+    assert {key for one in broken.zeros for key in one.disconnects} == {"w", "b"}
+    assert not mistake.report("cured").zeros
+    found = gradients(mistake.function("broken"), mistake.module.example())
+    assert not found["w"].any()
+    assert not found["b"].any()
 
 
 def test_ablate_says_of_the_stops_of_cured_programs_that_they_change_the_gradient() -> None:

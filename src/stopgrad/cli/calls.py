@@ -13,7 +13,7 @@ from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.build import emit
 from stopgrad.builder import Block
 from stopgrad.cli.annotations import from_annotation
-from stopgrad.cli.inputs import Argument, arguments_of, line_of
+from stopgrad.cli.inputs import Argument, arguments_of, line_of, namespace
 from stopgrad.cli.programs import Program
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Graph, Operation, Output
@@ -58,8 +58,8 @@ def small_sizes(types: Sequence[TensorType]) -> dict[str, int]:
     numbers: dict[str, int] = {}
     for type in types:
         for size in type.shape:
-            if isinstance(size, Dim) and name_of(size) not in numbers:
-                numbers[name_of(size)] = next(free)
+            if isinstance(size, Dim) and (name := name_of(size)) and name not in numbers:
+                numbers[name] = next(free)
     return numbers
 
 
@@ -147,7 +147,7 @@ def call_of(program: Program, wanted: Wanted) -> Call:
 
 def _function_call(program: Program, found: Sequence[Argument], wanted: Wanted) -> Call:
     f, found, argnums = _chosen(program, found, wanted.argnums)
-    found = bound_sizes(found, program.names)
+    found = bound_sizes(found, namespace(program))
     types = [(one.parameter.name, path, type) for one in found for path, type in types_in(one.value)]
     options: dict[str, Any] = {} if argnums is None else {"argnums": argnums}
     if wanted.seed is not None:
@@ -278,6 +278,9 @@ def _graph_call(program: Program, wanted: Wanted) -> Call:
     types = {name: x.type for name, x in open.items()} | dict(wanted.shapes)
     sizes = _sizes_of(open, types)
     types = {name: with_sizes(type, sizes) for name, type in types.items()}
+    computed = next((f"{name} is {type!r}" for name, type in types.items() if type.symbolic), None)
+    if computed is not None:
+        raise ArgumentError(f"the placeholder {computed}; say its sizes with --shape")
     random = np.random.default_rng(wanted.seed)
     data = _random_data(list(types.items()), sizes, wanted.seed)
     feeds = {**feeds, **{open[name]: random_data(type, random) for name, type in types.items()}}
@@ -299,7 +302,7 @@ def _asked(program: Program, made: Any) -> tuple[list[Output], list[Output], dic
     parts = list(made) if type(made) is tuple and len(made) in (2, 3) else [made]
     feeds = parts.pop() if len(parts) == 3 else {}
     ys = _outputs(parts[0])
-    if not ys or not isinstance(feeds, Mapping):
+    if not ys or not isinstance(feeds, Mapping) or not all(isinstance(x, (Output, Operation)) for x in feeds):
         raise ArgumentError(
             f"{line_of(program)}{program.name} returns {shorten(made)}; a function without arguments "
             "builds a graph and returns its loss, or (loss, xs), or (loss, xs, feeds)"

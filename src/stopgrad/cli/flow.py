@@ -68,6 +68,7 @@ def add_flow(commands: Any) -> None:
         parser.add_argument("--seed", type=int, default=0, metavar="N", help="of random data (0)")
 
 
+STATUS = "Exit status: 0 all is well, 1 something was found or does not agree, 2 it could not be done."
 MODES = ("reverse", "forward")
 LEAST = {"width": 40, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
 """The least that each option can be."""
@@ -76,7 +77,7 @@ LEAST = {"width": 40, "seed": 0, "repeats": 1, "rtol": 0, "atol": 0}
 def _command(commands: Any, name: str, run: Callable[..., int], does: str) -> argparse.ArgumentParser:
     """A command that takes a function of the user's."""
     parser: argparse.ArgumentParser = commands.add_parser(
-        name, help=does, description=f"{does.capitalize()}."
+        name, help=does, description=f"{does.capitalize()}.", epilog=STATUS
     )
     # Optional for argparse only: "--json path.py:loss" leaves it empty, and is put right below.
     parser.add_argument(
@@ -164,12 +165,16 @@ def _cure(error: StopgradError, call: Call) -> str:
 
 
 def _show(arguments: argparse.Namespace, report: Any, text: Callable[[], str], data: str = "") -> None:
-    """Print and write a report."""
-    if arguments.json is not None and arguments.json != STDOUT:
-        write_text(arguments.json, _json(report) + "\n")
+    """Write a report and print it; nothing of it before all of it is there."""
+    as_json = "" if arguments.json is None else _json(report)
+    shown = as_json if arguments.json == STDOUT else text()
+    if getattr(arguments, "html", None) is not None:
+        report.to_html(arguments.html)
+    if arguments.json not in (None, STDOUT):
+        write_text(arguments.json, as_json + "\n")
     if data:
         print(wrapped(f"data: {data}", WIDTH), file=sys.stderr if arguments.json == STDOUT else sys.stdout)
-    print(_json(report) if arguments.json == STDOUT else text())
+    print(shown)
 
 
 def _json(report: Any) -> str:
@@ -183,9 +188,7 @@ def run_explain(arguments: argparse.Namespace) -> int:
     with _call(arguments) as call:
         flow: Any = sg.explain(*call.args, **call.options)
     found = met(flow, wanted)
-    if arguments.html is not None:
-        flow.to_html(arguments.html)
-    width = arguments.width or shutil.get_terminal_size((WIDTH, 24)).columns
+    width = arguments.width or max(LEAST["width"], shutil.get_terminal_size((WIDTH, 24)).columns)
     color = False if arguments.no_color else None
     _show(arguments, flow, lambda: flow.to_text(width=width, color=color))
     for line in found:
@@ -223,6 +226,6 @@ def run_trace_nan(arguments: argparse.Namespace) -> int:
 def run_ablate(arguments: argparse.Namespace) -> int:
     """Print what each stop changes and saves."""
     with _call(arguments) as call:
-        ablation: Any = sg.ablate(*call.args, **call.options, repeats=arguments.repeats)
+        ablation: Any = sg.ablate(*call.args, **call.options, repeats=arguments.repeats, seed=arguments.seed)
     _show(arguments, ablation, ablation.to_text, call.data)
     return OK

@@ -57,7 +57,7 @@ def arguments_of(
             said[root].append((rest, type))
         else:
             others.append(path)
-    names = _namespace(program)
+    names = namespace(program)
     found, missing = [], []
     for parameter in parameters:
         one = _argument(parameter, given, said[parameter.name], names)
@@ -140,7 +140,7 @@ def _as_lists(made: Any) -> Any:
     return [inner[i] for i in places] if set(places) == set(inner) else inner
 
 
-def _namespace(program: Program) -> Mapping[str, Any]:
+def namespace(program: Program) -> Mapping[str, Any]:
     """The names that a function's annotations are written with."""
     return getattr(inspect.unwrap(program.value), "__globals__", program.names)
 

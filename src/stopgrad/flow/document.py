@@ -42,7 +42,7 @@ def document_of(report: Report) -> dict[str, Any]:
             for (label, x), reach in zip(report.xs.items(), report.values(), strict=True)
         ],
         "cuts": [_cut(cut) for cut in cuts],
-        "gates": [_gate(gate) for gate in report.gates],
+        "gates": _gates(report),
         "findings": [_finding(finding) for finding in report.findings],
     }
 
@@ -106,15 +106,25 @@ def _cut(cut: Cut) -> dict[str, Any]:
     }
 
 
-def _gate(gate: GateUse) -> dict[str, Any]:
-    return {
-        **_operation(gate.operation),
-        "location": place_of(gate.location),
-        "fully": list(gate.fully),
-        "partly": list(gate.partly),
-        "idle": gate.idle,
-        "why_idle": gate.why_idle or None,
-    }
+def _gates(report: Report) -> list[dict[str, Any]]:
+    """The gates, those together that one line built and that do the same."""
+    lines: dict[Any, list[GateUse]] = {}
+    for gate in report.gates:
+        at = report.location(gate.operation)
+        line: Any = gate.operation if at is None else (at.file, at.line)
+        lines.setdefault((line, gate.operation.type, gate.fully, gate.partly, gate.why_idle), []).append(gate)
+    return [
+        {
+            "location": place_of(gates[0].location),
+            "uses": len(gates),
+            "operations": [_operation(gate.operation) for gate in gates],
+            "fully": list(gates[0].fully),
+            "partly": list(gates[0].partly),
+            "idle": gates[0].idle,
+            "why_idle": gates[0].why_idle or None,
+        }
+        for gates in lines.values()
+    ]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from typing import Any, Self
 from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import open_path, walls_beyond
 from stopgrad.flow.opened import behind_themselves
-from stopgrad.flow.survey import NAMED, Survey, best_of
-from stopgrad.flow.ways import Wall, no_gradient_of
+from stopgrad.flow.survey import NAMED, Survey, best_of, untaken
+from stopgrad.flow.ways import Wall, may_end_paths, no_gradient_of
 from stopgrad.flow.without import inside
+from stopgrad.flow.words import some
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import NoGradient, Status, Undefined
 from stopgrad.source import Location
@@ -395,7 +396,7 @@ class Report(Mapping[Any, Reach]):
             return otherwise["missing"]
         known = list(map(label, self._found))
         close = difflib.get_close_matches(label(key), known, 3)
-        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"it knows {_some(known)}"
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"it knows {some(known)}"
         raise KeyError(f"explain was not asked about {label(key)}; {hint}")
 
     @cached_property
@@ -446,6 +447,10 @@ class Report(Mapping[Any, Reach]):
         places = dict.fromkeys([place for reach in self._found.values() for place in reach.places])
         return self._told(tuple(places), tuple(self._found))
 
+    def location(self, op: Operation) -> Location | None:
+        """Where an operation was built; decoded once for all that one instruction built."""
+        return self._lines.location(op)
+
     def place(self, cut: Cut) -> Place:
         """What a cut has in common with those that are the same for a reader: the line, and what happens."""
         return self._lines.place(cut)
@@ -468,27 +473,36 @@ class Report(Mapping[Any, Reach]):
 
     @cached_property
     def gates(self) -> tuple[GateUse, ...]:
-        """The gates that ys are computed through and that may end paths, with the tensors each cuts off."""
+        """The gates that may end paths, with the tensors each cuts off; of a function also unused ones."""
         leads: dict[Operation, list[tuple[Survey, int]]] = {}
         for survey in self._surveys:
             for ending in survey.endings:
                 if ending.wall.reason is not NAMED:
                     leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
-        gates = dict.fromkeys(op for op in inside(self.graph.subgraph_to(self.ys)) if _may_end_paths(op))
-        return tuple([self._gate(op, leads.get(op, ())) for op in gates])
+        above = self.graph.subgraph_to(self.ys)
+        left = untaken(self.graph, above) if self._asked.is_function else ()
+        known: dict[tuple[tuple[Survey, int], ...], tuple[tuple[str, ...], tuple[str, ...], bool]] = {}
+        found = []
+        for op in dict.fromkeys(op for op in (*inside(above), *left) if may_end_paths(op)):
+            before = tuple(leads.get(op, ()))
+            if before not in known:
+                known[before] = self._cut_by(before)
+            fully, partly, works = known[before]
+            why = "" if works else self._why_idle(op, bool(fully + partly))
+            found.append(GateUse(op, fully, partly, why))
+        return tuple(found)
 
-    def _gate(self, op: Operation, leads: Sequence[tuple[Survey, int]]) -> GateUse:
+    def _cut_by(self, leads: Sequence[tuple[Survey, int]]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+        """Of what a gate leads to, what it cuts fully and partly, and whether it does anything."""
         cuts: dict[Output, None] = {}
         works = False
         for survey, bits in leads:
             cuts |= dict.fromkeys(_chosen_from(survey.xs, survey.sources.behind(bits)))
             works = works or bool(survey.sources.if_gates_were_open(bits))
-        fully: list[str] = []
-        partly: list[str] = []
-        for key, reach in self._found.items():
-            if self._asked.xs[key] in cuts:
-                (partly if reach.arrives else fully).append(label(key))
-        return GateUse(op, tuple(fully), tuple(partly), "" if works else self._why_idle(op, bool(cuts)))
+        fully, partly = list[str](), list[str]()
+        for key in [key for key in self._found if self._asked.xs[key] in cuts]:
+            (partly if self._found[key].arrives else fully).append(label(key))
+        return tuple(fully), tuple(partly), works
 
     def _why_idle(self, op: Operation, cuts: bool) -> str:
         rules, passes = op.definition.rules, op.definition.passes or 0
@@ -498,6 +512,8 @@ class Report(Mapping[Any, Reach]):
             return ""  # It leads gradients to another tensor: a straight-through.
         if cuts:
             return "what lies behind it has no derivative anyway"
+        if op.graph is self.graph and any(survey.sweep.place(op.outputs[0]) < 0 for survey in self._surveys):
+            return "its result is not used"
         if not op.outputs[0].type.differentiable:
             return no_gradient_of(op.outputs[0])
         if op.graph is not self.graph:
@@ -519,13 +535,12 @@ class Report(Mapping[Any, Reach]):
         found = []
         for story in self.stories:
             # What carries no gradient itself, such as labels, was not kept from one.
-            keys = [key for key in story.keys if self._asked.xs[key].type.differentiable]
-            if story.status not in ARRIVES and keys:
-                names = tuple(map(label, keys))
+            names = [label(key) for key in story.keys if self._asked.xs[key].type.differentiable]
+            if story.status not in ARRIVES and names:
                 count = f"{len(names)} tensors: " if len(names) > 1 else ""
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
-                message = f"{story.status}: {count}{_some(names)}"
-                found.append(Finding(str(story.status), message, operations, names))
+                message = f"{story.status}: {count}{some(names)}"
+                found.append(Finding(str(story.status), message, operations, tuple(names)))
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:
             place = self._lines.location(gate.operation)
@@ -582,18 +597,3 @@ _ORDER = (
 
 def _chosen_from(xs: Sequence[Output], bits: int) -> Iterator[Output]:
     return (xs[k] for k in range(len(xs)) if bits >> k & 1)
-
-
-def _may_end_paths(op: Operation) -> bool:
-    definition = op.definition
-    if definition.passes is None:
-        return False
-    return definition.switched is not None or isinstance(
-        definition.rules[definition.passes], (NoGradient, Undefined)
-    )
-
-
-def _some(names: Sequence[str], limit: int = 8) -> str:
-    """Names, the first few of many."""
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more

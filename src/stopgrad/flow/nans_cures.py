@@ -24,6 +24,7 @@ from stopgrad.flow.nans_case import (
     is_sum_of_squares,
     is_variance,
 )
+from stopgrad.flow.nans_report import in_short
 from stopgrad.flow.nans_signs import (
     all_masked,
     are_infinite,
@@ -55,7 +56,6 @@ from stopgrad.flow.nans_signs import (
     used_by,
     zero_times_infinity,
 )
-from stopgrad.flow.source_lines import place
 from stopgrad.graph import Operation, Output
 
 
@@ -100,7 +100,7 @@ def _shown(inner: Operation) -> str:
 def _line(op: Operation) -> str:
     """Where the user's line is, in short."""
     location = op.location
-    return place(location) if location else op.name
+    return in_short(location) if location else op.name
 
 
 # ---------------------------------------------------------------------------------------- patterns

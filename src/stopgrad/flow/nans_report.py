@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -302,7 +303,12 @@ def _quoted(location: Location | None, width: int) -> list[str]:
 
 def _of(location: Location | None, form: str) -> str:
     """A line in a sentence; nothing where it is not known."""
-    return "" if location is None else form.format(place(location))
+    return "" if location is None else form.format(in_short(location))
+
+
+def in_short(location: Location) -> str:
+    """A line without its folders: what stands in sentences does not depend on where it is read."""
+    return f"{os.path.basename(location.file)}:{location.line}"
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:

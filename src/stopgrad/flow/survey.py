@@ -219,6 +219,14 @@ def surveys(
     ]
 
 
+def untaken(graph: Graph, above: Collection[Operation]) -> list[Operation]:
+    """The operations of a graph that are not among those above ys, and whose results nothing takes."""
+    known = set(above)
+    left = [op for op in graph.operations if op not in known]
+    taken = {x.op for op in left for x in op.inputs}
+    return [op for op in left if op not in taken]
+
+
 def _settle(graph: Graph, ys: Sequence[Output]) -> None:
     """Let operations say what they mean that do so only when they are asked; not behind a stop."""
     settle = Op.settle.__func__  # type: ignore[attr-defined]
