@@ -463,12 +463,19 @@ def test_a_failure_names_the_input_the_numbers_and_the_lines() -> None:
     value = 1.4 * np.exp(1.4)
     assert f"generated {2.0 * value:.10g}" in text
     assert f"numeric   {value:.10g}"[:16] in text
-    assert "custom gradients on the way" in text
+    assert "operations whose own rules differ" in text
     assert "g * e * 2.0" in text
     assert "test_check_gradients.py" in text
     assert "sg.stop_gradient(params" in text
     report = sg.check_gradients(f, {"weights": X, "bias": Y}, raises=False).to_text()
     assert max(map(len, report.splitlines())) <= 80
+
+
+def test_no_right_rule_is_accused() -> None:
+    """The exponent of a negative number has no derivative, and nobody asks for it. The custom one is wrong."""
+    check = sg.check_gradients(lambda x: sg.reduce_mean((_wrong(x) - 1.0) ** 2), X, raises=False)
+    assert not check.passed
+    assert [[op.type for op in held.operations] for held in check.wrong] == [["CustomGradient"]]
 
 
 def test_every_report_fits_and_is_valid_json() -> None:

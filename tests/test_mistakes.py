@@ -269,6 +269,18 @@ def test_the_place_where_a_stop_would_save_work_is_the_marked_line() -> None:
         np.testing.assert_allclose(one[key], other[key], atol=1e-14)
 
 
+def test_the_place_behind_which_every_gradient_is_zero_is_the_marked_line() -> None:
+    mistake = BY_NAME["dead_relu"]
+    assert sg.explain(mistake.function("broken"), *mistake.module.example()).status == "flows"
+    broken = mistake.report("broken")
+    assert lines_of([one.location for one in broken.zeros], mistake) == set(mistake.lines)
+    assert {key for one in broken.zeros for key in one.disconnects} == {"w", "b"}
+    assert not mistake.report("cured").zeros
+    found = gradients(mistake.function("broken"), mistake.module.example())
+    assert not found["w"].any()
+    assert not found["b"].any()
+
+
 def test_ablate_says_of_the_stops_of_cured_programs_that_they_change_the_gradient() -> None:
     for name in ("dqn_target_not_stopped", "fomaml_second_order", "simsiam_not_stopped"):
         mistake = BY_NAME[name]

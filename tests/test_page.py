@@ -511,11 +511,14 @@ def test_what_users_write_is_only_ever_text(browser: Any, tmp_path: Path) -> Non
         assert shown.count(".node.chosen") == 1
 
 
+FAILING = "postMessage() { this.dispatchEvent(new Event('error')); }"
+
+
 @pytest.mark.parametrize(
     "script",
     [
         "window.Worker = class { constructor() { throw new Error('refused'); } };",
-        "window.Worker = class extends EventTarget { postMessage() { this.dispatchEvent(new Event('error')) } }",
+        f"window.Worker = class extends EventTarget {{ {FAILING} }};",
     ],
 )
 def test_the_graph_is_laid_out_without_a_worker_too(browser: Any, tmp_path: Path, script: str) -> None:

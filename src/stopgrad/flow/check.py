@@ -214,7 +214,7 @@ def _checked(posed: Posed, settings: Settings, last: int) -> GradientCheck:
     }
     wrong: list[Held] = []
     if settings.hold and any(not result.passed and np.isfinite(result.error) for result in results.values()):
-        wrong = _lines(suspects(posed, settings, last), lambda op: op.type)
+        wrong = _lines(suspects(posed, settings, last), _rule_of)
     stops = "hold" if settings.hold else "ignore"
     return GradientCheck(results, last, settings.modes, stops, settings.rtol, gates, custom, wrong, notes)
 
@@ -361,6 +361,10 @@ def _lines(operations: Iterable[Operation], what: Callable[[Operation], str]) ->
             where = op.location
             lines.setdefault((said, where.file, where.line) if where else (said, op), []).append(op)
     return [Held(tuple(ops), ops[0].location, key[0], _rule(ops[0])) for key, ops in lines.items()]
+
+
+def _rule_of(op: Operation) -> str:
+    return "custom_gradient" if op.definition is CustomGradient else op.type
 
 
 def _rule(op: Operation) -> Location | None:

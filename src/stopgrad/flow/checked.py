@@ -113,8 +113,8 @@ class GradientCheck(Mapping[Any, Checked]):
         rtol: the relative tolerance.
         held: the gates on the way from the inputs.
         custom: the custom gradients on the way.
-        wrong: where a check failed, the operations whose own rules differ on the values that they got; those
-            in bodies are not looked at.
+        wrong: where a check failed, the operations and custom gradients that differ by themselves, on the
+            values that they got; those in bodies are not looked at.
         notes: what else a reader should know.
     """
 
@@ -179,7 +179,10 @@ class GradientCheck(Mapping[Any, Checked]):
         for key, found in sorted(self._found.items(), key=lambda item: item[1].passed):
             lines += _of_input(label(key), found)
         lines += _of_places("operations whose own rules differ:", self.wrong)
-        lines += _of_places("custom gradients on the way:", self.custom)
+        guilty = {op for held in self.wrong for op in held.operations}
+        lines += _of_places(
+            "custom gradients on the way:", [held for held in self.custom if not guilty & {*held.operations}]
+        )
         lines += _of_places(
             "held at the base point:" if self.stops == "hold" else "gates on the way:", self.held
         )

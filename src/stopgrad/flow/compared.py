@@ -35,6 +35,9 @@ DENSE, SINGLE = 4, 4
 KINKS = 16
 """So many numbers with kinks are looked for, and set aside, along one random direction."""
 
+CERTAIN = 4
+"""After so many directions that differ with steps of every size no more are looked at."""
+
 SAFETY = 4.0
 """By how many estimated errors of the differences the two may differ besides the tolerance."""
 
@@ -221,6 +224,14 @@ class Comparison:
         return not self._failing()
 
     @property
+    def contradicted(self) -> bool:
+        """Whether something differs from differences that are known well."""
+        return any(
+            bool(np.any((rows.excess > 1.0) & ~rows.unsettled & np.isfinite(rows.generated)))
+            for rows in self.rows
+        )
+
+    @property
     def by_number(self) -> bool:
         """Whether each number of x is moved by itself."""
         return self.settings.directions is None and self._size <= ELEMENTWISE
@@ -316,9 +327,12 @@ class Comparison:
 
     def _look_closer(self) -> None:
         """Where something differs: other steps, and single numbers."""
-        failing = self._failing()
-        for i in failing[:ELEMENTWISE]:
+        failing, lost = self._failing(), 0
+        for i in failing:
             self.directions[i] = self._again(self.directions[i])
+            lost += not self._passes(self.directions[i])
+            if lost == CERTAIN:
+                break
         if failing:
             self.rows = self._compared(self.directions)
         for i in self._failing():

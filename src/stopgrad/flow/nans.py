@@ -273,11 +273,14 @@ class _Story:
     def _involved(self) -> set[int]:
         """All events of which something may have gone into what arrives."""
         found, stack = set(self._arriving), list(self._arriving)
+        seen: set[int] = set()
         while stack:
-            for other in self._beside.get(stack.pop(), ()):
-                new = set(self._line(other)) - found
-                found |= new
-                stack += new
+            for group in self._beside.get(stack.pop(), ()):
+                if id(group) not in seen:  # Many events share one.
+                    seen.add(id(group))
+                    new = {n for other in group - found for n in self._line(other)} - found
+                    found |= new
+                    stack += new
         return found
 
     def _root(self, n: int) -> int:

@@ -13,6 +13,7 @@ from stopgrad.flow.frozen import Posed, evaluate, moving
 from stopgrad.flow.numeric import Settings
 from stopgrad.graph import Graph, Operation
 from stopgrad.operands import Array
+from stopgrad.ops.custom import CustomGradient
 from stopgrad.ops.data import Placeholder
 
 MOST = 256
@@ -25,11 +26,13 @@ _EACH = 2
 def suspects(posed: Posed, settings: Settings, last: int) -> list[Operation]:
     """The operations on the way from xs to ys whose own derivatives differ from those of differences.
 
-    Operations with bodies, gates and custom gradients are passed over.
+    A custom gradient is compared with its function. Operations with bodies, and gates, are passed over.
     """
     kinds: dict[Any, int] = {}
     chosen: list[Operation] = []
-    for op in moving(posed.ys, posed.xs):
+    way = moving(posed.ys, posed.xs)
+    sources = {*way, *(x.op for x in posed.xs)}
+    for op in way:
         definition = op.definition
         if definition.gate or definition.has_bodies or not definition.differentiable:
             continue
@@ -40,21 +43,40 @@ def suspects(posed: Posed, settings: Settings, last: int) -> list[Operation]:
     chosen = chosen[:MOST]
     inputs = list(dict.fromkeys([x for op in chosen for x in op.inputs]))
     values = dict(zip(inputs, evaluate(inputs, posed.feeds), strict=True))
-    return [op for op in chosen if _differs(op, [values[x] for x in op.inputs], settings, last)]
+    alone = [
+        _alone(op, [values[x] for x in op.inputs], [x.op in sources for x in op.inputs]) for op in chosen
+    ]
+    custom = [op for op in way if op.definition is CustomGradient][:MOST]
+    alone += [_function_of(op, posed) for op in custom]
+    return [
+        op for op, one in zip([*chosen, *custom], alone, strict=True) if one and _differs(one, settings, last)
+    ]
 
 
-def _differs(op: Operation, arrays: Sequence[Array], settings: Settings, last: int) -> bool:
-    """Whether an operation alone has other derivatives than differences say."""
+def _function_of(op: Operation, posed: Posed) -> Posed | None:
+    """The function that a custom gradient belongs to, from its arguments to its results, where it stands."""
+    arguments = op.inputs[op.count : op.count + len(op.kept)]
+    xs = [x for x in dict.fromkeys(arguments) if x.type.differentiable]
+    ys = [y for y in op.outputs if y.type.differentiable]
+    return Posed(posed.graph, ys, xs, list(xs), dict(posed.feeds), []) if xs and ys else None
+
+
+def _alone(op: Operation, arrays: Sequence[Array], moves: Sequence[bool]) -> Posed | None:
+    """An operation in a graph of its own, with derivatives towards what moves."""
     graph = Graph()
     inputs = [emit(Placeholder, (), (x.dtype, x.shape), "", graph).outputs[0] for x in op.inputs]
     made = emit(op.definition, tuple(inputs), op.values, None, graph).outputs
-    xs = [x for x in inputs if x.type.differentiable]
+    xs = [x for x, moving in zip(inputs, moves, strict=True) if moving and x.type.differentiable]
     ys = [y for y in made if y.type.differentiable]
     if not xs or not ys:
-        return False
-    alone = Posed(graph, ys, xs, list(xs), dict(zip(inputs, arrays, strict=True)), [])
+        return None
+    return Posed(graph, ys, xs, list(xs), dict(zip(inputs, arrays, strict=True)), [])
+
+
+def _differs(posed: Posed, settings: Settings, last: int) -> bool:
+    """Whether there are other derivatives than differences say."""
     try:
-        found, _ = compared(alone, replace(settings, directions=None), last)
+        found, _ = compared(posed, replace(settings, directions=None), last)
     except StopgradError:
         return False  # It cannot be asked for its derivatives.
-    return not all(comparison.passed for comparisons in found for comparison in comparisons)
+    return any(comparison.contradicted for comparisons in found for comparison in comparisons)
