@@ -283,6 +283,13 @@ def test_the_place_behind_which_every_gradient_is_zero_is_the_marked_line() -> N
     found = gradients(mistake.function("broken"), mistake.module.example())
     assert not found["w"].any()
     assert not found["b"].any()
+    # Of the next layer's weight another line is to be told: what it is multiplied by is zero.
+    every = sg.ablate(mistake.function("broken"), *mistake.module.example(), argnums=(0, 1, 2), repeats=1)
+    (line,) = mistake.lines
+    assert {(one.location.line, one.disconnects) for one in every.zeros} == {
+        (line, ("w", "b")),
+        (line + 1, ("v",)),
+    }
 
 
 def test_ablate_says_of_the_stops_of_cured_programs_that_they_change_the_gradient() -> None:
