@@ -3,9 +3,10 @@
     python benchmarks/flow.py [--quick] [--only chain,wide] [--repetitions 3] [--limit 60] [--json out.json]
 
 Each case of each size is built and explained in a process of its own, at a recursion limit of 200, with the
-garbage collector on as users have it. What is measured is processor time, the fastest of the repetitions, each
-of which asks for a new report; and by how much the most memory that the process has held grew. A size for which
-a case would need longer than ``--limit`` seconds, judged by its last size, is left out, and so are all after it.
+garbage collector on as users have it. What is measured is processor time, the fastest of the repetitions,
+each of which asks for a new report; and by how much the most memory that the process has held grew. A size
+for which a case would need longer than ``--limit`` seconds, judged by its last size, is left out, and so are
+all after it.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def stops_on_many_lines(size: int) -> Question:
 
 
 def stops_in_a_row(size: int) -> Question:
-    """Half of the operations are stops of one line, each behind the one before, with a tensor between them."""
+    """A third of the operations are stops of one line, each behind the one before, and tensors between."""
     ws = [vector(f"w{k}") for k in range(100)]
     y = vector("x")
     for k in range(size // 3):
@@ -168,7 +169,7 @@ def work(case: str, size: int, repetitions: int) -> dict[str, Any]:
         for name, part in PARTS.items():
             if name.startswith("to_") and not hasattr(flow, name):
                 continue
-            if name == "to_html" and size > 100_000:
+            if name == "to_html" and size > QUICK:
                 continue  # A page is for people.
             _, seconds = timed(part, flow)
             found[name] = min(seconds, found.get(name, math.inf))
@@ -187,10 +188,7 @@ def run(cases: dict[str, tuple[int, ...]], repetitions: int, limit: float) -> li
     for case, sizes in cases.items():
         last: dict[str, Any] | None = None
         for size in sizes:
-            if (
-                last is not None
-                and sum(last[k] for k in ("explain", *PARTS) if k in last) * size / last["size"] > limit
-            ):
+            if last is not None and _seconds(last) * size / last["size"] > limit:
                 print(f"{case} of {size:,}: left out", file=sys.stderr)
                 break
             command = [sys.executable, __file__, "--worker", json.dumps([case, size, repetitions])]
@@ -204,9 +202,13 @@ def run(cases: dict[str, tuple[int, ...]], repetitions: int, limit: float) -> li
                 }
             rows.append(row)
             last = row
-            print(".", end="", file=sys.stderr, flush=True)
-    print(file=sys.stderr)
+            print(f"{case} of {size:,}: {_seconds(row):.2f} s", file=sys.stderr, flush=True)
     return rows
+
+
+def _seconds(row: dict[str, Any]) -> float:
+    """How long one repetition took, without the page."""
+    return sum([row.get(name, 0.0) for name in ("explain", *PARTS) if name != "to_html"])
 
 
 # ------------------------------------------------------------------------------------------- reporting

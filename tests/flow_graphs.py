@@ -349,14 +349,17 @@ class Step(NamedTuple):
 
 
 Move = tuple[sg.Output, "Place", Sequence[End], int | None]
-"""To a tensor, in which bodies, through which ends, and through which input of the operation that was left."""
+"""To a tensor, in which bodies, through which ends, and through which input of the operation left."""
 
 Place = tuple[tuple[sg.Operation, int], ...]
 """The bodies that a tensor is inside of: for each the operation, and which of its bodies."""
 
 
 class Walk:
-    """Walks from ys to xs, as the gradient of *x* would; *removed*: which ends count as open; *unseen*: as if they were not there."""
+    """Walks from ys to xs, as the gradient of *x* would.
+
+    *removed*: which ends count as open; *unseen*: as if these were not there.
+    """
 
     def __init__(
         self, case: Case, removed: Callable[[End], bool] = lambda end: False, unseen: bool = False

@@ -9,6 +9,7 @@ import ast
 import importlib.util
 import re
 import sys
+from contextlib import chdir
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -221,11 +222,12 @@ def _code(mistake: Mistake, name: str) -> str:
 
 def shown(mistake: Mistake, name: str) -> str:
     """A report as the page shows it: the same in every folder and on every machine."""
-    text = mistake.complaint(name) if mistake.leaks else ""
-    text = (text or mistake.report(name).to_text()).rstrip()
+    with chdir(PROGRAMS):  # Files are shown from where one is.
+        text = mistake.complaint(name) if mistake.leaks else ""
+        text = (text or mistake.report(name).to_text()).rstrip()
     text = re.sub(r"^    time: .*\n?|, error \S+(?=, central)|^ *\(step .*\n", "", text, flags=re.M)
     text = re.sub(r"\d+\.\d{6,}", lambda number: f"{float(number[0]):.4f}", text)
-    return text.rstrip().replace(f"{PROGRAMS}/", "").replace(f"{PROGRAMS.relative_to(ROOT)}/", "")
+    return text.rstrip()
 
 
 if __name__ == "__main__":

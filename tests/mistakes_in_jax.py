@@ -69,6 +69,8 @@ FUNCTIONS = SimpleNamespace(
     softmax=lambda x, axis, name=None: jax.nn.softmax(x, axis),
     log_softmax=jax.nn.log_softmax,
     softplus=jax.nn.softplus,
+    relu=jax.nn.relu,
+    leaky_relu=jax.nn.leaky_relu,
     sigmoid=jax.nn.sigmoid,
     rsqrt=jax.lax.rsqrt,
     tanh=jnp.tanh,

@@ -70,6 +70,13 @@ class Opened:
         self.page.keyboard.press(key)
         self.settle()
 
+    def search(self, text: str) -> None:
+        """Type into the field for searching, and wait for what is found."""
+        self.page.fill("#search", text)
+        self.page.wait_for_function(
+            "text => document.querySelector('#found-section').dataset.searched === text", arg=text
+        )
+
     def count(self, selector: str) -> int:
         return self.page.locator(selector).count()
 

@@ -20,7 +20,8 @@ from jax.nn import one_hot, softmax
 import stopgrad as sg
 from examples_references import all_cases, example
 from stopgrad.flow import Stop
-from stopgrad.flow.variants import jittered
+from stopgrad.flow.ablation.variants import Variant, jittered, problem
+from stopgrad.flow.asked import asked
 
 RNG = np.random.default_rng(11)
 W, X, V = RNG.normal(size=(4, 3)), RNG.normal(size=(5, 4)), RNG.normal(size=4)
@@ -294,13 +295,13 @@ def test_stops_in_map_fn_and_checkpoint() -> None:
 @pytest.mark.parametrize("acts", [True, False])
 def test_a_switched_stop(graph: sg.Graph, acts: bool) -> None:
     x, off = sg.parameter(V, name="x"), sg.placeholder(sg.bool, name="off")
-    y = sg.reduce_sum(x * sg.stop_gradient(x, when=off))
+    y = sg.reduce_sum(x * sg.stop_gradient(x * x * x, when=off))
     report = ablated(y, x, feed_dict={off: acts})
     stop = only(report)
     assert stop.kind == "stop_gradient(when=...)"
     if acts:
         assert stop.verdict == CHANGES
-        assert stop.difference == pytest.approx(0.5)
+        assert stop.difference == pytest.approx(0.75)
     else:
         assert stop.verdict == NOTHING
         assert "does not hold" in stop.evidence
@@ -467,16 +468,35 @@ def test_a_small_effect_in_a_body_is_no_zero_in_single_precision() -> None:
     assert stop.verdict == CHANGES
 
 
-def test_a_sum_that_nearly_cancels_is_no_zero_in_16_bits() -> None:
-    """Of contributions ±1 and 0.02, each of bfloat16, there are 0.02 left: less than a rounding of 1."""
-    signs = np.array([1.0, -1.0, 0.02] * 20).astype(ml_dtypes.bfloat16)
+@pytest.mark.parametrize(
+    ("dtype", "rest"),
+    [(ml_dtypes.bfloat16, 0.02), (np.float16, 1e-3), (np.float32, 1e-6), (np.float64, 1e-9)],
+)
+def test_a_sum_that_nearly_cancels_is_no_zero(dtype: Any, rest: float) -> None:
+    """Of contributions 1, −1 and a rest the rest is left: little beside them, and beside the gradient."""
+    signs = np.array([1.0, -1.0, rest] * 20).astype(dtype)
 
     def f(x: Any) -> Any:
         shift = sg.sin(sg.reduce_sum(x))
-        return sg.reduce_sum(signs * sg.broadcast_to(shift, [60])) + sg.reduce_sum(x * x)
+        return sg.reduce_sum(signs * sg.broadcast_to(shift, [60])) + sg.reduce_sum(x * x * dtype(100.0))
 
-    report = ablated(f, np.ones(3).astype(ml_dtypes.bfloat16))
+    report = ablated(f, np.ones(3).astype(dtype))
     assert report.suggestions == report.zeros == ()
+
+
+def test_what_comes_through_many_layers_is_no_zero() -> None:
+    """Sums of absolute contributions would grow by 5 or so in each layer, where true gradients do not."""
+    layers = RNG.normal(size=(40, 32, 32)) / np.sqrt(32)
+
+    def f(x: Any) -> Any:
+        y = x * sg.stop_gradient(x)
+        for w in layers:
+            y = y @ w
+        return sg.reduce_sum(y)
+
+    stop = only(ablated(f, RNG.normal(size=(2, 32))))
+    assert stop.verdict == CHANGES
+    assert stop.difference == pytest.approx(0.5)
 
 
 def test_what_is_tried_out_changes_no_status() -> None:
@@ -562,6 +582,26 @@ def test_bodies_are_looked_into(f: Callable[..., Any]) -> None:
     assert one.operations_without == only(stopped).operations_without
 
 
+@pytest.mark.parametrize("reverse", [True, False])
+def test_what_is_written_out_is_the_same_program(reverse: bool) -> None:
+    def f(w: Any, x: Any) -> Any:
+        def step(h: Any, v: Any) -> Any:
+            later = sg.checkpoint(lambda h: sg.sin(w * h) + v)(h)
+            return later, (h * v, sg.stop_gradient(later) * h)
+
+        last, (some, others) = sg.scan(step, w, x, reverse=reverse)
+        return last + sg.reduce_sum(some * np.arange(1.0, 4.0)) + sg.reduce_sum(others * x)
+
+    args = np.float64(0.7), np.array([1.0, 2.0, 3.0])
+    data = problem("", asked("", f, args, {}), None)
+    flat = data.to_judge()
+    assert flat.flat
+    as_it_is, out = Variant(data), Variant(flat)
+    assert not any(op.definition.has_bodies for op in out.copied.graph.operations)
+    for g, h in zip(as_it_is.run(data.values), out.run(flat.values), strict=True):
+        np.testing.assert_allclose(g, h, rtol=1e-13)
+
+
 def test_what_is_zero_in_one_step_only_is_no_place() -> None:
     """What the last step adds to the state is never used; what the others add is."""
 
@@ -575,7 +615,7 @@ def test_what_is_zero_in_one_step_only_is_no_place() -> None:
 
 
 def test_loops_that_are_too_long_to_be_written_out_stay_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stopgrad.flow.without.MOST", 20)
+    monkeypatch.setattr("stopgrad.flow.ablation.without.MOST", 20)
     w, x = V.astype(np.float32), X.astype(np.float32)
     assert ablated(in_scan, w, x, lambda y: y, argnums=0).suggestions == ()
     verdict = only(ablated(in_scan, w, x, sg.stop_gradient, argnums=0)).verdict
@@ -673,6 +713,12 @@ def test_times_are_measured_on_an_engine(engine: str | None) -> None:
     assert one.seconds_with > 0
     assert one.seconds_without > 0
     assert ablated(stable, X, engine=engine).engine is None
+
+
+def test_noise_that_leads_out_of_a_functions_domain_is_no_evidence() -> None:
+    report = ablated(lambda x: stable(sg.log(x)), np.abs(X))
+    assert 2 <= report.points < 5
+    assert only(report).verdict.startswith("changes nothing, and saves")
 
 
 def test_all_but_the_times_is_the_same_each_time() -> None:

@@ -41,9 +41,8 @@ SCHEMA: dict[str, Any] = {
     ],
     "gates": [
         {
-            **OPERATION,
-            **{"location": (LOCATION, None), "fully": [str], "partly": [str], "idle": bool},
-            "why_idle": (str, None),
+            **{"location": (LOCATION, None), "uses": int, "operations": [OPERATION], "idle": bool},
+            **{"fully": [str], "partly": [str], "why_idle": (str, None)},
         }
     ],
     "findings": [

@@ -59,11 +59,11 @@ def check_statuses(case: Case, flow: Any, walk: Walk) -> None:
 
 
 def check_generator(case: Case, flow: Any, walk: Walk) -> None:
-    """A gradient is generated where the status says so; an error is raised where an undefined one would be."""
+    """A gradient is generated where the status says so; an error raised where it would be undefined."""
     for x in case.xs:
         if any(a.worst == UNDEFINED for a in walk.arrivals(x)):
             assert flow[x].status in ("undefined", "partly stopped")
-            with pytest.raises(sg.GradientError, match="undefined|needs to know"):
+            with pytest.raises(sg.GradientError, match=r"undefined|needs to know"):
                 sg.gradients(case.ys, [x], stop_gradients=case.stops)
         else:
             (g,) = sg.gradients(case.ys, [x], stop_gradients=case.stops)

@@ -257,7 +257,9 @@ def test_numbers_in_words(n: int, says: str) -> None:
 
 def test_two_stops_in_a_row_on_one_line(program: Program) -> None:
     text = told(program("y = sg.stop_gradient(sg.stop_gradient(x)) * w"), "x", "w")
-    assert "removing it alone opens nothing: behind it is another stop_gradient in\n" in text
+    assert text.endswith(
+        "sg.stop_gradient(sg.stop_gradient(x)) * w\n       |     " + "^" * 37 + "\n\nflows: w"
+    )
 
 
 def test_what_removing_a_cut_would_open_and_what_not(program: Program) -> None:
@@ -285,10 +287,12 @@ def test_a_cut_made_for_a_gradient_shows_the_line_that_it_is_the_gradient_of(pro
     assert "in the gradient of this line" in " ".join(text.split())
 
 
-def test_a_no_gradient_block_is_shown_at_its_with(program: Program) -> None:
-    made = program("with sg.no_gradient():\n    h = sg.exp(x)\n    y = h * 2.0")
+@pytest.mark.parametrize("after", ["", "  # frozen: y", " # :"])
+def test_a_no_gradient_block_is_shown_at_its_with(program: Program, after: str) -> None:
+    made = program(f"with sg.no_gradient():{after}\n    h = sg.exp(x)\n    y = h * 2.0")
     assert "  user.py:1  no_gradient" in told(made, "x")
-    assert "     1 | with sg.no_gradient(): ...\n" in told(made, "x")
+    head = f"     1 | with sg.no_gradient():{after}\n       |      ^^^^^^^^^^^^^^^^"
+    assert told(made, "x").endswith(head)  # As Python 3.13 has it by itself.
 
 
 def test_a_cut_inside_the_body_of_a_loop(program: Program) -> None:

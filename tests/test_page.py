@@ -432,8 +432,7 @@ def test_search_finds_names_types_and_lines(shown: Opened) -> None:
     shown.page.keyboard.press("/")
     assert shown.page.evaluate("document.activeElement.id") == "search"
     for text, wanted in (("goal/argm", "goal/ArgMax"), ("OneHot", "goal/OneHot"), ("nothing like it", None)):
-        shown.page.fill("#search", text)
-        shown.page.wait_for_timeout(250)
+        shown.search(text)
         labels = shown.texts("#found .label")
         assert labels[:1] == ([wanted] if wanted else [])
     line = next(
@@ -441,8 +440,7 @@ def test_search_finds_names_types_and_lines(shown: Opened) -> None:
         for n, text in enumerate(Path(page_tools.__file__).read_text().splitlines(), 1)
         if "q = sg.tanh" in text
     )
-    shown.page.fill("#search", f"page_tools.py:{line}")
-    shown.page.wait_for_timeout(250)
+    shown.search(f"page_tools.py:{line}")
     assert set(shown.texts("#found .label")) >= {"values/MatMul", "values/Tanh"}
     shown.page.fill("#search", "values/Tanh")
     shown.press("Enter")
@@ -511,11 +509,14 @@ def test_what_users_write_is_only_ever_text(browser: Any, tmp_path: Path) -> Non
         assert shown.count(".node.chosen") == 1
 
 
+FAILING = "postMessage() { this.dispatchEvent(new Event('error')); }"
+
+
 @pytest.mark.parametrize(
     "script",
     [
         "window.Worker = class { constructor() { throw new Error('refused'); } };",
-        "window.Worker = class extends EventTarget { postMessage() { this.dispatchEvent(new Event('error')) } }",
+        f"window.Worker = class extends EventTarget {{ {FAILING} }};",
     ],
 )
 def test_the_graph_is_laid_out_without_a_worker_too(browser: Any, tmp_path: Path, script: str) -> None:
@@ -541,6 +542,8 @@ def test_bodies_open_inside_their_operation(browser: Any, tmp_path: Path) -> Non
         )
         assert ["h", "Placeholder"] in ends
         assert ["Sin", "Sum"] in ends
+        scan = shown.page.locator("#source .line", has_text="last, every = sg.scan").locator(".sign")
+        assert "cut" not in scan.get_attribute("class")  # The cut's line is another, inside.
         shown.click("#fold")
         assert "Scan" in shown.operations(".group.partly")
         assert shown.count("#graph .count") == 0

@@ -16,7 +16,7 @@ from stopgrad.flow.explain import flow_of
 from stopgrad.flow.report import Flow
 from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.flow.text import of_what, operation_name, stories_of
-from stopgrad.flow.words import counted, listed, names, plain
+from stopgrad.flow.words import counted, listed, names, plain, some
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.ops.data import Parameter, Placeholder
 from stopgrad.public import guarded
@@ -251,8 +251,7 @@ def _close(name: str, known: Sequence[str], told: Sequence[str] | None = None) -
     if close:
         return f"; did you mean {' or '.join(map(repr, close))}?"
     told = known if told is None else told
-    more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-    return f"; there are {', '.join(told[:SHOWN])}{more}" if told else "; there are none"
+    return f"; there are {some(told, SHOWN)}" if told else "; there are none"
 
 
 # ---------------------------------------------------------------------------------------------- gates

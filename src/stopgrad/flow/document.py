@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stopgrad.flow.model import ARRIVES, Cut, Finding, GateUse, Report
+from stopgrad.flow.model import ARRIVES, Cut, Finding, GateUse, Place, Report
 from stopgrad.flow.source_lines import character_columns
 from stopgrad.graph import Operation, Output
 from stopgrad.op import Status
@@ -30,19 +30,9 @@ def document_of(report: Report) -> dict[str, Any]:
         "version": VERSION,
         "summary": _summary(report, cuts),
         "ys": [_tensor(y) for y in report.ys],
-        "xs": [
-            {
-                "key": label,
-                **_tensor(x),
-                "status": str(reach.status),
-                "paths": integer(reach.paths),
-                "cut_paths": integer(reach.cut_paths),
-                "cuts": sorted(index[report.place(cut)] for cut in reach.cuts),
-            }
-            for (label, x), reach in zip(report.xs.items(), report.values(), strict=True)
-        ],
+        "xs": [_asked(label, x, report[label], index) for label, x in report.xs.items()],
         "cuts": [_cut(cut) for cut in cuts],
-        "gates": [_gate(gate) for gate in report.gates],
+        "gates": _gates(report),
         "findings": [_finding(finding) for finding in report.findings],
     }
 
@@ -89,6 +79,17 @@ def _tensor(x: Output) -> dict[str, Any]:
     return {"name": x.name, "dtype": x.dtype.name, "shape": sizes}
 
 
+def _asked(label: str, x: Output, reach: Any, index: Mapping[Place, int]) -> dict[str, Any]:
+    return {
+        "key": label,
+        **_tensor(x),
+        "status": str(reach.status),
+        "paths": integer(reach.paths),
+        "cut_paths": integer(reach.cut_paths),
+        "cuts": sorted([index[at] for at in reach.places]),
+    }
+
+
 def _operation(op: Operation) -> dict[str, Any]:
     return {"name": op.name, "type": op.type, "gradient_of": None if op.origin is None else op.origin.name}
 
@@ -106,15 +107,25 @@ def _cut(cut: Cut) -> dict[str, Any]:
     }
 
 
-def _gate(gate: GateUse) -> dict[str, Any]:
-    return {
-        **_operation(gate.operation),
-        "location": place_of(gate.location),
-        "fully": list(gate.fully),
-        "partly": list(gate.partly),
-        "idle": gate.idle,
-        "why_idle": gate.why_idle or None,
-    }
+def _gates(report: Report) -> list[dict[str, Any]]:
+    """The gates, those together that one line built and that do the same."""
+    lines: dict[Any, list[GateUse]] = {}
+    for gate in report.gates:
+        at = report.location(gate.operation)
+        line: Any = gate.operation if at is None else (at.file, at.line)
+        lines.setdefault((line, gate.operation.type, gate.fully, gate.partly, gate.why_idle), []).append(gate)
+    return [
+        {
+            "location": place_of(gates[0].location),
+            "uses": len(gates),
+            "operations": [_operation(gate.operation) for gate in gates],
+            "fully": list(gates[0].fully),
+            "partly": list(gates[0].partly),
+            "idle": gates[0].idle,
+            "why_idle": gates[0].why_idle or None,
+        }
+        for gates in lines.values()
+    ]
 
 
 def _finding(finding: Finding) -> dict[str, Any]:

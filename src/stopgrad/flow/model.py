@@ -15,9 +15,9 @@ from typing import Any, Self
 from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import open_path, walls_beyond
 from stopgrad.flow.opened import behind_themselves
-from stopgrad.flow.survey import NAMED, Survey, best_of, untaken
-from stopgrad.flow.ways import Wall, no_gradient_of
-from stopgrad.flow.without import inside
+from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies
+from stopgrad.flow.ways import Wall, may_end_paths, no_gradient_of
+from stopgrad.flow.words import some
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import NoGradient, Status, Undefined
 from stopgrad.source import Location
@@ -395,7 +395,7 @@ class Report(Mapping[Any, Reach]):
             return otherwise["missing"]
         known = list(map(label, self._found))
         close = difflib.get_close_matches(label(key), known, 3)
-        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"it knows {_some(known)}"
+        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"it knows {some(known)}"
         raise KeyError(f"explain was not asked about {label(key)}; {hint}")
 
     @cached_property
@@ -446,6 +446,10 @@ class Report(Mapping[Any, Reach]):
         places = dict.fromkeys([place for reach in self._found.values() for place in reach.places])
         return self._told(tuple(places), tuple(self._found))
 
+    def location(self, op: Operation) -> Location | None:
+        """Where an operation was built; decoded once for all that one instruction built."""
+        return self._lines.location(op)
+
     def place(self, cut: Cut) -> Place:
         """What a cut has in common with those that are the same for a reader: the line, and what happens."""
         return self._lines.place(cut)
@@ -476,10 +480,19 @@ class Report(Mapping[Any, Reach]):
                     leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
         above = self.graph.subgraph_to(self.ys)
         left = untaken(self.graph, above) if self._asked.is_function else ()
-        gates = dict.fromkeys(op for op in (*inside(above), *left) if _may_end_paths(op))
-        return tuple([self._gate(op, leads.get(op, ())) for op in gates])
+        known: dict[tuple[tuple[Survey, int], ...], tuple[tuple[str, ...], tuple[str, ...], bool]] = {}
+        found = []
+        for op in dict.fromkeys(op for op in (*with_bodies(above), *left) if may_end_paths(op)):
+            before = tuple(leads.get(op, ()))
+            if before not in known:
+                known[before] = self._cut_by(before)
+            fully, partly, works = known[before]
+            why = "" if works else self._why_idle(op, bool(fully + partly))
+            found.append(GateUse(op, fully, partly, why))
+        return tuple(found)
 
-    def _gate(self, op: Operation, leads: Sequence[tuple[Survey, int]]) -> GateUse:
+    def _cut_by(self, leads: Sequence[tuple[Survey, int]]) -> tuple[tuple[str, ...], tuple[str, ...], bool]:
+        """Of what a gate leads to, what it cuts fully and partly, and whether it does anything."""
         cuts: dict[Output, None] = {}
         works = False
         for survey, bits in leads:
@@ -488,7 +501,7 @@ class Report(Mapping[Any, Reach]):
         fully, partly = list[str](), list[str]()
         for key in [key for key in self._found if self._asked.xs[key] in cuts]:
             (partly if self._found[key].arrives else fully).append(label(key))
-        return GateUse(op, tuple(fully), tuple(partly), "" if works else self._why_idle(op, bool(cuts)))
+        return tuple(fully), tuple(partly), works
 
     def _why_idle(self, op: Operation, cuts: bool) -> str:
         rules, passes = op.definition.rules, op.definition.passes or 0
@@ -525,7 +538,7 @@ class Report(Mapping[Any, Reach]):
             if story.status not in ARRIVES and names:
                 count = f"{len(names)} tensors: " if len(names) > 1 else ""
                 operations = tuple([op for cut in story.cuts for op in cut.operations])
-                message = f"{story.status}: {count}{_some(names)}"
+                message = f"{story.status}: {count}{some(names)}"
                 found.append(Finding(str(story.status), message, operations, tuple(names)))
         lines: dict[Any, list[GateUse]] = {}
         for gate in self.gates:
@@ -583,18 +596,3 @@ _ORDER = (
 
 def _chosen_from(xs: Sequence[Output], bits: int) -> Iterator[Output]:
     return (xs[k] for k in range(len(xs)) if bits >> k & 1)
-
-
-def _may_end_paths(op: Operation) -> bool:
-    definition = op.definition
-    if definition.passes is None:
-        return False
-    return definition.switched is not None or isinstance(
-        definition.rules[definition.passes], (NoGradient, Undefined)
-    )
-
-
-def _some(names: Sequence[str], limit: int = 8) -> str:
-    """Names, the first few of many."""
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more

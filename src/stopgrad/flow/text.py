@@ -147,9 +147,9 @@ class _Page:
             line.rstrip()
             self._lines.append(self._text(" " * (indent + 2 if i else indent)) + line)
 
-    def source(self, locations: Sequence[Any], style: str) -> None:
-        """A line of source, with what is there underlined."""
-        found = source_line(locations, self._width)
+    def source(self, operations: Sequence[Operation], style: str) -> None:
+        """A line of source, with what built the operations underlined."""
+        found = source_line(dict.fromkeys(map(self._report.location, operations)), self._width)
         if found is not None:
             self._lines.append(self._text(found.source))
             if found.underline:
@@ -246,7 +246,7 @@ class _Page:
         where = operation_name(cut.operation) if cut.location is None else place(cut.location)
         self.add((where, "bold"), f"  {reason_of(cut)}", indent=2)
         if len(self._shown) <= EXCERPTS:
-            self.source([op.location for op in cut.operations], style)
+            self.source(cut.operations, style)
         told = "" if story.status in ARRIVES else self._removed(cut, story)
         if told:
             self.add(told, indent=9)
@@ -258,17 +258,19 @@ class _Page:
         if not closed:
             return ""
         opened = [label for label in story.labels if label in opens]
-        behind = [self._next(cut, one) for one in self._report.beyond(cut) if closed.intersection(one.behind)]
+        behind = [
+            self._next(one)
+            for one in self._report.beyond(cut)
+            if closed.intersection(one.behind) and self._report.place(one) != self._report.place(cut)
+        ]
         more = f" and {len(behind) - 3} more" if len(behind) > 3 else ""
         why = f": behind it {listed(behind[:3])}{more}" if behind else ": other cuts lie behind it"
         if opened:
             return f"without it gradients would reach {names(opened, self._report.xs)} only{why}"
         return f"removing it alone opens nothing{why}"
 
-    def _next(self, cut: Cut, behind: Cut) -> str:
+    def _next(self, behind: Cut) -> str:
         """A cut behind another."""
-        if self._report.place(cut) == self._report.place(behind):
-            return f"is another {cut.reason} in the same line"
         where = operation_name(behind.operation) if behind.location is None else place(behind.location)
         return f"is {where} ({behind.reason})"
 
@@ -299,7 +301,7 @@ class _Page:
             where = operation_name(op) if one.location is None else place(one.location)
             self.add((where, "bold"), f"  {one.reason}", indent=2)
             if op not in cutting:
-                self.source([op.location for op in one.operations], _IDLE)
+                self.source(one.operations, _IDLE)
         if len(found) > CUTS:
             self.add(f"and {len(found) - CUTS} more", indent=2)
 

@@ -81,6 +81,16 @@ def passes_all(definition: type[Op]) -> bool:
     )
 
 
+def may_end_paths(op: Operation) -> bool:
+    """Whether it is a gate that stops some gradient or other, or refuses it."""
+    definition = op.definition
+    if definition.passes is None:
+        return False
+    return definition.switched is not None or isinstance(
+        definition.rules[definition.passes], (NoGradient, Undefined)
+    )
+
+
 def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all) -> list[Way]:
     """For each output of an operation, the way to its inputs."""
     definition = op.definition

@@ -47,6 +47,17 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
+def some(words: Sequence[str], limit: int = 8) -> str:
+    """Words, the first few of many.
+
+    Examples:
+        >>> some("abcd", 2)
+        'a, b and 2 more'
+    """
+    more = f" and {len(words) - limit} more" if len(words) > limit else ""
+    return ", ".join(words[:limit]) + more
+
+
 def plain(name: str) -> str:
     """The name of a tensor, without the number of the output where that is the first.
 

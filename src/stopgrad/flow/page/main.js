@@ -261,6 +261,7 @@ class Page {
       section.hidden = !input.value.trim();
       const { found, total } = this.panels.showSearch(list, input.value);
       section.querySelector(".tally").textContent = total.toLocaleString("en");
+      section.dataset.searched = input.value;
       return found;
     };
     let timer = 0;

@@ -244,6 +244,12 @@ class Model {
     return op < 0 ? this.groupMark(node) : this.marks[op];
   }
 
+  /** The mark of an operation itself: what cuts in one that runs bodies are operations in these. */
+  ownMark(op) {
+    const mark = this.marks[op];
+    return this.head[op] < 0 ? mark : { p: "l", c: "s" }[mark] || mark;
+  }
+
   inputs(op) { return [...new Set(this.edgeFrom.subarray(this.firstEdge[op], this.firstEdge[op + 1]))]; }
 
   users(op) {

@@ -102,7 +102,7 @@ class SourcePanel {
     const ops = this.model.lines[this.file].get(number);
     const sign = element("span", "sign");
     if (ops) {
-      const marks = new Set(ops.map((op) => this.model.marks[op]));
+      const marks = new Set(ops.map((op) => this.model.ownMark(op)));
       sign.classList.add(MARK_NAMES[[...SUMMARY].find((mark) => marks.has(mark))]);
       if (marks.has("c") || marks.has("p")) sign.classList.add("has-cut");
       made.classList.add("linked-line");

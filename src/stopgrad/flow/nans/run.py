@@ -160,7 +160,8 @@ class Follower:
 
     Attributes:
         made: the events; the first has the number 1.
-        beside: for the number of an event those of others that went into results marked with it.
+        beside: for the number of an event those of others that went into results marked with it, in groups
+            that events share.
         unsound: operations that answered with a finite number where there is none, how, and at which element.
         seen: the operands and results of what was watched.
 
@@ -177,7 +178,7 @@ class Follower:
         steps: tuple[int, ...] = (),
     ) -> None:
         self.made: list[Made] = []
-        self.beside: dict[int, set[int]] = {}
+        self.beside: dict[int, list[frozenset[int]]] = {}
         self.unsound: dict[Operation, tuple[str, tuple[int, ...]]] = {}
         self.seen: dict[Operation, tuple[list[Any], list[Any]]] = {}
         self._sizes = Copying(Graph(), (), binding)
@@ -282,8 +283,7 @@ class Follower:
             nans, infs = (np.broadcast_to(np.asarray(m, np.int64), y.shape) for m in (from_nan, from_inf))
             # A NaN is of NaNs, if there are any; an infinity of infinities.
             self._hand_on(marks, nan, nans)
-            for mark in np.unique(infs[nan & (marks == 0) & (infs != _NONE)]).tolist():
-                self._made(output, "nan", nan & (marks == 0) & (infs == mark), marks, number(mark))
+            self._turned(output, nan & (marks == 0) & (infs != _NONE), marks, infs)
             self._hand_on(marks, inf, infs)
             self._hand_on(marks, inf, nans)
         self._made(output, "nan", nan & (marks == 0), marks)
@@ -296,19 +296,35 @@ class Follower:
         found = where & (marks == 0) & (sources != _NONE)
         marks[found] = sources[found]
 
-    def _made(self, output: Output, kind: str, where: Array, marks: Array, parent: int = 0) -> None:
-        if not where.any():
-            return
-        index = tuple(int(i) for i in np.unravel_index(int(np.argmax(where)), where.shape))
-        count = int(np.count_nonzero(where))
+    def _turned(self, output: Output, where: Array, marks: Array, sources: Array) -> None:
+        """Events that made NaNs of infinities: one for each event that those came from."""
+        if where.any():
+            places = np.flatnonzero(where)
+            parents, firsts, which, counts = np.unique(
+                sources[where], return_index=True, return_inverse=True, return_counts=True
+            )
+            given = zip(parents.tolist(), places[firsts].tolist(), counts.tolist(), strict=True)
+            made = [self._mark(output, "nan", i, where.shape, n, number(mark)) for mark, i, n in given]
+            marks[where] = np.array(made, np.int64)[which.reshape(-1)]
+
+    def _made(self, output: Output, kind: str, where: Array, marks: Array) -> None:
+        """An event that made NaNs or infinities of what is finite."""
+        if where.any():
+            first, count = int(np.argmax(where)), int(np.count_nonzero(where))
+            marks[where] = self._mark(output, kind, first, where.shape, count, 0)
+
+    def _mark(
+        self, output: Output, kind: str, first: int, shape: tuple[int, ...], count: int, parent: int
+    ) -> int:
+        """The mark of a new event, whose first element is at this position."""
+        index = tuple([int(i) for i in np.unravel_index(first, shape)])
         self.made.append(Made(output.op, kind, output.index, index, count, parent, tuple(self._around)))
-        n = len(self.made)
-        begins = n
+        n = begins = len(self.made)
         if output.op.definition is Const and kind == "inf":
             begins = _DELIBERATE
         elif parent and self.made[parent - 1].operation.definition is not Const:
             begins = parent
-        marks[where] = begins << _BITS | n
+        return begins << _BITS | n
 
     def _join(self, op: Operation, given: Sequence[Any], marks: Array) -> None:
         """Remember the events that went into a result beside those that it is marked with."""
@@ -323,8 +339,9 @@ class Follower:
         told = np.unique(marks[bad]).tolist()
         into.difference_update(told, (0,))
         if into:
+            group = frozenset(map(number, into))
             for n in told:
-                self.beside.setdefault(number(n), set()).update(map(number, into))
+                self.beside.setdefault(number(n), []).append(group)
 
     def _note(self, op: Operation, found: tuple[str, tuple[int, ...]] | None) -> None:
         if found is not None:

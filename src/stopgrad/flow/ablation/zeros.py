@@ -30,8 +30,8 @@ from stopgrad.types import float64
 
 _SIGNLESS = frozenset({Neg, Cast, Conj, Real, Imag})
 _ADDING = frozenset({AddV2, Sub})
-_SCALING = frozenset({Mul, RealDiv})
-_MOVING = frozenset({Sum, Reshape, Transpose, BroadcastTo, MatMul})
+_SCALING = frozenset({Mul, RealDiv, MatMul})
+_MOVING = frozenset({Sum, Reshape, Transpose, BroadcastTo})
 """What adds contributions up, or hands them on: what the same does with their absolute values."""
 _FOLLOWED = _SIGNLESS | _ADDING | _SCALING | _MOVING | {AddN}
 
@@ -144,7 +144,7 @@ def _absolute_sums(wanted: Sequence[Output]) -> dict[Output, Output]:
                 found[x] = _absolute(x)
         parts = [found[x] for x in op.inputs]
         if op.definition in _SCALING:
-            total = emit(op.definition, tuple(_of_one_rule(op, found)), (), "").outputs[0]
+            total = emit(op.definition, tuple(_of_one_rule(op, found)), op.values, "").outputs[0]
         elif op.definition in _SIGNLESS:
             total = parts[0]
         elif op.definition is AddN:

@@ -17,10 +17,10 @@ from stopgrad.engines import engine
 from stopgrad.errors import ArgumentError, FeedError, GraphError
 from stopgrad.feeds import feed_value, sizes_of
 from stopgrad.flow.asked import Asked, asked, label, of_graph
-from stopgrad.flow.nans_case import Case, forwards, neighbours, order_of
-from stopgrad.flow.nans_cures import cure_of
-from stopgrad.flow.nans_report import NanInput, NanNote, NanSite, NanTrace
-from stopgrad.flow.nans_run import Array, Follower, Made, number
+from stopgrad.flow.nans.case import Case, forwards, neighbours, order_of
+from stopgrad.flow.nans.cures import cure_of
+from stopgrad.flow.nans.report import NanInput, NanNote, NanSite, NanTrace
+from stopgrad.flow.nans.run import Array, Follower, Made, number
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.ops.data import Const, Identity, Parameter, Placeholder, ones_like
 from stopgrad.plain import flag
@@ -273,11 +273,14 @@ class _Story:
     def _involved(self) -> set[int]:
         """All events of which something may have gone into what arrives."""
         found, stack = set(self._arriving), list(self._arriving)
+        seen: set[int] = set()
         while stack:
-            for other in self._beside.get(stack.pop(), ()):
-                new = set(self._line(other)) - found
-                found |= new
-                stack += new
+            for group in self._beside.get(stack.pop(), ()):
+                if id(group) not in seen:  # Many events share one.
+                    seen.add(id(group))
+                    new = {n for other in group - found for n in self._line(other)} - found
+                    found |= new
+                    stack += new
         return found
 
     def _root(self, n: int) -> int:
