@@ -20,8 +20,8 @@ from jax.nn import one_hot, softmax
 import stopgrad as sg
 from examples_references import all_cases, example
 from stopgrad.flow import Stop
+from stopgrad.flow.ablation.variants import Variant, jittered, problem
 from stopgrad.flow.asked import asked
-from stopgrad.flow.variants import Variant, jittered, problem
 
 RNG = np.random.default_rng(11)
 W, X, V = RNG.normal(size=(4, 3)), RNG.normal(size=(5, 4)), RNG.normal(size=4)
@@ -615,7 +615,7 @@ def test_what_is_zero_in_one_step_only_is_no_place() -> None:
 
 
 def test_loops_that_are_too_long_to_be_written_out_stay_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stopgrad.flow.without.MOST", 20)
+    monkeypatch.setattr("stopgrad.flow.ablation.without.MOST", 20)
     w, x = V.astype(np.float32), X.astype(np.float32)
     assert ablated(in_scan, w, x, lambda y: y, argnums=0).suggestions == ()
     verdict = only(ablated(in_scan, w, x, sg.stop_gradient, argnums=0)).verdict

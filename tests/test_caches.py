@@ -53,6 +53,7 @@ CHANGES = {
     "stopgrad.sizes._ELSEWHERE": "weak: unknown sizes of other processes that somebody holds",
     "stopgrad.sizes._SYMBOLS": "weak: names and quotients in sizes that somebody holds",
     "stopgrad.source._INTERNAL": "names of files: source.FILES",
+    "stopgrad.source._positions": "places in code: lru_cache(8)",
     "stopgrad.structure._SEEN": "types of leaves, users' too; optree holds the dataclasses of these",
     "stopgrad.types._TYPES": "weak: types that somebody holds",
 }
@@ -96,8 +97,8 @@ CONSTANT = {
     "stopgrad.flow.text.STYLES",
     "stopgrad.files._DTYPES",
     "stopgrad.files._NAMES",
-    "stopgrad.flow.nans_cures._WRITTEN",
-    "stopgrad.flow.nans_run._UNSOUND",
+    "stopgrad.flow.nans.cures._WRITTEN",
+    "stopgrad.flow.nans.run._UNSOUND",
     "stopgrad.function._SYMBOLIC",
     "stopgrad.unknown.ON_TENSORS",
     "stopgrad.unknown._MIRRORED",

@@ -78,7 +78,7 @@ def test_every_rule_passes(definition: type[Op], sample: Sample) -> None:
         return
     check = sg.check_gradients(ys, moved, feed_dict=feeds, order=2)
     assert set(check) == set(moved)
-    assert all(found.error < 1e-6 for found in check.values())
+    assert all(found.error < 1e-5 for found in check.values())
 
 
 # --------------------------------------------------------------------------------------------------- stops
@@ -211,6 +211,43 @@ def test_deliberate_stops_pass(
     assert {name for name, found in ignored.items() if not found.passed} == moved
     assert all(found.error > 1e-3 for name, found in ignored.items() if name in moved)
     assert "true total derivative" in ignored.to_text().replace("\n ", "")
+
+
+def programs(seed: int) -> Callable[[Any, Any], Any]:
+    """A random program of smooth operations, gates, and bodies with gates in them."""
+
+    def program(x: Any, w: Any) -> Any:
+        random = np.random.default_rng(seed)
+        values = [x, w]
+
+        def any_value() -> Any:
+            return values[random.integers(len(values))]
+
+        for _ in range(12):
+            a, b = any_value(), any_value()
+            made = [
+                lambda: sg.tanh(a) * b,
+                lambda: sg.sin(a) + b,
+                lambda: sg.softmax(a),
+                lambda: sg.relu(a) - 0.3 * b,
+                lambda: sg.stop_gradient(a) * b,
+                lambda: sg.stop_gradient(a * b, wrt=[[x], [w]][random.integers(2)]) + a,
+                lambda: sg.straight_through(sg.round(a), a) * b,
+                lambda: sg.scale_gradient(a, 0.25) + b,
+                lambda: sg.stop_gradient(a, when=sg.reduce_sum(b) > 0.0) * b,
+                lambda: sg.scan(lambda c, v: (sg.sin(c) * sg.stop_gradient(v), c * v), b[0], a)[1],
+                lambda: sg.cond(sg.reduce_sum(a) > 0.0, lambda: sg.stop_gradient(a) * b, lambda: a + b),
+                lambda: sg.checkpoint(lambda u, v: sg.tanh(u * sg.stop_gradient(v)))(a, b),
+            ]
+            values.append(made[random.integers(len(made))]())
+        return sum(values[2:])
+
+    return program
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_programs_with_stops_pass(seed: int) -> None:
+    assert sg.check_gradients(programs(seed), X, Y, order=2).passed
 
 
 def test_the_distance_to_the_total_derivative_is_told() -> None:
@@ -472,7 +509,7 @@ def test_a_failure_names_the_input_the_numbers_and_the_lines() -> None:
 
 
 def test_no_right_rule_is_accused() -> None:
-    """The exponent of a negative number has no derivative, and nobody asks for it. The custom one is wrong."""
+    """The exponent of a negative number has no derivative, and nobody asks for it."""
     check = sg.check_gradients(lambda x: sg.reduce_mean((_wrong(x) - 1.0) ** 2), X, raises=False)
     assert not check.passed
     assert [[op.type for op in held.operations] for held in check.wrong] == [["CustomGradient"]]

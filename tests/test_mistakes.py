@@ -112,7 +112,6 @@ def test_no_stop_of_a_cured_program_is_idle(mistake: Mistake) -> None:
             "((z[:, None, :] - codebook) ** 2).sum(axis=-1).argmin(axis=-1)",
         ),
         ("vq_vae_terms_swapped", "stopped", "sg.stop_gradient(e)"),
-        ("sac_policy_inert", "partly stopped", "with sg.no_gradient():"),
         ("sac_temperature_frozen", "stopped", "sg.stop_gradient(sg.exp(log_alpha))"),
         ("cast_in_the_way", "not differentiable", "sg.cast(x @ w, sg.int32)"),
         ("argmax_in_the_way", "not differentiable", "(x @ w).argmax(axis=-1)"),
@@ -135,6 +134,11 @@ def test_the_status_and_the_very_expression(name: str, status: str, expression: 
     assert flow[mistake.learns[0]].status == status
     cuts = [cut for key in mistake.learns for cut in flow[key].cuts]
     assert expression in {cut.location.source.removesuffix("  # <- here") for cut in cuts if cut.location}
+
+
+def test_of_a_block_its_head_is_underlined_on_every_python() -> None:
+    text = BY_NAME["sac_policy_inert"].report("broken").to_text()
+    assert "| with sg.no_gradient():  # <- here\n       |      ^^^^^^^^^^^^^^^^\n" in text
 
 
 def test_the_unused_target_network_is_disconnected() -> None:

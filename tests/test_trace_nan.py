@@ -16,8 +16,8 @@ import pytest
 
 import stopgrad as sg
 from stopgrad.build import emit
-from stopgrad.flow.nans_cures import PATTERNS
-from stopgrad.flow.nans_run import MOVES, Follower, number
+from stopgrad.flow.nans.cures import PATTERNS
+from stopgrad.flow.nans.run import MOVES, Follower, number
 from stopgrad.op import REGISTRY
 from stopgrad.samples import Values
 
@@ -589,7 +589,7 @@ def test_it_runs_once_and_again_only_to_tell(monkeypatch: pytest.MonkeyPatch) ->
             runs.append(len(outputs))
             return super().run(outputs, feeds)
 
-    monkeypatch.setattr("stopgrad.flow.nans.Follower", Counting)
+    monkeypatch.setattr("stopgrad.flow.nans.trace.Follower", Counting)
     sg.trace_nan(lambda x: total(sg.sqrt(x)), f32(1, 2))
     assert len(runs) == 1
     sg.trace_nan(lambda x: total(sg.sqrt(x)), f32(0, 2))

@@ -272,9 +272,8 @@ def _error(rows: Rows) -> float:
         return float("inf")
     outside = np.fmax(np.fmax(rows.low - rows.generated, rows.generated - rows.high), 0.0)
     apart = np.where(rows.kind == SMOOTH, np.abs(rows.generated - rows.numeric), outside)
-    size = np.fmax(np.abs(rows.generated), np.abs(rows.numeric))
-    largest = np.fmax.reduce(size, None, initial=0.0)
-    return float(np.fmax.reduce(apart, None, initial=0.0) / largest) if largest > 0.0 else 0.0
+    greatest = float(np.fmax.reduce(apart, None, initial=0.0))
+    return greatest / rows.scale if greatest else 0.0
 
 
 def _rank(one: Comparison, rows: Rows, at: tuple[int, int]) -> tuple[Any, ...]:

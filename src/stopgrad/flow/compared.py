@@ -139,6 +139,7 @@ class Rows:
         allowed: how far apart generated and numeric may be.
         excess: how far apart they are, relative to that; above 1 they differ.
         unsettled: where differences say nothing.
+        scale: the size of the largest derivative, or what counts as one.
     """
 
     mode: str
@@ -151,6 +152,7 @@ class Rows:
     allowed: Array
     excess: Array
     unsettled: Array
+    scale: float
 
 
 def _weighted(weights: Array, slope: Slope) -> tuple[Array, Array, Array, Array, Array]:
@@ -297,9 +299,9 @@ class Comparison:
         # What a derivative would be that changes the value as much as x does, relative to their sizes.
         unit = np.abs(weights) @ np.abs(self._numeric.here)
         unit = unit / max(1.0, float(np.max(np.abs(self._point), initial=0.0)))
+        rounding = ROUNDINGS * settings.epsilon * float(np.max(np.fmax(unit, largest), initial=0.0))
         slack = settings.atol
         if slack is None:
-            rounding = ROUNDINGS * settings.epsilon * np.max(np.fmax(unit, largest), initial=0.0)
             slack = 0.1 * settings.rtol * largest + rounding
         allowed = slack + settings.rtol * size
         least = settings.rtol * np.max(np.fmax(unit, largest), initial=0.0)
@@ -311,7 +313,9 @@ class Comparison:
         unsettled = ~(doubt <= limit)
         excess = np.where(unsettled, np.fmax(excess, 2.0), excess)
         excess = np.where(np.isfinite(generated), excess, np.inf)
-        return Rows(mode, generated, value, error, low, high, kind, allowed, excess, unsettled)
+        # Where all derivatives are rounding errors of zeros, one is not to be compared with the other.
+        scale = max(float(np.max(largest, initial=0.0)), rounding / max(settings.rtol, 1e-12))
+        return Rows(mode, generated, value, error, low, high, kind, allowed, excess, unsettled, scale)
 
     # -------------------------------------------------------------------------------------- a closer look
 

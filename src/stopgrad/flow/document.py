@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stopgrad.flow.model import ARRIVES, Cut, Finding, GateUse, Report
+from stopgrad.flow.model import ARRIVES, Cut, Finding, GateUse, Place, Report
 from stopgrad.flow.source_lines import character_columns
 from stopgrad.graph import Operation, Output
 from stopgrad.op import Status
@@ -30,17 +30,7 @@ def document_of(report: Report) -> dict[str, Any]:
         "version": VERSION,
         "summary": _summary(report, cuts),
         "ys": [_tensor(y) for y in report.ys],
-        "xs": [
-            {
-                "key": label,
-                **_tensor(x),
-                "status": str(reach.status),
-                "paths": integer(reach.paths),
-                "cut_paths": integer(reach.cut_paths),
-                "cuts": sorted(index[report.place(cut)] for cut in reach.cuts),
-            }
-            for (label, x), reach in zip(report.xs.items(), report.values(), strict=True)
-        ],
+        "xs": [_asked(label, x, report[label], index) for label, x in report.xs.items()],
         "cuts": [_cut(cut) for cut in cuts],
         "gates": _gates(report),
         "findings": [_finding(finding) for finding in report.findings],
@@ -87,6 +77,17 @@ def _summary(report: Report, cuts: Sequence[Cut]) -> dict[str, Any]:
 def _tensor(x: Output) -> dict[str, Any]:
     sizes = [size if isinstance(size, int) else str(size) for size in x.shape]
     return {"name": x.name, "dtype": x.dtype.name, "shape": sizes}
+
+
+def _asked(label: str, x: Output, reach: Any, index: Mapping[Place, int]) -> dict[str, Any]:
+    return {
+        "key": label,
+        **_tensor(x),
+        "status": str(reach.status),
+        "paths": integer(reach.paths),
+        "cut_paths": integer(reach.cut_paths),
+        "cuts": sorted([index[at] for at in reach.places]),
+    }
 
 
 def _operation(op: Operation) -> dict[str, Any]:

@@ -15,9 +15,8 @@ from typing import Any, Self
 from stopgrad.flow.asked import Asked, label
 from stopgrad.flow.beyond import open_path, walls_beyond
 from stopgrad.flow.opened import behind_themselves
-from stopgrad.flow.survey import NAMED, Survey, best_of, untaken
+from stopgrad.flow.survey import NAMED, Survey, best_of, untaken, with_bodies
 from stopgrad.flow.ways import Wall, may_end_paths, no_gradient_of
-from stopgrad.flow.without import inside
 from stopgrad.flow.words import some
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import NoGradient, Status, Undefined
@@ -483,7 +482,7 @@ class Report(Mapping[Any, Reach]):
         left = untaken(self.graph, above) if self._asked.is_function else ()
         known: dict[tuple[tuple[Survey, int], ...], tuple[tuple[str, ...], tuple[str, ...], bool]] = {}
         found = []
-        for op in dict.fromkeys(op for op in (*inside(above), *left) if may_end_paths(op)):
+        for op in dict.fromkeys(op for op in (*with_bodies(above), *left) if may_end_paths(op)):
             before = tuple(leads.get(op, ()))
             if before not in known:
                 known[before] = self._cut_by(before)

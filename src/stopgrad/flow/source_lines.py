@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -82,7 +83,11 @@ def source_line(locations: Location | Iterable[Location | None] | None, width: i
     text, spans = _without_tabs(text, spans)
     indent = len(text) - len(text.lstrip())
     text, spans = text[indent:], [(max(0, start - indent), end - indent) for start, end in spans]
-    if any(one.end_line is not None and one.end_line > one.line for one in here) and spans:
+    if (
+        any(one.end_line is not None and one.end_line > one.line for one in here)
+        and spans
+        and not _block(text)
+    ):
         text += f" {_MORE}"
     return SourceLine(first.line, *_cut(text, spans, max(_LEAST, width - NUMBER - 3)))
 
@@ -142,8 +147,14 @@ def _span(location: Location, text: str) -> tuple[int, int] | None:
         return None
     start, end = found
     if location.end_line is not None and location.end_line > location.line:
-        end = len(text)
+        block = _block(text)
+        start, end = block.span(1) if block else (start, len(text))
     return (start, end) if start < end <= len(text) else None
+
+
+def _block(text: str) -> re.Match[str] | None:
+    """The head of a ``with`` block, if it is one: before Python 3.13 the whole block is the place of its exit."""
+    return re.fullmatch(r"\s*(?:async\s+)?with\s+(.*?)(?:\s+as\s+\w+)?\s*:\s*(?:#.*)?", text)
 
 
 def _united(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -242,3 +242,16 @@ def _settle(graph: Graph, ys: Sequence[Output]) -> None:
             if source not in seen:
                 seen.add(source)
                 stack.append(source)
+
+
+def with_bodies(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """Operations, and those in the bodies that they run forward: each body once, and no pullback."""
+    seen: set[Operation] = set()
+    todo = [list(operations)]
+    for some in todo:  # Which grows by the bodies that are met. Several may share their operations.
+        for op in some:
+            if op not in seen:
+                seen.add(op)
+                yield op
+                if op.definition.has_bodies:
+                    todo.extend([wire.body.operations() for wire in op.definition.wires(op)])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.batch_rules import ELEMENTWISE
-from stopgrad.flow.nans_run import MOVES, Array, Made
+from stopgrad.flow.nans.run import MOVES, Array, Made
 from stopgrad.graph import Operation, Output
 
 FAR = 8

@@ -8,7 +8,7 @@ copies, and what he reports of them is never run in the place of the user's own 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from stopgrad.body import Body
@@ -115,16 +115,3 @@ def written_out(copies: dict[Output, list[Output]]) -> Rule:
         return [*carry, *(stack(list(parts)) for parts in zip(*ordered, strict=True))]
 
     return rule
-
-
-def inside(operations: Iterable[Operation]) -> Iterator[Operation]:
-    """Operations, and those in the bodies that they run forward: each body once, and no pullback."""
-    seen: set[Operation] = set()
-    todo = [list(operations)]
-    for some in todo:  # Which grows by the bodies that are met. Several may share their operations.
-        for op in some:
-            if op not in seen:
-                seen.add(op)
-                yield op
-                if op.definition.has_bodies:
-                    todo.extend([wire.body.operations() for wire in op.definition.wires(op)])

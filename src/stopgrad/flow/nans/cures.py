@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from stopgrad.flow.nans_case import (
+from stopgrad.flow.nans.case import (
     Case,
     choice_behind,
     forwards,
@@ -24,8 +24,8 @@ from stopgrad.flow.nans_case import (
     is_sum_of_squares,
     is_variance,
 )
-from stopgrad.flow.nans_report import in_short
-from stopgrad.flow.nans_signs import (
+from stopgrad.flow.nans.report import in_short
+from stopgrad.flow.nans.signs import (
     all_masked,
     are_infinite,
     at_pole,

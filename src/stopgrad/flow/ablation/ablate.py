@@ -13,7 +13,7 @@ from stopgrad.autodiff.reverse import gradients
 from stopgrad.dtypes import DType
 from stopgrad.errors import ArgumentError, GradientError, StopgradError
 from stopgrad.fingerprint import fingerprint
-from stopgrad.flow.ablation_report import (
+from stopgrad.flow.ablation.report import (
     CHANGES,
     ERROR,
     IDLE,
@@ -25,9 +25,7 @@ from stopgrad.flow.ablation_report import (
     Suggestion,
     zero_at,
 )
-from stopgrad.flow.asked import Asked, asked, label
-from stopgrad.flow.explain import flow_of
-from stopgrad.flow.variants import (
+from stopgrad.flow.ablation.variants import (
     Arrays,
     Gradient,
     Gradients,
@@ -38,8 +36,11 @@ from stopgrad.flow.variants import (
     jittered,
     problem,
 )
-from stopgrad.flow.without import STOPS, inside, opening, stopping
-from stopgrad.flow.zeros import Arrivals, arrivals, sizes, tolerance
+from stopgrad.flow.ablation.without import STOPS, opening, stopping
+from stopgrad.flow.ablation.zeros import Arrivals, arrivals, sizes, tolerance
+from stopgrad.flow.asked import Asked, asked, label
+from stopgrad.flow.explain import flow_of
+from stopgrad.flow.survey import with_bodies
 from stopgrad.graph import Operation, Output
 from stopgrad.ops.gates import StopGradient, StopGradientTowards, StopGradientWhen, StraightThrough
 from stopgrad.plain import is_whole, whole
@@ -161,7 +162,7 @@ class _Known:
             if finite(made):
                 self.points.append(values)
                 self.found.append(made)
-        within = list(inside(data.question.graph.subgraph_to(data.question.ys)))
+        within = list(with_bodies(data.question.graph.subgraph_to(data.question.ys)))
         stops = [op.outputs[0] for op in within if op.definition is StopGradient]
         stopped = [x for stop in stops for x in base.copies.get(stop, ())]
         self.selective = any(op.definition.selective for op in within)
@@ -284,7 +285,7 @@ def _lines(question: Asked) -> list[_Line]:
     """The stops that ys are computed through, by the lines of the user's source."""
     idle = {use.operation: use.why_idle for use in flow_of(question).gates}
     groups: dict[Any, list[Operation]] = {}
-    for op in inside(question.graph.subgraph_to(question.ys)):
+    for op in with_bodies(question.graph.subgraph_to(question.ys)):
         if op.definition in STOPS:
             location = op.location
             groups.setdefault((location.file, location.line) if location else op, []).append(op)
@@ -483,7 +484,7 @@ def _places(known: _Known) -> list[list[Output]]:
 def _zeros_if_unswitched(known: _Known) -> set[Output]:
     """The tensors at which only zero arrives, also where stops that a condition switches are off."""
     question = known.data.question
-    within = inside(question.graph.subgraph_to(question.ys))
+    within = with_bodies(question.graph.subgraph_to(question.ys))
     switched = [op for op in within if op.definition is StopGradientWhen]
     if not switched:
         return known.zeros
@@ -507,7 +508,7 @@ def _is_within(question: Asked, tensors: set[Output]) -> bool:
     """Whether all that uses the tensors was built by the very call that built them."""
     users = [
         (op._place, op._instruction) == (x.op._place, x.op._instruction)
-        for op in inside(question.graph.subgraph_to(question.ys))
+        for op in with_bodies(question.graph.subgraph_to(question.ys))
         for x in op.inputs
         if x in tensors
     ]

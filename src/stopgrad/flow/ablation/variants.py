@@ -19,9 +19,9 @@ from stopgrad.engines import Engine, engine as engine_named
 from stopgrad.errors import FeedError
 from stopgrad.feeds import sizes_of
 from stopgrad.fingerprint import fingerprint
+from stopgrad.flow.ablation.without import written_out
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.frozen import WIDE, fed_to
-from stopgrad.flow.without import written_out
 from stopgrad.graph import Output
 from stopgrad.interpreter import NUMPY_BACKEND, program, quietly
 from stopgrad.rewrite import Rewritten, Rule, prepare, rewrite

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import StopgradError
-from stopgrad.flow.nans_case import PLAIN, Case, comes_from, is_shares, order_of, source
-from stopgrad.flow.nans_run import Array
+from stopgrad.flow.nans.case import PLAIN, Case, comes_from, is_shares, order_of, source
+from stopgrad.flow.nans.run import Array
 from stopgrad.graph import Operation, Output
 from stopgrad.immediate import evaluate
 from stopgrad.op import Kind

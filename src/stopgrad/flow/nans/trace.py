@@ -17,10 +17,10 @@ from stopgrad.engines import engine
 from stopgrad.errors import ArgumentError, FeedError, GraphError
 from stopgrad.feeds import feed_value, sizes_of
 from stopgrad.flow.asked import Asked, asked, label, of_graph
-from stopgrad.flow.nans_case import Case, forwards, neighbours, order_of
-from stopgrad.flow.nans_cures import cure_of
-from stopgrad.flow.nans_report import NanInput, NanNote, NanSite, NanTrace
-from stopgrad.flow.nans_run import Array, Follower, Made, number
+from stopgrad.flow.nans.case import Case, forwards, neighbours, order_of
+from stopgrad.flow.nans.cures import cure_of
+from stopgrad.flow.nans.report import NanInput, NanNote, NanSite, NanTrace
+from stopgrad.flow.nans.run import Array, Follower, Made, number
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.ops.data import Const, Identity, Parameter, Placeholder, ones_like
 from stopgrad.plain import flag

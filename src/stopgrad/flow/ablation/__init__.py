@@ -1,0 +1,1 @@
+"""What stops change, and what they save."""

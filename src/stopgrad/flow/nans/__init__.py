@@ -1,0 +1,1 @@
+"""Which operation makes the first NaN or infinity."""
