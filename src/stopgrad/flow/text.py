@@ -58,18 +58,24 @@ def stories_of(report: Report, width: int = 80) -> str:
 
 def summary_of(report: Report) -> str:
     """How many of the tensors gradients reach, in a sentence."""
-    statuses = Counter(reach.status for reach in report.values())
-    total, reached = len(report), sum(statuses[status] for status in ARRIVES)
     of = of_what(report)
-    if not total:
+    if not report:
         return f"Gradients{of}: nothing was asked about."
+    found = list(zip(report.xs.items(), report.values(), strict=True))
+    # Labels and positions among the arguments were not kept from anything.
+    able = [one for one in found if one[0][1].type.differentiable] or found
+    statuses = Counter(reach.status for _, reach in able)
+    total, reached = len(able), sum(statuses[status] for status in ARRIVES)
     partly = statuses[Status.PARTLY_STOPPED]
+    kinds = {x.dtype.name == "bool" for (_, x), _ in found if not x.type.differentiable}
+    kind = "booleans" if kinds == {True} else "integers" if kinds == {False} else "integers and booleans"
+    aside = [f"{number(len(found) - total)} of {kind}"] if len(found) > total else []
     if total == 1:
-        ((name, _),) = report.xs.items()
-        (status,) = statuses
-        if status in ARRIVES:
-            return f"A gradient{of} reaches {plain(name)}{'; some of the paths are cut' if partly else ''}."
-        return f"No gradient{of} reaches {plain(name)}: {status}."
+        name, (status,) = plain(able[0][0][0]), statuses
+        if status not in ARRIVES:
+            return f"No gradient{of} reaches {name}: {listed([str(status), *aside])}."
+        rest = ["some of the paths are cut"] if partly else []
+        return f"A gradient{of} reaches {name}{f'; {listed([*rest, *aside])}' if rest or aside else ''}."
     if reached == total:
         count = "both" if total == 2 else f"all {number(total)}"
     else:
@@ -78,7 +84,7 @@ def summary_of(report: Report) -> str:
         f"{number(statuses[status])} {status}"
         for status in STYLES
         if status not in ARRIVES and statuses[status]
-    ]
+    ] + aside
     some = f" ({'' if partly == reached else f'{number(partly)} '}partly)" if partly else ""
     return f"Gradients{of} reach {count} tensors{some}{f'; {listed(rest)}' if rest else ''}."
 
