@@ -349,6 +349,16 @@ def test_at_a_kink_a_wrong_gradient_still_fails(slope: float) -> None:
     assert sg.check_gradients(right, np.array([0.0, 1.0])).passed
 
 
+def test_two_kinks_that_make_a_smooth_function_fail() -> None:
+    """It is x, whose derivative is 1; of each relu the gradient at 0 is 0. The other points pass."""
+    check = sg.check_gradients(lambda x: sg.relu(x) - sg.relu(-x), np.array([0.0, 1.0]), raises=False)
+    assert not check.passed
+    worst = check["x"].worst
+    assert worst is not None
+    assert (worst.index, worst.generated) == ((0,), 0.0)
+    assert worst.numeric == pytest.approx(1.0)
+
+
 def test_kinks_of_large_inputs_are_set_aside() -> None:
     x = np.random.default_rng(0).normal(size=1000)
     x[[3, 500, 998]] = 0.0
