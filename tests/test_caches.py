@@ -54,7 +54,6 @@ CHANGES = {
     "stopgrad.sizes._SYMBOLS": "weak: names and quotients in sizes that somebody holds",
     "stopgrad.source._INTERNAL": "names of files: source.FILES",
     "stopgrad.source._positions": "places in code: lru_cache(8)",
-    "stopgrad.source._positions": "places in the code of 8 functions",
     "stopgrad.structure._SEEN": "types of leaves, users' too; optree holds the dataclasses of these",
     "stopgrad.types._TYPES": "weak: types that somebody holds",
 }

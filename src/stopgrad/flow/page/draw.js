@@ -59,8 +59,6 @@ class Picture {
     const labels = opened.map(([node]) => this.header(node, layout.boxes.get(node)));
     this.chips = layout.chips;
     const chips = layout.chips.map((chip, n) => this.chip(chip, n));
-    const depth = ([node]) => { let n = 0; for (let p = this.model.parent[node]; p >= 0; p = this.model.parent[p]) n++; return n; };
-    opened.sort((a, b) => depth(a) - depth(b));
     this.content.replaceChildren(...opened.map(([, e]) => e), ...lines, ...labels, ...chips, ...closed.map(([, e]) => e));
     if (focused !== undefined) this.elements.get(Number(focused))?.focus({ preventScroll: true });
   }
@@ -92,7 +90,10 @@ class Picture {
     const cx = x + width / 2;
     made.append(svg("text", { class: "first", x: cx, y: y + 18 }, isGroup ? `+ ${first}` : first));
     made.append(svg("text", { class: "second", x: cx, y: y + 34 }, second));
-    if (!isGroup && this.isRoot(op)) made.append(svg("rect", { class: "root", x: x - 3, y: y - 3, width: width + 6, height: height + 6, rx: radius + 3 }));
+    if (!isGroup && this.isRoot(op)) {
+      const around = { x: x - 3, y: y - 3, width: width + 6, height: height + 6, rx: radius + 3 };
+      made.append(svg("rect", { class: "root", ...around }));
+    }
     return made;
   }
 
@@ -132,11 +133,13 @@ class Picture {
     const made = [];
     for (const section of points) {
       made.push(svg("path", {
-        class: `edge ${name}`, d: curve(section), "marker-end": `url(#arrow-${name})`, "data-from": from, "data-to": to,
+        class: `edge ${name}`, d: curve(section), "marker-end": `url(#arrow-${name})`,
+        "data-from": from, "data-to": to,
       }));
       if (count > 1) {
-        const middle = section[Math.floor((section.length - 1) / 2)], after = section[Math.floor((section.length - 1) / 2) + 1];
-        made.push(svg("text", { class: "count", x: (middle.x + after.x) / 2 + 4, y: (middle.y + after.y) / 2 + 4 }, `×${count.toLocaleString("en")}`));
+        const half = Math.floor((section.length - 1) / 2), before = section[half], after = section[half + 1];
+        const at = { x: (before.x + after.x) / 2 + 4, y: (before.y + after.y) / 2 + 4 };
+        made.push(svg("text", { class: "count", ...at }, `×${many(count)}`));
       }
     }
     return made;
@@ -257,7 +260,9 @@ class Picture {
 
   isInView(node) {
     const box = this.screen(node), frame = this.root.getBoundingClientRect();
-    return !box || (box.x >= 0 && box.y >= 0 && box.x + Math.min(box.width, 80) <= frame.width && box.y + Math.min(box.height, 40) <= frame.height);
+    if (!box) return true;
+    const right = box.x + Math.min(box.width, 80), bottom = box.y + Math.min(box.height, 40);
+    return box.x >= 0 && box.y >= 0 && right <= frame.width && bottom <= frame.height;
   }
 
   /** Move the picture so that boxes, as many of them as fit, stand in the middle. */
@@ -268,8 +273,8 @@ class Picture {
     const fits = [];
     let left = Infinity, top = Infinity, right = -Infinity, bottom = -Infinity;
     for (const box of found) {
-      const l = Math.min(left, box.x), t = Math.min(top, box.y);
-      const r = Math.max(right, box.x + Math.min(box.width, 300)), b = Math.max(bottom, box.y + Math.min(box.height, 200));
+      const l = Math.min(left, box.x), r = Math.max(right, box.x + Math.min(box.width, 300));
+      const t = Math.min(top, box.y), b = Math.max(bottom, box.y + Math.min(box.height, 200));
       if (fits.length && ((r - l) * scale > frame.width || (b - t) * scale > frame.height)) continue;
       [left, top, right, bottom] = [l, t, r, b];
       fits.push(box);

@@ -24,13 +24,17 @@ function shorten(text, length) {
   return text.length <= length ? text : `${text.slice(0, length - 1)}…`;
 }
 
+/** A number, and one of something. */
+function many(number) { return number.toLocaleString("en"); }
+function plural(number, one) { return `${many(number)} ${one}${number === 1 ? "" : "s"}`; }
+
 /** The two lines of a box. */
 function boxTexts(model, node) {
   if (!model.isGroup(node)) return [shorten(model.title(node), 30), shorten(model.shape(node), 34)];
   const { cuts, idle } = model.trouble(node);
-  const parts = [`${model.size(node).toLocaleString("en")} ops`];
-  if (cuts) parts.push(`${cuts.toLocaleString("en")} ${cuts === 1 ? "cut" : "cuts"}`);
-  if (idle) parts.push(`${idle.toLocaleString("en")} idle`);
+  const parts = [`${many(model.size(node))} ops`];
+  if (cuts) parts.push(plural(cuts, "cut"));
+  if (idle) parts.push(`${many(idle)} idle`);
   return [shorten(model.groupTitle(node), 40), parts.join(" · ")];
 }
 
@@ -123,11 +127,11 @@ class Layout {
       (parent < 0 ? root : boxes.get(parent)).children.push(box);
       root.edges.push({ id: `d${n}`, sources: [box.id], targets: [`n${chip.to}`] });
     });
-    return this.read(await (await this.engine).layout(root), lines, chips);
+    return this.read(await (await this.engine).layout(root), visible.nodes, lines, chips);
   }
 
-  read(placed, lines, chips) {
-    const boxes = new Map();
+  read(placed, nodes, lines, chips) {
+    const boxes = new Map(nodes.map((node) => [node, null])); // In their order: outer before inner.
     const stack = [placed];
     while (stack.length) {
       for (const box of stack.pop().children || []) {
@@ -150,7 +154,8 @@ class Layout {
   box(node) {
     const { model } = this;
     const [first, second] = boxTexts(model, node);
-    const width = Math.max(64, 22 + CHARACTER * Math.max(first.length + (model.isGroup(node) ? 3 : 0), second.length * 0.86));
+    const letters = Math.max(first.length + (model.isGroup(node) ? 3 : 0), second.length * 0.86);
+    const width = Math.max(64, 22 + CHARACTER * letters);
     if (model.isGroup(node) && model.isOpen(node)) {
       return {
         id: `n${node}`,

@@ -182,7 +182,7 @@ class Page {
     this.chosen = ops;
     this.chosenGroup = undefined;
     const { model } = this;
-    const shownBefore = { ...model.shown }, openBefore = model.open.slice();
+    const before = this.folding();
     ops.slice(0, 1).forEach((op) => model.admit(op));
     if (ops.length && model.visible().nodes.length > 2 * LATER) model.open.fill(0);
     model.reveal(ops.filter((op) => model.isShown(op)).slice(0, 500), LATER);
@@ -191,14 +191,20 @@ class Page {
       if (linked.length) model.reveal([ops[0], ...linked], LATER);
     }
     this.showSwitches();
-    const places = place !== null && place >= 0 ? [model.data.places[place]] : ops.slice(0, 200).map((op) => model.place(op)).filter(Boolean);
-    if (lines) this.source.mark(places);
+    if (lines) this.source.mark(this.placesOf(ops, place));
     this.panels.showDetails(document.getElementById("details"), ops.length ? model.nodeOf(ops[0]) : null);
-    const changed = model.open.some((value, g) => value !== openBefore[g]) || Object.keys(shownBefore).some((key) => shownBefore[key] !== model.shown[key]);
-    if (changed) await this.draw();
+    if (this.folding() !== before) await this.draw();
     else this.showChoice();
     const nodes = this.nodesOf(ops);
     if (nodes.length && !nodes.every((node) => this.picture.isInView(node))) this.picture.center(nodes);
+  }
+
+  /** What decides which boxes are seen, as a text. */
+  folding() { return `${JSON.stringify(this.model.shown)} ${this.model.open.join("")}`; }
+
+  placesOf(ops, place) {
+    if (place !== null && place >= 0) return [this.model.data.places[place]];
+    return ops.slice(0, 200).map((op) => this.model.place(op)).filter(Boolean);
   }
 
   async chooseLine(file, line) {
@@ -221,8 +227,15 @@ class Page {
     for (const [what, input] of Object.entries(this.toggles)) {
       input.addEventListener("change", () => this.show(what, input.checked));
     }
-    at("fold").addEventListener("click", async () => { this.model.open.fill(0); await this.draw(); this.picture.fit(READABLE); });
-    at("unfold").addEventListener("click", async () => { this.unfoldOnce(); await this.draw(); });
+    at("fold").addEventListener("click", async () => {
+      this.model.open.fill(0);
+      await this.draw();
+      this.picture.fit(READABLE);
+    });
+    at("unfold").addEventListener("click", async () => {
+      this.unfoldOnce();
+      await this.draw();
+    });
     at("fit").addEventListener("click", () => this.picture.fit());
     at("larger").addEventListener("click", () => this.picture.zoom(1.25));
     at("smaller").addEventListener("click", () => this.picture.zoom(0.8));
@@ -260,7 +273,7 @@ class Page {
     const run = () => {
       section.hidden = !input.value.trim();
       const { found, total } = this.panels.showSearch(list, input.value);
-      section.querySelector(".tally").textContent = total.toLocaleString("en");
+      section.querySelector(".tally").textContent = many(total);
       section.dataset.searched = input.value;
       return found;
     };

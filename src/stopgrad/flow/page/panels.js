@@ -10,13 +10,10 @@ function button(className, act, ...children) {
   return made;
 }
 
-function plural(count, one, many = `${one}s`) {
-  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
-}
 
 /** A list of names, of which the first is how many there are. */
 function listed([count, ...names]) {
-  const more = count > names.length ? ` and ${(count - names.length).toLocaleString("en")} more` : "";
+  const more = count > names.length ? ` and ${many(count - names.length)} more` : "";
   return names.join(", ") + more;
 }
 
@@ -59,7 +56,7 @@ class Panels {
   fill(root, items, empty) {
     root.replaceChildren(...(items.length ? items : [element("li", "empty", empty)]));
     const count = root.closest("details")?.querySelector(".tally");
-    if (count) count.textContent = items.length.toLocaleString("en");
+    if (count) count.textContent = many(items.length);
   }
 
   /** The tensors asked about; where they are many, those of one status together. */
@@ -72,7 +69,7 @@ class Panels {
     root.replaceChildren(...statuses.map((status) => {
       const list = element("ul", "", null, ...items.filter((_, n) => tensors[n].status === status));
       const head = element("summary", "", null,
-        element("span", statusClass(status), status), element("span", "tally", ` ${list.children.length.toLocaleString("en")}`));
+        element("span", statusClass(status), status), element("span", "tally", ` ${many(list.children.length)}`));
       return element("li", "", null, element("details", "inner", null, head, list));
     }));
   }
@@ -94,7 +91,7 @@ class Panels {
         element("span", statusClass(cut.status), cut.switched ? `${cut.status} (switched)` : cut.status)];
       const expression = this.expression(cut.place);
       if (expression) lines.push(element("code", "", shorten(expression, 120)));
-      const uses = cut.uses > 1 ? ` (${cut.uses.toLocaleString("en")} uses)` : "";
+      const uses = cut.uses > 1 ? ` (${many(cut.uses)} uses)` : "";
       lines.push(element("span", "more", `${cut.reason}${uses}`));
       if (cut.behind[0]) lines.push(element("span", "more", `behind it: ${listed(cut.behind)}`));
       if (cut.opens[0]) lines.push(element("span", "more", `removing it alone opens: ${listed(cut.opens)}`));
@@ -123,8 +120,8 @@ class Panels {
     const items = found.map((op) => element("li", "", null, button("item", () => this.choose([op], null),
       element("span", "label", this.model.name(op)),
       element("span", "more", [this.model.type(op), this.model.placeText(op)].filter(Boolean).join(" · ")))));
-    const more = total > found.length ? [element("li", "empty", `and ${(total - found.length).toLocaleString("en")} more`)] : [];
-    root.replaceChildren(...(items.length ? [...items, ...more] : [element("li", "empty", "Nothing found.")]));
+    if (total > found.length) items.push(element("li", "empty", `and ${many(total - found.length)} more`));
+    root.replaceChildren(...(items.length ? items : [element("li", "empty", "Nothing found.")]));
     return { found, total };
   }
 
@@ -142,12 +139,12 @@ class Panels {
 
   detailsOfGroup(node) {
     const { model } = this;
-    const marks = model.tally[node - model.count].marks;
+    const { marks, size } = model.tally[node - model.count];
     const list = element("dl");
     for (const mark of SUMMARY) {
-      if (marks[mark]) list.append(element("dt", "", marks[mark].toLocaleString("en")), element("dd", "", MARK_TEXTS[mark]));
+      if (marks[mark]) list.append(element("dt", "", many(marks[mark])), element("dd", "", MARK_TEXTS[mark]));
     }
-    return [element("h3", "", model.groupTitle(node)), element("p", "more", plural(model.tally[node - model.count].size, "operation")), list];
+    return [element("h3", "", model.groupTitle(node)), element("p", "more", plural(size, "operation")), list];
   }
 
   detailsOfOperation(op) {
@@ -171,6 +168,7 @@ class Panels {
   links(ops) {
     const most = 12;
     const made = ops.slice(0, most).map((op) => button("link", () => this.choose([op], null), this.model.name(op)));
-    return ops.length > most ? [...made, element("span", "more", `and ${(ops.length - most).toLocaleString("en")} more`)] : made;
+    if (ops.length > most) made.push(element("span", "more", `and ${many(ops.length - most)} more`));
+    return made;
   }
 }

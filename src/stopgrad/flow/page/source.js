@@ -108,7 +108,7 @@ class SourcePanel {
       made.classList.add("linked-line");
       made.tabIndex = -1;
       made.setAttribute("role", "button");
-      made.setAttribute("aria-label", `line ${number}, ${ops.length} ${ops.length === 1 ? "operation" : "operations"}: ${text.trim()}`);
+      made.setAttribute("aria-label", `line ${number}, ${plural(ops.length, "operation")}: ${text.trim()}`);
     }
     made.append(element("span", "number", String(number)), sign, this.code(text, this.cuts[this.file].get(number) || []));
     this.lines.set(number, { made, text });
@@ -151,7 +151,8 @@ class SourcePanel {
       const line = this.lines.get(number);
       if (!line) continue;
       line.made.classList.add("marked");
-      line.made.querySelector("code").replaceWith(this.code(line.text, [...found, ...(this.cuts[this.file].get(number) || [])]));
+      const all = [...found, ...(this.cuts[this.file].get(number) || [])];
+      line.made.querySelector("code").replaceWith(this.code(line.text, all));
       this.marked.push({ ...line, number });
     }
     if (scroll) this.lines.get(places[0][1])?.made.scrollIntoView({ block: "center" });
