@@ -125,6 +125,7 @@ _OURS = {
     "hessian": "hessians",
     "checkpoint": "remat recompute_grad checkpoint_sequential",
     "vmap": "vectorized_map pmap xmap",
+    "check_gradients": "gradcheck gradgradcheck check_grads compute_gradient",
     "function": "jit compile pjit make_jaxpr script",
     "straight_through": "grad_pass_through straight_through_estimator",
     "reverse_gradient": "gradient_reversal grad_reverse",

@@ -26,10 +26,10 @@ from stopgrad.types import DType
 RTOL = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 1e-1}
 """By precision, the default relative tolerance.
 
-It is for the rounding of the generated gradient: some 10⁴ roundings of float32 that do not cancel, some 20 of
-float16 and bfloat16. Differences are taken in double precision and come with an error of their own, which is
-allowed besides; for float64 it is that of the differences which counts, 10⁻⁷ where second derivatives are
-differences of a noisy first one.
+It is for the rounding of the generated gradient: some 10⁴ roundings of float32, some 20 of float16 and 10 of
+bfloat16, in which few operations can be told from wrong ones otherwise. In float64 it is wider than rounding
+alone would ask for, so that the smallest mistake that matters is seen and no ill-conditioned step is blamed.
+Differences come with an error of their own, which is allowed besides.
 """
 
 _EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
