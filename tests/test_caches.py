@@ -60,12 +60,12 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
-    "stopgrad.flow.check.RTOL",
-    "stopgrad.flow.check._EPSILON",
-    "stopgrad.flow.frozen.COMPLEX",
-    "stopgrad.flow.frozen.WIDE",
-    "stopgrad.flow.frozen._FROZEN",
-    "stopgrad.flow.numeric.NOT_HOLOMORPHIC",
+    "stopgrad.flow.checking.check.RTOL",
+    "stopgrad.flow.checking.check._EPSILON",
+    "stopgrad.flow.checking.frozen.COMPLEX",
+    "stopgrad.flow.checking.frozen.WIDE",
+    "stopgrad.flow.checking.frozen._FROZEN",
+    "stopgrad.flow.checking.numeric.NOT_HOLOMORPHIC",
     "stopgrad.flow.page.marks.LETTERS",
     "stopgrad.flow.page.notebook.COLOURS",
     "stopgrad.ops.segments._MEANS",

@@ -14,11 +14,11 @@ import pytest
 import stopgrad as sg
 from stopgrad.build import emit
 from stopgrad.errors import StopgradError
-from stopgrad.flow.compared import ELEMENTWISE
-from stopgrad.flow.differences import JUMP, KINK, SMOOTH, Steps, complex_slope, slope_at
-from stopgrad.flow.frozen import COMPLEX
-from stopgrad.flow.numeric import NOT_HOLOMORPHIC
-from stopgrad.flow.quantiles import moved_log_gamma
+from stopgrad.flow.checking.compared import ELEMENTWISE
+from stopgrad.flow.checking.differences import JUMP, KINK, SMOOTH, Steps, complex_slope, slope_at
+from stopgrad.flow.checking.frozen import COMPLEX
+from stopgrad.flow.checking.numeric import NOT_HOLOMORPHIC
+from stopgrad.flow.checking.quantiles import moved_log_gamma
 from stopgrad.graph import Graph
 from stopgrad.inferred import infer_types
 from stopgrad.interpreter import NUMPY_BACKEND, Types, prepared

@@ -5,8 +5,8 @@ from __future__ import annotations
 from stopgrad.flow.ablation.ablate import ablate
 from stopgrad.flow.ablation.report import Ablation, Change, Stop, Suggestion
 from stopgrad.flow.assertions import assert_blocked, assert_flows, assert_only_flows
-from stopgrad.flow.check import check_gradients
-from stopgrad.flow.checked import Checked, GradientCheck
+from stopgrad.flow.checking.check import check_gradients
+from stopgrad.flow.checking.report import Checked, GradientCheck
 from stopgrad.flow.explain import explain
 from stopgrad.flow.model import Cut, Finding, GateUse, Reach, Story
 from stopgrad.flow.nans.report import NanInput, NanNote, NanSite, NanTrace

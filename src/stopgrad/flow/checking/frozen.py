@@ -21,7 +21,7 @@ from stopgrad.engines import engine as engine_named
 from stopgrad.errors import FeedError
 from stopgrad.feeds import feed_value, sizes_of
 from stopgrad.flow.asked import Asked
-from stopgrad.flow.quantiles import moved_log_gamma
+from stopgrad.flow.checking.quantiles import moved_log_gamma
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Region, Types, interpret, prepared, program, quietly
 from stopgrad.op import NoGradient, Status

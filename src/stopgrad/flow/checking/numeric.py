@@ -10,8 +10,8 @@ import numpy as np
 
 from stopgrad.body import walk
 from stopgrad.errors import StopgradError
-from stopgrad.flow.differences import Slope, Steps, complex_slope, slope_at
-from stopgrad.flow.frozen import COMPLEX, WIDE, Frozen, Posed, draws, evaluate, moving
+from stopgrad.flow.checking.differences import Slope, Steps, complex_slope, slope_at
+from stopgrad.flow.checking.frozen import COMPLEX, WIDE, Frozen, Posed, draws, evaluate, moving
 from stopgrad.graph import Output
 from stopgrad.operands import Array
 

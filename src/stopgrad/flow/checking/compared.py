@@ -11,9 +11,9 @@ import numpy as np
 from stopgrad.autodiff.forward import push_forward
 from stopgrad.autodiff.reverse import gradients
 from stopgrad.build import emit
-from stopgrad.flow.differences import SMOOTH, Slope
-from stopgrad.flow.frozen import Posed
-from stopgrad.flow.numeric import Numeric, Settings, flat, size_of, unflat
+from stopgrad.flow.checking.differences import SMOOTH, Slope
+from stopgrad.flow.checking.frozen import Posed
+from stopgrad.flow.checking.numeric import Numeric, Settings, flat, size_of, unflat
 from stopgrad.graph import Output
 from stopgrad.interpreter import NUMPY_BACKEND, program, quietly
 from stopgrad.operands import Array

@@ -10,12 +10,12 @@ import numpy as np
 from stopgrad.body import walk
 from stopgrad.errors import ArgumentError, DTypeError
 from stopgrad.flow.asked import Asked, asked, label
-from stopgrad.flow.checked import Checked, GradientCheck, Held, Kink, Worst
-from stopgrad.flow.compared import Comparison, Rows, compared
-from stopgrad.flow.differences import JUMP, SMOOTH
-from stopgrad.flow.frozen import LEFT_OUT, Posed, evaluate, holds, moving, pose
-from stopgrad.flow.numeric import Settings
-from stopgrad.flow.suspects import suspects
+from stopgrad.flow.checking.compared import Comparison, Rows, compared
+from stopgrad.flow.checking.differences import JUMP, SMOOTH
+from stopgrad.flow.checking.frozen import LEFT_OUT, Posed, evaluate, holds, moving, pose
+from stopgrad.flow.checking.numeric import Settings
+from stopgrad.flow.checking.report import Checked, GradientCheck, Held, Kink, Worst
+from stopgrad.flow.checking.suspects import suspects
 from stopgrad.graph import Operation, Output
 from stopgrad.ops.custom import CustomGradient
 from stopgrad.plain import flag, is_whole, real, whole

@@ -8,9 +8,9 @@ from typing import Any
 
 from stopgrad.build import emit
 from stopgrad.errors import StopgradError
-from stopgrad.flow.compared import compared
-from stopgrad.flow.frozen import Posed, evaluate, moving
-from stopgrad.flow.numeric import Settings
+from stopgrad.flow.checking.compared import compared
+from stopgrad.flow.checking.frozen import Posed, evaluate, moving
+from stopgrad.flow.checking.numeric import Settings
 from stopgrad.graph import Graph, Operation
 from stopgrad.operands import Array
 from stopgrad.ops.custom import CustomGradient

@@ -1,0 +1,1 @@
+"""Whether generated gradients are right, against finite differences with stopped values held."""
