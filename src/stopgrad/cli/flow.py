@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import re
 import shutil
 import sys
@@ -166,7 +165,7 @@ def _cure(error: StopgradError, call: Call) -> str:
 
 def _show(arguments: argparse.Namespace, report: Any, text: Callable[[], str], data: str = "") -> None:
     """Write a report and print it; nothing of it before all of it is there."""
-    as_json = "" if arguments.json is None else _json(report)
+    as_json = "" if arguments.json is None else report.to_json(indent=2)
     shown = as_json if arguments.json == STDOUT else text()
     if getattr(arguments, "html", None) is not None:
         report.to_html(arguments.html)
@@ -175,11 +174,6 @@ def _show(arguments: argparse.Namespace, report: Any, text: Callable[[], str], d
     if data:
         print(wrapped(f"data: {data}", WIDTH), file=sys.stderr if arguments.json == STDOUT else sys.stdout)
     print(shown)
-
-
-def _json(report: Any) -> str:
-    made = report.to_json()
-    return made if isinstance(made, str) else json.dumps(made, indent=2, allow_nan=False)
 
 
 def run_explain(arguments: argparse.Namespace) -> int:

@@ -1,8 +1,7 @@
-"""The report as data: dicts and lists, and their JSON. docs/flow-report.md describes the fields."""
+"""The report as data: dicts and lists. docs/flow-report.md describes the fields."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,11 +34,6 @@ def document_of(report: Report) -> dict[str, Any]:
         "gates": _gates(report),
         "findings": [_finding(finding) for finding in report.findings],
     }
-
-
-def json_of(report: Report, indent: int | None = None) -> str:
-    """The report as a text in JSON."""
-    return json.dumps(document_of(report), indent=indent, ensure_ascii=False)
 
 
 def integer(n: int) -> int | str:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from stopgrad.files import AnyPath
-from stopgrad.flow.document import document_of, json_of
+from stopgrad.flow.document import document_of
+from stopgrad.flow.documented import Documented
 from stopgrad.flow.model import Report
 from stopgrad.flow.page.html import write
 from stopgrad.flow.page.notebook import fragment
 from stopgrad.flow.text import text_of
 
 
-class Flow(Report):
+class Flow(Report, Documented):
     __doc__ = Report.__doc__
 
     def to_text(self, width: int = 80, color: bool | None = None) -> str:
@@ -41,17 +42,6 @@ class Flow(Report):
     def to_dict(self) -> dict[str, Any]:
         """The report as dicts, lists, strings, numbers and None; docs/flow-report.md describes each."""
         return document_of(self)
-
-    def to_json(self, indent: int | None = None) -> str:
-        """The same as a text in JSON, ``indent`` spaces deep if given.
-
-        Examples:
-            >>> import json
-            >>> flow = sg.explain(lambda a, b: a * sg.stop_gradient(b), 1.0, 2.0)
-            >>> [(x["key"], x["status"], x["paths"]) for x in json.loads(flow.to_json())["xs"]]
-            [('a', 'flows', 1), ('b', 'stopped', 1)]
-        """
-        return json_of(self, indent)
 
     def to_html(self, path: AnyPath) -> None:
         """Write the report as a page: the graph, folded by scopes, beside the source, with what was found.

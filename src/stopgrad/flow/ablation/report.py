@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stopgrad.flow.document import place_of
+from stopgrad.flow.documented import Documented
 from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.flow.words import counted, names
 from stopgrad.graph import Operation, describe
@@ -113,7 +113,7 @@ class Suggestion:
 
 
 @dataclass(frozen=True)
-class Ablation:
+class Ablation(Documented):
     """What each stop does to a gradient, and where one more would cost nothing.
 
     Attributes:
@@ -147,25 +147,20 @@ class Ablation:
         verdicts = ", ".join(f"{_place(stop)}: {stop.verdict}" for stop in self.stops)
         return f"<Ablation {verdicts or 'no stops'}; {len(self.suggestions)} suggestions>"
 
-    def to_json(self) -> str:
-        """The report as JSON.
+    def to_dict(self) -> dict[str, Any]:
+        """Objects have the attributes of the classes, by their names; operations a name and a type.
 
-        Objects have the attributes of the classes, by their names; operations a name and a type, locations
-        what they have in :meth:`Flow.to_json`. A number that JSON has no word for (infinity) is null.
+        Locations have what they have in :meth:`Flow.to_dict`. A number that is not finite is None.
         """
-        return json.dumps(
-            {
-                "schema": "stopgrad/ablation/1",
-                "inputs": list(self.inputs),
-                "points": self.points,
-                "engine": self.engine,
-                "stops": [_stop_json(stop) for stop in self.stops],
-                "suggestions": [_suggestion_json(one) for one in self.suggestions],
-                "zeros": [_suggestion_json(one) for one in self.zeros],
-            },
-            indent=2,
-            allow_nan=False,
-        )
+        return {
+            "schema": "stopgrad/ablation/1",
+            "inputs": list(self.inputs),
+            "points": self.points,
+            "engine": self.engine,
+            "stops": [_stop_json(stop) for stop in self.stops],
+            "suggestions": [_suggestion_json(one) for one in self.suggestions],
+            "zeros": [_suggestion_json(one) for one in self.zeros],
+        }
 
 
 # ---------------------------------------------------------------------------------------------- JSON

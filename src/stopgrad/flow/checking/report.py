@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 from stopgrad.errors import GradientError
 from stopgrad.flow.asked import label
+from stopgrad.flow.documented import Documented
 from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.graph import Operation, Output
 from stopgrad.source import Location
@@ -100,7 +100,7 @@ class Held(NamedTuple):
     rule: Location | None = None
 
 
-class GradientCheck(Mapping[Any, Checked]):
+class GradientCheck(Mapping[Any, Checked], Documented):
     """Per input, how the generated derivatives compare with numeric ones. It is true if all passed.
 
     Keys are the outputs themselves, or, for a function, the paths of its arguments (``"params.w"``). An
@@ -192,8 +192,8 @@ class GradientCheck(Mapping[Any, Checked]):
 
     __str__ = to_text
 
-    def to_json(self) -> str:
-        """The report as JSON: an object with the attributes, and under ``inputs`` one for each input."""
+    def to_dict(self) -> dict[str, Any]:
+        """The attributes, and under ``inputs`` those of each input."""
 
         def gate(held: Held) -> dict[str, Any]:
             where = held.location
@@ -209,7 +209,7 @@ class GradientCheck(Mapping[Any, Checked]):
             kinks = [vars(kink) for kink in found.kinks]
             return {**vars(found), "worst": worst, "kinks": kinks}
 
-        report = {
+        return {
             "passed": self.passed,
             "order": self.order,
             "modes": self.modes,
@@ -221,7 +221,6 @@ class GradientCheck(Mapping[Any, Checked]):
             "wrong": [gate(held) for held in self.wrong],
             "notes": self.notes,
         }
-        return json.dumps(_finite(report), indent=2, allow_nan=False)
 
     def raise_if_failed(self) -> None:
         """Raise if an input did not pass.
@@ -235,17 +234,6 @@ class GradientCheck(Mapping[Any, Checked]):
 
 def _names(key: Any) -> tuple[str, ...]:
     return (key.name, key.name.removesuffix(":0")) if isinstance(key, Output) else (key,)
-
-
-def _finite(tree: Any) -> Any:
-    """What JSON can hold: numbers that are not finite become words."""
-    if isinstance(tree, dict):
-        return {key: _finite(value) for key, value in tree.items()}
-    if isinstance(tree, (list, tuple)):
-        return [_finite(value) for value in tree]
-    if isinstance(tree, float) and not abs(tree) < float("inf"):
-        return str(tree)
-    return tree
 
 
 # ---------------------------------------------------------------------------------------------- the text

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.flow.documented import Documented
 from stopgrad.flow.source_lines import excerpt, place
 from stopgrad.flow.words import counted, listed
 from stopgrad.graph import Operation
@@ -44,7 +45,7 @@ class NanInput:
     has_inf: bool
     value: Any = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As what JSON can hold; numbers that are not finite as text."""
         return {
             "operand": self.operand,
@@ -106,7 +107,7 @@ class NanSite:
     pattern: str | None = None
     cure: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As what JSON can hold."""
         return {
             "operation": self.operation.type,
@@ -115,7 +116,7 @@ class NanSite:
             "kind": self.kind,
             "index": list(self.index),
             "count": self.count,
-            "inputs": [x.to_json() for x in self.inputs],
+            "inputs": [x.to_dict() for x in self.inputs],
             "location": _place(self.location),
             "origin": self.origin_name,
             "origin_location": _place(self.origin_location),
@@ -123,7 +124,7 @@ class NanSite:
             "iteration": self.iteration,
             "around": [{"operation": op.name, "step": step} for op, step in self.around],
             "source": self.source,
-            "cause": None if self.cause is None else self.cause.to_json(),
+            "cause": None if self.cause is None else self.cause.to_dict(),
             "pattern": self.pattern,
             "cure": self.cure,
         }
@@ -155,7 +156,7 @@ class NanNote:
     index: tuple[int, ...]
     location: Location | None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As what JSON can hold."""
         return {
             "operation": self.operation.name,
@@ -166,7 +167,7 @@ class NanNote:
 
 
 @dataclass(frozen=True, repr=False)
-class NanTrace:
+class NanTrace(Documented):
     """What :func:`trace_nan` found. True where a NaN or infinity arrives in a result.
 
     Attributes:
@@ -196,19 +197,19 @@ class NanTrace:
     def __bool__(self) -> bool:
         return self.found
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """As what JSON can hold: the attributes, with sites, inputs and locations as objects.
 
         Numbers that are not finite are texts: ``"nan"``, ``"inf"``, ``"-inf"``.
         """
         return {
             "found": self.found,
-            "first": None if self.first is None else self.first.to_json(),
-            "then": [site.to_json() for site in self.then],
-            "others": [site.to_json() for site in self.others],
+            "first": None if self.first is None else self.first.to_dict(),
+            "then": [site.to_dict() for site in self.then],
+            "others": [site.to_dict() for site in self.others],
             "reaches": list(self.reaches),
             "harmless": self.harmless,
-            "notes": [note.to_json() for note in self.notes],
+            "notes": [note.to_dict() for note in self.notes],
             "operations": self.operations,
         }
 
