@@ -245,7 +245,9 @@ def _told(report: Report, found: Collected, sources: Sources) -> dict[str, Any]:
         "findings": [
             {
                 "kind": finding.kind,
-                "message": finding.message,
+                "message": f"{finding.kind}: {names(finding.keys, report.xs)}"
+                if finding.keys
+                else finding.message,
                 "place": sources.at(finding.location),
                 "ops": _numbers(finding.operations, found),
             }
