@@ -78,6 +78,7 @@ FUNCTIONS = SimpleNamespace(
     log=jnp.log,
     sqrt=jnp.sqrt,
     round=jnp.round,
+    sign=jnp.sign,
     where=jnp.where,
     minimum=jnp.minimum,
     maximum=jnp.maximum,

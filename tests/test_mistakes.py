@@ -273,16 +273,30 @@ def test_the_place_where_a_stop_would_save_work_is_the_marked_line() -> None:
         np.testing.assert_allclose(one[key], other[key], atol=1e-14)
 
 
-def test_the_place_behind_which_every_gradient_is_zero_is_the_marked_line() -> None:
-    mistake = BY_NAME["dead_relu"]
-    assert sg.explain(mistake.function("broken"), *mistake.module.example()).status == "flows"
+@pytest.mark.parametrize(("name", "zero"), [("dead_relu", ("w", "b")), ("sign_in_the_way", ("w",))])
+def test_the_place_behind_which_every_gradient_is_zero_is_the_marked_line(
+    name: str, zero: tuple[str, ...]
+) -> None:
+    mistake = BY_NAME[name]
+    assert all(sg.explain(mistake.function("broken"), *mistake.module.example())[key].arrives for key in zero)
     broken = mistake.report("broken")
     assert lines_of([one.location for one in broken.zeros], mistake) == set(mistake.lines)
-    assert {key for one in broken.zeros for key in one.disconnects} == {"w", "b"}
+    assert {key for one in broken.zeros for key in one.disconnects} == set(zero)
     assert not mistake.report("cured").zeros
-    found = gradients(mistake.function("broken"), mistake.module.example())
-    assert not found["w"].any()
-    assert not found["b"].any()
+    found, cured = (gradients(mistake.function(f), mistake.module.example()) for f in ("broken", "cured"))
+    for key in zero:
+        assert not found[key].any()
+        assert cured[key].any()
+
+
+def test_a_weight_that_is_multiplied_by_zero_is_told_apart() -> None:
+    mistake = BY_NAME["dead_relu"]
+    every = sg.ablate(mistake.function("broken"), *mistake.module.example(), argnums=(0, 1, 2), repeats=1)
+    (line,) = mistake.lines
+    assert {(one.location.line, one.disconnects) for one in every.zeros} == {
+        (line, ("w", "b")),
+        (line + 1, ("v",)),
+    }
 
 
 def test_ablate_says_of_the_stops_of_cured_programs_that_they_change_the_gradient() -> None:

@@ -41,8 +41,11 @@ CERTAIN = 4
 SAFETY = 4.0
 """By how many estimated errors of the differences the two may differ besides the tolerance."""
 
-ROUNDINGS = 16.0
-"""So many roundings of the largest number may be left where a derivative is the sum of some that cancel."""
+ROUNDINGS = 256.0
+"""So many roundings of the largest number may be left where a derivative is the sum of some that cancel.
+
+A decomposition of a matrix leaves so many; where that is more than the tolerance, this counts.
+"""
 
 UNSETTLED = 0.02
 """Differences whose error, relative to the gradient, may be larger than this say nothing."""
@@ -299,7 +302,8 @@ class Comparison:
         # What a derivative would be that changes the value as much as x does, relative to their sizes.
         unit = np.abs(weights) @ np.abs(self._numeric.here)
         unit = unit / max(1.0, float(np.max(np.abs(self._point), initial=0.0)))
-        rounding = ROUNDINGS * settings.epsilon * float(np.max(np.fmax(unit, largest), initial=0.0))
+        roundings = min(ROUNDINGS * settings.epsilon, settings.rtol)
+        rounding = roundings * float(np.max(np.fmax(unit, largest), initial=0.0))
         slack = settings.atol
         if slack is None:
             slack = 0.1 * settings.rtol * largest + rounding

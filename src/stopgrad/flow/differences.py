@@ -176,32 +176,35 @@ def slope_at(curve: Curve, here: Array, size: float, steps: Steps, aim: float) -
             central.add((after - before) / (2.0 * step), rounding / step, step)
             ahead.add(after, step, rounding)
             behind.add(before, step, rounding)
-            if n >= 3 and _settled(central, ahead, behind, aim):
+            # What rounding leaves of a slope of 0 at the first steps will not become less.
+            if n >= 3 and _settled(central, ahead, behind, aim, 16.0 * noise / (size * steps.first)):
                 break
         return _judged(central, ahead, behind, noise, aim)
 
 
-def _settled(central: _Extrapolation, ahead: _Side, behind: _Side, aim: float) -> bool:
-    scale = aim * np.max(np.abs(central.value), initial=0.0)
+def _settled(central: _Extrapolation, ahead: _Side, behind: _Side, aim: float, least: Array) -> bool:
+    enough = aim * np.abs(central.value) + least
     apart = np.abs(ahead.slope.value - behind.slope.value)
     known = _SAFETY * (ahead.slope.error + behind.slope.error)
-    return bool(np.all((central.error <= scale) & (apart <= known + scale) & np.isfinite(known)))
+    return bool(np.all((central.error <= enough) & (apart <= known + enough) & np.isfinite(known)))
 
 
 def _judged(central: _Extrapolation, ahead: _Side, behind: _Side, noise: Array, aim: float) -> Slope:
     value, error, step = central.value, central.error, central.step
     above, below = ahead.slope.value, behind.slope.value
     one_sided = ahead.slope.error + behind.slope.error
-    scale = np.max(
-        np.abs(np.concatenate([above, below])), initial=0.0, where=np.isfinite(np.concatenate([above, below]))
-    )
-    kink = np.abs(above - below) > _SAFETY * one_sided + 10.0 * aim * scale
+    sides = np.fmax(np.abs(above), np.abs(below))
+    # What is small beside the other slopes may be rounding inside of the function.
+    least = 1e-9 * np.max(sides, initial=0.0, where=np.isfinite(sides))
+    kink = np.abs(above - below) > _SAFETY * one_sided + 10.0 * aim * sides + least
     # A corner that lies nearer than the last step looks like a small leap.
-    jump = np.fmax(ahead.leap(noise), behind.leap(noise)) > np.fmax(ahead.way(), behind.way())
-    kind = np.where(jump, JUMP, np.where(kink, KINK, SMOOTH))
-    above = np.where(jump, ahead.beside.value, above)
-    below = np.where(jump, behind.beside.value, below)
-    one_sided = np.where(jump, ahead.beside.error + behind.beside.error, one_sided)
+    way = np.fmax(ahead.way(), behind.way())
+    leaps = ahead.leap(noise) > way, behind.leap(noise) > way
+    kind = np.where(leaps[0] | leaps[1], JUMP, np.where(kink, KINK, SMOOTH))
+    above = np.where(leaps[0], ahead.beside.value, above)
+    below = np.where(leaps[1], behind.beside.value, below)
+    one_sided = np.where(leaps[0], ahead.beside.error, ahead.slope.error)
+    one_sided = one_sided + np.where(leaps[1], behind.beside.error, behind.slope.error)
     for side, other in ((ahead, behind), (behind, ahead)):
         # At the edge of where the function is defined there is one side only.
         edge = np.isinf(other.slope.error) & np.isfinite(side.slope.error) & np.isinf(central.error)

@@ -519,14 +519,15 @@ class Report(Mapping[Any, Reach]):
             undefined = any(e.wall.status is Status.UNDEFINED for s in self._surveys for e in s.endings)
             return "" if undefined else "no path to what was asked about ends at it"
         selective = op.definition.selective
-        marks = [survey.mark(op) for survey in self._surveys if not selective or op in survey.acting]
-        if not marks:
+        acting = [survey for survey in self._surveys if not selective or op in survey.acting]
+        if not acting:
             return "it acts for none of the tensors asked about"
+        if not any(survey.leads[survey.sweep.place(op.inputs[passes])] for survey in acting):
+            return "nothing behind it depends on what was asked about"
+        marks = [survey.mark(op) for survey in acting]
         if any(mark.awaited for mark in marks) and not any(mark.ends for mark in marks):
             return ""  # It keeps away an error.
-        if any(mark.leads for mark in marks) and not any(mark.comes for mark in marks):
-            return "every path to it is cut before"
-        return "nothing behind it depends on what was asked about"
+        return "every path to it is cut before"
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:

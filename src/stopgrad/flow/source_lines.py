@@ -153,7 +153,7 @@ def _span(location: Location, text: str) -> tuple[int, int] | None:
 
 
 def _block(text: str) -> re.Match[str] | None:
-    """The head of a ``with`` block, if it is one: before Python 3.13 the whole block is the place of its exit."""
+    """The head of a ``with`` block, if it is one, all of which is the place of its exit to Python 3.11."""
     return re.fullmatch(r"\s*(?:async\s+)?with\s+(.*?)(?:\s+as\s+\w+)?\s*:\s*(?:#.*)?", text)
 
 

@@ -473,8 +473,10 @@ def _places(known: _Known) -> list[list[Output]]:
             continue
         alike = built[_built_by(x)]
         if asked_about.isdisjoint(alike) and not any(_counts(one, known) for one in alike):
-            found.append(list(dict.fromkeys(old[one] for one in alike if one in reached)))
-            walls.update(alike)
+            # Where all gradients are zero, nothing counts: not even what is not zero itself.
+            here = [one for one in alike if one in known.zeros]
+            found.append(list(dict.fromkeys(old[one] for one in here if one in reached)))
+            walls.update(here)
             reached = made.reached(walls)
             if len(found) == MOST:
                 break
