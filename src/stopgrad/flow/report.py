@@ -59,7 +59,7 @@ class Flow(Report, Documented):
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return fragment(self, self.stories)
+        return fragment(self)
 
     def __str__(self) -> str:
         return self.to_text(color=False)

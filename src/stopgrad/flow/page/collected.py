@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from stopgrad.autodiff.reverse import gradients
 from stopgrad.body import Body
 from stopgrad.errors import StopgradError
-from stopgrad.flow.page.report import Report
+from stopgrad.flow.model import Report
 from stopgrad.graph import Operation
 from stopgrad.op import Kind
 from stopgrad.rewrite import rewrite
@@ -67,17 +67,17 @@ def _bodies(op: Operation) -> Iterator[tuple[str, Body]]:
             yield from ((f"{name}[{i}]", body) for i, body in enumerate(value))
 
 
-def collect(flow: Report) -> Collected:
+def collect(report: Report) -> Collected:
     """The operations that a report's ys are computed from, and those made for their gradient.
 
     Where nobody has built a gradient yet, it is generated, in a copy of the graph, unless that is large.
     """
     found = Collected()
-    found.add_graph(flow.graph.subgraph_to([*flow.ys, *flow.xs.values()]))
+    found.add_graph(report.graph.subgraph_to([*report.ys, *report.xs.values()]))
     found.forward = len(found.operations)
-    made = [op for op in flow.graph.operations if _made_for(op, found)]
-    if not made and len(flow.graph) <= GENERATED:
-        made = _generate(flow, found)
+    made = [op for op in report.graph.operations if _made_for(op, found)]
+    if not made and len(report.graph) <= GENERATED:
+        made = _generate(report, found)
         found.generated = bool(made)
     # With what they are computed from: a loop, for one, runs once more and hands out what its gradient needs.
     found.add_graph(made[0].graph.subgraph_to(op.outputs[0] for op in made) if made else ())
@@ -92,15 +92,15 @@ def _made_for(op: Operation, found: Collected) -> bool:
     return origin is not None and op not in found.number
 
 
-def _generate(flow: Report, found: Collected) -> list[Operation]:
+def _generate(report: Report, found: Collected) -> list[Operation]:
     """The gradient of a copy, whose operations get the numbers of those that they are copies of."""
-    xs = [x for x, reach in zip(flow.xs.values(), flow.values(), strict=True) if reach.arrives]
+    xs = [x for x, reach in zip(report.xs.values(), report.values(), strict=True) if reach.arrives]
     if not xs:
         return []
-    copied = rewrite([*flow.ys, *xs])
+    copied = rewrite([*report.ys, *xs])
     try:
         with copied.graph.as_default():
-            gradients([copied.mapping[y] for y in flow.ys], [copied.mapping[x] for x in xs])
+            gradients([copied.mapping[y] for y in report.ys], [copied.mapping[x] for x in xs])
     except StopgradError:
         return []  # Of an undefined gradient there is nothing to show; the report says so.
     for old, new in copied.mapping.items():

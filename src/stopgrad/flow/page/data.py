@@ -5,25 +5,24 @@ The scripts of the page read it in ``model.js``.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stopgrad.flow.model import Report
 from stopgrad.flow.page.collected import Collected, collect
 from stopgrad.flow.page.grouping import Grouping
 from stopgrad.flow.page.marks import closed_operands, marks_of
-from stopgrad.flow.page.report import Cut, Report
 from stopgrad.flow.page.sources import Sources
+from stopgrad.flow.words import counted, names, number, plain
 from stopgrad.graph import Operation
 from stopgrad.types import TensorType
 
 SHOWN_OUTPUTS = 4
 """Of so many outputs of an operation the types are shown."""
 
-SHOWN_LABELS = 6
-"""Of what lies behind a cut so many tensors are named; and so many cuts of one tensor are shown with it."""
 SHOWN_CUTS = 50
+"""So many cuts of one tensor are shown with it."""
 
 
 class Table:
@@ -42,20 +41,20 @@ class Table:
 # -------------------------------------------------------------------------------------------- columns
 
 
-def page_data(flow: Report) -> dict[str, Any]:
+def page_data(report: Report) -> dict[str, Any]:
     """All that the page of a report shows, in lists, texts and numbers."""
-    found = collect(flow)
+    found = collect(report)
     sources, types, shapes, prefixes = Sources(), Table(), Table(), Table()
     operations = found.operations
     inputs = [[found.number[x.op] for x in op.inputs] for op in operations]
     places = [sources.of(op) for op in operations]
-    names = [op.name.rpartition("/") for op in operations]
-    marks = marks_of(flow, found)
+    parts = [op.name.rpartition("/") for op in operations]
+    marks = marks_of(report, found)
     columns = {
         "type": [types.number(op.type) for op in operations],
         "shape": _shapes(operations, shapes),
-        "prefix": [prefixes.number(prefix) for prefix, _, _ in names],
-        "name": [_short(op.type, last) for op, (_, _, last) in zip(operations, names, strict=True)],
+        "prefix": [prefixes.number(prefix) for prefix, _, _ in parts],
+        "name": [_short(op.type, last) for op, (_, _, last) in zip(operations, parts, strict=True)],
         "place": places,
         "mark": "".join(marks),
         "count": [len(row) for row in inputs],
@@ -63,9 +62,9 @@ def page_data(flow: Report) -> dict[str, Any]:
         "origin": [_origin(op, found) for op in operations[found.forward :]],
     }
     lines = [sources.places[p][1] if p >= 0 else 0 for p in places]
-    grouping = _grouped(found, inputs, lines, [found.number[x.op] for x in flow.xs.values()])
+    grouping = _grouped(found, inputs, lines, [found.number[x.op] for x in report.xs.values()])
     columns["group"] = grouping.group_of
-    told = _Told(flow, found, sources)
+    told = _told(report, found, sources)
     return {
         "operations": columns,
         "closed": closed_operands(found, marks),
@@ -81,8 +80,8 @@ def page_data(flow: Report) -> dict[str, Any]:
         "shapes": shapes.texts(),
         "prefixes": prefixes.texts(),
         "generated": found.generated,
-        "ys": [found.number[y.op] for y in flow.ys],
-        **told.lists(),
+        "ys": [found.number[y.op] for y in report.ys],
+        **told,
         "places": sources.places,
         "files": sources.files(),
     }
@@ -213,77 +212,49 @@ def _flat(grouping: Grouping) -> list[int]:
 # -------------------------------------------------------------------------------------------- findings
 
 
-class _Told:
-    """What the report says: about tensors, cuts, gates and findings."""
-
-    def __init__(self, flow: Report, found: Collected, sources: Sources) -> None:
-        self._flow = flow
-        self._found = found
-        self._sources = sources
-        self._cuts: dict[Any, int] = {}
-        self._uses: list[dict[Operation, None]] = []
-        self._shown: list[dict[str, Any]] = []
-
-    def lists(self) -> dict[str, Any]:
-        tensors = [
+def _told(report: Report, found: Collected, sources: Sources) -> dict[str, Any]:
+    """What the report says: about tensors, cuts, stops that do nothing, and findings."""
+    index = {report.place(cut): i for i, cut in enumerate(report.cuts)}
+    idle = {sources.at(gate.location) for gate in report.gates if gate.idle}
+    return {
+        "tensors": [
             {
-                "label": str(label),
-                "op": self._found.number[x.op],
+                "label": plain(label),
+                "op": found.number[x.op],
                 "status": str(reach.status),
-                "paths": counted(reach.paths),
-                "cutPaths": counted(reach.cut_paths),
-                "cuts": [self._cut(cut) for cut in reach.cuts][:SHOWN_CUTS],
+                "paths": counted(reach.paths, "path"),
+                "cutPaths": number(reach.cut_paths),
+                "cuts": [index[report.place(cut)] for cut in reach.cuts[:SHOWN_CUTS]],
             }
-            for (label, x), reach in zip(self._flow.xs.items(), self._flow.values(), strict=True)
-        ]
-        idle = {self._sources.at(gate.location) for gate in self._flow.gates if gate.idle}
-        findings = [
+            for (label, x), reach in zip(report.xs.items(), report.values(), strict=True)
+        ],
+        "cuts": [
+            {
+                "ops": _numbers(cut.operations, found),
+                "uses": cut.uses,
+                "status": str(cut.status),
+                "reason": cut.reason,
+                "place": sources.at(cut.location),
+                "behind": names(cut.behind, report.xs),
+                "opens": names(cut.opens, report.xs),
+                "switched": cut.switched,
+            }
+            for cut in report.cuts
+        ],
+        "idle": sorted(idle),
+        "findings": [
             {
                 "kind": finding.kind,
-                "message": finding.message,
-                "place": self._sources.at(finding.location),
-                "ops": self._numbers(finding.operations),
+                "message": f"{finding.kind}: {names(finding.keys, report.xs)}"
+                if finding.keys
+                else finding.message,
+                "place": sources.at(finding.location),
+                "ops": _numbers(finding.operations, found),
             }
-            for finding in self._flow.findings
-        ]
-        for shown, uses in zip(self._shown, self._uses, strict=True):
-            shown.update(ops=self._numbers(uses), uses=len(uses))
-        return {"tensors": tensors, "cuts": self._shown, "idle": sorted(idle), "findings": findings}
-
-    def _numbers(self, operations: Iterable[Operation]) -> list[int]:
-        return [self._found.number[op] for op in operations if op in self._found.number]
-
-    def _cut(self, cut: Cut) -> int:
-        """The number of a cut: one for a line, although each tensor lies behind uses of its own."""
-        place = self._sources.at(cut.location)
-        line = cut.operations[0] if place < 0 else self._sources.places[place][:2]
-        number = self._cuts.setdefault((line, cut.status, cut.reason, cut.switched), len(self._shown))
-        if number == len(self._shown):
-            self._shown.append(
-                {
-                    "status": str(cut.status),
-                    "reason": cut.reason,
-                    "place": place,
-                    "behind": [len(cut.behind), *cut.behind[:SHOWN_LABELS]],
-                    "opens": [len(cut.opens), *cut.opens[:SHOWN_LABELS]],
-                    "switched": cut.switched,
-                }
-            )
-            self._uses.append({})
-        self._uses[number].update(dict.fromkeys(cut.operations))
-        return number
+            for finding in report.findings
+        ],
+    }
 
 
-def counted(number: int) -> str:
-    """A number of paths: exact up to nine digits, else as ``1.2e34``.
-
-    Examples:
-        >>> counted(12), counted(2**200), counted(10**5000)
-        ('12', '1.6e60', '1.0e5000')
-    """
-    if number < 10**9:
-        return str(number)
-    spare = max(0, number.bit_length() - 64)
-    exponent, tenths = divmod(math.log10(number >> spare) + spare * math.log10(2), 1)
-    mantissa = f"{10**tenths:.1f}"
-    return f"1.0e{int(exponent) + 1}" if mantissa == "10.0" else f"{mantissa}e{int(exponent)}"
+def _numbers(operations: Iterable[Operation], found: Collected) -> list[int]:
+    return [found.number[op] for op in operations if op in found.number]

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from stopgrad.files import AnyPath, replacing
+from stopgrad.flow.model import Report
 from stopgrad.flow.page.data import page_data
-from stopgrad.flow.page.report import Report
+from stopgrad.flow.words import plain
 
 HOME = Path(__file__).parent
 SCRIPTS = ("model.js", "layout.js", "draw.js", "source.js", "panels.js", "main.js")
@@ -21,25 +22,25 @@ ENGINE_INTERFACE = "elk/elk-api.js"
 ENGINE = "elk/elk-worker.min.js"
 
 
-def write(flow: Report, path: AnyPath) -> None:
+def write(report: Report, path: AnyPath) -> None:
     """Write the page of a report to a file; an old one stays as it is until the new one is complete.
 
     Raises:
         FileError: the folder does not exist, the disk is full, the path is that of a folder.
     """
-    text = memoryview(page(flow).encode())
+    text = memoryview(page(report).encode())
     with replacing(path) as file:
         while text:
             text = text[os.write(file, text) :]
 
 
-def page(flow: Report) -> str:
+def page(report: Report) -> str:
     """The page of a report."""
-    labels = ", ".join(map(str, flow.xs))
+    labels = ", ".join(map(plain, report.xs))
     filled = {
         "title": html.escape(f"stopgrad: {labels[:60]}"),
         "style.css": _read("style.css"),
-        "data": _json(page_data(flow)),
+        "data": _json(page_data(report)),
         "engine": base64.b64encode(gzip.compress(_read(ENGINE).encode(), 6, mtime=0)).decode(),
         "scripts": "\n".join(f"<script>\n{_read(name)}</script>" for name in (ENGINE_INTERFACE, *SCRIPTS)),
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stopgrad.body import Body
+from stopgrad.flow.model import Report
 from stopgrad.flow.page.collected import Collected
-from stopgrad.flow.page.report import Report
 from stopgrad.flow.survey import Survey, best_of
 from stopgrad.flow.ways import OPEN, passes_all, ways_of
 from stopgrad.graph import Operation
@@ -18,16 +18,16 @@ PASSED = LIVE + PARTLY
 """The marks of operations that a gradient passes."""
 
 
-def marks_of(flow: Report, found: Collected) -> list[str]:
+def marks_of(report: Report, found: Collected) -> list[str]:
     """A letter for each operation.
 
-    They are those of ``flow.marks()``; and ``p`` where paths end in an operation that gradients pass too,
+    They are those of ``report.marks()``; and ``p`` where paths end in an operation that gradients pass too,
     ``g`` for what was made for a gradient.
     """
-    named = flow.marks()
+    named = report.marks()
     marks = [LETTERS[named.get(op, "aside")] for op in found.operations[: found.forward]]
     marks += [GRADIENT] * (len(found.operations) - found.forward)
-    idle = {gate.operation for gate in flow.gates if gate.idle}
+    idle = {gate.operation for gate in report.gates if gate.idle}
     for i in found.top[0]:
         if marks[i] == CUT:
             marks[i] = _partly(found, i, marks)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from html import escape
-from typing import Any
 
-from stopgrad.flow.page.report import Report
+from stopgrad.flow.model import Cut, Report, Story
 from stopgrad.flow.page.sources import shown_names
 from stopgrad.flow.source_lines import source_line
+from stopgrad.flow.words import names
 from stopgrad.source import Location
 
 COLOURS = {
@@ -22,18 +22,16 @@ COLOURS = {
 """Of statuses: of a middling lightness, so that each can be read on white and on black."""
 MONO = "font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 SHOWN = 8
-"""Of so many tensors of one story the names are shown, so many cuts of it, and so many findings."""
+"""So many cuts of one story are shown, and so many findings."""
 STORIES = 20
 WIDTH = 110
 """Characters of a line of source."""
 
 
-def fragment(report: Report, stories: Sequence[Any]) -> str:
-    """Statuses, cuts with the underlined expression, and findings.
-
-    *stories* are tensors of which the same is told, with their ``labels``, ``status`` and ``cuts``.
-    """
-    told = [_story(story) for story in stories[:STORIES]]
+def fragment(report: Report) -> str:
+    """Statuses, cuts with the underlined expression, and stops that do nothing."""
+    stories = report.stories
+    told = [_story(story, report.xs) for story in stories[:STORIES]]
     idle = [finding for finding in report.findings if finding.kind == "idle"]
     for finding in idle[:SHOWN]:
         shown = _source(finding.location, "idle")
@@ -44,18 +42,17 @@ def fragment(report: Report, stories: Sequence[Any]) -> str:
     return f'<div style="line-height:1.45;max-width:60em">{"".join(told)}</div>'
 
 
-def _story(story: Any) -> str:
+def _story(story: Story, every: Iterable[str]) -> str:
     status = str(story.status)
     badge = f'<b style="color:{COLOURS[status]}">{escape(status)}</b>'
     cuts = "".join(_cut(cut) for cut in story.cuts[:SHOWN])
     if len(story.cuts) > SHOWN:
         cuts += f'<div style="margin-left:1.4em">and {len(story.cuts) - SHOWN} more</div>'
-    more = f" and {len(story.labels) - SHOWN} more" if len(story.labels) > SHOWN else ""
-    labels = escape(", ".join(story.labels[:SHOWN]) + more)
+    labels = escape(names(story.labels, every))
     return f'<div style="margin:.5em 0"><code>{labels}</code> &nbsp;{badge}{cuts}</div>'
 
 
-def _cut(cut: Any) -> str:
+def _cut(cut: Cut) -> str:
     uses = f" ({cut.uses} uses)" if cut.uses > 1 else ""
     shown = _source(cut.location, "stopped")
     return f'<div style="margin-left:1.4em">{escape(cut.reason)}{uses}{shown}</div>'

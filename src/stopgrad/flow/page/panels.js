@@ -11,12 +11,6 @@ function button(className, act, ...children) {
 }
 
 
-/** A list of names, of which the first is how many there are. */
-function listed([count, ...names]) {
-  const more = count > names.length ? ` and ${many(count - names.length)} more` : "";
-  return names.join(", ") + more;
-}
-
 function statusClass(status) {
   return `status ${status.replaceAll(" ", "-")}`;
 }
@@ -77,12 +71,11 @@ class Panels {
   tensor(tensor) {
     const { cuts } = this.model.data;
     const cut = tensor.cutPaths === "0" ? "" : `, ${tensor.cutPaths} cut`;
-    const paths = tensor.paths === "0" ? "no path" : `${tensor.paths} ${tensor.paths === "1" ? "path" : "paths"}${cut}`;
     const ops = [tensor.op, ...tensor.cuts.flatMap((n) => cuts[n].ops)];
     return element("li", "", null, button("item", () => this.choose(ops, null),
       element("span", "label", tensor.label),
       element("span", statusClass(tensor.status), tensor.status),
-      element("span", "more", paths)));
+      element("span", "more", tensor.paths + cut)));
   }
 
   fillCuts(root) {
@@ -93,8 +86,8 @@ class Panels {
       if (expression) lines.push(element("code", "", shorten(expression, 120)));
       const uses = cut.uses > 1 ? ` (${many(cut.uses)} uses)` : "";
       lines.push(element("span", "more", `${cut.reason}${uses}`));
-      if (cut.behind[0]) lines.push(element("span", "more", `behind it: ${listed(cut.behind)}`));
-      if (cut.opens[0]) lines.push(element("span", "more", `removing it alone opens: ${listed(cut.opens)}`));
+      if (cut.behind) lines.push(element("span", "more", `behind it: ${cut.behind}`));
+      if (cut.opens) lines.push(element("span", "more", `removing it alone opens: ${cut.opens}`));
       return element("li", "", null, button("item", () => this.choose(cut.ops, cut.place), ...lines));
     }), "No path is cut.");
   }
