@@ -8,9 +8,9 @@ from stopgrad.flow.assertions import assert_blocked, assert_flows, assert_only_f
 from stopgrad.flow.checking.check import check_gradients
 from stopgrad.flow.checking.report import Checked, GradientCheck
 from stopgrad.flow.explain import explain
-from stopgrad.flow.model import Cut, Finding, GateUse, Reach, Story
 from stopgrad.flow.nans.report import NanInput, NanNote, NanSite, NanTrace
 from stopgrad.flow.nans.trace import trace_nan
+from stopgrad.flow.parts import Cut, Finding, GateUse, Reach, Story
 from stopgrad.flow.report import Flow
 
 __all__ = [

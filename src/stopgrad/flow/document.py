@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stopgrad.flow.model import ARRIVES, Cut, Finding, GateUse, Place, Report
+from stopgrad.flow.model import Report
+from stopgrad.flow.parts import ARRIVES, Cut, Finding, GateUse, Place
 from stopgrad.flow.source_lines import character_columns
 from stopgrad.graph import Operation, Output
 from stopgrad.op import Status

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stopgrad.errors import ArgumentError
-from stopgrad.flow.model import ARRIVES, Cut, Place, Report, Story
+from stopgrad.flow.model import Report
+from stopgrad.flow.parts import ARRIVES, Cut, Place, Story
 from stopgrad.flow.source_lines import columns, place, source_line
 from stopgrad.flow.words import counted, listed, names, number, plain
 from stopgrad.graph import Operation
