@@ -110,8 +110,8 @@ class GateUse:
         operation: the gate.
         fully: the tensors that it cuts and that no gradient reaches.
         partly: those that it cuts, and that a gradient reaches all the same.
-        idle: whether it does nothing: no path ends first at it that would be open if no gate stopped any. Of two
-            stops one behind the other, the one behind is.
+        idle: whether it does nothing: no path ends first at it that would be open if no gate stopped any. Of
+            two stops one behind the other, the one behind is.
         why_idle: how that comes; empty where it is not idle.
     """
 
