@@ -496,9 +496,9 @@ def test_one_sweep_explains_many_tensors(graph: sg.Graph, monkeypatch: pytest.Mo
     calls: list[sg.Operation] = []
     edges = sg.flow.ways.ways_of
 
-    def counted(op: sg.Operation, acting: Any) -> Any:
+    def counted(op: sg.Operation, *rest: Any) -> Any:
         calls.append(op)
-        return edges(op, acting)
+        return edges(op, *rest)
 
     xs = [sg.placeholder(sg.float32, name=f"x{i}") for i in range(300)]
     y: Any = xs[0]

@@ -402,13 +402,17 @@ def test_the_first_of_equal_elements_takes_the_gradient_of_max_pool(engine: str)
 
 WITHOUT_VALUE = {
     "assert_blocked": "it checks paths",
+    "ablate": "its figures are compared with JAX and by hand in test_ablate",
     "assert_flows": "it checks paths",
+    "assert_only_flows": "it checks paths",
+    "check_gradients": "wrong rules and right ones are told apart in test_check_mutants and test_check_gradients",
     "dim": "it names a size",
     "explain": "it reports on paths",
     "function": "it runs other functions: all values of this test on an engine come through it",
     "group": "it runs other operations, and says no more than that they have run",
     "gradients": "it builds the operations that the transforms, which are here, compute",
     "name_scope": "it names operations",
+    "trace_nan": "what it names is compared with each operation's value in test_trace_nan",
 }
 """Public functions that compute nothing, with the reason."""
 

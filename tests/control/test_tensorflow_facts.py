@@ -120,9 +120,8 @@ def test_a_stop_inside_says_stopped(x: Any, y: Any) -> None:
     assert found[x].status == "partly stopped"  # How often the loop runs depends on it, too.
     assert found[x].cuts[0].operation.type == "Less"
     assert found[y].status == "stopped"
-    (cut,) = found[y].cuts
-    assert cut.operation.type == "StopGradient"
-    assert cut.location.file == __file__
+    assert {cut.operation.type for cut in found[y].cuts} == {"Less", "StopGradient"}
+    assert {cut.location.file for cut in found[y].cuts} == {__file__}
 
 
 def test_a_carry_stopped_inside_a_loop_that_may_run_no_time(run: Run, x: Any, y: Any) -> None:
