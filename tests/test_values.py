@@ -405,7 +405,7 @@ WITHOUT_VALUE = {
     "ablate": "its figures are compared with JAX and by hand in test_ablate",
     "assert_flows": "it checks paths",
     "assert_only_flows": "it checks paths",
-    "check_gradients": "wrong rules and right ones are told apart in test_check_mutants and test_check_gradients",
+    "check_gradients": "right and wrong rules are told apart in test_check_gradients, test_check_mutants",
     "dim": "it names a size",
     "explain": "it reports on paths",
     "function": "it runs other functions: all values of this test on an engine come through it",
