@@ -204,8 +204,11 @@ class Report(Mapping[Any, Reach]):
         acting = [survey for survey in self._surveys if not selective or op in survey.acting]
         if not acting:
             return "it acts for none of the tensors asked about"
-        if not any(survey.leads[survey.sweep.place(op.inputs[passes])] for survey in acting):
+        behind = [(survey.sources, survey.leads[survey.sweep.place(op.inputs[passes])]) for survey in acting]
+        if not any(leads for _, leads in behind):
             return "nothing behind it depends on what was asked about"
+        if not any(sources.if_gates_were_open(leads) for sources, leads in behind):
+            return "what lies behind it has no derivative anyway"
         marks = [survey.mark(op) for survey in acting]
         if any(mark.awaited for mark in marks) and not any(mark.ends for mark in marks):
             return ""  # It keeps away an error.
