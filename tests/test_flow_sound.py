@@ -240,6 +240,9 @@ def check_numbers(case: Case, flow: Any, seed: int = 0) -> None:
             expected = float(np.sum(interpret([g], feeds)[0] * way))
             if abs(expected) > 1e5:
                 continue
+            ahead, behind = ((frozen.at(h * way) - frozen.base) / h for h in (1e-6, -1e-6))
+            if abs(ahead - behind) > 1e-3 * (1 + abs(expected)):
+                continue  # At a tie there is no derivative.
             found = [(frozen.at(h * way) - frozen.at(-h * way)) / (2 * h) for h in (1e-4, 1e-6)]
             assert any(abs(d - expected) <= 1e-4 * (1 + abs(expected)) for d in found), (
                 x.name,

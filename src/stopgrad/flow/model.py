@@ -210,7 +210,8 @@ class Report(Mapping[Any, Reach]):
         if not any(sources.if_gates_were_open(leads) for sources, leads in behind):
             return "what lies behind it has no derivative anyway"
         marks = [survey.mark(op) for survey in acting]
-        if any(mark.awaited for mark in marks) and not any(mark.ends for mark in marks):
+        ended = any(survey.ends_at(op.outputs[0]) for survey in acting)
+        if any(mark.awaited for mark in marks) and not (ended or any(mark.ends for mark in marks)):
             return ""  # It keeps away an error.
         return "every path to it is cut before"
 

@@ -63,6 +63,10 @@ class Survey:
         for ending in self.endings:
             self.cut |= sources.behind(ending.leads)
 
+    def ends_at(self, x: Output) -> bool:
+        """Whether a tensor is named in stops, so that nothing goes on from it."""
+        return self.sweep.place(x) in self._own
+
     def _wall_off(self, sweep: Sweep, removed: Removed = keep_all) -> None:
         """Put the walls of what is named in stops before the ways of these tensors."""
         for t in self._stops:
