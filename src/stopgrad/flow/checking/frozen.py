@@ -362,12 +362,3 @@ def _alone(op: Operation) -> Callable[..., Sequence[Array]]:
     types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
     compute = prepared(op.definition, op.values, types, NUMPY_BACKEND, lambda: describe(op))
     return compute if len(op.outputs) > 1 else lambda *arrays: (compute(*arrays),)
-
-
-def gates_of(operations: Sequence[Operation]) -> list[Operation]:
-    """The gates that make the frozen function another than the graph, on the way from xs to ys."""
-    return [
-        op
-        for op in walk(operations)
-        if (op.definition.gate and holds(op)) or op.definition in LEFT_OUT or op.definition is CustomGradient
-    ]
