@@ -21,7 +21,8 @@ from stopgrad.feeds import sizes_of
 from stopgrad.fingerprint import fingerprint
 from stopgrad.flow.ablation.without import written_out
 from stopgrad.flow.asked import Asked
-from stopgrad.flow.checking.frozen import WIDE, fed_to
+from stopgrad.flow.checking.frozen import WIDE
+from stopgrad.flow.fed import fed_to
 from stopgrad.graph import Output
 from stopgrad.interpreter import NUMPY_BACKEND, program, quietly
 from stopgrad.rewrite import Rewritten, Rule, prepare, rewrite

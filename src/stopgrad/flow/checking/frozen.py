@@ -17,11 +17,10 @@ import numpy as np
 
 from stopgrad.batch_rules import KEYS
 from stopgrad.body import walk
-from stopgrad.engines import engine as engine_named
-from stopgrad.errors import FeedError
-from stopgrad.feeds import feed_value, sizes_of
+from stopgrad.feeds import sizes_of
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.checking.quantiles import moved_log_gamma
+from stopgrad.flow.fed import fed_to
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.interpreter import NUMPY_BACKEND, Region, Types, interpret, prepared, program, quietly
 from stopgrad.op import NoGradient, Status
@@ -39,7 +38,6 @@ from stopgrad.ops.scaling import ClipGradient, ClipGradientByNorm, ScaleGradient
 from stopgrad.rewrite import prepare, rewrite
 from stopgrad.rewrite.engine import Copying
 from stopgrad.selective import NOBODY, Acting, acts, selective_gates
-from stopgrad.session import plan_for
 from stopgrad.types import DTYPES, DType, complex128, float64
 
 WIDE = {d: float64 if d.is_floating else complex128 for d in DTYPES.values() if d.is_differentiable}
@@ -94,18 +92,6 @@ def pose(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> Posed:
     made = rewrite([*ys, *xs.values()], leaves, (_posing(inner, left_out),), sizes)
     fed = {made.mapping[x]: array for x, array in feeds.items()}
     return Posed(made.graph, made.outputs[: len(ys)], made.outputs[len(ys) :], list(xs), fed, left_out)
-
-
-def fed_to(what: str, asked: Asked, feed_dict: Mapping[Any, Any] | None) -> dict[Output, Array]:
-    """The values of placeholders, of parameters their first ones."""
-    given = {} if feed_dict is None else feed_dict
-    if not isinstance(given, Mapping):
-        raise FeedError(f"{what}: feed_dict is a dict from tensors to values, not {type(given).__name__}")
-    plan = plan_for(asked.graph, (*asked.ys, *asked.xs.values()), (*asked.feeds, *given))
-    numpy = engine_named("numpy")
-    values = [*asked.feeds.values(), *given.values()]
-    fed = {x: np.asarray(feed_value(x, v, numpy)) for x, v in zip(plan.feeds, values, strict=True)}
-    return fed | {p: p.op.values[0].array for p in plan.parameters}
 
 
 def _posing(inner: set[Output], left_out: list[Operation]) -> Callable[..., Sequence[Output] | None]:

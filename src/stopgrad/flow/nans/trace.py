@@ -13,16 +13,16 @@ from stopgrad.autodiff.tracing import Tracing
 from stopgrad.body import walk
 from stopgrad.control.loops import While
 from stopgrad.control.scans import Scan
-from stopgrad.engines import engine
-from stopgrad.errors import ArgumentError, FeedError, GraphError
-from stopgrad.feeds import feed_value, sizes_of
+from stopgrad.errors import ArgumentError
+from stopgrad.feeds import sizes_of
 from stopgrad.flow.asked import Asked, asked, label, of_graph
+from stopgrad.flow.fed import fed_to
 from stopgrad.flow.nans.case import Case, forwards, neighbours, order_of
 from stopgrad.flow.nans.cures import cure_of
 from stopgrad.flow.nans.report import NanInput, NanNote, NanSite, NanTrace
 from stopgrad.flow.nans.run import Array, Follower, Made, number
-from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.ops.data import Const, Identity, Parameter, Placeholder, ones_like
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.ops.data import Const, Identity, Parameter, ones_like
 from stopgrad.plain import flag
 from stopgrad.public import guarded
 from stopgrad.rewrite import check_sizes, needed
@@ -87,10 +87,6 @@ def trace_nan(
     flag(gradient, "trace_nan: gradient")
     if session is not None and not isinstance(session, Session):
         raise ArgumentError(f"trace_nan: session is a Session, not {session!r:.60}")
-    if feed_dict is not None and not isinstance(feed_dict, Mapping):
-        raise FeedError(
-            f"trace_nan: feed_dict is a dict from tensors to values, not {type(feed_dict).__name__}"
-        )
     is_function = callable(ys) and not isinstance(ys, (Output, Operation))
     graph = Tracing(args, kwargs).graph if is_function else _graph_of(ys)
     start = len(graph)
@@ -99,7 +95,7 @@ def trace_nan(
             question = asked("trace_nan", ys, args, kwargs, argnums)
         else:
             question = of_graph("trace_nan", ys, [])
-        return _traced(question, {} if feed_dict is None else feed_dict, gradient, session)
+        return _traced(question, feed_dict, gradient, session)
     finally:
         graph.truncate(start)
 
@@ -126,9 +122,11 @@ class _Results:
     labels: dict[Output, str]
 
 
-def _traced(question: Asked, fed: Mapping[Any, Any], gradient: bool, session: Session | None) -> NanTrace:
+def _traced(
+    question: Asked, fed: Mapping[Any, Any] | None, gradient: bool, session: Session | None
+) -> NanTrace:
     results = _results(question, gradient)
-    feeds = _feeds(question, results, fed, session)
+    feeds = fed_to("trace_nan", question, fed, results.outputs, session)
     binding = sizes_of(list(feeds), [array.shape for array in feeds.values()])
     operations = needed(results.outputs, set(feeds))
     check_sizes(operations, binding)
@@ -161,41 +159,6 @@ def _results(question: Asked, gradient: bool) -> _Results:
                 outputs.append(g)
                 names.append(f"the gradient of {label(key)}")
     return _Results(outputs, names, len(ys), labels)
-
-
-# ------------------------------------------------------------------------------------------ values
-
-
-def _feeds(
-    question: Asked, results: _Results, fed: Mapping[Any, Any], session: Session | None
-) -> dict[Output, Array]:
-    """The values of all that is fed, of arguments and of parameters."""
-    numpy = engine("numpy")
-    given: dict[Output, Array] = dict(question.feeds)
-    for key, value in fed.items():
-        x = _member(question.graph, key)
-        given[x] = feed_value(x, value, numpy)
-    running = needed(results.outputs, set(given))
-    for op in running:
-        if op.definition is Placeholder:
-            raise FeedError(f"trace_nan: {describe(op)} must be fed; add it to feed_dict")
-        if op.definition is Parameter:
-            x = op.outputs[0]
-            given[x] = op.values[0].array if session is None else session.value(x)
-    return dict(sorted(given.items(), key=lambda item: item[0].op.id))
-
-
-def _member(graph: Graph, key: Any) -> Output:
-    if isinstance(key, str):
-        return graph.output(key)
-    if not isinstance(key, (Output, Operation)):
-        raise GraphError(
-            f"trace_nan: feed_dict has the key {key!r:.60}, which is no output, operation or name"
-        )
-    x = key.as_output()
-    if x.op.graph is not graph:
-        raise GraphError(f"trace_nan: feed_dict has {describe(x)}, which belongs to another graph than ys")
-    return x
 
 
 # ------------------------------------------------------------------------------------------- story

@@ -1,0 +1,37 @@
+"""The values at which a question about gradients is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.engines import engine as engine_named
+from stopgrad.errors import FeedError
+from stopgrad.feeds import feed_value
+from stopgrad.flow.asked import Asked
+from stopgrad.graph import Output
+from stopgrad.operands import Array
+from stopgrad.session import Session, plan_for
+
+
+def fed_to(
+    what: str,
+    asked: Asked,
+    feed_dict: Mapping[Any, Any] | None,
+    outputs: Sequence[Output] = (),
+    session: Session | None = None,
+) -> dict[Output, Array]:
+    """The values of the placeholders and parameters that ys, xs and other *outputs* need.
+
+    Parameters have those of a session; without one, their first.
+    """
+    given = {} if feed_dict is None else feed_dict
+    if not isinstance(given, Mapping):
+        raise FeedError(f"{what}: feed_dict is a dict from tensors to values, not {type(given).__name__}")
+    plan = plan_for(asked.graph, (*asked.ys, *asked.xs.values(), *outputs), (*asked.feeds, *given))
+    numpy = engine_named("numpy")
+    values = [*asked.feeds.values(), *given.values()]
+    fed = {x: np.asarray(feed_value(x, v, numpy)) for x, v in zip(plan.feeds, values, strict=True)}
+    return fed | {p: p.op.values[0].array if session is None else session.value(p) for p in plan.parameters}
