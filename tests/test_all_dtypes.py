@@ -51,7 +51,6 @@ NARROW = 0.51
 ELSEWHERE = {
     "Cast": "test_all_dtypes_casts.py",
     "Const": "it is fed nothing; every other test has constants",
-    "Foreign": "it is another framework's to compute",
     "NextAfter": "test_all_dtypes_edges.py",
     "Range": "test_all_dtypes_edges.py",
     "SearchSorted": "test_arrays.py: its sequences are sorted",
