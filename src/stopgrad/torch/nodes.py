@@ -6,8 +6,7 @@ again for as long as autograd keeps them. Of nodes that nobody recorded, events 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from stopgrad.source import RawLocation
 from stopgrad.torch.calls import FLAT_EDGES, FLAT_NODES
@@ -32,6 +31,26 @@ def is_user_made(node: Node) -> bool:
     return function is not None and not function.__module__.startswith("torch.")
 
 
+class Owner(Protocol):
+    """Who keeps a record."""
+
+    def leaf(self, tensor: Any) -> Value: ...
+
+
+class Key:
+    """By which the nodes that a watch knows carry their values; and who that is."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
+
+
+def owners_of(node: Node) -> list[Owner]:
+    """Who has recorded what a node is, the last one first."""
+    return [key.owner for key in reversed(node.metadata) if isinstance(key, Key)]
+
+
 class Reached:
     """What a walk came to: values that a gradient reaches, and those that it reaches as zero."""
 
@@ -43,15 +62,15 @@ class Reached:
 class Nodes:
     """The nodes of autograd that a watch knows.
 
-    Args:
-        leaf: what says which value a leaf is.
+    Attributes:
+        owner: who asks, and says which value a leaf is. A node that is known keeps it alive.
         started: nodes of a lower number were made before the watch began.
     """
 
-    def __init__(self, leaf: Callable[[Any], Value], started: int) -> None:
-        self._key = object()
-        self._leaf = leaf
-        self.started = started
+    def __init__(self, owner: Owner) -> None:
+        self._key = Key(owner)
+        self._leaf = owner.leaf
+        self.started = 0
 
     def known(self, node: Node, number: int) -> Value | None:
         """The value that a result of a node is, if that is known."""

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch.utils import _contextlib
 
-from stopgrad.source import RawLocation, is_internal
+from stopgrad.source import FILES, RawLocation, is_internal
 
+_HERE = os.path.dirname(__file__) + os.sep
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OPTIMIZERS = os.path.join(_TORCH, "optim") + os.sep
 _GRAD_MODE = os.path.join(_TORCH, "autograd", "grad_mode.py")
@@ -22,9 +23,9 @@ _INTERNAL: dict[str, bool] = {}
 
 def _is_between(file: str) -> bool:
     """Whether a file stands between us and the user's line."""
-    if len(_INTERNAL) > 4096:
+    if len(_INTERNAL) >= FILES:
         _INTERNAL.clear()
-    found = _INTERNAL[file] = file.startswith((_TORCH, "<string>", "<frozen ")) or is_internal(file)
+    found = _INTERNAL[file] = file.startswith(("<string>", "<frozen ")) or is_internal(file)
     return found
 
 
@@ -70,6 +71,8 @@ class Entry:
     def __init__(self, frame: FrameType | None) -> None:
         self.manager, self.leaves, self.constructs = 0, False, False
         self.why = "torch.set_grad_enabled(False)"
+        while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+            frame = frame.f_back
         while frame is not None and frame.f_code.co_filename == _GRAD_MODE:
             manager = frame.f_locals.get("self")
             self.manager = id(manager)

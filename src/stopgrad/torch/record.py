@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from stopgrad.source import RawLocation
 
@@ -87,6 +87,13 @@ class Value:
         """Its dtype's name and its sizes."""
         found: tuple[Any, ...] = self.event.results[self.index]
         return found
+
+
+class Target(NamedTuple):
+    """What is asked about: a value, and whether its tensor requires a gradient."""
+
+    value: Value
+    needs: bool
 
 
 class Region:

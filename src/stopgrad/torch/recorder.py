@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,10 +12,11 @@ from torch.utils.checkpoint import CheckpointFunction
 
 from stopgrad.source import RawLocation
 from stopgrad.torch.calls import Act, Call, call_of
+from stopgrad.errors import GraphError
 from stopgrad.torch.memory import Held, Memory
 from stopgrad.torch.nodes import FLAT, NOT_DIFFERENTIABLE, OVERWRITTEN, Nodes, sizes_of
 from stopgrad.torch.places import Entry, forward_of_function, place_of, user_frame
-from stopgrad.torch.record import Event, Kind, Region, Value, left, stop
+from stopgrad.torch.record import Event, Kind, Region, Target, Value, left, stop
 
 Tensor = Any
 STOPPED, DISCONNECTED = "stopped", "disconnected"
@@ -69,14 +71,23 @@ class Recorder:
     """What a watch knows, and how it comes to know it."""
 
     def __init__(self) -> None:
-        probe = torch.ones((), requires_grad=True)
         self.memory = Memory()
-        self.nodes = Nodes(self.leaf, probe.clone().grad_fn._sequence_nr())
+        self.nodes = Nodes(self)
         self.region: Region | None = None
-        if not torch.is_grad_enabled():
-            self.region = Region(None, "gradients were off when the watch began", None)
+        self.modules: Any = weakref.WeakSet()
+        self.backwards: list[tuple[str, tuple[Value, ...], RawLocation | None]] = []
+        self.stance: Any = None
         self._before: dict[int, Region | None] = {}
         self._forwards: dict[Any, Region] = {}
+
+    def begin(self) -> None:
+        """The watch begins, here and now."""
+        probe = torch.ones((), requires_grad=True)
+        with torch.enable_grad():
+            self.nodes.started = probe.clone().grad_fn._sequence_nr()
+        self.region = None
+        if not torch.is_grad_enabled():
+            self.region = Region(None, "gradients were off when the watch began", None)
 
     # ----------------------------------------------------------------------------------- the values
 
@@ -207,7 +218,7 @@ class Recorder:
 
     def switch(self, on: bool) -> None:
         """Gradients are being switched on or off."""
-        entry = Entry(sys._getframe(2))
+        entry = Entry(sys._getframe(1))
         if entry.manager and entry.leaves:
             self.region = None if on else self._before.pop(entry.manager, self.region)
             return
@@ -217,6 +228,60 @@ class Recorder:
             self.region = None
         elif not entry.recomputes:
             self.region = Region(self.here(), entry.why, entry.place, ignored=entry.optimizes)
+
+    def infer(self, manager: Any, frame: Any) -> None:
+        """``torch.inference_mode`` is being entered."""
+        self._before[id(manager)] = self.region
+        entry = Entry(frame)
+        self.region = Region(self.here(), "torch.inference_mode()", entry.place) if manager.mode else None
+
+    def infer_no_more(self, manager: Any) -> None:
+        """``torch.inference_mode`` was left."""
+        self.region = self._before.pop(id(manager), None)
+
+    # -------------------------------------------------------------------------------- the questions
+
+    def loss(self, tensor: Tensor) -> Value:
+        """What a loss is, about which is asked.
+
+        Raises:
+            GraphError: nothing is known of it.
+        """
+        node = tensor.grad_fn
+        if self.memory.held(tensor) is None and (node is None or self.nodes.known(node, tensor.output_nr) is None):
+            known = node is not None and node._sequence_nr() >= self.nodes.started
+            if not known:
+                raise GraphError(
+                    "explain: the watch did not see how this loss was made; make it inside 'with sgt.watch():'"
+                )
+        return self.value_of(tensor, None, None)
+
+    def target(self, tensor: Tensor) -> Target:
+        """What a tensor is, about which is asked."""
+        node = tensor.grad_fn
+        if node is not None:
+            value = self.nodes.known(node, tensor.output_nr)
+            if value is None:
+                value = self._made(tensor, node, None)
+            return Target(value, True)
+        self._known_leaf(tensor, None)
+        held = self.memory.held(tensor)
+        assert held is not None
+        return Target(held.value if held.root is None else held.root, tensor.requires_grad)
+
+    def seen(self) -> dict[str, Tensor]:
+        """Every leaf that requires a gradient, and every parameter of the modules that were called."""
+        found: dict[str, Tensor] = {}
+        modules = list(self.modules)
+        below = {id(part) for module in modules for part in module.modules() if part is not module}
+        roots = [module for module in modules if id(module) not in below]
+        for root in roots:
+            prefix = f"{type(root).__name__}." if len(roots) > 1 else ""
+            found |= {f"{prefix}{name}": p for name, p in root.named_parameters(remove_duplicate=False)}
+        known = {id(tensor) for tensor in found.values()}
+        rest = [held() for held in self.memory.all_held() if held.root is not None]
+        leaves = [x for x in rest if x is not None and x.requires_grad and id(x) not in known]
+        return found | {f"leaf{i}": x for i, x in enumerate(leaves)}
 
     # ------------------------------------------------------------------------------------ the calls
 
@@ -235,7 +300,7 @@ class Recorder:
         place = place_of(user_frame(sys._getframe(1)))
         used = self._used((args, kwargs), place, here)
         if act is Act.BACKWARD or act is Act.GRAD:
-            self.backward(call, used, args, kwargs, place)
+            self._backward(call, args, kwargs, place, here)
         result = function(*args, **kwargs)
         _ACTIONS[act](self, call, used, result, place, here)
         return result
@@ -248,10 +313,12 @@ class Recorder:
                 found[id(tensor)] = Used(tensor, self.value_of(tensor, place, here))
         return list(found.values())
 
-    def backward(
-        self, call: Call, used: Sequence[Used], args: Sequence[Any], kwargs: dict[str, Any], place: RawLocation | None
-    ) -> None:
+    def _backward(self, call: Call, args: Sequence[Any], kwargs: dict[str, Any], place: RawLocation | None, here: Region | None) -> None:
         """A backward pass begins."""
+        losses = next(iter([*args, *kwargs.values()]), ())
+        values = tuple([self.value_of(tensor, place, here) for tensor in tensors_in(losses)])
+        kind = "grad" if call.act is Act.GRAD else "backward"
+        self.backwards.append((kind, values, place))
 
     def _operation(
         self,
