@@ -241,16 +241,22 @@ class Recorder:
 
     # -------------------------------------------------------------------------------- the questions
 
+    def knows(self, tensor: Tensor) -> bool:
+        """Whether it was recorded how a tensor was made."""
+        node = tensor.grad_fn
+        if node is None:
+            return self.memory.held(tensor) is not None
+        return self.nodes.known(node, tensor.output_nr) is not None or self.memory.held(tensor) is not None
+
     def loss(self, tensor: Tensor) -> Value:
         """What a loss is, about which is asked.
 
         Raises:
             GraphError: nothing is known of it.
         """
-        node = tensor.grad_fn
-        if self.memory.held(tensor) is None and (node is None or self.nodes.known(node, tensor.output_nr) is None):
-            known = node is not None and node._sequence_nr() >= self.nodes.started
-            if not known:
+        if not self.knows(tensor):
+            node = tensor.grad_fn
+            if node is None or node._sequence_nr() < self.nodes.started:
                 raise GraphError(
                     "explain: the watch did not see how this loss was made; make it inside 'with sgt.watch():'"
                 )
