@@ -22,9 +22,8 @@ import stopgrad as sg
 from stopgrad.builder import Inside
 from stopgrad.errors import ArgumentError, GraphError
 from stopgrad.imported import Model
-from stopgrad.operands import Array
 from stopgrad.public import guarded
-from stopgrad.torch.aten.calling import Refused, dtype_from
+from stopgrad.torch.aten.calling import Refused, array_of, dtype_from
 from stopgrad.torch.program import exported, scope_from
 from stopgrad.torch.translating import Translator, draws
 
@@ -160,7 +159,7 @@ class _Loading:
         if spec.kind in _HELD:
             return self._parameter(spec.target)
         if spec.kind is InputKind.CONSTANT_TENSOR:
-            return sg.constant(_array(self.program.constants[spec.target], spec.target))
+            return sg.constant(array_of(self.program.constants[spec.target], spec.target))
         if spec.kind is not InputKind.USER_INPUT:
             raise GraphError(
                 f"the program takes {spec.target or node.name}, an object that is no tensor "
@@ -186,7 +185,7 @@ class _Loading:
             held = self.program.constants[name]
         *_, last = name.split(".")
         with Inside(prefix=scope_from(name.rpartition(".")[0])):
-            self.parameters[name] = sg.parameter(_array(held, name), name=scope_from(last)[:-1])
+            self.parameters[name] = sg.parameter(array_of(held, name), name=scope_from(last)[:-1])
         return self.parameters[name]
 
     # ------------------------------------------------------------------------------------------ outputs
@@ -238,7 +237,7 @@ class _Loading:
         specs = [s for s in self.signature.input_specs if s.kind is InputKind.USER_INPUT]
         for name, value, spec_in in zip(self.input_names, leaves, specs, strict=True):
             if name is not None:
-                found.append(_array(value, name) if isinstance(value, torch.Tensor) else value)
+                found.append(array_of(value, name) if isinstance(value, torch.Tensor) else value)
             elif not _same(value, spec_in.arg.value):
                 raise ArgumentError(
                     f"{self.called} was exported with {spec_in.arg.name} = {spec_in.arg.value!r}, not {value!r}; "
@@ -273,19 +272,3 @@ def _part(part: Any) -> Any:
         if hasattr(part, attribute):
             return getattr(part, attribute)
     return part
-
-
-def _array(x: Any, name: str) -> Array:
-    """The values of a tensor."""
-    if x.device.type == "meta" or isinstance(x, torch._subclasses.FakeTensor):
-        raise GraphError(f"{name} has no values: it is on the device {x.device}; give the model its weights")
-    if x.layout is not torch.strided:
-        raise GraphError(f"{name} is a sparse tensor; make it dense, with .to_dense()")
-    x = x.detach().cpu().resolve_conj().resolve_neg().contiguous()
-    try:
-        dtype = dtype_from(x.dtype)
-    except Refused as error:
-        raise GraphError(f"{name}: {error}") from None
-    if dtype is sg.bfloat16:
-        return x.view(torch.int16).numpy().view(dtype.numpy)
-    return np.array(x.numpy())

@@ -39,6 +39,8 @@ STOP = torch.ops.stopgrad.stop.default
 """Stands in programs where a gradient stops; its second argument says what stops it."""
 
 _DETACH = frozenset({torch.ops.aten.detach.default, torch.ops.aten.detach_.default})
+_WHOLE = (torch.ops.aten._safe_softmax.default,)
+"""What is not decomposed: of rows that are masked as a whole, the parts have no gradient."""
 _GRAD_REGION = torch.ops.higher_order.wrap_with_set_grad_enabled
 _OUTSIDE = "stopgrad_no_grad"
 
@@ -73,7 +75,10 @@ def exported(program: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> Exp
                 f"takes a torch.nn.Module, with example arguments, or a torch.export.ExportedProgram; "
                 f"got {type(program).__name__}"
             )
-        return _marked(program).run_decompositions()
+        table = torch.export.default_decompositions()
+        for operator in _WHOLE:
+            table.pop(operator, None)
+        return _marked(program).run_decompositions(table)
 
 
 def _export(module: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> ExportedProgram:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ import stopgrad as sg
 from stopgrad.builder import Inside
 from stopgrad.ops.data import size_as
 from stopgrad.torch.aten import TRANSLATIONS
-from stopgrad.torch.aten.calling import Call, Refused, dtype_from, results_of
+from stopgrad.torch.aten.calling import Call, Refused, array_of, dtype_from, results_of
 from stopgrad.torch.aten.control import CONTROL
 from stopgrad.torch.aten.drawing import DRAWING
 from stopgrad.torch.aten.sizes import SIZES
@@ -107,12 +107,13 @@ class Translator:
             elif node.op == "output":
                 return torch.fx.node.map_arg(node.args[0], known.__getitem__)
             elif node in live:
-                known[node] = self._translated(module, node, known)
+                known[node] = self._translated(module, node, known, live)
         raise AssertionError("a program ends with an output")
 
-    def _translated(self, module: Any, node: Node, known: Mapping[Node, Any]) -> Any:
+    def _translated(self, module: Any, node: Node, known: Mapping[Node, Any], live: Container[Node]) -> Any:
         if node.op == "get_attr":
-            return _attribute(module, node.target)
+            found = _attribute(module, node.target)
+            return sg.constant(array_of(found, node.target)) if isinstance(found, torch.Tensor) else found
         args = torch.fx.node.map_arg(node.args, known.__getitem__)
         kwargs = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
         if node.target is operator.getitem:
@@ -121,12 +122,14 @@ class Translator:
         place = {} if location is None else {"place": (location, 0)}
         with Inside(prefix=scope_of(node), **place):
             try:
-                return self._called(node, args, kwargs)
+                return self._called(node, args, kwargs, live)
             except (Refused, sg.StopgradError) as error:
                 self.refusals.append(Refusal(node, getattr(error, "message", None) or str(error)))
                 return self._stand_ins(node)
 
-    def _called(self, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    def _called(
+        self, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any], live: Container[Node]
+    ) -> Any:
         if node.target is STOP:
             return sg.stop_gradient(args[0], name=args[1])
         if name_of(node) in CONTROL:
@@ -134,7 +137,7 @@ class Translator:
         found = translation_of(node)
         if found is None:
             raise Refused("this operator has no translation")
-        call = Call(node, self._next_key, self.size)
+        call = Call(node, self._next_key, self.size, live)
         return found(call, *args, **kwargs)
 
     def _next_key(self) -> Any:

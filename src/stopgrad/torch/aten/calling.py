@@ -8,7 +8,7 @@ an output, or a tuple of them where the operator has several results.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 
 import stopgrad as sg
 from stopgrad.ops.data import size_as
+from stopgrad.operands import Array
 from stopgrad.types import DType, dtype_of
 
 Translation = Callable[..., Any]
@@ -37,8 +38,11 @@ class Call:
         dtypes: the element types of the results.
     """
 
-    def __init__(self, node: Any, key: Callable[[], Any], sizes: Callable[[Any], Any]) -> None:
+    def __init__(
+        self, node: Any, key: Callable[[], Any], sizes: Callable[[Any], Any], live: Container[Any]
+    ) -> None:
         self.node = node
+        self._live = live
         self.values = results_of(node.meta.get("val"))
         self._key = key
         self._sizes = sizes
@@ -59,7 +63,7 @@ class Call:
 
     def uses(self, result: int) -> bool:
         """Whether the program reads a result."""
-        return any(user.args[1] == result for user in self.node.users if len(user.args) == 2)
+        return any(user.args[1] == result for user in self.node.users if user in self._live)
 
     def common(self, *positions: int) -> DType:
         """The element type that the arguments at these positions have together, by PyTorch's rules."""
@@ -94,6 +98,23 @@ def dtype_from(dtype: Any) -> DType:
         raise Refused(f"there is no element type {name} here; convert to another one before") from None
 
 
+def array_of(x: Any, name: str) -> Array:
+    """The values of a tensor."""
+    if x.device.type == "meta" or isinstance(x, torch._subclasses.FakeTensor):
+        raise sg.GraphError(f"{name} has no values: it is on the device {x.device}; give the model its weights")
+    if x.layout is not torch.strided:
+        raise sg.GraphError(f"{name} is a sparse tensor; make it dense, with .to_dense()")
+    x = x.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    try:
+        dtype = dtype_from(x.dtype)
+    except Refused as error:
+        raise sg.GraphError(f"{name}: {error}") from None
+    if dtype is sg.bfloat16:
+        found: Array = x.view(torch.int16).numpy(force=True).view(dtype.numpy)
+        return found
+    return np.array(x.numpy(force=True))
+
+
 def given(dtype: Any, otherwise: DType) -> DType:
     """The element type that an argument says, or another where it is None."""
     return otherwise if dtype is None else dtype_from(dtype)
@@ -115,6 +136,8 @@ def axis_of(dim: int, ndim: int) -> int:
 
 def axes_of(dims: Any, ndim: int) -> tuple[int, ...]:
     """Axes counted from the front; all of them where none are named."""
+    if not ndim:
+        return ()
     if dims is None or (not isinstance(dims, int) and not len(dims)):
         return tuple(range(ndim))
     return tuple(axis_of(d, ndim) for d in ([dims] if isinstance(dims, int) else dims))

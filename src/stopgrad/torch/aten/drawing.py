@@ -25,6 +25,12 @@ def _normal_like(call: Call, x: Any, mean: float = 0.0, std: float = 1.0, **_: A
     return sg.random_normal(list(x.shape), call.key(), mean, std, dtype=call.dtype)
 
 
+def _normal_from(call: Call, mean: Any, std: Any = 1.0, **_: Any) -> Any:
+    drawn = sg.random_normal(list(call.shape), call.key(), dtype=call.dtype)
+    spread = sg.multiply(drawn, brought(std, call.dtype))
+    return sg.add(brought(mean, call.dtype), spread)
+
+
 def _integers(call: Call, high: Any, size: Sequence[Any], **_: Any) -> Any:
     return _drawn(call, 0, high, size)
 
@@ -95,6 +101,11 @@ DRAWING: Table = dict(
             "bernoulli bernoulli.p": _coins,
             "exponential": _exponential,
             "multinomial": _categories,
+            "log_normal": lambda call, x, mean=1.0, std=2.0, **_: sg.exp(_normal_like(call, x, mean, std)),
+            "cauchy": lambda call, x, median=0.0, sigma=1.0, **_: sg.random_cauchy(
+                list(x.shape), call.key(), median, sigma, dtype=call.dtype
+            ),
+            "normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor": _normal_from,
         }
     )
 )

@@ -265,7 +265,7 @@ def _left(call: Call, x: Any) -> Any:
 
 
 def _polygamma(call: Call, n: int, x: Any) -> Any:
-    return sg.polygamma(brought(n, call.dtype), brought(x, call.dtype))
+    return sg.polygamma(n, brought(x, call.dtype))
 
 
 def _complex_from(call: Call, x: Any) -> Any:
@@ -325,6 +325,7 @@ _ELEMENTARY = {
     "relu": sg.relu,
     "conj_physical": sg.conj,
     "_conj": sg.conj,
+    "_conj_physical": sg.conj,
     "hardsigmoid": sg.hard_sigmoid,
     "hardswish": sg.hard_swish,
     "mish": sg.mish,
@@ -408,9 +409,15 @@ ELEMENTWISE: Table = dict(
             "scalar_tensor": _number,
             "copy": _copied,
             "_local_scalar_dense item": _left,
-            "view_as_complex": _complex_from,
-            "view_as_real": _real_from,
+            "view_as_complex view_as_complex_copy": _complex_from,
+            "view_as_real view_as_real_copy": _real_from,
             "resolve_conj resolve_neg": _kept,
+            "complex": lambda call, x, y: sg.complex(x, y),
+            "polar": lambda call, r, t: sg.complex(r * sg.cos(t), r * sg.sin(t)),
+            "detach detach_copy": lambda call, x: sg.stop_gradient(x, name="detach"),
+            "ldexp.Tensor": lambda call, x, y: sg.multiply(
+                brought(x, call.dtype), sg.exp2(brought(y, call.dtype))
+            ),
         },
     )
 )

@@ -158,7 +158,7 @@ def _is_scalar(x: Any) -> bool:
 
 def _chosen(call: Call, x: Any, dim: int, index: Any) -> Any:
     if not x.ndim:
-        return x if not index.ndim else sg.broadcast_to(x, index.shape)
+        return x
     index = reshape(index, [-1]) if not index.ndim else index
     return sg.take(x, index, axis_of(dim, x.ndim))
 
@@ -329,6 +329,25 @@ def _bucketed(call: Call, x: Any, bounds: Any, *, out_int32: bool = False, right
     return sg.cast(sg.searchsorted(brought(bounds, x.dtype), x, side="right" if right else "left"), call.dtype)
 
 
+def _searched(
+    call: Call,
+    bounds: Any,
+    x: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    if sorter is not None:
+        bounds = sg.take_along_axis(bounds, sorter, -1)
+    x = brought(x, bounds.dtype, bounds)
+    if bounds.ndim > 1 and not x.ndim:
+        raise Refused("searchsorted of one number in several rows has no translation; repeat the number")
+    where = side or ("right" if right else "left")
+    return sg.cast(sg.searchsorted(bounds, x, side=where), call.dtype)
+
+
 INDEXING: Table = dict(
     table(
         {
@@ -355,6 +374,7 @@ INDEXING: Table = dict(
             "embedding_dense_backward": _embedding_gradient,
             "_embedding_bag _embedding_bag_forward_only": _bagged,
             "bucketize.Tensor": _bucketed,
+            "searchsorted.Tensor searchsorted.Scalar": _searched,
         }
     )
 )

@@ -20,13 +20,11 @@ def _scaled(x: Any, factor: Any) -> Any:
 
 
 def _added(call: Call, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    product = _scaled(sg.matmul(a, b), alpha)
-    # With beta = 0, x is not read, so that its NaN does not count.
-    return sg.add(sg.multiply(sg.zeros_like(product), 0) if beta == 0 else _scaled(x, beta), product)
+    return _added_to(x, sg.matmul(a, b), beta, alpha)  # With beta = 0, x is not read: its NaN does not count.
 
 
 def _outer_added(call: Call, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    return sg.add(_scaled(x, beta), _scaled(sg.outer(a, b), alpha))
+    return _added_to(x, sg.outer(a, b), beta, alpha)
 
 
 def _linear(call: Call, x: Any, weight: Any, bias: Any = None) -> Any:
@@ -213,12 +211,51 @@ def _solved(call: Call, a: Any, b: Any, *, left: bool = True, **_: Any) -> Any:
 
 
 def _inverse(call: Call, a: Any, **_: Any) -> Any:
-    return sg.inv(a), None
+    return sg.inv(a), _no_failure(a)
 
 
 def _factor(call: Call, a: Any, *, upper: bool = False, **_: Any) -> Any:
     y = sg.cholesky(a)
-    return (sg.adjoint(y) if upper else y), None
+    return (sg.adjoint(y) if upper else y), _no_failure(a)
+
+
+def _no_failure(a: Any) -> Any:
+    """For each matrix the number that says that all went well."""
+    return sg.zeros(list(a.shape[:-2]), sg.int32)
+
+
+def _orthogonal(call: Call, a: Any, mode: str = "reduced") -> Any:
+    if mode == "r":
+        raise Refused("linalg.qr with mode='r' has no translation; take the second result of mode='reduced'")
+    q, r = sg.qr(a, full_matrices=mode == "complete")
+    return q, r
+
+
+def _singular(
+    call: Call, a: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None
+) -> Any:
+    if not compute_uv:
+        return None, sg.svdvals(a), None
+    s, u, v = sg.svd(a, full_matrices=full_matrices)
+    return u, s, sg.adjoint(v)
+
+
+def _eigen_general(call: Call, a: Any) -> Any:
+    values, vectors = sg.eig(a)
+    return values, vectors
+
+
+def _cholesky_solved(call: Call, b: Any, chol: Any, upper: bool = False) -> Any:
+    return sg.cholesky_solve(sg.adjoint(chol) if upper else chol, b)
+
+
+def _summed_products(call: Call, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _added_to(x, sg.reduce_sum(sg.matmul(a, b), axis=0), beta, alpha)
+
+
+def _added_to(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    product = _scaled(product, alpha)
+    return product if beta == 0 else sg.add(_scaled(x, beta), product)
 
 
 def _determinant(call: Call, a: Any) -> Any:
@@ -230,6 +267,7 @@ def _log_determinant(call: Call, a: Any) -> Any:
 
 
 def _eigen(call: Call, a: Any, uplo: str = "L", compute_v: bool = True) -> Any:
+    # Of the matrix one triangle is read; of symmetric ones all that they depend on gets PyTorch's gradient.
     lower = sg.tril(a) if uplo == "L" else sg.adjoint(sg.triu(a))
     eye = sg.eye(a.shape[-1], dtype=a.dtype)
     whole = sg.subtract(sg.add(lower, sg.adjoint(lower)), sg.multiply(lower, eye))
@@ -264,6 +302,13 @@ PRODUCTS: Table = dict(
             "_linalg_slogdet": _log_determinant,
             "_linalg_eigh": _eigen,
             "linalg_cross": _crossed,
+            "linalg_qr": _orthogonal,
+            "_linalg_svd": _singular,
+            "linalg_eig": _eigen_general,
+            "cholesky": lambda call, a, upper=False: _factor(call, a, upper=upper)[0],
+            "cholesky_solve": _cholesky_solved,
+            "linalg_matrix_exp": lambda call, a: sg.expm(a),
+            "addbmm": _summed_products,
         }
     )
 )

@@ -265,6 +265,17 @@ def _distances(x: Any, y: Any, p: float) -> Any:
     return sg.vector_norm(apart, axis=-1, ord=math.inf if p == math.inf else p)
 
 
+def _safely_soft(call: Call, x: Any, dim: int, dtype: Any = None) -> Any:
+    """A row in which all is -∞ becomes 0, and takes no gradient."""
+    x = brought(x, call.dtype)
+    if not x.ndim:
+        return sg.where(sg.equal(x, brought(-math.inf, x.dtype)), brought(0, x.dtype), sg.ones_like(x))
+    axis = axis_of(dim, x.ndim)
+    none = sg.reduce_all(sg.equal(x, brought(-math.inf, x.dtype)), axis=axis, keepdims=True)
+    y = sg.softmax(sg.where(none, brought(0, x.dtype), x), axis=axis)
+    return sg.where(none, brought(0, x.dtype), y)
+
+
 def _all_distances(call: Call, x: Any, y: Any, p: float, compute_mode: Any = None) -> Any:
     return _distances(sg.expand_dims(x, -2), sg.expand_dims(y, -3), p)
 
@@ -309,6 +320,7 @@ REDUCTIONS: Table = dict(
             "cummin": _running_extreme(sg.cummin),
             "_softmax softmax.int": _soft(sg.softmax),
             "_log_softmax log_softmax.int": _soft(sg.log_softmax),
+            "_safe_softmax": _safely_soft,
             "_cdist_forward": _all_distances,
             "_pdist_forward": _own_distances,
         }

@@ -391,6 +391,7 @@ WINDOWS: Table = dict(
             "upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec": _linear(True),
             "upsample_linear1d upsample_bilinear2d upsample_trilinear3d": _linear(False),
             "upsample_bicubic2d.vec": _cubic,
+            "upsample_bicubic2d": lambda call, x, size, align, *factors: _cubic(call, x, size, align),
             "grid_sampler_2d grid_sampler_3d": _grid_sampled,
         }
     )
