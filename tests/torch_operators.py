@@ -1,4 +1,4 @@
-"""PyTorch's own samples of operators, run through the tables and compared with PyTorch: values and gradients."""
+"""PyTorch's own samples of operators, through our tables and by PyTorch: values and gradients."""
 
 from __future__ import annotations
 
@@ -21,18 +21,20 @@ import stopgrad as sg
 from stopgrad.torch.aten.calling import array_of
 from stopgrad.torch.translating import Translator, draws
 
-if importlib.util.find_spec("expecttest") is None:  # PyTorch's module of samples imports it, for its own tests.
+if (
+    importlib.util.find_spec("expecttest") is None
+):  # PyTorch's module of samples imports it, for its own tests.
     sys.modules["expecttest"] = types.ModuleType("expecttest")
     sys.modules["expecttest"].TestCase = unittest.TestCase  # type: ignore[attr-defined]
 
-from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402 - it needs the above
+from torch.testing._internal.common_methods_invocations import op_db as op_db
 
 LIMIT = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 
 
 @functools.cache
 def decompositions() -> Any:
-    table = torch._decomp.core_aten_decompositions()
+    table: Any = torch._decomp.core_aten_decompositions()
     table.pop(torch.ops.aten._safe_softmax.default, None)
     return table
 
@@ -108,14 +110,22 @@ def _leaves(tree: Any) -> list[Any]:
 
 
 def _compared(
-    function: Any, tensors: list[Any], xs: list[Any], returned: list[Any], feeds: Any, session: Any, order: int
+    function: Any,
+    tensors: list[Any],
+    xs: list[Any],
+    returned: list[Any],
+    feeds: Any,
+    session: Any,
+    order: int,
 ) -> Compared:
     found = Compared()
     leaves, theirs = differentiable(function, tensors)
     assert len(theirs) == len(returned), (len(theirs), len(returned))
     for a, b in zip(session.run(returned, feeds), theirs, strict=True):
         found.value = max(found.value, distance(a, array_of(b, "y")))
-    pairs = [(y, t) for y, t in zip(returned, theirs, strict=True) if t.requires_grad and is_differentiable(t)]
+    pairs = [
+        (y, t) for y, t in zip(returned, theirs, strict=True) if t.requires_grad and is_differentiable(t)
+    ]
     sources = [(x, t) for x, t in zip(xs, leaves, strict=True) if t.requires_grad]
     if not pairs or not sources:
         return found

@@ -11,9 +11,6 @@ from torch.export.graph_signature import (
     ConstantArgument,
     InputKind,
     OutputKind,
-    SymBoolArgument,
-    SymFloatArgument,
-    SymIntArgument,
     TensorArgument,
 )
 from torch.utils import _pytree as trees
@@ -44,15 +41,15 @@ def load(program: Any, *example: Any, dynamic_shapes: Any = None) -> Model:
     becomes operations at the user's line, in a scope of names for its module. ``detach`` and what is computed
     under ``torch.no_grad`` are stopped by :func:`stopgrad.stop_gradient`, named ``detach`` and ``no_grad``.
 
-    Parameters and buffers are the model's ``parameters``, by their names in the state dict, and keep the values
-    that they have now. A buffer that the program writes (batch normalisation's statistics in training) is an
-    output more, called ``"updated."`` and its name; so is an argument that it writes. Neither is changed.
-    What a program draws at random (dropout in training) comes from one more parameter, ``"random_key"``: the
-    same key gives the same numbers, and ``model.apply({"random_key": sg.random_key(7)}, x)`` others. They are
-    not PyTorch's numbers.
+    Parameters and buffers are the model's ``parameters``, by their names in the state dict, and keep the
+    values that they have now. A buffer that the program writes (batch normalisation's statistics in training)
+    is an output more, called ``"updated."`` and its name; so is an argument that it writes. Neither is
+    changed. What a program draws at random (dropout in training) comes from one more parameter,
+    ``"random_key"``: the same key gives the same numbers, and
+    ``model.apply({"random_key": sg.random_key(7)}, x)`` others. They are not PyTorch's numbers.
 
-    What ``torch.export`` does not keep is not there: the backward of a ``torch.autograd.Function`` (its forward
-    is differentiated), hooks, and of a program that was decomposed before, its ``no_grad`` regions.
+    What ``torch.export`` does not keep is not there: the backward of a ``torch.autograd.Function`` (its
+    forward is differentiated), hooks, and of a program that was decomposed before, its ``no_grad`` regions.
 
     Args:
         program: a ``torch.nn.Module`` or a function of tensors; or a ``torch.export.ExportedProgram``.
@@ -61,12 +58,12 @@ def load(program: Any, *example: Any, dynamic_shapes: Any = None) -> Model:
             symbolic sizes of the same names.
 
     Returns:
-        A :class:`stopgrad.imported.Model`, which takes the same arguments as arrays or outputs and returns the
-        same structure.
+        A :class:`stopgrad.imported.Model`, which takes the same arguments as arrays or outputs and returns
+        the same structure.
 
     Raises:
-        GraphError: ``torch.export`` does not export the program, or some of its operators have no translation;
-            all of these are named at once, each with its line.
+        GraphError: ``torch.export`` does not export the program, or some of its operators have no
+            translation; all of these are named at once, each with its line.
 
     References:
         https://docs.pytorch.org/docs/stable/export.html,
@@ -107,7 +104,9 @@ def _names_in(sizes: Any) -> dict[int, str]:
         sizes = dict(enumerate(sizes))
     if not isinstance(sizes, dict):
         return {}
-    return {i: str(size.__name__) for i, size in sizes.items() if isinstance(i, int) and hasattr(size, "__name__")}
+    return {
+        i: str(size.__name__) for i, size in sizes.items() if isinstance(i, int) and hasattr(size, "__name__")
+    }
 
 
 class _Loading:
@@ -195,10 +194,11 @@ class _Loading:
         like = next((x for x in operands if isinstance(x, sg.Output)), None)
         paths = iter(_paths(self.program.call_spec.out_spec))
         outputs: dict[str, Any] = {}
+        written: dict[str, Any] = {}
         self.returned: list[Any] = []  # Names of outputs, or what the program returns of itself.
         for spec, value in zip(specs, returned, strict=True):
             if spec.kind in _WRITTEN:
-                outputs[UPDATED + spec.target] = self.translator.as_output(value, like)
+                written[UPDATED + spec.target] = self.translator.as_output(value, like)
                 continue
             name = next(paths)
             if isinstance(spec.arg, ConstantArgument):
@@ -206,6 +206,7 @@ class _Loading:
                 continue
             outputs[name] = self.translator.as_output(value, like)
             self.returned.append((name, None))
+        outputs |= written
         self.output_names = list(outputs)
         return outputs
 
@@ -240,8 +241,8 @@ class _Loading:
                 found.append(array_of(value, name) if isinstance(value, torch.Tensor) else value)
             elif not _same(value, spec_in.arg.value):
                 raise ArgumentError(
-                    f"{self.called} was exported with {spec_in.arg.name} = {spec_in.arg.value!r}, not {value!r}; "
-                    "export it again for other values"
+                    f"{self.called} was exported with {spec_in.arg.name} = {spec_in.arg.value!r}, "
+                    f"not {value!r}; export it again for other values"
                 )
         return found
 

@@ -1,7 +1,7 @@
 """Exported programs, made ready for translation: where gradients stop is said in the graph itself.
 
-``torch.export`` keeps ``detach`` and ``no_grad`` regions, and its decomposition into core operators drops both:
-what it makes is meant for inference. So each is replaced by an operator of ours, :data:`STOP`, before
+``torch.export`` keeps ``detach`` and ``no_grad`` regions, and its decomposition into core operators drops
+both: what it makes is meant for inference. So each is replaced by an operator of ours, :data:`STOP`, before
 programs are decomposed.
 """
 
@@ -75,7 +75,7 @@ def exported(program: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> Exp
                 f"takes a torch.nn.Module, with example arguments, or a torch.export.ExportedProgram; "
                 f"got {type(program).__name__}"
             )
-        table = torch.export.default_decompositions()
+        table: Any = torch.export.default_decompositions()
         for operator in _WHOLE:
             table.pop(operator, None)
         return _marked(program).run_decompositions(table)
@@ -136,7 +136,9 @@ def _nodes(module: Any) -> Iterator[Any]:
 
 
 def _says_stop(node: Any) -> bool:
-    return node.target in _DETACH or node.target is _GRAD_REGION or node.target is torch.ops.aten.alias.default
+    return (
+        node.target in _DETACH or node.target is _GRAD_REGION or node.target is torch.ops.aten.alias.default
+    )
 
 
 def _mark(module: Any, decomposed: bool) -> None:

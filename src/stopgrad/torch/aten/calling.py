@@ -15,8 +15,8 @@ import numpy as np
 import torch
 
 import stopgrad as sg
-from stopgrad.ops.data import size_as
 from stopgrad.operands import Array
+from stopgrad.ops.data import size_as
 from stopgrad.types import DType, dtype_of
 
 Translation = Callable[..., Any]
@@ -70,7 +70,9 @@ class Call:
         values = [value_of(self.node.args[i]) for i in positions]
         found = values[0]
         if len(values) == 1:
-            return dtype_from(found.dtype if isinstance(found, torch.Tensor) else torch.result_type(found, found))
+            return dtype_from(
+                found.dtype if isinstance(found, torch.Tensor) else torch.result_type(found, found)
+            )
         return dtype_from(torch.result_type(values[0], values[1]))
 
     def scale(self, position: int) -> Any:
@@ -101,7 +103,9 @@ def dtype_from(dtype: Any) -> DType:
 def array_of(x: Any, name: str) -> Array:
     """The values of a tensor."""
     if x.device.type == "meta" or isinstance(x, torch._subclasses.FakeTensor):
-        raise sg.GraphError(f"{name} has no values: it is on the device {x.device}; give the model its weights")
+        raise sg.GraphError(
+            f"{name} has no values: it is on the device {x.device}; give the model its weights"
+        )
     if x.layout is not torch.strided:
         raise sg.GraphError(f"{name} is a sparse tensor; make it dense, with .to_dense()")
     x = x.detach().cpu().resolve_conj().resolve_neg().contiguous()

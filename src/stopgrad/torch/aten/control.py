@@ -30,7 +30,9 @@ def _looped(translator: Any, cond: Any, body: Any, carried: Sequence[Any], more:
     return tuple(sg.while_loop(going, step, tuple(carried)))
 
 
-def _scanned(translator: Any, combine: Any, init: Sequence[Any], xs: Sequence[Any], more: Sequence[Any] = ()) -> Any:
+def _scanned(
+    translator: Any, combine: Any, init: Sequence[Any], xs: Sequence[Any], more: Sequence[Any] = ()
+) -> Any:
     count = len(init)
 
     def step(carry: Any, x: Any) -> Any:

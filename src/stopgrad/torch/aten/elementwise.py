@@ -17,7 +17,7 @@ def unary(function: Any) -> Translation:
     return lambda call, x: function(brought(x, call.dtype))
 
 
-def test(function: Any) -> Translation:
+def asked(function: Any) -> Translation:
     """Of one tensor, whose result is a boolean."""
     return lambda call, x: function(x)
 
@@ -343,14 +343,14 @@ ELEMENTWISE: Table = dict(
             "floor": whole(sg.floor),
             "trunc": whole(sg.trunc),
             "round round.decimals": _rounded,
-            "isinf": test(sg.isinf),
-            "isnan": test(sg.isnan),
-            "isfinite": test(sg.isfinite),
+            "isinf": asked(sg.isinf),
+            "isnan": asked(sg.isnan),
+            "isfinite": asked(sg.isfinite),
             "signbit": _signed,
             "logical_not": lambda call, x: sg.logical_not(brought(x, sg.bool_)),
             "bitwise_not": _complemented,
-            "real": test(sg.real),
-            "imag": test(sg.imag),
+            "real": asked(sg.real),
+            "imag": asked(sg.imag),
             "add.Tensor add.Scalar": _add,
             "sub.Tensor sub.Scalar": _subtract,
             "rsub.Tensor rsub.Scalar": _subtract_from,

@@ -233,9 +233,7 @@ def _slice_written(
     return sg.at(x)[(slice(None),) * axis + (places,)].set(source)
 
 
-def _diagonal_written(
-    call: Call, x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Any:
+def _diagonal_written(call: Call, x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
     rows, columns = static([x.shape[first], x.shape[second]], "a diagonal")
     moved = sg.moveaxis(x, (first, second), (x.ndim - 2, x.ndim - 1))
@@ -326,7 +324,9 @@ def _bagged(
 
 def _bucketed(call: Call, x: Any, bounds: Any, *, out_int32: bool = False, right: bool = False) -> Any:
     x = brought(x, bounds.dtype if bounds.dtype.is_floating else x.dtype, bounds)
-    return sg.cast(sg.searchsorted(brought(bounds, x.dtype), x, side="right" if right else "left"), call.dtype)
+    return sg.cast(
+        sg.searchsorted(brought(bounds, x.dtype), x, side="right" if right else "left"), call.dtype
+    )
 
 
 def _searched(

@@ -1,4 +1,4 @@
-"""Normalisation: of layers, groups and batches, with the statistics that PyTorch returns beside the result."""
+"""Normalisation: of layers, groups and batches, with the statistics that PyTorch returns, too."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ def _with_running(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: floa
     return brought(y, x.dtype)
 
 
-def _batch_alone(call: Call, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
+def _batch_alone(
+    call: Call, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> Any:
     return _batch(call, x, weight, bias, None, None, training, momentum, eps)[:3]
 
 
@@ -147,7 +149,17 @@ def _summed(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _group_gradient(
-    call: Call, g: Any, x: Any, mean: Any, rstd: Any, weight: Any, n: Any, c: Any, hw: Any, group: int, mask: Any
+    call: Call,
+    g: Any,
+    x: Any,
+    mean: Any,
+    rstd: Any,
+    weight: Any,
+    n: Any,
+    c: Any,
+    hw: Any,
+    group: int,
+    mask: Any,
 ) -> Any:
     shape = [x.shape[0], group, -1]
     mean, rstd = sg.expand_dims(mean, -1), sg.expand_dims(rstd, -1)

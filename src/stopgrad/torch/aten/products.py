@@ -111,9 +111,7 @@ def _places(size: int, window: int, dilation: int, padding: int, stride: int) ->
     return [[inner * dilation + outer * stride for outer in range(count)] for inner in range(window)]
 
 
-def _to_columns(
-    call: Call, x: Any, window: Sequence[int], dilation: Any, padding: Any, stride: Any
-) -> Any:
+def _to_columns(call: Call, x: Any, window: Sequence[int], dilation: Any, padding: Any, stride: Any) -> Any:
     batched = x.ndim == 4
     x = x if batched else sg.expand_dims(x, 0)
     height, width = static(x.shape[2:], "im2col")
@@ -155,7 +153,9 @@ def _attention(
     scale: Any = None,
 ) -> Any:
     if dropout_p:
-        raise Refused("attention with dropout is translated from its parts; call model.eval() or use dropout=0")
+        raise Refused(
+            "attention with dropout is translated from its parts; call model.eval() or use dropout=0"
+        )
     y = sg.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale)
     return y, None
 

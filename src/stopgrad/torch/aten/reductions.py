@@ -111,7 +111,13 @@ def variance(x: Any, axes: tuple[int, ...], correction: Any, keepdim: bool) -> A
 
 
 def _variance(
-    call: Call, x: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
+    call: Call,
+    x: Any,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
 ) -> Any:
     if correction is None:
         correction = 1 if unbiased else 0
@@ -124,9 +130,7 @@ def _variance_corrected(
     return variance(x, axes_of(dim, x.ndim), 1 if correction is None else correction, keepdim)
 
 
-def _deviation(
-    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
-) -> Any:
+def _deviation(call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     return sg.sqrt(_variance_corrected(call, x, dim, correction=correction, keepdim=keepdim))
 
 
@@ -138,7 +142,9 @@ def _variance_mean(
     return _variance_corrected(call, x, dim, correction=correction, keepdim=keepdim), mean
 
 
-def _norm(call: Call, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def _norm(
+    call: Call, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
     axes = axes_of(dim, x.ndim)
     if x.dtype.is_complex:
         x = sg.abs(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -103,7 +104,7 @@ def _split(call: Call, x: Any, sizes: Any, dim: int = 0) -> Any:
     starts = [0]
     for size in sizes:
         starts.append(starts[-1] + size)
-    return tuple(part(x, axis, a, b) for a, b in zip(starts, starts[1:], strict=False))
+    return tuple(part(x, axis, a, b) for a, b in itertools.pairwise(starts))
 
 
 def _unbound(call: Call, x: Any, dim: int = 0) -> Any:
@@ -320,7 +321,9 @@ SHAPES: Table = dict(
             "squeeze squeeze.dim squeeze.dims squeeze_copy.dims": _squeezed,
             "unsqueeze unsqueeze_copy": _unsqueezed,
             "slice.Tensor slice_copy.Tensor": _sliced,
-            "narrow narrow_copy": lambda call, x, dim, start, length: _sliced(call, x, dim, start, start + length),
+            "narrow narrow_copy": lambda call, x, dim, start, length: _sliced(
+                call, x, dim, start, start + length
+            ),
             "select.int select_copy.int": _selected,
             "cat concat": _joined,
             "stack": _stacked,

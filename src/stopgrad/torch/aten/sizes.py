@@ -12,8 +12,6 @@ import stopgrad as sg
 from stopgrad.torch.aten.calling import Call, Refused
 
 
-
-
 def _binary(function: Any) -> Any:
     return lambda call, x, y: function(x, y)
 

@@ -10,12 +10,25 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.ops.shape import reshape
-from stopgrad.torch.aten.calling import Call, Refused, Table, along, brought, product, pulled, spread, static, table
+from stopgrad.torch.aten.calling import (
+    Call,
+    Refused,
+    Table,
+    along,
+    brought,
+    product,
+    pulled,
+    spread,
+    static,
+    table,
+)
 from stopgrad.torch.aten.products import LAYOUTS
 from stopgrad.torch.aten.shapes import padded
 
 
-def _windows(size: Any, window: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> tuple[Any, Any]:
+def _windows(
+    size: Any, window: int, stride: int, padding: int, dilation: int, ceil_mode: bool
+) -> tuple[Any, Any]:
     """How many windows there are, and how much padding is needed at the end for them."""
     reach = dilation * (window - 1) + 1
     if isinstance(size, sg.Dim):
@@ -41,8 +54,8 @@ class _Pooling:
         self.stride = spread(stride, spatial) if stride is not None and stride != [] else self.window
         self.padding, self.dilation = spread(padding, spatial), spread(dilation, spatial)
         found = [
-            _windows(size, *numbers, ceil_mode)
-            for size, *numbers in zip(
+            _windows(size, window, stride, padding, dilation, ceil_mode)
+            for size, window, stride, padding, dilation in zip(
                 self.x.shape[2:], self.window, self.stride, self.padding, self.dilation, strict=True
             )
         ]
@@ -123,7 +136,9 @@ def _max_gradient(spatial: int) -> Any:
         start = sg.zeros([*lead, plane], x.dtype)
         flat = (reshape(t, [*lead, product(t.shape[-spatial:])]) for t in (indices, g))
         places, values = flat
-        axes = [along(sg.range(0, size, dtype=sg.int64), i, x.ndim - spatial + 1) for i, size in enumerate(lead)]
+        axes = [
+            along(sg.range(0, size, dtype=sg.int64), i, x.ndim - spatial + 1) for i, size in enumerate(lead)
+        ]
         return reshape(sg.at(start)[(*axes, places)].add(values), list(x.shape))
 
     return translated
@@ -200,7 +215,7 @@ def _wanted(x: Any, size: Any, factors: Any) -> tuple[list[int], list[int], list
     old = static(x.shape[2:], "an image of another size")
     if size is not None:
         return list(old), list(static(size, "an image of another size")), [None] * len(old)
-    return list(old), [int(math.floor(n * f)) for n, f in zip(old, factors, strict=True)], list(factors)
+    return list(old), [math.floor(n * f) for n, f in zip(old, factors, strict=True)], list(factors)
 
 
 def _nearest(exact: bool, vector: bool) -> Any:
@@ -324,7 +339,9 @@ class _Sampling:
         wide = sg.broadcast_to(
             reshape(number, [number.shape[0], 1, count]), [number.shape[0], self.channels, count]
         )
-        found = reshape(sg.take_along_axis(self.flat, wide, 2), [wide.shape[0], wide.shape[1], *number.shape[1:]])
+        found = reshape(
+            sg.take_along_axis(self.flat, wide, 2), [wide.shape[0], wide.shape[1], *number.shape[1:]]
+        )
         return sg.where(sg.expand_dims(valid, 1), found, brought(0, self.dtype))
 
 
@@ -332,9 +349,7 @@ def _grid_sampled(call: Call, x: Any, grid: Any, mode: int, padding: int, align:
     spatial = x.ndim - 2
     sampling = _Sampling(x, padding, align)
     # The grid names the last axis first.
-    places = [
-        _unnormalised(grid[..., spatial - 1 - i], size, align) for i, size in enumerate(sampling.sizes)
-    ]
+    places = [_unnormalised(grid[..., spatial - 1 - i], size, align) for i, size in enumerate(sampling.sizes)]
     if mode == 2:
         return _cubic_sampled(sampling, places)
     places = [_inside(p, size, padding, align) for p, size in zip(places, sampling.sizes, strict=True)]
