@@ -16,6 +16,7 @@ from stopgrad.errors import GraphError
 from stopgrad.graph import Output
 from stopgrad.jax.lines import is_idiom
 from stopgrad.jax.steps import Step, const, rule, run
+from stopgrad.ops.custom import CustomGradient
 from stopgrad.structure import flatten
 
 DEEPEST = 3
@@ -162,7 +163,9 @@ def _custom(step: Step, *inputs: Output) -> Any:
 
         return results, pullback
 
-    return _listed(sg.custom_gradient(function)(*[inputs[i] for i in wanted]))
+    made = _listed(sg.custom_gradient(function)(*[inputs[i] for i in wanted]))
+    CustomGradient.settle(made[0].op)  # Now, as the operation may be built again in other graphs.
+    return made
 
 
 class Pulled:
