@@ -83,7 +83,9 @@ plain(
 
 @rule("abs")
 def _abs(step: Step, x: Output) -> Any:
-    return x if x.dtype in _UNSIGNED.values() else sg.abs(x)
+    if x.dtype in _UNSIGNED.values():
+        return sg.identity(x)
+    return sg.maximum(x, -x) if x.dtype.is_floating else sg.abs(x)  # In JAX its derivative at 0 is 1.
 
 
 @rule("sign")
@@ -132,7 +134,10 @@ def _ordered(x: Output, y: Output, numbers: Any, truths: Any) -> Any:
         return truths(x, y)
     if x.dtype.is_complex:
         raise NotOurs("the larger of complex numbers")
-    return numbers(x, y)
+    if not x.dtype.is_floating:
+        return numbers(x, y)
+    half = like(x, 0.5)  # In JAX each of two equal numbers takes half of the gradient, here the first takes all.
+    return numbers(x, y) * half + numbers(y, x) * half
 
 
 @rule("pow")
@@ -167,7 +172,8 @@ def _polygamma(step: Step, m: Output, x: Output) -> Any:
 
 @rule("clamp")
 def _clamp(step: Step, low: Output, x: Output, high: Output) -> Any:
-    return sg.clip_by_value(x, low, high)
+    # At a bound, the gradient is that of the bound.
+    return sg.minimum(high, sg.maximum(low, x))
 
 
 @rule("convert_element_type")
