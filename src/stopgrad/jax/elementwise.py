@@ -182,6 +182,23 @@ def _convert(step: Step, x: Output) -> Any:
     return sg.identity(x) if dtype is x.dtype else sg.cast(x, dtype)
 
 
+def _in_total_order(plain_order: Any, first_nan: bool | None) -> Any:
+    """A comparison in which NaN is the largest of all, and equal to itself."""
+
+    def compare(step: Step, x: Output, y: Output) -> Any:
+        found = plain_order(x, y)
+        if not x.dtype.is_floating:
+            return found
+        nan = sg.logical_and(sg.is_nan(y), sg.is_nan(x) if first_nan else sg.logical_not(sg.is_nan(x)))
+        return sg.logical_or(found, sg.is_nan(y) if first_nan is None else nan)
+
+    return compare
+
+
+rule("eq_to")(_in_total_order(sg.equal, True))
+rule("lt_to")(_in_total_order(sg.less, False))
+rule("le_to")(_in_total_order(sg.less_equal, None))
+
 # ------------------------------------------------------------------------------------------- choices
 
 

@@ -8,7 +8,7 @@ import stopgrad as sg
 from stopgrad.build import apply
 from stopgrad.graph import Output
 from stopgrad.jax.steps import NotOurs, Step, rule
-from stopgrad.ops.ranking import TopKV2
+from stopgrad.ops.order import TopKV2
 
 
 @rule("sort")
