@@ -154,3 +154,52 @@ def _traced(
         narrow = rewrite(outputs, inputs, dtypes=_NARROW)
         inputs, outputs = narrow.inputs, narrow.outputs
     return _Traced(Computation(name, inputs, outputs), results, others)
+
+
+def _check(name: str, graph: ArgumentGraph, outputs: Sequence[Output]) -> None:
+    for y in outputs:
+        if y.op.graph is not graph:
+            raise GraphError(f"{name} returned {describe(y)}, which belongs to another graph")
+    stray = next((op for op in graph.subgraph_to(outputs) if op.definition in (Parameter, Assign)), None)
+    if stray is not None:
+        raise GraphError(
+            f"{describe(stray)} inside {name}: parameters live in a session; pass values in and return the "
+            "new ones"
+        )
+
+
+def _stand_in(graph: ArgumentGraph, name: str, path: str, shape: Any, dtype: Any) -> Output:
+    try:
+        values = dtype_of(dtype), tuple(shape)
+    except StopgradError:
+        cure = "; pass jax.random.key_data(key)" if jnp.issubdtype(dtype, jax.dtypes.prng_key) else ""
+        raise DTypeError(f"{name}: {path} is of JAX's type {dtype}, which stopgrad lacks{cure}") from None
+    return emit(Placeholder, (), values, operation_name(path), graph).outputs[0]
+
+
+def _paths(f: Callable[..., Any], given: Leaves) -> list[str]:
+    """How the leaves of ``(args, kwargs)`` are reached: such as ``"params.w"``."""
+    count = 1 + max([path[1].idx for path in given.paths if path[0].idx == 0], default=-1)
+    names = argument_names(f, count)
+    found = []
+    for (kind, which, *rest) in given.paths:
+        first = which.key if kind.idx else names[which.idx]
+        found.append(".".join([str(first), *(tree_util.keystr((part,), simple=True) for part in rest)]))
+    return found
+
+
+def _is_result(x: Any) -> bool:
+    return is_tensor(x) or (isinstance(x, (int, float, complex, Dim)) and not isinstance(x, bool))
+
+
+def _check_hashes(name: str, given: Leaves, signature: Sequence[Any]) -> None:
+    """Say which argument has no hash, if that is what is wrong."""
+    for path, known in zip(given.paths, signature, strict=True):
+        try:
+            hash(known)
+        except TypeError:
+            shown = tree_util.keystr(path[1:])
+            raise ArgumentError(
+                f"{name} was given {shorten(known.value)} for its argument {shown}, which has no hash to know "
+                "it by; pass an array or a constant"
+            ) from None

@@ -98,7 +98,7 @@ def _jvp(
     """In its arguments the map is linear; in what it depends on, JAX differentiates what it computes."""
     given, moving = primals[:count], primals[count:]
     values = apply_linear(linear, given, moving)
-    found = [ad.Zero.from_primal_value(y) for y in values]
+    found = [ad.Zero(jax.typeof(y)) for y in values]
     if not all(map(_is_zero, tangents[count:])):
         found = apply_linear(linear, given, [ad.instantiate_zeros(t) for t in tangents[count:]])
     places = [i for i, t in enumerate(tangents[:count]) if not _is_zero(t)]
