@@ -174,6 +174,10 @@ class Program:
     def partial(self) -> bool:
         return any(statement.partial for statement in self.statements)
 
+    @property
+    def lost(self) -> bool:
+        return any(statement.lost for statement in self.statements)
+
     def placed(self) -> Iterator[tuple[int, Statement]]:
         """Statements with the lines at which they begin."""
         line = 2
@@ -320,8 +324,30 @@ def draw(seed: int) -> Program:
             drawing.add(drawing.random.choice(rules)(drawing))
         except _Unfit:
             continue
-    summed = tuple({drawing.pick() for _ in range(drawing.random.randint(1, 3))})
+    live = lambda x: x.requires_grad or drawing.random.random() < 0.3
+    summed = {drawing.pick(live) for _ in range(drawing.random.randint(1, 4))}
     return Program(seed, tuple(drawing.statements), tuple(sorted(summed)))
+
+
+def drawn(seed: int) -> Program:
+    """A program that PyTorch differentiates without complaint, and whose loss is finite."""
+    for attempt in range(100):
+        program = draw(100 * seed + attempt)
+        if works(program):
+            return program
+    raise AssertionError(f"no program of seed {seed} works")
+
+
+def works(program: Program) -> bool:
+    try:
+        loss = program.loss(parameters(program.seed))
+        if loss.requires_grad:
+            loss.backward()
+    except (RuntimeError, NotImplementedError, NameError, TypeError, ValueError, IndexError):
+        return False
+    finally:
+        torch.set_grad_enabled(True)
+    return bool(torch.isfinite(loss))
 
 
 def _unary(d: Drawing) -> Statement:
@@ -447,8 +473,8 @@ def _integer(d: Drawing) -> Statement:
     x = d.pick()
     form = d.random.choice(
         ["{}.long().double()", "({} > 0.0).double()", "torch.round({})", "torch.sign({})", "torch.floor({} * 3.0)"]
-        + ["torch.bernoulli(torch.sigmoid({}))", "torch.heaviside({}, torch.zeros((), dtype=torch.float64))"]
-        + ["{}.trunc()", "{}.int().double()", "torch.isfinite({}).double()"]
+        + ["torch.bernoulli(torch.sigmoid({}))", "torch.fix({} * 2.0)"]
+        + ["{}.trunc()", "{}.int().double()"]
     )
     return Statement(f"{d.new()} = {form.format(x)}", stops=(x,))
 
