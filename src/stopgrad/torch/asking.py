@@ -173,12 +173,12 @@ def _told(error: FlowError, known: bool) -> FlowError:
 def _asked(what: str, loss: Any, xs: Any) -> tuple[Flow, bool]:
     """The report, and whether a watch saw how the loss was made."""
     losses = losses_in(what, loss)
-    recorder, known = _recorder_of(losses)
-    named = named_tensors(what, xs)
-    if not named:
-        raise ArgumentError(f"{what}: there are no tensors in xs")
-    values = [recorder.loss(tensor) if known else recorder.value_of(tensor, None, None) for tensor in losses]
-    return explained(what, recorder, values, named, None), known
+    with torch._C.DisableTorchFunction():
+        recorder, known = _recorder_of(losses)
+        named = named_tensors(what, xs)
+        if not named:
+            raise ArgumentError(f"{what}: there are no tensors in xs")
+        return explained(what, recorder, [recorder.loss(tensor) for tensor in losses], named, None), known
 
 
 def _recorder_of(losses: list[Any]) -> tuple[Recorder, bool]:

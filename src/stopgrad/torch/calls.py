@@ -35,11 +35,12 @@ class Call:
         act: what is done about it.
         why: of a stop, what it is called as the reason of a cut.
         flat: whether its gradient is zero everywhere.
+        writes: whether it writes into its first argument.
         overwrites: whether it overwrites its first argument, whatever that was.
         apart: whether results depend only on what stands at their position in lists of tensors.
     """
 
-    __slots__ = ("act", "apart", "flat", "name", "overwrites", "why")
+    __slots__ = ("act", "apart", "flat", "name", "overwrites", "why", "writes")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.name = _name(function)
@@ -48,6 +49,7 @@ class Call:
         self.why = _REASONS.get(short, short)
         plain = short.removesuffix("_") if not short.endswith("__") else short
         self.flat = plain in FLAT
+        self.writes = short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))
         self.overwrites = short in OVERWRITES
         self.apart = short.startswith("_foreach_") or short.startswith("_fused_")
 
@@ -145,12 +147,12 @@ OVERWRITES = frozenset(
 )
 """Methods that overwrite a tensor whatever it held."""
 
-FLAT_NODES = {
-    name: None
-    for name in """RoundBackward FloorBackward CeilBackward TruncBackward SignBackward SgnBackward
+FLAT_NODES = frozenset(
+    """RoundBackward FloorBackward CeilBackward TruncBackward SignBackward SgnBackward
     HeavisideBackward BernoulliBackward NormalBackward UniformBackward ExponentialBackward GeometricBackward
-    CauchyBackward LogNormalBackward RandomBackward ZeroBackward""".split()
-}
+    CauchyBackward LogNormalBackward RandomBackward ZeroBackward
+    EqBackward NeBackward GtBackward GeBackward LtBackward LeBackward""".split()
+)
 """Nodes of autograd whose gradients are zero everywhere."""
 
 FLAT_EDGES = {"CopyBackwards": 0, "FillBackward": 0}

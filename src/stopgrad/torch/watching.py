@@ -47,7 +47,8 @@ class BackwardCall:
 
     def explain(self, xs: Any = None, *, only: Any = None) -> Flow:
         """Whether gradients of its losses arrive; see :meth:`Watch.explain`."""
-        return explained("explain", self._recorder, self.losses, xs, only)
+        with torch._C.DisableTorchFunction():
+            return explained("explain", self._recorder, self.losses, xs, only)
 
     def __repr__(self) -> str:
         return f"<{self.kind} at {self.location}>"
@@ -109,8 +110,9 @@ class Watch:
             ArgumentError: what is asked about is no tensor.
             GraphError: the loss was not made inside.
         """
-        values = [self._recorder.loss(tensor) for tensor in losses_in("explain", loss)]
-        return explained("explain", self._recorder, values, xs, only)
+        with torch._C.DisableTorchFunction():
+            values = [self._recorder.loss(tensor) for tensor in losses_in("explain", loss)]
+            return explained("explain", self._recorder, values, xs, only)
 
     def __repr__(self) -> str:
         return "<Watch that is running>" if self._mode is not None else "<Watch>"
