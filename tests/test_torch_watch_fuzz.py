@@ -67,7 +67,7 @@ def wrong(program: Program, key: str, grad: Any, flow: sg.Flow, others: Others) 
             yield "line", f"{reach.status!r} at lines {sorted(lines)}, of which one stops nothing"
         elif not any(others.passes(key, k) for k in stops):
             yield "line", f"{reach.status!r} at lines {sorted(lines)}, to which it does not come"
-    elif reach.status == "disconnected" and not program.lost and others.matters(key):
+    elif reach.status == "disconnected" and not program.lost and program.reads(key) and others.matters(key):
         yield "disconnected", "'disconnected', and the loss changes with it"
 
 
@@ -91,7 +91,7 @@ class Others:
         return self._runs[key]
 
     def _changed(self, key: str) -> list[tuple[list[dict[str, Any]], Any]]:
-        return self._run(key, (0.3, 3.0, 3.0, 10.0))
+        return self._run(key, (0.3, 3.0, 10.0))
 
     def _usual(self) -> tuple[list[dict[str, Any]], Any]:
         return self._run(None, (0.0,))[0]
@@ -101,7 +101,9 @@ class Others:
         return any(float(loss) != float(self._usual()[1]) for _, loss in self._changed(key))
 
     def passes(self, key: str, k: int) -> bool:
-        """Whether what a statement stops changes with a parameter."""
+        """Whether what a statement stops changes with a parameter, or may be made of it without changing."""
+        if any(statement.hidden for statement in self.program.statements[:k]):
+            return self.program.depends(key, k)
         usual = self._usual()[0][k]
         return any(not same(states[k][name], usual[name]) for states, _ in self._changed(key) for name in usual)
 
@@ -113,13 +115,14 @@ def same(x: Any, y: Any) -> bool:
 
 
 def least(program: Program, kind: tuple[str, str]) -> Program:
-    """The same complaint of fewer statements."""
-    k = len(program.statements) - 1
-    while k >= 0:
-        fewer = program.without(k)
-        if works(fewer) and kind in complaints(fewer):
-            program = fewer
-        k -= 1
+    """The same complaint of fewer statements, and fewer terms of the loss."""
+    fewer = [Program(program.seed, program.statements, (name,)) for name in program.summed]
+    program = next((one for one in fewer if works(one) and kind in complaints(one)), program)
+    for _ in range(2):
+        for k in reversed(range(len(program.statements))):
+            one = program.without(k)
+            if works(one) and kind in complaints(one):
+                program = one
     return program
 
 

@@ -6,6 +6,7 @@ what is there, and left out if PyTorch refuses it. ``Program.text`` is its sourc
 
 from __future__ import annotations
 
+import copy
 import linecache
 import random
 import re
@@ -13,6 +14,7 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, cached_property
 from types import CodeType
 from typing import Any
 
@@ -107,9 +109,12 @@ USED = {
 }
 
 
-def parameters(seed: int) -> dict[str, Any]:
-    """What is asked about: leaves and modules by name."""
-    torch.manual_seed(seed)
+NAMES = ("a", "b", "c", "d", "frozen", "linear", "norm", "layer_norm", "lstm", "attention", "table")
+
+
+@cache
+def _made(seed: int) -> dict[str, Any]:
+    reseed(seed)
     leaf = lambda *shape: torch.randn(*shape, dtype=torch.float64).requires_grad_()
     modules = {
         "linear": nn.Linear(3, 3),
@@ -124,6 +129,18 @@ def parameters(seed: int) -> dict[str, Any]:
     return made | {name: module.double() for name, module in modules.items()}
 
 
+def parameters(seed: int) -> dict[str, Any]:
+    """What is asked about: leaves and modules by name, new ones with the same values at every call."""
+    made = copy.deepcopy(_made(seed % 10))
+    reseed(seed)
+    return made
+
+
+def reseed(seed: int) -> None:
+    """As ``torch.manual_seed``, which also looks for devices that are not there."""
+    torch.default_generator.manual_seed(seed)
+
+
 # ----------------------------------------------------------------------------------------------- programs
 
 
@@ -136,19 +153,18 @@ class Statement:
         stops: names of variables whose gradient ends here, or which are overwritten here.
         partial: whether it picks, writes or masks elements, so that a gradient that arrives may be zero.
         lost: whether the value leaves for Python and is changed there, where no tool can follow it.
+        hidden: whether values and gradients go different ways here: integers, writes that autograd does not see.
     """
 
     text: str
     stops: tuple[str, ...] = ()
     partial: bool = False
     lost: bool = False
+    hidden: bool = False
 
     @property
     def lines(self) -> int:
         return self.text.count("\n") + 1
-
-    def reads(self, name: str) -> bool:
-        return re.search(rf"\b{name}\b", self.text) is not None
 
 
 @dataclass(frozen=True)
@@ -163,9 +179,9 @@ class Program:
     def file(self) -> str:
         return f"<program {self.seed}>"
 
-    @property
+    @cached_property
     def text(self) -> str:
-        names = ", ".join(parameters(0))
+        names = ", ".join(NAMES)
         total = " + ".join([f"weighted({name})" for name in self.summed])
         body = "\n".join([statement.text for statement in self.statements])
         return f"def program({names}):\n{textwrap.indent(body, '    ')}\n    return {total}\n"
@@ -174,9 +190,21 @@ class Program:
     def partial(self) -> bool:
         return any(statement.partial for statement in self.statements)
 
+    def reads(self, key: str) -> bool:
+        """Whether a parameter is used at all."""
+        return re.search(rf"\b{key.split('.')[0]}\b", self.text.split("\n", 1)[1]) is not None
+
     @property
     def lost(self) -> bool:
         return any(statement.lost for statement in self.statements)
+
+    def depends(self, key: str, k: int) -> bool:
+        """Whether what a statement stops is made of a parameter, judged by names: what is named together may share memory."""
+        tied: set[str] = {key.split(".")[0]}
+        for statement in self.statements[:k]:
+            names = set(re.findall(r"\b(?:v\d+|" + "|".join(NAMES) + r")\b", statement.text))
+            tied |= names if names & tied else set()
+        return bool(tied & set(self.statements[k].stops))
 
     def placed(self) -> Iterator[tuple[int, Statement]]:
         """Statements with the lines at which they begin."""
@@ -185,6 +213,7 @@ class Program:
             yield line, statement
             line += statement.lines
 
+    @cached_property
     def function(self) -> Callable[..., Any]:
         linecache.cache[self.file] = (len(self.text), None, self.text.splitlines(True), self.file)
         names = dict(USED)
@@ -194,8 +223,8 @@ class Program:
     def loss(self, given: dict[str, Any]) -> Any:
         """Run it, with dropout and the like as at any other time."""
         with quiet():
-            torch.manual_seed(self.seed)
-            return self.function()(**given)
+            reseed(self.seed)
+            return self.function(**given)
 
     def without(self, k: int) -> Program:
         return Program(self.seed, self.statements[:k] + self.statements[k + 1 :], self.summed)
@@ -210,7 +239,7 @@ def run(program: Program, given: dict[str, Any]) -> list[dict[str, Any]]:
     names = USED | given
     found = []
     with quiet(), torch.enable_grad():
-        torch.manual_seed(program.seed)
+        reseed(program.seed)
         for statement in program.statements:
             found.append({name: value_of(names.get(name)) for name in statement.stops})
             exec(_compiled(statement.text), names)
@@ -218,6 +247,8 @@ def run(program: Program, given: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def value_of(x: Any) -> Any:
+    if isinstance(x, nn.Module):
+        return torch.cat([p.detach().flatten() for p in x.parameters()])
     return x.detach().clone() if isinstance(x, torch.Tensor) else x
 
 
@@ -245,7 +276,7 @@ class Drawing:
         self.tensors = [name for name, x in self.given.items() if isinstance(x, torch.Tensor)]
         self.statements: list[Statement] = []
         self.made = 0
-        torch.manual_seed(seed)
+        reseed(seed)
 
     def new(self) -> str:
         self.made += 1
@@ -445,7 +476,7 @@ def _data_write(d: Drawing) -> Statement:
     form = d.random.choice(["{0}.data.mul_(0.9)", "{0}.data.add_({1})", "{0}.data.copy_({1})", "{0}.data[0] = {2}"])
     if "{2}" in form:
         x, y = d.matrix(), d.vector()
-    return Statement(form.format(x, y, y), stops=(x, y), partial=True)
+    return Statement(form.format(x, y, y), stops=(x, y), partial=True, hidden=True)
 
 
 def _no_grad(d: Drawing) -> Statement:
@@ -460,7 +491,7 @@ def _no_grad_write(d: Drawing) -> Statement:
     x = d.pick(lambda x: x.dim() > 0)
     y = d.beside(x)
     inside = d.random.choice(["{0}.mul_(0.9)", "{0}.add_({1})", "{0}.copy_({1})", "{0} += {1}", "{0}.zero_()"])
-    return Statement(f"with torch.no_grad():\n    {inside.format(x, y)}", stops=(x, y), partial=True)
+    return Statement(f"with torch.no_grad():\n    {inside.format(x, y)}", stops=(x, y), partial=True, hidden=True)
 
 
 def _enabled_inside(d: Drawing) -> Statement:
@@ -476,7 +507,7 @@ def _integer(d: Drawing) -> Statement:
         + ["torch.bernoulli(torch.sigmoid({}))", "torch.fix({} * 2.0)"]
         + ["{}.trunc()", "{}.int().double()"]
     )
-    return Statement(f"{d.new()} = {form.format(x)}", stops=(x,))
+    return Statement(f"{d.new()} = {form.format(x)}", stops=(x,), hidden=True)
 
 
 def _index(d: Drawing) -> Statement:
@@ -486,7 +517,7 @@ def _index(d: Drawing) -> Statement:
         + ["torch.where({0} > 0.0, {1}, 0.5 * {1})", "table({0}.argmax(dim=-1)) + {1}"]
         + ["torch.take_along_dim({1}, {0}.topk(2).indices, dim=1)"]
     )
-    return Statement(f"{d.new()} = {form.format(x, y)}", stops=(x,), partial=True)
+    return Statement(f"{d.new()} = {form.format(x, y)}", stops=(x,), partial=True, hidden=True)
 
 
 def _where(d: Drawing) -> Statement:
@@ -507,11 +538,11 @@ def _function(d: Drawing) -> Statement:
 
 def _checkpoint(d: Drawing) -> Statement:
     x, y = d.matrix(), d.matrix()
-    form = d.random.choice(
-        ["checkpoint(mixed, {}, {}, use_reentrant=False)", "checkpoint(linear, {}, use_reentrant=False)"]
-        + ["checkpoint(mixed, {}, {}, use_reentrant=True)"]
+    form, stops = d.random.choice(  # A reentrant one stops what does not learn anyway.
+        [("checkpoint(mixed, {}, {}, use_reentrant=False)", ()), ("checkpoint(linear, {}, use_reentrant=False)", ())]
+        + [("checkpoint(mixed, {}, {}, use_reentrant=True)", (x, y))]
     )
-    return Statement(f"{d.new()} = {form.format(x, y)}")
+    return Statement(f"{d.new()} = {form.format(x, y)}", stops=stops)
 
 
 def _module(d: Drawing) -> Statement:
@@ -542,8 +573,7 @@ def _frozen_for_a_while(d: Drawing) -> Statement:
     x = d.random.choice(["a", "b", "linear"])
     use = "linear({})" if x == "linear" else "torch.tanh({0}) * {1}"
     text = f"{x}.requires_grad_(False)\n{d.new()} = {use.format(*(d.matrix(),) if x == 'linear' else (x, d.matrix()))}"
-    stops = ("a",) if x == "linear" else (x,)
-    return Statement(f"{text}\n{x}.requires_grad_(True)", stops=stops)
+    return Statement(f"{text}\n{x}.requires_grad_(True)", stops=(x,))
 
 
 def _item(d: Drawing) -> Statement:

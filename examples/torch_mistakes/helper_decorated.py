@@ -14,7 +14,7 @@ from torch import nn
 LEARNS = ("weight", "bias")
 
 
-@torch.no_grad()
+@torch.no_grad()  # <- here
 def embed(model, x):
     return nn.functional.normalize(model(x), dim=-1)
 
@@ -24,7 +24,7 @@ def embed_plainly(model, x):
 
 
 def broken(model, anchors, positives):
-    return -(embed(model, anchors) * embed(model, positives)).sum(dim=-1).mean()  # <- here
+    return -(embed(model, anchors) * embed(model, positives)).sum(dim=-1).mean()
 
 
 def cured(model, anchors, positives):
