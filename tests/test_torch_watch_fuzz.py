@@ -59,10 +59,10 @@ def wrong(program: Program, key: str, grad: Any, flow: sg.Flow, others: Others) 
     elif reach.status in ("stopped", "not differentiable"):
         lines = {cut.location.line for cut in reach.cuts if cut.location and cut.location.file == program.file}
         stops = [k for k, (line, s) in enumerate(program.placed()) if lines & set(range(line, line + s.lines))]
+        if key == "frozen":  # Where it was frozen is not in the program.
+            return
         if not reach.cuts or not lines:
             yield "nowhere", f"{reach.status!r}, and nothing says where"
-        elif key == "frozen":  # Where it was frozen is not in the program.
-            return
         elif not all(program.statements[k].stops for k in stops):
             yield "line", f"{reach.status!r} at lines {sorted(lines)}, of which one stops nothing"
         elif not any(others.passes(key, k) for k in stops):

@@ -447,13 +447,14 @@ def _write_part(d: Drawing) -> Statement:
         + ["{0}.masked_fill_(MASK, 0.3)", "{0}.diagonal().copy_({1})", "{0}[0].zero_()"]
         + ["{0}.select(0, 2).copy_({1})", "{0}.index_copy_(0, torch.tensor([1]), {1}[None])"]
     )
-    return Statement(form.format(x, d.vector()), partial=True)
+    overwrites = any(word in form for word in ("] =", "copy_", "zero_", "fill_"))
+    return Statement(form.format(x, d.vector()), stops=(x,) if overwrites else (), partial=True)
 
 
 def _overwrite(d: Drawing) -> Statement:
     x = d.writable()
     form = d.random.choice(["{0}.zero_()", "{0}.fill_(0.3)", "{0}.copy_({1})", "{0}[...] = {1}", "{0}[:] = 0.2"])
-    return Statement(form.format(x, d.beside(x)), stops=(x,), partial=True)
+    return Statement(form.format(x, d.beside(x)), stops=(x,), partial=True, hidden=True)
 
 
 def _detach(d: Drawing) -> Statement:

@@ -17,15 +17,15 @@ HELD = ("target.weight", "target.bias")
 
 def broken(online, target, states, actions, rewards, following):
     q = online(states).gather(1, actions)
-    y = rewards + 0.9 * target(following).max(dim=1, keepdim=True).values  # <- here
-    return nn.functional.mse_loss(q, y)
+    best = target(following).amax(dim=1, keepdim=True)  # <- here
+    return nn.functional.mse_loss(q, rewards + 0.9 * best)
 
 
 def cured(online, target, states, actions, rewards, following):
     q = online(states).gather(1, actions)
     with torch.no_grad():
-        y = rewards + 0.9 * target(following).max(dim=1, keepdim=True).values
-    return nn.functional.mse_loss(q, y)
+        best = target(following).amax(dim=1, keepdim=True)
+    return nn.functional.mse_loss(q, rewards + 0.9 * best)
 
 
 def example():

@@ -15,13 +15,13 @@ LEARNS = ("weight",)
 
 
 def broken(model, x, y):
-    penalty = (model.weight**2).sum()
-    return ((model(x) - y) ** 2).mean() + 0.1 * penalty.item()  # <- here
+    penalty = 0.1 * (model.weight**2).sum()
+    return ((model(x) - y) ** 2).mean() + penalty.item()  # <- here
 
 
 def cured(model, x, y):
-    penalty = (model.weight**2).sum()
-    return ((model(x) - y) ** 2).mean() + 0.1 * penalty
+    penalty = 0.1 * (model.weight**2).sum()
+    return ((model(x) - y) ** 2).mean() + penalty
 
 
 def example():
