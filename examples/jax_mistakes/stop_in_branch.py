@@ -35,5 +35,5 @@ def cured(critic, state, old, wanted):
 
 def example():
     rng = np.random.default_rng(0)
-    critic, state = rng.normal(size=3).astype("f4"), rng.normal(size=3).astype("f4")
+    critic, state = 0.1 * rng.normal(size=(2, 3)).astype("f4")
     return critic, state, np.float32(0.1), np.float32(-1.0)

@@ -25,4 +25,5 @@ def cured(offset, w, x):
 
 def example():
     rng = np.random.default_rng(0)
-    return np.float32(1.3), rng.normal(size=(3, 2)).astype("f4"), rng.normal(size=(4, 3)).astype("f4")
+    w, x = (jnp.asarray(rng.normal(size=s), jnp.float32) for s in [(3, 2), (4, 3)])
+    return np.float32(1.3), w, x
