@@ -1,7 +1,7 @@
 """Random programs in JAX, each made by a seed: all of control flow, custom derivatives, stops, moves, keys.
 
-A program draws as it runs, by the shapes of what it has, so that every trace of it is the same. Its values stay of
-moderate size and away from the places where a function has no derivative, as far as random numbers go.
+A program draws as it runs, by the shapes of what it has, so that every trace of it is the same. Its values are
+of moderate size and away from the places where a function has no derivative, as far as random numbers go.
 """
 
 from __future__ import annotations

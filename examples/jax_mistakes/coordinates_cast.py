@@ -9,7 +9,6 @@ neighbours with the rest, and that has a gradient.
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 LEARNS = ("shift",)
 
@@ -22,7 +21,7 @@ def broken(shift, row, target):
 
 def cured(shift, row, target):
     at = jnp.arange(4) + shift
-    index = lax.stop_gradient(at).astype(jnp.int32)
+    index = at.astype(jnp.int32)
     rest = at - index
     return (((1.0 - rest) * row[index] + rest * row[index + 1] - target) ** 2).mean()
 

@@ -24,7 +24,7 @@ def broken(params, s, a, r, s_next):
 
 
 def cured(params, s, a, r, s_next):
-    best = jnp.argmax(s_next @ lax.stop_gradient(params["online"]), axis=-1)
+    best = jnp.argmax(s_next @ params["online"], axis=-1)
     q_next = (s_next @ params["target"])[jnp.arange(len(a)), best]
     y = lax.stop_gradient(r + 0.9 * q_next)
     return ((y - (s @ params["online"])[jnp.arange(len(a)), a]) ** 2).mean()

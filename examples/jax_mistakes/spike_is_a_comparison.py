@@ -30,7 +30,7 @@ def broken(w, currents, y):
     def step(v, current):
         v = 0.9 * v + current @ w
         s = (v > 1.0).astype(jnp.float32)  # <- here
-        return jnp.where(lax.stop_gradient(s) > 0.0, 0.0, v), s
+        return jnp.where(s > 0.0, 0.0, v), s
 
     _, spikes = lax.scan(step, jnp.zeros(2), currents)
     return ((spikes.mean(0) - y) ** 2).sum()
@@ -40,7 +40,7 @@ def cured(w, currents, y):
     def step(v, current):
         v = 0.9 * v + current @ w
         s = spike(v - 1.0)
-        return jnp.where(lax.stop_gradient(s) > 0.0, 0.0, v), s
+        return jnp.where(s > 0.0, 0.0, v), s
 
     _, spikes = lax.scan(step, jnp.zeros(2), currents)
     return ((spikes.mean(0) - y) ** 2).sum()

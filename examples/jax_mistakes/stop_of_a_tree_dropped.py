@@ -16,8 +16,9 @@ HELD = ("params.teacher.w", "params.teacher.b")
 
 
 def broken(params, x):
-    lax.stop_gradient(params["teacher"])
-    wanted = jax.nn.softmax(x @ params["teacher"]["w"] + params["teacher"]["b"])  # <- here
+    teacher = params["teacher"]
+    lax.stop_gradient(teacher)
+    wanted = jax.nn.softmax(x @ teacher["w"] + teacher["b"])  # <- here
     return -(wanted * jax.nn.log_softmax(x @ params["student"])).sum(-1).mean()
 
 

@@ -15,8 +15,8 @@ LEARNS = ("codebook",)
 
 
 def nearest(z, codebook):
-    distances = ((z[:, None, :] - lax.stop_gradient(codebook)) ** 2).sum(-1)
-    return codebook[jnp.argmin(lax.stop_gradient(distances), axis=-1)]
+    distances = ((z[:, None, :] - codebook) ** 2).sum(-1)
+    return codebook[jnp.argmin(distances, axis=-1)]
 
 
 def broken(encoder, codebook, x):
@@ -24,16 +24,15 @@ def broken(encoder, codebook, x):
     e = nearest(z, codebook)
     e = z + lax.stop_gradient(e - z)  # <- here
     codebook_loss = ((e - lax.stop_gradient(z)) ** 2).mean()
-    return ((e - x) ** 2).mean() + codebook_loss + 0.25 * ((z - lax.stop_gradient(e)) ** 2).mean()
+    return ((e - x) ** 2).mean() + codebook_loss
 
 
 def cured(encoder, codebook, x):
     z = x @ encoder
     e = nearest(z, codebook)
     codebook_loss = ((e - lax.stop_gradient(z)) ** 2).mean()
-    commitment = ((z - lax.stop_gradient(e)) ** 2).mean()
     quantised = z + lax.stop_gradient(e - z)
-    return ((quantised - x) ** 2).mean() + codebook_loss + 0.25 * commitment
+    return ((quantised - x) ** 2).mean() + codebook_loss
 
 
 def example():
