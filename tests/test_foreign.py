@@ -84,6 +84,17 @@ def test_a_report_calls_things_as_they_are_called_there(graph: Graph) -> None:
     assert repr(h.op) == "<torch.tanh>"
 
 
+def test_a_record_says_nothing_of_stops_on_plain_data_and_of_what_is_only_logged(graph: Graph) -> None:
+    x, y = graph.output("x"), graph.output("y")
+    with graph.as_default():
+        data = foreign_stop(sg.placeholder(sg.float32, [3]), "Tensor.detach", "detach")
+    (z,) = foreign([x, data], "torch.add", [("float32", 3)])
+    foreign_stop(z, "Tensor.detach", "detach")
+    for recorded in (False, True):
+        flow = flow_of(Asked(graph, (z,), {"x": x, "y": y}, is_function=True, recorded=recorded))
+        assert [finding.kind for finding in flow.findings].count("idle") == (0 if recorded else 2)
+
+
 def test_text_keeps_foreign_operations(graph: Graph) -> None:
     x = graph.output("x")
     foreign([x], "jax.frob", [("float32", 3)], walls=[(0, "stopped", "so")], reach=[(0,)], program=b"\0\xff")

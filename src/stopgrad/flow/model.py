@@ -162,7 +162,8 @@ class Report(Mapping[Any, Reach]):
                 if ending.wall.reason is not NAMED:
                     leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
         above = self.graph.subgraph_to(self.ys)
-        left = untaken(self.graph, above) if self._asked.is_function else ()
+        wholly = self._asked.is_function and not self._asked.recorded
+        left = untaken(self.graph, above) if wholly else ()
         known: dict[tuple[tuple[Survey, int], ...], tuple[tuple[str, ...], tuple[str, ...], bool]] = {}
         found = []
         for op in dict.fromkeys(op for op in (*with_bodies(above), *left) if may_end_paths(op)):
@@ -207,7 +208,7 @@ class Report(Mapping[Any, Reach]):
             return "it acts for none of the tensors asked about"
         behind = [(survey.sources, survey.leads[survey.sweep.place(op.inputs[passes])]) for survey in acting]
         if not any(leads for _, leads in behind):
-            return "nothing behind it depends on what was asked about"
+            return _APART
         if not any(sources.if_gates_were_open(leads) for sources, leads in behind):
             return "what lies behind it has no derivative anyway"
         marks = [survey.mark(op) for survey in acting]
@@ -236,6 +237,8 @@ class Report(Mapping[Any, Reach]):
         for gates in lines.values():
             if all(gate.idle for gate in gates):
                 why = gates[0].why_idle
+                if self._asked.recorded and why == _APART:
+                    continue
                 operations = tuple([gate.operation for gate in gates])
                 found.append(Finding("idle", f"this stop does nothing: {why}", operations, (), why))
         return (*found, *self.noted)
@@ -271,6 +274,7 @@ class Report(Mapping[Any, Reach]):
         )
 
 
+_APART = "nothing behind it depends on what was asked about"
 _DERIVED = ("stories", "cuts", "gates", "findings")
 _ORDER = (
     Status.UNDEFINED,
