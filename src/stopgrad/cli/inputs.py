@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 from stopgrad.arguments import parameters_of
 from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.cli.annotations import from_annotation, scalar_annotation
+from stopgrad.cli.kinds import is_module
 from stopgrad.cli.programs import Program
 from stopgrad.errors import ArgumentError
 from stopgrad.flow.source_lines import place
 from stopgrad.source import Location
-from stopgrad.structure import flatten, map_leaves, paths, unflatten
+from stopgrad.structure import flatten, paths, unflatten
 from stopgrad.types import TensorType, dtype_of, shape_of, tensor_type
 
 
@@ -215,14 +216,26 @@ def _from_example(
 
 
 def _by_parameter(bound: inspect.BoundArguments) -> dict[str, Any]:
-    return {name: map_leaves(_typed, value) for name, value in bound.arguments.items()}
+    return {name: _with_types(value) for name, value in bound.arguments.items()}
+
+
+def _with_types(value: Any) -> Any:
+    """A value with types for what in it has no values; itself where none changes: not all can be copied."""
+    leaves, spec = flatten(value)
+    typed = [_typed(leaf) for leaf in leaves]
+    same = all(new is old for new, old in zip(typed, leaves, strict=True))
+    return value if same else unflatten(spec, typed)
 
 
 def _typed(leaf: Any) -> Any:
     """What has a shape and a dtype and no values, such as jax.ShapeDtypeStruct, as a type."""
-    if is_tensor(leaf) or not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
+    if is_tensor(leaf) or is_module(leaf) or not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         return leaf
     return tensor_type(dtype_of(leaf.dtype), shape_of(leaf.shape))
+
+
+EXAMPLES = ("example", "example_inputs")
+"""What the example of a file may be called, after those with a function's own name."""
 
 
 def _example(program: Program, name: str | None) -> tuple[str, Any] | None:
@@ -232,7 +245,9 @@ def _example(program: Program, name: str | None) -> tuple[str, Any] | None:
         value = program.names[name]
         return name, value() if callable(value) else value
     last = program.name.rpartition(".")[2]
-    for name in (f"{last}_example", f"example_{last}", "example"):
+    # What stands beside several functions is not for one that takes nothing.
+    shared = EXAMPLES if parameters_of(program.value) else ()
+    for name in (f"{last}_example", f"example_{last}", *shared):
         value = program.names.get(name)
         if callable(value) and value is not program.value and not _required(value):
             return name, value()
