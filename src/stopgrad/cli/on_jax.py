@@ -44,7 +44,7 @@ class OnJax:
 
 def _modules(purpose: str) -> tuple[Any, Any]:
     """JAX, and what of this package needs it."""
-    return require("jax", purpose, "xla"), require("stopgrad.jax", purpose, "xla")
+    return require("jax", purpose, "jax"), require("stopgrad.jax", purpose, "jax")
 
 
 def _traced(question: Question) -> tuple[Callable[..., Any], list[Argument], dict[str, Any]]:

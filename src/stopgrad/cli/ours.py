@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import stopgrad as sg
+from stopgrad.builder import Placed
 from stopgrad.cli.asking import Answer, Question
-from stopgrad.cli.calls import Call, Placed, call_of
+from stopgrad.cli.calls import Call, call_of
 from stopgrad.cli.common import users_frames
 from stopgrad.cli.inputs import defined, line_of
 from stopgrad.cli.kinds import OURS

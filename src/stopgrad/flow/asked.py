@@ -27,6 +27,8 @@ class Asked:
         xs: with respect to what; by the outputs themselves or, for a function, by the paths of its arguments.
         feeds: the values of the placeholders that stand for a function's arguments.
         is_function: whether a function was asked about, whose xs are called as its arguments are.
+        recorded: whether the graph is a record of what a program did, all of it: there, stops on the way to
+            what is only logged or shown, and stops of plain data, are nothing to look at.
     """
 
     graph: Graph
@@ -34,6 +36,7 @@ class Asked:
     xs: Mapping[Any, Output]
     feeds: Mapping[Output, Array] = field(default_factory=dict)
     is_function: bool = False
+    recorded: bool = False
 
 
 def label(key: Any) -> str:

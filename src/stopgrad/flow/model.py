@@ -36,10 +36,11 @@ class Report(Mapping[Any, Reach]):
         ys: what is differentiated.
         xs: the tensors asked about, by what they are called.
         is_function: whether a function was asked about, its arguments being the tensors.
+        noted: the findings of who recorded or imported the graph; also among ``findings``.
     """
 
-    def __init__(self, asked: Asked, surveys: Sequence[Survey]) -> None:
-        self._asked, self._surveys = asked, surveys
+    def __init__(self, asked: Asked, surveys: Sequence[Survey], noted: Sequence[Finding] = ()) -> None:
+        self._asked, self._surveys, self.noted = asked, surveys, tuple(noted)
         self.graph: Graph = asked.graph
         self.ys = asked.ys
         self.is_function = asked.is_function
@@ -95,6 +96,7 @@ class Report(Mapping[Any, Reach]):
         part.__dict__.update({k: v for k, v in self.__dict__.items() if k not in _DERIVED})
         part._found = {key: self._found[key] for key in keys}
         part.xs = {label(key): self._asked.xs[key] for key in keys}
+        part.noted = tuple(one for one in self.noted if not one.keys or any(k in part.xs for k in one.keys))
         return part
 
     def __iter__(self) -> Iterator[Any]:
@@ -161,7 +163,8 @@ class Report(Mapping[Any, Reach]):
                 if ending.wall.reason is not NAMED:
                     leads.setdefault(ending.wall.operation, []).append((survey, ending.leads))
         above = self.graph.subgraph_to(self.ys)
-        left = untaken(self.graph, above) if self._asked.is_function else ()
+        wholly = self._asked.is_function and not self._asked.recorded
+        left = untaken(self.graph, above) if wholly else ()
         known: dict[tuple[tuple[Survey, int], ...], tuple[tuple[str, ...], tuple[str, ...], bool]] = {}
         found = []
         for op in dict.fromkeys(op for op in (*with_bodies(above), *left) if may_end_paths(op)):
@@ -206,7 +209,7 @@ class Report(Mapping[Any, Reach]):
             return "it acts for none of the tensors asked about"
         behind = [(survey.sources, survey.leads[survey.sweep.place(op.inputs[passes])]) for survey in acting]
         if not any(leads for _, leads in behind):
-            return "nothing behind it depends on what was asked about"
+            return _APART
         if not any(sources.if_gates_were_open(leads) for sources, leads in behind):
             return "what lies behind it has no derivative anyway"
         marks = [survey.mark(op) for survey in acting]
@@ -235,9 +238,11 @@ class Report(Mapping[Any, Reach]):
         for gates in lines.values():
             if all(gate.idle for gate in gates):
                 why = gates[0].why_idle
+                if self._asked.recorded and why == _APART:
+                    continue
                 operations = tuple([gate.operation for gate in gates])
                 found.append(Finding("idle", f"this stop does nothing: {why}", operations, (), why))
-        return tuple(found)
+        return (*found, *self.noted)
 
     def marks(self) -> dict[Operation, str]:
         """What each operation that ys are computed from is to their gradient.
@@ -270,6 +275,7 @@ class Report(Mapping[Any, Reach]):
         )
 
 
+_APART = "nothing behind it depends on what was asked about"
 _DERIVED = ("stories", "cuts", "gates", "findings")
 _ORDER = (
     Status.UNDEFINED,
