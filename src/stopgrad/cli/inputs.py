@@ -49,7 +49,7 @@ def arguments_of(
         ArgumentError: an argument has no source; a path or an example that does not exist.
     """
     parameters = parameters_of(program.value)
-    given = _from_example(program, parameters, example)
+    given, misfit = _from_example(program, parameters, example)
     said: dict[str, list[tuple[str, TensorType]]] = {p.name: [] for p in parameters}
     others = []
     for path, type in shapes:
@@ -69,6 +69,8 @@ def arguments_of(
     if others and (found or missing):
         known = ", ".join(said)
         raise ArgumentError(f"--shape names {others[0]!r}, but {program.target} has the parameters {known}")
+    if missing and misfit is not None:
+        raise misfit
     if missing:
         raise _no_source(program, parameters, missing)
     return found
@@ -195,24 +197,27 @@ def _no_source(
 
 def _from_example(
     program: Program, parameters: Sequence[inspect.Parameter], name: str | None
-) -> dict[str, Any]:
-    """From the names of parameters to what the example gives for them."""
+) -> tuple[dict[str, Any], ArgumentError | None]:
+    """From the names of parameters to what the example gives for them; and why one for others gives nothing."""
     found = _example(program, name)
     if found is None:
-        return {}
-    name, made = found
+        return {}, None
+    called, made = found
     signature = inspect.Signature(parameters)
     by_name = isinstance(made, Mapping) and all(isinstance(key, str) for key in made)
     try:
         if by_name:
             with contextlib.suppress(TypeError):
-                return _by_parameter(signature.bind_partial(**made))
-        return _by_parameter(signature.bind_partial(*(made if type(made) is tuple else (made,))))
+                return _by_parameter(signature.bind_partial(**made)), None
+        return _by_parameter(signature.bind_partial(*(made if type(made) is tuple else (made,)))), None
     except TypeError as error:
-        raise ArgumentError(
-            f"the example {name} does not fit {program.target}{signature}: {error}; it returns a tuple of "
+        refused = ArgumentError(
+            f"the example {called} does not fit {program.target}{signature}: {error}; it returns a tuple of "
             "the arguments, or a dict of them by name"
-        ) from None
+        )
+    if name is None and called in EXAMPLES:  # It may be meant for other functions of the file.
+        return {}, refused
+    raise refused
 
 
 def _by_parameter(bound: inspect.BoundArguments) -> dict[str, Any]:
@@ -245,7 +250,6 @@ def _example(program: Program, name: str | None) -> tuple[str, Any] | None:
         value = program.names[name]
         return name, value() if callable(value) else value
     last = program.name.rpartition(".")[2]
-    # What stands beside several functions is not for one that takes nothing.
     shared = EXAMPLES if parameters_of(program.value) else ()
     for name in (f"{last}_example", f"example_{last}", *shared):
         value = program.names.get(name)

@@ -24,6 +24,8 @@ from stopgrad.cli.on_torch import OnTorch
 from stopgrad.cli.ours import Ours, asked
 from stopgrad.cli.programs import Program
 from stopgrad.errors import ArgumentError
+from stopgrad.structure import flatten
+from stopgrad.types import TensorType
 
 T = TypeVar("T")
 
@@ -92,7 +94,8 @@ def worlds_of(question: Question) -> list[World]:
     target = kind(program.value) or kind(getattr(program.value, "__self__", None))
     if target:
         return [WORLDS[target]]
-    given = kinds_in(values) | _annotated(program)
+    held = [leaf for leaf in flatten(values)[0] if not isinstance(leaf, TensorType)]  # Which says no world.
+    given = kinds_in(held) | _annotated(program)
     if TORCH in given:
         return [WORLDS[TORCH]]
     named = named_worlds(program.value)
