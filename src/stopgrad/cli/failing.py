@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.errors import ArgumentError
 from stopgrad.flow.asked import label
+from stopgrad.flow.patterns import matching
 from stopgrad.flow.source_lines import shown_file
-from stopgrad.flow.words import some
 from stopgrad.graph import Operation
 from stopgrad.op import Status
 
@@ -60,18 +59,7 @@ def only(flow: Any, patterns: Sequence[str]) -> Any:
     if not patterns:
         return flow
     keys = {label(key): key for key in flow}
-    kept: dict[str, Any] = {}
-    for pattern in patterns:
-        found = fnmatch.filter(keys, pattern) or fnmatch.filter(keys, f"{pattern}.*")
-        if not found:
-            near = difflib.get_close_matches(pattern, keys, 3) or list(keys)
-            raise ArgumentError(f"--only {pattern}: nothing is called so; there are {some(near, SHOWN)}")
-        kept |= {name: keys[name] for name in found}
-    return flow[[key for name, key in keys.items() if name in kept]]
-
-
-SHOWN = 6
-"""So many names are shown at most."""
+    return flow[[keys[name] for name in matching("--only", patterns, keys)]]
 
 
 def met(flow: Any, wanted: Iterable[Condition]) -> list[str]:

@@ -198,7 +198,7 @@ def _no_source(
 def _from_example(
     program: Program, parameters: Sequence[inspect.Parameter], name: str | None
 ) -> tuple[dict[str, Any], ArgumentError | None]:
-    """From the names of parameters to what the example gives for them; and why one for others gives nothing."""
+    """From the names of parameters to what the example gives for them; and why one gives nothing."""
     found = _example(program, name)
     if found is None:
         return {}, None

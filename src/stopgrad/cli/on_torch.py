@@ -62,7 +62,8 @@ def _report(question: Question, seen: Any, made: Any, known: Mapping[str, Any]) 
     else:
         xs = as_asked(known)
     require_tensors(question, made, TORCH)
-    return seen.explain(losses_in(made), xs)
+    tensors = [leaf for leaf in flatten(losses_in(made))[0] if comes_from(leaf, "torch.Tensor")]
+    return seen.explain(tensors or made, xs)
 
 
 def _only_call(question: Question, calls: Sequence[Any]) -> Any:
