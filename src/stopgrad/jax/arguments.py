@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stopgrad.arguments import argument_names
 from stopgrad.errors import ArgumentError, GradientError, StopgradError
+from stopgrad.jax.avals import array_of
 from stopgrad.jax.lines import is_between
 from stopgrad.operands import shorten
 from stopgrad.public import call
@@ -237,10 +237,14 @@ def chosen(what: str, program: Program, count: int, argnums: Any) -> list[int]:
     return [i for i, position in enumerate(program.positions) if position in asked]
 
 
+def narrower(given: Any, wanted: Any) -> bool:
+    """Whether *wanted* is what JAX makes of *given* where 64 bits are not enabled."""
+    return given != wanted and given.kind == wanted.kind and given.itemsize == 2 * wanted.itemsize
+
+
 def canonical(value: Any, dtype: Any) -> Any:
     """An array as JAX takes it, which may be of fewer bits than what was given; of keys, their words."""
-    if jnp.issubdtype(getattr(value, "dtype", np.float32), jax.dtypes.prng_key):
-        return np.asarray(jax.random.key_data(value))
-    array = np.asarray(value)
-    fits = jax.dtypes.canonicalize_dtype(array.dtype) == dtype or not hasattr(value, "dtype")
-    return array.astype(dtype) if fits and array.dtype != dtype else array
+    if not hasattr(value, "dtype"):
+        return np.asarray(value, dtype)
+    array = array_of(value)
+    return array.astype(dtype) if narrower(array.dtype, dtype) else array

@@ -83,7 +83,9 @@ plain(
 
 @rule("abs")
 def _abs(step: Step, x: Output) -> Any:
-    return x if x.dtype in _UNSIGNED.values() else sg.abs(x)
+    if x.dtype in _UNSIGNED.values():
+        return sg.identity(x)
+    return sg.maximum(x, -x) if x.dtype.is_floating else sg.abs(x)  # In JAX its derivative at 0 is 1.
 
 
 @rule("sign")
@@ -132,7 +134,10 @@ def _ordered(x: Output, y: Output, numbers: Any, truths: Any) -> Any:
         return truths(x, y)
     if x.dtype.is_complex:
         raise NotOurs("the larger of complex numbers")
-    return numbers(x, y)
+    if not x.dtype.is_floating:
+        return numbers(x, y)
+    half = like(x, 0.5)  # In JAX each of two equal numbers takes half of the gradient, here the first takes all.
+    return numbers(x, y) * half + numbers(y, x) * half
 
 
 @rule("pow")
@@ -167,7 +172,8 @@ def _polygamma(step: Step, m: Output, x: Output) -> Any:
 
 @rule("clamp")
 def _clamp(step: Step, low: Output, x: Output, high: Output) -> Any:
-    return sg.clip_by_value(x, low, high)
+    # At a bound, the gradient is that of the bound.
+    return sg.minimum(high, sg.maximum(low, x))
 
 
 @rule("convert_element_type")
@@ -175,6 +181,23 @@ def _convert(step: Step, x: Output) -> Any:
     dtype = dtype_of(step["new_dtype"])
     return sg.identity(x) if dtype is x.dtype else sg.cast(x, dtype)
 
+
+def _in_total_order(plain_order: Any, first_nan: bool | None) -> Any:
+    """A comparison in which NaN is the largest of all, and equal to itself."""
+
+    def compare(step: Step, x: Output, y: Output) -> Any:
+        found = plain_order(x, y)
+        if not x.dtype.is_floating:
+            return found
+        nan = sg.logical_and(sg.is_nan(y), sg.is_nan(x) if first_nan else sg.logical_not(sg.is_nan(x)))
+        return sg.logical_or(found, sg.is_nan(y) if first_nan is None else nan)
+
+    return compare
+
+
+rule("eq_to")(_in_total_order(sg.equal, True))
+rule("lt_to")(_in_total_order(sg.less, False))
+rule("le_to")(_in_total_order(sg.less_equal, None))
 
 # ------------------------------------------------------------------------------------------- choices
 

@@ -16,13 +16,14 @@ from stopgrad.flow.explain import flow_of
 from stopgrad.flow.report import Flow
 from stopgrad.graph import Graph, Output
 from stopgrad.imported import Model
-from stopgrad.jax import control, elementwise, products, shapes  # noqa: F401 - they fill the table of rules
-from stopgrad.jax.arguments import Program, canonical, chosen, program_of
+from stopgrad.jax import control, elementwise, indexing, order, products, shapes  # noqa: F401 - they fill the table of rules
+from stopgrad.jax.arguments import Program, canonical, chosen, narrower, program_of
 from stopgrad.jax.avals import type_of
 from stopgrad.jax.steps import Unknown, run
 from stopgrad.public import guarded
 from stopgrad.source import RawLocation
 from stopgrad.structure import flatten
+from stopgrad.types import DType
 
 
 @guarded("jax.load")
@@ -61,10 +62,7 @@ def load(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
 
     def leaves(given: tuple[Any, ...], by_name: dict[str, Any]) -> list[Any]:
         values = program.leaves(given, by_name)
-        return [
-            x if _is_built(x) else canonical(x, kind.dtype.numpy)
-            for x, kind in zip(values, kinds, strict=True)
-        ]
+        return [_fed(x, kind.dtype) for x, kind in zip(values, kinds, strict=True)]
 
     return Model(
         graph,
@@ -76,8 +74,13 @@ def load(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     )
 
 
-def _is_built(x: Any) -> bool:
-    return isinstance(x, (Output, sg.Operation))
+def _fed(x: Any, dtype: DType) -> Any:
+    """What an argument is fed with: without 64 bits where the function was traced without them."""
+    if isinstance(x, sg.Operation):
+        x = x.as_output()
+    if not isinstance(x, Output):
+        return canonical(x, dtype.numpy)
+    return sg.cast(x, dtype) if narrower(x.dtype.numpy, dtype.numpy) else x
 
 
 @guarded("jax.explain")

@@ -25,6 +25,9 @@ def _broadcast_in_dim(step: Step, x: Output, *sizes: Output) -> Any:
     if sizes:
         raise NotOurs("a size that is computed")
     shape, places = step["shape"], step["broadcast_dimensions"]
+    order = sorted(range(x.ndim), key=lambda axis: places[axis])
+    if order != list(range(x.ndim)):
+        x, places = sg.transpose(x, order), sorted(places)
     spread = [1] * len(shape)
     for axis, place in enumerate(places):
         spread[place] = x.shape[axis]
@@ -171,7 +174,7 @@ def _bits(truths: Any, bits: Any, neutral: int) -> Any:
         if truths is not None and x.dtype.is_bool:
             return truths(x, axes)
         function = sg.logical_xor if x.dtype.is_bool else bits
-        return folded([x], axes, lambda a, b: [function(a[0], b[0])], [like(x, neutral)])[0]
+        return folded([x], axes, lambda a, b: [function(a[0], b[0])], [np.asarray(neutral).astype(x.dtype.numpy)])[0]
 
     return reduce
 

@@ -113,11 +113,14 @@ def _ignoring(function: Callable[..., Any]) -> Rule:
     return lambda step, *inputs: function(*inputs)
 
 
-def const(value: Any) -> Output:
-    """A constant in the graph being built."""
+def const(value: Any, aval: Any = None) -> Output:
+    """A constant in the graph being built, of the dtype that an abstract value says."""
     graph = current().graph
     assert graph is not None
-    return constant_in(graph, array_of(value))
+    array = array_of(value)
+    if aval is not None and not is_key(aval) and array.dtype != aval.dtype:
+        array = array.astype(aval.dtype)
+    return constant_in(graph, array)
 
 
 def run(
@@ -125,7 +128,7 @@ def run(
 ) -> list[Output]:
     """Build what a jaxpr computes of *inputs*; what nobody asks for is left out."""
     known: dict[Any, Output] = dict(zip(jaxpr.invars, inputs, strict=True))
-    known.update((v, const(value)) for v, value in zip(jaxpr.constvars, consts, strict=True))
+    known.update((v, const(value, v.aval)) for v, value in zip(jaxpr.constvars, consts, strict=True))
     for eqn in _needed(jaxpr):
         place = place_of(eqn, around)
         with Inside(place=place):
@@ -148,7 +151,7 @@ def _needed(jaxpr: Any) -> list[Any]:
 
 
 def _read(known: Mapping[Any, Output], v: Any) -> Output:
-    return const(v.val) if isinstance(v, jex.Literal) else known[v]
+    return const(v.val, v.aval) if isinstance(v, jex.Literal) else known[v]
 
 
 def _translated(step: Step, operands: Sequence[Output]) -> Sequence[Output]:
