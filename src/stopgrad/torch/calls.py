@@ -145,12 +145,12 @@ OVERWRITES = frozenset(
 )
 """Methods that overwrite a tensor whatever it held."""
 
-FLAT_NODES = {
-    name: None
-    for name in """RoundBackward FloorBackward CeilBackward TruncBackward SignBackward SgnBackward
+FLAT_NODES = frozenset(
+    """RoundBackward FloorBackward CeilBackward TruncBackward SignBackward SgnBackward
     HeavisideBackward BernoulliBackward NormalBackward UniformBackward ExponentialBackward GeometricBackward
-    CauchyBackward LogNormalBackward RandomBackward ZeroBackward""".split()
-}
+    CauchyBackward LogNormalBackward RandomBackward ZeroBackward
+    EqBackward NeBackward GtBackward GeBackward LtBackward LeBackward""".split()
+)
 """Nodes of autograd whose gradients are zero everywhere."""
 
 FLAT_EDGES = {"CopyBackwards": 0, "FillBackward": 0}

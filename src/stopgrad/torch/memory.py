@@ -19,17 +19,19 @@ class Held(weakref.ref[Any]):
         value: its value.
         serial: of the last event that it is known to have seen.
         root: of a leaf, the value that gradients with respect to it arrive at.
-        frozen: of a leaf, what it is while it requires no gradient.
-        place: where it was last said whether it requires a gradient.
+        content: of a leaf, what was written into its memory; None where nothing was.
+        needs: of a leaf, whether its value is that of a tensor that requires a gradient.
+        place: where it was last said whether it does.
     """
 
-    __slots__ = ("frozen", "key", "place", "root", "serial", "value")
+    __slots__ = ("content", "key", "needs", "place", "root", "serial", "value")
 
     key: int
     value: Value
     serial: int
     root: Value | None
-    frozen: Value | None
+    content: Value | None
+    needs: bool
     place: RawLocation | None
 
 
@@ -78,10 +80,10 @@ class Memory:
         if held is None:
             held = self._held[id(tensor)] = Held(tensor, self._forget_tensor)
             held.key = id(tensor)
-            held.root = held.frozen = held.place = None
+            held.root = held.content = held.place = None
         held.value, held.serial = value, serial
-        held.root = held.root if root is None else root
-        held.frozen = None
+        if root is not None:
+            held.root, held.content, held.needs = root, None, root.open
         return held
 
     def release(self, tensor: Tensor) -> None:

@@ -10,25 +10,30 @@ from typing import Any, Protocol
 
 from stopgrad.source import RawLocation
 from stopgrad.torch.calls import FLAT_EDGES, FLAT_NODES
+from stopgrad.torch.functions import NOT_DIFFERENTIABLE, Returned, returned_for_zeros
 from stopgrad.torch.record import Event, Kind, Value
 
 Node = Any
 Edge = tuple[Node, int]
 FLAT = "its gradient is zero everywhere"
 OVERWRITTEN = "overwritten in place"
-NOT_DIFFERENTIABLE = "not differentiable"
 
 
 def kind_of(node: Node) -> str:
     """The name of a node's kind, without the number that PyTorch gives it."""
     name: str = node.name()
-    return name.rstrip("0123456789")
+    return name.rpartition(":")[2].rstrip("0123456789")
 
 
 def is_user_made(node: Node) -> bool:
     """Whether it belongs to an ``autograd.Function`` that is not PyTorch's own."""
     function = getattr(node, "_forward_cls", None)
     return function is not None and not function.__module__.startswith("torch.")
+
+
+RETURNED = -1
+"""Where a node carries what is known of a user's function, beside the values of its results."""
+_NONE: dict[int, Any] = {}
 
 
 class Owner(Protocol):
@@ -100,7 +105,7 @@ class Nodes:
                     value: Value | None = self._leaf(next_node.variable)
                 else:
                     value = self.known(next_node, number)
-                    if value is None and next_node.name() == "CopySlices":
+                    if value is None and (is_user_made(next_node) or kind_of(next_node) == "CopySlices"):
                         value = self.imported(next_node, number, place)
                 if value is None:
                     stack.append((next_node, alive))
@@ -114,7 +119,7 @@ class Nodes:
     def _next(node: Node) -> list[tuple[Node, int, bool]]:
         """The edges of a node, and whether a gradient other than zero goes along each."""
         kind = kind_of(node)
-        if kind in FLAT_NODES:
+        if kind in FLAT_NODES or getattr(node, "_saved_rounding_mode", None) is not None:
             return [(*edge, False) for edge in node.next_functions]
         flat = FLAT_EDGES.get(kind, -1)
         return [(*edge, i != flat) for i, edge in enumerate(node.next_functions)]
@@ -160,8 +165,9 @@ class Nodes:
     def _import_one(self, node: Node, number: int, place: RawLocation | None, inner: Value | None) -> None:
         tags = node.metadata.setdefault(self._key, {})
         sizes = sizes_of_result(node, number)
-        if tags:  # Another result of it is known.
-            event = next(iter(tags.values())).event
+        known = next((value for k, value in tags.items() if k != RETURNED), None)
+        if known is not None:  # Another result of it is known.
+            event = known.event
             tags[number] = event.result(sizes, True)
             return
         if self._is_checkpoint(node, inner):
@@ -175,7 +181,7 @@ class Nodes:
         for next_node, k, passes in self._next(node):
             if next_node is None:
                 continue
-            value = self._leaf(next_node.variable) if hasattr(next_node, "variable") else self.known(next_node, k)
+            value = self._edge(next_node, k)
             assert value is not None
             if passes:
                 inputs[value] = True
@@ -186,6 +192,31 @@ class Nodes:
         made_before = node._sequence_nr() < self.started
         event = Event(Kind.OPERATION, name_of(node), None if made_before else place, (*inputs, *rest), walls)
         tags[number] = event.result(sizes, True)
+        if is_user_made(node):
+            returned = Returned(event, [self._edge(*edge) for edge in node.next_functions])
+            tags[RETURNED] = returned
+            node.register_hook(returned.hook())
+
+    def _edge(self, node: Node, number: int) -> Value | None:
+        """Which value an edge leads to; None of one that leads nowhere."""
+        if node is None:
+            return None
+        return self._leaf(node.variable) if hasattr(node, "variable") else self.known(node, number)
+
+    def ask_functions(self, node: Node) -> None:
+        """Find out of the users' functions behind a node for which inputs they give no gradient back."""
+        stack, seen = [node], {node}
+        while stack:
+            at = stack.pop()
+            returned = at.metadata.get(self._key, _NONE).get(RETURNED) if is_user_made(at) else None
+            if returned is not None and not returned.known:
+                given = returned_for_zeros(at)
+                if given is not None:
+                    returned.note(given)
+            for to, _ in at.next_functions:
+                if to is not None and to not in seen:
+                    seen.add(to)
+                    stack.append(to)
 
 
 def name_of(node: Node) -> str:

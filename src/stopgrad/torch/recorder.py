@@ -14,7 +14,8 @@ from stopgrad.source import RawLocation
 from stopgrad.torch.calls import Act, Call, call_of
 from stopgrad.errors import GraphError
 from stopgrad.torch.memory import Held, Memory
-from stopgrad.torch.nodes import FLAT, NOT_DIFFERENTIABLE, OVERWRITTEN, Nodes, sizes_of
+from stopgrad.torch.functions import NOT_DIFFERENTIABLE
+from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, sizes_of
 from stopgrad.torch.places import Entry, forward_of_function, place_of, user_frame
 from stopgrad.torch.record import Event, Kind, Region, Target, Value, left, stop
 
@@ -132,23 +133,34 @@ class Recorder:
             held = self._met(tensor, place)
         store = self.memory.store(tensor)
         if store is not None and store.serial > held.serial:
-            self._read_again(tensor, held, store.value)
+            self._read_again(tensor, held, store.value, place)
         if tensor.requires_grad and held.root is None:
             self.begin_leaf(tensor, place)
             held = self.memory.held(tensor)
             assert held is not None
-        if held.root is None or tensor.requires_grad:
-            return held.value
-        if held.frozen is None:
-            where = held.place or place
-            frozen = Event(Kind.FROZEN, "requires_grad", where, (held.value,), why="requires_grad is False")
-            held.frozen = frozen.result(held.value.sizes, False)
-        return held.frozen
+        if held.root is not None and tensor.requires_grad is not held.needs:
+            self._settle(tensor, held, place)
+        return held.value
 
-    def _read_again(self, tensor: Tensor, held: Held, content: Value) -> None:
+    def _settle(self, tensor: Tensor, held: Held, place: RawLocation | None) -> None:
+        """Find out what a leaf is now: whether it requires a gradient, and what its memory holds."""
+        assert held.root is not None
+        held.needs = bool(tensor.requires_grad)
+        held.value = held.root
+        if not held.needs:
+            where = held.place or place
+            frozen = Event(Kind.FROZEN, "requires_grad", where, (held.root,), why="requires_grad is False")
+            held.value = frozen.result(held.root.sizes, False)
+        if held.content is not None:
+            held.value = self._written_into(held.value, held.content, tensor)
+
+    def _read_again(
+        self, tensor: Tensor, held: Held, content: Value, place: RawLocation | None
+    ) -> None:
         """A tensor, behind whose back its memory was written into."""
         if held.root is not None:
-            held.value = self._written_into(held.value, content, tensor)
+            held.content = content
+            self._settle(tensor, held, place)
         elif content.open and content.event.region is None:
             maker = held.value.event
             why = maker.why if maker.kind is Kind.STOP else "shares memory, not history"
@@ -156,7 +168,6 @@ class Recorder:
         else:
             held.value = content
         held.serial = content.event.serial
-        held.frozen = None
 
     def _written_into(self, value: Value, content: Value, tensor: Tensor) -> Value:
         """What autograd knows of a tensor, with what was written into its memory without autograd."""
@@ -176,9 +187,11 @@ class Recorder:
             if tensor.requires_grad:
                 self.begin_leaf(tensor, place)
             return held
-        value = Event(Kind.LEAF, "leaf", None).result(sizes, bool(tensor.requires_grad))
+        value = Event(Kind.LEAF, "leaf", None).result(sizes, True)
         held = self.memory.hold(tensor, value, value.event.serial, root=value)
         self.memory.written(tensor, value, value.event.serial)
+        if not tensor.requires_grad:
+            self._settle(tensor, held, place)
         return held
 
     def begin_leaf(self, tensor: Tensor, place: RawLocation | None, call: str = "requires_grad_") -> None:
@@ -241,20 +254,29 @@ class Recorder:
 
     # -------------------------------------------------------------------------------- the questions
 
+    def knows(self, tensor: Tensor) -> bool:
+        """Whether it was recorded how a tensor was made."""
+        node = tensor.grad_fn
+        if node is None:
+            return self.memory.held(tensor) is not None
+        return self.nodes.known(node, tensor.output_nr) is not None or self.memory.held(tensor) is not None
+
     def loss(self, tensor: Tensor) -> Value:
         """What a loss is, about which is asked.
 
         Raises:
             GraphError: nothing is known of it.
         """
-        node = tensor.grad_fn
-        if self.memory.held(tensor) is None and (node is None or self.nodes.known(node, tensor.output_nr) is None):
-            known = node is not None and node._sequence_nr() >= self.nodes.started
-            if not known:
+        if not self.knows(tensor):
+            node = tensor.grad_fn
+            if node is None or node._sequence_nr() < self.nodes.started:
                 raise GraphError(
                     "explain: the watch did not see how this loss was made; make it inside 'with sgt.watch():'"
                 )
-        return self.value_of(tensor, None, None)
+        value = self.value_of(tensor, None, None)
+        if tensor.grad_fn is not None:
+            self.nodes.ask_functions(tensor.grad_fn)
+        return value
 
     def target(self, tensor: Tensor) -> Target:
         """What a tensor is, about which is asked."""
@@ -468,9 +490,9 @@ class Recorder:
         if tensor.requires_grad and (held is None or held.root is None):
             self.begin_leaf(tensor, place)
         held = self.memory.held(tensor)
-        if held is not None:
-            held.place, held.frozen = place, None
-            held.value.open = bool(tensor.requires_grad) and held.root is not None
+        if held is not None and held.root is not None:
+            held.place = place
+            self._settle(tensor, held, place)
 
     def _attach(
         self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
@@ -486,8 +508,9 @@ class Recorder:
             joined = self._written_into(into.value, value, into.tensor)
             self.nodes.note(node, into.tensor.output_nr, joined)
         elif held is not None and held.root is not None:
-            held.value = self._written_into(held.root, value, into.tensor)
-            held.serial, held.frozen = held.value.event.serial, None
+            held.content = value
+            self._settle(into.tensor, held, place)
+            held.serial = held.value.event.serial
         else:
             self.memory.hold(into.tensor, value, value.event.serial)
 

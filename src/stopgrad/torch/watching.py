@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
@@ -25,6 +24,10 @@ from stopgrad.torch.recorder import Recorder
 Tensor = Any
 
 
+RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
+"""Those of watches that somebody holds, by which a loss finds its own."""
+
+
 class BackwardCall:
     """A call of ``backward`` or ``torch.autograd.grad`` that a watch saw.
 
@@ -44,7 +47,8 @@ class BackwardCall:
 
     def explain(self, xs: Any = None, *, only: Any = None) -> Flow:
         """Whether gradients of its losses arrive; see :meth:`Watch.explain`."""
-        return _explained("explain", self._recorder, self.losses, xs, only)
+        with torch._C.DisableTorchFunction():
+            return explained("explain", self._recorder, self.losses, xs, only)
 
     def __repr__(self) -> str:
         return f"<{self.kind} at {self.location}>"
@@ -65,6 +69,7 @@ class Watch:
         if self._mode is not None:
             raise GraphError("watch: this watch is running already; make another with sgt.watch()")
         self._recorder.begin()
+        RECORDERS.add(self._recorder)
         switches.begin(self._recorder)
         try:
             self._mode = _Mode(self._recorder)
@@ -105,8 +110,9 @@ class Watch:
             ArgumentError: what is asked about is no tensor.
             GraphError: the loss was not made inside.
         """
-        values = [self._recorder.loss(tensor) for tensor in losses_in("explain", loss)]
-        return _explained("explain", self._recorder, values, xs, only)
+        with torch._C.DisableTorchFunction():
+            values = [self._recorder.loss(tensor) for tensor in losses_in("explain", loss)]
+            return explained("explain", self._recorder, values, xs, only)
 
     def __repr__(self) -> str:
         return "<Watch that is running>" if self._mode is not None else "<Watch>"
@@ -123,7 +129,8 @@ class _Mode(TorchFunctionMode):
         return self._recorder.run(func, args, kwargs or {})
 
 
-def _explained(what: str, recorder: Recorder, losses: Sequence[Value], xs: Any, only: Any) -> Flow:
+def explained(what: str, recorder: Recorder, losses: Sequence[Value], xs: Any, only: Any) -> Flow:
+    """The report of a recorder on losses."""
     tensors = recorder.seen() if xs is None else named_tensors(what, xs)
     targets = {name: recorder.target(tensor) for name, tensor in chosen(what, tensors, only).items()}
     return without_gc(_flow, losses, targets)
