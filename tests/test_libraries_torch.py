@@ -14,7 +14,7 @@ pytest.importorskip("stopgrad.torch")
 import torch
 
 import stopgrad.torch as sgt
-from library_models import CASES, Case, Line, library
+from library_models import CASES, Case, Line, library, tiny_gpt
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # What the libraries warn of is theirs.
 
@@ -69,3 +69,127 @@ def test_what_is_said_of_a_library_is_what_autograd_does(name: str) -> None:
         assert flow[key].status == expected(case, key), (key, flow[key])
     for line in case.cuts:
         check_cut(flow, line)
+
+
+# ------------------------------------------------------------------------- code that calls backward itself
+
+
+class Received:
+    """The parameters of a model that autograd gave a gradient that is not all zero, at any time."""
+
+    def __init__(self, model: Any) -> None:
+        self.names: set[str] = set()
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(lambda p, name=name: self._note(name, p))
+
+    def _note(self, name: str, parameter: Any) -> None:
+        if received(parameter):
+            self.names.add(name)
+
+
+def check_training(seen: Any, model: Any, got: Received, steps: int, line: Line) -> Any:
+    """Each step's backward call is known with its line, and says of each parameter what autograd did."""
+    calls = seen.backward_calls
+    assert [call.kind for call in calls] == ["backward"] * steps
+    for call in calls:
+        assert (call.location.file, call.location.line) == line.place
+        flow = call.explain(model)
+        assert set(flow) == {name for name, _ in model.named_parameters()}
+        assert {key for key in flow if flow[key].arrives} == got.names
+    return flow
+
+
+def test_a_step_of_the_trainer_of_transformers(tmp_path: Any) -> None:
+    transformers, accelerate = library("transformers"), library("accelerate")
+    library("transformers.trainer")
+    model = tiny_gpt()
+    model.transformer.h[0].requires_grad_(False)
+    got = Received(model)
+    data = [dict.fromkeys(("input_ids", "labels"), torch.randint(0, 20, (7,))) for _ in range(4)]
+    options = transformers.TrainingArguments(
+        output_dir=str(tmp_path),
+        max_steps=2,
+        per_device_train_batch_size=2,
+        use_cpu=True,
+        report_to=[],
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+    )
+    trainer = transformers.Trainer(model, options, train_dataset=data)
+    with sgt.watch() as seen:
+        trainer.train()
+    line = Line("                loss.backward(**kwargs)", accelerate.Accelerator.backward)
+    flow = check_training(seen, model, got, 2, line)
+    assert {key for key in flow if not flow[key].arrives} == {
+        name for name, _ in model.named_parameters() if name.startswith("transformer.h.0.")
+    }
+
+
+def test_a_step_of_the_trainer_of_lightning() -> None:
+    lightning = library("pytorch_lightning")
+
+    class Module(lightning.LightningModule):  # type: ignore[name-defined, misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.head = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)
+
+        def training_step(self, batch: Any, _index: int) -> Any:
+            features = self.body(batch).detach()  # The mistake.
+            return self.head(features).square().mean()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    model = Module()
+    got = Received(model)
+    loader = torch.utils.data.DataLoader(torch.randn(4, 3), batch_size=2)
+    trainer = lightning.Trainer(
+        max_steps=2,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    with sgt.watch() as seen:
+        trainer.fit(model, loader)
+    line = Line("            loss.backward(*args, **kwargs)", lightning.LightningModule.backward)
+    flow = check_training(seen, model, got, 2, line)
+    assert got.names == {"head.weight", "head.bias"}
+    for key in ("body.weight", "body.bias"):
+        (cut,) = flow[key].cuts
+        assert cut.location.file == __file__ and "detach" in cut.location.source
+
+
+# ------------------------------------------------------------------------------------------ torch.compile
+
+
+def compiled_step(backend: str) -> None:
+    model = torch.nn.ModuleDict({"body": torch.nn.Linear(3, 3), "head": torch.nn.Linear(3, 1)})
+    x = torch.randn(4, 3)
+
+    def forward(x: Any) -> Any:
+        return model["head"](model["body"](x).relu().detach())
+
+    compiled = torch.compile(forward, backend=backend)
+    before = compiled(x)  # It is compiled already when it is watched.
+    with sgt.watch() as seen:
+        loss = compiled(x).square().mean()
+    flow = seen.explain(loss, model)
+    loss.backward()
+    for key, parameter in model.named_parameters():
+        assert flow[key].arrives == received(parameter) == key.startswith("head."), key
+    (cut,) = flow["body.weight"].cuts
+    assert cut.location.file == __file__ and "detach" in cut.location.source
+    torch.testing.assert_close(compiled(x), before)
+
+
+def test_a_compiled_function_is_seen_inside() -> None:
+    compiled_step("eager")
+
+
+@pytest.mark.nightly
+def test_a_function_compiled_by_the_default_compiler_is_seen_inside() -> None:
+    compiled_step("inductor")
