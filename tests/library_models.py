@@ -77,7 +77,9 @@ class Line:
         else:
             lines, first = inspect.getsourcelines(self.of)
             file = str(inspect.getsourcefile(self.of))
-        found = [i for i, line in enumerate(lines, max(first, 1)) if self.text in line and "Line(" not in line]
+        found = [
+            i for i, line in enumerate(lines, max(first, 1)) if self.text in line and "Line(" not in line
+        ]
         assert len(found) == 1, f"{self.text!r} stands on {len(found)} lines of {file}"
         return file, found[0]
 
@@ -507,9 +509,7 @@ def timm_distilled_from_its_frozen_average() -> Case:
     model = tiny_timm_resnet()
     average = library("timm.utils").ModelEma(model)
     lines = (Line("", keys="average.*", reason="requires_grad"),)
-    return replace(
-        distilled(model, average.ema, average.update), status={"average.*": "stopped"}, cuts=lines
-    )
+    return replace(distilled(model, average.ema, average.update), status={"average.*": "stopped"}, cuts=lines)
 
 
 @case

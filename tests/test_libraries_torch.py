@@ -52,7 +52,11 @@ def check_cut(flow: Any, line: Line) -> None:
         if line.text:
             file, number = line.place
             found = [(cut.location.file, cut.location.line, cut.location.end_line) for cut in cuts]
-            assert any(at == file and first <= number <= last for at, first, last in found), (key, line, found)
+            assert any(at == file and first <= number <= last for at, first, last in found), (
+                key,
+                line,
+                found,
+            )
 
 
 @pytest.mark.parametrize("name", CASES)
