@@ -407,7 +407,7 @@ def gpt_checkpointed_behind_frozen_embeddings() -> Case:
 
 @case
 def gpt_checkpointed_without_gradients() -> Case:
-    """The known mistake: nothing that goes into the checkpointed blocks requires a gradient: they get none."""
+    """The known mistake: nothing that goes into the checkpointed blocks requires a gradient."""
     model, loss = checkpointed_behind_frozen_embeddings()
     model.disable_input_require_grads()
     return Case(model, loss, {"transformer.ln_f.*": "flows", "transformer.*": "stopped"})

@@ -1,4 +1,4 @@
-"""Libraries written for PyTorch, unchanged, under a watch: where gradients arrive, and which line cuts the others."""
+"""Libraries for PyTorch, unchanged, under a watch: where gradients arrive, and which lines cut the others."""
 
 from __future__ import annotations
 
@@ -164,7 +164,8 @@ def test_a_step_of_the_trainer_of_lightning() -> None:
     assert got.names == {"head.weight", "head.bias"}
     for key in ("body.weight", "body.bias"):
         (cut,) = flow[key].cuts
-        assert cut.location.file == __file__ and "detach" in cut.location.source
+        assert cut.location.file == __file__
+        assert "detach" in cut.location.source
 
 
 # ------------------------------------------------------------------------------------------ torch.compile
@@ -186,7 +187,8 @@ def compiled_step(backend: str) -> None:
     for key, parameter in model.named_parameters():
         assert flow[key].arrives == received(parameter) == key.startswith("head."), key
     (cut,) = flow["body.weight"].cuts
-    assert cut.location.file == __file__ and "detach" in cut.location.source
+    assert cut.location.file == __file__
+    assert "detach" in cut.location.source
     torch.testing.assert_close(compiled(x), before)
 
 
