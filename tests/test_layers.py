@@ -59,8 +59,10 @@ ROWS = [
     ["calls", "instances", "traced"],
     ["session", "function", "lowered"],
     ["flow", "interchange"],
-    # The package itself: recipes and the command are written as users write, with ``import stopgrad as sg``.
+    ["imported"],
+    # The package itself: what stands below is written as users write, with ``import stopgrad as sg``.
     [""],
+    ["torch", "jax"],
     ["recipes"],
     ["tour"],
     ["cli", "__main__", "pytest_plugin"],
@@ -270,6 +272,8 @@ INNER = {name for name in REGISTRY if name.endswith("Grad") or "Backprop" in nam
     "BetaMoment",
     "ImplicitLogGamma",
     "LogGammaMoment",
+    "Foreign",
+    "ForeignStop",
     "Named",
     "RandomLogGamma",
     "RandomPoisson",

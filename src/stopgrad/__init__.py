@@ -82,7 +82,10 @@ from stopgrad.function import (
 from stopgrad.graph import Graph as Graph, Operand as Operand, Operation as Operation, Output as Output
 from stopgrad.hints import hint_for as _hint_for
 from stopgrad.op import Status as Status
-from stopgrad.ops import operators as _operators  # noqa: F401 - gives outputs Python's operators
+from stopgrad.ops import (
+    foreign as _foreign,  # noqa: F401 - defines operations that have no public functions
+    operators as _operators,  # noqa: F401 - gives outputs Python's operators
+)
 from stopgrad.ops.activations import *
 from stopgrad.ops.arithmetic import *
 from stopgrad.ops.associative import *

@@ -26,7 +26,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, cast
 
-from stopgrad.source import RawLocation, capture, is_internal
+from stopgrad.source import Location, RawLocation, capture, is_internal
 
 # The graph stands above this module, which holds its parts without looking into them.
 Graph: TypeAlias = Any
@@ -437,6 +437,19 @@ class NoGradientBlock(Block, contextlib.ContextDecorator):
 
     def __enter__(self) -> None:
         super().__enter__()
+
+
+class Placed(Block):
+    """Inside, operations count as built at this place; None: at the user's line that builds them."""
+
+    __slots__ = ("place",)
+
+    def __init__(self, place: Location | RawLocation | None) -> None:
+        super().__init__()
+        self.place = (place, 0) if isinstance(place, Location) else place
+
+    def changes(self) -> dict[str, Any]:
+        return {"place": self.place}
 
 
 # --------------------------------------------------------------------------- chains that are not as they were

@@ -240,7 +240,7 @@ class Operation:
         return self.outputs[0] if kind == "result" else self.inputs[i:]
 
     def __repr__(self) -> str:
-        return f"<{self.type} {self.name!r}>"
+        return f"<{title(self)}>"
 
     def __reduce__(self) -> Any:
         raise GraphError("an operation cannot be pickled; save its graph with Graph.save")
@@ -250,13 +250,19 @@ by_id = attrgetter("id")
 """The key that sorts operations into the order in which they were built."""
 
 
+def title(op: Operation) -> str:
+    """What an operation is, and which one; of another framework's, whose names are ours, only what."""
+    kind = op.definition.called(op)
+    return f"{kind} {op.name!r}" if kind == op.type else kind
+
+
 def describe(x: Operation | Output) -> str:
     """Name, type and the user's line, as every message prints them."""
     op, type_text = (x, "") if isinstance(x, Operation) else (x.op, f" {x.type!r}")
     location = op.location
-    what = f"{op.type} {op.name!r}{type_text}"
+    what = f"{title(op)}{type_text}"
     if op.origin is not None:
-        what = f"{what} (made for the gradient of {op.origin.type} {op.origin.name!r})"
+        what = f"{what} (made for the gradient of {title(op.origin)})"
     return f"{what} built at {location.describe()}" if location else what
 
 

@@ -317,6 +317,8 @@ class Op:
     - ``selective``: the gate acts only with respect to the tensors that are its variadic operands; for all
       others it is open.
     - ``switched``: the wall that a gate is while a condition holds, which is read when the graph runs.
+    - ``tells_apart``: it has bodies, or a ``dependence`` of its own, so that gradients of its outputs may
+      pass to different inputs. Read from the definition.
     """
 
     type: ClassVar[str]
@@ -329,6 +331,7 @@ class Op:
     joint: ClassVar[Joint | None]
     differentiable: ClassVar[tuple[int, ...]]
     has_bodies: ClassVar[bool]
+    tells_apart: ClassVar[bool]
     inexact: ClassVar[bool]
     function: ClassVar[Callable[..., Any]]
 
@@ -413,6 +416,8 @@ class Op:
         cls.attributes = tuple(cls.kinds)
         cls.inexact = not _INEXACT.isdisjoint(cls.kinds.values())
         cls.has_bodies = any(kind in (Kind.BODY, Kind.BODIES) for kind in cls.kinds.values())
+        plain = cls.dependence.__func__ is Op.dependence.__func__  # type: ignore[attr-defined]
+        cls.tells_apart = cls.has_bodies or not plain
         cls.slots = {name: ("operand", i) for i, name in enumerate(cls.operands)}
         cls.slots |= {name: ("value", i) for i, name in enumerate(cls.attributes)}
         cls.slots["result"] = ("result", 0)
@@ -451,6 +456,11 @@ class Op:
         if cls.variadic is None:
             return cls.differentiable
         return [i for i in range(len(op.inputs)) if not isinstance(cls.rule(op, i), NoGradient)]
+
+    @classmethod
+    def called(cls, op: Operation) -> str:
+        """What messages and reports call the kind of an operation."""
+        return cls.type
 
     @classmethod
     def settle(cls, op: Operation) -> None:

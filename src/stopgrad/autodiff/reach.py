@@ -57,7 +57,7 @@ def between(
             x = inputs[i]
             source = x.op
             if source.id >= lowest and seen[source.id] != _WHOLE and x.type.differentiable and x not in stops:
-                if source.definition.has_bodies:
+                if source.definition.tells_apart:
                     reached = parts.setdefault(source, set())
                     if x.index in reached:
                         continue
@@ -136,7 +136,7 @@ def _carrying(
 
 
 def pairs(op: Operation, acting: Acting = NOBODY) -> Sequence[Sequence[int]]:
-    """For each output of an operation with bodies, the inputs to which gradients of it pass."""
+    """For each output of an operation that tells them apart, the inputs to which its gradients pass."""
     found = op.definition.dependence(op)
     if found is not None:
         return [[i for i in inputs if i in set(open_inputs(op, acting))] for inputs in found]
@@ -180,7 +180,7 @@ def body_masks(body: Body, acting: Acting = NOBODY) -> list[int]:
     if found is None:
         masks = {x: 1 << k if x.type.differentiable else 0 for k, x in enumerate(body.inputs)}
         for op in body.operations():
-            if op.definition.has_bodies:
+            if op.definition.tells_apart:
                 by_output: Sequence[Iterable[int]] = pairs(op, acting)
             else:
                 by_output = [open_inputs(op, acting)] * len(op.outputs)

@@ -11,7 +11,7 @@ import numpy as np
 from stopgrad.arguments import operation_name, parameters_of
 from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.build import emit
-from stopgrad.builder import Block
+from stopgrad.builder import Placed
 from stopgrad.cli.annotations import from_annotation
 from stopgrad.cli.inputs import Argument, arguments_of, line_of, namespace
 from stopgrad.cli.programs import Program
@@ -19,7 +19,6 @@ from stopgrad.errors import ArgumentError
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.operands import shorten
 from stopgrad.ops.data import Parameter, Placeholder
-from stopgrad.source import Location
 from stopgrad.structure import flatten, map_leaves, paths, unflatten
 from stopgrad.types import FRESH, Dim, TensorType, bind_sizes, name_of, tensor_type
 
@@ -203,19 +202,6 @@ def _of(f: Any, chosen: Sequence[Argument]) -> Any:
     call.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])  # type: ignore[attr-defined]
     call.__name__ = getattr(f, "__name__", "function")
     return call
-
-
-class Placed(Block):
-    """Inside, operations count as built at this place; None: at the user's line that builds them."""
-
-    __slots__ = ("location",)
-
-    def __init__(self, location: Location | None) -> None:
-        super().__init__()
-        self.location = location
-
-    def changes(self) -> dict[str, Any]:
-        return {"place": None if self.location is None else (self.location, 0)}
 
 
 def _zeros(leaf: Any) -> Any:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.builder import Placed
 from stopgrad.cli.annotations import shape_option
-from stopgrad.cli.calls import Call, Placed, Wanted, call_of
+from stopgrad.cli.calls import Call, Wanted, call_of
 from stopgrad.cli.common import FAILED, OK, listed, require_writable, users_frames, wrapped, write_text
 from stopgrad.cli.failing import conditions, met
 from stopgrad.cli.inputs import defined, line_of

@@ -15,9 +15,9 @@ from stopgrad.flow.asked import Asked, asked, label, of_graph
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.report import Flow
 from stopgrad.flow.source_lines import excerpt, place
-from stopgrad.flow.text import of_what, operation_name, stories_of
+from stopgrad.flow.text import of_what, stories_of
 from stopgrad.flow.words import counted, listed, names, plain, some
-from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.graph import Graph, Operation, Output, describe, title
 from stopgrad.ops.data import Parameter, Placeholder
 from stopgrad.public import guarded
 from stopgrad.structure import flatten, tensors_among
@@ -49,13 +49,7 @@ def assert_flows(
         >>> sg.assert_flows(loss, {"w": 1.0, "v": 2.0}, 3.0, to=["params.w", "x"])
     """
     question, keys = _question("assert_flows", ys, args, kwargs, to, argnums)
-    flow = _flow(question)
-    missing = [key for key in keys if not flow[key].arrives]
-    if missing:
-        raise FlowError(
-            f"assert_flows: gradients{of_what(flow)} do not arrive at {_names(missing, flow)}, and should\n\n"
-            f"{stories_of(flow[missing])}"
-        )
+    flows_or_raise("assert_flows", _flow(question), keys)
 
 
 @guarded("assert_blocked")
@@ -85,22 +79,7 @@ def assert_blocked(
         >>> sg.assert_blocked(loss, {"w": 1.0, "v": 2.0}, 3.0, to="params.v", by="frozen")
     """
     question, keys = _question("assert_blocked", ys, args, kwargs, to, argnums)
-    gate = None if by is None else _Gate("assert_blocked", by, question)
-    flow = _flow(question)
-    arriving = [key for key in keys if flow[key].arrives]
-    if arriving:
-        raise FlowError(
-            f"assert_blocked: gradients{of_what(flow)} arrive at {_names(arriving, flow)}, and should not\n\n"
-            f"{_open_path(flow, arriving[0])}\n\n{stories_of(flow[arriving])}"
-        )
-    if gate is not None:
-        others = [key for key in keys if not gate.cuts(flow[key])]
-        if others:
-            verb = "is" if len(others) == 1 else "are"
-            raise FlowError(
-                f"assert_blocked: {_names(others, flow)} {verb} not cut by {gate.name}{gate.idle(flow)}\n\n"
-                + stories_of(flow[others])
-            )
+    blocked_or_raise("assert_blocked", _flow(question), keys, by)
 
 
 @guarded("assert_only_flows")
@@ -137,7 +116,56 @@ def assert_only_flows(
     else:
         keys = list(question.xs) if among is None else _arguments(what, question, among)
         keys = list(dict.fromkeys([*keys, *wanted]))
-    flow = _flow(question)
+    only_flows_or_raise(what, _flow(question), keys, wanted)
+
+
+# ---------------------------------------------------------------------------------------- of any report
+
+
+def flows_or_raise(what: str, flow: Flow, keys: Sequence[Any]) -> None:
+    """Raise unless gradients arrive at all these keys of a report; *what* names the assertion.
+
+    Raises:
+        FlowError: some do not.
+    """
+    missing = [key for key in keys if not flow[key].arrives]
+    if missing:
+        raise FlowError(
+            f"{what}: gradients{of_what(flow)} do not arrive at {_names(missing, flow)}, and should\n\n"
+            f"{stories_of(flow[missing])}"
+        )
+
+
+def blocked_or_raise(what: str, flow: Flow, keys: Sequence[Any], by: Any = None) -> None:
+    """Raise if a gradient arrives at any of these keys of a report, or if something else cuts than *by*.
+
+    Raises:
+        FlowError: that is so.
+        GraphError: there is no *by*.
+    """
+    gate = None if by is None else _Gate(what, by, flow)
+    arriving = [key for key in keys if flow[key].arrives]
+    if arriving:
+        raise FlowError(
+            f"{what}: gradients{of_what(flow)} arrive at {_names(arriving, flow)}, and should not\n\n"
+            f"{_open_path(flow, arriving[0])}\n\n{stories_of(flow[arriving])}"
+        )
+    if gate is not None:
+        others = [key for key in keys if not gate.cuts(flow[key])]
+        if others:
+            verb = "is" if len(others) == 1 else "are"
+            raise FlowError(
+                f"{what}: {_names(others, flow)} {verb} not cut by {gate.name}{gate.idle(flow)}\n\n"
+                + stories_of(flow[others])
+            )
+
+
+def only_flows_or_raise(what: str, flow: Flow, keys: Sequence[Any], wanted: Sequence[Any]) -> None:
+    """Raise unless gradients arrive at the wanted ones of these keys of a report and at no other.
+
+    Raises:
+        FlowError: that is so.
+    """
     given = dict.fromkeys(wanted)
     extra = [key for key in keys if key not in given and flow[key].arrives]
     missing = [key for key in keys if key in given and not flow[key].arrives]
@@ -260,7 +288,7 @@ def _close(name: str, known: Sequence[str], told: Sequence[str] | None = None) -
 class _Gate:
     """What should cut, in whatever way it was said."""
 
-    def __init__(self, what: str, by: Any, question: Asked) -> None:
+    def __init__(self, what: str, by: Any, question: Asked | Flow) -> None:
         self._operations: dict[Operation, None] = {}
         told = []
         above = question.graph.subgraph_to(question.ys)
@@ -276,7 +304,7 @@ class _Gate:
                         "name it, or its line, where a function is asked about"
                     )
                 found = [op]
-                told.append(f"{operation_name(op)}{f' at {place(op.location)}' if op.location else ''}")
+                told.append(f"{title(op)}{f' at {place(op.location)}' if op.location else ''}")
             else:
                 raise GraphError(
                     f"{what}: by is an operation, an output, a name or a line as 'model.py:14', "
@@ -297,7 +325,7 @@ class _Gate:
         return f", which does nothing: {found[0].why_idle}" if found and "" not in why else ""
 
 
-def _called(what: str, name: str, question: Asked) -> list[Operation]:
+def _called(what: str, name: str, question: Asked | Flow) -> list[Operation]:
     """The operations that a name, a scope or a line stands for."""
     every = list(walk(question.graph.subgraph_to(question.ys)))
     plain_name = re.sub(r":\d+$", "", name)
@@ -351,7 +379,7 @@ def _open_path(flow: Flow, key: Any) -> str:
         if flow.is_function and op.definition is Placeholder:
             continue  # An argument: its line is that of this question.
         location = op.location
-        where = operation_name(op) if location is None else place(location)
+        where = title(op) if location is None else place(location)
         source = excerpt(location)[:1]
         if where not in steps:
             steps[where] = (where.rpartition(":")[0], source) if source else (where, [])

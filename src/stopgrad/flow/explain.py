@@ -8,6 +8,7 @@ from typing import Any
 from stopgrad.autodiff.tracing import outputs_in
 from stopgrad.build import without_gc
 from stopgrad.flow.asked import Asked, asked
+from stopgrad.flow.parts import Finding
 from stopgrad.flow.report import Flow
 from stopgrad.flow.survey import surveys
 from stopgrad.graph import Output
@@ -46,7 +47,7 @@ def explain(
     return without_gc(flow_of, question, outputs_in(stop_gradients, "explain: stop_gradients"))
 
 
-def flow_of(question: Asked, stops: Sequence[Output] = ()) -> Flow:
-    """The report that answers a question."""
+def flow_of(question: Asked, stops: Sequence[Output] = (), findings: Sequence[Finding] = ()) -> Flow:
+    """The report that answers a question, with what else was found about it."""
     found = surveys(question.graph, question.ys, list(question.xs.values()), dict.fromkeys(stops))
-    return Flow(question, found)
+    return Flow(question, found, findings)

@@ -36,10 +36,11 @@ class Report(Mapping[Any, Reach]):
         ys: what is differentiated.
         xs: the tensors asked about, by what they are called.
         is_function: whether a function was asked about, its arguments being the tensors.
+        noted: the findings of who recorded or imported the graph; also among ``findings``.
     """
 
-    def __init__(self, asked: Asked, surveys: Sequence[Survey]) -> None:
-        self._asked, self._surveys = asked, surveys
+    def __init__(self, asked: Asked, surveys: Sequence[Survey], noted: Sequence[Finding] = ()) -> None:
+        self._asked, self._surveys, self.noted = asked, surveys, tuple(noted)
         self.graph: Graph = asked.graph
         self.ys = asked.ys
         self.is_function = asked.is_function
@@ -237,7 +238,7 @@ class Report(Mapping[Any, Reach]):
                 why = gates[0].why_idle
                 operations = tuple([gate.operation for gate in gates])
                 found.append(Finding("idle", f"this stop does nothing: {why}", operations, (), why))
-        return tuple(found)
+        return (*found, *self.noted)
 
     def marks(self) -> dict[Operation, str]:
         """What each operation that ys are computed from is to their gradient.

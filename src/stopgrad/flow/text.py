@@ -14,7 +14,7 @@ from stopgrad.flow.model import Report
 from stopgrad.flow.parts import ARRIVES, Cut, Place, Story
 from stopgrad.flow.source_lines import columns, place, source_line
 from stopgrad.flow.words import counted, listed, names, number, plain
-from stopgrad.graph import Operation
+from stopgrad.graph import Operation, title
 from stopgrad.namespaces import require
 from stopgrad.op import Status
 from stopgrad.plain import whole
@@ -47,6 +47,7 @@ def text_of(report: Report, width: int = 80, color: bool | None = None) -> str:
     page.summary()
     page.stories()
     page.idle()
+    page.noted()
     return page.text(color)
 
 
@@ -100,11 +101,6 @@ def of_what(report: Report) -> str:
         if report.is_function or len(named) > 3 or any(map(own.fullmatch, named))
         else f" of {listed(named)}"
     )
-
-
-def operation_name(op: Operation) -> str:
-    """An operation, for a reader who has no line of source for it."""
-    return f"{op.type} {op.name!r}"
 
 
 def reason_of(cut: Cut) -> str:
@@ -250,7 +246,7 @@ class _Page:
         """A line at which paths end, with its source, and what removing it would bring."""
         style = STYLES[cut.status]
         self._shown.add(self._report.place(cut))
-        where = operation_name(cut.operation) if cut.location is None else place(cut.location)
+        where = title(cut.operation) if cut.location is None else place(cut.location)
         self.add((where, "bold"), f"  {reason_of(cut)}", indent=2)
         if len(self._shown) <= EXCERPTS:
             self.source(cut.operations, style)
@@ -278,7 +274,7 @@ class _Page:
 
     def _next(self, behind: Cut) -> str:
         """A cut behind another."""
-        where = operation_name(behind.operation) if behind.location is None else place(behind.location)
+        where = title(behind.operation) if behind.location is None else place(behind.location)
         return f"is {where} ({behind.reason})"
 
     def without_derivative(self, cut: Cut) -> None:
@@ -286,7 +282,7 @@ class _Page:
         self._shown.add(self._report.place(cut))
         location = cut.location
         if location is None:
-            where = operation_name(cut.operation)
+            where = title(cut.operation)
         else:
             source = " ".join(location.source.split())
             where = f"{place(location)}  {source if len(source) <= 30 else f'{source[:27]}...'}"
@@ -305,12 +301,26 @@ class _Page:
         )
         for one in found[:CUTS]:
             op = one.operations[0]
-            where = operation_name(op) if one.location is None else place(one.location)
+            where = title(op) if one.location is None else place(one.location)
             self.add((where, "bold"), f"  {one.reason}", indent=2)
             if op not in cutting:
                 self.source(one.operations, _IDLE)
         if len(found) > CUTS:
             self.add(f"and {len(found) - CUTS} more", indent=2)
+
+    def noted(self) -> None:
+        """What else was found by who recorded or imported the graph."""
+        found = self._report.noted
+        if not found:
+            return
+        self.gap()
+        for one in found[:CUTS]:
+            where = "" if one.location is None else f"{place(one.location)}  "
+            self.add((f"{one.kind}:", f"bold {_IDLE}"), f" {where}{one.message}")
+            if one.operations:
+                self.source(one.operations, _IDLE)
+        if len(found) > CUTS:
+            self.add(f"and {len(found) - CUTS} more; to_json() has all")
 
 
 def _places(cuts: Sequence[Cut], lines: Mapping[str, int]) -> list[str]:
@@ -319,7 +329,7 @@ def _places(cuts: Sequence[Cut], lines: Mapping[str, int]) -> list[str]:
     last = ""
     for cut in cuts:
         if cut.location is None:
-            found.append(operation_name(cut.operation))
+            found.append(title(cut.operation))
             continue
         where = place(cut.location)
         file = where.rpartition(":")[0]

@@ -73,7 +73,7 @@ def passes_all(definition: type[Op]) -> bool:
     """Whether gradients pass from every output to every input, wherever these are numbers with gradients."""
     rules = (NoGradient, Undefined)
     return not (
-        definition.has_bodies
+        definition.tells_apart
         or definition.selective
         or definition.switched is not None
         or definition.rule.__func__ is not Op.rule.__func__  # type: ignore[attr-defined]
@@ -96,7 +96,6 @@ def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all)
     definition = op.definition
     found = [_Found(removed) for _ in op.outputs]
     wired: set[int] = set()
-    dependence = None
     if definition.has_bodies:
         for wire in definition.wires(op):
             wired.update(wire.operands)
@@ -104,7 +103,7 @@ def ways_of(op: Operation, acting: Acting = NOBODY, removed: Removed = keep_all)
                 if output is not None:
                     found[output].add_body(result, wire.operands)
         _refuse(op, wired, found)
-        dependence = definition.dependence(op)
+    dependence = definition.dependence(op) if definition.tells_apart else None
     for i in range(len(op.inputs)):
         barrier = None if i in wired else _barrier(op, i, acting)
         if i in wired or (isinstance(barrier, NoGradient) and barrier.status is Status.DISCONNECTED):

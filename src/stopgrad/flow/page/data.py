@@ -49,12 +49,17 @@ def page_data(report: Report) -> dict[str, Any]:
     inputs = [[found.number[x.op] for x in op.inputs] for op in operations]
     places = [sources.of(op) for op in operations]
     parts = [op.name.rpartition("/") for op in operations]
+    kinds = [op.definition.called(op) for op in operations]
     marks = marks_of(report, found)
     columns = {
-        "type": [types.number(op.type) for op in operations],
+        "type": [types.number(kind) for kind in kinds],
         "shape": _shapes(operations, shapes),
         "prefix": [prefixes.number(prefix) for prefix, _, _ in parts],
-        "name": [_short(op.type, last) for op, (_, _, last) in zip(operations, parts, strict=True)],
+        # What is of another framework is called as there: names of its own are not the reader's.
+        "name": [
+            _short(op.type, last) if kind == op.type else 0
+            for op, kind, (_, _, last) in zip(operations, kinds, parts, strict=True)
+        ],
         "place": places,
         "mark": "".join(marks),
         "count": [len(row) for row in inputs],

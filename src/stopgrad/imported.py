@@ -1,0 +1,134 @@
+"""A program of another framework's as a graph of ours: what ``load`` of each of them returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from stopgrad.autodiff.tracing import is_tensor
+from stopgrad.build import constant_in, graph_for, inline
+from stopgrad.builder import default_graph
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.feeds import sizes_of
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.interpreter import interpret
+from stopgrad.operands import Array, as_array, shorten
+from stopgrad.public import guarded
+from stopgrad.rewrite import rewrite
+from stopgrad.types import Dim
+
+
+class Model:
+    """An imported program: a graph, and a function of it.
+
+    Called with arrays, it computes with NumPy; where a graph is being built, or with outputs, it is built
+    there, gates and all. So everything that takes a function takes it: :func:`grad`, :func:`function`,
+    :func:`explain`.
+
+    Attributes:
+        graph: the program.
+        inputs: its arguments, which are placeholders, by name.
+        parameters: the values that it holds, which are parameters, by name.
+        outputs: its results, by name.
+
+    Args:
+        graph, inputs, parameters, outputs: the same.
+        leaves: from the positional and the keyword arguments of a call to the values of the inputs, in order;
+            raises an ArgumentError where they are not what the program takes.
+        rebuild: from the values of the outputs to what the program returns.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: Mapping[str, Output],
+        outputs: Mapping[str, Output],
+        parameters: Mapping[str, Output] | None = None,
+        *,
+        leaves: Callable[[tuple[Any, ...], dict[str, Any]], Sequence[Any]],
+        rebuild: Callable[[Sequence[Any]], Any],
+        name: str = "the program",
+    ) -> None:
+        self.graph = graph
+        self.inputs = dict(inputs)
+        self.outputs = dict(outputs)
+        self.parameters = dict(parameters or {})
+        self.__name__ = name
+        self._leaves, self._rebuild = leaves, rebuild
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the program returns for these arguments, with the parameters' stored values."""
+        return self.apply({}, *args, **kwargs)
+
+    def values(self) -> dict[str, Array]:
+        """The stored values of the parameters."""
+        return {name: x.op.value.array for name, x in self.parameters.items()}
+
+    @guarded("apply")
+    def apply(self, parameters: Mapping[str, Any], /, *args: Any, **kwargs: Any) -> Any:
+        """What the program returns with other values of its parameters.
+
+        Args:
+            parameters: values by name, arrays or outputs; those left out keep what is stored.
+            args, kwargs: the program's arguments.
+
+        Raises:
+            ArgumentError: a parameter is unknown, or the arguments are not those that the program takes.
+            DTypeError, ShapeError: of one of them.
+        """
+        unknown = [name for name in parameters if name not in self.parameters]
+        if unknown:
+            raise ArgumentError(
+                f"{self.__name__} has no parameter {unknown[0]!r}; it has {shorten(list(self.parameters))}"
+            )
+        given = dict(zip(self.inputs.values(), self._leaves(args, kwargs), strict=True))
+        for name, x in self.parameters.items():
+            given[x] = parameters.get(name, x.op.value.array)
+        names = {x: name for name, x in (self.inputs | self.parameters).items()}
+        values = {x: self._fitting(value, x, names[x]) for x, value in given.items()}
+        return self._rebuild(self._computed(values))
+
+    def _computed(self, values: Mapping[Output, Output | Array]) -> Sequence[Any]:
+        """The outputs, built where the values are of a graph or one is being built; else computed."""
+        symbolic = next((x for x in values.values() if isinstance(x, Output)), None)
+        graph = default_graph() if symbolic is None else graph_for(symbolic)
+        xs, ys = self._sized(values)
+        if graph is None:
+            return interpret(ys, dict(zip(xs, cast("Any", values.values()), strict=True))) if ys else []
+        held = [x if isinstance(x, Output) else constant_in(graph, x) for x in values.values()]
+        built: dict[Output, Output] = {}
+        made = inline(ys, dict(zip(xs, held, strict=True)), built)
+        for old, new in built.items():  # Reports are about the program's own lines.
+            if old.op not in {x.op for x in xs}:
+                new.op._place, new.op._instruction = old.op._place, old.op._instruction
+        return made
+
+    def _sized(self, values: Mapping[Output, Output | Array]) -> tuple[Sequence[Output], Sequence[Output]]:
+        """The inputs and outputs of the program, for the sizes that its arguments have."""
+        xs, ys = list(values), list(self.outputs.values())
+        shapes = [tuple(value.shape) for value in values.values()]
+        if all(x.shape == shape for x, shape in zip(xs, shapes, strict=True)):
+            return xs, ys
+        for x, shape in zip(xs, shapes, strict=True):
+            if x.shape != shape and any(isinstance(size, Dim) for size in shape):
+                raise ShapeError(
+                    f"{self.__name__}: {describe(x)} is given a tensor of shape {list(shape)}; "
+                    "give one whose sizes are known, or have the names that the program has for them"
+                )
+        binding = sizes_of(xs, shapes, lambda x: f"{self.__name__}: {describe(x)} was given an array")
+        done = rewrite(ys, xs, binding=binding)
+        return done.inputs, done.outputs
+
+    def _fitting(self, value: Any, x: Output, name: str) -> Output | Array:
+        if isinstance(value, Operation):
+            value = value.as_output()
+        if not isinstance(value, Output):
+            value = as_array(value, None if is_tensor(value) else x.dtype)
+        if value.dtype != (x.dtype if isinstance(value, Output) else x.dtype.numpy):
+            raise DTypeError(
+                f"{self.__name__} takes {name} as {x.dtype.name}, not {value.dtype}; convert it first"
+            )
+        return value
+
+    def __repr__(self) -> str:
+        return f"<Model {self.__name__}: {len(self.graph)} operations, {len(self.parameters)} parameters>"
