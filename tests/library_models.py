@@ -449,6 +449,78 @@ def dac_quantizer() -> Case:
     return Case(model, loss, status, lines)
 
 
+def gumbel_quantizer() -> tuple[nn.Module, ModuleType]:
+    speech = library("transformers.models.wav2vec2.modeling_wav2vec2")
+    config = library("transformers.models.wav2vec2").Wav2Vec2Config(
+        conv_dim=(6,), conv_stride=(1,), conv_kernel=(1,), codevector_dim=4, num_codevectors_per_group=3
+    )
+    model = speech.Wav2Vec2GumbelVectorQuantizer(config)
+    nn.init.normal_(model.codevectors)
+    return model, speech
+
+
+@case
+def gumbel_quantizer_in_training() -> Case:
+    """A hard sample of a Gumbel softmax: PyTorch detaches, in a call of the library."""
+    model, speech = gumbel_quantizer()
+    x = torch.randn(2, 5, 6)
+    cut = Line("codevector_probs = nn.functional.gumbel_softmax(", speech, "weight_proj.*")
+    return Case(model, lambda: model(x)[0].square().mean(), {"weight_proj.*": "partly stopped"}, (cut,))
+
+
+@case
+def gumbel_quantizer_in_evaluation() -> Case:
+    """The nearest code instead: a position has no derivative."""
+    model, speech = gumbel_quantizer()
+    model.eval()
+    x = torch.randn(2, 5, 6)
+    cut = Line("codevector_idx = hidden_states.argmax(dim=-1)", speech, "weight_proj.*")
+    return Case(model, lambda: model(x)[0].square().mean(), {"weight_proj.*": "not differentiable"}, (cut,))
+
+
+@case
+def mixtral() -> Case:
+    """Experts that are chosen by the greatest scores; the scores get their gradient as weights."""
+    mixtral = library("transformers.models.mixtral")
+    config = mixtral.MixtralConfig(
+        vocab_size=20,
+        hidden_size=8,
+        intermediate_size=12,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        num_local_experts=3,
+        bos_token_id=1,
+        eos_token_id=2,
+        output_router_logits=True,
+    )
+    model, ids = mixtral.MixtralForCausalLM(config).train(), tokens()
+    return Case(model, lambda: model(input_ids=ids, labels=ids).loss)
+
+
+@case
+def masked_autoencoder() -> Case:
+    """Positions are made by sines and frozen; patches are hidden at random."""
+    vit = library("transformers.models.vit_mae")
+    config = vit.ViTMAEConfig(
+        image_size=8,
+        patch_size=4,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        decoder_hidden_size=8,
+        decoder_num_hidden_layers=1,
+        decoder_num_attention_heads=2,
+        decoder_intermediate_size=8,
+        mask_ratio=0.5,
+    )
+    model, x = vit.ViTMAEForPreTraining(config).train(), torch.randn(2, 3, 8, 8)
+    nn.init.normal_(model.decoder.mask_token)  # Zeros at first, of which norms make zeros.
+    frozen = {"*position_embeddings": "stopped", "*decoder_pos_embed": "stopped"}
+    return Case(model, lambda: model(pixel_values=x).loss, frozen)
+
+
 # ------------------------------------------------------------------------------------ timm, torchvision
 
 
@@ -535,3 +607,28 @@ def vision_boxes() -> Case:
 
     lines = (Line("with torch.no_grad():", boxes.complete_box_iou_loss),)
     return Case(model, loss, {"*": "partly stopped"}, lines)
+
+
+@case
+def vision_detector() -> Case:
+    """RetinaNet: anchors are matched to boxes, outside of any gradient."""
+    detection = library("torchvision.models.detection.retinanet")
+    anchors = library("torchvision.models.detection.anchor_utils")
+    trunk = nn.Sequential(nn.Conv2d(3, 8, 3, stride=4), nn.ReLU())
+    trunk.out_channels = 8
+    model = detection.RetinaNet(
+        trunk,
+        num_classes=3,
+        anchor_generator=anchors.AnchorGenerator(((12,),), ((1.0,),)),
+        head=detection.RetinaNetHead(8, 1, 3, norm_layer=lambda n: nn.GroupNorm(2, n)),
+        min_size=32,
+        max_size=32,
+    )
+    trunk[0].weight.requires_grad_(False)
+    images = [torch.rand(3, 32, 32), torch.rand(3, 32, 32)]
+    truth = {"boxes": torch.tensor([[1.0, 2.0, 14.0, 15.0]]), "labels": torch.tensor([1])}
+
+    def loss() -> torch.Tensor:
+        return sum(model(images, [truth, truth]).values())
+
+    return Case(model, loss, {"backbone.0.weight": "stopped"})
