@@ -14,7 +14,10 @@ pytest.importorskip("stopgrad.torch")
 import torch
 
 import stopgrad.torch as sgt
-from library_models import CASES, Case, Line, library, tiny_gpt
+import libraries_lightly  # noqa: F401 - it fills the table
+import libraries_vision  # noqa: F401
+from libraries import CASES, Case, Line, library
+from libraries_transformers import tiny_gpt
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # What the libraries warn of is theirs.
 
@@ -37,7 +40,7 @@ def expected(case: Case, key: str) -> str:
 
 
 def received(key: str, parameter: Any) -> bool:
-    """Whether autograd gave it a gradient; that of a bias before a norm or a softmax is zero but for rounding."""
+    """Whether autograd gave it a gradient; of a bias before a norm or a softmax it is zero but for rounding."""
     return parameter.grad is not None and (key.endswith("bias") or bool(parameter.grad.abs().max() > 0))
 
 
