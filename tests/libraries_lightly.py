@@ -44,6 +44,14 @@ class Momentum(nn.Module):
         utils.update_momentum(self.projection_head, self.projection_head_momentum, m=0.9)
 
 
+MOMENTUM = {
+    "*_momentum.*": "stopped",
+    "backbone.*": "partly stopped",
+    "projection_head.*": "partly stopped",
+}
+"""Of a step that begins with the update of the average: the student has a part in it, behind the cut."""
+
+
 class BYOL(Momentum):
     def __init__(self) -> None:
         modules = library("lightly.models.modules")
@@ -68,9 +76,7 @@ def byol() -> Case:
         p0, z0, p1, z1 = model.predict(x0), model.target(x0), model.predict(x1), model.target(x1)
         return 0.5 * (criterion(p0, z1) + criterion(p1, z0))
 
-    return Case(
-        model, loss, {"*_momentum.*": "stopped"}, (Line("z = z.detach()", BYOL.target, "*_momentum.*"),)
-    )
+    return Case(model, loss, MOMENTUM, tuple(Line("z = z.detach()", BYOL.target, key) for key in MOMENTUM))
 
 
 @case
@@ -122,7 +128,7 @@ def moco() -> Case:
         model.update()
         return criterion(model(x0), model.forward_momentum(x1).detach())
 
-    return Case(model, loss, {"*_momentum.*": "stopped"}, (Line(".detach()", loss, "*_momentum.*"),))
+    return Case(model, loss, MOMENTUM, tuple(Line(".detach()", loss, key) for key in MOMENTUM))
 
 
 @case

@@ -162,11 +162,10 @@ def gumbel_quantizer() -> tuple[nn.Module, ModuleType]:
 
 @case
 def gumbel_quantizer_in_training() -> Case:
-    """A hard sample of a Gumbel softmax: PyTorch detaches, in a call of the library."""
-    model, speech = gumbel_quantizer()
+    """A hard sample of a Gumbel softmax: it detaches inside of PyTorch, and passes gradients on as a whole."""
+    model, _ = gumbel_quantizer()
     x = torch.randn(2, 5, 6)
-    cut = Line("codevector_probs = nn.functional.gumbel_softmax(", speech, "weight_proj.*")
-    return Case(model, lambda: model(x)[0].square().mean(), {"weight_proj.*": "partly stopped"}, (cut,))
+    return Case(model, lambda: model(x)[0].square().mean())
 
 
 @case
@@ -196,7 +195,13 @@ def mixtral() -> Case:
         output_router_logits=True,
     )
     model, ids = mixtral.MixtralForCausalLM(config).train(), tokens()
-    return Case(model, lambda: model(input_ids=ids, labels=ids).loss)
+    open = dict.fromkeys(("*.experts.*", "model.norm.weight", "lm_head.weight"), "flows")
+    line = Line(
+        "torch.topk(router_probs", library("transformers.models.mixtral.modeling_mixtral"), "*.gate.*"
+    )
+    return Case(
+        model, lambda: model(input_ids=ids, labels=ids).loss, {**open, "*": "partly stopped"}, (line,)
+    )
 
 
 @case

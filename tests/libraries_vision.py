@@ -57,9 +57,12 @@ def distilled(model: nn.Module, average: nn.Module, update: Callable[[nn.Module]
 @case
 def timm_distilled_from_its_average() -> Case:
     """Parameters of the average require gradients, which nothing keeps away: a mistake to find."""
-    model = tiny_timm_resnet()
-    average = library("timm.utils").ModelEmaV3(model)
-    return distilled(model, average.module, average.update)
+    model, ema = tiny_timm_resnet(), library("timm.utils.model_ema")
+    average = ema.ModelEmaV3(model)
+    lines = (Line("@torch.no_grad()", ema.ModelEmaV3.update),)
+    return replace(
+        distilled(model, average.module, average.update), status={"*": "partly stopped"}, cuts=lines
+    )
 
 
 @case
@@ -67,7 +70,11 @@ def timm_distilled_from_its_frozen_average() -> Case:
     model = tiny_timm_resnet()
     average = library("timm.utils").ModelEma(model)
     lines = (Line("", keys="average.*", reason="requires_grad"),)
-    return replace(distilled(model, average.ema, average.update), status={"average.*": "stopped"}, cuts=lines)
+    return replace(
+        distilled(model, average.ema, average.update),
+        status={"average.*": "stopped", "*": "partly stopped"},
+        cuts=lines,
+    )
 
 
 @case

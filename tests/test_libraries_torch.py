@@ -40,7 +40,7 @@ def expected(case: Case, key: str) -> str:
 
 
 def received(key: str, parameter: Any) -> bool:
-    """Whether autograd gave it a gradient; of a bias before a norm or a softmax it is zero but for rounding."""
+    """Whether autograd gave it a gradient; of a bias before a norm or a softmax it is but rounding."""
     return parameter.grad is not None and (key.endswith("bias") or bool(parameter.grad.abs().max() > 0))
 
 
@@ -69,7 +69,7 @@ def test_what_is_said_of_a_library_is_what_autograd_does(name: str) -> None:
         loss = case.loss()
     flow = seen.explain(loss, case.model)
     loss.backward()
-    parameters = dict(case.model.named_parameters())
+    parameters = dict(case.model.named_parameters(remove_duplicate=False))
     assert set(flow) == set(parameters)
     for key, parameter in parameters.items():
         assert received(key, parameter) == (expected(case, key) in ARRIVES), (key, "the case is wrong")
@@ -127,7 +127,7 @@ def test_a_step_of_the_trainer_of_transformers(tmp_path: Any) -> None:
     trainer = transformers.Trainer(model, options, train_dataset=data)
     with sgt.watch() as seen:
         trainer.train()
-    line = Line("                loss.backward(**kwargs)", accelerate.Accelerator.backward)
+    line = Line("            loss.backward(**kwargs)", accelerate.Accelerator.backward)
     flow = check_training(seen, model, got, 2, line)
     assert {key for key in flow if not flow[key].arrives} == {
         name for name, _ in model.named_parameters() if name.startswith("transformer.h.0.")
@@ -202,3 +202,44 @@ def test_a_compiled_function_is_seen_inside() -> None:
 @pytest.mark.nightly
 def test_a_function_compiled_by_the_default_compiler_is_seen_inside() -> None:
     compiled_step("inductor")
+
+
+# ------------------------------------------------------------------------------- frozen inside of the watch
+
+
+def frozen_by_lightly() -> tuple[Any, Any, Line]:
+    utils = library("lightly.models.utils")
+    student, average = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    utils.deactivate_requires_grad(average)
+    line = Line("param.requires_grad = False", utils.deactivate_requires_grad, "average.*")
+    both = torch.nn.ModuleDict({"student": student, "average": average})
+    x = torch.randn(2, 3)
+    return both, lambda: (student(x) - average(x)).square().mean(), line
+
+
+def frozen_by_peft() -> tuple[Any, Any, Line]:
+    peft = library("peft")
+    options = peft.LoraConfig(r=2, target_modules=["c_attn"], init_lora_weights=False, fan_in_fan_out=True)
+    model, ids = peft.get_peft_model(tiny_gpt(), options), torch.randint(0, 20, (2, 7))
+    tuners = library("peft.tuners.tuners_utils")
+    line = Line("            p.requires_grad = False", tuners.BaseTuner, "*.base_layer.*")
+    return model, lambda: model(input_ids=ids, labels=ids).loss, line
+
+
+def frozen_by_timm() -> tuple[Any, Any, Line]:
+    utils = library("timm.utils.model")
+    model, x = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)), torch.randn(2, 3)
+    utils.freeze(model, ["0"])
+    return model, lambda: model(x).sum(), Line("p.requires_grad = False if mode ==", utils, "0.*")
+
+
+@pytest.mark.parametrize("build", [frozen_by_lightly, frozen_by_peft, frozen_by_timm])
+def test_of_a_model_that_is_frozen_inside_of_the_watch_the_line_that_froze_it_is_told(build: Any) -> None:
+    with sgt.watch() as seen:
+        model, compute, line = build()
+        loss = compute()
+    flow = seen.explain(loss, model)
+    loss.backward()
+    check_cut(flow, line)
+    for key, parameter in model.named_parameters():
+        assert flow[key].arrives == received(key, parameter), key
