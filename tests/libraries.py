@@ -66,8 +66,9 @@ class Line:
     @property
     def place(self) -> tuple[str, int]:
         """Its file, and its number there."""
-        lines, first = inspect.getsourcelines(self.of)  # Of a module, the first is said to be 0.
-        file = str(inspect.getsourcefile(self.of))
+        of = inspect.unwrap(self.of)
+        lines, first = inspect.getsourcelines(of)  # Of a module, the first is said to be 0.
+        file = str(inspect.getsourcefile(of))
         found = [i for i, line in enumerate(lines, max(first, 1)) if self.text in line]
         assert len(found) == 1, f"{self.text!r} stands on {len(found)} lines of {file}"
         return file, found[0]

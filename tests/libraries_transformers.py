@@ -53,7 +53,7 @@ def bert_frozen_embeddings() -> Case:
     return Case(
         model,
         lambda: model(input_ids=ids, labels=ids).loss,
-        {"bert.embeddings.*": "stopped"},
+        {"bert.embeddings.*": "stopped", "cls.predictions.decoder.weight": "stopped"},
         (Line("", keys="bert.embeddings.*", reason="requires_grad"),),
     )
 
@@ -162,7 +162,7 @@ def gumbel_quantizer() -> tuple[nn.Module, ModuleType]:
 
 @case
 def gumbel_quantizer_in_training() -> Case:
-    """A hard sample of a Gumbel softmax: it detaches inside of PyTorch, and passes gradients on as a whole."""
+    """A hard sample of a Gumbel softmax: PyTorch detaches inside of it, and it passes gradients as a whole."""
     model, _ = gumbel_quantizer()
     x = torch.randn(2, 5, 6)
     return Case(model, lambda: model(x)[0].square().mean())

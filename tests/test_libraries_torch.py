@@ -86,7 +86,7 @@ class Received:
 
     def __init__(self, model: Any) -> None:
         self.names: set[str] = set()
-        for name, parameter in model.named_parameters():
+        for name, parameter in model.named_parameters(remove_duplicate=False):
             if parameter.requires_grad:
                 parameter.register_post_accumulate_grad_hook(lambda p, name=name: self._note(name, p))
 
@@ -102,7 +102,7 @@ def check_training(seen: Any, model: Any, got: Received, steps: int, line: Line)
     for call in calls:
         assert (call.location.file, call.location.line) == line.place
         flow = call.explain(model)
-        assert set(flow) == {name for name, _ in model.named_parameters()}
+        assert set(flow) == {name for name, _ in model.named_parameters(remove_duplicate=False)}
         assert {key for key in flow if flow[key].arrives} == got.names
     return flow
 
