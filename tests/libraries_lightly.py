@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 
 import torch
-from libraries import Case, Line, case, library
 from torch import nn
+
+from libraries import Case, Line, case, library
 
 
 def backbone() -> nn.Module:

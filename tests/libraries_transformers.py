@@ -7,8 +7,9 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from libraries import Case, Line, case, library
 from torch import nn
+
+from libraries import Case, Line, case, library
 
 
 def tokens(vocabulary: int = 20) -> torch.Tensor:

@@ -203,7 +203,7 @@ def raises_in_backward(model: Any, x: Any) -> None:
 
 
 def raises_in_a_checkpoint(model: Any, x: Any) -> None:
-    torch.utils.checkpoint.checkpoint(raises_at_once, model, x.requires_grad_(), use_reentrant=True)
+    torch.utils.checkpoint.checkpoint(raises_at_once, model, x, use_reentrant=True)
 
 
 def raises_in_nested_watches(model: Any, x: Any) -> None:
@@ -235,9 +235,9 @@ def raises_in_a_function(model: Any, x: Any) -> None:
     ],
 )
 def test_an_error_in_a_watch_is_handed_on_and_leaves_pytorch_as_it_was(step: Callable[..., None]) -> None:
-    model, x = Net(), torch.randn(2, 3)
-    model(x).sum().backward()  # What PyTorch itself sets up at first use is no change of ours.
-    known = state()
+    model, x = Net(), torch.randn(2, 3, requires_grad=True)
+    torch.utils.checkpoint.checkpoint(model, x, use_reentrant=True).sum().backward()
+    known = state()  # What PyTorch itself sets up at first use is no change of ours.
     with pytest.raises(ValueError, match=r"^theirs$"), sgt.watch():
         step(model, x)
     assert state() == known
