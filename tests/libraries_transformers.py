@@ -163,7 +163,7 @@ def gumbel_quantizer() -> tuple[nn.Module, ModuleType]:
 
 @case
 def gumbel_quantizer_in_training() -> Case:
-    """A hard sample of a Gumbel softmax: PyTorch detaches inside of it, but as a whole it passes gradients."""
+    """A hard sample of a Gumbel softmax: PyTorch detaches in it, but as a whole it passes gradients."""
     model, _ = gumbel_quantizer()
     x = torch.randn(2, 5, 6)
     return Case(model, lambda: model(x)[0].square().mean())
