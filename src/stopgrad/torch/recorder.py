@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointFunction
 
+from stopgrad.errors import GraphError
 from stopgrad.source import RawLocation
 from stopgrad.torch.calls import Act, Call, call_of
-from stopgrad.errors import GraphError
+from stopgrad.torch.functions import NOT_DIFFERENTIABLE
 from stopgrad.torch.leaving import Departures, back
 from stopgrad.torch.memory import Held, Memory
-from stopgrad.torch.functions import NOT_DIFFERENTIABLE
 from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, sizes_of
 from stopgrad.torch.places import Entry, forward_of_function, place_of, user_frame
 from stopgrad.torch.record import Event, Kind, Region, Target, Value, left, stop
@@ -54,7 +54,7 @@ def forward_name(function: type) -> str:
 
 
 class Used:
-    """A tensor that a call takes, as it is before the call; or, with none, a number that was a tensor once."""
+    """A tensor that a call takes, as it is before it; or, without one, a number that was a tensor once."""
 
     __slots__ = ("tensor", "value", "version")
 
@@ -84,7 +84,7 @@ class Recorder:
 
     def begin(self) -> None:
         """The watch begins, here and now."""
-        probe = torch.ones((), requires_grad=True)
+        probe: Any = torch.ones((), requires_grad=True)
         with torch.enable_grad():
             self.nodes.started = probe.clone().grad_fn._sequence_nr()
         self.region = None
@@ -135,10 +135,9 @@ class Recorder:
         store = self.memory.store(tensor)
         if store is not None and store.serial > held.serial:
             self._read_again(tensor, held, store.value, place)
-        if tensor.requires_grad and held.root is None:
-            self.begin_leaf(tensor, place)
-            held = self.memory.held(tensor)
-            assert held is not None
+        # A view that was made without gradients says that it requires one, and passes it to nobody.
+        if tensor.requires_grad and held.root is None and held.value.event.region is None:
+            held = self.begin_leaf(tensor, place)
         if held.root is not None and tensor.requires_grad is not held.needs:
             self._settle(tensor, held, place)
         return held.value
@@ -155,25 +154,31 @@ class Recorder:
         if held.content is not None:
             held.value = self._written_into(held.value, held.content, tensor)
 
-    def _read_again(
-        self, tensor: Tensor, held: Held, content: Value, place: RawLocation | None
-    ) -> None:
+    def _read_again(self, tensor: Tensor, held: Held, content: Value, place: RawLocation | None) -> None:
         """A tensor, behind whose back its memory was written into."""
         if held.root is not None:
             held.content = content
             self._settle(tensor, held, place)
-        elif content.open and content.event.region is None:
-            maker = held.value.event
-            why = maker.why if maker.kind is Kind.STOP else "shares memory, not history"
-            held.value = stop(content, maker.call, why, maker.place)
         else:
-            held.value = content
+            held.value = self._seen_through_memory(content, held.value)
         held.serial = content.event.serial
+
+    @staticmethod
+    def _seen_through_memory(content: Value, before: Value) -> Value:
+        """What memory holds, for a tensor that shares the memory and not the history of what was written."""
+        if not content.open or content.event.region is not None:
+            return content
+        maker = before.event
+        while maker.kind is Kind.LEAF and maker.inputs:
+            maker = maker.inputs[0].event
+        if maker.kind is Kind.STOP:
+            return stop(content, maker.call, maker.why, maker.place)
+        return stop(content, "alias", "shares memory, not history", content.event.place)
 
     def _written_into(self, value: Value, content: Value, tensor: Tensor) -> Value:
         """What autograd knows of a tensor, with what was written into its memory without autograd."""
-        content = left(content, None)
         maker = content.event
+        content = self._seen_through_memory(left(content, None), value)
         event = Event(Kind.WRITTEN, maker.call, maker.place, (value, content))
         return event.result(sizes_of(tensor), value.open)
 
@@ -213,17 +218,19 @@ class Recorder:
         place: RawLocation | None,
         call: str = "requires_grad_",
         why: str = "a new leaf",
-    ) -> None:
+    ) -> Held:
         """From here on a tensor is a leaf that requires a gradient, whatever it was made from."""
         held = self.memory.held(tensor)
-        behind = () if held is None else (left(held.value, None),)
-        if any(value.open for value in behind):
-            behind = (stop(behind[0], call, why, place),)
-        event = Event(Kind.LEAF, call, place, behind)
+        behind = None if held is None else left(held.value, None)
+        if behind is not None and behind.open:
+            behind = stop(behind, call, why, place)
+        event = Event(Kind.LEAF, call, place, () if behind is None else (behind,))
         value = event.result(sizes_of(tensor), True)
         held = self.memory.hold(tensor, value, event.serial, root=value)
+        self._remember(tensor, value)
         if not tensor.requires_grad:
             self._settle(tensor, held, place)
+        return held
 
     def _remember(self, tensor: Tensor, value: Value) -> None:
         """The memory of a tensor that was just made or met, where nothing is known of it."""
@@ -292,7 +299,8 @@ class Recorder:
             node = tensor.grad_fn
             if node is None or node._sequence_nr() < self.nodes.started:
                 raise GraphError(
-                    "explain: the watch did not see how this loss was made; make it inside 'with sgt.watch():'"
+                    "explain: the watch did not see how this loss was made; make it inside "
+                    "'with sgt.watch():'"
                 )
         value = self.value_of(tensor, None, None)
         if tensor.grad_fn is not None:
@@ -332,7 +340,7 @@ class Recorder:
         """Call a function of PyTorch and write down what it did."""
         call = call_of(function)
         act = call.act
-        if act is Act.PASS or torch._C._functorch.peek_interpreter_stack() is not None:
+        if act is Act.NOTHING or torch._C._functorch.peek_interpreter_stack() is not None:
             return function(*args, **kwargs)
         if act is Act.MODE:
             self.switch(bool(args[0]))
@@ -359,7 +367,14 @@ class Recorder:
             used += [Used(None, value) for value in self.departures.returning(given, place)]
         return used
 
-    def _backward(self, call: Call, args: Sequence[Any], kwargs: dict[str, Any], place: RawLocation | None, here: Region | None) -> None:
+    def _backward(
+        self,
+        call: Call,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        place: RawLocation | None,
+        here: Region | None,
+    ) -> None:
         """A backward pass begins."""
         losses = next(iter([*args, *kwargs.values()]), ())
         values = tuple([self.value_of(tensor, place, here) for tensor in tensors_in(losses)])
@@ -386,7 +401,7 @@ class Recorder:
             node = tensor.grad_fn
             if node is not None:
                 inputs, walls = self._asked(call, took, tensor, into, place)
-            elif tensor.requires_grad:
+            elif tensor.requires_grad and (into is not None or here is None or not tensor._is_view()):
                 self._leaf_written(call, took, tensor, into, place, here)
                 continue
             else:
@@ -533,7 +548,9 @@ class Recorder:
         if len(used) < 2:
             return
         into, source = used[0], used[1]
-        value = stop(source.value, call.name, call.why, place, here)
+        value = source.value
+        if value.open:
+            value = stop(value, call.name, call.why, place, here)
         self._remember(into.tensor, value)
         node, held = into.tensor.grad_fn, self.memory.held(into.tensor)
         if node is not None:
