@@ -77,15 +77,14 @@ class Recorder:
         self.region: Region | None = None
         self.modules: Any = weakref.WeakSet()
         self.backwards: list[tuple[str, tuple[Value, ...], RawLocation | None]] = []
-        self.stance: Any = None
         self.departures = Departures()
         self._before: dict[int, Region | None] = {}
         self._forwards: dict[Any, Region] = {}
 
     def begin(self) -> None:
         """The watch begins, here and now."""
-        probe: Any = torch.ones((), requires_grad=True)
-        with torch.enable_grad():
+        with torch.inference_mode(False), torch.enable_grad():
+            probe: Any = torch.ones((), requires_grad=True)
             self.nodes.started = probe.clone().grad_fn._sequence_nr()
         self.region = None
         if not torch.is_grad_enabled():
