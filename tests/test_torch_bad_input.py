@@ -434,6 +434,16 @@ def test_watches_of_threads_that_overlap_leave_pytorch_as_it_was() -> None:
     assert state() == known
 
 
+def test_compiled_modules_run_without_a_warning() -> None:
+    model, x = Net(), torch.randn(2, 3)
+    compiled = torch.compile(model, backend="eager")
+    for run in (compiled, lambda x: torch.compile(model, backend="eager")(x)):
+        with sgt.watch() as seen:
+            loss = run(x).sum()
+        assert {reach.status for reach in seen.explain(loss, model).values()} == {"flows"}
+        assert "body.bias" in str(seen.explain(loss))  # It is known which modules ran.
+
+
 def test_code_that_is_compiled_inside_of_the_watch() -> None:
     """In a process in which nothing was compiled before."""
     text = """

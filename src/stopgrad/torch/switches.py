@@ -15,6 +15,7 @@ from stopgrad.torch.recorder import Recorder
 _inference: Any = torch.inference_mode
 _Parameter: Any = torch.nn.Parameter
 _torch: Any = torch
+_Module: Any = torch.nn.Module
 
 
 class _Running(threading.local):
@@ -33,7 +34,6 @@ class _Patches:
 
     def __init__(self) -> None:
         self.count = 0
-        self.hook: Any = None
         self.stance: Any = None
 
     def apply(self) -> None:
@@ -61,7 +61,15 @@ class _Patches:
             return made
 
         _Parameter.__new__ = __new__
-        self.hook = torch.nn.modules.module.register_module_forward_pre_hook(_meet)
+        self._call = call = _Module.__call__
+
+        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            # Of a hook on all modules, compiled ones would warn.
+            for recorder in _RUNNING.recorders:
+                recorder.modules.add(module)
+            return call(module, *args, **kwargs)
+
+        _Module.__call__ = __call__
         self._compile = original = torch.compile
 
         @functools.wraps(original)
@@ -84,16 +92,10 @@ class _Patches:
         _torch.compile = self._compile
         _inference.__enter__, _inference.__exit__ = self._enter, self._exit
         _Parameter.__new__ = self._make
-        self.hook.remove()
+        _Module.__call__ = self._call
 
 
 _PATCHES = _Patches()
-
-
-def _meet(module: Any, args: Any) -> None:
-    """A module is being called."""
-    for recorder in _RUNNING.recorders:
-        recorder.modules.add(module)
 
 
 def begin(recorder: Recorder) -> None:
