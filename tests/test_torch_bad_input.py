@@ -441,7 +441,7 @@ def test_compiled_modules_run_without_a_warning() -> None:
         with sgt.watch() as seen:
             loss = run(x).sum()
         assert {reach.status for reach in seen.explain(loss, model).values()} == {"flows"}
-        assert "body.bias" in str(seen.explain(loss))  # It is known which modules ran.
+        assert any(key.endswith("body.bias") for key in seen.explain(loss))  # It is known what ran.
 
 
 def test_code_that_is_compiled_inside_of_the_watch() -> None:
