@@ -12,7 +12,7 @@ from stopgrad.errors import ArgumentError, FlowError
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
 from stopgrad.flow.report import Flow
 from stopgrad.public import call, guarded
-from stopgrad.torch.nodes import owners_of
+from stopgrad.torch.nodes import node_of, owners_of
 from stopgrad.torch.questions import chosen, losses_in, named_tensors
 from stopgrad.torch.recorder import Recorder
 from stopgrad.torch.watching import RECORDERS, Watch, explained
@@ -185,7 +185,7 @@ def _asked(what: str, loss: Any, xs: Any) -> tuple[Flow, bool]:
 def _recorder_of(losses: list[Any]) -> tuple[Recorder, bool]:
     """Who recorded how losses were made; somebody new where nobody did."""
     for tensor in losses:
-        owners = [] if tensor.grad_fn is None else owners_of(tensor.grad_fn)
+        owners = [] if node_of(tensor) is None else owners_of(node_of(tensor))
         for owner in (*owners, *RECORDERS):
             if isinstance(owner, Recorder) and owner.knows(tensor):
                 return owner, True

@@ -24,6 +24,14 @@ FLAT = "its gradient is zero everywhere"
 OVERWRITTEN = "overwritten in place"
 
 
+def node_of(tensor: Any) -> Node | None:
+    """The node of autograd that made a tensor; None where there is none, or where PyTorch refuses its use."""
+    try:
+        return tensor.grad_fn
+    except RuntimeError:  # One of several views, and its base was written into.
+        return None
+
+
 def kind_of(node: Node) -> str:
     """The name of a node's kind, without the number that PyTorch gives it."""
     name: str = node.name()

@@ -16,7 +16,7 @@ from stopgrad.torch.calls import Act, Call, call_of
 from stopgrad.torch.functions import NOT_DIFFERENTIABLE
 from stopgrad.torch.leaving import Departures, back
 from stopgrad.torch.memory import Held, Memory
-from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, sizes_of
+from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, node_of, sizes_of
 from stopgrad.torch.places import Entry, forward_of_function, place_of, user_frame
 from stopgrad.torch.record import Event, Kind, Region, Target, Value, left, stop
 
@@ -102,7 +102,7 @@ class Recorder:
 
     def value_of(self, tensor: Tensor, place: RawLocation | None, here: Region | None) -> Value:
         """What a tensor is now, in a region, wherever it comes from."""
-        node = tensor.grad_fn
+        node = node_of(tensor)
         value = self._known_leaf(tensor, place) if node is None else self._made(tensor, node, place)
         return left(value, here)
 
@@ -284,7 +284,7 @@ class Recorder:
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether it was recorded how a tensor was made."""
-        node = tensor.grad_fn
+        node = node_of(tensor)
         if node is None:
             return self.memory.held(tensor) is not None
         return self.nodes.known(node, tensor.output_nr) is not None or self.memory.held(tensor) is not None
@@ -296,20 +296,20 @@ class Recorder:
             GraphError: nothing is known of it.
         """
         if not self.knows(tensor):
-            node = tensor.grad_fn
+            node = node_of(tensor)
             if node is None or node._sequence_nr() < self.nodes.started:
                 raise GraphError(
                     "explain: the watch did not see how this loss was made; make it inside "
                     "'with sgt.watch():'"
                 )
         value = self.value_of(tensor, None, None)
-        if tensor.grad_fn is not None:
-            self.nodes.ask_functions(tensor.grad_fn)
+        if node_of(tensor) is not None:
+            self.nodes.ask_functions(node_of(tensor))
         return value
 
     def target(self, tensor: Tensor) -> Target:
         """What a tensor is, about which is asked."""
-        node = tensor.grad_fn
+        node = node_of(tensor)
         if node is not None:
             value = self.nodes.known(node, tensor.output_nr)
             if value is None:
@@ -398,7 +398,7 @@ class Recorder:
             took = used
             if call.apart:
                 took = [one for k, one in enumerate(used) if k % len(outputs) == position]
-            node = tensor.grad_fn
+            node = node_of(tensor)
             if node is not None:
                 inputs, walls = self._asked(call, took, tensor, into, place)
             elif tensor.requires_grad and (into is not None or here is None or not tensor._is_view()):
@@ -419,7 +419,7 @@ class Recorder:
         self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, place: RawLocation | None
     ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
         """What autograd says of a result: the values it depends on, and what keeps gradients from which."""
-        found = self.nodes.reached(tensor.grad_fn, place)
+        found = self.nodes.reached(node_of(tensor), place)
         inputs = dict.fromkeys([one.value for one in used])
         rebased = into is not None and into.value not in found.values and tensor._is_view()
         whole = rebased and tensor._base is not None and tensor.numel() == tensor._base.numel()
@@ -482,9 +482,9 @@ class Recorder:
     def _becomes(self, tensor: Tensor, value: Value, into: Used | None) -> None:
         """A tensor has this value from now on, and so has its memory where that was written into."""
         serial = value.event.serial
-        if tensor.grad_fn is not None:
+        if node_of(tensor) is not None:
             self.memory.release(tensor)
-            self.nodes.note(tensor.grad_fn, tensor.output_nr, value)
+            self.nodes.note(node_of(tensor), tensor.output_nr, value)
         else:
             self.memory.hold(tensor, value, serial)
         store = self.memory.store(tensor)
@@ -504,7 +504,7 @@ class Recorder:
         if not isinstance(result, torch.Tensor):
             self._operation(call, used, result, place, here)
             return
-        if all(one.tensor is None for one in taken) or result.grad_fn is not None:
+        if all(one.tensor is None for one in taken) or node_of(result) is not None:
             self._operation(call, taken, result, place, here)
             return
         source = taken[0].value
@@ -531,7 +531,7 @@ class Recorder:
     ) -> None:
         """A leaf begins or ends to require a gradient."""
         tensor = used[0].tensor
-        if tensor.grad_fn is not None:
+        if node_of(tensor) is not None:
             return
         held = self.memory.held(tensor)
         if tensor.requires_grad and (held is None or held.root is None):
@@ -552,7 +552,7 @@ class Recorder:
         if value.open:
             value = stop(value, call.name, call.why, place, here)
         self._remember(into.tensor, value)
-        node, held = into.tensor.grad_fn, self.memory.held(into.tensor)
+        node, held = node_of(into.tensor), self.memory.held(into.tensor)
         if node is not None:
             joined = self._written_into(into.value, value, into.tensor)
             self.nodes.note(node, into.tensor.output_nr, joined)
@@ -568,7 +568,7 @@ class Recorder:
     ) -> None:
         """Gradients that ``torch.autograd.grad`` returned."""
         for tensor in tensors_in(result):
-            if tensor.grad_fn is not None:
+            if node_of(tensor) is not None:
                 self.value_of(tensor, place, here)
             elif not tensor.requires_grad:
                 inputs = tuple(dict.fromkeys([one.value for one in used]))
