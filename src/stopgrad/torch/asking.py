@@ -179,7 +179,8 @@ def _asked(what: str, loss: Any, xs: Any) -> tuple[Flow, bool]:
         named = named_tensors(what, xs)
         if not named:
             raise ArgumentError(f"{what}: there are no tensors in xs")
-        return explained(what, recorder, [recorder.loss(tensor) for tensor in losses], named, None), known
+        value_of = recorder.loss if known else recorder.value_of_loss
+        return explained(what, recorder, [value_of(tensor) for tensor in losses], named, None), known
 
 
 def _recorder_of(losses: list[Any]) -> tuple[Recorder, bool]:
