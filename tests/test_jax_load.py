@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from jax import lax
 
+import stopgrad.jax as sgj
+
 from tests.jax_cases import assert_round_trip, draw, ints
 
 X = draw(3, 4)
@@ -277,3 +279,135 @@ SORTS: dict[str, Any] = {
 def test_sorts(name: str) -> None:
     f, *args = SORTS[name]
     assert_round_trip(f, *args)
+
+
+A = draw(4, 4, seed=3)
+S = (A @ A.T + 4 * np.eye(4)).astype("f")
+TALL = draw(5, 3, seed=4)
+MATRICES: dict[str, Any] = {
+    "cholesky": (lambda a: jnp.linalg.cholesky(a @ a.T + 4 * jnp.eye(4)), A),
+    "cholesky of the lower half": (lambda a: lax.linalg.cholesky(a, symmetrize_input=False), S),
+    "cholesky solve": (lambda a, b: jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(a), b), S, A[0]),
+    "solve": (jnp.linalg.solve, S, A[0]),
+    "solve many": (jnp.linalg.solve, S, A[:, :2]),
+    "inverse": (jnp.linalg.inv, S),
+    "determinant": (jnp.linalg.det, S),
+    "logarithm of a determinant": (lambda a: jnp.linalg.slogdet(a)[1], S),
+    "qr": (lambda a: list(jnp.linalg.qr(a)), TALL),
+    "eigh": (lambda a: (lambda w, v: [w, v**2])(*jnp.linalg.eigh(a @ a.T)), A),
+    "svd": (lambda a: (lambda u, s, v: [s, u**2])(*jnp.linalg.svd(a, full_matrices=False)), TALL),
+    "singular values": (lambda a: jnp.linalg.svd(a, compute_uv=False), TALL),
+    "pseudoinverse": (jnp.linalg.pinv, TALL),
+    "triangular": (lambda a, b: jax.scipy.linalg.solve_triangular(a, b, lower=True), S, A[0]),
+    "triangular from the right": (
+        lambda a, b: lax.linalg.triangular_solve(a, b, lower=False, transpose_a=True, unit_diagonal=True),
+        S,
+        A[:3],
+    ),
+    "lu": (lambda a: list(jax.scipy.linalg.lu(a)), A),
+    "exponential": (lambda a: jax.scipy.linalg.expm(a * 0.1), A),
+    "fft": (lambda a: jnp.fft.fft(a), A[0]),
+    "ifft of two axes": (lambda a: jnp.fft.ifft2(jnp.fft.fft2(a) * 2), A),
+    "rfft": (lambda a: [jnp.fft.rfft(a), jnp.fft.rfft2(a)], A),
+    "irfft": (lambda a: [jnp.fft.irfft(a + 1j * a), jnp.fft.irfft2(a + 1j * a)], A),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_matrices(name: str) -> None:
+    f, *args = MATRICES[name]
+    assert_round_trip(f, *args, factor=4, order=1 if name in ("exponential", "pseudoinverse") else 2)
+
+
+def _window(x: Any, start: Any, function: Any, size: Any, by: Any, padding: Any, **more: Any) -> Any:
+    return lax.reduce_window(x, start, function, size, by, padding, **more)
+
+
+IMAGES = draw(2, 5, 4, 3)
+WINDOWS: dict[str, Any] = {
+    "max": (lambda x: _window(x, -np.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID"), IMAGES),
+    "max, same": (lambda x: _window(x, -np.inf, lax.max, (1, 3, 3, 1), (1, 2, 1, 1), "SAME"), IMAGES),
+    "max of channels": (lambda x: _window(x, -np.inf, lax.max, (1, 1, 1, 2), (1, 1, 1, 1), "VALID"), IMAGES),
+    "min": (lambda x: _window(x, np.inf, lax.min, (2, 2), (1, 1), "SAME"), X),
+    "sum": (lambda x: _window(x, 0.0, lax.add, (1, 3, 2, 1), (1, 2, 1, 1), "SAME"), IMAGES),
+    "sum, wide": (lambda x: _window(x, 0.0, lax.add, (7,), (2,), ((3, 5),)), draw(9)),
+    "sum, dilated": (
+        lambda x: _window(x, 0.0, lax.add, (3,), (1,), ((2, 2),), window_dilation=(2,), base_dilation=(2,)),
+        draw(9),
+    ),
+    "sum of ints": (lambda x: _window(x, 0, lax.add, (2, 3), (1, 1), "VALID"), I),
+    "gradient of max": (
+        lambda x: jax.grad(lambda a: (_window(a, -np.inf, lax.max, (2, 2), (2, 2), "VALID") ** 2).sum())(x),
+        draw(4, 4),
+    ),
+    "ties": (lambda x: _window(x, -np.inf, lax.max, (2,), (1,), "VALID"), np.array([1, 1, 0, 0, 2, 2], "f")),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(name: str) -> None:
+    f, *args = WINDOWS[name]
+    assert_round_trip(f, *args)
+
+
+KEY = np.array([3, 7], np.uint32)
+SHAPE = (3, 4)
+DRAWS: dict[str, Any] = {
+    "uniform": (lambda k: jax.random.uniform(k, SHAPE), KEY),
+    "normal": (lambda k, m, s: m + s * jax.random.normal(jax.random.split(k)[1], SHAPE), KEY, X, Y),
+    "bits": (lambda k: [jax.random.bits(k, (5,), d) for d in ("uint8", "uint16", "uint32")], KEY),
+    "splits": (lambda k: [jax.random.split(k, 3), jax.random.split(k, (2, 2))], KEY),
+    "fold in": (lambda k, i: jax.random.fold_in(k, i), KEY, np.int32(5)),
+    "seeds": (lambda s: jax.random.PRNGKey(s), np.int32(-5)),
+    "new keys": (lambda s: jax.random.key_data(jax.random.split(jax.random.key(s), (2, 2))[1]), np.int32(5)),
+    "a key as argument": (lambda k: [jax.random.normal(k), jax.random.split(k)], jax.random.key(3)),
+    "integers": (lambda k: jax.random.randint(k, (5,), 0, 10), KEY),
+    "dropout": (lambda k, x: jnp.where(jax.random.bernoulli(k, 0.5, x.shape), x / 0.5, 0), KEY, X),
+    "permutation": (lambda k: jax.random.permutation(k, 6), KEY),
+    "categorical": (lambda k, x: jax.random.categorical(k, x), KEY, X),
+    "truncated": (lambda k: jax.random.truncated_normal(k, -1, 1, SHAPE), KEY),
+    "choice": (lambda k: jax.random.choice(k, 5, (3,), replace=False), KEY),
+    "many keys": (
+        lambda k, x: jax.vmap(lambda k, x: x * jax.random.normal(jax.random.fold_in(k, 1)))(jax.random.split(k, 5), x),
+        KEY,
+        draw(5),
+    ),
+    "keys in a loop": (
+        lambda k, x: lax.scan(
+            lambda c, k: (c * jax.random.uniform(k), None), x, jax.random.split(jax.random.wrap_key_data(k), 3)
+        )[0],
+        KEY,
+        X,
+    ),
+    "carried keys": (
+        lambda k, x: lax.fori_loop(
+            0, 3, lambda i, s: (jax.random.split(s[0])[0], s[1] + jax.random.normal(s[0])), (jax.random.wrap_key_data(k), x)
+        )[1],
+        KEY,
+        X,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_draws(name: str) -> None:
+    f, *args = DRAWS[name]
+    assert_round_trip(f, *args)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_bits_of_numbers(dtype: str) -> None:
+    with jax.enable_x64(dtype == "float64"):
+        x = jnp.array([0, -0.0, 1, -1.5, 3e-39, 65504, -np.inf, np.inf, np.nan, 1e-7, 0.1], dtype)
+        word = f"int{8 * x.dtype.itemsize}"
+        assert_round_trip(lambda x: lax.bitcast_convert_type(x, word), np.asarray(x))
+        bits = lax.bitcast_convert_type(x, f"u{word}")
+        assert_round_trip(lambda b: lax.bitcast_convert_type(b, dtype), np.asarray(bits))
+
+
+def test_foreign() -> None:
+    # No operation of the catalogue; JAX runs it.
+    model = sgj.load(lambda x: jax.scipy.special.zeta(x * x + 1.5, 2.0) + x, P)
+    foreign = [op for op in model.graph.operations if op.type == "Foreign"]
+    assert [op.call for op in foreign] == ["lax.zeta"]
+    assert sgj.explain(lambda x: jax.scipy.special.zeta(x + 1.5, 2.0), P)["x"].status != "disconnected"

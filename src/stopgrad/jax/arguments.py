@@ -12,6 +12,7 @@ import numpy as np
 
 from stopgrad.arguments import argument_names
 from stopgrad.errors import ArgumentError, GradientError, StopgradError
+from stopgrad.graph import Operation, Output
 from stopgrad.jax.avals import array_of
 from stopgrad.jax.lines import is_between
 from stopgrad.operands import shorten
@@ -32,6 +33,7 @@ class Program:
 
     Attributes:
         name: of the function.
+        names: of its positional arguments.
         closed: its jaxpr.
         paths: for each traced leaf of the arguments how it is reached, such as ``"params.w"``.
         positions: for each the position of its argument; None for those given by keyword.
@@ -43,6 +45,7 @@ class Program:
     """
 
     name: str
+    names: list[str]
     closed: Any
     paths: list[str]
     positions: list[int | None]
@@ -54,8 +57,12 @@ class Program:
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The values of the traced leaves in the arguments of a call."""
-        found, structure = jax.tree_util.tree_flatten((args, kwargs))
+        located, structure = jax.tree_util.tree_flatten_with_path((args, kwargs))
+        found = [leaf for _, leaf in located]
         if structure != self.structure:
+            named = self._by_path(located)
+            if named is not None:  # As a dict of the values in a module.
+                return named
             raise ArgumentError(
                 f"{self.name} was loaded for arguments of another structure: {_shown(self.structure)}, "
                 f"not {_shown(structure)}"
@@ -67,6 +74,25 @@ class Program:
                     f"{shorten(found[i])}; load it again"
                 )
         return [found[i] for i in self.traced]
+
+    def _by_path(self, located: Sequence[Any]) -> list[Any] | None:
+        """The traced leaves, found by their paths in another structure; None where they are not these."""
+        given = _unique([_path(self.names, path) for path, leaf in located if is_traced(leaf) or _is_built(leaf)])
+        values = [leaf for _, leaf in located if is_traced(leaf) or _is_built(leaf)]
+        if sorted(given) != sorted(self.paths):
+            return None
+        by_path = dict(zip(given, values, strict=True))
+        return [by_path[path] for path in self.paths]
+
+
+def _is_built(x: Any) -> bool:
+    return isinstance(x, (Operation, Output))
+
+
+def _path(names: Sequence[str], entries: Sequence[Any]) -> str:
+    """How a leaf of ``(args, kwargs)`` is reached."""
+    by_keyword, which, *rest = entries
+    return path_of(str(which.key) if by_keyword.idx else names[which.idx], rest)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -119,10 +145,9 @@ def program_of(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: di
     left = {i: leaf for i, leaf in enumerate(leaves) if not is_traced(leaf)}
     paths, positions = [], []
     for i in traced:
-        by_keyword, which, *rest = located[i][0]
-        keyword = bool(by_keyword.idx)
-        paths.append(path_of(str(which.key) if keyword else names[which.idx], rest))
-        positions.append(None if keyword else int(which.idx))
+        by_keyword, which, *_ = located[i][0]
+        paths.append(_path(names, located[i][0]))
+        positions.append(None if by_keyword.idx else int(which.idx))
     returned: dict[str, Any] = {}
 
     def flat(*values: Any) -> list[Any]:
@@ -148,6 +173,7 @@ def program_of(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: di
 
     return Program(
         name=getattr(f, "__name__", type(f).__name__),
+        names=names,
         closed=closed,
         paths=_unique(paths),
         positions=positions,

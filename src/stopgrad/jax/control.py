@@ -14,7 +14,7 @@ import stopgrad as sg
 from stopgrad.builder import Inside
 from stopgrad.graph import Output
 from stopgrad.jax.lines import is_idiom
-from stopgrad.jax.steps import Step, const, rule, run
+from stopgrad.jax.steps import Step, const, rule, run, unconnected, uniform
 from stopgrad.ops.custom import CustomGradient
 from stopgrad.structure import flatten
 
@@ -31,8 +31,7 @@ def _listed(made: Any) -> list[Output]:
 
 @rule("stop_gradient")
 def _stop_gradient(step: Step, x: Output) -> Any:
-    # JAX's own softmax stops the gradient of a maximum, which would be zero. That is no cut of the user's.
-    return sg.zero_gradient(x) if is_idiom(step.eqn) else sg.stop_gradient(x)
+    return unconnected(x) if is_idiom(step.eqn) else sg.stop_gradient(x)
 
 
 # --------------------------------------------------------------------------------------------- calls
@@ -60,6 +59,9 @@ def _cond(step: Step, index: Output, *inputs: Output) -> Any:
     branches = [_branch(step, closed) for closed in step["branches"]]
     if not step.results:
         return []
+    known = uniform(index)
+    if known is not None:
+        return branches[min(max(int(known), 0), len(branches) - 1)](*inputs)
     if index.dtype.is_bool:
         index = sg.cast(index, sg.int32)
     return _listed(sg.switch(index, branches, *inputs))
