@@ -13,7 +13,7 @@ from jax import lax
 
 import stopgrad as sg
 import stopgrad.jax as sgj
-from tests.jax_cases import assert_round_trip, draw, ints
+from tests.jax_cases import Group, assert_round_trip, draw, ints
 
 X = draw(5, 3)
 V = draw(3, seed=1)
@@ -139,10 +139,13 @@ CASES: dict[str, Any] = {
 }  # fmt: skip
 
 
+GROUP = Group(CASES, 2)
+
+
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", CASES)
-def test_round_trip(name: str) -> None:
-    f, *args = CASES[name]
-    assert_round_trip(f, *args, factor=2)
+def test_round_trip(name: str, order: int) -> None:
+    GROUP.check(name, order)
 
 
 def test_while_loop() -> None:
