@@ -57,9 +57,30 @@ def foreign_of(
 
     with jax.enable_x64(bool(jax.config.jax_enable_x64) or any(x.dtype in _WIDE for x in inputs)):
         known = [jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
-        steps = _steps(bound, known, _called(primitive.name), order)
-    first = steps[0]
-    return foreign(inputs, first.call, first.results, first.walls, first.reach, written(steps))
+        made = jax.make_jaxpr(bound)(*known)
+        groups = _apart(made, known)
+        programs = [
+            _steps(_only(made, some) if groups[1:] else bound, known, _called(primitive.name), order)
+            for some in groups
+        ]
+    found: dict[int, Output] = {}
+    for some, steps in zip(groups, programs, strict=True):
+        first = steps[0]
+        outputs = foreign(inputs, first.call, first.results, first.walls, first.reach, written(steps))
+        found.update(zip(some, outputs, strict=True))
+    return tuple([found[j] for j in range(len(found))])
+
+
+def _apart(made: Any, known: Sequence[Any]) -> list[list[int]]:
+    """The results of a primitive in groups: with those that it moves, and those whose gradient is zero.
+
+    Each group is an operation of its own, so that reports know them apart.
+    """
+    asked = _asked(jaxpr_as_fun(made), known)
+    count = len(asked.types)
+    flat = [j for j in range(count) if _is_smooth(asked.types[j]) and not asked.moved[j]]
+    others = [j for j in range(count) if j not in set(flat)]
+    return [others, flat] if asked.towards and flat else [[*range(count)]]
 
 
 def _called(name: str) -> str:
@@ -72,14 +93,14 @@ def _steps(function: Flat, known: Sequence[Any], call: str, order: int) -> list[
     code, reason = _exported(function, known)
     steps = [Step("", code=code, reason=reason)]
     for n in range(order + 1):
-        name = "gradient of " * n + call
         asked = _asked(function, known)
-        steps[-1] = steps[-1]._replace(call=name, **dict(zip(_TOLD, asked[1:], strict=False)))
+        told = steps[-1]._replace(call=_TIMES.get(n, f"gradient {n} of ") + call, results=asked.results)
+        steps[-1] = told._replace(walls=asked.walls, reach=asked.reach, refused=asked.refused)
         if not asked.towards or not code:
             return steps
         function = _pullback(jax.make_jaxpr(function)(*known), asked.towards, asked.wants)
         known = [*known, *[asked.types[i] for i in asked.wants]]
-        following = Step(f"gradient of {name}", towards=asked.towards, wants=asked.wants)
+        following = Step("", towards=asked.towards, wants=asked.wants)
         if n == order:
             many = "derivative" if order == 1 else f"{order} derivatives"
             return [*steps, following._replace(reason=f"JAX exported {many} of {call}, and no more")]
@@ -92,7 +113,7 @@ def _steps(function: Flat, known: Sequence[Any], call: str, order: int) -> list[
     return steps
 
 
-_TOLD = ("results", "walls", "reach", "refused")
+_TIMES = {0: "", 1: "gradient of ", 2: "second gradient of "}
 
 
 class _Asked(NamedTuple):
@@ -101,7 +122,8 @@ class _Asked(NamedTuple):
     Attributes:
         types: of its results.
         results, walls, reach, refused: as foreign operations and the steps of their programs have them.
-        towards: the operands on which some result depends differentiably.
+        moved: for each result, the operands on which it depends differentiably.
+        towards: the operands on which some result depends so.
         wants: the results that depend on these, and whose derivative JAX has.
     """
 
@@ -110,6 +132,7 @@ class _Asked(NamedTuple):
     walls: tuple[tuple[int, str, str], ...]
     reach: tuple[tuple[int, ...], ...]
     refused: tuple[tuple[int, str], ...]
+    moved: Sequence[set[int]]
     towards: tuple[int, ...]
     wants: tuple[int, ...]
 
@@ -147,6 +170,7 @@ def _asked(function: Flat, known: Sequence[Any]) -> _Asked:
         tuple(walls),
         () if all(len(some) == len(known) for some in reach) else tuple(map(tuple, reach)),
         tuple(sorted(refused.items())),
+        moved,
         tuple(sorted(towards)),
         tuple(wants),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -66,7 +67,58 @@ _RESULT = object()
 
 
 def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
-    if not hasattr(f, "__call__"):
+    """A function of ours as one that JAX can trace: under ``jax.jit``, ``jax.grad``, ``jax.vmap``, ``lax.scan``.
+
+    It is traced to a graph for the types of its arguments, and JAX computes that graph. Where JAX asks for a
+    derivative, of any order, forwards (``jax.jvp``, ``jax.jacfwd``) or backwards (``jax.grad``,
+    ``jax.jacrev``), it gets the gradient that :func:`stopgrad.gradients` generates: gates are obeyed, nothing
+    is generated for arguments that JAX does not differentiate, and what the gradient uses of the forward
+    computation is kept, not computed again.
+
+    Args:
+        f: a function of nested structures of tensors, written with stopgrad's operations; a
+            ``sg.function``; or an imported model.
+        cache_size: for how many signatures it is kept traced.
+
+    Returns:
+        A function with f's arguments and results, on JAX's arrays and pytrees.
+
+    Arrays are traced, whatever their type. Python's floats are traced too, and take the dtype of the first
+    floating-point array among the arguments. All other arguments (integers, booleans, strings) f gets as they
+    are, so that they must have a hash; under ``jax.jit`` JAX makes arrays of numbers, unless they are
+    ``static_argnums``. Inside of f, dtypes are promoted as NumPy promotes them; but where JAX has 64-bit types
+    disabled, as by default, each of them is computed as the same type of 32 bits. Dataclasses that JAX does not
+    know are structures where JAX is not tracing. Of complex tensors JAX's gradients are the conjugates of
+    ours, and these are JAX's.
+
+    Forwards, a gate acts as in :func:`stopgrad.jvp`: ``clip_gradient`` as it does near a gradient of zero.
+
+    Raises:
+        ArgumentError: f is no function; an argument has no hash; f uses a value that JAX traces and that is
+            none of its arguments.
+        DTypeError: an argument has a type that stopgrad lacks.
+        GradientError: the gradient is an error (:func:`stopgrad.prevent_gradient`), when JAX uses it.
+
+    Examples:
+        Gates, taken into a function of JAX's:
+
+        >>> import jax, jax.numpy as jnp, stopgrad.jax as sgj
+        >>> clip = sgj.callable(lambda x: sg.clip_gradient(x, -1.0, 1.0))
+        >>> reverse = sgj.callable(sg.reverse_gradient)
+        >>> jax.jit(jax.grad(lambda x: jnp.sum(clip(x) ** 2) + reverse(x)[0]))(jnp.array([0.25, 3.0]))
+        Array([-0.5,  1. ], dtype=float32)
+
+        A loss with a target that is not to be moved:
+
+        >>> @sgj.callable
+        ... def loss(params, x):
+        ...     return sg.reduce_mean((x @ params["w"] - sg.stop_gradient(x @ params["v"])) ** 2.0)
+        >>> params = {"w": jnp.ones((2, 1)), "v": jnp.zeros((2, 1))}
+        >>> gradient = jax.grad(loss)(params, jnp.eye(2))
+        >>> print(gradient["w"].T, gradient["v"].T)
+        [[1. 1.]] [[0. 0.]]
+    """
+    if not builtins.callable(f):
         raise ArgumentError(f"callable: takes a function, not {shorten(f)}")
     name = getattr(f, "__name__", type(f).__name__)
     kept = cached(functools.partial(_traced, f, name), cache_size, "callable")
