@@ -93,7 +93,9 @@ def theirs(f: Any, args: Any, order: int) -> list[Any]:
     return found
 
 
-def assert_agrees(f: Any, args: Any, expected: list[Any], factor: float = 1.0, engine: str = "numpy") -> sg.Graph:
+def assert_agrees(
+    f: Any, args: Any, expected: list[Any], factor: float = 1.0, engine: str = "numpy"
+) -> sg.Graph:
     """The loaded function has these values and gradients."""
     model = sgj.load(f, *args)
     assert_same(model(*args), expected[0], "values", factor)
@@ -108,7 +110,9 @@ def assert_agrees(f: Any, args: Any, expected: list[Any], factor: float = 1.0, e
     return model.graph
 
 
-def assert_round_trip(f: Any, *args: Any, order: int = 2, factor: float = 1.0, engine: str = "numpy") -> sg.Graph:
+def assert_round_trip(
+    f: Any, *args: Any, order: int = 2, factor: float = 1.0, engine: str = "numpy"
+) -> sg.Graph:
     """The loaded function has JAX's values and gradients."""
     expected = jax.jit(lambda args: theirs(f, args, order))(args)
     return assert_agrees(f, args, expected, factor, engine)

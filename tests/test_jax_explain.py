@@ -157,7 +157,13 @@ def test_columns() -> None:
 
 def test_what_jax_stops_itself_is_no_cut() -> None:
     def loss(x: Any) -> Any:
-        parts = [jax.nn.softmax(x), jax.nn.log_softmax(x), jax.nn.logsumexp(x, 0), jax.nn.elu(x), jax.nn.gelu(x)]
+        parts = [
+            jax.nn.softmax(x),
+            jax.nn.log_softmax(x),
+            jax.nn.logsumexp(x, 0),
+            jax.nn.elu(x),
+            jax.nn.gelu(x),
+        ]
         return sum(part.sum() for part in parts)
 
     assert sgj.explain(loss, X)["x"].status == "flows"
@@ -202,7 +208,9 @@ def test_modules_are_trees() -> None:
     nn = pytest.importorskip("flax.linen")
     model = nn.Sequential([nn.Dense(4), nn.relu, nn.Dense(2)])
     params = model.init(jax.random.PRNGKey(0), X)
-    flow = sgj.explain(lambda params, x: (lax.stop_gradient(model.apply(params, x)) * x.sum()).sum(), params, X)
+    flow = sgj.explain(
+        lambda params, x: (lax.stop_gradient(model.apply(params, x)) * x.sum()).sum(), params, X
+    )
     assert flow["params.params.layers_0.kernel"].status == "stopped"
 
 
@@ -268,7 +276,9 @@ def test_constants_by_partial() -> None:
 def test_what_cannot_be_imported_is_listed_at_once() -> None:
     def loss(x: Any) -> Any:
         jax.experimental.io_callback(print, None, x)
-        return lax.cond(x.sum() > 0, lambda x: (jax.experimental.io_callback(print, None, x), x)[1], lambda x: x, x)
+        return lax.cond(
+            x.sum() > 0, lambda x: (jax.experimental.io_callback(print, None, x), x)[1], lambda x: x, x
+        )
 
     with pytest.raises(sg.GraphError) as error:
         sgj.load(loss, V)

@@ -11,8 +11,7 @@ import pytest
 from jax import lax
 
 import stopgrad.jax as sgj
-
-from tests.jax_cases import Group, assert_round_trip, draw, ints
+from jax_cases import Group, assert_round_trip, draw, ints
 
 X = draw(3, 4)
 Y = draw(3, 4, seed=1)
@@ -24,19 +23,73 @@ W = ints(3, 4, seed=5, high=2**32, dtype=np.uint32)
 B = X > 0
 
 UNARY: dict[str, Any] = {
-    "neg": X, "abs": X, "sign": X, "floor": X, "ceil": X, "exp": X, "exp2": X, "log": P, "log1p": P, "expm1": X,
-    "sin": X, "cos": X, "tan": U, "asin": U, "acos": U, "atan": X, "sinh": X, "cosh": X, "tanh": X, "asinh": X,
-    "acosh": P + 1, "atanh": U, "sqrt": P, "rsqrt": P, "cbrt": P, "square": X, "erf": X, "erfc": X, "erf_inv": U,
-    "lgamma": P, "digamma": P, "bessel_i0e": X, "bessel_i1e": X, "is_finite": X, "logistic": X,
-    "population_count": W, "clz": W, "bitwise_not": W, "reciprocal": P,
-}  # fmt: skip
+    "neg": X,
+    "abs": X,
+    "sign": X,
+    "floor": X,
+    "ceil": X,
+    "exp": X,
+    "exp2": X,
+    "log": P,
+    "log1p": P,
+    "expm1": X,
+    "sin": X,
+    "cos": X,
+    "tan": U,
+    "asin": U,
+    "acos": U,
+    "atan": X,
+    "sinh": X,
+    "cosh": X,
+    "tanh": X,
+    "asinh": X,
+    "acosh": P + 1,
+    "atanh": U,
+    "sqrt": P,
+    "rsqrt": P,
+    "cbrt": P,
+    "square": X,
+    "erf": X,
+    "erfc": X,
+    "erf_inv": U,
+    "lgamma": P,
+    "digamma": P,
+    "bessel_i0e": X,
+    "bessel_i1e": X,
+    "is_finite": X,
+    "logistic": X,
+    "population_count": W,
+    "clz": W,
+    "bitwise_not": W,
+    "reciprocal": P,
+}
 BINARY: dict[str, Any] = {
-    "add": (X, Y), "sub": (X, Y), "mul": (X, Y), "div": (X, P), "rem": (X, P), "max": (X, Y), "min": (X, Y),
-    "pow": (P, Y), "atan2": (X, Y), "igamma": (P, P), "igammac": (P, P), "nextafter": (X, Y), "eq": (I, J),
-    "ne": (I, J), "lt": (X, Y), "le": (X, Y), "gt": (X, Y), "ge": (X, Y), "complex": (X, Y),
-    "bitwise_and": (I, J), "bitwise_or": (I, J), "bitwise_xor": (I, J), "shift_left": (I, J),
-    "shift_right_logical": (I, J), "shift_right_arithmetic": (I, J),
-}  # fmt: skip
+    "add": (X, Y),
+    "sub": (X, Y),
+    "mul": (X, Y),
+    "div": (X, P),
+    "rem": (X, P),
+    "max": (X, Y),
+    "min": (X, Y),
+    "pow": (P, Y),
+    "atan2": (X, Y),
+    "igamma": (P, P),
+    "igammac": (P, P),
+    "nextafter": (X, Y),
+    "eq": (I, J),
+    "ne": (I, J),
+    "lt": (X, Y),
+    "le": (X, Y),
+    "gt": (X, Y),
+    "ge": (X, Y),
+    "complex": (X, Y),
+    "bitwise_and": (I, J),
+    "bitwise_or": (I, J),
+    "bitwise_xor": (I, J),
+    "shift_left": (I, J),
+    "shift_right_logical": (I, J),
+    "shift_right_arithmetic": (I, J),
+}
 
 
 ORDERS = pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.nightly)])
@@ -101,7 +154,9 @@ CASES: dict[str, Any] = {
     "xor of many": (lambda a: lax.reduce_xor(a, (0, 1)), W),
     "reduce": (lambda a: lax.reduce(a, np.float32(0), lambda p, q: p + q + p * q, (1,)), U),
     "reduce two": (
-        lambda a, b: lax.reduce((a, b), (np.float32(0), np.float32(1)), lambda p, q: (p[0] + q[0], p[1] * q[1]), (0,)),
+        lambda a, b: lax.reduce(
+            (a, b), (np.float32(0), np.float32(1)), lambda p, q: (p[0] + q[0], p[1] * q[1]), (0,)
+        ),
         X,
         Y,
     ),
@@ -111,11 +166,21 @@ CASES: dict[str, Any] = {
     "cumulative backwards": (lambda a: [f(a, 0, True) for f in (lax.cumsum, lax.cumprod, lax.cummax)], X),
     "cumulative logsumexp": (lambda a: lax.cumlogsumexp(a, 1), X),
     "copies": (lambda a: lax.optimization_barrier((jnp.copy(a), a * 2)), X),
-    "real and imag": (lambda a, b: (lambda z: [jnp.real(z * z), jnp.imag(z * z), jnp.abs(z)])(a + 1j * b), X, Y),
-    "ties of max": (lambda a: [a.max(), jnp.maximum(a, 1.0), jnp.minimum(1.0, a)], np.array([1, 1, 0, 1], "f")),
+    "real and imag": (
+        lambda a, b: (lambda z: [jnp.real(z * z), jnp.imag(z * z), jnp.abs(z)])(a + 1j * b),
+        X,
+        Y,
+    ),
+    "ties of max": (
+        lambda a: [a.max(), jnp.maximum(a, 1.0), jnp.minimum(1.0, a)],
+        np.array([1, 1, 0, 1], "f"),
+    ),
     "ties of min": (lambda a: [a.min(), jnp.minimum(a, 1.0), jnp.sort(a)], np.array([1, 1, 2, 1], "f")),
-    "ties of abs": (lambda a: [jnp.abs(a), jax.nn.relu(a), jnp.clip(a, 0, 1), lax.clamp(np.float32(0), a, np.float32(1))], np.array([0, 1, -1], "f")),
-}  # fmt: skip
+    "ties of abs": (
+        lambda a: [jnp.abs(a), jax.nn.relu(a), jnp.clip(a, 0, 1), lax.clamp(np.float32(0), a, np.float32(1))],
+        np.array([0, 1, -1], "f"),
+    ),
+}
 
 
 CASES_GROUP = Group(CASES)
@@ -279,8 +344,16 @@ SORTS: dict[str, Any] = {
     "sort": (lambda a: [jnp.sort(a), jnp.sort(a, 0), -jnp.sort(-a)], X),
     "argsort": (lambda a: [jnp.argsort(a), jnp.argsort(a, 0, descending=True)], X),
     "with values": (lambda a, b: lax.sort((a, b), dimension=1, num_keys=1), X, Y),
-    "two keys": (lambda a, b, c: lax.sort((a, b, c), dimension=1, num_keys=2), ints(3, 9, high=3), ints(3, 9, high=3), draw(3, 9)),
-    "not finite": (lambda a: [jnp.sort(a), jnp.argsort(a)], np.array([2, np.nan, -np.inf, 0, -0.0, np.inf], "f")),
+    "two keys": (
+        lambda a, b, c: lax.sort((a, b, c), dimension=1, num_keys=2),
+        ints(3, 9, high=3),
+        ints(3, 9, high=3),
+        draw(3, 9),
+    ),
+    "not finite": (
+        lambda a: [jnp.sort(a), jnp.argsort(a)],
+        np.array([2, np.nan, -np.inf, 0, -0.0, np.inf], "f"),
+    ),
     "truths": (lambda a: [jnp.sort(a), jnp.argsort(a)], B),
     "ties": (lambda a, b: lax.sort((a, b), num_keys=1), np.array([1, 0, 1, 0, 1], "f"), draw(5)),
     "top k": (lambda a: lax.top_k(a, 2), X),
@@ -288,7 +361,7 @@ SORTS: dict[str, Any] = {
     "unique": (lambda a: jnp.unique(a, size=5, fill_value=-1), ints(9, high=5)),
     "searchsorted": (lambda a, b: jnp.searchsorted(jnp.sort(a[0]), b), X, Y),
     "permuted": (lambda a: jnp.argsort(jnp.argsort(a)), X),
-}  # fmt: skip
+}
 
 
 SORTS_GROUP = Group(SORTS)
@@ -393,25 +466,32 @@ DRAWS: dict[str, Any] = {
     "truncated": (lambda k: jax.random.truncated_normal(k, -1, 1, SHAPE), KEY),
     "choice": (lambda k: jax.random.choice(k, 5, (3,), replace=False), KEY),
     "many keys": (
-        lambda k, x: jax.vmap(lambda k, x: x * jax.random.normal(jax.random.fold_in(k, 1)))(jax.random.split(k, 5), x),
+        lambda k, x: jax.vmap(lambda k, x: x * jax.random.normal(jax.random.fold_in(k, 1)))(
+            jax.random.split(k, 5), x
+        ),
         KEY,
         draw(5),
     ),
     "keys in a loop": (
         lambda k, x: lax.scan(
-            lambda c, k: (c * jax.random.uniform(k), None), x, jax.random.split(jax.random.wrap_key_data(k), 3)
+            lambda c, k: (c * jax.random.uniform(k), None),
+            x,
+            jax.random.split(jax.random.wrap_key_data(k), 3),
         )[0],
         KEY,
         X,
     ),
     "carried keys": (
         lambda k, x: lax.fori_loop(
-            0, 3, lambda i, s: (jax.random.split(s[0])[0], s[1] + jax.random.normal(s[0])), (jax.random.wrap_key_data(k), x)
+            0,
+            3,
+            lambda i, s: (jax.random.split(s[0])[0], s[1] + jax.random.normal(s[0])),
+            (jax.random.wrap_key_data(k), x),
         )[1],
         KEY,
         X,
     ),
-}  # fmt: skip
+}
 
 
 DRAWS_GROUP = Group(DRAWS)

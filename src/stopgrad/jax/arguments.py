@@ -1,4 +1,4 @@
-"""A function of JAX's and its arguments as a jaxpr: what the arguments are called, which of them are traced."""
+"""A function of JAX's and its arguments as a jaxpr: what the arguments are called, which are traced."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ class Program:
 
     def _by_path(self, located: Sequence[Any]) -> list[Any] | None:
         """The traced leaves, found by their paths in another structure; None where they are not these."""
-        given = _unique([_path(self.names, path) for path, leaf in located if is_traced(leaf) or _is_built(leaf)])
+        given = _unique(
+            [_path(self.names, path) for path, leaf in located if is_traced(leaf) or _is_built(leaf)]
+        )
         values = [leaf for _, leaf in located if is_traced(leaf) or _is_built(leaf)]
         if sorted(given) != sorted(self.paths):
             return None
@@ -212,7 +214,7 @@ def _stand_in(x: Any) -> Any:
         return x
     if isinstance(x, (jax.Array, np.ndarray, np.generic)):
         return x
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)  # type: ignore[no-untyped-call]
 
 
 def _name(f: Any) -> str:
@@ -236,7 +238,7 @@ def _at(error: BaseException) -> str:
 def _untraceable(what: str, f: Any, error: Exception) -> StopgradError:
     if isinstance(error, jax.errors.TracerBoolConversionError):
         why = (
-            "Python decides by a traced value; use jnp.where or jax.lax.cond (jax.lax.while_loop for a loop), "
+            "Python decides by a traced value; use jnp.where or jax.lax.cond (in a loop jax.lax.while_loop), "
             "or pass what it depends on as a constant, with functools.partial"
         )
     elif isinstance(error, jax.errors.TracerArrayConversionError):

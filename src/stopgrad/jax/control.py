@@ -116,7 +116,7 @@ def _platform(step: Step) -> Any:
     return const(np.asarray(here, np.int32))
 
 
-# --------------------------------------------------------------------------------- functions with own gradients
+# ------------------------------------------------------------------------ functions with own gradients
 
 
 @rule("custom_jvp_call", "custom_vjp_call", keys=True)

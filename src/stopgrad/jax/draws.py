@@ -118,13 +118,17 @@ class _Layout:
 def _from_bits(bits: Output, dtype: DType) -> Output:
     """Floating-point numbers with these bits; each step is exact."""
     layout = _Layout(dtype)
-    exponent = sg.bitwise_and(sg.right_shift(bits, like(bits, layout.mantissa)), like(bits, layout.exponents - 1))
+    exponent = sg.bitwise_and(
+        sg.right_shift(bits, like(bits, layout.mantissa)), like(bits, layout.exponents - 1)
+    )
     rest = sg.bitwise_and(bits, like(bits, 2**layout.mantissa - 1))
     normal = sg.not_equal(exponent, like(bits, 0))
     whole = sg.where(normal, sg.bitwise_or(rest, like(bits, 2**layout.mantissa)), rest)
     unit = sg.gather(sg.constant(layout.units), sg.cast(exponent, sg.int32))
     size = sg.cast(whole, layout.work) * unit
-    last = sg.logical_and(sg.equal(exponent, like(bits, layout.exponents - 1)), sg.not_equal(rest, like(bits, 0)))
+    last = sg.logical_and(
+        sg.equal(exponent, like(bits, layout.exponents - 1)), sg.not_equal(rest, like(bits, 0))
+    )
     size = sg.where(last, like(size, np.nan), size)
     negative = sg.not_equal(sg.right_shift(bits, like(bits, 8 * dtype.itemsize - 1)), like(bits, 0))
     made: Output = sg.cast(sg.where(negative, -size, size), dtype)

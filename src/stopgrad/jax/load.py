@@ -41,7 +41,7 @@ def load(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     """A function of JAX's as a graph of our operations.
 
     JAX traces the function on arguments like these; their values are not used. Each primitive becomes
-    operations of the catalogue at the user's line; ``lax.stop_gradient`` becomes :func:`stopgrad.stop_gradient`;
+    operations of the catalogue at the user's line, ``lax.stop_gradient`` a :func:`stopgrad.stop_gradient`;
     a primitive that the catalogue lacks becomes a foreign operation that JAX runs. Loops, branches and
     functions with gradients of their own stay what they are.
 

@@ -142,7 +142,7 @@ def run(
 
 
 def unconnected(x: Output) -> Output:
-    """*x*, through which no gradient is looked for: what JAX's own functions do inside is no cut of a user's."""
+    """*x*, through which no gradient is looked for: what JAX's own functions do inside is no user's cut."""
     made: Output = sg.custom_gradient(lambda: (x, lambda g: []))()
     CustomGradient.settle(made.op)
     return made

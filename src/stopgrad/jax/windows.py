@@ -39,7 +39,10 @@ class _Moving:
     @property
     def geometry(self) -> tuple[Any, ...]:
         """The attributes of a pool."""
-        picked = [tuple(some[i] for i in self.axes) for some in (self.sizes, self.steps, self.padding, self.dilations)]
+        picked: list[Any] = [
+            tuple(some[i] for i in self.axes)
+            for some in (self.sizes, self.steps, self.padding, self.dilations)
+        ]
         for (low, high), size, dilation in zip(picked[2], picked[0], picked[3], strict=True):
             if min(low, high) < 0 or max(low, high) >= (size - 1) * dilation + 1:
                 raise NotOurs("windows that lie in the padding")
