@@ -119,29 +119,36 @@ def _platform(step: Step) -> Any:
 
 @rule("custom_jvp_call", "custom_vjp_call", keys=True)
 def _custom(step: Step, *inputs: Output) -> Any:
-    closed = step["call_jaxpr"]
-    avals = step.avals
-    wanted = [i for i, aval in enumerate(avals) if jnp.issubdtype(aval.dtype, np.inexact)]
+    return owned(step, step["call_jaxpr"], inputs)
+
+
+def owned(step: Step, closed: Any, inputs: Sequence[Output], chosen: Sequence[Output] | None = None) -> list[Output]:
+    """What a jaxpr computes, with the gradient that JAX has for the equation.
+
+    Args:
+        step: the equation.
+        closed: computes it.
+        inputs: the equation's operands.
+        chosen: what the jaxpr takes; the operands unless given.
+    """
+    wanted = [i for i, aval in enumerate(step.avals) if jnp.issubdtype(aval.dtype, np.inexact)]
     asked = [i for i, v in enumerate(step.eqn.outvars) if jnp.issubdtype(v.aval.dtype, np.inexact)]
     if not wanted or not asked or step.depth >= DEEPEST:
-        return step.run(closed, *inputs, deeper=True)
+        return step.run(closed, *(inputs if chosen is None else chosen), deeper=True)
     pulled = pullback_of(step.eqn, wanted, asked)
+    places = {id(x): i for i, x in enumerate(inputs)}
+    taken = range(len(inputs)) if chosen is None else [places[id(x)] for x in chosen]
 
     def function(*xs: Output) -> Any:
         given = list(inputs)
         for i, x in zip(wanted, xs, strict=True):
             given[i] = x
-        results = step.run(closed, *given)
+        results = step.run(closed, *[given[i] for i in taken])
 
         def pullback(*gs: Any) -> Any:
+            operands = [*given, *[gs[i] for i in asked]]
             with Inside(place=step.place):
-                made = run(
-                    pulled.jaxpr.jaxpr,
-                    pulled.jaxpr.consts,
-                    [*given, *[gs[i] for i in asked]],
-                    step.place,
-                    step.depth + 1,
-                )
+                made = run(pulled.jaxpr.jaxpr, pulled.jaxpr.consts, operands, step.place, step.depth + 1)
             parts = iter(made)
             return [next(parts) if connected else None for connected in pulled.connected]
 
@@ -181,7 +188,7 @@ def pullback_of(eqn: Any, wanted: Sequence[int], asked: Sequence[int]) -> Pulled
         return vjp(list(gs))
 
     def shaped(v: Any) -> Any:
-        return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
+        return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)  # type: ignore[no-untyped-call]
 
     xs = [shaped(v) for v in eqn.invars]
     gs = [shaped(eqn.outvars[i]) for i in asked]
@@ -207,5 +214,3 @@ def as_function(eqn: Any) -> Callable[..., list[Any]]:
         return list(made) if eqn.primitive.multiple_results else [made]
 
     return call
-
-

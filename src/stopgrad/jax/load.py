@@ -16,7 +16,17 @@ from stopgrad.flow.explain import flow_of
 from stopgrad.flow.report import Flow
 from stopgrad.graph import Graph, Output
 from stopgrad.imported import Model
-from stopgrad.jax import control, elementwise, indexing, order, products, shapes  # noqa: F401 - they fill the table of rules
+from stopgrad.jax import (  # noqa: F401 - they fill the table of rules
+    control,
+    draws,
+    elementwise,
+    indexing,
+    matrices,
+    order,
+    products,
+    shapes,
+    windows,
+)
 from stopgrad.jax.arguments import Program, canonical, chosen, narrower, program_of
 from stopgrad.jax.avals import type_of
 from stopgrad.jax.steps import refused, run
@@ -172,9 +182,7 @@ def assert_blocked(
 # -------------------------------------------------------------------------------------------- building
 
 
-def _built(
-    what: str, f: Callable[..., Any], program: Program
-) -> tuple[Graph, list[Output], list[Output]]:
+def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, list[Output], list[Output]]:
     """The graph of a program, its inputs and its outputs."""
     graph = Graph()
     place = _definition(f)

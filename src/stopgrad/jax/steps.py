@@ -23,7 +23,7 @@ from stopgrad.jax.avals import agrees, array_of, is_key, type_of
 from stopgrad.jax.foreign import foreign_of
 from stopgrad.jax.lines import place_of
 from stopgrad.source import RawLocation, decode
-from stopgrad.types import TensorType
+from stopgrad.types import TensorType, tensor_type
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
@@ -219,7 +219,7 @@ class _Word(Step):
         found = [type_of(v.aval) for v in self.eqn.outvars]
         keys = [is_key(v.aval) for v in self.eqn.outvars]
         return [
-            sg.TensorType(kind.dtype, kind.shape[:-1]) if key else kind
+            tensor_type(kind.dtype, kind.shape[:-1]) if key else kind
             for kind, key in zip(found, keys, strict=True)
         ]
 
