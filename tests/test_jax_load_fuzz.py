@@ -1,4 +1,4 @@
-"""Random JAX programs, loaded: values and gradients are JAX's, and gradients are said to arrive where they do."""
+"""Random JAX programs, loaded: values and gradients are JAX's, and gradients arrive where it is said."""
 
 from __future__ import annotations
 

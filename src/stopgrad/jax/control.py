@@ -119,31 +119,22 @@ def _platform(step: Step) -> Any:
 
 @rule("custom_jvp_call", "custom_vjp_call", keys=True)
 def _custom(step: Step, *inputs: Output) -> Any:
-    return owned(step, step["call_jaxpr"], inputs)
+    return owned(step, lambda *xs: step.run(step["call_jaxpr"], *xs), inputs)
 
 
-def owned(step: Step, closed: Any, inputs: Sequence[Output], chosen: Sequence[Output] | None = None) -> list[Output]:
-    """What a jaxpr computes, with the gradient that JAX has for the equation.
-
-    Args:
-        step: the equation.
-        closed: computes it.
-        inputs: the equation's operands.
-        chosen: what the jaxpr takes; the operands unless given.
-    """
+def owned(step: Step, compute: Callable[..., list[Output]], inputs: Sequence[Output]) -> list[Output]:
+    """What a function of the operands computes, with the gradient that JAX has for the equation."""
     wanted = [i for i, aval in enumerate(step.avals) if jnp.issubdtype(aval.dtype, np.inexact)]
     asked = [i for i, v in enumerate(step.eqn.outvars) if jnp.issubdtype(v.aval.dtype, np.inexact)]
     if not wanted or not asked or step.depth >= DEEPEST:
-        return step.run(closed, *(inputs if chosen is None else chosen), deeper=True)
+        return compute(*inputs)
     pulled = pullback_of(step.eqn, wanted, asked)
-    places = {id(x): i for i, x in enumerate(inputs)}
-    taken = range(len(inputs)) if chosen is None else [places[id(x)] for x in chosen]
 
     def function(*xs: Output) -> Any:
         given = list(inputs)
         for i, x in zip(wanted, xs, strict=True):
             given[i] = x
-        results = step.run(closed, *[given[i] for i in taken])
+        results = compute(*given)
 
         def pullback(*gs: Any) -> Any:
             operands = [*given, *[gs[i] for i in asked]]

@@ -22,7 +22,17 @@ def _transposed(x: Output) -> Output:
 
 @rule("cholesky")
 def _cholesky(step: Step, x: Output) -> Any:
-    return sg.cholesky(x)
+    if _is_symmetrized(x):
+        return sg.cholesky(x)
+    return owned(step, lambda y: [sg.cholesky(y)], [x])  # The gradient of JAX's need not be symmetric.
+
+
+def _is_symmetrized(x: Output) -> bool:
+    """Whether this is half the sum of a matrix and its transpose."""
+    if x.op.type != "RealDiv" or x.op.x.op.type != "AddV2":
+        return False
+    a, b = x.op.x.op.inputs
+    return any(one.op.type in ("Transpose", "Conj") for one in (a, b))
 
 
 @rule("triangular_solve")
@@ -58,6 +68,15 @@ def _eigh(step: Step, x: Output) -> Any:
     return [vectors, values]
 
 
+@rule("eig")
+def _eig(step: Step, x: Output) -> Any:
+    if step["compute_left_eigenvectors"]:
+        raise NotOurs("eigenvectors from the left")
+    if not step["compute_right_eigenvectors"]:
+        return [sg.eigvals(x)]
+    return list(sg.eig(x))
+
+
 @rule("svd")
 def _svd(step: Step, x: Output) -> Any:
     if step.params.get("subset_by_index") is not None:
@@ -72,16 +91,19 @@ def _svd(step: Step, x: Output) -> Any:
 def _lu(step: Step, x: Output) -> Any:
     (aval,) = step.avals
     loop = jax.make_jaxpr(linalg._lu_python)(jax.ShapeDtypeStruct(aval.shape, aval.dtype))  # type: ignore[no-untyped-call]
-    return owned(step, loop, [x])
+    return owned(step, lambda y: step.run(loop, y), [x])
 
 
 @rule("custom_linear_solve")
 def _linear_solve(step: Step, *inputs: Output) -> Any:
     lengths, jaxprs = step["const_lengths"], step["jaxprs"]
     before = lengths.matvec + lengths.vecmat
-    consts = inputs[before : before + lengths.solve]
-    rhs = inputs[before + lengths.solve + lengths.transpose_solve :]
-    return owned(step, jaxprs.solve, inputs, [*consts, *rhs])
+
+    def solve(*xs: Output) -> list[Output]:
+        consts = xs[before : before + lengths.solve]
+        return step.run(jaxprs.solve, *consts, *xs[before + lengths.solve + lengths.transpose_solve :])
+
+    return owned(step, solve, inputs)
 
 
 # -------------------------------------------------------------------------------------------- Fourier
