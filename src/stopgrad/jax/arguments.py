@@ -213,9 +213,9 @@ def _traced(what: str, f: Any, flat: Callable[..., Any], leaves: Sequence[Any]) 
         ) from error
     if any(isinstance(const, jax.core.Tracer) for const in closed.consts):
         raise ArgumentError(
-            f"{what}: {_name(f)} uses a value of another trace of JAX's: one that has left its function through "
-            "a global variable or an attribute (return it instead), or one of a jit or grad around this call "
-            "(pass it as an argument, and call outside)"
+            f"{what}: {_name(f)} uses a value of another trace of JAX's: one that has left its function "
+            "through a global variable or an attribute (return it instead), or one of a jit or grad around "
+            "this call (pass it as an argument, and call outside)"
         )
     return closed
 
