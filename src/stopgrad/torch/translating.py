@@ -13,7 +13,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 import stopgrad as sg
 from stopgrad.builder import Inside
 from stopgrad.ops.data import size_as
-from stopgrad.torch.aten import TRANSLATIONS
+from stopgrad.torch.aten import ABSENT, TRANSLATIONS
 from stopgrad.torch.aten.calling import Call, Refused, array_of, dtype_from, results_of
 from stopgrad.torch.aten.control import CONTROL
 from stopgrad.torch.aten.drawing import DRAWING
@@ -136,7 +136,7 @@ class Translator:
             return CONTROL[name_of(node)](self, *args, **kwargs)
         found = translation_of(node)
         if found is None:
-            raise Refused("this operator has no translation")
+            raise Refused(ABSENT.get(name_of(node), "this operator has no translation"))
         call = Call(node, self._next_key, self.size, live)
         return found(call, *args, **kwargs)
 

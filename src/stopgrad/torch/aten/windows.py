@@ -202,6 +202,17 @@ def _adapted(spatial: int) -> Any:
     return translated
 
 
+def _adapted_maxima(spatial: int) -> Any:
+    def translated(call: Call, x: Any, size: Sequence[Any]) -> Any:
+        if call.uses(1):
+            raise Refused("the places of adaptive maxima have no translation; use the maxima alone")
+        batched = x.ndim == spatial + 2
+        y = sg.adaptive_max_pool(x if batched else sg.expand_dims(x, 0), size, data_format=LAYOUTS[spatial])
+        return (y if batched else sg.squeeze(y, 0)), None
+
+    return translated
+
+
 def _adapted_gradient(call: Call, g: Any, x: Any) -> Any:
     spatial = 2 if "2d" in str(call.node.target) else 3
     adapt = _adapted(spatial)
@@ -396,8 +407,11 @@ WINDOWS: Table = dict(
             "avg_pool3d": _average_pooled(3),
             "avg_pool2d_backward": _average_gradient(2),
             "avg_pool3d_backward": _average_gradient(3),
-            "_adaptive_avg_pool2d": _adapted(2),
-            "_adaptive_avg_pool3d": _adapted(3),
+            "adaptive_avg_pool1d": _adapted(1),
+            "_adaptive_avg_pool2d adaptive_avg_pool2d": _adapted(2),
+            "_adaptive_avg_pool3d adaptive_avg_pool3d": _adapted(3),
+            "adaptive_max_pool2d": _adapted_maxima(2),
+            "adaptive_max_pool3d": _adapted_maxima(3),
             "_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward": _adapted_gradient,
             "upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec": _nearest(False, True),
             "upsample_nearest1d upsample_nearest2d upsample_nearest3d": _nearest(False, False),
