@@ -159,7 +159,6 @@ DIRECT: list[tuple[str, Callable[..., Any], list[Any]]] = [
         [_random(4, 3, 2), _random(3), _random(3)],
     ),
     ("as_strided.default", lambda x: aten.as_strided(x, [2, 3], [1, 2], 1), [_random(10)]),
-    ("avg_pool1d.default", lambda x: aten.avg_pool1d(x, [3], [2], [1], True, False), [_random(1, 2, 8)]),
     (
         "avg_pool2d_backward.default",
         lambda g, x: aten.avg_pool2d_backward(g, x, [3, 2], [2, 2], [1, 1], True, True, None),

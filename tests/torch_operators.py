@@ -55,7 +55,8 @@ def traced(function: Any, tensors: list[Any], decomposed: bool = True) -> Any:
     table = decompositions() if decomposed else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        whole = torch.func.functionalize(function, remove="mutations_and_views")
+        views = "mutations_and_views" if decomposed else "mutations"
+        whole = torch.func.functionalize(function, remove=views)
         made = make_fx(whole, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True)(
             *tensors
         )

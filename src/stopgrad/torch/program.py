@@ -61,6 +61,7 @@ def exported(program: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> Exp
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's about its own code.
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights")  # What nn.LSTM keeps.
         if isinstance(program, ExportedProgram):
             if example or dynamic_shapes is not None:
                 raise ArgumentError(
@@ -85,9 +86,10 @@ def _export(module: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> Expor
     try:
         return torch.export.export(module, example, dynamic_shapes=dynamic_shapes)
     except Exception as error:
-        told = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        told = " ".join(lines[:2]) or type(error).__name__
         raise GraphError(
-            f"torch.export does not export {type(module).__name__}: {told.strip()} — what it cannot export "
+            f"torch.export does not export {type(module).__name__}: {told} — what it cannot export "
             "(such as branches on values, .item(), .data, printing of numbers) has to be written with "
             "tensors; or watch it run instead, with sgt.watch() or sgt.explain, which take any code"
         ) from error
