@@ -178,6 +178,29 @@ def test_a_model_on_xla(name: str) -> None:
     assert gradient < 1e-10
 
 
+@pytest.mark.parametrize("form", ["plain", "causal", "seen", "added", "grouped"])
+def test_attention_with_masks(form: str) -> None:
+    seen = torch.rand(5, 7, generator=torch.Generator().manual_seed(0)) > 0.4
+    seen[2] = False  # Which sees nothing: zeros, and no gradient.
+    mask = {"seen": seen, "added": torch.where(seen, 0.5, -torch.inf).double()}.get(form)
+    heads = 4 if form == "grouped" else 2
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=form == "causal", enable_gqa=form == "grouped"
+        )
+
+    shapes = ((1, heads, 5, 3), (1, 2, 7, 3), (1, 2, 7, 4))
+    given = [torch.randn(shape, dtype=torch.float64).requires_grad_() for shape in shapes]
+    model = load(attention, *given)
+    y = attention(*given)
+    arrays = [x.detach().numpy() for x in given]
+    assert np.abs(model(*arrays) - y.detach().numpy()).max() < 1e-12
+    made = sg.grad(lambda *xs: sg.reduce_sum(sg.square(model(*xs))), argnums=(0, 1, 2))(*arrays)
+    for a, b in zip(made, torch.autograd.grad((y**2).sum(), given), strict=True):
+        assert np.abs(a - b.numpy()).max() < 1e-12
+
+
 def test_the_second_derivative_of_a_model() -> None:
     module, _, x = _made("perceptron", torch.float64)
     model = load(module, x)
@@ -445,6 +468,8 @@ def test_what_is_random_is_drawn_from_a_key() -> None:
     other = model.apply({"random_key": sg.random_key(7)}, x)
     assert abs(((other > 0) & (first > 0)).mean() - 0.0625) < 0.01
     assert np.array_equal(sg.grad(lambda z: sg.reduce_sum(model(z)))(x), first)
+    attention = load(lambda q: F.scaled_dot_product_attention(q, q, q, dropout_p=0.5), torch.ones(3, 4))
+    assert list(attention.parameters) == ["random_key"]
     module.eval()
     assert "random_key" not in load(module, torch.from_numpy(x)).parameters
 

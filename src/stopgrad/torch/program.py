@@ -39,7 +39,7 @@ STOP = torch.ops.stopgrad.stop.default
 """Stands in programs where a gradient stops; its second argument says what stops it."""
 
 _DETACH = frozenset({torch.ops.aten.detach.default, torch.ops.aten.detach_.default})
-_WHOLE = (torch.ops.aten._safe_softmax.default,)
+_WHOLE = (torch.ops.aten._safe_softmax.default, torch.ops.aten.scaled_dot_product_attention.default)
 """What is not decomposed: of rows that are masked as a whole, the parts have no gradient."""
 _GRAD_REGION = torch.ops.higher_order.wrap_with_set_grad_enabled
 _OUTSIDE = "stopgrad_no_grad"

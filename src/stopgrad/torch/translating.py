@@ -49,10 +49,16 @@ def draws(module: Any) -> bool:
     waiting = [module]
     while waiting:
         here = waiting.pop()
-        if any(name_of(node) in DRAWING for node in here.graph.nodes if node.op == "call_function"):
+        if any(_is_random(node) for node in here.graph.nodes if node.op == "call_function"):
             return True
         waiting += [child for child in here.children() if isinstance(child, torch.fx.GraphModule)]
     return False
+
+
+def _is_random(node: Node) -> bool:
+    if node.target is torch.ops.aten.scaled_dot_product_attention.default:
+        return bool(node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p"))
+    return name_of(node) in DRAWING
 
 
 class Translator:
