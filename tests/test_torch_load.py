@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch._higher_order_ops import map as map_over, scan, while_loop
+from torch.nn import functional
 from torch.utils import _pytree as trees
 
 import stopgrad as sg
@@ -31,7 +31,7 @@ class Convolutional(nn.Module):
 
     def forward(self, x: Any) -> Any:
         h = self.up(self.pool(torch.relu(self.bn(self.conv(x)))))
-        return self.head(F.adaptive_avg_pool2d(h, 1).flatten(1))
+        return self.head(functional.adaptive_avg_pool2d(h, 1).flatten(1))
 
 
 class Block(nn.Module):
@@ -44,7 +44,7 @@ class Block(nn.Module):
         self.down = nn.Conv2d(inner, outer, 1, stride, bias=False) if inner != outer else nn.Identity()
 
     def forward(self, x: Any) -> Any:
-        return F.relu(self.b2(self.c2(F.relu(self.b1(self.c1(x))))) + self.down(x))
+        return functional.relu(self.b2(self.c2(functional.relu(self.b1(self.c1(x))))) + self.down(x))
 
 
 class Residual(nn.Module):
@@ -55,7 +55,7 @@ class Residual(nn.Module):
         self.head = nn.Linear(6, 3)
 
     def forward(self, x: Any) -> Any:
-        return self.head(self.layers(F.silu(self.stem(x))).mean((2, 3)))
+        return self.head(self.layers(functional.silu(self.stem(x))).mean((2, 3)))
 
 
 class Recurrent(nn.Module):
@@ -186,7 +186,7 @@ def test_attention_with_masks(form: str) -> None:
     heads = 4 if form == "grouped" else 2
 
     def attention(q: Any, k: Any, v: Any) -> Any:
-        return F.scaled_dot_product_attention(
+        return functional.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=form == "causal", enable_gqa=form == "grouped"
         )
 
@@ -468,7 +468,9 @@ def test_what_is_random_is_drawn_from_a_key() -> None:
     other = model.apply({"random_key": sg.random_key(7)}, x)
     assert abs(((other > 0) & (first > 0)).mean() - 0.0625) < 0.01
     assert np.array_equal(sg.grad(lambda z: sg.reduce_sum(model(z)))(x), first)
-    attention = load(lambda q: F.scaled_dot_product_attention(q, q, q, dropout_p=0.5), torch.ones(3, 4))
+    attention = load(
+        lambda q: functional.scaled_dot_product_attention(q, q, q, dropout_p=0.5), torch.ones(3, 4)
+    )
     assert list(attention.parameters) == ["random_key"]
     module.eval()
     assert "random_key" not in load(module, torch.from_numpy(x)).parameters

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-import torch_operators as operators
 
 import stopgrad as sg
+import torch_operators as operators
 from stopgrad.torch.aten import ABSENT, TRANSLATIONS
 from stopgrad.torch.translating import name_of
 
@@ -39,21 +39,22 @@ def test_every_core_operator_has_a_translation_or_a_reason() -> None:
 # --------------------------------------------------------------------------------- by PyTorch's samples
 
 DOUBLES = """
-    _native_batch_norm_legit acos acosh addmm alias_copy amax amin any argmax argmin asin asinh atan atan2 atanh
-    bmm cat cdist ceil clamp constant_pad_nd cos cosh cumsum diagonal div.floor_rounding erf exp expm1 fft.hfft2
-    fft.ifftshift flip floor fmod full gather ge grid_sampler_2d gt isclose isinf log log10 log2 log_softmax
-    logical_or logical_xor logspace lt masked_scatter max.reduction_with_dim max_pool2d_with_indices_backward
-    maximum min.reduction_with_dim minimum mm native_group_norm native_layer_norm ne neg
-    nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d nn.functional.avg_pool2d
-    nn.functional.avg_pool3d nn.functional.conv_transpose1d nn.functional.conv2d nn.functional.embedding
-    nn.functional.gelu nn.functional.hardtanh nn.functional.leaky_relu nn.functional.max_pool2d
-    nn.functional.max_pool3d nn.functional.mish nn.functional.relu nn.functional.rms_norm nn.functional.elu
-    nn.functional.scaled_dot_product_attention nn.functional.selu pow prod reciprocal remainder round scatter
-    scatter_add scatter_reduce.amin scatter_reduce.mean sigmoid sign sin sinh slice_scatter softmax
-    split_with_sizes stft take_along_dim tan topk trapezoid trunc var __getitem__ sort
+    _native_batch_norm_legit acos acosh addmm alias_copy amax amin any argmax argmin asin asinh atan
+    atan2 atanh bmm cat cdist ceil clamp constant_pad_nd cos cosh cumsum diagonal div.floor_rounding erf
+    exp expm1 fft.hfft2 fft.ifftshift flip floor fmod full gather ge grid_sampler_2d gt isclose isinf
+    log log10 log2 log_softmax logical_or logical_xor logspace lt masked_scatter max.reduction_with_dim
+    max_pool2d_with_indices_backward maximum min.reduction_with_dim minimum mm native_group_norm
+    native_layer_norm ne neg nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d
+    nn.functional.avg_pool2d nn.functional.avg_pool3d nn.functional.conv_transpose1d
+    nn.functional.conv2d nn.functional.embedding nn.functional.gelu nn.functional.hardtanh
+    nn.functional.leaky_relu nn.functional.max_pool2d nn.functional.max_pool3d nn.functional.mish
+    nn.functional.relu nn.functional.rms_norm nn.functional.elu
+    nn.functional.scaled_dot_product_attention nn.functional.selu pow prod reciprocal remainder round
+    scatter scatter_add scatter_reduce.amin scatter_reduce.mean sigmoid sign sin sinh slice_scatter
+    softmax split_with_sizes stft take_along_dim tan topk trapezoid trunc var __getitem__ sort
     nanquantile nn.functional.multi_head_attention_forward _unsafe_masked_index_put_accumulate
     nn.functional.cosine_embedding_loss nn.functional.interpolate.bilinear nn.functional.embedding_bag
-""".split()
+""".split()  # noqa: SIM905 - a list of names
 TRUTHS = ("bitwise_xor", "bitwise_and", "bitwise_or", "any", "where", "sum")
 WHOLE = (
     "floor_divide",
@@ -68,10 +69,6 @@ WHOLE = (
 LARGEST = 2
 """So many samples of each operator are taken in the quick form."""
 
-TIES = {
-    ("prod", 2),  # PyTorch's second derivative at zeros.
-}
-
 
 def _entries(names: Any, dtype: Any) -> Iterator[tuple[str, Any]]:
     wanted = set(names)
@@ -81,9 +78,6 @@ def _entries(names: Any, dtype: Any) -> Iterator[tuple[str, Any]]:
             wanted.discard(name)
             yield name, entry
     assert not wanted, wanted
-
-
-SEEN: dict[str, set[str]] = {}
 
 
 def _off(name: str, i: int, function: Any, tensors: list[Any], dtype: Any, order: int = 1) -> Iterator[str]:

@@ -225,7 +225,8 @@ def _adapted_gradient(call: Call, g: Any, x: Any) -> Any:
 def _wanted(x: Any, size: Any, factors: Any) -> tuple[list[int], list[int], list[float | None]]:
     old = static(x.shape[2:], "an image of another size")
     if size is not None:
-        return list(old), list(static(size, "an image of another size")), [None] * len(old)
+        new = list(static(size, "an image of another size"))
+        return list(old), new, [None] * len(old) if factors is None else list(factors)
     return list(old), [math.floor(n * f) for n, f in zip(old, factors, strict=True)], list(factors)
 
 
@@ -233,10 +234,8 @@ def _nearest(exact: bool, vector: bool) -> Any:
     """Each new pixel is the old one below it."""
 
     def translated(call: Call, x: Any, size: Any = None, *given_factors: Any) -> Any:
-        factors = given_factors[0] if vector and given_factors else given_factors
+        factors = given_factors[0] if vector and given_factors else given_factors or None
         old, new, scales = _wanted(x, size, factors)
-        if not vector and given_factors:
-            scales = list(given_factors)
         for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
             scale = np.float32(before / after if factor is None else 1.0 / factor)
             steps = np.arange(after, dtype=np.float32) + np.float32(0.5 if exact else 0.0)
@@ -254,10 +253,8 @@ def _scale(before: int, after: int, align: bool, factor: float | None) -> float:
 
 def _linear(vector: bool) -> Any:
     def translated(call: Call, x: Any, size: Any, align: bool, *given_factors: Any) -> Any:
-        factors = given_factors[0] if vector and given_factors else None
+        factors = given_factors[0] if vector and given_factors else given_factors or None
         old, new, scales = _wanted(x, size, factors)
-        if not vector and given_factors:
-            scales = list(given_factors)
         for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
             scale, steps = _scale(before, after, align, factor), np.arange(after)
             source = steps * scale if align else np.maximum((steps + 0.5) * scale - 0.5, 0.0)
@@ -282,6 +279,11 @@ def _cubic(call: Call, x: Any, size: Any, align: bool, factors: Any = None) -> A
             parts.append(sg.multiply(sg.take(x, at, 2 + i), brought(along(weight, 2 + i, x.ndim), x.dtype)))
         x = sg.add_n(parts)
     return x
+
+
+def _cubic_sized(call: Call, x: Any, size: Any, align: bool, *factors: Any) -> Any:
+    """With the size and, where they are known, the factors that led to it."""
+    return _cubic(call, x, size, align, factors or None)
 
 
 def _cubic_weights(t: Any) -> list[Any]:
@@ -420,7 +422,7 @@ WINDOWS: Table = dict(
             "upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec": _linear(True),
             "upsample_linear1d upsample_bilinear2d upsample_trilinear3d": _linear(False),
             "upsample_bicubic2d.vec": _cubic,
-            "upsample_bicubic2d": lambda call, x, size, align, *factors: _cubic(call, x, size, align),
+            "upsample_bicubic2d": _cubic_sized,
             "grid_sampler_2d grid_sampler_3d": _grid_sampled,
         }
     )
