@@ -115,6 +115,59 @@ def test_second_derivatives_are_those_of_pytorch(name: str) -> None:
     assert smooth
 
 
+# ------------------------------------------------------------------------------------- all of the samples
+
+RANDOM = (
+    *("bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "uniform"),
+    *("randn", "randint", "rand_like", "randn_like", "randint_like", "svd_lowrank", "pca_lowrank"),
+    *("nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d"),
+    *("nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout", "nn.functional.rrelu"),
+    *("nn.functional.scaled_dot_product_attention", "nn.functional.multi_head_attention_forward"),
+    *("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted"),
+)
+"""What differs from run to run (attention for its samples with dropout), or was never written."""
+
+OTHERWISE = {
+    "item": "its result is no tensor",
+    "as_strided_scatter": "PyTorch's gradient reaches what was overwritten",
+    "cholesky_solve": "PyTorch's gradient has parts for the triangle that is not read",
+    "linalg.eig": "eigenvectors may be scaled by any unit, and eigenvalues stand in another order",
+    "linalg.eigh": "eigenvectors may be scaled by any unit",
+    "linalg.eigvalsh": "the gradient goes to the triangle that is read; PyTorch spreads it over both",
+    "nn.functional.hardsigmoid": "PyTorch's gradient takes 1/6 in single precision",
+    "nn.functional.max_unpool1d": "several values for one place; the gradient goes to the one that remains",
+    "nn.functional.max_unpool2d": "the same",
+    "nn.functional.max_unpool3d": "the same",
+    "linalg.svd": "singular vectors may be scaled by any unit",
+    "svd": "the same",
+}
+
+
+def _is_random(name: str) -> bool:
+    return any(name == one or name.startswith(one + ".") for one in RANDOM)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.int64, torch.bool], ids=str)
+def test_all_of_pytorchs_operators_agree_or_are_refused(dtype: Any) -> None:
+    off, agreeing, refused = [], 0, 0
+    for entry in operators.op_db:
+        name = entry.name + (f".{entry.variant_test_name}" if entry.variant_test_name else "")
+        if dtype not in entry.supported_dtypes("cpu") or _is_random(name) or name in OTHERWISE:
+            continue
+        for i, (function, tensors) in enumerate(operators.samples(entry, dtype, 8)):
+            try:
+                operators.traced(function, [x.contiguous() for x in tensors])
+            except Exception:  # PyTorch does not trace it: sparse tensors, shapes that depend on values.
+                continue
+            told = list(_off(name, i, function, tensors, dtype))
+            refused += any("val" not in one for one in told)
+            off += [one for one in told if "value" in one]
+            agreeing += not told
+    assert not off, "\n".join(off)
+    assert agreeing > 3 * refused
+
+
 # --------------------------------------------------------------------------------------- called directly
 
 

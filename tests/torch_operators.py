@@ -149,7 +149,7 @@ def _compared(
         unconnected_gradients="zero",
     )
     for a, b, (_, t) in zip(session.run(made, feeds), wanted, sources, strict=True):
-        b = torch.zeros_like(t) if b is None else b
+        b = torch.zeros_like(t) if b is None else b.to_dense()
         found.gradient = max(found.gradient, distance(a, array_of(b, "g")))
     if order > 1:
         _second(found, made, wanted, sources, feeds, session)
