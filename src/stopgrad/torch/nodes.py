@@ -14,7 +14,7 @@ from stopgrad.dtypes import DTYPES
 from stopgrad.source import RawLocation
 from stopgrad.torch.calls import FLAT_EDGES, FLAT_NODES
 from stopgrad.torch.functions import NOT_DIFFERENTIABLE, Returned, returned_for_zeros
-from stopgrad.torch.record import Event, Kind, Value
+from stopgrad.torch.record import Event, Kind, Value, entering
 
 Node = Any
 Edge = tuple[Node, int]
@@ -202,9 +202,16 @@ class Nodes:
             else:
                 flat[value] = None
         rest = [value for value in flat if value not in inputs]
-        walls = tuple([(len(inputs) + i, NOT_DIFFERENTIABLE, FLAT) for i in range(len(rest))])
+        walls = [(len(inputs) + i, NOT_DIFFERENTIABLE, FLAT) for i in range(len(rest))]
+        if inner is not None:
+            for value in entering(inner):
+                if value not in inputs and value not in flat:
+                    if value.open:
+                        why = inner.event.region.why if inner.event.region is not None else name_of(node)
+                        walls.append((len(inputs) + len(rest), "stopped", why))
+                    rest.append(value)
         made_before = node._sequence_nr() < self.started
-        event = Event(Kind.OPERATION, name_of(node), None if made_before else place, (*inputs, *rest), walls)
+        event = Event(Kind.OPERATION, name_of(node), None if made_before else place, (*inputs, *rest), tuple(walls))
         tags[number] = event.result(sizes, True)
         if is_user_made(node):
             returned = Returned(event, [self._edge(*edge) for edge in node.next_functions])
