@@ -84,14 +84,16 @@ class Value:
         open: whether, by the record, a gradient would pass through it to a leaf that requires one.
         kept: whether it would be open if nothing in the region in which it was made had stopped it.
         left: what it is outside of that region, once that was asked.
+        written: what it is now, where its memory was written into behind autograd's back.
     """
 
-    __slots__ = ("event", "index", "kept", "left", "open")
+    __slots__ = ("event", "index", "kept", "left", "open", "written")
 
     def __init__(self, event: Event, index: int, open: bool) -> None:
         self.event, self.index, self.open = event, index, open
         self.kept = open
         self.left: Value | None = None
+        self.written: Value | None = None
 
     @property
     def sizes(self) -> tuple[Any, ...]:

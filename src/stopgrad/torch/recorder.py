@@ -17,7 +17,7 @@ from stopgrad.torch.calls import Act, Call, call_of
 from stopgrad.torch.functions import NOT_DIFFERENTIABLE
 from stopgrad.torch.leaving import Departures
 from stopgrad.torch.memory import Held, Memory
-from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, node_of, sizes_of
+from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, Reached, node_of, sizes_of
 from stopgrad.torch.places import Entry, forward_of_function, place_of, user_frame
 from stopgrad.torch.record import Event, Kind, Region, Target, Value, forward_around, left, now, stop
 
@@ -131,8 +131,7 @@ class Recorder:
             self._remember(tensor, value)
         store = self.memory.store(tensor)
         if store is not None and store.serial > value.event.serial:
-            value = self._written_into(value, store.value, tensor)
-            self.nodes.note(node, number, value)
+            value = self.nodes.write(node, number, self._written_into(value, store.value, tensor))
         return value
 
     def _known_leaf(self, tensor: Tensor, place: RawLocation | None) -> Value:
@@ -450,8 +449,10 @@ class Recorder:
         inputs = dict.fromkeys([one.value for one in used])
         rebased = into is not None and into.value not in found.values and tensor._is_view()
         whole = rebased and tensor._base is not None and tensor.numel() == tensor._base.numel()
-        if rebased and into is not None and not (whole and call.overwrites):
-            inputs.pop(into.value, None)  # It is part of its base, through which the gradient goes.
+        if rebased and into is not None:
+            # It is part of its base, through which the gradient goes, and what was written with it.
+            through = self._rebased(call, found, tensor, bool(whole))
+            inputs = {value: None for value in inputs if value not in through and value is not into.value}
         inputs |= found.values
         inputs |= found.flat
         walls = []
@@ -465,6 +466,19 @@ class Recorder:
                 reason = OVERWRITTEN
             walls.append((i, NOT_DIFFERENTIABLE, reason))
         return tuple(inputs), tuple(walls)
+
+    def _rebased(self, call: Call, found: Reached, tensor: Tensor, whole: bool) -> set[Value]:
+        """What went into a base, a view of which was written into by this call."""
+        through: set[Value] = set()
+        store = self.memory.store(tensor)
+        for event in [value.event for value in found.values if value.event.serial > self._began]:
+            through.update(event.inputs)
+            if whole and call.overwrites:
+                if node_of(tensor._base).next_functions[0][0] is not None:
+                    event.walls = ((0, NOT_DIFFERENTIABLE, OVERWRITTEN),)
+            elif store is not None and not store.value.open and store.value not in event.inputs:
+                event.inputs = (*event.inputs, store.value)
+        return through
 
     def _untracked(
         self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, here: Region | None
@@ -586,8 +600,7 @@ class Recorder:
         self._remember(into.tensor, value)
         node, held = node_of(into.tensor), self.memory.held(into.tensor)
         if node is not None:
-            joined = self._written_into(into.value, value, into.tensor)
-            self.nodes.note(node, into.tensor.output_nr, joined)
+            self.nodes.write(node, into.tensor.output_nr, self._written_into(into.value, value, into.tensor))
         elif held is not None and held.root is not None:
             held.content = value
             self._settle(into.tensor, held, place)
