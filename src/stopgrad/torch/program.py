@@ -105,7 +105,7 @@ def _export(program: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> Expo
         if not example:
             cure = "give example arguments behind it: sgt.load(module, x)"
         raise GraphError(
-            f"torch.export does not export {called(program)}{_at(error)}: {told} — {cure}"
+            f"torch.export does not export {called(program)}: {told}{_at(error)} — {cure}"
         ) from error
 
 
@@ -114,7 +114,7 @@ def _at(error: BaseException) -> str:
     found = ""
     for frame in traceback.extract_tb(error.__traceback__):
         if not frame.filename.startswith((_TORCH, _HOME, "<")):
-            found = f", at {frame.filename}:{frame.lineno}"
+            found = f" (at {frame.filename}:{frame.lineno})"
     return found
 
 
