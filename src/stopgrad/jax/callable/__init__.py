@@ -162,19 +162,24 @@ def _arguments(name: str, given: Leaves) -> tuple[list[Any], tuple[Any, ...]]:
         jnp.asarray(x) if is_number or is_array(x) else x
         for x, is_number in zip(given.values, numbers, strict=True)
     ]
-    strong = [x.dtype for x in found if is_array(x) and not x.weak_type]
+    strong = [x.dtype for x in found if is_array(x) and not _is_weak(x)]
     company = next((d for d in strong if jnp.issubdtype(d, jnp.floating)), None)
     arrays, signature = [], []
     for x in found:
         if not is_array(x):
             signature.append(Constant.of(x))
             continue
-        if x.weak_type:  # A number of Python's takes the type of the arrays beside it.
+        if _is_weak(x):  # A number of Python's takes the type of the arrays beside it.
             fits = company is not None and jnp.issubdtype(x.dtype, jnp.floating)
             x = jax.lax.convert_element_type(x, company if fits else x.dtype)
         arrays.append(x)
         signature.append((x.shape, x.dtype))
     return arrays, tuple(signature)
+
+
+def _is_weak(x: Any) -> bool:
+    """Whether an array of JAX's takes the type of those beside it."""
+    return bool(getattr(x, "weak_type", False))
 
 
 def _traced(
@@ -192,10 +197,14 @@ def _traced(
         try:
             results = leaves_of(f(*args, **kwargs))
             outputs = [as_output(x, graph) for x in results.values if _is_result(x)]
-        except jax.errors.TracerArrayConversionError:
-            raise ArgumentError(
+        except Exception as error:
+            if not isinstance(error.__context__ or error, jax.errors.TracerArrayConversionError):
+                raise
+            told = ArgumentError(
                 f"{name} uses a value that JAX is tracing and that is none of its arguments; pass it as one"
-            ) from None
+            )
+            told._place = getattr(error, "_place", told._place)
+            raise told from None
     inputs = [x for x, known in zip(leaves, signature, strict=True) if not isinstance(known, Constant)]
     _check(name, graph, outputs)
     others = [_RESULT if _is_result(x) else x for x in results.values]
