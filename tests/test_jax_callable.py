@@ -66,11 +66,15 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
         lambda x: jax.lax.scan(lambda c, y: (c + 0.1 * f(c * x, y), f(x, y)), x[0], jnp.stack([X, Y]))[0]
     )(X),
     "jvp of scan": lambda f: jax.jvp(
-        lambda x: jax.lax.scan(lambda c, y: (c + 0.1 * f(c * x, y), f(x, y)), x[0], jnp.stack([X, Y])), (X,), (Y,)
+        lambda x: jax.lax.scan(lambda c, y: (c + 0.1 * f(c * x, y), f(x, y)), x[0], jnp.stack([X, Y])),
+        (X,),
+        (Y,),
     ),
     "cond": lambda f: jax.grad(lambda x: jax.lax.cond(x[0] > 0, f, lambda x, y: 0.0, x, Y))(X),
     "while": lambda f: jax.jvp(
-        lambda x: jax.lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * f(s[1] * x, Y)), (0, 1.0)),
+        lambda x: jax.lax.while_loop(
+            lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * f(s[1] * x, Y)), (0, 1.0)
+        ),
         (X,),
         (Y,),
     )[0],

@@ -138,7 +138,12 @@ def test_functions_and_models_of_ours() -> None:
         w = sg.parameter(np.array([1.0, 2.0, 3.0], np.float32), name="w")
         y = sg.reduce_sum(sg.stop_gradient(x) * x * w)
     model = Model(
-        graph, {"x": x}, {"y": y}, {"w": w}, leaves=lambda args, kwargs: args, rebuild=lambda values: values[0]
+        graph,
+        {"x": x},
+        {"y": y},
+        {"w": w},
+        leaves=lambda args, kwargs: args,
+        rebuild=lambda values: values[0],
     )
     np.testing.assert_allclose(jax.grad(sgj.callable(model))(X), X * jnp.asarray([1.0, 2, 3]), rtol=1e-6)
     gradient = jax.jit(jax.grad(sgj.callable(model.apply)))({"w": X}, X)
@@ -168,7 +173,9 @@ def test_methods() -> None:
 
 
 @pytest.mark.parametrize("wide", [False, True], ids=["32 bits", "64 bits"])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "complex128", "int64", "uint8"])
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "float16", "bfloat16", "complex128", "int64", "uint8"]
+)
 def test_an_array_has_the_type_that_jax_gives_it(dtype: str, wide: bool) -> None:
     with jax.enable_x64(wide):
         array = np.ones(3, ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
@@ -176,16 +183,21 @@ def test_an_array_has_the_type_that_jax_gives_it(dtype: str, wide: bool) -> None
         double = sgj.callable(lambda x: x + x)
         assert double(array).dtype == jax.jit(double)(array).dtype == wanted
         if jnp.issubdtype(wanted, jnp.floating):
-            assert jax.grad(lambda x: jnp.sum(double(x)).astype(jnp.float32))(jnp.asarray(array)).dtype == wanted
+            assert (
+                jax.grad(lambda x: jnp.sum(double(x)).astype(jnp.float32))(jnp.asarray(array)).dtype == wanted
+            )
 
 
 def test_types_of_64_bits_are_computed_with_32_where_jax_does() -> None:
     def f(x: Any) -> Any:
         wide = sg.cast(x, sg.float64) * np.array([1.0, 2.0, 3.0])
         places = sg.argmax(wide, output_type=sg.int64)
-        return wide, places, sg.cast(sg.reduce_sum(wide), sg.complex128), sg.scan(
-            lambda c, t: (c + t, c * t), np.float64(0.0), wide
-        )[0]
+        return (
+            wide,
+            places,
+            sg.cast(sg.reduce_sum(wide), sg.complex128),
+            sg.scan(lambda c, t: (c + t, c * t), np.float64(0.0), wide)[0],
+        )
 
     found = jax.jit(sgj.callable(f))(X)
     assert [y.dtype.name for y in found] == ["float32", "int32", "complex64", "float32"]
@@ -201,7 +213,9 @@ def test_numbers_take_the_type_of_the_arrays_beside_them() -> None:
     assert f(2.0, 3.0).dtype == jax.jit(f)(2.0, 3.0).dtype == jnp.float32
     value, gradient = jax.value_and_grad(f)(2.0, 3.0)
     assert (float(value), float(gradient), gradient.dtype) == (6.0, 3.0, jnp.float32)
-    assert float(jax.grad(lambda s: jnp.sum(f(half, s)).astype(jnp.float32))(2.0)) == pytest.approx(0.8, abs=0.02)
+    assert float(jax.grad(lambda s: jnp.sum(f(half, s)).astype(jnp.float32))(2.0)) == pytest.approx(
+        0.8, abs=0.02
+    )
 
 
 def test_a_carry_may_begin_as_a_number() -> None:

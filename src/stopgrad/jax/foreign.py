@@ -48,7 +48,9 @@ def foreign_of(
     """
     for x in inputs:
         if x.type.symbolic:
-            raise ShapeError(f"{primitive.name}: JAX's primitive needs known sizes, not those of {describe(x)}")
+            raise ShapeError(
+                f"{primitive.name}: JAX's primitive needs known sizes, not those of {describe(x)}"
+            )
 
     def bound(*arrays: Any) -> Sequence[Any]:
         made = primitive.bind(*arrays, **params)
@@ -102,8 +104,11 @@ def _steps(function: Flat, known: Sequence[Any], call: str, order: int) -> list[
         known = [*known, *[asked.types[i] for i in asked.wants]]
         following = Step("", towards=asked.towards, wants=asked.wants)
         if n == order:
-            many = "derivative" if order == 1 else f"{order} derivatives"
-            return [*steps, following._replace(reason=f"JAX exported {many} of {call}, and no more")]
+            many = {0: "no derivative", 1: "one derivative"}.get(order, f"{order} derivatives")
+            return [
+                *steps,
+                following._replace(reason=f"JAX exported {many} of {call}{', and no more' if order else ''}"),
+            ]
         code, reason = _exported(function, known)
         if not code:  # Such as one that JAX can push forward, but not transpose.
             walls = [(i, Status.UNDEFINED.value, reason) for i in asked.towards]
@@ -197,9 +202,7 @@ def _only(made: Any, results: Sequence[int]) -> Flat:
     return lambda *arrays: function(*[x for x, is_used in zip(arrays, used, strict=True) if is_used])
 
 
-def _moves(
-    made: Any, known: Sequence[Any], i: int, users: Sequence[int]
-) -> tuple[list[int], dict[int, str]]:
+def _moves(made: Any, known: Sequence[Any], i: int, users: Sequence[int]) -> tuple[list[int], dict[int, str]]:
     """Which results have a tangent that depends on the tangent of one operand; and where JAX has none, why."""
     moves, errors = [], {}
     for j in users:
