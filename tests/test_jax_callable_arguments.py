@@ -293,7 +293,7 @@ def test_a_value_that_jax_traces_must_be_an_argument() -> None:
     def f(x: Any, w: Any) -> Any:
         return sgj.callable(lambda x: sg.exp(x) * w)(x)
 
-    with pytest.raises(sg.ArgumentError, match="that JAX is tracing .* pass it as one") as caught:
+    with pytest.raises(sg.ArgumentError, match=r"that JAX is tracing .* pass it as one") as caught:
         f(X, X)
     assert "sg.exp(x) * w" in str(caught.value)
 

@@ -203,22 +203,29 @@ def _only(made: Any, results: Sequence[int]) -> Flat:
 
 
 def _moves(made: Any, known: Sequence[Any], i: int, users: Sequence[int]) -> tuple[list[int], dict[int, str]]:
-    """Which results have a tangent that depends on the tangent of one operand; and where JAX has none, why."""
-    moves, errors = [], {}
+    """Which results have a tangent that depends on that of one operand; and where JAX has none, why."""
+    moves: list[int] = []
+    errors: dict[int, str] = {}
     for j in users:
-
-        def pushed(t: Any, *arrays: Any, function: Flat = _only(made, [j])) -> Any:
-            def of(x: Any) -> Any:
-                return function(*arrays[:i], x, *arrays[i + 1 :])[0]
-
-            return jax.jvp(of, (arrays[i],), (t,))[1]
-
         try:
-            if 0 in _uses(jax.make_jaxpr(pushed)(known[i], *known))[0]:
+            if 0 in _uses(jax.make_jaxpr(_pushforward(made, i, j))(known[i], *known))[0]:
                 moves.append(j)
         except Exception as error:
             errors[j] = f"JAX: {' '.join(str(error).split())}"
     return moves, errors
+
+
+def _pushforward(made: Any, i: int, j: int) -> Callable[..., Any]:
+    """From the tangent of one operand, and all operands, to the tangent of one result."""
+    function = _only(made, [j])
+
+    def pushed(t: Any, *arrays: Any) -> Any:
+        def of(x: Any) -> Any:
+            return function(*arrays[:i], x, *arrays[i + 1 :])[0]
+
+        return jax.jvp(of, (arrays[i],), (t,))[1]
+
+    return pushed
 
 
 def _pullback(made: Any, towards: Sequence[int], wants: Sequence[int]) -> Flat:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -67,7 +67,7 @@ _RESULT = object()
 
 
 def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
-    """A function of ours as one that JAX can trace: under ``jax.jit``, ``jax.grad``, ``jax.vmap``, ``lax.scan``.
+    """A function of ours as one that JAX traces: for ``jax.jit``, ``jax.grad``, ``jax.vmap``, ``lax.scan``.
 
     It is traced to a graph for the types of its arguments, and JAX computes that graph. Where JAX asks for a
     derivative, of any order, forwards (``jax.jvp``, ``jax.jacfwd``) or backwards (``jax.grad``,
@@ -84,12 +84,12 @@ def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
         A function with f's arguments and results, on JAX's arrays and pytrees.
 
     Arrays are traced, whatever their type. Python's floats are traced too, and take the dtype of the first
-    floating-point array among the arguments. All other arguments (integers, booleans, strings) f gets as they
-    are, so that they must have a hash; under ``jax.jit`` JAX makes arrays of numbers, unless they are
-    ``static_argnums``. Inside of f, dtypes are promoted as NumPy promotes them; but where JAX has 64-bit types
-    disabled, as by default, each of them is computed as the same type of 32 bits. Dataclasses that JAX does not
-    know are structures where JAX is not tracing. Of complex tensors JAX's gradients are the conjugates of
-    ours, and these are JAX's.
+    floating-point array among the arguments. All other arguments (integers, booleans, strings) f gets as
+    they are, so that they must have a hash; under ``jax.jit`` JAX makes arrays of numbers, unless they are
+    ``static_argnums``. Inside of f, dtypes are promoted as NumPy promotes them; but where JAX has 64-bit
+    types disabled, as by default, each of them is computed as the same type of 32 bits. Dataclasses that JAX
+    does not know are structures where JAX is not tracing. Gradients of complex tensors are as JAX has them:
+    the conjugates of ours.
 
     Forwards, a gate acts as in :func:`stopgrad.jvp`: ``clip_gradient`` as it does near a gradient of zero.
 
@@ -135,8 +135,7 @@ def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
             raise
         return traced(arrays)
 
-    functools.update_wrapper(called, f)
-    return called
+    return cast("F", functools.update_wrapper(called, f))
 
 
 class _Structure:
@@ -164,7 +163,8 @@ def _arguments(name: str, given: Leaves) -> tuple[list[Any], tuple[Any, ...]]:
     ]
     strong = [x.dtype for x in found if is_array(x) and not _is_weak(x)]
     company = next((d for d in strong if jnp.issubdtype(d, jnp.floating)), None)
-    arrays, signature = [], []
+    arrays: list[Any] = []
+    signature: list[Any] = []
     for x in found:
         if not is_array(x):
             signature.append(Constant.of(x))
@@ -261,6 +261,6 @@ def _check_hashes(name: str, given: Leaves, signature: Sequence[Any]) -> None:
         except TypeError:
             shown = tree_util.keystr(path[1:])
             raise ArgumentError(
-                f"{name} was given {shorten(known.value)} for its argument {shown}, which has no hash to know "
-                "it by; pass an array or a constant"
+                f"{name} was given {shorten(known.value)} for its argument {shown}, which has no hash to "
+                "know it by; pass an array or a constant"
             ) from None

@@ -1,4 +1,4 @@
-"""A graph and its gradient, parted into what is computed forwards and kept, and what cotangents are needed for.
+"""A graph and its gradient, parted into what is computed forwards and kept, and what needs cotangents.
 
 As JAX parts a function that it linearises: all that depends on no cotangent is known when the function is
 called.
