@@ -1,0 +1,191 @@
+"""Public functions that ask in one call, and those for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from stopgrad.arguments import argument_names
+from stopgrad.errors import ArgumentError, FlowError
+from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
+from stopgrad.flow.report import Flow
+from stopgrad.public import call, guarded
+from stopgrad.torch.nodes import owners_of
+from stopgrad.torch.questions import chosen, losses_in, named_tensors
+from stopgrad.torch.recorder import Recorder
+from stopgrad.torch.watching import RECORDERS, Watch, explained
+
+__tracebackhide__ = True  # What pytest shows of a failure ends at the line of the test.
+
+UNSEEN = (
+    "No watch saw how this loss was made: what passes is known from autograd alone, without lines. "
+    "Make the loss inside 'with sgt.watch():' to see them."
+)
+
+
+@guarded("explain")
+def explain(f: Callable[..., Any], *args: Any, model: Any = None, only: Any = None, **kwargs: Any) -> Flow:
+    """Watch one call of a function: whether gradients of what it returns arrive, and which lines cut them.
+
+    Args:
+        f: a function, or a module, that returns a tensor or a structure with tensors.
+        args, kwargs: its arguments.
+        model: what is asked about: a module, an optimizer, tensors, or a dict or list of these. Unless given,
+            the tensors among the arguments that require gradients and the parameters of the modules among
+            them, of *f* itself, and of the object that *f* is a method of.
+        only: a pattern, or patterns, of the names that are asked about.
+
+    Returns:
+        A :class:`stopgrad.flow.report.Flow`, whose keys are names: of parameters, or paths of arguments.
+
+    Raises:
+        ArgumentError: *f* returns no tensor, or there is nothing to ask about.
+
+    Examples:
+        >>> import torch
+        >>> import stopgrad.torch as sgt
+        >>> def loss(w, x):
+        ...     return (w * x.detach()).sum()
+        >>> print(sgt.explain(loss, torch.ones(2, requires_grad=True), torch.ones(2)))
+        A gradient reaches w.
+        <BLANKLINE>
+        flows: w
+    """
+    if not callable(f) or isinstance(f, torch.Tensor):
+        raise ArgumentError(
+            f"explain: takes a function and its arguments, not {type(f).__name__}; for a loss that is there "
+            "already, make it inside 'with sgt.watch() as seen:' and ask seen.explain(loss, model)"
+        )
+    with Watch() as seen:
+        made = call(f, *args, **kwargs)
+    losses = list(_tensors(made))
+    if not losses:
+        raise ArgumentError(f"explain: the function returned {type(made).__name__}, and no tensor in it")
+    xs = _arguments(f, args, kwargs) if model is None else model
+    if model is None and not xs:
+        raise ArgumentError(
+            "explain: none of the arguments requires a gradient; say with model= what is asked about"
+        )
+    return seen.explain(losses, xs, only=only)
+
+
+def _arguments(f: Callable[..., Any], args: Any, kwargs: Any) -> dict[str, Any]:
+    """What the arguments of a call hold that requires gradients, by their names."""
+    home = getattr(f, "__self__", None)
+    found: dict[str, Any] = {}
+    for part in (f, home):
+        if isinstance(part, torch.nn.Module):
+            found |= dict(part.named_parameters(remove_duplicate=False))
+    given = {**dict(zip(argument_names(f, len(args)), args, strict=True)), **kwargs}
+    stack = [(name, x) for name, x in reversed(given.items())]
+    while stack:
+        name, x = stack.pop()
+        if isinstance(x, torch.Tensor):
+            if x.requires_grad:
+                found[name] = x
+        elif isinstance(x, torch.nn.Module):
+            found |= {f"{name}.{key}": p for key, p in x.named_parameters(remove_duplicate=False)}
+        elif isinstance(x, dict):
+            stack.extend([(f"{name}.{key}", part) for key, part in reversed(x.items())])
+        elif isinstance(x, (list, tuple)):
+            stack.extend(reversed([(f"{name}.{i}", part) for i, part in enumerate(x)]))
+    return found
+
+
+def _tensors(tree: Any) -> Iterator[Any]:
+    """The tensors with gradients in what a function returned, among whatever else."""
+    stack = [tree]
+    while stack:
+        x = stack.pop()
+        if isinstance(x, torch.Tensor):
+            if x.is_floating_point() or x.is_complex():
+                yield x
+        elif isinstance(x, dict):
+            stack.extend(reversed(x.values()))
+        elif isinstance(x, (list, tuple)):
+            stack.extend(reversed(x))
+
+
+@guarded("assert_flows")
+def assert_flows(loss: Any, xs: Any, only: Any = None) -> None:
+    """Raise unless gradients of a loss arrive at tensors.
+
+    Args:
+        loss: a tensor, or a dict or list of tensors. Where ``sgt.watch()`` saw how it was made, lines are told.
+        xs: a module, an optimizer, a tensor, or a dict or list of these.
+        only: a pattern, or patterns, of names: gradients arrive at exactly these, and at no other of xs.
+
+    Raises:
+        FlowError: some do not arrive; what cuts the paths, and on which lines. With *only*, others do.
+
+    Examples:
+        >>> import torch
+        >>> import stopgrad.torch as sgt
+        >>> net = torch.nn.Linear(2, 1)
+        >>> with sgt.watch():
+        ...     loss = net(torch.ones(2)).sum()
+        >>> sgt.assert_flows(loss, net)
+    """
+    flow, known = _asked("assert_flows", loss, xs)
+    keys = list(flow)
+    try:
+        if only is None:
+            flows_or_raise("assert_flows", flow, keys)
+        else:
+            wanted = list(chosen("assert_flows", dict.fromkeys(keys), only))
+            only_flows_or_raise("assert_flows", flow, keys, wanted)
+    except FlowError as error:
+        raise _told(error, known) from None
+
+
+@guarded("assert_blocked")
+def assert_blocked(loss: Any, xs: Any, by: Any = None) -> None:
+    """Raise if a gradient of a loss arrives at any of some tensors.
+
+    Args:
+        loss, xs: as for :func:`assert_flows`.
+        by: the line that must cut paths to each of them, such as ``"model.py:14"``, or several; any unless given.
+
+    Raises:
+        FlowError: some do, and on which lines an open path runs; or another line cuts them.
+
+    Examples:
+        >>> import torch
+        >>> import stopgrad.torch as sgt
+        >>> net, target = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+        >>> with sgt.watch():
+        ...     loss = (net(torch.ones(2)) - target(torch.ones(2)).detach()).sum()
+        >>> sgt.assert_blocked(loss, target)
+    """
+    flow, known = _asked("assert_blocked", loss, xs)
+    try:
+        blocked_or_raise("assert_blocked", flow, list(flow), by)
+    except FlowError as error:
+        raise _told(error, known) from None
+
+
+def _told(error: FlowError, known: bool) -> FlowError:
+    return error if known else FlowError(f"{error.message}\n\n{UNSEEN}")
+
+
+def _asked(what: str, loss: Any, xs: Any) -> tuple[Flow, bool]:
+    """The report, and whether a watch saw how the loss was made."""
+    losses = losses_in(what, loss)
+    with torch._C.DisableTorchFunction():
+        recorder, known = _recorder_of(losses)
+        named = named_tensors(what, xs)
+        if not named:
+            raise ArgumentError(f"{what}: there are no tensors in xs")
+        return explained(what, recorder, [recorder.loss(tensor) for tensor in losses], named, None), known
+
+
+def _recorder_of(losses: list[Any]) -> tuple[Recorder, bool]:
+    """Who recorded how losses were made; somebody new where nobody did."""
+    for tensor in losses:
+        owners = [] if tensor.grad_fn is None else owners_of(tensor.grad_fn)
+        for owner in (*owners, *RECORDERS):
+            if isinstance(owner, Recorder) and owner.knows(tensor):
+                return owner, True
+    return Recorder(), False

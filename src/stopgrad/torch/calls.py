@@ -1,0 +1,159 @@
+"""What the functions of PyTorch mean to gradients, where autograd does not say it: tables by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import torch
+from torch.overrides import resolve_name
+
+_VARIABLE = "torch.Tensor."
+
+
+class Act(Enum):
+    """What is done about a call."""
+
+    PASS = "nothing"  # It makes no tensor.
+    RECORD = "an operation"
+    FACTORY = "an operation that looks at no values"
+    STOP = "a stop"
+    LEAVE = "values leave for Python"
+    BACKWARD = "gradients into leaves"
+    GRAD = "gradients returned"
+    MODE = "gradients on or off"
+    REQUIRE = "a leaf begins or ends to require a gradient"
+    ATTACH = "a tensor gets other memory"
+
+
+class Call:
+    """A function of PyTorch.
+
+    Attributes:
+        name: as users write it.
+        act: what is done about it.
+        why: of a stop, what it is called as the reason of a cut.
+        flat: whether its gradient is zero everywhere.
+        writes: whether it writes into its first argument.
+        overwrites: whether it overwrites its first argument, whatever that was.
+        apart: whether results depend only on what stands at their position in lists of tensors.
+    """
+
+    __slots__ = ("act", "apart", "flat", "name", "overwrites", "why", "writes")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.name = _name(function)
+        short = self.name.removeprefix(_VARIABLE).removeprefix("torch.")
+        self.act = _act(short, self.name)
+        self.why = _REASONS.get(short, short)
+        plain = short.removesuffix("_") if not short.endswith("__") else short
+        self.flat = plain in FLAT
+        self.writes = short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))
+        self.overwrites = short in OVERWRITES
+        self.apart = short.startswith("_foreach_") or short.startswith("_fused_")
+
+
+_CALLS: dict[Any, Call] = {}
+
+
+def call_of(function: Callable[..., Any]) -> Call:
+    """What is known of a function."""
+    found = _CALLS.get(function)
+    if found is None:
+        found = _CALLS[function] = Call(function)
+    return found
+
+
+def _name(function: Callable[..., Any]) -> str:
+    found = resolve_name(function)
+    if found is None:
+        if function is torch._C._set_grad_enabled:
+            return "torch.set_grad_enabled"
+        module = getattr(function, "__module__", None) or "torch"
+        name = getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or str(function)
+        found = f"{module}.{name}"
+    return str(found)
+
+
+def _act(short: str, name: str) -> Act:
+    act = _ACTS.get(short)
+    if act is not None:
+        return act
+    if short.endswith((".__get__", ".__set__", ".__delete__")):
+        return Act.RECORD if short in _PROPERTIES else Act.PASS
+    if short in _QUESTIONS or short.startswith(("is_", "profiler.")):
+        return Act.PASS
+    if short in FACTORIES or short.endswith("_like") or short.startswith("new_"):
+        return Act.FACTORY
+    return Act.RECORD
+
+
+_ACTS = {
+    "set_grad_enabled": Act.MODE,
+    "backward": Act.BACKWARD,
+    "autograd.backward": Act.BACKWARD,
+    "autograd.grad": Act.GRAD,
+    "requires_grad_": Act.REQUIRE,
+    "requires_grad.__set__": Act.REQUIRE,
+    "data.__set__": Act.ATTACH,
+    "set_": Act.ATTACH,
+    **dict.fromkeys(
+        ["detach", "detach_", "data.__get__", "__deepcopy__", "new_tensor", "tensor", "detach_copy"], Act.STOP
+    ),
+    **dict.fromkeys(["item", "tolist", "numpy", "__float__", "__complex__", "__array__"], Act.LEAVE),
+}
+
+_REASONS = {
+    "data.__get__": ".data",
+    "data.__set__": "assigned to .data",
+    "__deepcopy__": "copy.deepcopy",
+    "new_tensor": "new_tensor makes a copy without history",
+    "tensor": "torch.tensor makes a copy without history",
+    "item": ".item()",
+    "tolist": ".tolist()",
+    "numpy": ".numpy()",
+    "__array__": "numpy.asarray",
+    "__float__": "float(...)",
+    "__complex__": "complex(...)",
+    "set_": "set_",
+}
+
+_PROPERTIES = frozenset({f"{name}.__get__" for name in ("T", "mT", "H", "mH", "real", "imag")})
+"""Properties that are operations."""
+
+_QUESTIONS = frozenset(
+    """size dim stride numel nelement ndimension element_size storage untyped_storage storage_offset data_ptr
+    get_device register_hook register_post_accumulate_grad_hook retain_grad __len__ __repr__ __hash__ __format__
+    __bool__ __int__ __index__ __contains__ __dir__ __reduce_ex__ __setstate__ has_names has_torch_function
+    _version nbytes itemsize equal allclose share_memory_ pin_memory can_cast result_type numel
+    broadcast_shapes get_default_dtype manual_seed""".split()
+)
+"""What answers without a tensor."""
+
+FACTORIES = frozenset(
+    """zeros ones empty full arange linspace logspace eye rand randn randint randperm empty_strided tril_indices
+    triu_indices""".split()
+)
+
+FLAT = frozenset(
+    """round floor ceil trunc fix sign sgn heaviside bernoulli floor_divide __floordiv__ __rfloordiv__ normal
+    uniform exponential geometric cauchy log_normal random""".split()
+)
+"""Functions whose gradient is zero everywhere, with what they do in place."""
+
+OVERWRITES = frozenset(
+    """zero_ fill_ copy_ normal_ uniform_ exponential_ geometric_ cauchy_ log_normal_ random_ bernoulli_""".split()
+)
+"""Methods that overwrite a tensor whatever it held."""
+
+FLAT_NODES = frozenset(
+    """RoundBackward FloorBackward CeilBackward TruncBackward SignBackward SgnBackward
+    HeavisideBackward BernoulliBackward NormalBackward UniformBackward ExponentialBackward GeometricBackward
+    CauchyBackward LogNormalBackward RandomBackward ZeroBackward
+    EqBackward NeBackward GtBackward GeBackward LtBackward LeBackward""".split()
+)
+"""Nodes of autograd whose gradients are zero everywhere."""
+
+FLAT_EDGES = {"CopyBackwards": 0, "FillBackward": 0}
+"""The same of one of their edges."""

@@ -1,0 +1,113 @@
+"""From the record to a graph of ours, of which reports are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stopgrad.builder import Placed
+from stopgrad.dtypes import dtype_of
+from stopgrad.flow.asked import Asked
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.op import REGISTRY
+from stopgrad.ops.foreign import Foreign, ForeignStop
+from stopgrad.source import RawLocation
+from stopgrad.torch.record import Event, Kind, Target, Value, above
+from stopgrad.types import TensorType, tensor_type
+
+
+def asked_of(losses: Sequence[Value], xs: Mapping[str, Target]) -> Asked:
+    """The question about recorded values, in a graph of ours."""
+    building = _Building(losses, xs)
+    ys = tuple([building.output(value) for value in losses])
+    return Asked(building.graph, ys, building.asked, is_function=True, recorded=True)
+
+
+class _Building:
+    """A graph that is being built of the events that losses came from."""
+
+    def __init__(self, losses: Sequence[Value], xs: Mapping[str, Target]) -> None:
+        self.graph = Graph()
+        self._made: dict[tuple[Event, int], Output] = {}
+        self._guarded: dict[Output, Output] = {}
+        self._xs = {(x.value.event, x.value.index): x for x in xs.values()}
+        events = above([*losses, *[x.value for x in xs.values()]])
+        self._leads = self._bits(events)
+        for event in events:
+            self._build(event)
+        self.asked = {key: self._made[x.value.event, x.value.index] for key, x in xs.items()}
+
+    def _bits(self, events: Sequence[Event]) -> dict[Event, int]:
+        """Which of the events that are asked about each leads to, as the bits of a number."""
+        own = {event: 1 << k for k, event in enumerate(dict.fromkeys(event for event, _ in self._xs))}
+        leads: dict[Event, int] = {}
+        for event in events:
+            bits = own.get(event, 0)
+            for value in event.inputs:
+                bits |= leads[value.event]
+            leads[event] = bits
+        return leads
+
+    def output(self, value: Value) -> Output:
+        """What a value is in the graph, for who uses it."""
+        made = self._made[value.event, value.index]
+        return self._guarded.get(made, made)
+
+    def _build(self, event: Event) -> None:
+        inputs = tuple([self.output(value) for value in event.inputs])
+        types = tuple([_type(sizes) for sizes in event.results])
+        asked = any((event, i) in self._xs for i in range(len(types)))
+        if event.kind is Kind.STOP:
+            self._made[event, 0] = self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
+        elif event.kind is Kind.FROZEN:
+            stopped = (event.inputs[0].event, event.inputs[0].index) in self._xs
+            self._made[event, 0] = (
+                self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
+                if stopped
+                else inputs[0]
+            )
+        elif event.kind is Kind.WRITTEN and self._adds_nothing(event):
+            self._made[event, 0] = inputs[0]
+        elif event.kind is Kind.LEAF and not event.inputs:
+            kind = types[0]
+            self._made[event, 0] = self._add(
+                REGISTRY["Placeholder"], (), (kind.dtype, kind.shape), types, event.place
+            )
+        else:
+            values = event.call, tuple(event.results), event.walls, (), ""
+            op = self._operation(Foreign, inputs, values, types, event.place)
+            self._made.update({(event, i): y for i, y in enumerate(op.outputs)})
+        if asked and event.kind is not Kind.LEAF:
+            self._guard(event)
+
+    def _adds_nothing(self, event: Event) -> bool:
+        """Whether what was written into memory leads to nothing but the tensor whose memory it is."""
+        value, content = event.inputs
+        return not self._leads[content.event] & ~self._leads[value.event]
+
+    def _guard(self, event: Event) -> None:
+        """Stop gradients behind values that are asked about and require none."""
+        for i in range(len(event.results)):
+            x = self._xs.get((event, i))
+            if x is not None and not x.needs:
+                made = self._made[event, i]
+                why = "requires_grad is False"
+                self._guarded[made] = self._add(
+                    ForeignStop, (made,), ("requires_grad", why), (made.type,), event.place
+                )
+
+    def _add(self, *parts: object) -> Output:
+        return self._operation(*parts).outputs[0]  # type: ignore[arg-type]
+
+    def _operation(
+        self,
+        definition: type,
+        inputs: tuple[Output, ...],
+        values: tuple[object, ...],
+        types: tuple[TensorType, ...],
+        place: RawLocation | None,
+    ) -> Operation:
+        return Operation(self.graph, definition, inputs, values, types, "", place, None)  # type: ignore[arg-type]
+
+
+def _type(sizes: tuple[object, ...]) -> TensorType:
+    return tensor_type(dtype_of(sizes[0]), tuple(sizes[1:]))  # type: ignore[arg-type]

@@ -1,0 +1,115 @@
+"""What is asked about: modules, optimizers and tensors, by names."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stopgrad.errors import ArgumentError
+from stopgrad.flow.words import some
+
+Tensor = Any
+
+
+def named_tensors(what: str, xs: Any) -> dict[str, Tensor]:
+    """The tensors asked about, by name.
+
+    Args:
+        what: the function that was called.
+        xs: a module, an optimizer, a tensor, or a dict or list of these.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    found: dict[str, Tensor] = {}
+    stack: list[tuple[str, Any]] = [("", xs)]
+    while stack:
+        prefix, x = stack.pop()
+        below = _below(what, x)
+        if below is None:
+            found[prefix or "x"] = x
+        else:
+            stack.extend([(f"{prefix}.{name}" if prefix else name, part) for name, part in reversed(below)])
+    return found
+
+
+def _below(what: str, x: Any) -> list[tuple[str, Any]] | None:
+    """The parts of what is asked about, by name; None of a tensor."""
+    if isinstance(x, torch.Tensor):
+        return None
+    if isinstance(x, torch.nn.Module):
+        return list(x.named_parameters(remove_duplicate=False))
+    if isinstance(x, torch.optim.Optimizer):
+        return _of_optimizer(x)
+    if isinstance(x, dict):
+        return [(str(key), part) for key, part in x.items()]
+    if isinstance(x, (list, tuple)):
+        return [(str(i), part) for i, part in enumerate(x)]
+    if hasattr(x, "__next__"):  # Such as model.parameters().
+        return [(str(i), part) for i, part in enumerate(x)]
+    raise ArgumentError(
+        f"{what}: xs are a module, an optimizer, tensors, or a dict or list of these, "
+        f"not {type(x).__name__} {x!r:.60}"
+    )
+
+
+def _of_optimizer(optimizer: Any) -> list[tuple[str, Tensor]]:
+    found = []
+    for g, group in enumerate(optimizer.param_groups):
+        names = group.get("param_names") or [f"group{g}.{i}" for i in range(len(group["params"]))]
+        found += list(zip(names, group["params"], strict=True))
+    return found
+
+
+def chosen(what: str, tensors: dict[str, Tensor], only: Any) -> dict[str, Tensor]:
+    """Those of the tensors whose names match one of some patterns; all where there are none.
+
+    Raises:
+        ArgumentError: the patterns are none, or one matches nothing.
+    """
+    if only is None:
+        return tensors
+    found: dict[str, Tensor] = {}
+    for pattern in patterns(what, only):
+        matching = fnmatch.filter(tensors, pattern)
+        if not matching:
+            raise ArgumentError(f"{what}: only={pattern!r} matches none of {some(list(tensors))}")
+        found |= {name: tensors[name] for name in matching}
+    return {name: tensors[name] for name in tensors if name in found}
+
+
+def patterns(what: str, only: Any) -> Sequence[str]:
+    """Patterns of names, of which one may stand by itself."""
+    given = [only] if isinstance(only, str) else only
+    if not isinstance(given, (list, tuple, set, frozenset)) or not all(isinstance(p, str) for p in given):
+        raise ArgumentError(f"{what}: only is a pattern such as 'head.*', or a list of these, not {only!r:.60}")
+    return list(given)
+
+
+def losses_in(what: str, loss: Any) -> list[Tensor]:
+    """The tensors that are differentiated.
+
+    Raises:
+        ArgumentError: there are none, or something is no tensor.
+    """
+    found: list[Tensor] = []
+    stack = [loss]
+    while stack:
+        x = stack.pop()
+        if isinstance(x, torch.Tensor):
+            found.append(x)
+        elif isinstance(x, dict):
+            stack.extend(reversed(x.values()))
+        elif isinstance(x, (list, tuple)):
+            stack.extend(reversed(x))
+        else:
+            raise ArgumentError(
+                f"{what}: the loss is a tensor, or a dict or list of tensors, not {type(x).__name__} {x!r:.60}; "
+                "give the tensor that .backward() is called on, not its .item()"
+            )
+    if not found:
+        raise ArgumentError(f"{what}: there is no loss in an empty {type(loss).__name__}")
+    return found

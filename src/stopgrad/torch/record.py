@@ -1,0 +1,156 @@
+"""What a watch writes down: events, the values that they made, and the regions without gradients.
+
+The record holds no tensor, and no node of autograd. An event refers to the values that it took, a value to the
+event that made it, and nothing refers to an event from above; so what no tensor and no node leads to any more
+is let go by itself.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any, NamedTuple
+
+from stopgrad.source import RawLocation
+
+
+class Kind(Enum):
+    """What an event is."""
+
+    OPERATION = "operation"
+    STOP = "stop"  # Hands its one input on without gradient.
+    LEAF = "leaf"  # Where gradients arrive, or data; with an input where it was made from something.
+    FROZEN = "frozen"  # A leaf while it requires no gradient.
+    WRITTEN = "written"  # What autograd knows, with what was written into its memory behind autograd's back.
+
+
+_serials = itertools.count(1)
+
+
+class Event:
+    """Something that happened to tensors.
+
+    Attributes:
+        serial: a number by which events are in order.
+        kind: what it is.
+        call: what PyTorch calls it.
+        why: of a stop, why no gradient passes.
+        place: the line.
+        inputs: the values it took.
+        walls: what keeps gradients from inputs: position, status, reason.
+        results: dtype and sizes of what it made.
+        region: the region without gradients in which it happened; None outside of any.
+    """
+
+    __slots__ = ("call", "inputs", "kind", "place", "region", "results", "serial", "walls", "why")
+
+    def __init__(
+        self,
+        kind: Kind,
+        call: str,
+        place: RawLocation | None,
+        inputs: tuple[Value, ...] = (),
+        walls: tuple[tuple[int, str, str], ...] = (),
+        region: Region | None = None,
+        why: str = "",
+    ) -> None:
+        self.serial = next(_serials)
+        self.kind, self.call, self.place = kind, call, place
+        self.inputs, self.walls, self.region, self.why = inputs, walls, region, why
+        self.results: list[tuple[Any, ...]] = []
+
+    def result(self, sizes: tuple[Any, ...], open: bool) -> Value:
+        """One more value that it made."""
+        self.results.append(sizes)
+        return Value(self, len(self.results) - 1, open)
+
+
+class Value:
+    """A tensor at a moment.
+
+    Attributes:
+        event: what made it.
+        index: which of its results.
+        open: whether, by the record, a gradient would pass through it to a leaf that requires one.
+        left: what it is outside of the region in which it was made, once that was asked.
+    """
+
+    __slots__ = ("event", "index", "left", "open")
+
+    def __init__(self, event: Event, index: int, open: bool) -> None:
+        self.event, self.index, self.open = event, index, open
+        self.left: Value | None = None
+
+    @property
+    def sizes(self) -> tuple[Any, ...]:
+        """Its dtype's name and its sizes."""
+        found: tuple[Any, ...] = self.event.results[self.index]
+        return found
+
+
+class Target(NamedTuple):
+    """What is asked about: a value, and whether its tensor requires a gradient."""
+
+    value: Value
+    needs: bool
+
+
+class Region:
+    """A stretch of a run in which autograd records nothing.
+
+    Attributes:
+        outer: the one around it.
+        why: what it is, such as ``"torch.no_grad()"``.
+        place: where it was entered.
+        ignored: whether nothing that happens inside is written down.
+        runs: of the forward of an ``autograd.Function``, the function.
+    """
+
+    __slots__ = ("ignored", "outer", "place", "runs", "why")
+
+    def __init__(
+        self,
+        outer: Region | None,
+        why: str,
+        place: RawLocation | None,
+        ignored: bool = False,
+        runs: type | None = None,
+    ) -> None:
+        self.outer, self.why, self.place, self.ignored, self.runs = outer, why, place, ignored, runs
+
+    def holds(self, inner: Region | None) -> bool:
+        """Whether *inner* is this region or lies in it."""
+        while inner is not None and inner is not self:
+            inner = inner.outer
+        return inner is self
+
+
+def left(value: Value, here: Region | None) -> Value:
+    """A value as it may be used in a region: stopped where it left the one in which it was made."""
+    region = value.event.region
+    while region is not None and not region.holds(here):
+        if value.left is None:
+            value.left = stop(value, region.why, region.why, region.place, region.outer)
+        value = value.left
+        region = value.event.region
+    return value
+
+
+def stop(
+    value: Value, call: str, why: str, place: RawLocation | None, region: Region | None = None
+) -> Value:
+    """A value behind a stop."""
+    return Event(Kind.STOP, call, place, (value,), region=region, why=why).result(value.sizes, False)
+
+
+def above(values: Sequence[Value]) -> list[Event]:
+    """The events that values came from, in order."""
+    found = dict.fromkeys([value.event for value in values])
+    stack = list(found)
+    while stack:
+        for value in stack.pop().inputs:
+            if value.event not in found:
+                found[value.event] = None
+                stack.append(value.event)
+    return sorted(found, key=lambda event: event.serial)

@@ -1,0 +1,593 @@
+"""The recorder: sees each call of PyTorch, lets it run, and writes down what it did to gradients."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import CheckpointFunction
+
+from stopgrad.source import RawLocation
+from stopgrad.torch.calls import Act, Call, call_of
+from stopgrad.errors import GraphError
+from stopgrad.torch.leaving import Departures, back
+from stopgrad.torch.memory import Held, Memory
+from stopgrad.torch.functions import NOT_DIFFERENTIABLE
+from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, sizes_of
+from stopgrad.torch.places import Entry, forward_of_function, place_of, user_frame
+from stopgrad.torch.record import Event, Kind, Region, Target, Value, left, stop
+
+Tensor = Any
+STOPPED, DISCONNECTED = "stopped", "disconnected"
+Wall = tuple[int, str, str]
+
+
+def tensors_in(*trees: Any) -> Iterator[Tensor]:
+    """The tensors among arguments or results, nested ones too."""
+    stack = list(trees)
+    stack.reverse()
+    while stack:
+        tree = stack.pop()
+        if isinstance(tree, torch.Tensor):
+            yield tree
+        elif isinstance(tree, (list, tuple)):
+            stack.extend(reversed(tree))
+        elif isinstance(tree, dict):
+            stack.extend(reversed(tree.values()))
+
+
+def forward_around(region: Region | None) -> Region | None:
+    """The forward of an ``autograd.Function`` that a region is or lies in."""
+    while region is not None and region.runs is None:
+        region = region.outer
+    return region
+
+
+def forward_name(function: type) -> str:
+    """Why gradients do not pass what happens inside the forward of an ``autograd.Function``."""
+    if function is CheckpointFunction:
+        return "checkpoint(use_reentrant=True) of inputs that require no gradient"
+    return f"inside {function.__qualname__}.forward"
+
+
+class Used:
+    """A tensor that a call takes, as it is before the call; or, with none, a number that was a tensor once."""
+
+    __slots__ = ("tensor", "value", "version")
+
+    def __init__(self, tensor: Tensor, value: Value) -> None:
+        self.tensor, self.value = tensor, value
+        self.version = version_of(tensor)
+
+
+def version_of(tensor: Tensor) -> int:
+    """How often a tensor was written into, as far as PyTorch counts it."""
+    return -1 if tensor is None or tensor.is_inference() else int(tensor._version)
+
+
+class Recorder:
+    """What a watch knows, and how it comes to know it."""
+
+    def __init__(self) -> None:
+        self.memory = Memory()
+        self.nodes = Nodes(self)
+        self.region: Region | None = None
+        self.modules: Any = weakref.WeakSet()
+        self.backwards: list[tuple[str, tuple[Value, ...], RawLocation | None]] = []
+        self.stance: Any = None
+        self.departures = Departures()
+        self._before: dict[int, Region | None] = {}
+        self._forwards: dict[Any, Region] = {}
+
+    def begin(self) -> None:
+        """The watch begins, here and now."""
+        probe = torch.ones((), requires_grad=True)
+        with torch.enable_grad():
+            self.nodes.started = probe.clone().grad_fn._sequence_nr()
+        self.region = None
+        if not torch.is_grad_enabled():
+            self.region = Region(None, "gradients were off when the watch began", None)
+
+    # ----------------------------------------------------------------------------------- the values
+
+    def leaf(self, tensor: Tensor) -> Value:
+        """What a tensor without a node of autograd is, as gradients find it."""
+        held = self.memory.held(tensor)
+        if held is None:
+            held = self._met(tensor, None)
+        return held.value
+
+    def value_of(self, tensor: Tensor, place: RawLocation | None, here: Region | None) -> Value:
+        """What a tensor is now, in a region, wherever it comes from."""
+        node = tensor.grad_fn
+        value = self._known_leaf(tensor, place) if node is None else self._made(tensor, node, place)
+        return left(value, here)
+
+    def _made(self, tensor: Tensor, node: Any, place: RawLocation | None) -> Value:
+        """What a tensor is that autograd has a node for."""
+        number = tensor.output_nr
+        value = self.nodes.known(node, number)
+        if value is None:
+            held = self.memory.held(tensor)
+            inner = None if held is None else held.value
+            forward = None if inner is None else forward_around(inner.event.region)
+            if forward is None:
+                inner = None
+            else:
+                place = forward.place
+            self.memory.release(tensor)
+            value = self.nodes.imported(node, number, place, inner)
+            self._remember(tensor, value)
+        store = self.memory.store(tensor)
+        if store is not None and store.serial > value.event.serial:
+            value = self._written_into(value, store.value, tensor)
+            self.nodes.note(node, number, value)
+        return value
+
+    def _known_leaf(self, tensor: Tensor, place: RawLocation | None) -> Value:
+        """What a tensor is that autograd has no node for."""
+        held = self.memory.held(tensor)
+        if held is None:
+            held = self._met(tensor, place)
+        store = self.memory.store(tensor)
+        if store is not None and store.serial > held.serial:
+            self._read_again(tensor, held, store.value, place)
+        if tensor.requires_grad and held.root is None:
+            self.begin_leaf(tensor, place)
+            held = self.memory.held(tensor)
+            assert held is not None
+        if held.root is not None and tensor.requires_grad is not held.needs:
+            self._settle(tensor, held, place)
+        return held.value
+
+    def _settle(self, tensor: Tensor, held: Held, place: RawLocation | None) -> None:
+        """Find out what a leaf is now: whether it requires a gradient, and what its memory holds."""
+        assert held.root is not None
+        held.needs = bool(tensor.requires_grad)
+        held.value = held.root
+        if not held.needs:
+            where = held.place or place
+            frozen = Event(Kind.FROZEN, "requires_grad", where, (held.root,), why="requires_grad is False")
+            held.value = frozen.result(held.root.sizes, False)
+        if held.content is not None:
+            held.value = self._written_into(held.value, held.content, tensor)
+
+    def _read_again(
+        self, tensor: Tensor, held: Held, content: Value, place: RawLocation | None
+    ) -> None:
+        """A tensor, behind whose back its memory was written into."""
+        if held.root is not None:
+            held.content = content
+            self._settle(tensor, held, place)
+        elif content.open and content.event.region is None:
+            maker = held.value.event
+            why = maker.why if maker.kind is Kind.STOP else "shares memory, not history"
+            held.value = stop(content, maker.call, why, maker.place)
+        else:
+            held.value = content
+        held.serial = content.event.serial
+
+    def _written_into(self, value: Value, content: Value, tensor: Tensor) -> Value:
+        """What autograd knows of a tensor, with what was written into its memory without autograd."""
+        content = left(content, None)
+        maker = content.event
+        event = Event(Kind.WRITTEN, maker.call, maker.place, (value, content))
+        return event.result(sizes_of(tensor), value.open)
+
+    def _met(self, tensor: Tensor, place: RawLocation | None) -> Held:
+        """A tensor without a node, met for the first time: data, a leaf, or other's memory seen anew."""
+        store = self.memory.store(tensor)
+        sizes = sizes_of(tensor)
+        if store is not None:
+            content = left(store.value, None)
+            value = stop(content, "alias", "shares memory, not history", place) if content.open else content
+            held = self.memory.hold(tensor, value, store.serial)
+            if tensor.requires_grad:
+                self.begin_leaf(tensor, place)
+            return held
+        departure = self.departures.at(tensor.data_ptr()) if self.departures and tensor.numel() else None
+        if departure is not None:
+            value = back(departure, place)
+            return self.memory.hold(tensor, value, value.event.serial)
+        value = Event(Kind.LEAF, "leaf", None).result(sizes, True)
+        held = self.memory.hold(tensor, value, value.event.serial, root=value)
+        self.memory.written(tensor, value, value.event.serial)
+        if not tensor.requires_grad:
+            self._settle(tensor, held, place)
+        return held
+
+    def wrapped(self, tensor: Tensor, data: Tensor, place: RawLocation | None) -> None:
+        """A parameter was made of a tensor."""
+        here = self.here()
+        if here is None or not here.ignored:
+            value = self.value_of(data, place, here)
+            self.memory.hold(tensor, value, value.event.serial)
+            self.begin_leaf(tensor, place, "torch.nn.Parameter", "nn.Parameter makes a new leaf")
+
+    def begin_leaf(
+        self,
+        tensor: Tensor,
+        place: RawLocation | None,
+        call: str = "requires_grad_",
+        why: str = "a new leaf",
+    ) -> None:
+        """From here on a tensor is a leaf that requires a gradient, whatever it was made from."""
+        held = self.memory.held(tensor)
+        behind = () if held is None else (left(held.value, None),)
+        if any(value.open for value in behind):
+            behind = (stop(behind[0], call, why, place),)
+        event = Event(Kind.LEAF, call, place, behind)
+        value = event.result(sizes_of(tensor), True)
+        held = self.memory.hold(tensor, value, event.serial, root=value)
+        if not tensor.requires_grad:
+            self._settle(tensor, held, place)
+
+    def _remember(self, tensor: Tensor, value: Value) -> None:
+        """The memory of a tensor that was just made or met, where nothing is known of it."""
+        if self.memory.store(tensor) is None:
+            self.memory.written(tensor, value, value.event.serial)
+
+    # ---------------------------------------------------------------------------------- the regions
+
+    def here(self) -> Region | None:
+        """The region without gradients that is being run; None where gradients are on."""
+        if torch.is_grad_enabled():
+            return None
+        inner, frame = self.region, forward_of_function(sys._getframe(1))
+        if frame is None:
+            if inner is None:
+                inner = self.region = Region(None, "gradients are off", None)
+            return inner
+        key = id(frame), frame.f_lasti
+        around = self._forwards.get(key)
+        if around is None:
+            function = frame.f_locals["cls"]
+            around = self._forwards[key] = Region(
+                inner, forward_name(function), place_of(user_frame(frame.f_back)), runs=function
+            )
+        return inner if around.holds(inner) else around
+
+    def switch(self, on: bool) -> None:
+        """Gradients are being switched on or off."""
+        entry = Entry(sys._getframe(1))
+        if entry.manager and entry.leaves:
+            self.region = None if on else self._before.pop(entry.manager, self.region)
+            return
+        if entry.manager and (entry.constructs or entry.manager not in self._before):
+            self._before[entry.manager] = self.region
+        if on:
+            self.region = None
+        elif not entry.recomputes:
+            self.region = Region(self.here(), entry.why, entry.place, ignored=entry.optimizes)
+
+    def infer(self, manager: Any, frame: Any) -> None:
+        """``torch.inference_mode`` is being entered."""
+        self._before[id(manager)] = self.region
+        entry = Entry(frame)
+        self.region = Region(self.here(), "torch.inference_mode()", entry.place) if manager.mode else None
+
+    def infer_no_more(self, manager: Any) -> None:
+        """``torch.inference_mode`` was left."""
+        self.region = self._before.pop(id(manager), None)
+
+    # -------------------------------------------------------------------------------- the questions
+
+    def knows(self, tensor: Tensor) -> bool:
+        """Whether it was recorded how a tensor was made."""
+        node = tensor.grad_fn
+        if node is None:
+            return self.memory.held(tensor) is not None
+        return self.nodes.known(node, tensor.output_nr) is not None or self.memory.held(tensor) is not None
+
+    def loss(self, tensor: Tensor) -> Value:
+        """What a loss is, about which is asked.
+
+        Raises:
+            GraphError: nothing is known of it.
+        """
+        if not self.knows(tensor):
+            node = tensor.grad_fn
+            if node is None or node._sequence_nr() < self.nodes.started:
+                raise GraphError(
+                    "explain: the watch did not see how this loss was made; make it inside 'with sgt.watch():'"
+                )
+        value = self.value_of(tensor, None, None)
+        if tensor.grad_fn is not None:
+            self.nodes.ask_functions(tensor.grad_fn)
+        return value
+
+    def target(self, tensor: Tensor) -> Target:
+        """What a tensor is, about which is asked."""
+        node = tensor.grad_fn
+        if node is not None:
+            value = self.nodes.known(node, tensor.output_nr)
+            if value is None:
+                value = self._made(tensor, node, None)
+            return Target(value, True)
+        self._known_leaf(tensor, None)
+        held = self.memory.held(tensor)
+        assert held is not None
+        return Target(held.value if held.root is None else held.root, tensor.requires_grad)
+
+    def seen(self) -> dict[str, Tensor]:
+        """Every leaf that requires a gradient, and every parameter of the modules that were called."""
+        found: dict[str, Tensor] = {}
+        modules = list(self.modules)
+        below = {id(part) for module in modules for part in module.modules() if part is not module}
+        roots = [module for module in modules if id(module) not in below]
+        for root in roots:
+            prefix = f"{type(root).__name__}." if len(roots) > 1 else ""
+            found |= {f"{prefix}{name}": p for name, p in root.named_parameters(remove_duplicate=False)}
+        known = {id(tensor) for tensor in found.values()}
+        rest = [held() for held in self.memory.all_held() if held.root is not None]
+        leaves = [x for x in rest if x is not None and x.requires_grad and id(x) not in known]
+        return found | {f"leaf{i}": x for i, x in enumerate(leaves)}
+
+    # ------------------------------------------------------------------------------------ the calls
+
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function of PyTorch and write down what it did."""
+        call = call_of(function)
+        act = call.act
+        if act is Act.PASS or torch._C._functorch.peek_interpreter_stack() is not None:
+            return function(*args, **kwargs)
+        if act is Act.MODE:
+            self.switch(bool(args[0]))
+            return function(*args, **kwargs)
+        here = self.here()
+        if here is not None and here.ignored:
+            return function(*args, **kwargs)
+        place = place_of(user_frame(sys._getframe(1)))
+        used = self._used((args, kwargs), place, here)
+        if act is Act.BACKWARD or act is Act.GRAD:
+            self._backward(call, args, kwargs, place, here)
+        result = function(*args, **kwargs)
+        _ACTIONS[act](self, call, used, result, place, here)
+        return result
+
+    def _used(self, given: Any, place: RawLocation | None, here: Region | None) -> list[Used]:
+        """The tensors among arguments, each once, as they are before the call."""
+        found: dict[int, Used] = {}
+        for tensor in tensors_in(*given):
+            if id(tensor) not in found:
+                found[id(tensor)] = Used(tensor, self.value_of(tensor, place, here))
+        used = list(found.values())
+        if self.departures:
+            used += [Used(None, value) for value in self.departures.returning(given, place)]
+        return used
+
+    def _backward(self, call: Call, args: Sequence[Any], kwargs: dict[str, Any], place: RawLocation | None, here: Region | None) -> None:
+        """A backward pass begins."""
+        losses = next(iter([*args, *kwargs.values()]), ())
+        values = tuple([self.value_of(tensor, place, here) for tensor in tensors_in(losses)])
+        kind = "grad" if call.act is Act.GRAD else "backward"
+        self.backwards.append((kind, values, place))
+
+    def _operation(
+        self,
+        call: Call,
+        used: Sequence[Used],
+        result: Any,
+        place: RawLocation | None,
+        here: Region | None,
+    ) -> None:
+        """Write down an operation: what it made, and what it wrote into."""
+        outputs = made_by(call, used, result)
+        if not outputs:
+            return
+        made: dict[Any, Event] = {}
+        for position, (tensor, into) in enumerate(outputs):
+            took = used
+            if call.apart:
+                took = [one for k, one in enumerate(used) if k % len(outputs) == position]
+            node = tensor.grad_fn
+            if node is not None:
+                inputs, walls = self._asked(call, took, tensor, into, place)
+            elif tensor.requires_grad:
+                self._leaf_written(call, took, tensor, into, place, here)
+                continue
+            else:
+                inputs, walls = self._untracked(call, took, tensor, into, here)
+            key = (inputs, walls)
+            event = made.get(key)
+            if event is None:
+                event = made[key] = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
+            blocked = {i for i, _, _ in walls}
+            sizes = sizes_of(tensor)
+            open = sizes[0] in FLOATS and any(v.open for i, v in enumerate(inputs) if i not in blocked)
+            self._becomes(tensor, event.result(sizes, open), into)
+
+    def _asked(
+        self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, place: RawLocation | None
+    ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
+        """What autograd says of a result: the values it depends on, and what keeps gradients from which."""
+        found = self.nodes.reached(tensor.grad_fn, place)
+        inputs = dict.fromkeys([one.value for one in used])
+        rebased = into is not None and into.value not in found.values and tensor._is_view()
+        whole = rebased and tensor._base is not None and tensor.numel() == tensor._base.numel()
+        if rebased and into is not None and not (whole and call.overwrites):
+            inputs.pop(into.value, None)  # It is part of its base, through which the gradient goes.
+        inputs |= found.values
+        inputs |= found.flat
+        walls = []
+        for i, value in enumerate(inputs):
+            if value in found.values or not value.open:
+                if call.act is Act.FACTORY and value not in found.values:
+                    walls.append((i, DISCONNECTED, ""))
+                continue
+            reason = FLAT if value in found.flat else f"{call.name} passes no gradient to it"
+            if into is not None and value is into.value:
+                reason = OVERWRITTEN
+            walls.append((i, NOT_DIFFERENTIABLE, reason))
+        return tuple(inputs), tuple(walls)
+
+    def _untracked(
+        self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, here: Region | None
+    ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
+        """The same of a result that requires no gradient, by what is known of the function."""
+        inputs = tuple(dict.fromkeys([one.value for one in used]))
+        walls: list[Wall] = []
+        numbers = {one.value for one in used if one.tensor is None}
+        for i, value in enumerate(inputs):
+            if value in numbers:
+                continue
+            if into is not None and value is into.value and call.overwrites:
+                walls.append((i, NOT_DIFFERENTIABLE, OVERWRITTEN))
+            elif call.act is Act.FACTORY:
+                walls.append((i, DISCONNECTED, "only its shape and dtype are read"))
+            elif not (tensor.is_floating_point() or tensor.is_complex()):
+                continue  # The dtype says it.
+            elif call.flat:
+                walls.append((i, NOT_DIFFERENTIABLE, FLAT))
+            elif here is None and value.open and value.sizes[0] in FLOATS:
+                walls.append((i, NOT_DIFFERENTIABLE, f"{call.name} passes no gradient to it"))
+        return inputs, tuple(walls)
+
+    def _leaf_written(
+        self,
+        call: Call,
+        used: Sequence[Used],
+        tensor: Tensor,
+        into: Used | None,
+        place: RawLocation | None,
+        here: Region | None,
+    ) -> None:
+        """A leaf that requires a gradient: it was made so, or it was written into without autograd."""
+        if into is None:
+            self.begin_leaf(tensor, place, call.name)
+            return
+        others = tuple(dict.fromkeys([one.value for one in used if one is not into]))
+        event = Event(Kind.OPERATION, call.name, place, others, (), here)
+        value = event.result(sizes_of(tensor), any(one.open for one in others))
+        self.memory.written(tensor, value, event.serial)
+
+    def _becomes(self, tensor: Tensor, value: Value, into: Used | None) -> None:
+        """A tensor has this value from now on, and so has its memory where that was written into."""
+        serial = value.event.serial
+        if tensor.grad_fn is not None:
+            self.memory.release(tensor)
+            self.nodes.note(tensor.grad_fn, tensor.output_nr, value)
+        else:
+            self.memory.hold(tensor, value, serial)
+        store = self.memory.store(tensor)
+        if store is None:
+            self.memory.written(tensor, value, serial)
+        elif into is not None:
+            if not self.memory.is_all(tensor):
+                event = Event(Kind.OPERATION, value.event.call, value.event.place, (store.value, value))
+                value = event.result(store.value.sizes, store.value.open or value.open)
+            self.memory.written(tensor, value, serial)
+
+    def _stop(
+        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+    ) -> None:
+        """A function that hands values on and no gradient."""
+        taken = used[1:] if call.why.startswith("new_tensor") else used
+        if not isinstance(result, torch.Tensor):
+            self._operation(call, used, result, place, here)
+            return
+        if all(one.tensor is None for one in taken) or result.grad_fn is not None:
+            self._operation(call, taken, result, place, here)
+            return
+        source = taken[0].value
+        if len(taken) > 1:
+            inputs = tuple([one.value for one in taken])
+            source = Event(Kind.OPERATION, call.name, place, inputs, (), here).result(
+                sizes_of(result), any(value.open for value in inputs)
+            )
+        value = stop(source, call.name, call.why, place, here)
+        self.memory.hold(result, value, value.event.serial)
+        self._remember(result, value)
+        if result.requires_grad:
+            self.begin_leaf(result, place, call.name)
+
+    def _leave(
+        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+    ) -> None:
+        """Values leave for Python."""
+        if used:
+            self.departures.note(result, left(used[0].value, None), call.name, call.why, place)
+
+    def _require(
+        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+    ) -> None:
+        """A leaf begins or ends to require a gradient."""
+        tensor = used[0].tensor
+        if tensor.grad_fn is not None:
+            return
+        held = self.memory.held(tensor)
+        if tensor.requires_grad and (held is None or held.root is None):
+            self.begin_leaf(tensor, place)
+        held = self.memory.held(tensor)
+        if held is not None and held.root is not None:
+            held.place = place
+            self._settle(tensor, held, place)
+
+    def _attach(
+        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+    ) -> None:
+        """A tensor gets the memory of another."""
+        if len(used) < 2:
+            return
+        into, source = used[0], used[1]
+        value = stop(source.value, call.name, call.why, place, here)
+        self._remember(into.tensor, value)
+        node, held = into.tensor.grad_fn, self.memory.held(into.tensor)
+        if node is not None:
+            joined = self._written_into(into.value, value, into.tensor)
+            self.nodes.note(node, into.tensor.output_nr, joined)
+        elif held is not None and held.root is not None:
+            held.content = value
+            self._settle(into.tensor, held, place)
+            held.serial = held.value.event.serial
+        else:
+            self.memory.hold(into.tensor, value, value.event.serial)
+
+    def _graded(
+        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+    ) -> None:
+        """Gradients that ``torch.autograd.grad`` returned."""
+        for tensor in tensors_in(result):
+            if tensor.grad_fn is not None:
+                self.value_of(tensor, place, here)
+            elif not tensor.requires_grad:
+                inputs = tuple(dict.fromkeys([one.value for one in used]))
+                event = Event(Kind.OPERATION, call.name, place, inputs, (), here)
+                value = event.result(sizes_of(tensor), any(one.open for one in inputs))
+                why = "torch.autograd.grad without create_graph=True"
+                value = stop(value, call.name, why, place, here)
+                self.memory.hold(tensor, value, value.event.serial)
+                self._remember(tensor, value)
+
+    def _nothing(self, *_: Any) -> None:
+        """Nothing is to be written down."""
+
+
+def made_by(call: Call, used: Sequence[Used], result: Any) -> list[tuple[Tensor, Used | None]]:
+    """The tensors that a call made, or wrote into, the latter with what they were before."""
+    before = {id(one.tensor): one for one in used}
+    found: dict[int, tuple[Tensor, Used | None]] = {}
+    for tensor in tensors_in(result):
+        if id(tensor) not in before:
+            found[id(tensor)] = (tensor, None)
+    for k, one in enumerate(used):
+        if version_of(one.tensor) != one.version or (call.writes and k == 0 and one.version < 0):
+            found[id(one.tensor)] = (one.tensor, one)
+    return list(found.values())
+
+
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
+
+_ACTIONS: dict[Act, Callable[..., None]] = {
+    Act.RECORD: Recorder._operation,
+    Act.FACTORY: Recorder._operation,
+    Act.STOP: Recorder._stop,
+    Act.LEAVE: Recorder._leave,
+    Act.BACKWARD: Recorder._nothing,
+    Act.GRAD: Recorder._graded,
+    Act.REQUIRE: Recorder._require,
+    Act.ATTACH: Recorder._attach,
+}

@@ -1,0 +1,108 @@
+"""What of PyTorch is set otherwise while a watch runs, and set back after the last."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from typing import Any
+
+import torch
+
+from stopgrad.torch.places import place_of, user_frame
+from stopgrad.torch.recorder import Recorder
+
+_inference: Any = torch.inference_mode
+_Parameter: Any = torch.nn.Parameter
+
+
+class _Running(threading.local):
+    """The recorders that are running in a thread."""
+
+    def __init__(self) -> None:
+        self.recorders: list[Recorder] = []
+
+
+_RUNNING = _Running()
+_LOCK = threading.RLock()
+
+
+class _Patches:
+    """What is patched for as long as any watch runs, in whatever thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.hook: Any = None
+        self.stance: Any = None
+
+    def apply(self) -> None:
+        self._enter, self._exit = _inference.__enter__, _inference.__exit__
+        enter, leave = self._enter, self._exit
+
+        def __enter__(manager: Any) -> None:  # noqa: N807
+            for recorder in _RUNNING.recorders:
+                recorder.infer(manager, sys._getframe(1))
+            return enter(manager)
+
+        def __exit__(manager: Any, *failure: Any) -> None:  # noqa: N807
+            leave(manager, *failure)
+            for recorder in _RUNNING.recorders:
+                recorder.infer_no_more(manager)
+
+        _inference.__enter__, _inference.__exit__ = __enter__, __exit__
+        self._make = make = _Parameter.__dict__["__new__"]
+
+        def __new__(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:  # noqa: N807
+            made = make(cls, data, requires_grad)
+            if isinstance(data, torch.Tensor):
+                for recorder in _RUNNING.recorders:
+                    recorder.wrapped(made, data, place_of(user_frame(sys._getframe(1))))
+            return made
+
+        _Parameter.__new__ = __new__
+        self.hook = torch.nn.modules.module.register_module_forward_pre_hook(_meet)
+
+    def undo(self) -> None:
+        _inference.__enter__, _inference.__exit__ = self._enter, self._exit
+        _Parameter.__new__ = self._make
+        self.hook.remove()
+
+
+_PATCHES = _Patches()
+
+
+def _meet(module: Any, args: Any) -> None:
+    """A module is being called."""
+    for recorder in _RUNNING.recorders:
+        recorder.modules.add(module)
+
+
+def begin(recorder: Recorder) -> None:
+    """A watch begins."""
+    with _LOCK:
+        if _PATCHES.count == 0:
+            _PATCHES.apply()
+        _PATCHES.count += 1
+    _RUNNING.recorders = [*_RUNNING.recorders, recorder]
+    _stance(recorder)
+
+
+def end(recorder: Recorder) -> None:
+    """A watch ends."""
+    _RUNNING.recorders = [one for one in _RUNNING.recorders if one is not recorder]
+    stance, recorder.stance = recorder.stance, None
+    if stance is not None:
+        stance.__exit__(None, None, None)
+    with _LOCK:
+        _PATCHES.count -= 1
+        if _PATCHES.count == 0:
+            _PATCHES.undo()
+
+
+def _stance(recorder: Recorder) -> None:
+    """Let compiled code run as it was written, where any may have been compiled."""
+    if "torch._dynamo" in sys.modules and recorder.stance is None:
+        stance = torch.compiler.set_stance("force_eager")
+        with contextlib.suppress(AttributeError):
+            stance.__enter__()
+            recorder.stance = stance

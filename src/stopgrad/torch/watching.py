@@ -1,0 +1,161 @@
+"""Watching eager code of PyTorch: which gradients it lets pass, and at which lines it cuts them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from stopgrad.build import without_gc
+from stopgrad.errors import GraphError
+from stopgrad.flow.explain import flow_of
+from stopgrad.flow.report import Flow
+from stopgrad.public import guarded
+from stopgrad.source import Location, RawLocation, decode
+from stopgrad.torch import switches
+from stopgrad.torch.graphs import asked_of
+from stopgrad.torch.questions import chosen, losses_in, named_tensors
+from stopgrad.torch.record import Target, Value
+from stopgrad.torch.recorder import Recorder
+
+Tensor = Any
+
+
+RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
+"""Those of watches that somebody holds, by which a loss finds its own."""
+
+
+class BackwardCall:
+    """A call of ``backward`` or ``torch.autograd.grad`` that a watch saw.
+
+    Attributes:
+        kind: ``"backward"`` or ``"grad"``.
+        losses: what was differentiated, as it was recorded.
+    """
+
+    def __init__(self, recorder: Recorder, kind: str, losses: tuple[Value, ...], place: RawLocation | None) -> None:
+        self.kind, self.losses = kind, losses
+        self._recorder, self._place = recorder, place
+
+    @property
+    def location(self) -> Location | None:
+        """The line that called it."""
+        return None if self._place is None else decode(self._place)
+
+    def explain(self, xs: Any = None, *, only: Any = None) -> Flow:
+        """Whether gradients of its losses arrive; see :meth:`Watch.explain`."""
+        with torch._C.DisableTorchFunction():
+            return explained("explain", self._recorder, self.losses, xs, only)
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} at {self.location}>"
+
+
+class Watch:
+    """What :func:`watch` returns: a context manager, and afterwards what it saw.
+
+    Attributes:
+        backward_calls: the calls of ``backward`` and ``torch.autograd.grad`` inside, in order.
+    """
+
+    def __init__(self) -> None:
+        self._recorder = Recorder()
+        self._mode: _Mode | None = None
+
+    def __enter__(self) -> Self:
+        if self._mode is not None:
+            raise GraphError("watch: this watch is running already; make another with sgt.watch()")
+        self._recorder.begin()
+        RECORDERS.add(self._recorder)
+        switches.begin(self._recorder)
+        try:
+            self._mode = _Mode(self._recorder)
+            self._mode.__enter__()
+        except BaseException:
+            switches.end(self._recorder)
+            raise
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        mode, self._mode = self._mode, None
+        try:
+            if mode is not None:
+                mode.__exit__(*failure)
+        finally:
+            switches.end(self._recorder)
+
+    @property
+    def backward_calls(self) -> Sequence[BackwardCall]:
+        return tuple(
+            [BackwardCall(self._recorder, *call) for call in self._recorder.backwards]
+        )
+
+    @guarded("explain")
+    def explain(self, loss: Any, xs: Any = None, *, only: Any = None) -> Flow:
+        """Whether gradients of a loss that was made inside arrive at tensors; and if not, which line cuts them.
+
+        Args:
+            loss: a tensor, or a dict or list of tensors, that the watched code made.
+            xs: a module (its parameters, by their names), an optimizer, a tensor, or a dict or list of these;
+                unless given, every leaf that requires a gradient and every parameter of the modules seen.
+            only: a pattern, or patterns, of names: ``"encoder.*"``.
+
+        Returns:
+            A :class:`stopgrad.flow.report.Flow`, whose keys are names.
+
+        Raises:
+            ArgumentError: what is asked about is no tensor.
+            GraphError: the loss was not made inside.
+        """
+        with torch._C.DisableTorchFunction():
+            values = [self._recorder.loss(tensor) for tensor in losses_in("explain", loss)]
+            return explained("explain", self._recorder, values, xs, only)
+
+    def __repr__(self) -> str:
+        return "<Watch that is running>" if self._mode is not None else "<Watch>"
+
+
+class _Mode(TorchFunctionMode):
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        return self._recorder.run(func, args, kwargs or {})
+
+
+def explained(what: str, recorder: Recorder, losses: Sequence[Value], xs: Any, only: Any) -> Flow:
+    """The report of a recorder on losses."""
+    tensors = recorder.seen() if xs is None else named_tensors(what, xs)
+    targets = {name: recorder.target(tensor) for name, tensor in chosen(what, tensors, only).items()}
+    return without_gc(_flow, losses, targets)
+
+
+def _flow(losses: Sequence[Value], targets: Mapping[str, Target]) -> Flow:
+    return flow_of(asked_of(losses, targets))
+
+
+@guarded("watch")
+def watch() -> Watch:
+    """Watch PyTorch code: inside, every operation is written down with the line that called it.
+
+    Values and gradients are as without it. Nothing that is written down keeps a tensor alive.
+
+    Returns:
+        A context manager. What it gives knows afterwards, by :meth:`Watch.explain`, which gradients arrive.
+
+    Examples:
+        >>> import torch
+        >>> import stopgrad.torch as sgt
+        >>> w = torch.ones(3, requires_grad=True)
+        >>> with sgt.watch() as seen:
+        ...     loss = (w.detach() * 2.0).sum()
+        >>> seen.explain(loss, {"w": w})["w"].status
+        'stopped'
+    """
+    return Watch()
