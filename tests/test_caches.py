@@ -45,8 +45,11 @@ CHANGES = {
     "stopgrad.immediate._CALLS": "plans, by a public function and the types of its arguments: 4,096",
     "stopgrad.immediate._PLANS": "lowerings made ready, by types and attributes: 4,096",
     "stopgrad.interpreter._asks_for": "4,096 lowerings, which are functions of definitions",
+    "stopgrad.jax.foreign._KNOWN": "weak: primitives; of each 16 programs, which are bytes",
     "stopgrad.op.REGISTRY": "definitions, which somebody wrote",
     "stopgrad.op.Op._inferred": "types, by types and attributes: inferred.REMEMBERED of all together",
+    "stopgrad.ops.foreign._loaded": "64 programs of JAX's, by their bytes",
+    "stopgrad.ops.foreign._read": "the same, taken apart: 64",
     "stopgrad.ops.special._derivative_of_cotangent": "64 polynomials, by their order",
     "stopgrad.sizes._BINDING": "sizes, while a graph is checked against them",
     "stopgrad.sizes._DIMS": "weak: sizes that somebody holds",
@@ -60,6 +63,8 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.jax.callable._NARROW",
+    "stopgrad.jax.foreign._TIMES",
     "stopgrad.flow.checking.check.RTOL",
     "stopgrad.flow.checking.check._EPSILON",
     "stopgrad.flow.checking.frozen.COMPLEX",

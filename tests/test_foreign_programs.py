@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -255,6 +257,33 @@ def test_a_call_back_to_python_stays_with_what_is_known_of_it(graph: Graph) -> N
     with pytest.raises(sg.EngineError, match="nothing that computes pure_callback: JAX cannot export it"):
         sg.Session(graph).run(y, {x: X})
     with pytest.raises(sg.GradientError, match="Pure callbacks do not support JVP"):
+        sg.gradients(y, [x])
+
+
+def test_what_was_exported_is_used_again(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, calls = graph.output("x"), []
+    export = jax.export.export
+    monkeypatch.setattr(
+        jax.export, "export", lambda *args, **kwargs: calls.append(1) or export(*args, **kwargs)
+    )
+    primitive = Primitive("doubled")
+    primitive.def_abstract_eval(lambda x, **_: x)
+    mlir.register_lowering(primitive, mlir.lower_fun(lambda x, by: x * by, multiple_results=False))
+    ys = [foreign_of(primitive, {"by": by}, [x])[0] for by in (2.0, 2.0, 2)]
+    assert len(calls) == 2
+    close(sg.Session(graph).run(ys[0] + ys[1], {x: X}), 4.0 * X)
+    assert status(ys[0], x)[0] == "undefined"
+
+
+def test_without_what_jax_writes_programs_with(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = graph.output("x")
+    monkeypatch.setitem(sys.modules, "flatbuffers", None)
+    monkeypatch.delitem(sys.modules, "jax._src.export.serialization", raising=False)
+    (y,) = foreign_of(*BESSEL, [x], order=1)
+    assert status(y, x)[0] == "flows"
+    with pytest.raises(
+        sg.GradientError, match=r"cannot write it .*flatbuffers.* pip install 'stopgrad\[jax\]'"
+    ):
         sg.gradients(y, [x])
 
 

@@ -7,11 +7,14 @@ differentiably.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.export
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters import partial_eval
 
@@ -52,25 +55,54 @@ def foreign_of(
                 f"{primitive.name}: JAX's primitive needs known sizes, not those of {describe(x)}"
             )
 
+    kinds = tuple([(x.shape, x.dtype.name) for x in inputs])
+    key = repr((kinds, sorted(params.items()), order)) if all(map(_is_plain, params.values())) else ""
+    known = _KNOWN.setdefault(primitive, {}) if key else {}
+    programs = known.get(key)
+    if programs is None:
+        if len(known) >= _MANY:
+            known.clear()
+        programs = known[key] = _programs(primitive, params, inputs, order)
+    found: dict[int, Output] = {}
+    for group, steps in programs:
+        first = steps[0]
+        outputs = foreign(inputs, first.call, first.results, first.walls, first.reach, written(steps))
+        found.update(zip(group, outputs, strict=True))
+    return tuple([found[j] for j in range(len(found))])
+
+
+_Program = tuple[Sequence[int], Sequence[Step]]
+"""Some results of a primitive, and how they are computed."""
+
+_MANY = 16
+_KNOWN: WeakKeyDictionary[Any, dict[str, list[_Program]]] = WeakKeyDictionary()
+"""What was exported of primitives: a program uses one many times."""
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a parameter is told apart from others by how it is written."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str, np.dtype, Enum))
+
+
+def _programs(
+    primitive: Any, params: Mapping[str, Any], inputs: Sequence[Output], order: int
+) -> list[_Program]:
+    """The results of a primitive in groups, and how each group is computed and differentiated."""
+
     def bound(*arrays: Any) -> Sequence[Any]:
         made = primitive.bind(*arrays, **params)
         found: Sequence[Any] = made if primitive.multiple_results else (made,)
         return found
 
     with jax.enable_x64(bool(jax.config.jax_enable_x64) or any(x.dtype in _WIDE for x in inputs)):
-        known = [jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
-        made = jax.make_jaxpr(bound)(*known)
-        groups = _apart(made, known)
-        programs = [
-            _steps(_only(made, some) if groups[1:] else bound, known, _called(primitive.name), order)
-            for some in groups
-        ]
-    found: dict[int, Output] = {}
-    for some, steps in zip(groups, programs, strict=True):
-        first = steps[0]
-        outputs = foreign(inputs, first.call, first.results, first.walls, first.reach, written(steps))
-        found.update(zip(some, outputs, strict=True))
-    return tuple([found[j] for j in range(len(found))])
+        kinds = [jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
+        made, call = jax.make_jaxpr(bound)(*kinds), _called(primitive.name)
+        groups = _apart(made, kinds)
+        if len(groups) == 1:
+            return [(groups[0], _steps(bound, kinds, call, order))]
+        return [(some, _steps(_only(made, some), kinds, call, order)) for some in groups]
 
 
 def _apart(made: Any, known: Sequence[Any]) -> list[list[int]]:
@@ -253,8 +285,8 @@ def _exported(function: Flat, known: Sequence[Any]) -> tuple[bytes, str]:
         try:
             made = jax.export.export(jax.jit(function), platforms=platforms)(*known)
             return bytes(made.serialize()), ""
-        except ModuleNotFoundError as error:
-            return b"", f"JAX needs {error.name} to write it; pip install 'stopgrad[jax]'"
+        except ImportError as error:
+            return b"", f"JAX cannot write it ({error}); pip install 'stopgrad[jax]'"
         except Exception as error:
             reason = f"JAX cannot export it: {' '.join(str(error).split())}"
     return b"", reason

@@ -55,7 +55,7 @@ def written(steps: Sequence[Step]) -> bytes:
     return b"\n".join([json.dumps(heads).encode(), b"".join([step.code for step in steps])])
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(64)
 def _read(program: str) -> tuple[Step, ...]:
     head, _, codes = base64.b64decode(program).partition(b"\n")
     found, start = [], 0
@@ -103,7 +103,7 @@ def _conjugate(g: Output) -> Output:
     return conj(g) if g.dtype.is_complex else g
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(64)
 def _loaded(xp: Any, code: bytes) -> Callable[..., Any]:
     """What JAX makes of a serialised program. JAX's ``vmap`` calls it for one example after the other."""
     call: Callable[..., Any] = xp.export.deserialize(bytearray(code)).call
