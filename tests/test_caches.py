@@ -63,7 +63,7 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
-    "stopgrad.jax.callable._NARROW",
+    "stopgrad.jax.callable.narrow._NARROW",
     "stopgrad.jax.foreign._TIMES",
     "stopgrad.flow.checking.check.RTOL",
     "stopgrad.flow.checking.check._EPSILON",

@@ -206,6 +206,16 @@ def test_types_of_64_bits_are_computed_with_32_where_jax_does() -> None:
     assert [y.dtype.name for y in found] == ["float64", "int64", "complex128", "float64"]
 
 
+def test_what_needs_64_bits_says_so() -> None:
+    f = sgj.callable(lambda rate: sg.random_poisson([3], np.array([1, 2], np.uint32), rate))
+    with pytest.raises(
+        sg.EngineError, match=r"needs types of 64 bits.* 'jax_enable_x64', True.*RandomPoisson"
+    ):
+        f(jnp.ones(3))
+    with jax.enable_x64(True):
+        assert f(jnp.ones(3)).shape == (3,)
+
+
 def test_numbers_take_the_type_of_the_arrays_beside_them() -> None:
     f = sgj.callable(lambda x, s: x * s)
     half = X.astype(jnp.bfloat16)

@@ -14,34 +14,18 @@ from jax import tree_util
 
 from stopgrad.arguments import Constant, argument_names, operation_name
 from stopgrad.autodiff.tracing import ArgumentGraph, is_tensor
-from stopgrad.body import walk
 from stopgrad.build import as_output, emit
 from stopgrad.compiling import CACHE_SIZE, cached
 from stopgrad.errors import ArgumentError, DTypeError, GraphError, StopgradError
 from stopgrad.graph import Output, describe
 from stopgrad.jax.callable.arguments import Leaves, is_array, is_output, leaves_of
+from stopgrad.jax.callable.narrow import are_wide_types_enabled, narrowed
 from stopgrad.jax.callable.programs import Computation
 from stopgrad.operands import shorten
 from stopgrad.ops.data import Assign, Parameter, Placeholder
-from stopgrad.rewrite import rewrite
-from stopgrad.types import (
-    Dim,
-    DType,
-    complex64,
-    complex128,
-    dtype_of,
-    float32,
-    float64,
-    int32,
-    int64,
-    uint32,
-    uint64,
-)
+from stopgrad.types import Dim, dtype_of
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_NARROW: dict[DType, DType] = {float64: float32, complex128: complex64, int64: int32, uint64: uint32}
-"""What JAX makes of 64-bit types where they are not enabled."""
 
 
 class _Traced(NamedTuple):
@@ -129,7 +113,7 @@ def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
             return f(*args, **kwargs)  # In a graph of ours it is built there.
         arrays, signature = _arguments(name, given)
         try:
-            traced = kept(_Structure(given), signature, bool(jax.config.jax_enable_x64))
+            traced = kept(_Structure(given), signature, are_wide_types_enabled())
         except TypeError:
             _check_hashes(name, given, signature)
             raise
@@ -185,7 +169,10 @@ def _is_weak(x: Any) -> bool:
 def _traced(
     f: Callable[..., Any], name: str, structure: _Structure, signature: Sequence[Any], wide: bool
 ) -> _Traced:
-    """Call a function once on outputs that stand for the arrays among its arguments."""
+    """Call a function once on outputs that stand for the arrays among its arguments.
+
+    *wide*, whether JAX has types of 64 bits enabled, tells calls apart.
+    """
     graph, given = ArgumentGraph(), structure.leaves
     paths = _paths(f, given)
     with graph.as_default():
@@ -211,9 +198,7 @@ def _traced(
     results = results._replace(values=[])
     if not outputs:
         return _Traced(None, results, others)
-    if not wide and any(y.dtype in _NARROW for op in walk(graph.subgraph_to(outputs)) for y in op.outputs):
-        narrow = rewrite(outputs, inputs, dtypes=_NARROW)
-        inputs, outputs = narrow.inputs, narrow.outputs
+    inputs, outputs = narrowed(inputs, outputs)
     return _Traced(Computation(name, inputs, outputs), results, others)
 
 

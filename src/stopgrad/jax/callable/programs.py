@@ -18,6 +18,7 @@ from stopgrad.engines.xla import jax_namespace
 from stopgrad.graph import Output
 from stopgrad.interpreter import program
 from stopgrad.jax.callable.linear import Linear, apply_linear
+from stopgrad.jax.callable.narrow import narrowed
 from stopgrad.jax.callable.parts import Parted, placeholder_like
 from stopgrad.locks import holding
 from stopgrad.rewrite import formed, prepare, rewrite
@@ -225,7 +226,7 @@ class _Pushforward:
 
 def _interpreted(inputs: Sequence[Output], outputs: Sequence[Output]) -> Callable[..., tuple[Any, ...]]:
     """The graph, without its gates, as a function of JAX's arrays that JAX compiles."""
-    form = formed(prepare(outputs, inputs, {}), FORMS, (roll,))
+    form = formed(prepare(*narrowed(inputs, outputs)[::-1], {}), FORMS, (roll,))
     interpret = program(form.inputs, form.outputs, _BACKEND)
 
     def run(*arrays: Any) -> tuple[Any, ...]:
