@@ -84,7 +84,15 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", TRANSFORMS)
+LONG = {
+    *("jacfwd twice", "third order", "third order backwards", "vmap of vmap of jacfwd", "fori_loop"),
+    *("jacrev of jacfwd", "associative", "custom_vjp around", "grad of vmap", "vmap"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.nightly if name in LONG else ()) for name in TRANSFORMS]
+)
 def test_transforms_see_what_they_see_of_a_function_of_jax(name: str) -> None:
     close(TRANSFORMS[name](sgj.callable(ours)), TRANSFORMS[name](theirs))
 

@@ -209,7 +209,7 @@ def test_types_of_64_bits_are_computed_with_32_where_jax_does() -> None:
 def test_what_needs_64_bits_says_so() -> None:
     f = sgj.callable(lambda rate: sg.random_poisson([3], np.array([1, 2], np.uint32), rate))
     with pytest.raises(
-        sg.EngineError, match=r"needs types of 64 bits.* 'jax_enable_x64', True.*RandomPoisson"
+        sg.EngineError, match=r"needs types of 64 bits.*'jax_enable_x64', True.*RandomPoisson"
     ):
         f(jnp.ones(3))
     with jax.enable_x64(True):

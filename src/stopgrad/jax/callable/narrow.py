@@ -20,9 +20,7 @@ def are_wide_types_enabled() -> bool:
     return bool(jax.config.jax_enable_x64)
 
 
-def narrowed(
-    inputs: Sequence[Output], outputs: Sequence[Output]
-) -> tuple[Sequence[Output], Sequence[Output]]:
+def narrowed(inputs: Sequence[Output], outputs: Sequence[Output]) -> tuple[list[Output], list[Output]]:
     """The graph as JAX can compute it here: itself, or with each type of 64 bits as the same of 32 bits.
 
     Raises:
@@ -30,7 +28,7 @@ def narrowed(
     """
     operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
     if are_wide_types_enabled() or all(y.dtype not in _NARROW for op in operations for y in op.outputs):
-        return inputs, outputs
+        return list(inputs), list(outputs)
     try:
         narrow = rewrite(outputs, inputs, dtypes=_NARROW)
     except StopgradError as error:
