@@ -243,6 +243,18 @@ def test_a_loop_runs_once_forwards_and_once_backwards() -> None:
         assert jax.jit(gradient).lower(X).as_text().count("stablehlo.while") == 2
 
 
+def test_a_loop_of_jax_keeps_only_what_the_gradient_uses() -> None:
+    cell = sgj.callable(lambda c, x: (sg.tanh(c + x), sg.reduce_sum(c + x)))
+
+    def total(c: Any, xs: Any) -> Any:
+        last, sums = jax.lax.scan(cell, c, xs)
+        return jnp.sum(last) + jnp.sum(sums)
+
+    pull = jax.vjp(total, X, jnp.stack([X, Y, X, Y]))[1]
+    stacked = [x for x in jax.tree.leaves(pull) if np.shape(x) == (4, 3)]
+    assert len(stacked) == 1  # The results of tanh; neither the carries before it nor the xs.
+
+
 def test_nothing_is_generated_for_arguments_that_are_not_differentiated() -> None:
     f = sgj.callable(lambda x, w: sg.reduce_sum(sg.sin(sg.matmul(x, w))))
     args = jnp.ones((2, 3)), jnp.ones((3, 4))
