@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointFunction
 
+from stopgrad.errors import GraphError
 from stopgrad.source import RawLocation
 from stopgrad.torch.calls import Act, Call, call_of
-from stopgrad.errors import GraphError
-from stopgrad.torch.memory import Held, Memory
 from stopgrad.torch.functions import NOT_DIFFERENTIABLE
+from stopgrad.torch.leaving import Departures, back
+from stopgrad.torch.memory import Held, Memory
 from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, sizes_of
 from stopgrad.torch.places import Entry, forward_of_function, place_of, user_frame
 from stopgrad.torch.record import Event, Kind, Region, Target, Value, left, stop
@@ -53,19 +54,18 @@ def forward_name(function: type) -> str:
 
 
 class Used:
-    """A tensor that a call takes, as it is before the call."""
+    """A tensor that a call takes, as it is before it; or, without one, a number that was a tensor once."""
 
-    __slots__ = ("needs", "tensor", "value", "version")
+    __slots__ = ("tensor", "value", "version")
 
     def __init__(self, tensor: Tensor, value: Value) -> None:
         self.tensor, self.value = tensor, value
-        self.needs = tensor.requires_grad
         self.version = version_of(tensor)
 
 
 def version_of(tensor: Tensor) -> int:
     """How often a tensor was written into, as far as PyTorch counts it."""
-    return -1 if tensor.is_inference() else int(tensor._version)
+    return -1 if tensor is None or tensor.is_inference() else int(tensor._version)
 
 
 class Recorder:
@@ -78,12 +78,13 @@ class Recorder:
         self.modules: Any = weakref.WeakSet()
         self.backwards: list[tuple[str, tuple[Value, ...], RawLocation | None]] = []
         self.stance: Any = None
+        self.departures = Departures()
         self._before: dict[int, Region | None] = {}
         self._forwards: dict[Any, Region] = {}
 
     def begin(self) -> None:
         """The watch begins, here and now."""
-        probe = torch.ones((), requires_grad=True)
+        probe: Any = torch.ones((), requires_grad=True)
         with torch.enable_grad():
             self.nodes.started = probe.clone().grad_fn._sequence_nr()
         self.region = None
@@ -154,9 +155,7 @@ class Recorder:
         if held.content is not None:
             held.value = self._written_into(held.value, held.content, tensor)
 
-    def _read_again(
-        self, tensor: Tensor, held: Held, content: Value, place: RawLocation | None
-    ) -> None:
+    def _read_again(self, tensor: Tensor, held: Held, content: Value, place: RawLocation | None) -> None:
         """A tensor, behind whose back its memory was written into."""
         if held.root is not None:
             held.content = content
@@ -187,6 +186,10 @@ class Recorder:
             if tensor.requires_grad:
                 self.begin_leaf(tensor, place)
             return held
+        departure = self.departures.at(tensor.data_ptr()) if self.departures and tensor.numel() else None
+        if departure is not None:
+            value = back(departure, place)
+            return self.memory.hold(tensor, value, value.event.serial)
         value = Event(Kind.LEAF, "leaf", None).result(sizes, True)
         held = self.memory.hold(tensor, value, value.event.serial, root=value)
         self.memory.written(tensor, value, value.event.serial)
@@ -194,15 +197,31 @@ class Recorder:
             self._settle(tensor, held, place)
         return held
 
-    def begin_leaf(self, tensor: Tensor, place: RawLocation | None, call: str = "requires_grad_") -> None:
+    def wrapped(self, tensor: Tensor, data: Tensor, place: RawLocation | None) -> None:
+        """A parameter was made of a tensor."""
+        here = self.here()
+        if here is None or not here.ignored:
+            value = self.value_of(data, place, here)
+            self.memory.hold(tensor, value, value.event.serial)
+            self.begin_leaf(tensor, place, "torch.nn.Parameter", "nn.Parameter makes a new leaf")
+
+    def begin_leaf(
+        self,
+        tensor: Tensor,
+        place: RawLocation | None,
+        call: str = "requires_grad_",
+        why: str = "a new leaf",
+    ) -> None:
         """From here on a tensor is a leaf that requires a gradient, whatever it was made from."""
         held = self.memory.held(tensor)
-        behind = () if held is None else (left(held.value, None),)
-        if any(value.open for value in behind):
-            behind = (stop(behind[0], call, "a new leaf", place),)
-        event = Event(Kind.LEAF, call, place, behind)
+        behind = None if held is None else left(held.value, None)
+        if behind is not None and behind.open:
+            behind = stop(behind, call, why, place)
+        event = Event(Kind.LEAF, call, place, () if behind is None else (behind,))
         value = event.result(sizes_of(tensor), True)
-        self.memory.hold(tensor, value, event.serial, root=value)
+        held = self.memory.hold(tensor, value, event.serial, root=value)
+        if not tensor.requires_grad:
+            self._settle(tensor, held, place)
 
     def _remember(self, tensor: Tensor, value: Value) -> None:
         """The memory of a tensor that was just made or met, where nothing is known of it."""
@@ -271,7 +290,8 @@ class Recorder:
             node = tensor.grad_fn
             if node is None or node._sequence_nr() < self.nodes.started:
                 raise GraphError(
-                    "explain: the watch did not see how this loss was made; make it inside 'with sgt.watch():'"
+                    "explain: the watch did not see how this loss was made; make it inside "
+                    "'with sgt.watch():'"
                 )
         value = self.value_of(tensor, None, None)
         if tensor.grad_fn is not None:
@@ -311,7 +331,7 @@ class Recorder:
         """Call a function of PyTorch and write down what it did."""
         call = call_of(function)
         act = call.act
-        if act is Act.PASS or torch._C._functorch.peek_interpreter_stack() is not None:
+        if act is Act.NOTHING or torch._C._functorch.peek_interpreter_stack() is not None:
             return function(*args, **kwargs)
         if act is Act.MODE:
             self.switch(bool(args[0]))
@@ -333,9 +353,19 @@ class Recorder:
         for tensor in tensors_in(*given):
             if id(tensor) not in found:
                 found[id(tensor)] = Used(tensor, self.value_of(tensor, place, here))
-        return list(found.values())
+        used = list(found.values())
+        if self.departures:
+            used += [Used(None, value) for value in self.departures.returning(given, place)]
+        return used
 
-    def _backward(self, call: Call, args: Sequence[Any], kwargs: dict[str, Any], place: RawLocation | None, here: Region | None) -> None:
+    def _backward(
+        self,
+        call: Call,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        place: RawLocation | None,
+        here: Region | None,
+    ) -> None:
         """A backward pass begins."""
         losses = next(iter([*args, *kwargs.values()]), ())
         values = tuple([self.value_of(tensor, place, here) for tensor in tensors_in(losses)])
@@ -351,7 +381,7 @@ class Recorder:
         here: Region | None,
     ) -> None:
         """Write down an operation: what it made, and what it wrote into."""
-        outputs = made_by(used, result)
+        outputs = made_by(call, used, result)
         if not outputs:
             return
         made: dict[Any, Event] = {}
@@ -366,14 +396,15 @@ class Recorder:
                 self._leaf_written(call, took, tensor, into, place, here)
                 continue
             else:
-                inputs, walls = self._untracked(call, took, into, here)
+                inputs, walls = self._untracked(call, took, tensor, into, here)
             key = (inputs, walls)
             event = made.get(key)
             if event is None:
                 event = made[key] = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
             blocked = {i for i, _, _ in walls}
-            open = any(value.open for i, value in enumerate(inputs) if i not in blocked)
-            self._becomes(tensor, event.result(sizes_of(tensor), open), into)
+            sizes = sizes_of(tensor)
+            open = sizes[0] in FLOATS and any(v.open for i, v in enumerate(inputs) if i not in blocked)
+            self._becomes(tensor, event.result(sizes, open), into)
 
     def _asked(
         self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, place: RawLocation | None
@@ -400,16 +431,21 @@ class Recorder:
         return tuple(inputs), tuple(walls)
 
     def _untracked(
-        self, call: Call, used: Sequence[Used], into: Used | None, here: Region | None
+        self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, here: Region | None
     ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
         """The same of a result that requires no gradient, by what is known of the function."""
         inputs = tuple(dict.fromkeys([one.value for one in used]))
         walls: list[Wall] = []
+        numbers = {one.value for one in used if one.tensor is None}
         for i, value in enumerate(inputs):
+            if value in numbers:
+                continue
             if into is not None and value is into.value and call.overwrites:
                 walls.append((i, NOT_DIFFERENTIABLE, OVERWRITTEN))
             elif call.act is Act.FACTORY:
                 walls.append((i, DISCONNECTED, "only its shape and dtype are read"))
+            elif not (tensor.is_floating_point() or tensor.is_complex()):
+                continue  # The dtype says it.
             elif call.flat:
                 walls.append((i, NOT_DIFFERENTIABLE, FLAT))
             elif here is None and value.open and value.sizes[0] in FLOATS:
@@ -459,7 +495,7 @@ class Recorder:
         if not isinstance(result, torch.Tensor):
             self._operation(call, used, result, place, here)
             return
-        if not taken or result.grad_fn is not None:
+        if all(one.tensor is None for one in taken) or result.grad_fn is not None:
             self._operation(call, taken, result, place, here)
             return
         source = taken[0].value
@@ -478,6 +514,8 @@ class Recorder:
         self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
     ) -> None:
         """Values leave for Python."""
+        if used:
+            self.departures.note(result, left(used[0].value, None), call.name, call.why, place)
 
     def _require(
         self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
@@ -534,15 +572,15 @@ class Recorder:
         """Nothing is to be written down."""
 
 
-def made_by(used: Sequence[Used], result: Any) -> list[tuple[Tensor, Used | None]]:
+def made_by(call: Call, used: Sequence[Used], result: Any) -> list[tuple[Tensor, Used | None]]:
     """The tensors that a call made, or wrote into, the latter with what they were before."""
     before = {id(one.tensor): one for one in used}
     found: dict[int, tuple[Tensor, Used | None]] = {}
     for tensor in tensors_in(result):
         if id(tensor) not in before:
             found[id(tensor)] = (tensor, None)
-    for one in used:
-        if version_of(one.tensor) != one.version:
+    for k, one in enumerate(used):
+        if version_of(one.tensor) != one.version or (call.writes and k == 0 and one.version < 0):
             found[id(one.tensor)] = (one.tensor, one)
     return list(found.values())
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 
+from stopgrad.torch.places import place_of, user_frame
 from stopgrad.torch.recorder import Recorder
 
-_inference = torch.inference_mode
+_inference: Any = torch.inference_mode
+_Parameter: Any = torch.nn.Parameter
 
 
 class _Running(threading.local):
@@ -48,10 +50,21 @@ class _Patches:
                 recorder.infer_no_more(manager)
 
         _inference.__enter__, _inference.__exit__ = __enter__, __exit__
+        self._make = make = _Parameter.__dict__["__new__"]
+
+        def __new__(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:  # noqa: N807
+            made = make(cls, data, requires_grad)
+            if isinstance(data, torch.Tensor):
+                for recorder in _RUNNING.recorders:
+                    recorder.wrapped(made, data, place_of(user_frame(sys._getframe(1))))
+            return made
+
+        _Parameter.__new__ = __new__
         self.hook = torch.nn.modules.module.register_module_forward_pre_hook(_meet)
 
     def undo(self) -> None:
         _inference.__enter__, _inference.__exit__ = self._enter, self._exit
+        _Parameter.__new__ = self._make
         self.hook.remove()
 
 
