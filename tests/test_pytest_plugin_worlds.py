@@ -156,7 +156,6 @@ def test_a_loss_that_nobody_watched_is_known_from_autograd_alone(tests: pytest.P
 def test_one(gradient_flow):
     model = Net(cut=True)
     loss = model(X).sum()
-    gradient_flow.assert_flows(loss, model.head)
     gradient_flow.assert_flows(loss, model)
 """,
     )

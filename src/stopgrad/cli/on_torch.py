@@ -40,7 +40,7 @@ class OnTorch:
         with training.Training(leaves=True) as watched:
             made = f(*given.values())
         known = known or things({name: value for name, value in given.items() if name in about})
-        flow = _report(question, watched.seen, made, known or things(watched.leaves() | watched.modules()))
+        flow = _report(question, watched, made, known or things(watched.leaves() | watched.modules()))
         if not len(flow):
             raise ArgumentError(
                 f"{line_of(program)}{program.name} makes its loss of nothing that is known here and requires "
@@ -58,12 +58,14 @@ class OnTorch:
         )
 
 
-def _report(question: Question, seen: Any, made: Any, known: Mapping[str, Any]) -> Any:
+def _report(question: Question, watched: Any, made: Any, known: Mapping[str, Any]) -> Any:
     """The report on what was returned, as to what that names or what is known; else on ``backward()``."""
+    seen = watched.seen
     if not kinds_in(made) and seen.backward_calls:
         return _only_call(question, seen.backward_calls).explain(as_asked(known))
     if isinstance(made, tuple) and len(made) == 2 and _names_what_to_ask(made[1]):
         made, xs = made
+        xs = watched.named(xs) if is_optimizer(xs) else xs
     else:
         xs = as_asked(known)
     require_tensors(question, made, TORCH)

@@ -57,7 +57,7 @@ class Training:
     """
 
     def __init__(self, named: Mapping[str, Any] | None = None, leaves: bool = False) -> None:
-        self._named = {id(value): name for name, value in (named or {}).items()}
+        self._named = {id(value): (name, value) for name, value in (named or {}).items()}
         self._modules: dict[int, Module] = {}
         self._optimizers: dict[int, Any] = {}
         self._met = _Leaves() if leaves else None
@@ -95,30 +95,44 @@ class Training:
 
     def groups(self) -> tuple[dict[str, Tensor], list[Group]]:
         """The parameters that require grad by what they are called; and which are trained together."""
+        parts = [
+            (name, module.named_parameters(prefix), False) for name, prefix, module in self._with_prefixes()
+        ]
+        parts += [
+            (name, ((f"{name}.{key}", x) for key, x in self.named(optimizer).items()), True)
+            for name, optimizer in self._unlike(list(self._optimizers.values()))
+        ]
         parameters: dict[str, Tensor] = {}
         keys: dict[int, str] = {}
-
-        def take(prefix: str, named: Iterable[tuple[str, Tensor]]) -> tuple[str, ...]:
-            for name, tensor in named:
-                if tensor.requires_grad and id(tensor) not in keys:
-                    key = keys[id(tensor)] = f"{prefix}{name}"
-                    parameters[key] = tensor
-            return tuple(dict.fromkeys(keys[id(tensor)] for _, tensor in named if tensor.requires_grad))
-
         found = []
+        for name, named, wholly in parts:
+            held: dict[str, None] = {}
+            for key, tensor in named:
+                if tensor.requires_grad:
+                    known = keys.setdefault(id(tensor), key)
+                    parameters.setdefault(known, tensor)
+                    held.setdefault(known)
+            if held:
+                found.append(Group(name, tuple(held), wholly))
+        return parameters, found
+
+    def named(self, optimizer: Any) -> dict[str, Tensor]:
+        """The parameters of an optimizer, by their names in the modules that were called."""
+        names = {
+            id(x): key
+            for _, prefix, module in self._with_prefixes()
+            for key, x in module.named_parameters(prefix)
+        }
+        return {
+            names.get(id(x), f"group{i}.{j}"): x
+            for i, group in enumerate(optimizer.param_groups)
+            for j, x in enumerate(group["params"])
+        }
+
+    def _with_prefixes(self) -> Iterator[tuple[str, str, Module]]:
+        """The modules that were called, with what their parameters' names begin with where there are several."""
         modules = self.modules()
-        prefixed = len(modules) > 1
-        for name, module in modules.items():
-            inside = list(module.named_parameters())
-            found.append(Group(name, take(f"{name}." if prefixed else "", inside), False))
-        for name, optimizer in self._unlike(list(self._optimizers.values())):
-            held = [
-                (f"{name}.group{i}.{j}", tensor)
-                for i, group in enumerate(optimizer.param_groups)
-                for j, tensor in enumerate(group["params"])
-            ]
-            found.append(Group(name, take("", held), True))
-        return parameters, [group for group in found if group.keys]
+        return ((name, name if len(modules) > 1 else "", module) for name, module in modules.items())
 
     def leaves(self) -> dict[str, Tensor]:
         """The tensors that require grad and that no module has, by the variables that held them."""
@@ -127,16 +141,26 @@ class Training:
         return {name: x for name, x in met if id(x) not in held and x.requires_grad}
 
     def modules(self) -> dict[str, Module]:
-        """The modules that were called with gradients on, by their names; none that is part of another."""
-        called = list(self._modules.values())
-        inner = {id(part) for module in called for part in module.modules() if part is not module}
-        return dict(self._unlike([module for module in called if id(module) not in inner]))
+        """The modules that were called with gradients on, by their names; none that is part of another.
+
+        Of those that have names, any counts as called of which a part was.
+        """
+        called = {
+            key: module
+            for key, module in self._modules.items()
+            if next(module.parameters(), None) is not None
+        }
+        for key, (_, thing) in self._named.items():
+            if isinstance(thing, torch.nn.Module) and any(id(part) in called for part in thing.modules()):
+                called[key] = thing
+        inner = {id(part) for module in called.values() for part in module.modules() if part is not module}
+        return dict(self._unlike([module for key, module in called.items() if key not in inner]))
 
     def _unlike(self, things: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         """Things by their names: those they were given, or their classes', numbered where several have it."""
         used: Counter[str] = Counter()
         for thing in things:
-            name = self._named.get(id(thing), type(thing).__name__)
+            name, _ = self._named.get(id(thing), (type(thing).__name__, None))
             used[name] += 1
             yield (name if used[name] == 1 else f"{name}_{used[name]}"), thing
 
