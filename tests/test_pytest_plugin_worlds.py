@@ -265,7 +265,7 @@ def test_one():
     model.unused = nn.Parameter(torch.ones(2))
     model(X).sum().backward()
 """,
-        ["unused (Net)", "disconnected: unused"],
+        ["unused (model)", "disconnected: unused"],
     ),
     "an optimizer whose parameters get nothing": (
         """

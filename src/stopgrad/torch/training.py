@@ -52,12 +52,13 @@ class Training:
     All of these are held, so that they can be asked about when the code has ended.
 
     Args:
-        named: modules and optimizers, by what they are called; others are called as their classes are.
+        named: modules and optimizers, by what they are called; others are called as the variables are that
+            hold them where they are used first, or as their classes.
         leaves: whether tensors that require grad are held, too, which no module need have.
     """
 
     def __init__(self, named: Mapping[str, Any] | None = None, leaves: bool = False) -> None:
-        self._named = {id(value): (name, value) for name, value in (named or {}).items()}
+        self._names = {id(value): name for name, value in (named or {}).items()}
         self._modules: dict[int, Module] = {}
         self._optimizers: dict[int, Any] = {}
         self._met = _Leaves() if leaves else None
@@ -80,11 +81,19 @@ class Training:
         self._running.close()
 
     def _called(self, module: Module, args: Any) -> None:
-        if torch.is_grad_enabled():
-            self._modules.setdefault(id(module), module)
+        if torch.is_grad_enabled() and id(module) not in self._modules:
+            self._modules[id(module)] = module
+            self._name(module)
 
     def _steps(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._optimizers.setdefault(id(optimizer), optimizer)
+        if id(optimizer) not in self._optimizers:
+            self._optimizers[id(optimizer)] = optimizer
+            self._name(optimizer)
+
+    def _name(self, thing: Any) -> None:
+        name = _variable(thing, user_frame(sys._getframe(2)))
+        if name:
+            self._names.setdefault(id(thing), name)
 
     @property
     def calls(self) -> list[Any]:
@@ -130,7 +139,7 @@ class Training:
         }
 
     def _with_prefixes(self) -> Iterator[tuple[str, str, Module]]:
-        """The modules that were called, with what their parameters' names begin with where there are several."""
+        """The modules that were called; with what their parameters' names begin, where there are several."""
         modules = self.modules()
         return ((name, name if len(modules) > 1 else "", module) for name, module in modules.items())
 
@@ -141,18 +150,12 @@ class Training:
         return {name: x for name, x in met if id(x) not in held and x.requires_grad}
 
     def modules(self) -> dict[str, Module]:
-        """The modules that were called with gradients on, by their names; none that is part of another.
-
-        Of those that have names, any counts as called of which a part was.
-        """
+        """The modules that were called with gradients on, by their names; none that is part of another."""
         called = {
             key: module
             for key, module in self._modules.items()
             if next(module.parameters(), None) is not None
         }
-        for key, (_, thing) in self._named.items():
-            if isinstance(thing, torch.nn.Module) and any(id(part) in called for part in thing.modules()):
-                called[key] = thing
         inner = {id(part) for module in called.values() for part in module.modules() if part is not module}
         return dict(self._unlike([module for key, module in called.items() if key not in inner]))
 
@@ -160,7 +163,7 @@ class Training:
         """Things by their names: those they were given, or their classes', numbered where several have it."""
         used: Counter[str] = Counter()
         for thing in things:
-            name, _ = self._named.get(id(thing), (type(thing).__name__, None))
+            name = self._names.get(id(thing), type(thing).__name__)
             used[name] += 1
             yield (name if used[name] == 1 else f"{name}_{used[name]}"), thing
 
@@ -255,10 +258,18 @@ class _Leaves(TorchFunctionMode):
             yield (name if used[name] == 1 else f"{name}_{used[name]}"), tensor
 
 
-def _variable(tensor: Tensor, frame: FrameType | None) -> str:
-    """What the function that runs in a frame calls a tensor; empty where it has no name there."""
+def _variable(thing: Any, frame: FrameType | None) -> str:
+    """What the function that runs in a frame calls a thing, or the part of a module; empty if it does not."""
     local = {} if frame is None else frame.f_locals
-    return next((name for name, value in local.items() if value is tensor), "")
+    for name, value in local.items():
+        if value is thing:
+            return name
+    for name, value in local.items():
+        if isinstance(value, torch.nn.Module) and isinstance(thing, torch.nn.Module):
+            path = next((path for path, part in value.named_modules() if part is thing), "")
+            if path:
+                return f"{type(value).__name__ if name == 'self' else name}.{path}"
+    return ""
 
 
 def _matching(patterns: Sequence[str], keys: Iterable[str], option: str) -> set[str]:
