@@ -276,7 +276,7 @@ def test_one():
     head(body(X).detach()).sum().backward()
     optimizer.step()
 """,
-        ["(SGD)", "body(X).detach()"],
+        ["(optimizer)", "body(X).detach()"],
     ),
     "fixtures name what they hold": (
         """
