@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,41 +9,35 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from mistakes import MARK, PAGE, SYMPTOMS, Mistake, mistakes, page
+from mistake_checks import (
+    check_cuts,
+    check_gallery,
+    check_held,
+    check_idle,
+    check_leak,
+    check_none_idle,
+    explained,
+    lines_of,
+)
+from mistakes import OURS, Mistake
 from mistakes_in_jax import in_jax
-from stopgrad.source import Location
 from stopgrad.structure import flatten
 
 jax = pytest.importorskip("jax")
 
-BY_NAME = {mistake.name: mistake for mistake in mistakes()}
-ALL = [pytest.param(mistake, id=mistake.name) for mistake in mistakes()]
-EXPLAINED = [pytest.param(m, id=m.name) for m in mistakes() if m.learns or m.held]
+BY_NAME = {mistake.name: mistake for mistake in OURS.mistakes}
+EXPLAINED = [pytest.param(m, id=m.name) for m in explained(OURS)]
 
 UNEVEN = {"stop_in_branch": 1, "straight_through_reversed": 1}
 """Programs in which an integer or a comparison ends a path as well, by right: in how many lines."""
 
 
-def lines_of(places: list[Location | None], mistake: Mistake) -> set[int]:
-    """The lines of places, all of them in the program."""
-    found = [place for place in places if place is not None]
-    assert len(found) == len(places)
-    assert {place.file for place in found} <= {str(mistake.path)}
-    return {place.line for place in found}
-
-
 def test_there_are_programs_for_every_symptom_and_each_marks_its_line() -> None:
-    assert len(mistakes()) >= 30
-    assert {mistake.symptom for mistake in mistakes()} == set(SYMPTOMS)
-    for mistake in mistakes():
-        assert mistake.lines, mistake.name
-        assert mistake.seen
-        assert mistake.story
-        assert len(mistake.text.split('"""')[2].strip().splitlines()) <= 48, mistake.name
+    check_gallery(OURS, at_least=30)
 
 
 def test_the_page_is_what_the_programs_give() -> None:
-    assert PAGE.read_text() == page(), "python tests/mistakes.py writes it anew"
+    assert OURS.file.read_text() == OURS.page(), "python tests/mistakes.py writes it anew"
 
 
 # ------------------------------------------------------------------------------------------------- explain
@@ -52,55 +45,27 @@ def test_the_page_is_what_the_programs_give() -> None:
 
 @pytest.mark.parametrize("mistake", EXPLAINED)
 def test_what_was_to_learn_is_cut_at_the_marked_line(mistake: Mistake) -> None:
-    flow, cured = mistake.flow("broken"), mistake.flow("cured")
-    cut = mistake.symptom in ("none", "inert") or (mistake.symptom == "large" and not mistake.held)
-    named: set[int] = set()
-    for key in mistake.learns:
-        reach = flow[key]
-        guilty = sg.Status.STOPPED if reach.arrives else reach.status
-        cuts = [cut for cut in reach.cuts if cut.status is guilty]
-        if cut:
-            named |= lines_of([cut.location for cut in cuts], mistake)
-            assert len(reach.cuts) - len(cuts) == (UNEVEN.get(mistake.name, 0) if cuts else 0)
-            assert all(key in cut.behind for cut in cuts)
-        assert cured[key].arrives, key
-    assert named == (set(mistake.lines) if cut else set())
+    check_cuts(mistake, UNEVEN.get(mistake.name, 0))
 
 
-@pytest.mark.parametrize("mistake", [pytest.param(m, id=m.name) for m in mistakes() if m.held])
+@pytest.mark.parametrize("mistake", [pytest.param(m, id=m.name) for m in OURS.mistakes if m.held])
 def test_what_was_to_be_held_is_held_by_the_cure(mistake: Mistake) -> None:
-    assert not mistake.complaint("cured")
-    cured = mistake.flow("cured")
-    assert not any(cured[key].arrives for key in mistake.held)
+    check_held(mistake)
 
 
-@pytest.mark.parametrize("mistake", [pytest.param(m, id=m.name) for m in mistakes() if m.leaks])
+@pytest.mark.parametrize("mistake", [pytest.param(m, id=m.name) for m in OURS.mistakes if m.leaks])
 def test_a_gradient_that_should_not_arrive_is_shown_to_come_through_the_marked_line(mistake: Mistake) -> None:
-    flow = mistake.flow("broken")
-    text = mistake.complaint("broken")
-    assert mistake.path.name in text
-    for line in mistake.lines:
-        assert re.search(rf"^ *{line} \| .*{MARK}$", text, re.M), text
-    arrives = [key for key in mistake.held if flow[key].arrives]
-    assert lines_of([op.location for op in flow.open_path(arrives[0])[:-1]], mistake) >= set(mistake.lines)
-    # A stop at that line, and nowhere else, would block it.
-    guilty = [op for op in flow.marks() if op.location is not None and op.location.line in mistake.lines]
-    there = [y for op in guilty for y in op.outputs]
-    stopped = sg.explain(list(flow.ys), list(flow.xs.values()), stop_gradients=there)
-    for key in mistake.held:
-        assert not stopped[flow.xs[key]].arrives
+    check_leak(mistake)
 
 
 @pytest.mark.parametrize("name", ["double_stop", "idle_stop", "dropped_stop"])
 def test_a_stop_that_does_nothing_is_a_finding_at_its_line(name: str) -> None:
-    mistake = BY_NAME[name]
-    idle = [f for f in mistake.flow("broken").findings if f.kind == "idle"]
-    assert lines_of([f.location for f in idle], mistake) == set(mistake.lines)
+    check_idle(BY_NAME[name])
 
 
 @pytest.mark.parametrize("mistake", EXPLAINED)
 def test_no_stop_of_a_cured_program_is_idle(mistake: Mistake) -> None:
-    assert not [f for f in mistake.flow("cured").findings if f.kind == "idle"]
+    check_none_idle(mistake)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +131,7 @@ def leaves_of(arg: Any) -> list[Any]:
 
 BESIDE_JAX = [
     pytest.param(mistake, which, id=f"{mistake.name}-{which}")
-    for mistake in mistakes()
+    for mistake in OURS.mistakes
     for which in ("broken", "cured")
     if mistake.name not in BLOCKS and (mistake.symptom, which) != ("nan", "broken")
 ]

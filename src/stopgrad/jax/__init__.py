@@ -1,4 +1,4 @@
-"""JAX's functions: which line cut the gradient, and the same functions as graphs of ours.
+"""JAX's functions: which line cut the gradient, and the same functions as graphs of ours; and the way back.
 
 Examples:
     >>> import jax, stopgrad.jax as sgj
@@ -8,6 +8,7 @@ Examples:
 
 from __future__ import annotations
 
+from stopgrad.jax.callable import callable
 from stopgrad.jax.load import (
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
@@ -15,4 +16,4 @@ from stopgrad.jax.load import (
     load as load,
 )
 
-__all__ = ["assert_blocked", "assert_flows", "explain", "load"]
+__all__ = ["assert_blocked", "assert_flows", "callable", "explain", "load"]

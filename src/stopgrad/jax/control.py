@@ -12,7 +12,6 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.builder import Inside
-from stopgrad.errors import GraphError
 from stopgrad.graph import Output
 from stopgrad.jax.lines import is_idiom
 from stopgrad.jax.steps import Step, const, rule, run
@@ -51,21 +50,6 @@ rule("custom_vmap_call", keys=True)(_call("call"))
 @rule("checkpoint", "remat", "remat2", keys=True)
 def _checkpoint(step: Step, *inputs: Output) -> Any:
     return _listed(sg.checkpoint(lambda *xs: step.run(step["jaxpr"], *xs))(*inputs))
-
-
-@rule("shard_map", "xla_pmap", keys=True)
-def _shard_map(step: Step, *inputs: Output) -> Any:
-    raise GraphError(
-        f"{step.name}: a function that is spread over devices cannot be imported; load the function that runs "
-        "on one of them"
-    )
-
-
-@rule("io_callback", keys=True)
-def _io_callback(step: Step, *inputs: Output) -> Any:
-    raise GraphError(
-        "io_callback: a function that acts on the world cannot be imported; take it out of what is loaded"
-    )
 
 
 # ------------------------------------------------------------------------------------ branches and loops

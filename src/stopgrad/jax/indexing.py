@@ -91,7 +91,7 @@ class Blocks:
         """The reverse of :meth:`flat`."""
         parted = sg.reshape(x, [self.shape[axis] for axis in self.order])
         inverse = [int(i) for i in np.argsort(self.order)]
-        made: Output = sg.transpose(parted, inverse) if self.order != inverse else parted
+        made: Output = sg.transpose(parted, inverse) if inverse != list(range(len(inverse))) else parted
         return made
 
     def positions(self, indices: Output, clips: bool) -> tuple[Output, Output | None]:

@@ -19,7 +19,7 @@ from stopgrad.imported import Model
 from stopgrad.jax import control, elementwise, indexing, order, products, shapes  # noqa: F401 - they fill the table of rules
 from stopgrad.jax.arguments import Program, canonical, chosen, narrower, program_of
 from stopgrad.jax.avals import type_of
-from stopgrad.jax.steps import Unknown, run
+from stopgrad.jax.steps import refused, run
 from stopgrad.public import guarded
 from stopgrad.source import RawLocation
 from stopgrad.structure import flatten
@@ -178,19 +178,17 @@ def _built(
     """The graph of a program, its inputs and its outputs."""
     graph = Graph()
     place = _definition(f)
+    told = refused(program.closed.jaxpr, place)
+    if told:
+        listed = "".join(f"\n  {one}" for one in told)
+        raise GraphError(f"{what}: {program.name} holds what cannot be imported:{listed}")
     with graph.as_default():
         inputs = []
         for path, v in zip(program.paths, program.closed.jaxpr.invars, strict=True):
             kind = type_of(v.aval)
             inputs.append(sg.placeholder(kind.dtype, kind.shape, operation_name(path) or None))
-        try:
-            with Inside(place=place):
-                made = without_gc(run, program.closed.jaxpr, program.closed.consts, inputs, place)
-        except Unknown as unknown:
-            listed = "\n".join(f"  {told}" for told in unknown.told)
-            raise GraphError(
-                f"{what}: {program.name} holds what cannot be imported:\n{listed}"
-            ) from None
+        with Inside(place=place):
+            made = without_gc(run, program.closed.jaxpr, program.closed.consts, inputs, place)
         taken = {id(x) for x in inputs}
         outputs = [sg.identity(y) if id(y) in taken else y for y in made]
     return graph, inputs, outputs

@@ -105,7 +105,7 @@ def cut(x: Output, spans: Sequence[tuple[int, int, int]]) -> Output:
     """Elements at regular distances: for each axis the first, how many, and the step."""
     if all(span == (0, size, 1) for span, size in zip(spans, x.shape, strict=True)):
         return x
-    made: Output = apply(StridedSlice, (x,), (tuple(spans),))
+    made: Output = apply(StridedSlice, (x,), StridedSlice.canonical((tuple(spans),)))
     return made
 
 
@@ -126,6 +126,7 @@ def _pad(step: Step, x: Output, value: Output) -> Any:
 
 def padded(x: Output, config: Sequence[tuple[int, int, int]], value: Any) -> Output:
     """For each axis so many elements before, after, and between; negative ones are cut off."""
+    config = [(int(low), int(high), int(between)) for low, high, between in config]
     if any(between for _, _, between in config):
         sizes = [max(n + (n - 1) * between, 0) for n, (_, _, between) in zip(x.shape, config, strict=True)]
         spans = tuple((0, n, between + 1) for n, (_, _, between) in zip(x.shape, config, strict=True))

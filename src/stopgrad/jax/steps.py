@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.extend.core as jex
 
 import stopgrad as sg
@@ -19,6 +20,7 @@ from stopgrad.builder import Inside, current
 from stopgrad.errors import InternalError
 from stopgrad.graph import Output
 from stopgrad.jax.avals import agrees, array_of, is_key, type_of
+from stopgrad.jax.foreign import foreign_of
 from stopgrad.jax.lines import place_of
 from stopgrad.source import RawLocation, decode
 from stopgrad.types import TensorType
@@ -28,20 +30,20 @@ RULES: dict[str, Rule] = {}
 """By the names of primitives."""
 KEYED: set[str] = set()
 """Primitives whose rules take keys as they are; others are done to each word of a key."""
+REFUSED = {
+    "shard_map": "spreads a function over devices; load the function that runs on one of them",
+    "xla_pmap": "spreads a function over devices; load the function that runs on one of them",
+    "io_callback": "acts on the world; take it out of what is loaded",
+    "run_state": "changes references; write it with jax.lax.scan",
+    "new_ref": "changes references; write it with jax.lax.scan",
+}
+"""What cannot be imported, and the cure."""
 SILENT = {"debug_callback", "debug_print"}
 """What prints, and computes nothing."""
 
 
 class NotOurs(Exception):  # noqa: N818 - no error: it chooses the other way.
     """What an equation says cannot be said by operations of the catalogue; why."""
-
-
-class Unknown(Exception):  # noqa: N818 - collected, and shown as one error.
-    """Equations that nobody can translate: for each what it is called and where it stands."""
-
-    def __init__(self, told: Sequence[str]) -> None:
-        super().__init__(*told)
-        self.told = list(told)
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,28 @@ def run(
     return [_read(known, v) for v in jaxpr.outvars]
 
 
+def refused(jaxpr: Any, around: RawLocation | None) -> list[str]:
+    """Each equation that cannot be imported, those inside of others included, with its line and the cure."""
+    told = []
+    stack = [(jaxpr, around)]
+    while stack:
+        inner, place = stack.pop()
+        for eqn in inner.eqns:
+            here = place_of(eqn, place)
+            why = REFUSED.get(eqn.primitive.name)
+            if why is not None:
+                told.append(f"{eqn.primitive.name}{'' if here is None else f' at {decode(here)!r}'}: {why}")
+            stack += [(one, here) for one in _inside(eqn.params)]
+    return told
+
+
+def _inside(params: Mapping[str, Any]) -> list[Any]:
+    """The jaxprs that an equation holds."""
+    parts = [one for value in params.values() for one in (value if isinstance(value, tuple) else (value,))]
+    found = [getattr(one, "jaxpr", one) for one in parts]
+    return [one for one in found if hasattr(one, "eqns")]
+
+
 def _needed(jaxpr: Any) -> list[Any]:
     """The equations that results depend on, and those that act on the world."""
     wanted = {v for v in jaxpr.outvars if not isinstance(v, jex.Literal)}
@@ -163,8 +187,8 @@ def _translated(step: Step, operands: Sequence[Output]) -> Sequence[Output]:
             made = _word_by_word(function, step, operands)
         else:
             made = function(step, *operands)
-    except NotOurs as reason:
-        return foreign(step, operands, str(reason))
+    except NotOurs:
+        return foreign(step, operands)
     results = list(made) if isinstance(made, (list, tuple)) else [made]
     for y, kind in zip(results, step.results, strict=True):
         if not agrees(y, kind):
@@ -204,7 +228,30 @@ class _Word(Step):
         return self.results[0]
 
 
-def foreign(step: Step, operands: Sequence[Output], reason: str) -> Sequence[Output]:
-    """An operation that is none of ours."""
-    where = "" if step.place is None else f" at {decode(step.place)!r}"
-    raise Unknown([f"{step.name}{where}: {reason}"])
+class _OnWords:
+    """A primitive as one that takes and returns the words of keys."""
+
+    def __init__(self, step: Step) -> None:
+        self.name = step.name
+        self.multiple_results = True
+        self._eqn = step.eqn
+
+    def bind(self, *arrays: Any, **params: Any) -> list[Any]:
+        keyed = [
+            jax.random.wrap_key_data(x, impl=v.aval.dtype._impl) if is_key(v.aval) else x
+            for x, v in zip(arrays, self._eqn.invars, strict=True)
+        ]
+        made = self._eqn.primitive.bind(*keyed, **params)
+        results = made if self._eqn.primitive.multiple_results else [made]
+        return [
+            jax.random.key_data(y) if is_key(v.aval) else y
+            for y, v in zip(results, self._eqn.outvars, strict=True)
+        ]
+
+
+def foreign(step: Step, operands: Sequence[Output]) -> Sequence[Output]:
+    """An operation that is none of ours, which JAX runs."""
+    primitive = step.eqn.primitive
+    if any(is_key(v.aval) for v in (*step.eqn.invars, *step.eqn.outvars)):
+        primitive = _OnWords(step)
+    return foreign_of(primitive, step.params, operands)
