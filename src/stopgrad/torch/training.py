@@ -81,6 +81,8 @@ class Training:
         self._running.close()
 
     def _called(self, module: Module, args: Any) -> None:
+        if torch.compiler.is_compiling():
+            return  # What is being compiled was called before.
         if torch.is_grad_enabled() and id(module) not in self._modules:
             self._modules[id(module)] = module
             self._name(module)
