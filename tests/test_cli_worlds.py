@@ -237,11 +237,30 @@ def mixed_inputs_example():
 """
 
 
+IMPORTED_FILE = """\
+import torch
+import stopgrad as sg
+import stopgrad.torch as sgt
+from net import Net
+
+model = sgt.load(Net(), torch.randn(5, 3))
+
+
+def loss(x: "float32[5, 3]"):
+    return sg.reduce_mean(model(x) ** 2.0)
+"""
+
+
 @pytest.fixture(autouse=True)
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files in the folder that is worked in."""
     monkeypatch.chdir(tmp_path)
-    for name, text in {"net": TORCH_FILE, "pure": JAX_FILE, "ours": OUR_FILE}.items():
+    for name, text in {
+        "net": TORCH_FILE,
+        "pure": JAX_FILE,
+        "ours": OUR_FILE,
+        "imported": IMPORTED_FILE,
+    }.items():
         (tmp_path / f"{name}.py").write_text(text)
 
 
@@ -301,6 +320,11 @@ FLOWS = [
     ("pure.py:shapes", {"x": "flows"}),
     ("ours.py:loss --shape a=3 --shape b=3", {"a": "flows", "b": "stopped"}),
     ("ours.py:on_arrays", {"a": "flows", "b": "stopped"}),
+    (
+        "imported.py:model --only x:0,*/weight*",
+        {"x:0": "stopped", "encoder/weight:0": "stopped", "head/weight:0": "flows"},
+    ),
+    ("imported.py:loss", {"x": "stopped"}),
     ("ours.py:operators --shape a=2,3 --shape b=3,2", {"a": "flows", "b": "flows"}),
 ]
 
