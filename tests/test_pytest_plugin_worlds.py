@@ -380,6 +380,32 @@ def test_three():
     assert not torch.overrides._get_current_function_mode_stack()
 
 
+def test_a_watch_inside_of_the_marker_sees_what_it_should(tests: pytest.Pytester) -> None:
+    result = run(
+        tests,
+        """
+@pytest.mark.gradient_flow(blocked="encoder")
+def test_one(gradient_flow):
+    model = Net(cut=True)
+    with gradient_flow.watch() as seen:
+        loss = model(X).sum()
+    gradient_flow.assert_blocked(loss, model.encoder)
+    assert seen.explain(loss, model)["head.bias"].status == "flows"
+    loss.backward()
+
+class TestOfAClass:
+    @pytest.fixture(autouse=True)
+    def made(self):
+        self.model = Net()
+
+    @pytest.mark.gradient_flow
+    def test_two(self):
+        self.model(X).sum().backward()
+""",
+    )
+    result.assert_outcomes(passed=2)
+
+
 def test_the_marker_serves_the_fixture_as_watch(tests: pytest.Pytester) -> None:
     result = run(
         tests,
