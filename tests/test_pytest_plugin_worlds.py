@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn as nn
+import torch.utils.checkpoint
 import stopgrad as sg
 
 class Net(nn.Module):
@@ -191,6 +192,46 @@ def test_one():
     c.step()
     critic(generator(torch.ones(4, 2))).sum().backward()
     g.step()
+""",
+    "a penalty on gradients, and passes that add up": """
+@pytest.mark.gradient_flow
+def test_penalty():
+    critic = Net()
+    x = torch.ones(4, 3, requires_grad=True)
+    (dx,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+    (dx.norm() + critic(x).sum()).backward()
+
+@pytest.mark.gradient_flow
+def test_passes():
+    model = Net()
+    for part in X.split(2):
+        torch.utils.checkpoint.checkpoint(model, part, use_reentrant=False).sum().backward()
+""",
+    "an optimizer that asks several times": """
+@pytest.mark.gradient_flow
+def test_one():
+    model, loss = nn.Linear(3, 1), nn.MSELoss()
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+    def closure():
+        optimizer.zero_grad()
+        value = loss(model(X), torch.zeros(5, 1))
+        value.backward()
+        return value
+    optimizer.step(closure)
+""",
+    "tied weights": """
+@pytest.mark.gradient_flow
+def test_one():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    model(X).sum().backward()
+""",
+    "a backward that must fail": """
+pytestmark = pytest.mark.gradient_flow
+
+def test_one():
+    with pytest.raises(RuntimeError):
+        Net()(X).detach().sum().backward()
 """,
     "a frozen part": """
 @pytest.mark.gradient_flow
