@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import torch
+
+from stopgrad.dtypes import DTYPES
 from stopgrad.source import RawLocation
 from stopgrad.torch.calls import FLAT_EDGES, FLAT_NODES
 from stopgrad.torch.functions import NOT_DIFFERENTIABLE, Returned, returned_for_zeros
@@ -15,8 +18,18 @@ from stopgrad.torch.record import Event, Kind, Value
 
 Node = Any
 Edge = tuple[Node, int]
+_LEAF: Any = torch.ones((), requires_grad=True).view(1)
+_LEAF_NODE: Any = type(_LEAF.grad_fn.next_functions[0][0])
 FLAT = "its gradient is zero everywhere"
 OVERWRITTEN = "overwritten in place"
+
+
+def node_of(tensor: Any) -> Node | None:
+    """The node of autograd that made a tensor; None where there is none, or where PyTorch refuses its use."""
+    try:
+        return tensor.grad_fn
+    except RuntimeError:  # One of several views, and its base was written into.
+        return None
 
 
 def kind_of(node: Node) -> str:
@@ -69,13 +82,14 @@ class Nodes:
 
     Attributes:
         owner: who asks, and says which value a leaf is. A node that is known keeps it alive.
-        started: nodes of a lower number were made before the watch began.
+        started, ended: nodes of numbers from the one up to the other were made while the watch ran.
     """
 
     def __init__(self, owner: Owner) -> None:
         self._key = Key(owner)
         self._leaf = owner.leaf
-        self.started = 0
+        self.started: float = 0
+        self.ended: float = 0
 
     def known(self, node: Node, number: int) -> Value | None:
         """The value that a result of a node is, if that is known."""
@@ -88,7 +102,7 @@ class Nodes:
         node.metadata.setdefault(self._key, {})[number] = value
 
     def reached(self, node: Node, place: RawLocation | None) -> Reached:
-        """The values that gradients reach from a node which a call has just made, past others that it made."""
+        """The values that gradients reach from a node that a call has just made, past others that it made."""
         found = Reached()
         stack: list[tuple[Node, bool]] = [(node, True)]
         seen: dict[Node, bool] = {}
@@ -101,7 +115,7 @@ class Nodes:
                 if next_node is None:
                     continue
                 alive = live and passes
-                if hasattr(next_node, "variable"):
+                if type(next_node) is _LEAF_NODE:
                     value: Value | None = self._leaf(next_node.variable)
                 else:
                     value = self.known(next_node, number)
@@ -147,7 +161,7 @@ class Nodes:
             missing = [
                 (n, k)
                 for n, k in at.next_functions
-                if n is not None and not hasattr(n, "variable") and self.known(n, k) is None
+                if n is not None and type(n) is not _LEAF_NODE and self.known(n, k) is None
             ]
             if missing and not self._is_checkpoint(at, inner if at is node else None):
                 stack.extend(missing)
@@ -197,11 +211,28 @@ class Nodes:
             tags[RETURNED] = returned
             node.register_hook(returned.hook())
 
+    def made_inside(self, node: Node) -> bool:
+        """Whether a node was made while the watch ran, in the thread that it ran in."""
+        return bool(self.started <= node._sequence_nr() < self.ended)
+
+    def leads_to_known(self, node: Node) -> bool:
+        """Whether a node that was made outside of the watch was made of what was made inside."""
+        stack, seen = [node], {node}
+        while stack:
+            at = stack.pop()
+            if at.metadata.get(self._key):
+                return True
+            for to, _ in at.next_functions:
+                if to is not None and to not in seen:
+                    seen.add(to)
+                    stack.append(to)
+        return False
+
     def _edge(self, node: Node, number: int) -> Value | None:
         """Which value an edge leads to; None of one that leads nowhere."""
         if node is None:
             return None
-        return self._leaf(node.variable) if hasattr(node, "variable") else self.known(node, number)
+        return self._leaf(node.variable) if type(node) is _LEAF_NODE else self.known(node, number)
 
     def ask_functions(self, node: Node) -> None:
         """Find out of the users' functions behind a node for which inputs they give no gradient back."""
@@ -224,7 +255,9 @@ def name_of(node: Node) -> str:
     function = getattr(node, "_forward_cls", None)
     if function is None:
         return str(node.name())
-    return str(function.__qualname__) if is_user_made(node) else f"{function.__module__}.{function.__qualname__}"
+    return (
+        str(function.__qualname__) if is_user_made(node) else f"{function.__module__}.{function.__qualname__}"
+    )
 
 
 def sizes_of_result(node: Node, number: int) -> tuple[Any, ...]:
@@ -237,10 +270,7 @@ def sizes_of_result(node: Node, number: int) -> tuple[Any, ...]:
 
 
 _DTYPES: dict[Any, str] = {}
-_NAMES = frozenset(
-    """float16 bfloat16 float32 float64 complex64 complex128 int8 int16 int32 int64 uint8 uint16 uint32 uint64
-    bool""".split()
-)
+_NAMES = frozenset(dtype.name for dtype in DTYPES.values())
 
 
 def dtype_name(dtype: Any) -> str:
