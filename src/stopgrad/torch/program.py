@@ -39,7 +39,7 @@ STOP = torch.ops.stopgrad.stop.default
 """Stands in programs where a gradient stops; its second argument says what stops it."""
 
 _DETACH = frozenset({torch.ops.aten.detach.default, torch.ops.aten.detach_.default})
-_WHOLE = (torch.ops.aten._safe_softmax.default,)
+_WHOLE = (torch.ops.aten._safe_softmax.default, torch.ops.aten.scaled_dot_product_attention.default)
 """What is not decomposed: of rows that are masked as a whole, the parts have no gradient."""
 _GRAD_REGION = torch.ops.higher_order.wrap_with_set_grad_enabled
 _OUTSIDE = "stopgrad_no_grad"
@@ -61,6 +61,7 @@ def exported(program: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> Exp
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's about its own code.
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights")  # What nn.LSTM keeps.
         if isinstance(program, ExportedProgram):
             if example or dynamic_shapes is not None:
                 raise ArgumentError(
@@ -85,9 +86,10 @@ def _export(module: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> Expor
     try:
         return torch.export.export(module, example, dynamic_shapes=dynamic_shapes)
     except Exception as error:
-        told = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        told = " ".join(lines[:2]) or type(error).__name__
         raise GraphError(
-            f"torch.export does not export {type(module).__name__}: {told.strip()} — what it cannot export "
+            f"torch.export does not export {type(module).__name__}: {told} — what it cannot export "
             "(such as branches on values, .item(), .data, printing of numbers) has to be written with "
             "tensors; or watch it run instead, with sgt.watch() or sgt.explain, which take any code"
         ) from error
