@@ -60,6 +60,15 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.jax.draws._MANTISSAS",
+    "stopgrad.jax.draws._WORDS",
+    "stopgrad.jax.elementwise._PRECISIONS",
+    "stopgrad.jax.elementwise._UNSIGNED",
+    "stopgrad.jax.foreign._TIMES",
+    "stopgrad.jax.steps.KEYED",
+    "stopgrad.jax.steps.REFUSED",
+    "stopgrad.jax.steps.RULES",
+    "stopgrad.jax.steps.SILENT",
     "stopgrad.flow.checking.check.RTOL",
     "stopgrad.flow.checking.check._EPSILON",
     "stopgrad.flow.checking.frozen.COMPLEX",
