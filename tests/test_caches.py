@@ -64,7 +64,6 @@ CONSTANT = {
     "stopgrad.jax.draws._WORDS",
     "stopgrad.jax.elementwise._PRECISIONS",
     "stopgrad.jax.elementwise._UNSIGNED",
-    "stopgrad.jax.foreign._TIMES",
     "stopgrad.jax.steps.KEYED",
     "stopgrad.jax.steps.REFUSED",
     "stopgrad.jax.steps.RULES",
