@@ -8,7 +8,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.graph import Output
-from stopgrad.jax.steps import NotOurs, Step, plain, rule
+from stopgrad.jax.steps import NotOurs, Step, plain, rule, uniform
 from stopgrad.types import DType, dtype_of
 
 _UNSIGNED = {1: sg.uint8, 2: sg.uint16, 4: sg.uint32, 8: sg.uint64}
@@ -136,7 +136,9 @@ def _ordered(x: Output, y: Output, numbers: Any, truths: Any) -> Any:
         raise NotOurs("the larger of complex numbers")
     if not x.dtype.is_floating:
         return numbers(x, y)
-    half = like(x, 0.5)  # In JAX each of two equal numbers takes half of the gradient, here the first takes all.
+    half = like(
+        x, 0.5
+    )  # In JAX each of two equal numbers takes half of the gradient, here the first takes all.
     return numbers(x, y) * half + numbers(y, x) * half
 
 
@@ -204,6 +206,9 @@ rule("le_to")(_in_total_order(sg.less_equal, None))
 
 @rule("select_n")
 def _select(step: Step, which: Output, *cases: Output) -> Any:
+    known = uniform(which)
+    if known is not None:  # As where a library is told by an argument whether to stop a gradient.
+        return sg.identity(cases[min(max(int(known), 0), len(cases) - 1)])
     if which.dtype.is_bool:
         return cases[0] if len(cases) == 1 else sg.where(which, cases[1], cases[0])
     chosen = cases[-1]
@@ -265,7 +270,8 @@ def _population_count(step: Step, x: Output) -> Any:
 def _ones(word: Output) -> Output:
     """How many bits are set."""
     bits = [
-        sg.bitwise_and(sg.right_shift(word, like(word, i)), like(word, 1)) for i in range(8 * word.dtype.itemsize)
+        sg.bitwise_and(sg.right_shift(word, like(word, i)), like(word, 1))
+        for i in range(8 * word.dtype.itemsize)
     ]
     total: Output = sg.add_n(bits)
     return total
