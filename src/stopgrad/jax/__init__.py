@@ -9,7 +9,7 @@ Examples:
 from __future__ import annotations
 
 from stopgrad.jax.callable import callable
-from stopgrad.jax.load import (
+from stopgrad.jax.loading import (
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
     explain as explain,
