@@ -619,6 +619,11 @@ class Recorder:
                 inputs = tuple(dict.fromkeys([one.value for one in used]))
                 event = Event(Kind.OPERATION, call.name, place, inputs, (), here)
                 value = event.result(sizes_of(tensor), any(one.open for one in inputs))
+                if _functorch.peek_interpreter_stack() is not None:
+                    # Whether a gradient passes is for the transformation to say, in its own result.
+                    self.memory.hold(tensor, value, value.event.serial)
+                    self._remember(tensor, value)
+                    continue
                 why = "torch.autograd.grad without create_graph=True"
                 value = stop(value, call.name, why, place, here)
                 self.memory.hold(tensor, value, value.event.serial)
