@@ -82,7 +82,6 @@ class Recorder:
         self.region: Region | None = None
         self.modules: Any = weakref.WeakSet()
         self.backwards: list[tuple[str, tuple[Value, ...], RawLocation | None]] = []
-        self.stance: Any = None
         self.departures = Departures()
         self._before: dict[int, Region | None] = {}
         self._forwards: dict[Any, Region] = {}
