@@ -6,7 +6,15 @@ import pytest
 
 pytest.importorskip("torch")
 
-from mistake_checks import check_cuts, check_gallery, check_held, check_leak, check_none_idle, explained, lines_of
+from mistake_checks import (
+    check_cuts,
+    check_gallery,
+    check_held,
+    check_leak,
+    check_none_idle,
+    explained,
+    lines_of,
+)
 from mistakes import Mistake
 from torch_mistakes import TORCH, arrives
 

@@ -199,14 +199,25 @@ def _unique(paths: Sequence[str]) -> list[str]:
 
 def _traced(what: str, f: Any, flat: Callable[..., Any], leaves: Sequence[Any]) -> Any:
     try:
-        return jax.make_jaxpr(flat)(*[_stand_in(x) for x in leaves])
+        closed = jax.make_jaxpr(flat)(*[_stand_in(x) for x in leaves])
     except _UNTRACEABLE as error:
+        raise _untraceable(what, f, error) from error
+    except TypeError as error:
+        if "concrete value" not in str(error):  # It is the user's own.
+            raise
         raise _untraceable(what, f, error) from error
     except jax.errors.UnexpectedTracerError as error:
         raise ArgumentError(
             f"{what}: JAX cannot trace {_name(f)}: a value that was traced earlier has left its function "
             f"through a global variable or an attribute{_at(error)}; return it instead"
         ) from error
+    if any(isinstance(const, jax.core.Tracer) for const in closed.consts):
+        raise ArgumentError(
+            f"{what}: {_name(f)} uses a value of another trace of JAX's: one that has left its function "
+            "through a global variable or an attribute (return it instead), or one of a jit or grad around "
+            "this call (pass it as an argument, and call outside)"
+        )
+    return closed
 
 
 def _stand_in(x: Any) -> Any:

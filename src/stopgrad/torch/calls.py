@@ -49,9 +49,11 @@ class Call:
         self.why = _REASONS.get(short, short)
         plain = short.removesuffix("_") if not short.endswith("__") else short
         self.flat = plain in FLAT
-        self.writes = short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))
+        self.apart = short.startswith(("_foreach_", "_fused_"))
+        self.writes = not self.apart and (
+            short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))
+        )
         self.overwrites = short in OVERWRITES
-        self.apart = short.startswith("_foreach_") or short.startswith("_fused_")
 
 
 _CALLS: dict[Any, Call] = {}

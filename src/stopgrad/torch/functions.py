@@ -17,12 +17,13 @@ NOT_DIFFERENTIABLE = "not differentiable"
 
 
 class Returned:
-    """The event of a user's function, and which values its edges lead to."""
+    """The event of a user's function, the first *asked* inputs of which are what its edges lead to."""
 
-    __slots__ = ("edges", "event", "known")
+    __slots__ = ("asked", "edges", "event", "known", "others")
 
-    def __init__(self, event: Event, edges: Sequence[Value | None]) -> None:
-        self.event, self.edges = event, tuple(edges)
+    def __init__(self, event: Event, edges: Sequence[Value | None], asked: int) -> None:
+        self.event, self.edges, self.asked = event, tuple(edges), asked
+        self.others = event.walls
         self.known = False
 
     def note(self, given: Sequence[bool]) -> None:
@@ -30,13 +31,8 @@ class Returned:
         self.known = True
         passes = {value for value, some in zip(self.edges, given, strict=True) if some}
         reason = f"{self.event.call}.backward returns None for it"
-        self.event.walls = tuple(
-            [
-                (i, NOT_DIFFERENTIABLE, reason)
-                for i, value in enumerate(self.event.inputs)
-                if value not in passes
-            ]
-        )
+        blocked = [i for i in range(self.asked) if self.event.inputs[i] not in passes]
+        self.event.walls = (*self.others, *[(i, NOT_DIFFERENTIABLE, reason) for i in blocked])
 
     def hook(self) -> Callable[[Any, Any], None]:
         """What a node calls after its backward has run."""
