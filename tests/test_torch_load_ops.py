@@ -239,7 +239,7 @@ DIRECT: list[tuple[str, Callable[..., Any], list[Any]]] = [
     ("div.Scalar_mode", lambda x: aten.div.Scalar_mode(x, 0.3, rounding_mode="floor"), [_random(5)]),
     (
         "embedding_dense_backward.default",
-        lambda g: aten.embedding_dense_backward(g, _whole(1, 2, 1, 0), 4, 2, True),
+        lambda g: aten.embedding_dense_backward(g, _whole(1, 2, 1, 0), 4, 2, False),
         [_random(4, 3)],
     ),
     ("fill.Scalar", lambda x: aten.fill.Scalar(x, 2.5), [_random(2, 3)]),
