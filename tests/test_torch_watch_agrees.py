@@ -194,7 +194,10 @@ def maml(create_graph: bool = True) -> Any:
     inner = torch.func.functional_call(net, parameters, (torch.randn(4, 3),)).square().mean()
     grads = torch.autograd.grad(inner, list(parameters.values()), create_graph=create_graph)
     fast = {k: p - rate * g for (k, p), g in zip(parameters.items(), grads, strict=True)}
-    return torch.func.functional_call(net, fast, (torch.randn(4, 3),)).square().mean(), {"net": net, "rate": rate}
+    return torch.func.functional_call(net, fast, (torch.randn(4, 3),)).square().mean(), {
+        "net": net,
+        "rate": rate,
+    }
 
 
 def first_order_maml() -> Any:

@@ -57,8 +57,12 @@ def wrong(program: Program, key: str, grad: Any, flow: sg.Flow, others: Others) 
     elif not reach.arrives and grad is not None and grad.any():
         yield "misses", f"{reach.status!r}, and it has a gradient"
     elif reach.status in ("stopped", "not differentiable"):
-        lines = {cut.location.line for cut in reach.cuts if cut.location and cut.location.file == program.file}
-        stops = [k for k, (line, s) in enumerate(program.placed()) if lines & set(range(line, line + s.lines))]
+        lines = {
+            cut.location.line for cut in reach.cuts if cut.location and cut.location.file == program.file
+        }
+        stops = [
+            k for k, (line, s) in enumerate(program.placed()) if lines & set(range(line, line + s.lines))
+        ]
         if key == "frozen":  # Where it was frozen is not in the program.
             return
         if not reach.cuts or not lines:
@@ -105,7 +109,9 @@ class Others:
         if any(statement.hidden for statement in self.program.statements[:k]):
             return self.program.depends(key, k)
         usual = self._usual()[0][k]
-        return any(not same(states[k][name], usual[name]) for states, _ in self._changed(key) for name in usual)
+        return any(
+            not same(states[k][name], usual[name]) for states, _ in self._changed(key) for name in usual
+        )
 
 
 def same(x: Any, y: Any) -> bool:

@@ -58,7 +58,9 @@ def leaves(xs: Any, prefix: str = "") -> dict[str, Any]:
         groups = [group["params"] for group in xs.param_groups]
         return {f"{prefix}group{g}.{k}": x for g, group in enumerate(groups) for k, x in enumerate(group)}
     if isinstance(xs, dict):
-        below = [leaves(x, prefix + name + ("" if isinstance(x, torch.Tensor) else ".")) for name, x in xs.items()]
+        below = [
+            leaves(x, prefix + name + ("" if isinstance(x, torch.Tensor) else ".")) for name, x in xs.items()
+        ]
         return {key: x for found in below for key, x in found.items()}
     return {prefix: xs}
 

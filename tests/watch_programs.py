@@ -384,7 +384,13 @@ def works(program: Program) -> bool:
 def _unary(d: Drawing) -> Statement:
     form = d.random.choice(
         ["torch.tanh({})", "torch.sin({})", "torch.sigmoid({})", "functional.softplus({})", "{} * 0.7 + 0.1"]
-        + ["torch.cos({}).exp()", "-{}", "{}.square() * 0.3", "{}.clone()", "torch.softmax(torch.atleast_1d({}), -1)"]
+        + [
+            "torch.cos({}).exp()",
+            "-{}",
+            "{}.square() * 0.3",
+            "{}.clone()",
+            "torch.softmax(torch.atleast_1d({}), -1)",
+        ]
     )
     return Statement(f"{d.new()} = {form.format(d.pick())}")
 
@@ -393,31 +399,50 @@ def _binary(d: Drawing) -> Statement:
     x = d.pick()
     shape = d.names[x].shape
     y = d.pick(lambda y: y.shape in (shape, (3,), ()) or shape in ((3,), ()))
-    form = d.random.choice(["{} + {}", "{} - {}", "{} * {}", "{} / ({} ** 2 + 1.0)", "torch.lerp({0}, {1}, 0.3)"])
+    form = d.random.choice(
+        ["{} + {}", "{} - {}", "{} * {}", "{} / ({} ** 2 + 1.0)", "torch.lerp({0}, {1}, 0.3)"]
+    )
     return Statement(f"{d.new()} = {form.format(x, y)}")
 
 
 def _product(d: Drawing) -> Statement:
-    form = d.random.choice(["torch.tanh({} @ {})", "torch.einsum('ij,kj->ik', {}, {})", "torch.mm({}, {}.t()) * 0.3"])
+    form = d.random.choice(
+        ["torch.tanh({} @ {})", "torch.einsum('ij,kj->ik', {}, {})", "torch.mm({}, {}.t()) * 0.3"]
+    )
     return Statement(f"{d.new()} = {form.format(d.matrix(), d.matrix())}")
 
 
 def _joined(d: Drawing) -> Statement:
-    form = d.random.choice(["torch.cat([{}, {}])[1:4]", "torch.stack([{}, {}]).sum(0)", "torch.hstack([{}, {}])"])
+    form = d.random.choice(
+        ["torch.cat([{}, {}])[1:4]", "torch.stack([{}, {}]).sum(0)", "torch.hstack([{}, {}])"]
+    )
     return Statement(f"{d.new()} = {form.format(d.matrix(), d.matrix())}", partial="[" in form[-6:])
 
 
 def _whole_view(d: Drawing) -> Statement:
     if d.random.random() < 0.3:
-        form = d.random.choice(["{}.expand(3, 3)", "{}.unsqueeze(0).expand(3, -1)", "{}[None, :].repeat(3, 1)"])
+        form = d.random.choice(
+            ["{}.expand(3, 3)", "{}.unsqueeze(0).expand(3, -1)", "{}[None, :].repeat(3, 1)"]
+        )
         return Statement(f"{d.new()} = {form.format(d.vector())}")
-    form = d.random.choice(["{}.t()", "{}.reshape(-1)", "{}.flatten()", "{}.transpose(0, 1)", "{}.unsqueeze(0)"])
+    form = d.random.choice(
+        ["{}.t()", "{}.reshape(-1)", "{}.flatten()", "{}.transpose(0, 1)", "{}.unsqueeze(0)"]
+    )
     return Statement(f"{d.new()} = {form.format(d.matrix())}")
 
 
 def _view(d: Drawing) -> Statement:
     form = d.random.choice(
-        ["{}[0]", "{}[1:]", "{}[:, 1]", "{}[-1]", "{}.diagonal()", "{}.narrow(0, 1, 2)", "{}[[0, 2]]", "{}[MASK]"]
+        [
+            "{}[0]",
+            "{}[1:]",
+            "{}[:, 1]",
+            "{}[-1]",
+            "{}.diagonal()",
+            "{}.narrow(0, 1, 2)",
+            "{}[[0, 2]]",
+            "{}[MASK]",
+        ]
         + ["{}[..., 1]", "{}.select(1, 0)", "{}.as_strided((3,), (1,))", "{}.triu()", "{}.max(dim=0).values"]
     )
     return Statement(f"{d.new()} = {form.format(d.matrix())}", partial=True)
@@ -453,7 +478,9 @@ def _write_part(d: Drawing) -> Statement:
 
 def _overwrite(d: Drawing) -> Statement:
     x = d.writable()
-    form = d.random.choice(["{0}.zero_()", "{0}.fill_(0.3)", "{0}.copy_({1})", "{0}[...] = {1}", "{0}[:] = 0.2"])
+    form = d.random.choice(
+        ["{0}.zero_()", "{0}.fill_(0.3)", "{0}.copy_({1})", "{0}[...] = {1}", "{0}[:] = 0.2"]
+    )
     return Statement(form.format(x, d.beside(x)), stops=(x,), partial=True, hidden=True)
 
 
@@ -474,7 +501,9 @@ def _detach_in_place(d: Drawing) -> Statement:
 def _data_write(d: Drawing) -> Statement:
     x = d.pick(lambda x: x.dim() > 0)
     y = d.beside(x)
-    form = d.random.choice(["{0}.data.mul_(0.9)", "{0}.data.add_({1})", "{0}.data.copy_({1})", "{0}.data[0] = {2}"])
+    form = d.random.choice(
+        ["{0}.data.mul_(0.9)", "{0}.data.add_({1})", "{0}.data.copy_({1})", "{0}.data[0] = {2}"]
+    )
     if "{2}" in form:
         x, y = d.matrix(), d.vector()
     return Statement(form.format(x, y, y), stops=(x, y), partial=True, hidden=True)
@@ -491,8 +520,12 @@ def _no_grad(d: Drawing) -> Statement:
 def _no_grad_write(d: Drawing) -> Statement:
     x = d.pick(lambda x: x.dim() > 0)
     y = d.beside(x)
-    inside = d.random.choice(["{0}.mul_(0.9)", "{0}.add_({1})", "{0}.copy_({1})", "{0} += {1}", "{0}.zero_()"])
-    return Statement(f"with torch.no_grad():\n    {inside.format(x, y)}", stops=(x, y), partial=True, hidden=True)
+    inside = d.random.choice(
+        ["{0}.mul_(0.9)", "{0}.add_({1})", "{0}.copy_({1})", "{0} += {1}", "{0}.zero_()"]
+    )
+    return Statement(
+        f"with torch.no_grad():\n    {inside.format(x, y)}", stops=(x, y), partial=True, hidden=True
+    )
 
 
 def _enabled_inside(d: Drawing) -> Statement:
@@ -504,7 +537,13 @@ def _enabled_inside(d: Drawing) -> Statement:
 def _integer(d: Drawing) -> Statement:
     x = d.pick()
     form = d.random.choice(
-        ["{}.long().double()", "({} > 0.0).double()", "torch.round({})", "torch.sign({})", "torch.floor({} * 3.0)"]
+        [
+            "{}.long().double()",
+            "({} > 0.0).double()",
+            "torch.round({})",
+            "torch.sign({})",
+            "torch.floor({} * 3.0)",
+        ]
         + ["torch.bernoulli(torch.sigmoid({}))", "torch.fix({} * 2.0)"]
         + ["{}.trunc()", "{}.int().double()"]
     )
@@ -514,7 +553,11 @@ def _integer(d: Drawing) -> Statement:
 def _index(d: Drawing) -> Statement:
     x, y = d.matrix(), d.matrix()
     form = d.random.choice(
-        ["{1}[{0}.argmax(dim=-1)]", "torch.gather({1}, 1, {0}.argsort(dim=1))", "{1}.index_select(0, {0}.argmin(dim=0))"]
+        [
+            "{1}[{0}.argmax(dim=-1)]",
+            "torch.gather({1}, 1, {0}.argsort(dim=1))",
+            "{1}.index_select(0, {0}.argmin(dim=0))",
+        ]
         + ["torch.where({0} > 0.0, {1}, 0.5 * {1})", "table({0}.argmax(dim=-1)) + {1}"]
         + ["torch.take_along_dim({1}, {0}.topk(2).indices, dim=1)"]
     )
@@ -540,7 +583,10 @@ def _function(d: Drawing) -> Statement:
 def _checkpoint(d: Drawing) -> Statement:
     x, y = d.matrix(), d.matrix()
     form, stops = d.random.choice(  # A reentrant one stops what does not learn anyway.
-        [("checkpoint(mixed, {}, {}, use_reentrant=False)", ()), ("checkpoint(linear, {}, use_reentrant=False)", ())]
+        [
+            ("checkpoint(mixed, {}, {}, use_reentrant=False)", ()),
+            ("checkpoint(linear, {}, use_reentrant=False)", ()),
+        ]
         + [("checkpoint(mixed, {}, {}, use_reentrant=True)", (x, y))]
     )
     return Statement(f"{d.new()} = {form.format(x, y)}", stops=stops)
@@ -548,7 +594,13 @@ def _checkpoint(d: Drawing) -> Statement:
 
 def _module(d: Drawing) -> Statement:
     form = d.random.choice(
-        ["linear({})", "layer_norm({})", "norm({})", "lstm({}.unsqueeze(1))[0].squeeze(1)", "table.weight * {}"]
+        [
+            "linear({})",
+            "layer_norm({})",
+            "norm({})",
+            "lstm({}.unsqueeze(1))[0].squeeze(1)",
+            "table.weight * {}",
+        ]
         + ["attention({0}, {0}, {0}, need_weights=False)[0]", "functional.linear({}, linear.weight)"]
         + ["torch.func.functional_call(linear, {{'weight': {0}, 'bias': c}}, (a,))"]
     )
@@ -580,8 +632,15 @@ def _frozen_for_a_while(d: Drawing) -> Statement:
 def _item(d: Drawing) -> Statement:
     x, y = d.pick(), d.matrix()
     form = d.random.choice(
-        ["{1} * {0}.sum().item()", "{1} + {0}.mean().item()", "torch.full((3, 3), {0}.sum().item(), dtype=torch.float64)"]
-        + ["torch.tensor({0}.tolist(), dtype=torch.float64)", "torch.tensor([{0}.sum().item()] * 3, dtype=torch.float64)"]
+        [
+            "{1} * {0}.sum().item()",
+            "{1} + {0}.mean().item()",
+            "torch.full((3, 3), {0}.sum().item(), dtype=torch.float64)",
+        ]
+        + [
+            "torch.tensor({0}.tolist(), dtype=torch.float64)",
+            "torch.tensor([{0}.sum().item()] * 3, dtype=torch.float64)",
+        ]
     )
     return Statement(f"{d.new()} = {form.format(x, y)}", stops=(x,))
 
@@ -595,7 +654,9 @@ def _numpy(d: Drawing) -> Statement:
 def _lost(d: Drawing) -> Statement:
     """A value that Python or NumPy changes before it comes back."""
     x, y = d.pick(), d.matrix()
-    form = d.random.choice(["{1} * (0.5 * {0}.sum().item())", "torch.from_numpy(np.tanh({0}.detach().numpy()))"])
+    form = d.random.choice(
+        ["{1} * (0.5 * {0}.sum().item())", "torch.from_numpy(np.tanh({0}.detach().numpy()))"]
+    )
     return Statement(f"{d.new()} = {form.format(x, y)}", stops=(x,), lost=True)
 
 
