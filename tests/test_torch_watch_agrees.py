@@ -57,7 +57,7 @@ def frozen_batch_norm() -> Any:
 
 def lstm() -> Any:
     net, head = nn.LSTM(3, 5, num_layers=2, bidirectional=True), nn.Linear(10, 1)
-    y, (h, c) = net(torch.randn(7, 2, 3))
+    y, (_, c) = net(torch.randn(7, 2, 3))
     return head(y).square().sum() + c.detach().mean(), {"net": net, "head": head}
 
 
@@ -81,7 +81,7 @@ def transformer() -> Any:
 def attention_with_a_mask() -> Any:
     net = nn.MultiheadAttention(8, 2)
     x = torch.randn(5, 3, 8)
-    y, weights = net(x, x, x, attn_mask=torch.triu(torch.full((5, 5), float("-inf")), 1))
+    y, _ = net(x, x, x, attn_mask=torch.triu(torch.full((5, 5), float("-inf")), 1))
     return y.square().sum(), {"net": net}
 
 
@@ -360,7 +360,8 @@ def normalized_weights() -> Any:
 
 
 STEPS: list[Step] = [
-    mlp, cnn_with_batch_norm, frozen_batch_norm, lstm, truncated_backpropagation, transformer, attention_with_a_mask,
+    mlp, cnn_with_batch_norm, frozen_batch_norm, lstm, truncated_backpropagation, transformer,
+    attention_with_a_mask,
     generator_step, critic_step, dqn, double_dqn, simsiam, byol_with_a_moving_average, vector_quantization,
     vector_quantization_without_straight_through, actor_critic, reparametrized_actor, sampled_actor, maml,
     first_order_maml, gradient_penalty, gradient_penalty_without_graph, backward_with_graph, checkpointed,

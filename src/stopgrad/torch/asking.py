@@ -113,7 +113,7 @@ def assert_flows(loss: Any, xs: Any, only: Any = None) -> None:
     """Raise unless gradients of a loss arrive at tensors.
 
     Args:
-        loss: a tensor, or a dict or list of tensors. Where ``sgt.watch()`` saw how it was made, lines are told.
+        loss: a tensor, or a dict or list of tensors; lines are told where ``sgt.watch()`` saw it made.
         xs: a module, an optimizer, a tensor, or a dict or list of these.
         only: a pattern, or patterns, of names: gradients arrive at exactly these, and at no other of xs.
 
@@ -146,7 +146,8 @@ def assert_blocked(loss: Any, xs: Any, by: Any = None) -> None:
 
     Args:
         loss, xs: as for :func:`assert_flows`.
-        by: the line that must cut paths to each of them, such as ``"model.py:14"``, or several; any unless given.
+        by: the line that must cut paths to each of them, such as ``"model.py:14"``, or several of them; any
+            unless given.
 
     Raises:
         FlowError: some do, and on which lines an open path runs; or another line cuts them.

@@ -15,7 +15,7 @@ _VARIABLE = "torch.Tensor."
 class Act(Enum):
     """What is done about a call."""
 
-    PASS = "nothing"  # It makes no tensor.
+    NOTHING = "nothing"  # It makes no tensor.
     RECORD = "an operation"
     FACTORY = "an operation that looks at no values"
     STOP = "a stop"
@@ -81,12 +81,16 @@ def _act(short: str, name: str) -> Act:
     if act is not None:
         return act
     if short.endswith((".__get__", ".__set__", ".__delete__")):
-        return Act.RECORD if short in _PROPERTIES else Act.PASS
+        return Act.RECORD if short in _PROPERTIES else Act.NOTHING
     if short in _QUESTIONS or short.startswith(("is_", "profiler.")):
-        return Act.PASS
+        return Act.NOTHING
     if short in FACTORIES or short.endswith("_like") or short.startswith("new_"):
         return Act.FACTORY
     return Act.RECORD
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
 _ACTS = {
@@ -122,36 +126,38 @@ _REASONS = {
 _PROPERTIES = frozenset({f"{name}.__get__" for name in ("T", "mT", "H", "mH", "real", "imag")})
 """Properties that are operations."""
 
-_QUESTIONS = frozenset(
+_QUESTIONS = _words(
     """size dim stride numel nelement ndimension element_size storage untyped_storage storage_offset data_ptr
-    get_device register_hook register_post_accumulate_grad_hook retain_grad __len__ __repr__ __hash__ __format__
+    get_device register_hook register_post_accumulate_grad_hook retain_grad __len__ __repr__ __hash__
+    __format__
     __bool__ __int__ __index__ __contains__ __dir__ __reduce_ex__ __setstate__ has_names has_torch_function
     _version nbytes itemsize equal allclose share_memory_ pin_memory can_cast result_type numel
-    broadcast_shapes get_default_dtype manual_seed""".split()
+    broadcast_shapes get_default_dtype manual_seed"""
 )
 """What answers without a tensor."""
 
-FACTORIES = frozenset(
-    """zeros ones empty full arange linspace logspace eye rand randn randint randperm empty_strided tril_indices
-    triu_indices""".split()
+FACTORIES = _words(
+    """zeros ones empty full arange linspace logspace eye rand randn randint randperm empty_strided
+    tril_indices triu_indices"""
 )
 
-FLAT = frozenset(
+FLAT = _words(
     """round floor ceil trunc fix sign sgn heaviside bernoulli floor_divide __floordiv__ __rfloordiv__ normal
-    uniform exponential geometric cauchy log_normal random""".split()
+    uniform exponential geometric cauchy log_normal random"""
 )
 """Functions whose gradient is zero everywhere, with what they do in place."""
 
-OVERWRITES = frozenset(
-    """zero_ fill_ copy_ normal_ uniform_ exponential_ geometric_ cauchy_ log_normal_ random_ bernoulli_""".split()
+OVERWRITES = _words(
+    """zero_ fill_ copy_ normal_ uniform_ exponential_ geometric_ cauchy_ log_normal_ random_
+    bernoulli_"""
 )
 """Methods that overwrite a tensor whatever it held."""
 
-FLAT_NODES = frozenset(
+FLAT_NODES = _words(
     """RoundBackward FloorBackward CeilBackward TruncBackward SignBackward SgnBackward
     HeavisideBackward BernoulliBackward NormalBackward UniformBackward ExponentialBackward GeometricBackward
     CauchyBackward LogNormalBackward RandomBackward ZeroBackward
-    EqBackward NeBackward GtBackward GeBackward LtBackward LeBackward""".split()
+    EqBackward NeBackward GtBackward GeBackward LtBackward LeBackward"""
 )
 """Nodes of autograd whose gradients are zero everywhere."""
 

@@ -31,7 +31,11 @@ class Returned:
         passes = {value for value, some in zip(self.edges, given, strict=True) if some}
         reason = f"{self.event.call}.backward returns None for it"
         self.event.walls = tuple(
-            [(i, NOT_DIFFERENTIABLE, reason) for i, value in enumerate(self.event.inputs) if value not in passes]
+            [
+                (i, NOT_DIFFERENTIABLE, reason)
+                for i, value in enumerate(self.event.inputs)
+                if value not in passes
+            ]
         )
 
     def hook(self) -> Callable[[Any, Any], None]:
@@ -54,7 +58,9 @@ def returned_for_zeros(node: Node) -> list[bool] | None:
         with torch.no_grad():
             found = node._forward_cls.backward(node, *zeros)
         found = found if isinstance(found, tuple) else (found,)
-        needed = iter([grad is not None for grad, need in zip(found, node.needs_input_grad, strict=True) if need])
+        needed = iter(
+            [grad is not None for grad, need in zip(found, node.needs_input_grad, strict=True) if need]
+        )
         return [to is not None and next(needed) for to, _ in node.next_functions]
     except Exception:  # Whatever the user's code raises: it is not known then.
         return None

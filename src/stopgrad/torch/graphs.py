@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stopgrad.builder import Placed
 from stopgrad.dtypes import dtype_of
 from stopgrad.flow.asked import Asked
 from stopgrad.graph import Graph, Operation, Output

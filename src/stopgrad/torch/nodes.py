@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import torch
+
+from stopgrad.dtypes import DTYPES
 from stopgrad.source import RawLocation
 from stopgrad.torch.calls import FLAT_EDGES, FLAT_NODES
 from stopgrad.torch.functions import NOT_DIFFERENTIABLE, Returned, returned_for_zeros
@@ -15,6 +18,8 @@ from stopgrad.torch.record import Event, Kind, Value
 
 Node = Any
 Edge = tuple[Node, int]
+_LEAF: Any = torch.ones((), requires_grad=True).view(1)
+_LEAF_NODE: Any = type(_LEAF.grad_fn.next_functions[0][0])
 FLAT = "its gradient is zero everywhere"
 OVERWRITTEN = "overwritten in place"
 
@@ -88,7 +93,7 @@ class Nodes:
         node.metadata.setdefault(self._key, {})[number] = value
 
     def reached(self, node: Node, place: RawLocation | None) -> Reached:
-        """The values that gradients reach from a node which a call has just made, past others that it made."""
+        """The values that gradients reach from a node that a call has just made, past others that it made."""
         found = Reached()
         stack: list[tuple[Node, bool]] = [(node, True)]
         seen: dict[Node, bool] = {}
@@ -101,7 +106,7 @@ class Nodes:
                 if next_node is None:
                     continue
                 alive = live and passes
-                if hasattr(next_node, "variable"):
+                if type(next_node) is _LEAF_NODE:
                     value: Value | None = self._leaf(next_node.variable)
                 else:
                     value = self.known(next_node, number)
@@ -147,7 +152,7 @@ class Nodes:
             missing = [
                 (n, k)
                 for n, k in at.next_functions
-                if n is not None and not hasattr(n, "variable") and self.known(n, k) is None
+                if n is not None and type(n) is not _LEAF_NODE and self.known(n, k) is None
             ]
             if missing and not self._is_checkpoint(at, inner if at is node else None):
                 stack.extend(missing)
@@ -201,7 +206,7 @@ class Nodes:
         """Which value an edge leads to; None of one that leads nowhere."""
         if node is None:
             return None
-        return self._leaf(node.variable) if hasattr(node, "variable") else self.known(node, number)
+        return self._leaf(node.variable) if type(node) is _LEAF_NODE else self.known(node, number)
 
     def ask_functions(self, node: Node) -> None:
         """Find out of the users' functions behind a node for which inputs they give no gradient back."""
@@ -224,7 +229,9 @@ def name_of(node: Node) -> str:
     function = getattr(node, "_forward_cls", None)
     if function is None:
         return str(node.name())
-    return str(function.__qualname__) if is_user_made(node) else f"{function.__module__}.{function.__qualname__}"
+    return (
+        str(function.__qualname__) if is_user_made(node) else f"{function.__module__}.{function.__qualname__}"
+    )
 
 
 def sizes_of_result(node: Node, number: int) -> tuple[Any, ...]:
@@ -237,10 +244,7 @@ def sizes_of_result(node: Node, number: int) -> tuple[Any, ...]:
 
 
 _DTYPES: dict[Any, str] = {}
-_NAMES = frozenset(
-    """float16 bfloat16 float32 float64 complex64 complex128 int8 int16 int32 int64 uint8 uint16 uint32 uint64
-    bool""".split()
-)
+_NAMES = frozenset(dtype.name for dtype in DTYPES.values())
 
 
 def dtype_name(dtype: Any) -> str:

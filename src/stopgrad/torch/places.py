@@ -17,7 +17,8 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OPTIMIZERS = os.path.join(_TORCH, "optim") + os.sep
 _GRAD_MODE = os.path.join(_TORCH, "autograd", "grad_mode.py")
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
-_APPLY = torch.autograd.Function.apply.__func__.__code__
+_FUNCTION: Any = torch.autograd.Function
+_APPLY = _FUNCTION.apply.__func__.__code__
 _INTERNAL: dict[str, bool] = {}
 
 
@@ -91,7 +92,7 @@ def decorator_place(frame: FrameType | None) -> RawLocation | None:
     """The decorator of the function that a frame of PyTorch's runs for one; None where it does not."""
     if frame is None or frame.f_code.co_filename != _contextlib.__file__:
         return None
-    function = frame.f_locals.get("func")
+    function: Any = frame.f_locals.get("func")
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     code: Any = getattr(function, "__code__", None)

@@ -85,7 +85,9 @@ def patterns(what: str, only: Any) -> Sequence[str]:
     """Patterns of names, of which one may stand by itself."""
     given = [only] if isinstance(only, str) else only
     if not isinstance(given, (list, tuple, set, frozenset)) or not all(isinstance(p, str) for p in given):
-        raise ArgumentError(f"{what}: only is a pattern such as 'head.*', or a list of these, not {only!r:.60}")
+        raise ArgumentError(
+            f"{what}: only is a pattern such as 'head.*', or a list of these, not {only!r:.60}"
+        )
     return list(given)
 
 
@@ -107,8 +109,8 @@ def losses_in(what: str, loss: Any) -> list[Tensor]:
             stack.extend(reversed(x))
         else:
             raise ArgumentError(
-                f"{what}: the loss is a tensor, or a dict or list of tensors, not {type(x).__name__} {x!r:.60}; "
-                "give the tensor that .backward() is called on, not its .item()"
+                f"{what}: the loss is a tensor, or a dict or list of tensors, not {type(x).__name__} "
+                f"{x!r:.60}; give the tensor that .backward() is called on, not its .item()"
             )
     if not found:
         raise ArgumentError(f"{what}: there is no loss in an empty {type(loss).__name__}")

@@ -1,8 +1,8 @@
 """What a watch writes down: events, the values that they made, and the regions without gradients.
 
-The record holds no tensor, and no node of autograd. An event refers to the values that it took, a value to the
-event that made it, and nothing refers to an event from above; so what no tensor and no node leads to any more
-is let go by itself.
+The record holds no tensor, and no node of autograd. An event refers to the values that it took, a value to
+the event that made it, and nothing refers to an event from above; so what no tensor and no node leads to any
+more is let go by itself.
 """
 
 from __future__ import annotations
@@ -137,9 +137,7 @@ def left(value: Value, here: Region | None) -> Value:
     return value
 
 
-def stop(
-    value: Value, call: str, why: str, place: RawLocation | None, region: Region | None = None
-) -> Value:
+def stop(value: Value, call: str, why: str, place: RawLocation | None, region: Region | None = None) -> Value:
     """A value behind a stop."""
     return Event(Kind.STOP, call, place, (value,), region=region, why=why).result(value.sizes, False)
 

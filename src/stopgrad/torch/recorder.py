@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointFunction
 
+from stopgrad.errors import GraphError
 from stopgrad.source import RawLocation
 from stopgrad.torch.calls import Act, Call, call_of
-from stopgrad.errors import GraphError
+from stopgrad.torch.functions import NOT_DIFFERENTIABLE
 from stopgrad.torch.leaving import Departures, back
 from stopgrad.torch.memory import Held, Memory
-from stopgrad.torch.functions import NOT_DIFFERENTIABLE
 from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, sizes_of
 from stopgrad.torch.places import Entry, forward_of_function, place_of, user_frame
 from stopgrad.torch.record import Event, Kind, Region, Target, Value, left, stop
@@ -54,7 +54,7 @@ def forward_name(function: type) -> str:
 
 
 class Used:
-    """A tensor that a call takes, as it is before the call; or, with none, a number that was a tensor once."""
+    """A tensor that a call takes, as it is before it; or, without one, a number that was a tensor once."""
 
     __slots__ = ("tensor", "value", "version")
 
@@ -84,7 +84,7 @@ class Recorder:
 
     def begin(self) -> None:
         """The watch begins, here and now."""
-        probe = torch.ones((), requires_grad=True)
+        probe: Any = torch.ones((), requires_grad=True)
         with torch.enable_grad():
             self.nodes.started = probe.clone().grad_fn._sequence_nr()
         self.region = None
@@ -155,9 +155,7 @@ class Recorder:
         if held.content is not None:
             held.value = self._written_into(held.value, held.content, tensor)
 
-    def _read_again(
-        self, tensor: Tensor, held: Held, content: Value, place: RawLocation | None
-    ) -> None:
+    def _read_again(self, tensor: Tensor, held: Held, content: Value, place: RawLocation | None) -> None:
         """A tensor, behind whose back its memory was written into."""
         if held.root is not None:
             held.content = content
@@ -216,10 +214,10 @@ class Recorder:
     ) -> None:
         """From here on a tensor is a leaf that requires a gradient, whatever it was made from."""
         held = self.memory.held(tensor)
-        behind = () if held is None else (left(held.value, None),)
-        if any(value.open for value in behind):
-            behind = (stop(behind[0], call, why, place),)
-        event = Event(Kind.LEAF, call, place, behind)
+        behind = None if held is None else left(held.value, None)
+        if behind is not None and behind.open:
+            behind = stop(behind, call, why, place)
+        event = Event(Kind.LEAF, call, place, () if behind is None else (behind,))
         value = event.result(sizes_of(tensor), True)
         held = self.memory.hold(tensor, value, event.serial, root=value)
         if not tensor.requires_grad:
@@ -292,7 +290,8 @@ class Recorder:
             node = tensor.grad_fn
             if node is None or node._sequence_nr() < self.nodes.started:
                 raise GraphError(
-                    "explain: the watch did not see how this loss was made; make it inside 'with sgt.watch():'"
+                    "explain: the watch did not see how this loss was made; make it inside "
+                    "'with sgt.watch():'"
                 )
         value = self.value_of(tensor, None, None)
         if tensor.grad_fn is not None:
@@ -332,7 +331,7 @@ class Recorder:
         """Call a function of PyTorch and write down what it did."""
         call = call_of(function)
         act = call.act
-        if act is Act.PASS or torch._C._functorch.peek_interpreter_stack() is not None:
+        if act is Act.NOTHING or torch._C._functorch.peek_interpreter_stack() is not None:
             return function(*args, **kwargs)
         if act is Act.MODE:
             self.switch(bool(args[0]))
@@ -359,7 +358,14 @@ class Recorder:
             used += [Used(None, value) for value in self.departures.returning(given, place)]
         return used
 
-    def _backward(self, call: Call, args: Sequence[Any], kwargs: dict[str, Any], place: RawLocation | None, here: Region | None) -> None:
+    def _backward(
+        self,
+        call: Call,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        place: RawLocation | None,
+        here: Region | None,
+    ) -> None:
         """A backward pass begins."""
         losses = next(iter([*args, *kwargs.values()]), ())
         values = tuple([self.value_of(tensor, place, here) for tensor in tensors_in(losses)])

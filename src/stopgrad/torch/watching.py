@@ -36,7 +36,9 @@ class BackwardCall:
         losses: what was differentiated, as it was recorded.
     """
 
-    def __init__(self, recorder: Recorder, kind: str, losses: tuple[Value, ...], place: RawLocation | None) -> None:
+    def __init__(
+        self, recorder: Recorder, kind: str, losses: tuple[Value, ...], place: RawLocation | None
+    ) -> None:
         self.kind, self.losses = kind, losses
         self._recorder, self._place = recorder, place
 
@@ -63,7 +65,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._recorder = Recorder()
-        self._mode: _Mode | None = None
+        self._mode: Any = None
 
     def __enter__(self) -> Self:
         if self._mode is not None:
@@ -80,7 +82,8 @@ class Watch:
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        mode, self._mode = self._mode, None
+        mode: Any = self._mode
+        self._mode = None
         try:
             if mode is not None:
                 mode.__exit__(*failure)
@@ -89,13 +92,11 @@ class Watch:
 
     @property
     def backward_calls(self) -> Sequence[BackwardCall]:
-        return tuple(
-            [BackwardCall(self._recorder, *call) for call in self._recorder.backwards]
-        )
+        return tuple([BackwardCall(self._recorder, *call) for call in self._recorder.backwards])
 
     @guarded("explain")
     def explain(self, loss: Any, xs: Any = None, *, only: Any = None) -> Flow:
-        """Whether gradients of a loss that was made inside arrive at tensors; and if not, which line cuts them.
+        """Whether gradients of a loss that was made inside arrive; and if not, which lines cut them.
 
         Args:
             loss: a tensor, or a dict or list of tensors, that the watched code made.
@@ -124,7 +125,7 @@ class _Mode(TorchFunctionMode):
         self._recorder = recorder
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         return self._recorder.run(func, args, kwargs or {})
 
