@@ -1,10 +1,8 @@
-"""The gallery of mistakes in PyTorch: the guilty line is named, the cure is sound, autograd agrees on what arrives."""
+"""The gallery of mistakes in PyTorch: the guilty line is named, the cure is sound, autograd agrees."""
 
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("torch")
 
 from mistake_checks import (
     check_cuts,

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
+import torch
 
 import stopgrad as sg
 import stopgrad.torch as sgt
