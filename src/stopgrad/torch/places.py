@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import os
 import sys
 from types import CodeType, FrameType
@@ -17,6 +19,7 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OPTIMIZERS = os.path.join(_TORCH, "optim") + os.sep
 _GRAD_MODE = os.path.join(_TORCH, "autograd", "grad_mode.py")
 _CHECKPOINT = os.path.join(_TORCH, "utils", "checkpoint.py")
+_BETWEEN = ("<string>", "<frozen ", copy.__file__, functools.__file__)
 _FUNCTION: Any = torch.autograd.Function
 _APPLY = _FUNCTION.apply.__func__.__code__
 _INTERNAL: dict[str, bool] = {}
@@ -26,7 +29,7 @@ def _is_between(file: str) -> bool:
     """Whether a file stands between us and the user's line."""
     if len(_INTERNAL) >= FILES:
         _INTERNAL.clear()
-    found = _INTERNAL[file] = file.startswith(("<string>", "<frozen ")) or is_internal(file)
+    found = _INTERNAL[file] = file.startswith(_BETWEEN) or is_internal(file)
     return found
 
 

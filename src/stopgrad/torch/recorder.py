@@ -135,10 +135,9 @@ class Recorder:
         store = self.memory.store(tensor)
         if store is not None and store.serial > held.serial:
             self._read_again(tensor, held, store.value, place)
-        if tensor.requires_grad and held.root is None:
-            self.begin_leaf(tensor, place)
-            held = self.memory.held(tensor)
-            assert held is not None
+        # A view that was made without gradients says that it requires one, and passes it to nobody.
+        if tensor.requires_grad and held.root is None and held.value.event.region is None:
+            held = self.begin_leaf(tensor, place)
         if held.root is not None and tensor.requires_grad is not held.needs:
             self._settle(tensor, held, place)
         return held.value
@@ -211,7 +210,7 @@ class Recorder:
         place: RawLocation | None,
         call: str = "requires_grad_",
         why: str = "a new leaf",
-    ) -> None:
+    ) -> Held:
         """From here on a tensor is a leaf that requires a gradient, whatever it was made from."""
         held = self.memory.held(tensor)
         behind = None if held is None else left(held.value, None)
@@ -220,8 +219,10 @@ class Recorder:
         event = Event(Kind.LEAF, call, place, () if behind is None else (behind,))
         value = event.result(sizes_of(tensor), True)
         held = self.memory.hold(tensor, value, event.serial, root=value)
+        self._remember(tensor, value)
         if not tensor.requires_grad:
             self._settle(tensor, held, place)
+        return held
 
     def _remember(self, tensor: Tensor, value: Value) -> None:
         """The memory of a tensor that was just made or met, where nothing is known of it."""
@@ -392,7 +393,7 @@ class Recorder:
             node = tensor.grad_fn
             if node is not None:
                 inputs, walls = self._asked(call, took, tensor, into, place)
-            elif tensor.requires_grad:
+            elif tensor.requires_grad and (into is not None or here is None or not tensor._is_view()):
                 self._leaf_written(call, took, tensor, into, place, here)
                 continue
             else:
@@ -539,7 +540,9 @@ class Recorder:
         if len(used) < 2:
             return
         into, source = used[0], used[1]
-        value = stop(source.value, call.name, call.why, place, here)
+        value = source.value
+        if value.open:
+            value = stop(value, call.name, call.why, place, here)
         self._remember(into.tensor, value)
         node, held = into.tensor.grad_fn, self.memory.held(into.tensor)
         if node is not None:

@@ -1,0 +1,403 @@
+"""Each way in which PyTorch code cuts a gradient, and the line that a watch names for it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+sgt = pytest.importorskip("stopgrad.torch")
+nn, functional = torch.nn, torch.nn.functional
+checkpoint = pytest.importorskip("torch.utils.checkpoint").checkpoint
+
+SOURCE = inspect.getsource(inspect.getmodule(lambda: None)).splitlines()  # type: ignore[arg-type]
+
+
+def leaf(*sizes: int) -> Any:
+    return torch.randn(*(sizes or (4,)), requires_grad=True)
+
+
+def lines(of: Callable[..., Any], mark: str = "# cut") -> set[int]:
+    """The lines of a function that carry a mark."""
+    text, first = inspect.getsourcelines(of)
+    return {first + k for k, line in enumerate(text) if line.rstrip().endswith(mark)}
+
+
+FROZEN = torch.randn(4)
+CASES: list[tuple[Callable[[], Any], str, str]] = []
+
+
+def case(status: str, reason: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    """A function that makes a loss and ``w``, whose gradient is cut on the marked lines, and why."""
+
+    def add(f: Callable[[], Any]) -> Callable[[], Any]:
+        CASES.append((f, status, reason))
+        return f
+
+    return add
+
+
+@case("stopped", "detach")
+def detach() -> Any:
+    w = leaf()
+    y = w * 2
+    z = y.detach()  # cut
+    return z.sum(), w
+
+
+@case("stopped", "detach_")
+def detach_in_place() -> Any:
+    w = leaf()
+    y = w * 2
+    y.detach_()  # cut
+    return y.sum(), w
+
+
+@case("partly stopped", "detach")
+def detach_of_one_path() -> Any:
+    w = leaf()
+    return (w * w.detach()).sum(), w  # cut
+
+
+@case("stopped", ".data")
+def data() -> Any:
+    w = leaf()
+    y = (w * 2).data  # cut
+    return (y + 1).sum(), w
+
+
+@case("stopped", "torch.tensor makes a copy without history")
+def tensor_of_a_tensor() -> Any:
+    w = leaf()
+    with pytest.warns(UserWarning, match="copy construct"):
+        y = torch.tensor(w * 2)  # cut
+    return y.sum(), w
+
+
+@case("stopped", "torch.tensor makes a copy without history")
+def tensor_of_tensors() -> Any:
+    w = leaf()
+    parts = [w[0] * 2, w[1] * 3]
+    with pytest.warns(UserWarning, match="requires_grad=True to a scalar"):
+        y = torch.tensor(parts)  # cut
+    return y.sum(), w
+
+
+@case("stopped", "new_tensor makes a copy without history")
+def new_tensor() -> Any:
+    w = leaf()
+    with pytest.warns(UserWarning, match="copy construct"):
+        y = torch.zeros(1).new_tensor(w * 2)  # cut
+    return y.sum(), w
+
+
+@case("stopped", "nn.Parameter makes a new leaf")
+def parameter_of_a_tensor() -> Any:
+    w = leaf()
+    p = nn.Parameter(w * 2)  # cut
+    return (p * 3).sum(), w
+
+
+@case("stopped", "copy.deepcopy")
+def deep_copy() -> Any:
+    w = leaf()
+    p = copy.deepcopy(w)  # cut
+    return (p * 3).sum(), w
+
+
+@case("stopped", "torch.no_grad()")
+def no_grad() -> Any:
+    w = leaf()
+    with torch.no_grad():  # cut
+        y = w * 2
+        z = y.exp()
+    return z.sum(), w
+
+
+@case("stopped", "torch.no_grad()")
+def no_grad_in_no_grad() -> Any:
+    w = leaf()
+    with torch.no_grad():  # cut
+        with torch.no_grad():
+            y = w * 2
+        z = y.exp()
+    return z.sum(), w
+
+
+@torch.no_grad()  # helper
+def encode(w: Any) -> Any:
+    return w * 2
+
+
+@case("stopped", "torch.no_grad()")
+def no_grad_decorator() -> Any:
+    w = leaf()
+    return encode(w).sum(), w
+
+
+@torch.inference_mode()  # inferring
+def infer(w: Any) -> Any:
+    return w * 2
+
+
+@case("stopped", "torch.inference_mode()")
+def inference_mode_decorator() -> Any:
+    w = leaf()
+    return infer(w).clone().sum(), w
+
+
+@case("stopped", "torch.inference_mode()")
+def inference_mode() -> Any:
+    w = leaf()
+    with torch.inference_mode():  # cut
+        y = w * 2
+        y += 1
+    return y.clone().sum(), w
+
+
+@case("stopped", "torch.set_grad_enabled(False)")
+def set_grad_enabled() -> Any:
+    w = leaf()
+    torch.set_grad_enabled(False)  # cut
+    y = w * 2
+    torch.set_grad_enabled(True)
+    return y.sum(), w
+
+
+@case("stopped", "torch.set_grad_enabled(False)")
+def set_grad_enabled_block() -> Any:
+    w = leaf()
+    with torch.set_grad_enabled(False):  # cut
+        y = w * 2
+    return y.sum(), w
+
+
+@case("stopped", "torch.no_grad()")
+def enabled_inside_of_no_grad() -> Any:
+    w, v = leaf(), leaf()
+    with torch.no_grad():  # cut
+        y = w * 2
+        with torch.enable_grad():
+            z = y * v
+    return z.sum(), w
+
+
+@case("stopped", "torch.no_grad()")
+def view_in_no_grad() -> Any:
+    w = leaf()
+    with torch.no_grad():  # cut
+        y = w[1:]
+    return (y * 2).sum(), w
+
+
+@case("not differentiable", "int64 carries no gradient")
+def argmax() -> Any:
+    w = leaf()
+    y = w.argmax()  # cut
+    return (y * torch.ones(3, requires_grad=True)).sum(), w
+
+
+@case("not differentiable", "int64 carries no gradient")
+def cast_to_int() -> Any:
+    w = leaf()
+    y = w.long()  # cut
+    return (y.float() * leaf()).sum(), w
+
+
+@case("not differentiable", "bool carries no gradient")
+def comparison() -> Any:
+    w = leaf()
+    y = w > 0  # cut
+    return (y.float() * leaf()).sum(), w
+
+
+@case("not differentiable", "its gradient is zero everywhere")
+def rounding() -> Any:
+    w = leaf()
+    y = torch.round(w * 3)  # cut
+    return y.sum(), w
+
+
+@case("not differentiable", "its gradient is zero everywhere")
+def floor_division() -> Any:
+    w = leaf()
+    y = torch.div(w * 3, 2, rounding_mode="floor")  # cut
+    return y.sum(), w
+
+
+@case("not differentiable", "overwritten in place")
+def zeroed() -> Any:
+    w, v = leaf(), leaf()
+    y = w * 2
+    y.zero_()  # cut
+    return (y + v).sum(), w
+
+
+@case("not differentiable", "overwritten in place")
+def copied_over() -> Any:
+    w, v = leaf(), leaf()
+    y = w * 2
+    y.copy_(v)  # cut
+    return y.sum(), w
+
+
+@case("stopped", "left for Python by .item(), came back at {}")
+def item() -> Any:
+    w, v = leaf(), leaf()
+    metric = (w * 2).sum().item()  # cut
+    return (v * metric).sum(), w  # back
+
+
+@case("stopped", "left for Python by .item(), came back at {}")
+def item_in_a_new_tensor() -> Any:
+    w, v = leaf(), leaf()
+    metric = (w * 2).sum().item()  # cut
+    target = torch.tensor([metric, 1.0])  # back
+    return (v[:2] * target).sum(), w
+
+
+@case("stopped", "left for Python by .tolist(), came back at {}")
+def as_list() -> Any:
+    w, v = leaf(), leaf()
+    values = (w * 2).tolist()  # cut
+    return (v * values[1]).sum(), w  # back
+
+
+@case("stopped", "left for Python by float(...), came back at {}")
+def as_float() -> Any:
+    w, v = leaf(), leaf()
+    total = (w * 2).square().sum()
+    with torch.no_grad():
+        number = float(total)  # cut
+    return (v * number).sum(), w  # back
+
+
+@case("stopped", "left for Python by .numpy(), came back at {}")
+def as_array() -> Any:
+    w, v = leaf(), leaf()
+    y = w.detach() * 2
+    array = y.numpy()  # cut
+    return (v * torch.from_numpy(array)).sum(), w  # back
+
+
+@case("stopped", "requires_grad is False")
+def frozen() -> Any:
+    w, v = leaf(), leaf()
+    w.requires_grad_(False)  # cut
+    return (w * v).sum(), w
+
+
+@case("stopped", "requires_grad is False")
+def frozen_by_assignment() -> Any:
+    w, v = leaf(), leaf()
+    w.requires_grad = False  # cut
+    return (w * v).sum(), w
+
+
+@case("stopped", "requires_grad is False")
+def frozen_from_the_start() -> Any:
+    w = torch.randn(4)  # cut
+    return (w * leaf()).sum(), w
+
+
+@case("stopped", "requires_grad is False")
+def frozen_before() -> Any:
+    return (FROZEN * leaf()).sum(), FROZEN  # cut
+
+
+@case("stopped", "torch.no_grad()")
+def written_into_a_buffer() -> Any:
+    w, buffer = leaf(), torch.zeros(8)
+    with torch.no_grad():  # cut
+        buffer[2:6] = w * 2
+    return (buffer * leaf(8)).sum(), w
+
+
+@case("stopped", ".data")
+def shared_memory() -> Any:
+    w, v = leaf(), leaf()
+    v.data = (w * 2).data  # cut
+    return (v * 3).sum(), w
+
+
+@case("stopped", "torch.autograd.grad without create_graph=True")
+def grad_without_graph() -> Any:
+    w, x = leaf(), leaf()
+    (g,) = torch.autograd.grad((w * x * x).sum(), x)  # cut
+    return g.square().sum(), w
+
+
+class Nothing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, y: Any) -> Any:
+        return x * y
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return None, g
+
+
+@case("not differentiable", "Nothing.backward returns None for it")
+def function_that_gives_none() -> Any:
+    w, v = leaf(), leaf()
+    y = Nothing.apply(w * 2, v)  # cut
+    return y.sum(), w
+
+
+class Uses(torch.autograd.Function):
+    hidden: Any = None
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * Uses.hidden
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g
+
+
+@case("stopped", "checkpoint(use_reentrant=True) of inputs that require no gradient")
+def reentrant_checkpoint_of_data() -> Any:
+    w, v = leaf(), leaf()
+    with pytest.warns(UserWarning, match="None of the inputs"):
+        y = checkpoint(lambda x: x * w, torch.ones(4), use_reentrant=True)  # cut
+    return (y * v).sum(), w
+
+
+@case("disconnected", "")
+def shape_only() -> Any:
+    w, v = leaf(), leaf()
+    return (torch.zeros_like(w) + w.new_ones(4) + v).sum(), w
+
+
+@case("disconnected", "")
+def never_used() -> Any:
+    w, v = leaf(), leaf()
+    _ = w * 2
+    return v.sum(), w
+
+
+@pytest.mark.parametrize(("make", "status", "reason"), CASES, ids=[f.__name__ for f, *_ in CASES])
+def test_names_the_line(make: Callable[[], Any], status: str, reason: str) -> None:
+    torch.manual_seed(0)
+    with sgt.watch() as seen:
+        loss, w = make()
+    flow = seen.explain(loss, {"w": w})
+    assert flow["w"].status == status, str(flow)
+    came_back = lines(make, "# back")
+    expected = lines(make) or lines(encode, "# helper") | lines(infer, "# inferring")
+    cuts = flow["w"].cuts
+    assert {cut.location.line for cut in cuts} <= expected, str(flow)
+    assert bool(cuts) == (status != "disconnected")
+    for cut in cuts[:1]:
+        where = f"tests/test_torch_watch.py:{min(came_back)}" if came_back else ""
+        assert cut.reason == reason.format(where)
+        assert cut.location.file == __file__
+    loss.sum().backward() if loss.requires_grad else None
+    arrives = w.grad is not None and bool((w.grad != 0).any())
+    assert flow["w"].arrives == arrives
