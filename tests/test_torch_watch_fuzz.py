@@ -79,38 +79,35 @@ class Others:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._runs: dict[str | None, list[tuple[list[dict[str, Any]], Any]]] = {}
+        self._runs: dict[tuple[str | None, int], tuple[list[dict[str, Any]], float]] = {}
 
-    def _run(self, key: str | None, sizes: tuple[float, ...]) -> list[tuple[list[dict[str, Any]], Any]]:
-        if key not in self._runs:
-            self._runs[key] = []
-            for k, size in enumerate(sizes):
-                given = parameters(self.program.seed)
-                if key is not None:
-                    change = torch.Generator().manual_seed(k)
-                    x = leaves(given)[key].data
-                    x += size * torch.randn(x.shape, dtype=x.dtype, generator=change)
-                self._runs[key].append((run(self.program, given), self.program.loss(given).detach()))
-        return self._runs[key]
+    def _given(self, key: str | None, k: int) -> dict[str, Any]:
+        """The parameters, one of them changed a little or much."""
+        given = parameters(self.program.seed)
+        if key is not None:
+            values = leaves(given)[key].data
+            change = torch.randn(values.shape, dtype=values.dtype, generator=torch.Generator().manual_seed(k))
+            values += (0.3, 3.0, 10.0)[k] * change
+        return given
 
-    def _changed(self, key: str) -> list[tuple[list[dict[str, Any]], Any]]:
-        return self._run(key, (0.3, 3.0, 10.0))
-
-    def _usual(self) -> tuple[list[dict[str, Any]], Any]:
-        return self._run(None, (0.0,))[0]
+    def _run(self, key: str | None, k: int) -> tuple[list[dict[str, Any]], float]:
+        if (key, k) not in self._runs:
+            states = run(self.program, self._given(key, k))
+            self._runs[key, k] = states, float(self.program.loss(self._given(key, k)).detach())
+        return self._runs[key, k]
 
     def matters(self, key: str) -> bool:
         """Whether the loss changes with a parameter."""
-        return any(float(loss) != float(self._usual()[1]) for _, loss in self._changed(key))
+        usual = self._run(None, 0)[1]
+        return any(self._run(key, k)[1] != usual for k in range(3))
 
     def passes(self, key: str, k: int) -> bool:
         """Whether what a statement stops changes with a parameter, or may be made of it without changing."""
         if any(statement.hidden for statement in self.program.statements[:k]):
             return self.program.depends(key, k)
-        usual = self._usual()[0][k]
-        return any(
-            not same(states[k][name], usual[name]) for states, _ in self._changed(key) for name in usual
-        )
+        usual = self._run(None, 0)[0][k]
+        others = [self._run(key, size)[0][k] for size in range(3)]
+        return any(not same(other[name], usual[name]) for other in others for name in usual)
 
 
 def same(x: Any, y: Any) -> bool:

@@ -1,7 +1,8 @@
-"""Random eager PyTorch programs for the tests of ``stopgrad.torch.watch``: what they are made of, and how they run.
+"""Random eager PyTorch programs for the tests of the watch: what they are made of, and how they run.
 
-A program is a list of statements over a namespace of tensors. It is drawn by running it: each statement is chosen by
-what is there, and left out if PyTorch refuses it. ``Program.text`` is its source, which runs anew under a watch.
+A program is a list of statements over a namespace of tensors. It is drawn by running it: each statement is
+chosen by what is there, and left out if PyTorch refuses it. ``Program.text`` is its source, which runs anew under
+a watch.
 """
 
 from __future__ import annotations
@@ -78,11 +79,6 @@ class Halves(torch.autograd.Function):
         return g * torch.cos(x)
 
 
-@torch.no_grad()
-def measured(x: Any) -> Any:
-    return torch.tanh(x)
-
-
 def weighted(x: Any) -> Any:
     """A sum whose weights are generic."""
     factors = torch.sin(torch.arange(1.0, x.numel() + 1.0, dtype=torch.float64))
@@ -100,7 +96,6 @@ USED = {
     "checkpoint": checkpoint,
     "weighted": weighted,
     "mixed": mixed,
-    "measured": measured,
     "Scale": Scale,
     "Forget": Forget,
     "Nothing": Nothing,
@@ -153,7 +148,7 @@ class Statement:
         stops: names of variables whose gradient ends here, or which are overwritten here.
         partial: whether it picks, writes or masks elements, so that a gradient that arrives may be zero.
         lost: whether the value leaves for Python and is changed there, where no tool can follow it.
-        hidden: whether values and gradients go different ways here: integers, writes that autograd does not see.
+        hidden: whether values and gradients go different ways here: integers, writes autograd does not see.
     """
 
     text: str
@@ -199,7 +194,7 @@ class Program:
         return any(statement.lost for statement in self.statements)
 
     def depends(self, key: str, k: int) -> bool:
-        """Whether what a statement stops is made of a parameter, judged by names: what is named together may share memory."""
+        """Whether what a statement stops may be made of a parameter: what is named together may share memory."""
         tied: set[str] = {key.split(".")[0]}
         for statement in self.statements[:k]:
             names = set(re.findall(r"\b(?:v\d+|" + "|".join(NAMES) + r")\b", statement.text))
@@ -270,9 +265,9 @@ def _compiled(text: str) -> CodeType:
 class Form:
     """A statement with places to fill: capital letters for tensors of a kind, others for new variables.
 
-    ``M`` is a matrix of 3 by 3, ``V`` a vector of 3, ``S`` one of both or a scalar, ``T`` any tensor, and ``F`` one
-    that can be added to it; ``W`` can be written in place, ``P`` is such a matrix, ``X`` can be written where nobody
-    looks, and ``B`` can be added to these; ``G`` requires grad, ``Y`` was computed, ``D`` has no base either.
+    ``M`` is a matrix of 3 by 3, ``V`` a vector of 3, ``S`` one of both or a scalar, ``T`` any tensor, and ``F``
+    one that can be added to it; ``W`` can be written in place, ``P`` is such a matrix, ``X`` can be written where
+    nobody looks, and ``B`` can be added to these; ``G`` requires grad, ``Y`` was computed, ``D`` is no view.
     """
 
     text: str
@@ -312,7 +307,7 @@ class Drawing:
         beside = [self.names[name] for name in others.values() if name in self.names]
         found = [name for name in self.tensors if alive(x := self.names[name]) and fits(self, x, *beside[:1])]
         if not found:
-            raise Unfit
+            raise UnfitError
         return self.random.choice(found[-6:] if self.random.random() < 0.7 else found)
 
     def asked(self, x: Any) -> bool:
@@ -347,7 +342,7 @@ def usable(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and x.dtype == torch.float64 and 0 < x.numel() <= 64 and alive(x)
 
 
-class Unfit(Exception):
+class UnfitError(Exception):
     """There is nothing yet of which such a statement could be made."""
 
 
@@ -366,8 +361,8 @@ PLACES: dict[str, Place] = {
     "Y": lambda d, x, *_: x.requires_grad and not x.is_leaf,
     "D": lambda d, x, *_: not x.is_leaf and x._base is None,
 }
-"""What may stand at a place, beside the first that was picked. Hooks go to no view, ``G``: PyTorch 2.13 crashes where
-the base of one was written or detached."""
+"""What may stand at a place, beside the first that was picked. Hooks go to no view, ``G``: PyTorch 2.13 crashes
+where the base of one was written or detached."""
 
 
 def assigned(*texts: str, **said: Any) -> list[Form]:
@@ -430,7 +425,6 @@ RULES: dict[str, list[Form]] = {
     "detach": [
         *assigned("{T}.detach()", "{T}.data", "{T}.clone().detach()", "{T}.data.clone()", stops="T"),
         *assigned("{T}.detach().clone().requires_grad_()", "torch.nn.Parameter({T}.clone())", stops="T"),
-        *assigned("measured({T})", stops="T"),
         *done("{D}.detach_()", stops="D"),
     ],
     "data": done(
@@ -530,7 +524,7 @@ def draw(seed: int) -> Program:
         form = drawing.random.choice(RULES[drawing.random.choice(["plain", "plain", *families])])
         try:
             drawing.add(form.filled(drawing))
-        except Unfit:
+        except UnfitError:
             continue
     live = lambda _, x, *__: x.requires_grad or drawing.random.random() < 0.3
     summed = {drawing.pick(live, {}) for _ in range(drawing.random.randint(1, 4))}
