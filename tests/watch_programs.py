@@ -1,8 +1,8 @@
 """Random eager PyTorch programs for the tests of the watch: what they are made of, and how they run.
 
 A program is a list of statements over a namespace of tensors. It is drawn by running it: each statement is
-chosen by what is there, and left out if PyTorch refuses it. ``Program.text`` is its source, which runs anew under
-a watch.
+chosen by what is there, and left out if PyTorch refuses it. ``Program.text`` is its source, which runs anew
+under a watch.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ class Program:
         return any(statement.lost for statement in self.statements)
 
     def depends(self, key: str, k: int) -> bool:
-        """Whether what a statement stops may be made of a parameter: what is named together may share memory."""
+        """Whether what a statement stops may be made of a parameter, by the names in statements before it."""
         tied: set[str] = {key.split(".")[0]}
         for statement in self.statements[:k]:
             names = set(re.findall(r"\b(?:v\d+|" + "|".join(NAMES) + r")\b", statement.text))
@@ -265,9 +265,10 @@ def _compiled(text: str) -> CodeType:
 class Form:
     """A statement with places to fill: capital letters for tensors of a kind, others for new variables.
 
-    ``M`` is a matrix of 3 by 3, ``V`` a vector of 3, ``S`` one of both or a scalar, ``T`` any tensor, and ``F``
-    one that can be added to it; ``W`` can be written in place, ``P`` is such a matrix, ``X`` can be written where
-    nobody looks, and ``B`` can be added to these; ``G`` requires grad, ``Y`` was computed, ``D`` is no view.
+    ``M`` is a matrix of 3 by 3, ``V`` a vector of 3, ``S`` one of both or a scalar, ``T`` any tensor, and
+    ``F`` one that can be added to it; ``W`` can be written in place, ``P`` is such a matrix, ``X`` can be
+    written where nobody looks, and ``B`` can be added to these; ``G`` requires grad and is no view, ``Y`` was
+    computed, ``D`` was computed and is no view.
     """
 
     text: str
@@ -361,7 +362,7 @@ PLACES: dict[str, Place] = {
     "Y": lambda d, x, *_: x.requires_grad and not x.is_leaf,
     "D": lambda d, x, *_: not x.is_leaf and x._base is None,
 }
-"""What may stand at a place, beside the first that was picked. Hooks go to no view, ``G``: PyTorch 2.13 crashes
+"""What may stand at a place, beside the first that was picked. Hooks go to no view, for PyTorch 2.13 crashes
 where the base of one was written or detached."""
 
 
