@@ -3,15 +3,15 @@
     python benchmarks/watch.py [--quick] [--only mlp,chain] [--rounds 15] [--json out.json]
 
 **Steps.** A step is forward, loss and backward. Plain and watched steps alternate, in one process and one
-thread, after warming; each is timed in processor time. *ratio* is that of the medians, and beside it that of the
-fastest rounds. *explain* asks about all parameters of the model.
+thread, after warming; each is timed in processor time. *ratio* is that of the medians, and beside it that of
+the fastest rounds. *explain* asks about all parameters of the model.
 
 **Memory.** Each of the two ways has a process of its own that makes one step: *peak* is by how much the most
-that it has held grew over what it held with the model and the batch, *kept* by how much it holds more afterwards,
-with the gradients and, in the watched one, with the watch; both as the system counts them.
+that it has held grew over what it held with the model and the batch, *kept* by how much it holds more
+afterwards, with the gradients and, in the watched one, with the watch; both as the system counts them.
 
-**Chains.** N recorded operations on vectors of 4, over a hundred parameters: what recording one costs above the
-plain operation, and the time of ``explain`` and of its text. Fastest of the rounds, three at most.
+**Chains.** N recorded operations on vectors of 4, over a hundred parameters: what recording one costs above
+the plain operation, and the time of ``explain`` and of its text. Fastest of the rounds, three at most.
 """
 
 from __future__ import annotations
