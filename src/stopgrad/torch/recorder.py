@@ -159,18 +159,26 @@ class Recorder:
         if held.root is not None:
             held.content = content
             self._settle(tensor, held, place)
-        elif content.open and content.event.region is None:
-            maker = held.value.event
-            why = maker.why if maker.kind is Kind.STOP else "shares memory, not history"
-            held.value = stop(content, maker.call, why, maker.place)
         else:
-            held.value = content
+            held.value = self._seen_through_memory(content, held.value)
         held.serial = content.event.serial
+
+    @staticmethod
+    def _seen_through_memory(content: Value, before: Value) -> Value:
+        """What memory holds, for a tensor that shares the memory and not the history of what was written."""
+        if not content.open or content.event.region is not None:
+            return content
+        maker = before.event
+        while maker.kind is Kind.LEAF and maker.inputs:
+            maker = maker.inputs[0].event
+        if maker.kind is Kind.STOP:
+            return stop(content, maker.call, maker.why, maker.place)
+        return stop(content, "alias", "shares memory, not history", content.event.place)
 
     def _written_into(self, value: Value, content: Value, tensor: Tensor) -> Value:
         """What autograd knows of a tensor, with what was written into its memory without autograd."""
-        content = left(content, None)
         maker = content.event
+        content = self._seen_through_memory(left(content, None), value)
         event = Event(Kind.WRITTEN, maker.call, maker.place, (value, content))
         return event.result(sizes_of(tensor), value.open)
 
