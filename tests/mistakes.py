@@ -10,6 +10,7 @@ import ast
 import importlib.util
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from contextlib import chdir
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.errors import StopgradError
 
 ROOT = Path(__file__).parents[1]
 MARK = "  # <- here"
@@ -187,8 +189,9 @@ class Mistake:
         """What it raises when it is asked about; empty where it is answered."""
         try:
             self.report(name)
-        except sg.Error as error:
-            return f"{type(error).__name__}: {error}"
+        except StopgradError as error:
+            told = re.sub(r"\n  at .*", "", str(error)).replace(str(self.path), self.path.name)
+            return textwrap.fill(f"{type(error).__name__}: {told}", 80, break_long_words=False)
         return ""
 
     def flow(self, name: str) -> sg.Flow:

@@ -265,7 +265,7 @@ def test_a_defect_of_the_command_is_none_of_the_users_nor_a_finding(
         raise AssertionError("ours")
 
     ours = FunctionType(broken.__code__.replace(co_filename=cli.__file__), broken.__globals__)
-    monkeypatch.setattr("stopgrad.cli.flow.call_of", ours)
+    monkeypatch.setattr("stopgrad.cli.flow.explained", ours)
     says = printed(capsys, "explain", "program.py:loss")
     assert "AssertionError: ours" in says
     assert says.endswith("stopgrad: this is a defect of stopgrad, please report it\n")

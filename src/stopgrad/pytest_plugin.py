@@ -1,20 +1,39 @@
-"""Fixtures for pytest: what a test says of gradients, and failures that show the report at the test's line.
+"""For pytest: fixtures for what a test says of gradients, and a marker that checks its ``backward()``.
 
-Not found by itself, since that would import this package in every run of every project of its environment
-(0.5 s). In a project's topmost ``conftest.py``::
+What fails shows the report at the test's line. Not found by itself, since that would import this package in
+every run of every project of its environment (0.5 s). In a project's topmost ``conftest.py``::
 
     pytest_plugins = ["stopgrad.pytest_plugin"]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import pytest
 
 import stopgrad as sg
-from stopgrad.errors import GradientError
+from stopgrad.cli.kinds import (
+    JAX,
+    OURS,
+    TORCH,
+    is_module,
+    is_optimizer,
+    kind,
+    kinds_in,
+    named_worlds,
+)
+from stopgrad.errors import ArgumentError, GradientError, StopgradError
+from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
+from stopgrad.flow.patterns import matching
+from stopgrad.namespaces import require
+
+NAME = "gradient_flow"
+"""What the fixture, the marker and the option in a project's configuration are called."""
+
+# ------------------------------------------------------------------------------------------- fixtures
 
 
 class FlowFixture:
@@ -43,6 +62,91 @@ class FlowFixture:
         return _asserted(sg.assert_only_flows, ys, *args, **kwargs)
 
 
+class GradientFlowFixture:
+    """The fixture ``gradient_flow``: the same for functions and losses of stopgrad, PyTorch and JAX."""
+
+    def __init__(self) -> None:
+        self._watches: list[Any] = []
+
+    def __repr__(self) -> str:
+        return "<gradient_flow>"
+
+    def watch(self) -> Any:
+        """Watch PyTorch code, as ``stopgrad.torch.watch``; its losses can be asked about here."""
+        self._watches.append(_torch().watch())
+        return self._watches[-1]
+
+    def explain(self, ys: Any, *args: Any, **kwargs: Any) -> Any:
+        """The report: of outputs or a loss, and what is asked about; or of a function and its arguments."""
+        world = _world(ys, args, kwargs)
+        if world == OURS:
+            return sg.explain(ys, *args, **kwargs)
+        if world == JAX:
+            return require("stopgrad.jax", "explaining a JAX function", "jax").explain(ys, *args, **kwargs)
+        if callable(ys) and not is_module(ys):
+            return _torch().explain(ys, *args, **kwargs)
+        return self._seen(ys).explain(ys, *args, **kwargs)
+
+    def _seen(self, loss: Any) -> Any:
+        """The watch inside of which a loss was made: the one that ran last."""
+        if not self._watches:
+            raise ArgumentError(
+                "gradient_flow: nothing watched how this loss was made; make it inside "
+                "'with gradient_flow.watch():', or mark the test with @pytest.mark.gradient_flow"
+            )
+        return self._watches[-1]
+
+    def assert_flows(self, ys: Any, *args: Any, to: Any = None, only: Any = None, **kwargs: Any) -> None:
+        """Fail unless gradients arrive.
+
+        Args:
+            ys: outputs, a loss of PyTorch, or a function.
+            args: what is asked about; or the function's arguments.
+            to: patterns of names: gradients arrive at these; at all that can have one unless given.
+            only: patterns of names: gradients arrive at these, and at no other.
+            kwargs: the function's keyword arguments, ``argnums`` and ``model``.
+        """
+        __tracebackhide__ = True
+        if only is not None:
+            self.assert_only_flows(ys, *args, to=only, **kwargs)
+            return
+        keys = [] if to is None else to
+        _asserted(lambda: self._check(flows_or_raise, "assert_flows", ys, args, keys, kwargs))
+
+    def assert_blocked(self, ys: Any, *args: Any, to: Any = None, by: Any = None, **kwargs: Any) -> None:
+        """Fail if a gradient arrives, or if something else cuts than *by*; the arguments are as above."""
+        __tracebackhide__ = True
+        keys = [] if to is None else to
+
+        def blocked(what: str, flow: Any, keys: Sequence[Any]) -> None:
+            blocked_or_raise(what, flow, keys, by)
+
+        _asserted(lambda: self._check(blocked, "assert_blocked", ys, args, keys, kwargs))
+
+    def assert_only_flows(self, ys: Any, *args: Any, to: Any, **kwargs: Any) -> None:
+        """Fail unless gradients arrive at what is called as *to* says, and at no other."""
+        __tracebackhide__ = True
+
+        def only(what: str, flow: Any, keys: Sequence[Any]) -> None:
+            only_flows_or_raise(what, flow, list(flow), keys)
+
+        _asserted(lambda: self._check(only, "assert_only_flows", ys, args, to, kwargs))
+
+    def _check(
+        self, check: Callable[..., None], what: str, ys: Any, args: Any, names: Any, kwargs: dict[str, Any]
+    ) -> None:
+        """Check the keys of a report that have these names; unless given, all that can have a gradient."""
+        flow = self.explain(ys, *args, **kwargs)
+        by_label = dict(zip(flow.xs, flow, strict=True))
+        if names:
+            keys = [by_label[name] for name in matching(what, names, by_label)]
+        else:
+            keys = [key for name, key in by_label.items() if flow.xs[name].type.differentiable]
+        if not keys:
+            raise ArgumentError(f"{what}: nothing is asked about that can have a gradient")
+        check(what, flow, keys)
+
+
 def _asserted(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """What a check returns; where it finds something, a failure of the test at the test's own line."""
     __tracebackhide__ = True
@@ -52,10 +156,36 @@ def _asserted(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         raise AssertionError(error.message) from None
 
 
+def _world(ys: Any, args: Any, kwargs: Any) -> str:
+    """The world that a question is asked in."""
+    found = kinds_in([ys, args, kwargs])
+    if {TORCH, JAX} <= found:
+        raise ArgumentError("gradient_flow: objects of both PyTorch and JAX; ask about one of them")
+    if TORCH in found:
+        return TORCH
+    if not callable(ys) or kind(ys):
+        return kind(ys) or OURS
+    named = named_worlds(ys)
+    if JAX in found:
+        return OURS if list(named) == [OURS] else JAX
+    return next(iter(named)) if len(named) == 1 else OURS
+
+
+def _torch() -> Any:
+    require("torch", "watching PyTorch code", "torch")
+    return require("stopgrad.torch", "watching PyTorch code", "torch")
+
+
 @pytest.fixture(scope="session")
 def flow() -> FlowFixture:
     """Where gradients flow: ``flow(f, *args)`` explains, ``flow.assert_blocked(loss, w)`` asserts."""
     return FlowFixture()
+
+
+@pytest.fixture
+def gradient_flow() -> GradientFlowFixture:
+    """Where gradients flow in stopgrad, PyTorch and JAX: ``gradient_flow.assert_flows(loss, model)``."""
+    return GradientFlowFixture()
 
 
 @pytest.fixture(scope="session")
@@ -67,3 +197,68 @@ def check_gradients() -> Callable[..., Any]:
         return _asserted(sg.check_gradients, ys, *args, **kwargs)
 
     return check_gradients
+
+
+# ------------------------------------------------------------------------------- the marker and the option
+
+_PATTERNS = ("only", "blocked", "ignore")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option that checks all tests."""
+    parser.addini(
+        NAME, "check what backward() trains in every test that uses PyTorch", type="bool", default=False
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker, as ``pytest --markers`` shows it."""
+    config.addinivalue_line(
+        "markers",
+        f"{NAME}(only=[...], blocked=[...], ignore=[...]): fail unless backward() gives gradients to all "
+        "parameters that the test trains, to these only, to none of these; patterns such as 'encoder.*'",
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Watch a test that is marked, or every test of PyTorch where the project says so, and check it."""
+    marker = item.get_closest_marker(NAME)
+    if marker is None and not (item.config.getini(NAME) and "torch" in sys.modules):
+        return (yield)
+    options = {} if marker is None else _options(marker)
+    require("torch", "the marker gradient_flow", "torch")
+    training = require("stopgrad.torch.training", "the marker gradient_flow", "torch")
+    given = getattr(item, "funcargs", {})
+    named = {name: value for name, value in given.items() if is_module(value) or is_optimizer(value)}
+    with training.Training(named) as watched:
+        for one in given.values():
+            if isinstance(one, GradientFlowFixture):
+                one._watches.append(watched.seen)
+        result = yield
+    _check(watched, options, marker is not None, marker in item.own_markers)
+    return result
+
+
+def _options(marker: pytest.Mark) -> dict[str, list[str]]:
+    """What a marker says, patterns as lists."""
+    unknown = [name for name in marker.kwargs if name not in _PATTERNS]
+    if marker.args or unknown:
+        wrong = unknown[0] if unknown else repr(marker.args[0])
+        pytest.fail(f"the marker {NAME} takes {', '.join(_PATTERNS)}, not {wrong}", pytrace=False)
+    return {name: [value] if isinstance(value, str) else list(value) for name, value in marker.kwargs.items()}
+
+
+def _check(watched: Any, options: dict[str, list[str]], marked: bool, itself: bool) -> None:
+    """Fail the test that just ran if its ``backward()`` did not train what it should."""
+    if not watched.calls:
+        if itself:  # And not just one of the tests of a file or class that is.
+            why = "the test calls backward() nowhere, so that its marker checks nothing"
+            pytest.fail(f"{NAME}: {why}", pytrace=False)
+        return
+    try:
+        wrong = watched.wrong(**options, leaves=marked)
+    except StopgradError as error:
+        wrong = error.message
+    if wrong:
+        pytest.fail(f"{NAME}: {wrong}", pytrace=False)

@@ -93,7 +93,7 @@ def from_annotation(annotation: Any, names: Mapping[str, Any]) -> Any:
             inner = ast.literal_eval(annotation)
             if isinstance(inner, str):
                 return type_from(inner)
-        annotation = _evaluated(annotation, names)
+        annotation = evaluated(annotation, names)
     if isinstance(annotation, typing.ForwardRef):
         return from_annotation(annotation.__forward_arg__, names)
     if typing.get_origin(annotation) is Annotated:
@@ -122,7 +122,9 @@ def _from_jaxtyping(sizes: str, dtypes: Any) -> TensorType | None:
     return _type("float32" if "float32" in names else names[-1], ",".join(words))
 
 
-def _evaluated(annotation: str, names: Mapping[str, Any]) -> Any:
+def evaluated(annotation: str, names: Mapping[str, Any]) -> Any:
+    """What an annotation that is a text means; None where that cannot be told."""
+
     class Holder:
         __annotations__ = {"it": annotation}
 
@@ -166,7 +168,7 @@ def _from_fields(kind: type, names: Mapping[str, Any]) -> Any:
 
 def scalar_annotation(annotation: Any, names: Mapping[str, Any]) -> TensorType | None:
     """What a plain number's type says of an argument without a default."""
-    kind = _evaluated(annotation, names) if isinstance(annotation, str) else annotation
+    kind = evaluated(annotation, names) if isinstance(annotation, str) else annotation
     if kind in (float, complex) or (inspect.isclass(kind) and issubclass(kind, np.generic)):
         with contextlib.suppress(StopgradError):
             return tensor_type(dtype_of(kind), ())

@@ -130,30 +130,41 @@ class Wanted(NamedTuple):
     seed: int | None
 
 
-def call_of(program: Program, wanted: Wanted) -> Call:
-    """How to ask about a program: a function of arrays, one that builds a graph, or an output of one."""
-    if not isinstance(program.value, Output):
-        found = arguments_of(program, wanted.shapes, wanted.example)
-        if found:
-            return _function_call(program, found, wanted)
+def call_of(program: Program, wanted: Wanted, found: Sequence[Argument] | None = None) -> Call:
+    """How to ask about a program: a function of arrays, one that builds a graph, or an output of one.
+
+    Args:
+        program: what is asked about.
+        wanted: what the command line says.
+        found: the function's arguments; looked for unless given.
+    """
+    if found is None:
+        found = given_to(program, wanted)
+    if found:
+        return _function_call(program, found, wanted)
     if wanted.argnums is not None:
         raise ArgumentError(f"--argnums: {program.target} takes no arrays as arguments")
     return _graph_call(program, wanted)
+
+
+def given_to(program: Program, wanted: Wanted) -> list[Argument]:
+    """The arguments of a program that is a function; none for an output of a graph."""
+    if isinstance(program.value, Output):
+        return []
+    return arguments_of(program, wanted.shapes, wanted.example)
 
 
 # -------------------------------------------------------------------------- functions of arrays
 
 
 def _function_call(program: Program, found: Sequence[Argument], wanted: Wanted) -> Call:
-    f, found, argnums = _chosen(program, found, wanted.argnums)
-    found = bound_sizes(found, namespace(program))
-    types = [(one.parameter.name, path, type) for one in found for path, type in types_in(one.value)]
+    f, found, argnums = chosen(program, found, wanted.argnums)
     options: dict[str, Any] = {} if argnums is None else {"argnums": argnums}
     if wanted.seed is not None:
-        sizes = small_sizes([type for *_, type in types])
-        random = np.random.default_rng(wanted.seed)
-        values = [map_leaves(lambda x: _data(with_sizes(x, sizes), random), one.value) for one in found]
-        return Call((f, *values), options, _function_data(found, sizes, wanted.seed))
+        values, data = with_data(program, found, wanted.seed)
+        return Call((f, *values), options, data)
+    found = bound_sizes(found, namespace(program))
+    types = [(one.parameter.name, path, type) for one in found for path, type in types_in(one.value)]
     open = {
         str(size): ".".join(part for part in (name, path) if part)
         for name, path, type in types
@@ -168,7 +179,22 @@ def _function_call(program: Program, found: Sequence[Argument], wanted: Wanted) 
     return Call((f, *values), options, open=open)
 
 
-def _chosen(
+def with_data(program: Program, found: Sequence[Argument], seed: int) -> tuple[list[Any], str]:
+    """What a function is called with, random arrays where only types are known; and the same in words."""
+    found, sizes = with_numbers(program, found)
+    random = np.random.default_rng(seed)
+    values = [map_leaves(lambda x: _data(x, random), one.value) for one in found]
+    return values, _function_data(found, sizes, seed)
+
+
+def with_numbers(program: Program, found: Sequence[Argument]) -> tuple[list[Argument], dict[str, int]]:
+    """The arguments with small numbers for the sizes that are left open, and these."""
+    found = bound_sizes(found, namespace(program))
+    sizes = small_sizes([type for one in found for _, type in types_in(one.value)])
+    return [one._replace(value=map_leaves(lambda x: with_sizes(x, sizes), one.value)) for one in found], sizes
+
+
+def chosen(
     program: Program, found: Sequence[Argument], argnums: Sequence[int] | None
 ) -> tuple[Any, list[Argument], list[int] | None]:
     """A function of just the arguments that are given, these, and which of them are asked about."""
@@ -180,15 +206,15 @@ def _chosen(
             raise ArgumentError(f"--argnums holds {n}; the arguments of {program.target} are {names}")
         one = parameters[n]
         by_name.setdefault(one.name, Argument(one, one.default, "its default"))
-    chosen = [by_name[p.name] for p in parameters if p.name in by_name]
-    places = {one.parameter.name: i for i, one in enumerate(chosen)}
+    kept = [by_name[p.name] for p in parameters if p.name in by_name]
+    places = {one.parameter.name: i for i, one in enumerate(kept)}
     asked = None if argnums is None else [places[parameters[n].name] for n in argnums]
-    return _of(program.value, chosen), chosen, asked
+    return _of(program.value, kept), kept, asked
 
 
-def _of(f: Any, chosen: Sequence[Argument]) -> Any:
+def _of(f: Any, kept: Sequence[Argument]) -> Any:
     """*f* as a function of these arguments alone, by position; the others keep their defaults."""
-    names = [one.parameter.name for one in chosen]
+    names = [one.parameter.name for one in kept]
     signature = inspect.signature(f)
 
     def call(*args: Any) -> Any:
@@ -222,8 +248,7 @@ def _function_data(found: Sequence[Argument], sizes: Mapping[str, int], seed: in
     for one in found:
         name = one.parameter.name
         made += [
-            (".".join(part for part in (name, path) if part), with_sizes(type, sizes))
-            for path, type in types_in(one.value)
+            (".".join(part for part in (name, path) if part), type) for path, type in types_in(one.value)
         ]
         if any(map(is_tensor, flatten(one.value)[0])):
             given.setdefault(one.source.removesuffix(" and --shape"), []).append(name)

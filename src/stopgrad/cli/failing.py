@@ -1,4 +1,4 @@
-"""What ``--fail-on`` asks for: statuses and findings that make a command fail."""
+"""What ``--only`` leaves of a report; and what ``--fail-on`` asks of it: what makes a command fail."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stopgrad.errors import ArgumentError
+from stopgrad.flow.asked import label
+from stopgrad.flow.patterns import matching
 from stopgrad.flow.source_lines import shown_file
 from stopgrad.graph import Operation
 from stopgrad.op import Status
@@ -46,6 +48,18 @@ def conditions(text: str) -> list[Condition]:
 
 def _dashed(word: str) -> str:
     return word.replace(" ", "-")
+
+
+def only(flow: Any, patterns: Sequence[str]) -> Any:
+    """The part of a report on what is called as one of the patterns says; all of it where there are none.
+
+    Raises:
+        ArgumentError: nothing is called as a pattern says.
+    """
+    if not patterns:
+        return flow
+    keys = {label(key): key for key in flow}
+    return flow[[keys[name] for name in matching("--only", patterns, keys)]]
 
 
 def met(flow: Any, wanted: Iterable[Condition]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -12,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.builder import Placed
 from stopgrad.cli.annotations import shape_option
-from stopgrad.cli.calls import Call, Wanted, call_of
-from stopgrad.cli.common import FAILED, OK, listed, require_writable, users_frames, wrapped, write_text
-from stopgrad.cli.failing import conditions, met
-from stopgrad.cli.inputs import defined, line_of
-from stopgrad.cli.programs import loaded
-from stopgrad.errors import ShapeError, StopgradError
+from stopgrad.cli.calls import Call, Wanted
+from stopgrad.cli.common import FAILED, OK, listed, require_writable, wrapped, write_text
+from stopgrad.cli.failing import conditions, met, only
+from stopgrad.cli.programs import Program, loaded
+from stopgrad.cli.worlds import computed, explained
 
 STDOUT = "-"
 """The path that stands for standard output."""
@@ -42,6 +39,13 @@ def add_flow(commands: Any) -> None:
         metavar="WORDS",
         help="exit with 1 if any of these is found: statuses and findings, each for all or one argument, "
         "such as idle,stopped:params.w,flows:target",
+    )
+    explain.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERNS",
+        help="show only what is called so, such as 'encoder.*' or head.weight,head.bias; may be given often",
     )
     explain.add_argument(
         "--width", type=int, metavar="N", help="columns of the report (the terminal's, or 80)"
@@ -140,28 +144,12 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
 
 
 @contextlib.contextmanager
-def _call(arguments: argparse.Namespace) -> Iterator[Call]:
-    """How to ask about the target. While the block lasts, what the user's file prints stays out of JSON."""
+def _target(arguments: argparse.Namespace) -> Iterator[tuple[Program, Wanted]]:
+    """The target. While the block lasts, what the user's file prints stays out of JSON."""
     wanted = _wanted(_settled(arguments))
     aside = contextlib.redirect_stdout(sys.stderr) if arguments.json == STDOUT else contextlib.nullcontext()
     with aside, loaded(arguments.target) as program:
-        call = call_of(program, wanted)
-        try:
-            with Placed(defined(program)):  # What stands for the arguments is built by no line of the user's.
-                yield call
-        except StopgradError as error:
-            place = "" if users_frames(error) else line_of(program)
-            error.args = (f"{place}{error.message}{_cure(error, call)}",)
-            raise
-
-
-def _cure(error: StopgradError, call: Call) -> str:
-    """What else to do about an error that is about a size which was left open."""
-    if isinstance(error, ShapeError):
-        for size, path in call.open.items():
-            if re.search(rf"\b{size}\b", error.message):
-                return f"; or give numbers: --shape {path}=4,3"
-    return ""
+        yield program, wanted
 
 
 def _show(arguments: argparse.Namespace, report: Any, text: Callable[[], str], data: str = "") -> None:
@@ -180,12 +168,14 @@ def _show(arguments: argparse.Namespace, report: Any, text: Callable[[], str], d
 def run_explain(arguments: argparse.Namespace) -> int:
     """Print where gradients flow, write it, and say whether anything was found that must not be."""
     wanted = conditions(arguments.fail_on) if arguments.fail_on is not None else []
-    with _call(arguments) as call:
-        flow: Any = sg.explain(*call.args, **call.options)
+    patterns = [part.strip() for text in arguments.only for part in text.split(",") if part.strip()]
+    with _target(arguments) as target:
+        flow, data = explained(*target)
+        flow = only(flow, patterns)
     found = met(flow, wanted)
     width = arguments.width or max(LEAST["width"], shutil.get_terminal_size((WIDTH, 24)).columns)
     color = False if arguments.no_color else None
-    _show(arguments, flow, lambda: flow.to_text(width=width, color=color))
+    _show(arguments, flow, lambda: flow.to_text(width=width, color=color), data)
     for line in found:
         print(f"stopgrad: {line}", file=sys.stderr)
     return FAILED if found else OK
@@ -194,33 +184,36 @@ def run_explain(arguments: argparse.Namespace) -> int:
 def run_check(arguments: argparse.Namespace) -> int:
     """Print how far generated gradients are from finite differences."""
     modes = tuple(listed(arguments.mode, MODES, "--mode"))
-    with _call(arguments) as call:
-        check: Any = sg.check_gradients(
-            *call.args,
-            **call.options,
-            order=arguments.order,
-            modes=modes,
-            stops=arguments.stops,
-            rtol=arguments.rtol,
-            atol=arguments.atol,
-            seed=arguments.seed,
-            raises=False,
-        )
-    _show(arguments, check, check.to_text, call.data)
+    names = ("order", "stops", "rtol", "atol", "seed")
+    options: dict[str, Any] = {name: getattr(arguments, name) for name in names}
+
+    def compute(call: Call) -> Any:
+        settings = {**call.options, **options, "modes": modes, "raises": False}
+        return sg.check_gradients(*call.args, **settings)
+
+    check = _computed(arguments, "check", compute)
     return OK if check.passed else FAILED
 
 
 def run_trace_nan(arguments: argparse.Namespace) -> int:
     """Print which operation makes the first NaN or infinity."""
-    with _call(arguments) as call:
-        trace: Any = sg.trace_nan(*call.args, **call.options, gradient=not arguments.no_gradient)
-    _show(arguments, trace, trace.to_text, call.data)
-    return FAILED if trace.found else OK
+
+    def compute(call: Call) -> Any:
+        return sg.trace_nan(*call.args, **call.options, gradient=not arguments.no_gradient)
+
+    return FAILED if _computed(arguments, "trace-nan", compute).found else OK
 
 
 def run_ablate(arguments: argparse.Namespace) -> int:
     """Print what each stop changes and saves."""
-    with _call(arguments) as call:
-        ablation: Any = sg.ablate(*call.args, **call.options, repeats=arguments.repeats, seed=arguments.seed)
-    _show(arguments, ablation, ablation.to_text, call.data)
+    options: dict[str, Any] = {name: getattr(arguments, name) for name in ("repeats", "seed")}
+    _computed(arguments, "ablate", lambda call: sg.ablate(*call.args, **{**call.options, **options}))
     return OK
+
+
+def _computed(arguments: argparse.Namespace, command: str, compute: Callable[[Call], Any]) -> Any:
+    """The report of a command that computes, which is shown."""
+    with _target(arguments) as target:
+        report, data = computed(*target, command, compute)
+    _show(arguments, report, report.to_text, data)
+    return report

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 from stopgrad.arguments import parameters_of
 from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.cli.annotations import from_annotation, scalar_annotation
+from stopgrad.cli.kinds import is_module
 from stopgrad.cli.programs import Program
 from stopgrad.errors import ArgumentError
 from stopgrad.flow.source_lines import place
 from stopgrad.source import Location
-from stopgrad.structure import flatten, map_leaves, paths, unflatten
+from stopgrad.structure import flatten, paths, unflatten
 from stopgrad.types import TensorType, dtype_of, shape_of, tensor_type
 
 
@@ -48,7 +49,7 @@ def arguments_of(
         ArgumentError: an argument has no source; a path or an example that does not exist.
     """
     parameters = parameters_of(program.value)
-    given = _from_example(program, parameters, example)
+    given, misfit = _from_example(program, parameters, example)
     said: dict[str, list[tuple[str, TensorType]]] = {p.name: [] for p in parameters}
     others = []
     for path, type in shapes:
@@ -68,6 +69,8 @@ def arguments_of(
     if others and (found or missing):
         known = ", ".join(said)
         raise ArgumentError(f"--shape names {others[0]!r}, but {program.target} has the parameters {known}")
+    if missing and misfit is not None:
+        raise misfit
     if missing:
         raise _no_source(program, parameters, missing)
     return found
@@ -194,35 +197,50 @@ def _no_source(
 
 def _from_example(
     program: Program, parameters: Sequence[inspect.Parameter], name: str | None
-) -> dict[str, Any]:
-    """From the names of parameters to what the example gives for them."""
+) -> tuple[dict[str, Any], ArgumentError | None]:
+    """From the names of parameters to what the example gives for them; and why one gives nothing."""
     found = _example(program, name)
     if found is None:
-        return {}
-    name, made = found
+        return {}, None
+    called, made = found
     signature = inspect.Signature(parameters)
     by_name = isinstance(made, Mapping) and all(isinstance(key, str) for key in made)
     try:
         if by_name:
             with contextlib.suppress(TypeError):
-                return _by_parameter(signature.bind_partial(**made))
-        return _by_parameter(signature.bind_partial(*(made if type(made) is tuple else (made,))))
+                return _by_parameter(signature.bind_partial(**made)), None
+        return _by_parameter(signature.bind_partial(*(made if type(made) is tuple else (made,)))), None
     except TypeError as error:
-        raise ArgumentError(
-            f"the example {name} does not fit {program.target}{signature}: {error}; it returns a tuple of "
+        refused = ArgumentError(
+            f"the example {called} does not fit {program.target}{signature}: {error}; it returns a tuple of "
             "the arguments, or a dict of them by name"
-        ) from None
+        )
+    if name is None and called in EXAMPLES:  # It may be meant for other functions of the file.
+        return {}, refused
+    raise refused
 
 
 def _by_parameter(bound: inspect.BoundArguments) -> dict[str, Any]:
-    return {name: map_leaves(_typed, value) for name, value in bound.arguments.items()}
+    return {name: _with_types(value) for name, value in bound.arguments.items()}
+
+
+def _with_types(value: Any) -> Any:
+    """A value with types for what in it has no values; itself where none changes: not all can be copied."""
+    leaves, spec = flatten(value)
+    typed = [_typed(leaf) for leaf in leaves]
+    same = all(new is old for new, old in zip(typed, leaves, strict=True))
+    return value if same else unflatten(spec, typed)
 
 
 def _typed(leaf: Any) -> Any:
     """What has a shape and a dtype and no values, such as jax.ShapeDtypeStruct, as a type."""
-    if is_tensor(leaf) or not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
+    if is_tensor(leaf) or is_module(leaf) or not (hasattr(leaf, "shape") and hasattr(leaf, "dtype")):
         return leaf
     return tensor_type(dtype_of(leaf.dtype), shape_of(leaf.shape))
+
+
+EXAMPLES = ("example", "example_inputs")
+"""What the example of a file may be called, after those with a function's own name."""
 
 
 def _example(program: Program, name: str | None) -> tuple[str, Any] | None:
@@ -232,7 +250,8 @@ def _example(program: Program, name: str | None) -> tuple[str, Any] | None:
         value = program.names[name]
         return name, value() if callable(value) else value
     last = program.name.rpartition(".")[2]
-    for name in (f"{last}_example", f"example_{last}", "example"):
+    shared = EXAMPLES if parameters_of(program.value) else ()
+    for name in (f"{last}_example", f"example_{last}", *shared):
         value = program.names.get(name)
         if callable(value) and value is not program.value and not _required(value):
             return name, value()

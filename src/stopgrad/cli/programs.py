@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from stopgrad.cli.kinds import is_module
 from stopgrad.errors import ArgumentError, MissingFileError
 from stopgrad.flow.source_lines import shown_file
 from stopgrad.graph import Operation, Output
@@ -28,7 +29,7 @@ class Program(NamedTuple):
     Attributes:
         target: what messages call it, such as ``"loss.py:loss"``.
         name: of the function inside its file.
-        value: the function; or an output of a graph.
+        value: the function; or an output of a graph, or a module of PyTorch or its class.
         names: what the file holds.
     """
 
@@ -184,12 +185,12 @@ def _found(module: ModuleType, place: str, name: str) -> Program:
         value = value.as_output()
     if isinstance(value, Output):
         return Program(f"{shown}:{name}", name, value, names)
-    if not callable(value) or inspect.isclass(value):
-        kind = "a class" if inspect.isclass(value) else f"a {type(value).__name__}"
-        raise ArgumentError(f"{shown}:{name} is {kind}, and no function; {has}")
-    kind = next((kind for test, kind in _NO_FUNCTIONS if test(value)), "")
-    if kind:
-        raise ArgumentError(f"{shown}:{name} is {kind}, whose results are computed bit by bit; {has}")
+    if not callable(value) or (inspect.isclass(value) and not is_module(value)):
+        what = "a class" if inspect.isclass(value) else f"a {type(value).__name__}"
+        raise ArgumentError(f"{shown}:{name} is {what}, and no function; {has}")
+    what = next((what for test, what in _NO_FUNCTIONS if test(value)), "")
+    if what:
+        raise ArgumentError(f"{shown}:{name} is {what}, whose results are computed bit by bit; {has}")
     if inspect.isclass(owner) and inspect.isfunction(inspect.getattr_static(owner, part)):
         raise ArgumentError(
             f"{shown}:{name} is a method, which needs an instance; make one in the file "

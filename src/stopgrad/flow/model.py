@@ -96,6 +96,7 @@ class Report(Mapping[Any, Reach]):
         part.__dict__.update({k: v for k, v in self.__dict__.items() if k not in _DERIVED})
         part._found = {key: self._found[key] for key in keys}
         part.xs = {label(key): self._asked.xs[key] for key in keys}
+        part.noted = tuple(one for one in self.noted if not one.keys or any(k in part.xs for k in one.keys))
         return part
 
     def __iter__(self) -> Iterator[Any]:

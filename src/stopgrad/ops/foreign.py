@@ -7,8 +7,10 @@ all others. What a framework can run by itself it brings along as a program.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
-from typing import Any
+import functools
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,18 +18,97 @@ from stopgrad.build import emit
 from stopgrad.errors import EngineError, GradientError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import Joint, NoGradient, Op, Rule, Sizes, Status, Undefined, stopped, unsupported
+from stopgrad.ops.convert import conj
+from stopgrad.ops.data import zeros_like
 from stopgrad.ops.gates import Gate
 from stopgrad.samples import floats, sample
 from stopgrad.types import TensorType, dtype_of, tensor_type
 
 
+class Step(NamedTuple):
+    """How JAX computes a foreign operation, or a derivative of it.
+
+    Attributes:
+        call, results, walls, reach: as :class:`Foreign` takes them.
+        refused: the results whose derivative JAX lacks, and why.
+        towards: of a derivative: for which operands of the step before it computes cotangents.
+        wants: of a derivative: of which results of the step before it takes the cotangents, which follow
+            that step's operands.
+        code: a serialised ``jax.export.Exported``; empty where there is none.
+        reason: why there is none.
+    """
+
+    call: str
+    results: tuple[tuple[Any, ...], ...] = ()
+    walls: tuple[tuple[int, str, str], ...] = ()
+    reach: tuple[tuple[int, ...], ...] = ()
+    refused: tuple[tuple[int, str], ...] = ()
+    towards: tuple[int, ...] = ()
+    wants: tuple[int, ...] = ()
+    code: bytes = b""
+    reason: str = ""
+
+
+def written(steps: Sequence[Step]) -> bytes:
+    """An operation and its derivatives, one after the other, as a foreign operation's program."""
+    heads = [[len(step.code), *step._replace(code=b"")[:-2], step.reason] for step in steps]
+    return b"\n".join([json.dumps(heads).encode(), b"".join([step.code for step in steps])])
+
+
+@functools.lru_cache(256)
+def _read(program: str) -> tuple[Step, ...]:
+    head, _, codes = base64.b64decode(program).partition(b"\n")
+    found, start = [], 0
+    for size, call, *lists, reason in json.loads(head):
+        found.append(Step(call, *map(_as_tuples, lists), codes[start : start + size], reason))
+        start += size
+    return tuple(found)
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
+
+
 def _pull(
     gs: Sequence[Output | None], op: Operation, live: Sequence[int], acting: Any
 ) -> Sequence[Output | None]:
-    raise GradientError(
-        f"{op.call}: the gradient of {describe(op)} cannot be generated: it was recorded to be looked at, "
-        "without what computes it; import the program itself with stopgrad.torch.load or stopgrad.jax.load"
-    )
+    """Another foreign operation, which is the next step of the program."""
+    if not op.program:
+        raise GradientError(
+            f"{op.call}: the gradient of {describe(op)} cannot be generated: it was recorded to be looked at, "
+            "without what computes it; import the program itself with stopgrad.torch.load or "
+            "stopgrad.jax.load"
+        )
+    first, *more = _read(op.program)
+    lacking = {i: reason for i, status, reason in op.walls if status == Status.UNDEFINED}
+    reasons = [lacking[i] for i in live if i in lacking] or [r for i, r in first.refused if gs[i] is not None]
+    if not reasons and not (more and more[0].code):
+        reasons = [more[0].reason if more else first.reason]
+    if reasons:
+        raise GradientError(f"{op.call}: the gradient of {describe(op)} cannot be generated: {reasons[0]}")
+    step = more.pop(0)
+    given = [gs[i] for i in step.wants]
+    cotangents = [
+        zeros_like(op.outputs[i]) if g is None else _conjugate(g)
+        for i, g in zip(step.wants, given, strict=True)
+    ]
+    operands = (*op.inputs, *cotangents)
+    made = foreign(operands, step.call, step.results, step.walls, step.reach, written([step, *more]))
+    arrived = dict(zip(step.towards, made, strict=True))
+    return [_conjugate(arrived[i]) if i in arrived else None for i in live]
+
+
+def _conjugate(g: Output) -> Output:
+    """A cotangent as JAX has it, and the other way round: of complex tensors ours is the conjugate."""
+    return conj(g) if g.dtype.is_complex else g
+
+
+@functools.lru_cache(256)
+def _loaded(xp: Any, code: bytes) -> Callable[..., Any]:
+    """What JAX makes of a serialised program. JAX's ``vmap`` calls it for one example after the other."""
+    call: Callable[..., Any] = xp.export.deserialize(bytearray(code)).call
+    batched: Callable[..., Any] = xp.jax.custom_batching.sequential_vmap(call)
+    return batched
 
 
 class Foreign(Op):
@@ -42,7 +123,8 @@ class Foreign(Op):
             taken from the operand.
         reach: for each result the positions of the operands that it depends on; ``()`` where each result
             depends on all of them.
-        program: what computes it, as the framework writes it, in base64; empty where nobody can.
+        program: what computes it and its derivatives, as :func:`written` writes it, in base64; empty where
+            nobody can.
 
     Returns:
         The results.
@@ -61,12 +143,17 @@ class Foreign(Op):
     cached = False
     merged = False
     lower = unsupported(
-        "it belongs to another framework; stopgrad.torch.watch and explain record operations without values"
+        "it belongs to another framework; what stopgrad.jax.load imports is run by the xla engine "
+        "(engine='auto' or 'xla'), and what stopgrad.torch.watch and explain record has no values"
     )
 
     @staticmethod
     def xla(xp: Any, *tensors: Any, call: str, program: str, **_: Any) -> Any:
-        raise EngineError(f"{call} was recorded to be looked at, without what computes it")
+        step = _read(program)[0] if program else Step(call, reason="it was recorded to be looked at")
+        if not step.code:
+            raise EngineError(f"there is nothing that computes {call}: {step.reason}")
+        made = _loaded(xp, step.code)(*tensors)
+        return made[0] if len(made) == 1 else made
 
     @classmethod
     def rule(cls, op: Operation, i: int) -> Rule | NoGradient | Undefined:

@@ -1,10 +1,12 @@
-"""PyTorch code as people have it: which line cuts the gradient of a loss.
+"""PyTorch code as people have it: which line cuts the gradient of a loss; and its programs as graphs of ours.
 
 :func:`watch` watches eager code and :func:`explain` a single call of a function; :func:`assert_flows` and
 :func:`assert_blocked` are for tests. Nothing of the code that is watched has to be changed for it.
+:func:`load` imports a program through ``torch.export``.
 """
 
 from stopgrad.torch.asking import assert_blocked, assert_flows, explain
+from stopgrad.torch.load import load
 from stopgrad.torch.watching import BackwardCall, Watch, watch
 
-__all__ = ["BackwardCall", "Watch", "assert_blocked", "assert_flows", "explain", "watch"]
+__all__ = ["BackwardCall", "Watch", "assert_blocked", "assert_flows", "explain", "load", "watch"]

@@ -35,7 +35,8 @@ _WIDE = (float64, int64, uint64, complex128)
 def jax_namespace() -> Namespace:
     """JAX's NumPy, with ``lax``, ``special``, ``nn`` and ``jax`` itself."""
     numpy_of_jax = require("jax.numpy", "the xla engine", "xla")
-    modules = {"special": "jax.scipy.special", "lax": "jax.lax", "nn": "jax.nn", "jax": "jax"}
+    modules = {name: f"jax.{name}" for name in ("lax", "nn", "export")}
+    modules |= {"special": "jax.scipy.special", "jax": "jax"}
     return Namespace(numpy_of_jax, "the xla engine", "xla", **modules)
 
 

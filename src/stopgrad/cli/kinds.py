@@ -1,0 +1,161 @@
+"""Whose a value is: stopgrad's, PyTorch's or JAX's; told by where its class comes from, importing neither."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from stopgrad.source import is_internal
+from stopgrad.structure import flatten
+
+OURS, TORCH, JAX = "stopgrad", "PyTorch", "JAX"
+"""The worlds that functions are written in, as messages call them."""
+
+PACKAGES = {OURS: "stopgrad", TORCH: "torch", JAX: "jax"}
+_HOMES = {
+    "stopgrad": OURS,
+    "stopgrad.torch": TORCH,
+    "stopgrad.jax": JAX,
+    "torch": TORCH,
+    **dict.fromkeys(("jax", "jaxlib", "flax", "haiku", "equinox", "optax", "distrax", "rlax"), JAX),
+}
+"""Packages, and the world whose objects and functions they hold."""
+
+
+def home(module: str) -> str:
+    """The world that a module belongs to; empty where it is none's.
+
+    Examples:
+        >>> home("torch.nn.functional"), home("jaxlib._jax"), home("stopgrad.torch"), home("numpy")
+        ('PyTorch', 'JAX', 'PyTorch', '')
+    """
+    first, _, rest = module.partition(".")
+    return _HOMES.get(f"{first}.{rest.partition('.')[0]}") or _HOMES.get(first, "")
+
+
+def kind(value: Any) -> str:
+    """The world of an object, or of a class; empty for what is at home in none: arrays of NumPy, numbers."""
+    classes = value.__mro__ if inspect.isclass(value) else type(value).__mro__
+    homes = (home(str(getattr(one, "__module__", ""))) for one in classes)
+    return next(filter(None, homes), "")
+
+
+def kinds_in(tree: Any) -> set[str]:
+    """The worlds of what a structure holds."""
+    return {found for leaf in flatten(tree)[0] if (found := kind(leaf))}
+
+
+def comes_from(value: Any, name: str) -> bool:
+    """Whether an object's class, or the class that it is, is of that name or derived from one that is.
+
+    Examples:
+        >>> comes_from(True, "builtins.int"), comes_from(bool, "builtins.int"), comes_from(1, "builtins.bool")
+        (True, True, False)
+    """
+    classes = value.__mro__ if inspect.isclass(value) else type(value).__mro__
+    return any(f"{one.__module__}.{one.__qualname__}" == name for one in classes)
+
+
+def is_module(value: Any) -> bool:
+    """Whether it is a PyTorch module, or the class of one."""
+    return comes_from(value, "torch.nn.modules.module.Module")
+
+
+def is_optimizer(value: Any) -> bool:
+    """Whether it is a PyTorch optimizer."""
+    return comes_from(value, "torch.optim.optimizer.Optimizer")
+
+
+# ----------------------------------------------------------------------------------------- what code names
+
+MOST = 2000
+"""So many functions are read at most, of those that a function calls."""
+
+
+def referenced(f: Any) -> Iterator[tuple[str, Any]]:
+    """What the code of a function names, of its own and of the functions that it calls, the nearest first.
+
+    Read from the code, which does not run: globals, what a closure holds, attributes of modules, and those
+    of the object whose method it is. Functions of the frameworks themselves are named, and not read.
+    """
+    owner = getattr(f, "__self__", None)
+    if kind(owner):
+        yield "self", owner
+    elif owner is not None and not isinstance(owner, ModuleType):
+        yield from getattr(owner, "__dict__", {}).items()
+    todo = list(_functions(f))
+    seen: set[int] = set()
+    while todo and len(seen) < MOST:
+        function = todo.pop(0)
+        if id(function.__code__) in seen or is_internal(function.__code__.co_filename):
+            continue
+        seen.add(id(function.__code__))
+        for name, value in _named(function):
+            yield name, value
+            todo += _functions(value)
+
+
+def _functions(value: Any) -> Iterator[FunctionType]:
+    """The Python functions that run where a value is called."""
+    if isinstance(value, ModuleType) or inspect.isclass(value):
+        return
+    found = inspect.unwrap(value) if callable(value) else value
+    found = getattr(found, "__func__", found)  # Of a bound method.
+    if isinstance(found, FunctionType):
+        yield found
+    elif callable(found) and not kind(found):
+        call = vars(type(found)).get("__call__")
+        inner = getattr(found, "func", None)  # Of functools.partial.
+        yield from (one for one in (call, inner) if isinstance(one, FunctionType))
+
+
+def _named(f: FunctionType) -> Iterator[tuple[str, Any]]:
+    known: Mapping[str, Any] = {**f.__globals__, **_closure(f)}
+    for code in _codes(f.__code__):
+        for name in (*code.co_names, *code.co_freevars):
+            value = known.get(name, _MISSING)
+            if value is _MISSING:
+                if name in _HOMES:  # It may be imported where it runs.
+                    yield name, ModuleType(name)
+                continue
+            yield name, value
+            if isinstance(value, ModuleType) and not home(value.__name__):
+                inside = vars(value)
+                yield from ((f"{name}.{part}", inside[part]) for part in code.co_names if part in inside)
+
+
+_MISSING = object()
+
+
+def _closure(f: FunctionType) -> dict[str, Any]:
+    found = {}
+    for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:  # Nothing has been put in yet.
+            continue
+    return found
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """A function's code, and that of the functions which it defines."""
+    todo = [code]
+    while todo:
+        one = todo.pop()
+        yield one
+        todo += [const for const in one.co_consts if isinstance(const, CodeType)]
+
+
+def named_worlds(f: Callable[..., Any]) -> dict[str, None]:
+    """The worlds whose functions a function's code names, the nearest first."""
+    found: dict[str, None] = {}
+    for _, value in referenced(f):
+        if isinstance(value, ModuleType):
+            world = home(value.__name__)
+        else:
+            world = kind(value) or home(str(getattr(value, "__module__", None) or ""))
+        if world:
+            found.setdefault(world)
+    return found

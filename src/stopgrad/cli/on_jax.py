@@ -1,0 +1,113 @@
+"""Functions written with JAX."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from stopgrad.arguments import parameters_of
+from stopgrad.autodiff.tracing import is_tensor
+from stopgrad.cli.asking import Answer, Question, losses_in, require_tensors
+from stopgrad.cli.calls import Call, chosen, with_data, with_numbers
+from stopgrad.cli.inputs import Argument, line_of
+from stopgrad.cli.kinds import JAX, kind
+from stopgrad.cli.ours import asked
+from stopgrad.errors import ArgumentError
+from stopgrad.namespaces import require
+from stopgrad.structure import flatten, map_leaves
+from stopgrad.types import TensorType
+
+
+class OnJax:
+    """The world of JAX: a function is traced by JAX, on shapes alone where nothing gives values."""
+
+    name = JAX
+
+    def explain(self, question: Question) -> Answer:
+        """The report of ``stopgrad.jax.explain``."""
+        jax, sgj = _modules("explaining a JAX function")
+        f, found, options = _traced(question)
+        found, _ = with_numbers(question.program, found)
+        values = [map_leaves(lambda x: _struct(jax, x), one.value) for one in found]
+        call = Call((f, *values), options)
+        return Answer(asked(question, call, lambda: sgj.explain(*call.args, **call.options)))
+
+    def call(self, question: Question, command: str) -> Call:
+        """The function as a graph of ours, with its arguments."""
+        _, sgj = _modules(f"{command} of a JAX function")
+        f, found, options = _traced(question)
+        values, data = with_data(question.program, found, question.wanted.seed or 0)
+        model = asked(question, Call((f, *values), {}), lambda: sgj.load(f, *values))
+        return Call((_with_names(model, f), *values), options, data)
+
+
+def _modules(purpose: str) -> tuple[Any, Any]:
+    """JAX, and what of this package needs it."""
+    return require("jax", purpose, "jax"), require("stopgrad.jax", purpose, "jax")
+
+
+def _traced(question: Question) -> tuple[Callable[..., Any], list[Argument], dict[str, Any]]:
+    """The function of the arguments that are traced, these, and options; the others are what they are."""
+    program, wanted = question.program, question.wanted
+    whole, found, argnums = chosen(program, question.found, wanted.argnums)
+    traced = [i for i, one in enumerate(found) if _holds_arrays(one.value)]
+    if not traced:
+        names = [p.name for p in parameters_of(program.value)]
+        raise ArgumentError(
+            f"{line_of(program)}{program.name} "
+            + (f"is given no arrays for {', '.join(names)}" if names else "takes no arguments")
+            + "; gradients of a JAX function are with respect to its arguments: let it take the "
+            f"parameters, and return these from example_inputs() beside it, or from {program.name}_example()"
+        )
+    values = [one.value for one in found]
+
+    def function(*args: Any) -> Any:
+        given = list(values)
+        for i, arg in zip(traced, args, strict=True):
+            given[i] = arg
+        made = whole(*given)
+        require_tensors(question, made, JAX)
+        return losses_in(made)
+
+    return _with_names(function, whole, traced), [found[i] for i in traced], _options(traced, argnums, found)
+
+
+def _options(traced: list[int], argnums: list[int] | None, found: list[Argument]) -> dict[str, Any]:
+    """Which of the traced arguments are asked about, where not all."""
+    if argnums is None:
+        return {}
+    static = [found[n].parameter.name for n in argnums if n not in traced]
+    if static:
+        raise ArgumentError(
+            f"--argnums: {', '.join(static)} holds no arrays, so that no gradient can be asked of it"
+        )
+    return {"argnums": [traced.index(n) for n in argnums]}
+
+
+def _with_names(f: Any, like: Any, positions: list[int] | None = None) -> Any:
+    """A function that calls *f*, its parameters named as another's, as those at these positions if given."""
+    parameters = parameters_of(like)
+
+    def function(*args: Any) -> Any:
+        return f(*args)
+
+    named: Any = function
+    named.__signature__ = inspect.Signature([parameters[i] for i in positions or range(len(parameters))])
+    named.__name__ = getattr(like, "__name__", "function")
+    return named
+
+
+def _holds_arrays(value: Any) -> bool:
+    """Whether JAX traces an argument: it holds arrays or numbers with gradients, or is a module of them."""
+    return any(
+        is_tensor(leaf)
+        or isinstance(leaf, (TensorType, float, complex))
+        or (kind(leaf) == JAX and not hasattr(leaf, "__wrapped__"))  # A compiled function is one, too.
+        for leaf in flatten(value)[0]
+    )
+
+
+def _struct(jax: Any, leaf: Any) -> Any:
+    """What JAX calls an array of which only the type is known."""
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype.numpy) if isinstance(leaf, TensorType) else leaf

@@ -1,0 +1,150 @@
+"""Functions written with PyTorch, and its modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from stopgrad.cli.asking import Answer, Question, losses_in, require_tensors
+from stopgrad.cli.calls import Call, chosen, with_data
+from stopgrad.cli.inputs import Argument, line_of
+from stopgrad.cli.kinds import TORCH, comes_from, is_module, is_optimizer, kinds_in, referenced
+from stopgrad.errors import ArgumentError
+from stopgrad.flow.source_lines import place
+from stopgrad.namespaces import require
+from stopgrad.structure import flatten, paths, unflatten
+from stopgrad.types import TensorType
+
+
+class OnTorch:
+    """The world of PyTorch: a function is called, and watched."""
+
+    name = TORCH
+
+    def explain(self, question: Question) -> Answer:
+        """The report on what a function returns, or on the ``backward()`` that it calls itself."""
+        purpose = "explaining a PyTorch function"
+        torch, sgt = require("torch", purpose, "torch"), require("stopgrad.torch", purpose, "torch")
+        program, wanted = question.program, question.wanted
+        f, found, argnums = chosen(program, question.found, wanted.argnums)
+        arrays, data = with_data(program, found, wanted.seed or 0)
+        given = {one.parameter.name: value for one, value in zip(found, arrays, strict=True)}
+        about = dict(referenced(program.value)) | given
+        if argnums is not None:
+            about = {name: given[name] for name in [found[n].parameter.name for n in argnums]}
+        known = things(about)
+        random = any(isinstance(leaf, TensorType) for one in found for leaf in flatten(one.value)[0])
+        for one in found:
+            given[one.parameter.name] = _with_tensors(torch, one, given[one.parameter.name], not known)
+        with sgt.watch() as seen:
+            made = f(*given.values())
+        flow = _report(
+            question, seen, made, known or things({name: given[name] for name in given if name in about})
+        )
+        return Answer(flow, data if random else "")
+
+    def call(self, question: Question, command: str) -> Call:
+        """What computes needs a graph, and watching makes none that can run."""
+        program = question.program
+        raise ArgumentError(
+            f"{line_of(program)}{program.name} is written with PyTorch, and {command} computes on graphs of "
+            "stopgrad; import the module as one (model = stopgrad.torch.load(module, *inputs)), and name a "
+            "function that calls model and computes the loss with stopgrad. explain takes it as it is"
+        )
+
+
+def _report(question: Question, seen: Any, made: Any, known: Mapping[str, Any]) -> Any:
+    """The report on what was returned, as to what that names or what is known; else on ``backward()``."""
+    if not kinds_in(made) and seen.backward_calls:
+        return _only_call(question, seen.backward_calls).explain(as_asked(known))
+    if isinstance(made, tuple) and len(made) == 2 and _names_what_to_ask(made[1]):
+        made, xs = made
+    else:
+        xs = as_asked(known)
+    require_tensors(question, made, TORCH)
+    tensors = [leaf for leaf in flatten(losses_in(made))[0] if comes_from(leaf, "torch.Tensor")]
+    return seen.explain(tensors or made, xs)
+
+
+def _only_call(question: Question, calls: Sequence[Any]) -> Any:
+    if len(calls) > 1:
+        program = question.program
+        lines = ", ".join(dict.fromkeys(place(call.location) for call in calls if call.location is not None))
+        raise ArgumentError(
+            f"{line_of(program)}{program.name} returns no tensor and calls backward() {len(calls)} times "
+            f"({lines}); return the loss that you mean"
+        )
+    return calls[0]
+
+
+# --------------------------------------------------------------------------------------- what is asked about
+
+
+def things(about: Mapping[str, Any]) -> dict[str, Any]:
+    """Modules and tensors that require grad, by what they are called; optimizers where there are none."""
+    found = {name: leaf for name, leaf in _leaves(about) if is_module(leaf) or _is_trained(leaf)}
+    if not found:
+        found = {name: leaf for name, leaf in _leaves(about) if is_optimizer(leaf)}
+    inner = {
+        id(part) for leaf in found.values() if is_module(leaf) for part in leaf.modules() if part is not leaf
+    }
+    inner |= {id(p) for leaf in found.values() if is_module(leaf) for p in leaf.parameters()}
+    seen: set[int] = set()
+    kept = {}
+    for name, leaf in found.items():
+        if id(leaf) not in inner and id(leaf) not in seen:
+            kept[name] = leaf
+        seen.add(id(leaf))
+    return kept
+
+
+def as_asked(known: Mapping[str, Any]) -> Any:
+    """One module itself, so that its parameters keep their names; several things by what they are called."""
+    values = list(known.values())
+    if len(values) == 1 and is_module(values[0]):
+        return values[0]
+    return dict(known) if known else None
+
+
+def _leaves(about: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The instances of PyTorch among values, also inside of dicts and lists."""
+    for name, value in about.items():
+        held = value if isinstance(value, (dict, list, tuple)) else [value]
+        if isinstance(value, (dict, list, tuple)):
+            for path, leaf in zip(paths(held), flatten(held)[0], strict=True):
+                yield f"{name}.{path}", leaf
+        elif not isinstance(value, type):
+            yield name, value
+
+
+def _is_trained(value: Any) -> bool:
+    """Whether it is a leaf that requires grad."""
+    return comes_from(value, "torch.Tensor") and bool(value.requires_grad and value.is_leaf)
+
+
+def _names_what_to_ask(value: Any) -> bool:
+    """Whether the second of what a function returns says what to ask about, and is no metric."""
+    if is_module(value) or is_optimizer(value):
+        return True
+    return any(_is_trained(leaf) or is_module(leaf) for leaf in flatten(value)[0])
+
+
+# --------------------------------------------------------------------------------------------- data
+
+
+def _with_tensors(torch: Any, argument: Argument, value: Any, requires_grad: bool) -> Any:
+    """An argument with tensors for the arrays that stand where only a type was known."""
+    types, spec = flatten(argument.value)
+    if not any(isinstance(leaf, TensorType) for leaf in types):
+        return value
+    made = [
+        _tensor(torch, leaf, type, requires_grad) if isinstance(type, TensorType) else leaf
+        for leaf, type in zip(flatten(value)[0], types, strict=True)
+    ]
+    return unflatten(spec, made)
+
+
+def _tensor(torch: Any, array: Any, type: TensorType, requires_grad: bool) -> Any:
+    wide = array.astype("float32") if type.dtype.is_floating and array.dtype.itemsize < 4 else array
+    made = torch.as_tensor(wide).to(getattr(torch, type.dtype.name))
+    return made.requires_grad_() if requires_grad and type.dtype.is_floating else made

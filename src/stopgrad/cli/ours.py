@@ -1,0 +1,54 @@
+"""Functions written with stopgrad."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+import stopgrad as sg
+from stopgrad.builder import Placed
+from stopgrad.cli.asking import Answer, Question
+from stopgrad.cli.calls import Call, call_of
+from stopgrad.cli.common import users_frames
+from stopgrad.cli.inputs import defined, line_of
+from stopgrad.cli.kinds import OURS
+from stopgrad.errors import ShapeError, StopgradError
+
+T = TypeVar("T")
+
+
+class Ours:
+    """The world of this library: a function is traced, or builds a graph."""
+
+    name = OURS
+
+    def explain(self, question: Question) -> Answer:
+        """The report of :func:`stopgrad.explain`."""
+        call = self.call(question, "explain")
+        return Answer(asked(question, call, lambda: sg.explain(*call.args, **call.options)))
+
+    def call(self, question: Question, command: str) -> Call:
+        """The function with its arguments, or ys and xs."""
+        return call_of(question.program, question.wanted, question.found)
+
+
+def asked(question: Question, call: Call, ask: Callable[[], T]) -> T:
+    """What a function of the library says of a call; what it raises, with the user's line and a cure."""
+    program = question.program
+    try:
+        with Placed(defined(program)):  # What stands for the arguments is built by no line of the user's.
+            return ask()
+    except StopgradError as error:
+        place = "" if users_frames(error) else line_of(program)
+        error.args = (f"{place}{error.message}{_cure(error, call)}",)
+        raise
+
+
+def _cure(error: StopgradError, call: Call) -> str:
+    """What else to do about an error that is about a size which was left open."""
+    if isinstance(error, ShapeError):
+        for size, path in call.open.items():
+            if re.search(rf"\b{size}\b", error.message):
+                return f"; or give numbers: --shape {path}=4,3"
+    return ""

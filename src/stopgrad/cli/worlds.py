@@ -1,0 +1,141 @@
+"""Which world a user's function is written in, and what that world answers.
+
+That is told, in this order, by what it is given (a tensor or a module of PyTorch decides); by what its code
+names, where that is of one world; and else by trying: it is of the world in which it returns what can be
+differentiated.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from stopgrad.arguments import parameters_of
+from stopgrad.cli.annotations import evaluated
+from stopgrad.cli.asking import Answer, Question, World, refuse_mixtures
+from stopgrad.cli.calls import Call, Wanted, given_to
+from stopgrad.cli.inputs import line_of, namespace
+from stopgrad.cli.kinds import JAX, OURS, PACKAGES, TORCH, is_module, kind, kinds_in, named_worlds
+from stopgrad.cli.on_jax import OnJax
+from stopgrad.cli.on_torch import OnTorch
+from stopgrad.cli.ours import Ours, asked
+from stopgrad.cli.programs import Program
+from stopgrad.errors import ArgumentError
+from stopgrad.structure import flatten
+from stopgrad.types import TensorType
+
+T = TypeVar("T")
+
+WORLDS: dict[str, World] = {world.name: world for world in (Ours(), OnJax(), OnTorch())}
+"""In the order in which they are tried."""
+
+
+def explained(program: Program, wanted: Wanted) -> Answer:
+    """Where gradients of a program flow."""
+    question = question_of(program, wanted)
+    return _answered(question, lambda world: world.explain(question))
+
+
+def computed(program: Program, wanted: Wanted, command: str, compute: Callable[[Call], Any]) -> Answer:
+    """What a function of the library that computes says of a program."""
+    question = question_of(program, wanted)
+
+    def answer(world: World) -> Answer:
+        call = world.call(question, command)
+        return Answer(asked(question, call, lambda: compute(call)), call.data)
+
+    return _answered(question, answer)
+
+
+def question_of(program: Program, wanted: Wanted) -> Question:
+    """A program, a module of PyTorch being the function of its arguments; and what it is given."""
+    if is_module(program.value):
+        program = program._replace(value=_calling(program))
+    return Question(program, wanted, given_to(program, wanted))
+
+
+def _calling(program: Program) -> Any:
+    """The function that calls a module, or an instance of its class."""
+    module = program.value
+    if inspect.isclass(module):
+        needed = [p.name for p in parameters_of(module) if p.default is p.empty and p.kind not in _OPEN]
+        if needed:
+            raise ArgumentError(
+                f"{program.target} is a class whose instances need {', '.join(needed)}; make one in the file "
+                f"(model = {module.__name__}(...)), and name that"
+            )
+        module = module()
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return module(*args, **kwargs)
+
+    named: Any = forward
+    named.__signature__ = inspect.signature(module.forward)
+    named.__wrapped__ = module.forward
+    named.__self__ = module
+    return named
+
+
+_OPEN = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+# ------------------------------------------------------------------------------------------- which world
+
+
+def worlds_of(question: Question) -> list[World]:
+    """The worlds that a function may be of, the first the likeliest; one, where that is known."""
+    program = question.program
+    defaults = [p.default for p in parameters_of(program.value)]
+    values = [one.value for one in question.found] + defaults
+    refuse_mixtures(line_of(program), f"the arguments of {program.name}", values)
+    target = kind(program.value) or kind(getattr(program.value, "__self__", None))
+    if target:
+        return [WORLDS[target]]
+    held = [leaf for leaf in flatten(values)[0] if not isinstance(leaf, TensorType)]  # Which says no world.
+    given = kinds_in(held) | _annotated(program)
+    if TORCH in given:
+        return [WORLDS[TORCH]]
+    named = named_worlds(program.value)
+    evidence = given | set(named)
+    if not evidence:
+        evidence = {name for name in WORLDS if name == OURS or PACKAGES[name] in sys.modules}
+    return [WORLDS[name] for name in WORLDS if name in evidence]
+
+
+def _annotated(program: Program) -> set[str]:
+    """The worlds that the annotations of a function name: ``x: torch.Tensor``, also jaxtyping's."""
+    found = set()
+    for parameter in parameters_of(program.value):
+        annotation = parameter.annotation
+        if isinstance(annotation, str):
+            annotation = evaluated(annotation, namespace(program))
+        annotation = getattr(annotation, "array_type", annotation)
+        if inspect.isclass(annotation) and annotation is not parameter.empty:
+            found.add(kind(annotation))
+    return found - {""}
+
+
+_STAND_INS = {
+    OURS: r"\bOutput\b|only when the graph runs|builds a graph",
+    JAX: "Tracer",
+    TORCH: r"\bTensor\b",
+}
+"""What an error speaks of where a function was called with what stands for arrays in another world."""
+
+
+def _answered(question: Question, answer: Callable[[World], T]) -> T:
+    """What the first world says in which a function can be asked; or the error of that it seems to be of."""
+    errors: list[tuple[World, Exception]] = []
+    worlds = worlds_of(question)
+    for world in worlds:
+        try:
+            return answer(world)
+        except Exception as error:
+            if len(worlds) == 1:
+                raise
+            errors.append((world, error))
+    own = [error for world, error in errors if not re.search(_STAND_INS[world.name], str(error))]
+    raise (own or [error for _, error in errors])[0]

@@ -1,0 +1,50 @@
+"""Names of what was asked about, chosen by patterns."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Iterable
+
+from stopgrad.errors import ArgumentError
+from stopgrad.flow.words import some
+
+SHOWN = 6
+"""So many names are shown at most of those that a pattern may mean."""
+
+
+def matching(what: str, patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
+    """The names that match any of the patterns, and those below what does, in their order.
+
+    Args:
+        what: who asks, as an error says it.
+        patterns: such as ``"encoder.*"``, or ``"encoder"``, which stands for all below it.
+        names: those that there are.
+
+    Raises:
+        ArgumentError: one matches nothing.
+
+    Examples:
+        >>> matching("only", ["*.w", "head"], ["body.w", "body.b", "head.w", "head.b"])
+        ['body.w', 'head.w', 'head.b']
+    """
+    known = list(names)
+    found: dict[str, None] = {}
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        if not isinstance(pattern, str):
+            raise ArgumentError(
+                f"{what}: a pattern of names is text, such as 'encoder.*', not {pattern!r:.60}"
+            )
+        hits = [name for name in known if _matches(name, pattern)]
+        if not hits:
+            near = difflib.get_close_matches(pattern, known, 3) or known
+            raise ArgumentError(
+                f"{what}: nothing is called {pattern!r}; "
+                + (f"there are {some(near, SHOWN)}" if known else "nothing is asked about")
+            )
+        found |= dict.fromkeys(hits)
+    return [name for name in known if name in found]
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, f"{pattern}.*")

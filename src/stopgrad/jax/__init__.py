@@ -1,0 +1,19 @@
+"""JAX's functions: which line cut the gradient, and the same functions as graphs of ours; and the way back.
+
+Examples:
+    >>> import jax, stopgrad.jax as sgj
+    >>> sgj.explain(lambda a, b: a * jax.lax.stop_gradient(b), 1.0, 2.0)["b"].status
+    'stopped'
+"""
+
+from __future__ import annotations
+
+from stopgrad.jax.callable import callable
+from stopgrad.jax.load import (
+    assert_blocked as assert_blocked,
+    assert_flows as assert_flows,
+    explain as explain,
+    load as load,
+)
+
+__all__ = ["assert_blocked", "assert_flows", "callable", "explain", "load"]

@@ -1,0 +1,250 @@
+"""A function of JAX's and its arguments as a jaxpr: what the arguments are called, which of them are traced."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from stopgrad.arguments import argument_names
+from stopgrad.errors import ArgumentError, GradientError, StopgradError
+from stopgrad.jax.avals import array_of
+from stopgrad.jax.lines import is_between
+from stopgrad.operands import shorten
+from stopgrad.public import call
+
+_UNTRACEABLE = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
+                jax.errors.TracerIntegerConversionError, jax.errors.NonConcreteBooleanIndexError)
+"""What JAX raises where Python asks for the value of an argument."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A function as JAX traces it.
+
+    Attributes:
+        name: of the function.
+        closed: its jaxpr.
+        paths: for each traced leaf of the arguments how it is reached, such as ``"params.w"``.
+        positions: for each the position of its argument; None for those given by keyword.
+        structure: of the arguments.
+        traced: which leaves of the arguments are traced; the others are part of the program.
+        left: those others, by their place among the leaves.
+        out_paths: for each result that is an array how it is reached.
+        rebuild: from the values of these results to what the function returns.
+    """
+
+    name: str
+    closed: Any
+    paths: list[str]
+    positions: list[int | None]
+    structure: Any
+    traced: list[int]
+    left: dict[int, Any]
+    out_paths: list[str]
+    rebuild: Callable[[Sequence[Any]], Any]
+
+    def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The values of the traced leaves in the arguments of a call."""
+        found, structure = jax.tree_util.tree_flatten((args, kwargs))
+        if structure != self.structure:
+            raise ArgumentError(
+                f"{self.name} was loaded for arguments of another structure: {_shown(self.structure)}, "
+                f"not {_shown(structure)}"
+            )
+        for i, kept in self.left.items():
+            if found[i] is not kept and not _same(found[i], kept):
+                raise ArgumentError(
+                    f"{self.name} was loaded with {shorten(kept)}, which is part of it, and is called with "
+                    f"{shorten(found[i])}; load it again"
+                )
+        return [found[i] for i in self.traced]
+
+
+def _same(a: Any, b: Any) -> bool:
+    try:
+        return bool(a == b)
+    except Exception:  # What cannot be compared is another.
+        return False
+
+
+def _shown(structure: Any) -> str:
+    text = str(structure).removeprefix("PyTreeDef")
+    return text if len(text) < 200 else f"{text[:200]}..."
+
+
+def is_traced(x: Any) -> bool:
+    """Whether a leaf of the arguments is traced: an array, a number, or what stands for an array."""
+    if isinstance(x, (bool, int, float, complex, np.ndarray, np.generic)):
+        return not isinstance(x, np.ndarray) or x.dtype.kind not in "OSUMmV" or x.dtype.itemsize <= 2
+    return isinstance(x, (jax.Array, jax.ShapeDtypeStruct)) or (hasattr(x, "shape") and hasattr(x, "dtype"))
+
+
+def part(entry: Any) -> str:
+    """A step of a path through a structure, as it is written between dots."""
+    for name in ("key", "name", "idx"):
+        if hasattr(entry, name):
+            return str(getattr(entry, name))
+    return str(entry).strip(".[]'\"")
+
+
+def path_of(first: str, entries: Sequence[Any]) -> str:
+    """How a leaf is reached: the argument's name and its path, joined by dots."""
+    parts = [text for text in [first, *map(part, entries)] if text]
+    if len(parts) > 1 and parts[-1] in ("value", "raw_value", "_raw_value"):  # As in Flax's variables.
+        parts = parts[:-1]
+    return ".".join(parts)
+
+
+def program_of(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
+    """A function traced by JAX on arguments like these; *what* names who asks.
+
+    Raises:
+        ArgumentError: JAX cannot trace it.
+    """
+    if not callable(f):
+        raise ArgumentError(f"{what}: takes a function and its arguments, not {shorten(f)}")
+    names = argument_names(f, len(args))
+    located, structure = jax.tree_util.tree_flatten_with_path((tuple(args), kwargs))
+    leaves = [leaf for _, leaf in located]
+    traced = [i for i, leaf in enumerate(leaves) if is_traced(leaf)]
+    left = {i: leaf for i, leaf in enumerate(leaves) if not is_traced(leaf)}
+    paths, positions = [], []
+    for i in traced:
+        by_keyword, which, *rest = located[i][0]
+        keyword = bool(by_keyword.idx)
+        paths.append(path_of(str(which.key) if keyword else names[which.idx], rest))
+        positions.append(None if keyword else int(which.idx))
+    returned: dict[str, Any] = {}
+
+    def flat(*values: Any) -> list[Any]:
+        everything = list(leaves)
+        for i, value in zip(traced, values, strict=True):
+            everything[i] = value
+        given, by_name = jax.tree_util.tree_unflatten(structure, everything)
+        made = call(f, *given, **by_name)
+        found, spec = jax.tree_util.tree_flatten_with_path(made)
+        returned["spec"] = spec
+        returned["paths"] = [path for path, _ in found]
+        returned["fixed"] = {i: y for i, (_, y) in enumerate(found) if not is_traced(y)}
+        return [y for _, y in found if is_traced(y)]
+
+    closed = _traced(what, f, flat, [leaves[i] for i in traced])
+    spec, fixed = returned["spec"], returned["fixed"]
+    total = len(returned["paths"])
+    arrays = [i for i in range(total) if i not in fixed]
+
+    def rebuild(values: Sequence[Any]) -> Any:
+        everything = dict(fixed) | dict(zip(arrays, values, strict=True))
+        return jax.tree_util.tree_unflatten(spec, [everything[i] for i in range(total)])
+
+    return Program(
+        name=getattr(f, "__name__", type(f).__name__),
+        closed=closed,
+        paths=_unique(paths),
+        positions=positions,
+        structure=structure,
+        traced=traced,
+        left=left,
+        out_paths=_unique([path_of("", returned["paths"][i]) or "result" for i in arrays]),
+        rebuild=rebuild,
+    )
+
+
+def _unique(paths: Sequence[str]) -> list[str]:
+    """Paths by which things are told apart, a number behind those that are there already."""
+    seen: dict[str, int] = {}
+    found = []
+    for path in paths:
+        seen[path] = seen.get(path, 0) + 1
+        found.append(path if seen[path] == 1 else f"{path}_{seen[path]}")
+    return found
+
+
+def _traced(what: str, f: Any, flat: Callable[..., Any], leaves: Sequence[Any]) -> Any:
+    try:
+        return jax.make_jaxpr(flat)(*[_stand_in(x) for x in leaves])
+    except _UNTRACEABLE as error:
+        raise _untraceable(what, f, error) from error
+    except jax.errors.UnexpectedTracerError as error:
+        raise ArgumentError(
+            f"{what}: JAX cannot trace {_name(f)}: a value that was traced earlier has left its function "
+            f"through a global variable or an attribute{_at(error)}; return it instead"
+        ) from error
+
+
+def _stand_in(x: Any) -> Any:
+    if isinstance(x, jax.ShapeDtypeStruct) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        return x
+    if isinstance(x, (jax.Array, np.ndarray, np.generic)):
+        return x
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def _name(f: Any) -> str:
+    return getattr(f, "__name__", type(f).__name__)
+
+
+def _line(error: BaseException) -> tuple[str, str] | None:
+    """The innermost line outside of JAX that an error passed through, and what is written there."""
+    found = None
+    for frame in traceback.extract_tb(error.__traceback__):
+        if not is_between(frame.filename):
+            found = f"{frame.filename}:{frame.lineno}", (frame.line or "").strip()
+    return found
+
+
+def _at(error: BaseException) -> str:
+    found = _line(error)
+    return "" if found is None else f", at {found[0]}: {found[1]}"
+
+
+def _untraceable(what: str, f: Any, error: Exception) -> StopgradError:
+    if isinstance(error, jax.errors.TracerBoolConversionError):
+        why = (
+            "Python decides by a traced value; use jnp.where or jax.lax.cond (jax.lax.while_loop for a loop), "
+            "or pass what it depends on as a constant, with functools.partial"
+        )
+    elif isinstance(error, jax.errors.TracerArrayConversionError):
+        why = "NumPy is called on a traced array; use jax.numpy there"
+    elif isinstance(error, jax.errors.NonConcreteBooleanIndexError):
+        why = "an index of booleans makes a shape that depends on data; use jnp.where, with a size"
+    elif isinstance(error, jax.errors.TracerIntegerConversionError):
+        why = (
+            "Python needs a traced value as a whole number; pass it as a constant, with functools.partial, "
+            "or index with jnp.take"
+        )
+    else:
+        why = (
+            "Python asks for the value of a traced argument (as float(x), x.item() or a shape does); keep it "
+            "in JAX, or pass the argument as a constant, with functools.partial"
+        )
+    return ArgumentError(f"{what}: JAX cannot trace {_name(f)}{_at(error)}: {why}")
+
+
+def chosen(what: str, program: Program, count: int, argnums: Any) -> list[int]:
+    """Which traced leaves belong to the arguments that are asked about."""
+    given = range(count) if argnums is None else argnums
+    numbers = [given] if isinstance(given, int) else list(given)
+    for n in numbers:
+        if not isinstance(n, (int, np.integer)) or not -count <= n < count:
+            raise GradientError(f"{what}: argnums holds {n!r}, and {program.name} was given {count} arguments")
+    asked = {int(n) % count for n in numbers} if count else set()
+    return [i for i, position in enumerate(program.positions) if position in asked]
+
+
+def narrower(given: Any, wanted: Any) -> bool:
+    """Whether *wanted* is what JAX makes of *given* where 64 bits are not enabled."""
+    return given != wanted and given.kind == wanted.kind and given.itemsize == 2 * wanted.itemsize
+
+
+def canonical(value: Any, dtype: Any) -> Any:
+    """An array as JAX takes it, which may be of fewer bits than what was given; of keys, their words."""
+    if not hasattr(value, "dtype"):
+        return np.asarray(value, dtype)
+    array = array_of(value)
+    return array.astype(dtype) if narrower(array.dtype, dtype) else array

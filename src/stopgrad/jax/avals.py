@@ -1,0 +1,57 @@
+"""JAX's abstract values as types of ours. A key of random numbers is its words, along a last axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stopgrad.errors import DTypeError
+from stopgrad.graph import Output
+from stopgrad.types import TensorType, dtype_of, tensor_type
+
+
+def is_key(aval: Any) -> bool:
+    """Whether a value is an array of keys, of JAX's new kind."""
+    return bool(jnp.issubdtype(aval.dtype, jax.dtypes.prng_key))
+
+
+def words_of(aval: Any) -> int:
+    """How many words a key has."""
+    found: int = aval.dtype._impl.key_shape[0]
+    return found
+
+
+def type_of(aval: Any) -> TensorType:
+    """The type of an output that holds such a value.
+
+    Raises:
+        DTypeError: there is none: of 4 and 8 bits, or what is no array.
+    """
+    if not hasattr(aval, "dtype") or not hasattr(aval, "shape"):
+        raise DTypeError(f"{aval} is no array; only arrays and keys of random numbers can be imported")
+    if is_key(aval):
+        return tensor_type(dtype_of(np.uint32), (*aval.shape, words_of(aval)))
+    if aval.dtype == jax.dtypes.float0:
+        raise DTypeError("float0, the type of a cotangent of an integer, has no values")
+    try:
+        dtype = dtype_of(aval.dtype)
+    except DTypeError:
+        raise DTypeError(
+            f"{aval.dtype} is no element type here; convert it before, with x.astype(jnp.float32)"
+        ) from None
+    return tensor_type(dtype, tuple(aval.shape))
+
+
+def array_of(value: Any) -> Any:
+    """A concrete value of JAX's as a NumPy array; of keys, their words."""
+    if hasattr(value, "dtype") and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return np.asarray(jax.random.key_data(value))
+    return np.asarray(value)
+
+
+def agrees(y: Output, kind: TensorType) -> bool:
+    """Whether an output has exactly this type."""
+    return y.type.dtype is kind.dtype and tuple(y.type.shape) == tuple(kind.shape)

@@ -1,0 +1,257 @@
+"""Functions of ours as functions that JAX traces, compiles, batches and differentiates."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import tree_util
+
+from stopgrad.arguments import Constant, argument_names, operation_name
+from stopgrad.autodiff.tracing import ArgumentGraph, is_tensor
+from stopgrad.body import walk
+from stopgrad.build import as_output, emit
+from stopgrad.compiling import CACHE_SIZE, cached
+from stopgrad.errors import ArgumentError, DTypeError, GraphError, StopgradError
+from stopgrad.graph import Output, describe
+from stopgrad.jax.callable.arguments import Leaves, is_array, is_output, leaves_of
+from stopgrad.jax.callable.programs import Computation
+from stopgrad.operands import shorten
+from stopgrad.ops.data import Assign, Parameter, Placeholder
+from stopgrad.rewrite import rewrite
+from stopgrad.types import (
+    Dim,
+    DType,
+    complex64,
+    complex128,
+    dtype_of,
+    float32,
+    float64,
+    int32,
+    int64,
+    uint32,
+    uint64,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NARROW: dict[DType, DType] = {float64: float32, complex128: complex64, int64: int32, uint64: uint32}
+"""What JAX makes of 64-bit types where they are not enabled."""
+
+
+class _Traced(NamedTuple):
+    """A function traced for arguments of some types.
+
+    Attributes:
+        computation: from the arrays among the arguments to those among the results; None where there are
+            none.
+        results: the structure of what the function returned.
+        others: its leaves, with a mark in the place of each array.
+    """
+
+    computation: Computation | None
+    results: Leaves
+    others: list[Any]
+
+    def __call__(self, arrays: Sequence[Any]) -> Any:
+        made = iter(() if self.computation is None else self.computation(*arrays))
+        return self.results.rebuilt([next(made) if x is _RESULT else x for x in self.others])
+
+
+_RESULT = object()
+
+
+def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
+    """A function of ours as one that JAX can trace: under ``jax.jit``, ``jax.grad``, ``jax.vmap``, ``lax.scan``.
+
+    It is traced to a graph for the types of its arguments, and JAX computes that graph. Where JAX asks for a
+    derivative, of any order, forwards (``jax.jvp``, ``jax.jacfwd``) or backwards (``jax.grad``,
+    ``jax.jacrev``), it gets the gradient that :func:`stopgrad.gradients` generates: gates are obeyed, nothing
+    is generated for arguments that JAX does not differentiate, and what the gradient uses of the forward
+    computation is kept, not computed again.
+
+    Args:
+        f: a function of nested structures of tensors, written with stopgrad's operations; a
+            ``sg.function``; or an imported model.
+        cache_size: for how many signatures it is kept traced.
+
+    Returns:
+        A function with f's arguments and results, on JAX's arrays and pytrees.
+
+    Arrays are traced, whatever their type. Python's floats are traced too, and take the dtype of the first
+    floating-point array among the arguments. All other arguments (integers, booleans, strings) f gets as they
+    are, so that they must have a hash; under ``jax.jit`` JAX makes arrays of numbers, unless they are
+    ``static_argnums``. Inside of f, dtypes are promoted as NumPy promotes them; but where JAX has 64-bit types
+    disabled, as by default, each of them is computed as the same type of 32 bits. Dataclasses that JAX does not
+    know are structures where JAX is not tracing. Of complex tensors JAX's gradients are the conjugates of
+    ours, and these are JAX's.
+
+    Forwards, a gate acts as in :func:`stopgrad.jvp`: ``clip_gradient`` as it does near a gradient of zero.
+
+    Raises:
+        ArgumentError: f is no function; an argument has no hash; f uses a value that JAX traces and that is
+            none of its arguments.
+        DTypeError: an argument has a type that stopgrad lacks.
+        GradientError: the gradient is an error (:func:`stopgrad.prevent_gradient`), when JAX uses it.
+
+    Examples:
+        Gates, taken into a function of JAX's:
+
+        >>> import jax, jax.numpy as jnp, stopgrad.jax as sgj
+        >>> clip = sgj.callable(lambda x: sg.clip_gradient(x, -1.0, 1.0))
+        >>> reverse = sgj.callable(sg.reverse_gradient)
+        >>> jax.jit(jax.grad(lambda x: jnp.sum(clip(x) ** 2) + reverse(x)[0]))(jnp.array([0.25, 3.0]))
+        Array([-0.5,  1. ], dtype=float32)
+
+        A loss with a target that is not to be moved:
+
+        >>> @sgj.callable
+        ... def loss(params, x):
+        ...     return sg.reduce_mean((x @ params["w"] - sg.stop_gradient(x @ params["v"])) ** 2.0)
+        >>> params = {"w": jnp.ones((2, 1)), "v": jnp.zeros((2, 1))}
+        >>> gradient = jax.grad(loss)(params, jnp.eye(2))
+        >>> print(gradient["w"].T, gradient["v"].T)
+        [[1. 1.]] [[0. 0.]]
+    """
+    if not builtins.callable(f):
+        raise ArgumentError(f"callable: takes a function, not {shorten(f)}")
+    name = getattr(f, "__name__", type(f).__name__)
+    kept = cached(functools.partial(_traced, f, name), cache_size, "callable")
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        given = leaves_of((args, kwargs))
+        if any(map(is_output, given.values)):
+            return f(*args, **kwargs)  # In a graph of ours it is built there.
+        arrays, signature = _arguments(name, given)
+        try:
+            traced = kept(_Structure(given), signature, bool(jax.config.jax_enable_x64))
+        except TypeError:
+            _check_hashes(name, given, signature)
+            raise
+        return traced(arrays)
+
+    functools.update_wrapper(called, f)
+    return called
+
+
+class _Structure:
+    """The structure of arguments, known again by what tells structures apart."""
+
+    __slots__ = ("_key", "leaves")
+
+    def __init__(self, leaves: Leaves) -> None:
+        self._key = leaves.key
+        self.leaves = leaves._replace(values=[])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Structure) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+def _arguments(name: str, given: Leaves) -> tuple[list[Any], tuple[Any, ...]]:
+    """The arrays among the arguments, and what tells calls apart: their types, and all that are no arrays."""
+    numbers = [isinstance(x, (float, complex)) and not isinstance(x, np.generic) for x in given.values]
+    found = [
+        jnp.asarray(x) if is_number or is_array(x) else x
+        for x, is_number in zip(given.values, numbers, strict=True)
+    ]
+    strong = [x.dtype for x in found if is_array(x) and not x.weak_type]
+    company = next((d for d in strong if jnp.issubdtype(d, jnp.floating)), None)
+    arrays, signature = [], []
+    for x in found:
+        if not is_array(x):
+            signature.append(Constant.of(x))
+            continue
+        if x.weak_type:  # A number of Python's takes the type of the arrays beside it.
+            fits = company is not None and jnp.issubdtype(x.dtype, jnp.floating)
+            x = jax.lax.convert_element_type(x, company if fits else x.dtype)
+        arrays.append(x)
+        signature.append((x.shape, x.dtype))
+    return arrays, tuple(signature)
+
+
+def _traced(
+    f: Callable[..., Any], name: str, structure: _Structure, signature: Sequence[Any], wide: bool
+) -> _Traced:
+    """Call a function once on outputs that stand for the arrays among its arguments."""
+    graph, given = ArgumentGraph(), structure.leaves
+    paths = _paths(f, given)
+    with graph.as_default():
+        leaves = [
+            known.value if isinstance(known, Constant) else _stand_in(graph, name, path, *known)
+            for path, known in zip(paths, signature, strict=True)
+        ]
+        args, kwargs = given.rebuilt(leaves)
+        try:
+            results = leaves_of(f(*args, **kwargs))
+            outputs = [as_output(x, graph) for x in results.values if _is_result(x)]
+        except jax.errors.TracerArrayConversionError:
+            raise ArgumentError(
+                f"{name} uses a value that JAX is tracing and that is none of its arguments; pass it as one"
+            ) from None
+    inputs = [x for x, known in zip(leaves, signature, strict=True) if not isinstance(known, Constant)]
+    _check(name, graph, outputs)
+    others = [_RESULT if _is_result(x) else x for x in results.values]
+    results = results._replace(values=[])
+    if not outputs:
+        return _Traced(None, results, others)
+    if not wide and any(y.dtype in _NARROW for op in walk(graph.subgraph_to(outputs)) for y in op.outputs):
+        narrow = rewrite(outputs, inputs, dtypes=_NARROW)
+        inputs, outputs = narrow.inputs, narrow.outputs
+    return _Traced(Computation(name, inputs, outputs), results, others)
+
+
+def _check(name: str, graph: ArgumentGraph, outputs: Sequence[Output]) -> None:
+    for y in outputs:
+        if y.op.graph is not graph:
+            raise GraphError(f"{name} returned {describe(y)}, which belongs to another graph")
+    stray = next((op for op in graph.subgraph_to(outputs) if op.definition in (Parameter, Assign)), None)
+    if stray is not None:
+        raise GraphError(
+            f"{describe(stray)} inside {name}: parameters live in a session; pass values in and return the "
+            "new ones"
+        )
+
+
+def _stand_in(graph: ArgumentGraph, name: str, path: str, shape: Any, dtype: Any) -> Output:
+    try:
+        values = dtype_of(dtype), tuple(shape)
+    except StopgradError:
+        cure = "; pass jax.random.key_data(key)" if jnp.issubdtype(dtype, jax.dtypes.prng_key) else ""
+        raise DTypeError(f"{name}: {path} is of JAX's type {dtype}, which stopgrad lacks{cure}") from None
+    return emit(Placeholder, (), values, operation_name(path), graph).outputs[0]
+
+
+def _paths(f: Callable[..., Any], given: Leaves) -> list[str]:
+    """How the leaves of ``(args, kwargs)`` are reached: such as ``"params.w"``."""
+    count = 1 + max([path[1].idx for path in given.paths if path[0].idx == 0], default=-1)
+    names = argument_names(f, count)
+    found = []
+    for (kind, which, *rest) in given.paths:
+        first = which.key if kind.idx else names[which.idx]
+        found.append(".".join([str(first), *(tree_util.keystr((part,), simple=True) for part in rest)]))
+    return found
+
+
+def _is_result(x: Any) -> bool:
+    return is_tensor(x) or (isinstance(x, (int, float, complex, Dim)) and not isinstance(x, bool))
+
+
+def _check_hashes(name: str, given: Leaves, signature: Sequence[Any]) -> None:
+    """Say which argument has no hash, if that is what is wrong."""
+    for path, known in zip(given.paths, signature, strict=True):
+        try:
+            hash(known)
+        except TypeError:
+            shown = tree_util.keystr(path[1:])
+            raise ArgumentError(
+                f"{name} was given {shorten(known.value)} for its argument {shown}, which has no hash to know "
+                "it by; pass an array or a constant"
+            ) from None

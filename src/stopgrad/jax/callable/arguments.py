@@ -1,0 +1,68 @@
+"""What JAX users pass and get: their structures, and of these the arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import tree_util
+
+from stopgrad.graph import Operation, Output
+from stopgrad.structure import flatten, unflatten
+
+
+class Leaves(NamedTuple):
+    """A structure taken apart: JAX's, and inside its leaves those dataclasses that only we know.
+
+    Attributes:
+        values: the leaves.
+        paths: how each is reached: such as ``(SequenceKey(0), DictKey('w'))``.
+        outer: JAX's structure.
+        inner: of each of its leaves, ours; None where it is no structure to us either.
+    """
+
+    values: list[Any]
+    paths: list[tuple[Any, ...]]
+    outer: Any
+    inner: tuple[Any, ...]
+
+    @property
+    def key(self) -> Hashable:
+        """What tells structures apart."""
+        return self.outer, self.inner
+
+    def rebuilt(self, values: Sequence[Any]) -> Any:
+        """The structure with other leaves."""
+        given = iter(values)
+        parts = [
+            next(given) if spec is None else unflatten(spec, [next(given) for _ in range(spec.num_leaves)])
+            for spec in self.inner
+        ]
+        return tree_util.tree_unflatten(self.outer, parts)
+
+
+def leaves_of(tree: Any) -> Leaves:
+    """Take a structure apart."""
+    pairs, outer = tree_util.tree_flatten_with_path(tree)
+    values: list[Any] = []
+    paths: list[tuple[Any, ...]] = []
+    inner: list[Any] = []
+    for path, leaf in pairs:
+        parts, spec = ([leaf], None) if is_array(leaf) or is_output(leaf) else flatten(leaf)
+        alone = len(parts) == 1 and parts[0] is leaf
+        inner.append(None if alone else spec)
+        values += parts
+        paths += [path] if alone else [(*path, *map(tree_util.GetAttrKey, p)) for p in spec.paths()]
+    return Leaves(values, paths, outer, tuple(inner))
+
+
+def is_output(x: Any) -> bool:
+    """Whether a leaf belongs to a graph of ours."""
+    return isinstance(x, (Output, Operation))
+
+
+def is_array(x: Any) -> bool:
+    """Whether a leaf is an array to JAX, or what it traces with."""
+    return isinstance(x, (jax.Array, np.ndarray, np.generic)) or hasattr(x, "__jax_array__")

@@ -1,0 +1,148 @@
+"""A linear map that JAX applies forwards and transposes by functions of ours: a primitive.
+
+``jax.custom_jvp`` has no rule for the reverse mode and ``jax.custom_vjp`` none for the forward mode. A tangent
+that is one of these has both: applied, it pushes tangents forward; transposed, it pulls cotangents back.
+(``jax.custom_derivatives.linear_call`` does the same, but has no rule for ``vmap``, nor for a derivative with
+respect to what the map depends on.)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+Kind = tuple[tuple[int, ...], Any]
+"""A shape and a dtype."""
+
+
+class Linear:
+    """A linear map of several arrays to several, which depends on others.
+
+    Args:
+        results: what it returns.
+    """
+
+    def __init__(self, results: Sequence[Kind]) -> None:
+        self.results = tuple(results)
+        self._batched: dict[tuple[int, tuple[int | None, ...]], Batched] = {}
+
+    def push(self, given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        """The tangents of the results, from what the map depends on and those of the arguments."""
+        raise NotImplementedError
+
+    def pull(self, given: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        """The cotangents of the arguments, None where none arrives; from those of the results, or None."""
+        raise NotImplementedError
+
+    def batched(self, size: int, axes: tuple[int | None, ...]) -> Batched:
+        """The map of many examples at once: one for each way of batching, so that JAX knows it again."""
+        key = size, axes
+        return self._batched.get(key) or self._batched.setdefault(key, Batched(self, size, axes))
+
+
+class Batched(Linear):
+    """A linear map of many examples at once.
+
+    Args:
+        inner: the map of one example.
+        size: how many examples.
+        axes: along which axis of each array that the map depends on the examples lie; None where they share
+            it. Of tangents and cotangents it is always the first.
+    """
+
+    def __init__(self, inner: Linear, size: int, axes: tuple[int | None, ...]) -> None:
+        super().__init__([((size, *shape), dtype) for shape, dtype in inner.results])
+        self._inner, self._axes = inner, list(axes)
+
+    def push(self, given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        pushed: list[Any] = jax.vmap(self._inner.push, (self._axes, 0))(list(given), list(tangents))
+        return pushed
+
+    def pull(self, given: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        pulled: list[Any] = jax.vmap(self._inner.pull, (self._axes, 0))(list(given), list(cotangents))
+        return pulled
+
+
+def apply_linear(linear: Linear, given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+    """What *linear* makes of tangents; JAX may differentiate, transpose and batch it."""
+    found: list[Any] = _LINEAR.bind(*given, *tangents, linear=linear, count=len(given))
+    return found
+
+
+def _push(*arrays: Any, linear: Linear, count: int) -> list[Any]:
+    return linear.push(arrays[:count], arrays[count:])
+
+
+def _types(*types: Any, linear: Linear, count: int) -> Sequence[Any]:
+    if all(x == ShapedArray(x.shape, x.dtype, x.weak_type) for x in types):
+        return [ShapedArray(shape, dtype) for shape, dtype in linear.results]
+    # Parts on several devices: only what is computed says how the results lie there.
+    made = jax.make_jaxpr(functools.partial(_push, linear=linear, count=count))(*types)
+    return [x.strip_weak_type() for x in made.out_avals]
+
+
+def _is_zero(x: Any) -> bool:
+    return type(x) is ad.Zero
+
+
+def _jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, linear: Linear, count: int
+) -> tuple[list[Any], list[Any]]:
+    """In its arguments the map is linear; in what it depends on, JAX differentiates what it computes."""
+    given, moving = primals[:count], primals[count:]
+    values = apply_linear(linear, given, moving)
+    found = [ad.Zero(jax.typeof(y)) for y in values]
+    if not all(map(_is_zero, tangents[count:])):
+        found = apply_linear(linear, given, [ad.instantiate_zeros(t) for t in tangents[count:]])
+    places = [i for i, t in enumerate(tangents[:count]) if not _is_zero(t)]
+    if places:
+
+        def at(*some: Any) -> list[Any]:
+            other = list(given)
+            for i, x in zip(places, some, strict=True):
+                other[i] = x
+            return linear.push(other, moving)
+
+        _, more = jax.jvp(at, [given[i] for i in places], [tangents[i] for i in places])
+        found = [ad.add_tangents(a, b) for a, b in zip(found, more, strict=True)]
+    return values, found
+
+
+def _transpose(cotangents: Sequence[Any], *arrays: Any, linear: Linear, count: int) -> list[Any]:
+    targets = arrays[count:]
+    if all(map(_is_zero, cotangents)):
+        pulled: Sequence[Any] = [None] * len(targets)
+    else:
+        pulled = linear.pull(arrays[:count], [None if _is_zero(g) else g for g in cotangents])
+    zeros = [ad.Zero(x.aval) if g is None else g for x, g in zip(targets, pulled, strict=True)]
+    return [None] * count + zeros
+
+
+def _batch(
+    arrays: Sequence[Any], axes: Sequence[Any], *, linear: Linear, count: int
+) -> tuple[list[Any], list[int]]:
+    known = [axis if isinstance(axis, int) else None for axis in axes]
+    size = next(x.shape[axis] for x, axis in zip(arrays, known, strict=True) if axis is not None)
+    moving = [
+        jnp.broadcast_to(x, (size, *jnp.shape(x))) if axis is None else jnp.moveaxis(x, axis, 0)
+        for x, axis in zip(arrays[count:], known[count:], strict=True)
+    ]
+    made = apply_linear(linear.batched(size, tuple(known[:count])), arrays[:count], moving)
+    return made, [0] * len(made)
+
+
+_LINEAR = Primitive("stopgrad_linear")
+_LINEAR.multiple_results = True
+_LINEAR.def_impl(_push)
+_LINEAR.def_abstract_eval(_types)
+ad.primitive_jvps[_LINEAR] = _jvp
+ad.primitive_transposes[_LINEAR] = _transpose
+batching.primitive_batchers[_LINEAR] = _batch
+mlir.register_lowering(_LINEAR, mlir.lower_fun(_push, multiple_results=True))

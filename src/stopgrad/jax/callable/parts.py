@@ -1,0 +1,149 @@
+"""A graph and its gradient, parted into what is computed forwards and kept, and what cotangents are needed for.
+
+As JAX parts a function that it linearises: all that depends on no cotangent is known when the function is
+called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from stopgrad.autodiff.reverse import gradients
+from stopgrad.batch_rules import BROADCAST, ELEMENTWISE
+from stopgrad.body import bodies_in, walk
+from stopgrad.build import emit
+from stopgrad.errors import GradientError
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.ops.data import Placeholder
+from stopgrad.rewrite import needed, rewrite
+from stopgrad.rewrite.loops import unite_scans
+
+
+class Parted:
+    """A copy of a graph, to which gradients are added.
+
+    Args:
+        inputs: of the graph.
+        outputs: what it computes.
+        live: towards which inputs it is differentiated.
+        moves: which outputs depend on these.
+
+    Attributes:
+        inputs, outputs: those of the copy.
+        xs, ys: the inputs and outputs that are live.
+        kept: what the gradient of all ys uses, besides the inputs, and what depends on no cotangent. Nothing
+            where that gradient is an error: it is one only if it is asked for, and others may be asked for.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        live: Sequence[bool],
+        moves: Sequence[bool],
+    ) -> None:
+        self._live, self._moves = live, moves
+        self.kept: list[Output] = []
+        self._seeds: list[Output] = []
+        self._gradients: list[Output | None] | None = None
+        copied = rewrite(outputs, inputs)
+        self._take(copied.inputs, copied.outputs)
+        try:
+            self._seeds, self._gradients = self._differentiated(self.ys)
+        except GradientError:
+            return
+        self._unite(self._gradients)
+        self.kept = kept_for([g for g in self._gradients if g is not None], self.inputs, self._seeds)
+
+    def _take(self, inputs: Sequence[Output], outputs: Sequence[Output]) -> None:
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        self.xs = [x for x, is_live in zip(inputs, self._live, strict=True) if is_live]
+        self.ys = [y for y, moves in zip(outputs, self._moves, strict=True) if moves]
+
+    def _unite(self, found: Sequence[Output | None]) -> None:
+        """Let the loops that hand out what the gradient keeps be those that were there."""
+        inputs, outputs = [*self.inputs, *self._seeds], [*self.outputs, *(g for g in found if g is not None)]
+        united = rewrite(outputs, inputs, (unite_scans,))
+        self._seeds = united.inputs[len(self.inputs) :]
+        made = iter(united.outputs[len(self.outputs) :])
+        self._gradients = [None if g is None else next(made) for g in found]
+        self._take(united.inputs[: len(self.inputs)], united.outputs[: len(self.outputs)])
+
+    def _differentiated(self, ys: Sequence[Output]) -> tuple[list[Output], list[Output | None]]:
+        """Cotangents of ys, and what of them arrives at each x."""
+        graph = ys[0].op.graph
+        seeds = [placeholder_like(y, graph) for y in ys]
+        with graph.as_default():
+            return seeds, gradients(list(ys), self.xs, seeds)
+
+    def pulled(self, asked: Sequence[bool]) -> tuple[list[Output | None], list[Output | None]]:
+        """A cotangent for each y that is *asked* for, and what arrives at each x.
+
+        Where that would mean to run a loop again, there are cotangents for all ys.
+
+        Raises:
+            GradientError: the gradient is an error.
+        """
+        complete = self._gradients
+        if complete is not None and all(asked):
+            return [*self._seeds], complete
+        seeds, found = self._differentiated([y for y, is_asked in zip(self.ys, asked, strict=True) if is_asked])
+        if complete is not None:
+            there = [g for g in found if g is not None]
+            again = needed(there, {*self.inputs, *self.kept, *seeds})
+            late = set(_behind(again, seeds))
+            if any(bodies_in(op.values) for op in again if op not in late):
+                return [*self._seeds], complete
+        given = iter(seeds)
+        return [next(given) if is_asked else None for is_asked in asked], found
+
+
+def placeholder_like(x: Output, graph: Graph) -> Output:
+    """An input of a graph, of the type of *x*."""
+    return emit(Placeholder, (), (x.dtype, x.shape), "", graph).outputs[0]
+
+
+def kept_for(found: Sequence[Output], inputs: Sequence[Output], seeds: Sequence[Output]) -> list[Output]:
+    """The tensors that gradients use, besides inputs and seeds, and that depend on no seed.
+
+    Not those that are as cheap to compute again as to keep. Where the gradients hold gates that act towards
+    some tensors only, none: the way to these tensors must not be cut in two.
+    """
+    given = {*inputs, *seeds}
+    operations = needed(found, given)
+    pulling = _behind(operations, seeds)
+    if any(op.definition.selective for op in walk(pulling)):
+        return []
+    varying, late = _results(_behind(operations, inputs)), _results(pulling)
+    used = dict.fromkeys(x for op in pulling for x in op.inputs if x not in late)
+    used.update(dict.fromkeys(g for g in found if g not in late))
+    kept: dict[Output, None] = {}
+    for x in used:
+        while x in varying:
+            sources = [s for s in dict.fromkeys(x.op.inputs) if s in varying or s in given]
+            if not _is_cheap(x.op) or len(sources) > 1:
+                kept[x] = None
+                break
+            x = sources[0]
+    return list(kept)
+
+
+def _behind(operations: Iterable[Operation], sources: Iterable[Output]) -> list[Operation]:
+    """Those operations, of some in order, that depend on *sources*."""
+    moved = set(sources)
+    found = []
+    for op in operations:
+        if any(x in moved for x in op.inputs):
+            found.append(op)
+            moved.update(op.outputs)
+    return found
+
+
+def _results(operations: Iterable[Operation]) -> set[Output]:
+    return {y for op in operations for y in op.outputs}
+
+
+def _is_cheap(op: Operation) -> bool:
+    """Whether an operation only repeats elements, or is the gradient's own and goes element by element."""
+    rule = op.definition.batch
+    return rule is BROADCAST or (rule is ELEMENTWISE and op.origin is not None)

@@ -1,0 +1,260 @@
+"""A graph as a function of JAX's arrays, of which JAX asks our generator for derivatives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero, zero_from_primal
+
+from stopgrad.autodiff.reach import body_masks
+from stopgrad.autodiff.reverse import gradients
+from stopgrad.body import Body
+from stopgrad.engines.xla import jax_namespace
+from stopgrad.graph import Output
+from stopgrad.interpreter import program
+from stopgrad.jax.callable.linear import Linear, apply_linear
+from stopgrad.jax.callable.parts import Parted, placeholder_like
+from stopgrad.locks import holding
+from stopgrad.rewrite import formed, prepare, rewrite
+from stopgrad.rewrite.forms import FORMS
+from stopgrad.rewrite.rolling import roll
+
+Flags = tuple[bool, ...]
+
+
+class _Backend:
+    """JAX's NumPy, on whatever JAX traces or computes with."""
+
+    name = "xla"
+    namespace = jax_namespace()
+
+    def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
+        if isinstance(value, jax.Array) and value.dtype == dtype and not value.weak_type:
+            return value
+        return jnp.asarray(value, dtype)
+
+
+_BACKEND = _Backend()
+
+
+class Computation:
+    """A graph as a function of JAX's arrays: ``computation(*arrays)`` is a tuple of arrays.
+
+    Its derivatives, of every order, are graphs that our generator makes, and computations like this one. They
+    are made when JAX asks for them.
+
+    Args:
+        name: what JAX calls it.
+        inputs: of a graph.
+        outputs: what is computed from them; at least one.
+    """
+
+    def __init__(self, name: str, inputs: Sequence[Output], outputs: Sequence[Output]) -> None:
+        self.name = name
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self._compiled: Callable[..., Any] | None = None
+        self._derivatives: dict[Flags, Derivative | None] = {}
+        self._lock = threading.RLock()
+        self._function = jax.custom_jvp(_named(self._computed, name))
+        self._function.defjvp(self._moved, symbolic_zeros=True)
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        found: tuple[Any, ...] = self._function(*arrays)
+        return found
+
+    def _computed(self, *arrays: Any) -> tuple[Any, ...]:
+        run = self._compiled
+        if run is None:
+            run = self._compiled = jax.jit(_named(_interpreted(self.inputs, self.outputs), self.name))
+        found: tuple[Any, ...] = run(*arrays)
+        return found
+
+    def _moved(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        """Where JAX differentiates: the values, and their tangents by a map that it may push or transpose."""
+        live = tuple([x.type.differentiable and _moves(t) for x, t in zip(self.inputs, tangents, strict=True)])
+        derivative = holding(self._lock, self._derivative, live)
+        if derivative is None:
+            values = self(*primals)
+            return values, tuple(map(_zero, values))
+        found = derivative.forward(*primals)
+        values = found[: len(self.outputs)]
+        given = (*primals, *[found[i] for i in derivative.kept])
+        moving = [t for t, is_live in zip(tangents, live, strict=True) if is_live]
+        pushed = iter(apply_linear(derivative.linear, given, moving))
+        return values, tuple(
+            [next(pushed) if moves else _zero(y) for y, moves in zip(values, derivative.moves, strict=True)]
+        )
+
+    def _derivative(self, live: Flags) -> Derivative | None:
+        if live not in self._derivatives:
+            self._derivatives[live] = _derived(self, live)
+        return self._derivatives[live]
+
+
+class Derivative:
+    """How a computation is differentiated towards some of its inputs.
+
+    Attributes:
+        forward: computes the results, and what else the gradient uses.
+        kept: which results of *forward* that is.
+        moves: which results of the computation depend on those inputs, as far as gates let them.
+        linear: from the inputs' tangents to those of these results; depends on all inputs and what is kept.
+    """
+
+    def __init__(
+        self, forward: Computation, kept: Sequence[int], moves: Sequence[bool], linear: Linear
+    ) -> None:
+        self.forward, self.kept, self.moves, self.linear = forward, kept, moves, linear
+
+
+def _derived(computation: Computation, live: Flags) -> Derivative | None:
+    """The derivative towards the inputs that are live; None where no result depends on these."""
+    inputs, outputs = computation.inputs, computation.outputs
+    wanted = sum(1 << k for k, is_live in enumerate(live) if is_live)
+    moves = [bool(mask & wanted) for mask in body_masks(Body(outputs[0].op.graph, inputs, outputs))]
+    if not any(moves):
+        return None
+    parted = Parted(inputs, outputs, live, moves)
+    places = {y: i for i, y in enumerate(parted.outputs)}
+    together = list(parted.outputs)
+    for x in parted.kept:
+        if x not in places:
+            places[x] = len(together)
+            together.append(x)
+    forward = computation
+    if len(together) > len(outputs):
+        forward = Computation(computation.name, parted.inputs, together)
+    kept = [places[x] for x in parted.kept]
+    return Derivative(forward, kept, moves, _Differential(computation.name, parted))
+
+
+class _Differential(Linear):
+    """The derivative of a graph: pushed forward, or pulled back by the generated gradient."""
+
+    def __init__(self, name: str, parted: Parted) -> None:
+        super().__init__([(y.shape, y.dtype.numpy) for y in parted.ys])
+        self._name, self._parted = f"{name}_gradient", parted
+        self._pullbacks: dict[Flags, _Pullback] = {}
+        self._pushforward: _Pushforward | None = None
+        self._lock = threading.RLock()
+
+    def pull(self, given: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        asked = tuple([g is not None for g in cotangents])
+        return holding(self._lock, self._pullback, asked)(given, cotangents)
+
+    def push(self, given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        return holding(self._lock, self._forward)(given, tangents)
+
+    def _pullback(self, asked: Flags) -> _Pullback:
+        found = self._pullbacks.get(asked)
+        if found is None:
+            found = self._pullbacks[asked] = _Pullback(self._name, self._parted, asked)
+        return found
+
+    def _forward(self) -> _Pushforward:
+        if self._pushforward is None:
+            everything = self._pullback((True,) * len(self.results))
+            self._pushforward = _Pushforward(self._name, everything)
+        return self._pushforward
+
+
+class _Pullback:
+    """From cotangents of the results that are *asked* for to those of the live inputs.
+
+    Raises:
+        GradientError: this gradient is an error.
+    """
+
+    def __init__(self, name: str, parted: Parted, asked: Flags) -> None:
+        seeds, found = parted.pulled(asked)
+        given = [*parted.inputs, *parted.kept]
+        inputs = [*given, *[seed for seed in seeds if seed is not None]]
+        copied = rewrite([g for g in found if g is not None], inputs)
+        self.given, self.seeds = copied.inputs[: len(given)], copied.inputs[len(given) :]
+        self.gradients = copied.outputs
+        self.arrives = [g is not None for g in found]
+        self._seeded = [seed is not None for seed in seeds]
+        self._computation = Computation(name, copied.inputs, copied.outputs)
+
+    def __call__(self, given: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        """The cotangents of the live inputs, None where none arrives."""
+        if not any(self.arrives):
+            return [None for _ in self.arrives]
+        wanted = [g for g, is_seeded in zip(cotangents, self._seeded, strict=True) if is_seeded]
+        filled = [_zeros(x) if g is None else _conjugate(g) for g, x in zip(wanted, self.seeds, strict=True)]
+        made = iter(self._computation(*given, *filled))
+        return [_conjugate(next(made)) if arrives else None for arrives in self.arrives]
+
+
+class _Pushforward:
+    """From tangents of the live inputs to those of all results: the transpose of their pullback.
+
+    As :mod:`stopgrad.autodiff.forward` has it: only a pullback that is not linear sees where it is
+    differentiated, at cotangents of zero.
+    """
+
+    def __init__(self, name: str, pullback: _Pullback) -> None:
+        inputs = [*pullback.given, *pullback.seeds]
+        copied = rewrite(pullback.gradients, inputs)
+        seeds, graph = copied.inputs[len(pullback.given) :], copied.graph
+        moved = [placeholder_like(g, graph) for g in copied.outputs]
+        with graph.as_default():
+            found = gradients(copied.outputs, seeds, moved) if moved else [None] * len(seeds)
+        self._arrives = pullback.arrives
+        self._seeds = seeds
+        self._pushed = [t is not None for t in found]
+        there = [t for t in found if t is not None]
+        self._computation = Computation(name, [*copied.inputs, *moved], there)
+
+    def __call__(self, given: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        if not any(self._pushed):
+            return [_zeros(x) for x in self._seeds]
+        moving = [t for t, arrives in zip(tangents, self._arrives, strict=True) if arrives]
+        made = iter(self._computation(*given, *map(_zeros, self._seeds), *moving))
+        return [next(made) if moves else _zeros(x) for x, moves in zip(self._seeds, self._pushed, strict=True)]
+
+
+def _interpreted(inputs: Sequence[Output], outputs: Sequence[Output]) -> Callable[..., tuple[Any, ...]]:
+    """The graph, without its gates, as a function of JAX's arrays that JAX compiles."""
+    form = formed(prepare(outputs, inputs, {}), FORMS, (roll,))
+    interpret = program(form.inputs, form.outputs, _BACKEND)
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        # What JAX allows of its users is no matter of how operations are computed.
+        with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
+            return tuple(interpret(arrays))
+
+    return run
+
+
+def _named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function under a name, which JAX shows in its programs and profiles."""
+
+    def called(*arrays: Any) -> Any:
+        return function(*arrays)
+
+    called.__name__ = called.__qualname__ = name
+    return called
+
+
+def _moves(tangent: Any) -> bool:
+    return not isinstance(tangent, SymbolicZero) and tangent.dtype != jax.dtypes.float0
+
+
+def _zero(y: Any) -> Any:
+    """The tangent of a result that does not move."""
+    return zero_from_primal(y, symbolic_zeros=True)
+
+
+def _zeros(x: Output) -> Any:
+    return jnp.zeros(x.shape, x.dtype.numpy)
+
+
+def _conjugate(g: Any) -> Any:
+    """A cotangent of JAX's as ours, and the other way round: for complex tensors they are conjugates."""
+    return jnp.conj(g) if jnp.iscomplexobj(g) else g

@@ -1,0 +1,211 @@
+"""Primitives that hold jaxprs: calls, branches, loops, recomputation, and functions with own gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.builder import Inside
+from stopgrad.graph import Output
+from stopgrad.jax.lines import is_idiom
+from stopgrad.jax.steps import Step, const, rule, run
+from stopgrad.ops.custom import CustomGradient
+from stopgrad.structure import flatten
+
+DEEPEST = 3
+"""So many times at most is a gradient rule that calls its own function kept as a rule."""
+
+
+def _listed(made: Any) -> list[Output]:
+    return list(flatten(made)[0])
+
+
+# --------------------------------------------------------------------------------------------- gates
+
+
+@rule("stop_gradient")
+def _stop_gradient(step: Step, x: Output) -> Any:
+    # JAX's own softmax stops the gradient of a maximum, which would be zero. That is no cut of the user's.
+    return sg.zero_gradient(x) if is_idiom(step.eqn) else sg.stop_gradient(x)
+
+
+# --------------------------------------------------------------------------------------------- calls
+
+
+def _call(parameter: str) -> Callable[..., Any]:
+    return lambda step, *inputs: step.run(step[parameter], *inputs)
+
+
+rule("jit", "pjit", "closed_call", "composite", keys=True)(_call("jaxpr"))
+rule("core_call", "call", "eval_jaxpr", keys=True)(_call("call_jaxpr"))
+rule("custom_vmap_call", keys=True)(_call("call"))
+
+
+@rule("checkpoint", "remat", "remat2", keys=True)
+def _checkpoint(step: Step, *inputs: Output) -> Any:
+    return _listed(sg.checkpoint(lambda *xs: step.run(step["jaxpr"], *xs))(*inputs))
+
+
+# ------------------------------------------------------------------------------------ branches and loops
+
+
+@rule("cond", keys=True)
+def _cond(step: Step, index: Output, *inputs: Output) -> Any:
+    branches = [_branch(step, closed) for closed in step["branches"]]
+    if not step.results:
+        return []
+    if index.dtype.is_bool:
+        index = sg.cast(index, sg.int32)
+    return _listed(sg.switch(index, branches, *inputs))
+
+
+def _branch(step: Step, closed: Any) -> Callable[..., Any]:
+    return lambda *xs: step.run(closed, *xs)
+
+
+@rule("scan", keys=True)
+def _scan(step: Step, *inputs: Output) -> Any:
+    closed, consts, carries = step["jaxpr"], step["num_consts"], step["num_carry"]
+    fixed, first, xs = inputs[:consts], inputs[consts : consts + carries], inputs[consts + carries :]
+
+    def body(carry: Any, parts: Any) -> Any:
+        made = step.run(closed, *fixed, *carry, *(parts or ()))
+        return made[:carries], made[carries:]
+
+    last, ys = sg.scan(
+        body,
+        list(first),
+        list(xs) or None,
+        length=step["length"],
+        reverse=step["reverse"],
+        unroll=_steps_at_once(step["unroll"], step["length"]),
+    )
+    return [*_listed(last), *_listed(ys)]
+
+
+def _steps_at_once(unroll: Any, length: int) -> int:
+    return max(length, 1) if unroll is True else max(int(unroll), 1)
+
+
+@rule("while", keys=True)
+def _while(step: Step, *inputs: Output) -> Any:
+    in_condition, in_body = step["cond_nconsts"], step["body_nconsts"]
+    for_condition, for_body = inputs[:in_condition], inputs[in_condition : in_condition + in_body]
+
+    def condition(*state: Output) -> Any:
+        return step.run(step["cond_jaxpr"], *for_condition, *state)[0]
+
+    def body(*state: Output) -> Any:
+        return step.run(step["body_jaxpr"], *for_body, *state)
+
+    return _listed(sg.while_loop(condition, body, list(inputs[in_condition + in_body :])))
+
+
+@rule("platform_index")
+def _platform(step: Step) -> Any:
+    platforms = step["platforms"]
+    here = next((i for i, names in enumerate(platforms) if names is None or "cpu" in names), 0)
+    return const(np.asarray(here, np.int32))
+
+
+# --------------------------------------------------------------------------------- functions with own gradients
+
+
+@rule("custom_jvp_call", "custom_vjp_call", keys=True)
+def _custom(step: Step, *inputs: Output) -> Any:
+    closed = step["call_jaxpr"]
+    avals = step.avals
+    wanted = [i for i, aval in enumerate(avals) if jnp.issubdtype(aval.dtype, np.inexact)]
+    asked = [i for i, v in enumerate(step.eqn.outvars) if jnp.issubdtype(v.aval.dtype, np.inexact)]
+    if not wanted or not asked or step.depth >= DEEPEST:
+        return step.run(closed, *inputs, deeper=True)
+    pulled = pullback_of(step.eqn, wanted, asked)
+
+    def function(*xs: Output) -> Any:
+        given = list(inputs)
+        for i, x in zip(wanted, xs, strict=True):
+            given[i] = x
+        results = step.run(closed, *given)
+
+        def pullback(*gs: Any) -> Any:
+            with Inside(place=step.place):
+                made = run(
+                    pulled.jaxpr.jaxpr,
+                    pulled.jaxpr.consts,
+                    [*given, *[gs[i] for i in asked]],
+                    step.place,
+                    step.depth + 1,
+                )
+            parts = iter(made)
+            return [next(parts) if connected else None for connected in pulled.connected]
+
+        return results, pullback
+
+    made = _listed(sg.custom_gradient(function)(*[inputs[i] for i in wanted]))
+    CustomGradient.settle(made[0].op)  # Now, as the operation may be built again in other graphs.
+    return made
+
+
+class Pulled:
+    """The gradient of an equation as a jaxpr, from its operands and cotangents.
+
+    Attributes:
+        jaxpr: it returns the cotangents of those operands that get one.
+        connected: which operands, of those asked about, these are.
+    """
+
+    def __init__(self, jaxpr: Any, connected: Sequence[bool]) -> None:
+        self.jaxpr = jaxpr
+        self.connected = connected
+
+
+def pullback_of(eqn: Any, wanted: Sequence[int], asked: Sequence[int]) -> Pulled:
+    """What JAX itself says is the gradient of an equation."""
+    call = as_function(eqn)
+
+    def pulled(xs: Sequence[Any], gs: Sequence[Any]) -> Any:
+        def partial(*parts: Any) -> Any:
+            given = list(xs)
+            for i, part in zip(wanted, parts, strict=True):
+                given[i] = part
+            made = call(*given)
+            return [made[i] for i in asked]
+
+        _, vjp = jax.vjp(partial, *[xs[i] for i in wanted])
+        return vjp(list(gs))
+
+    def shaped(v: Any) -> Any:
+        return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
+
+    xs = [shaped(v) for v in eqn.invars]
+    gs = [shaped(eqn.outvars[i]) for i in asked]
+    closed = jax.make_jaxpr(pulled)(xs, gs)
+    depends = set(closed.jaxpr.invars[len(xs) :])
+    for one in closed.jaxpr.eqns:
+        if not depends.isdisjoint(v for v in one.invars if not isinstance(v, jex.Literal)):
+            depends.update(one.outvars)
+    results = closed.jaxpr.outvars
+    connected = [not isinstance(v, jex.Literal) and v in depends for v in results]
+    kept = [v for v, flag in zip(results, connected, strict=True) if flag]
+    jaxpr = closed.jaxpr.replace(outvars=kept, debug_info=closed.jaxpr.debug_info.with_unknown_names())
+    return Pulled(jex.ClosedJaxpr(jaxpr, closed.consts), connected)
+
+
+def as_function(eqn: Any) -> Callable[..., list[Any]]:
+    """An equation as a function of its operands, to be traced by JAX."""
+
+    def call(*args: Any) -> list[Any]:
+        found = eqn.primitive.get_bind_params(eqn.params)
+        functions, params = found if isinstance(found, tuple) else ((), found)
+        made = eqn.primitive.bind(*functions, *args, **params)
+        return list(made) if eqn.primitive.multiple_results else [made]
+
+    return call
+
+

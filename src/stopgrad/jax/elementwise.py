@@ -1,0 +1,298 @@
+"""Primitives that compute element by element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.graph import Output
+from stopgrad.jax.steps import NotOurs, Step, plain, rule
+from stopgrad.types import DType, dtype_of
+
+_UNSIGNED = {1: sg.uint8, 2: sg.uint16, 4: sg.uint32, 8: sg.uint64}
+MOST_FACTORS = 64
+"""Powers of whole numbers up to this are products, as in JAX."""
+
+
+def like(x: Output, value: Any) -> Any:
+    """A number of the dtype of x."""
+    return np.asarray(value, x.dtype.numpy)
+
+
+plain(
+    {
+        "neg": sg.negative,
+        "floor": sg.floor,
+        "ceil": sg.ceil,
+        "exp": sg.exp,
+        "exp2": sg.exp2,
+        "log": sg.log,
+        "log1p": sg.log1p,
+        "expm1": sg.expm1,
+        "sin": sg.sin,
+        "cos": sg.cos,
+        "tan": sg.tan,
+        "asin": sg.asin,
+        "acos": sg.acos,
+        "atan": sg.atan,
+        "atan2": sg.atan2,
+        "sinh": sg.sinh,
+        "cosh": sg.cosh,
+        "tanh": sg.tanh,
+        "asinh": sg.asinh,
+        "acosh": sg.acosh,
+        "atanh": sg.atanh,
+        "sqrt": sg.sqrt,
+        "rsqrt": sg.rsqrt,
+        "cbrt": sg.cbrt,
+        "square": sg.square,
+        "erf": sg.erf,
+        "erfc": sg.erfc,
+        "erf_inv": sg.erfinv,
+        "lgamma": sg.lgamma,
+        "digamma": sg.digamma,
+        "bessel_i0e": sg.bessel_i0e,
+        "bessel_i1e": sg.bessel_i1e,
+        "igamma": sg.igamma,
+        "igammac": sg.igammac,
+        "regularized_incomplete_beta": sg.betainc,
+        "is_finite": sg.is_finite,
+        "nextafter": sg.nextafter,
+        "real": sg.real,
+        "imag": sg.imag,
+        "complex": sg.complex,
+        "add": sg.add,
+        "add_any": sg.add,
+        "add_jaxvals": sg.add,
+        "sub": sg.subtract,
+        "mul": sg.multiply,
+        "rem": sg.truncatemod,
+        "eq": sg.equal,
+        "ne": sg.not_equal,
+        "lt": sg.less,
+        "le": sg.less_equal,
+        "gt": sg.greater,
+        "ge": sg.greater_equal,
+        "copy": sg.identity,
+        "name": sg.identity,
+    }
+)
+
+
+@rule("abs")
+def _abs(step: Step, x: Output) -> Any:
+    if x.dtype in _UNSIGNED.values():
+        return sg.identity(x)
+    return sg.maximum(x, -x) if x.dtype.is_floating else sg.abs(x)  # In JAX its derivative at 0 is 1.
+
+
+@rule("sign")
+def _sign(step: Step, x: Output) -> Any:
+    return sg.cast(sg.not_equal(x, like(x, 0)), x.dtype) if x.dtype in _UNSIGNED.values() else sg.sign(x)
+
+
+@rule("round")
+def _round(step: Step, x: Output) -> Any:
+    if int(step["rounding_method"]) == 1:
+        return sg.round(x)
+    whole = sg.trunc(x)  # Halves away from zero.
+    away = sg.greater_equal(sg.abs(x - whole), like(x, 0.5))
+    return sg.where(away, whole + sg.sign(x), whole)
+
+
+@rule("logistic")
+def _logistic(step: Step, x: Output) -> Any:
+    return sg.reciprocal(like(x, 1) + sg.exp(-x)) if x.dtype.is_complex else sg.sigmoid(x)
+
+
+@rule("conj")
+def _conj(step: Step, x: Output) -> Any:
+    return sg.conj(x) if x.dtype.is_complex else sg.complex(x, sg.zeros_like(x))
+
+
+@rule("div")
+def _div(step: Step, x: Output, y: Output) -> Any:
+    if not x.dtype.is_integer:
+        return sg.divide(x, y)
+    return sg.floordiv(x - sg.truncatemod(x, y), y)  # Toward zero.
+
+
+@rule("max")
+def _max(step: Step, x: Output, y: Output) -> Any:
+    return _ordered(x, y, sg.maximum, sg.logical_or)
+
+
+@rule("min")
+def _min(step: Step, x: Output, y: Output) -> Any:
+    return _ordered(x, y, sg.minimum, sg.logical_and)
+
+
+def _ordered(x: Output, y: Output, numbers: Any, truths: Any) -> Any:
+    if x.dtype.is_bool:
+        return truths(x, y)
+    if x.dtype.is_complex:
+        raise NotOurs("the larger of complex numbers")
+    if not x.dtype.is_floating:
+        return numbers(x, y)
+    half = like(x, 0.5)  # In JAX each of two equal numbers takes half of the gradient, here the first takes all.
+    return numbers(x, y) * half + numbers(y, x) * half
+
+
+@rule("pow")
+def _pow(step: Step, x: Output, y: Output) -> Any:
+    return sg.pow(x, sg.cast(y, x.dtype))
+
+
+@rule("integer_pow")
+def _integer_pow(step: Step, x: Output) -> Any:
+    y = int(step["y"])
+    if abs(y) > MOST_FACTORS:
+        return sg.pow(x, like(x, y))
+    if y == 0:
+        return sg.fill(x.shape, like(x, 1))
+    power, square = None, x
+    for bit in reversed(bin(abs(y))[2:]):
+        if bit == "1":
+            power = square if power is None else power * square
+        square = sg.square(square)
+    assert power is not None
+    return power if y > 0 else sg.reciprocal(power)
+
+
+@rule("polygamma")
+def _polygamma(step: Step, m: Output, x: Output) -> Any:
+    if m.op.type == "Const":
+        orders = np.unique(m.op.value.array)
+        if orders.size == 1 and orders[0] == int(orders[0]) >= 0:
+            return sg.polygamma(int(orders[0]), x)
+    raise NotOurs("polygamma of an order that is no constant whole number")
+
+
+@rule("clamp")
+def _clamp(step: Step, low: Output, x: Output, high: Output) -> Any:
+    # At a bound, the gradient is that of the bound.
+    return sg.minimum(high, sg.maximum(low, x))
+
+
+@rule("convert_element_type")
+def _convert(step: Step, x: Output) -> Any:
+    dtype = dtype_of(step["new_dtype"])
+    return sg.identity(x) if dtype is x.dtype else sg.cast(x, dtype)
+
+
+def _in_total_order(plain_order: Any, first_nan: bool | None) -> Any:
+    """A comparison in which NaN is the largest of all, and equal to itself."""
+
+    def compare(step: Step, x: Output, y: Output) -> Any:
+        found = plain_order(x, y)
+        if not x.dtype.is_floating:
+            return found
+        nan = sg.logical_and(sg.is_nan(y), sg.is_nan(x) if first_nan else sg.logical_not(sg.is_nan(x)))
+        return sg.logical_or(found, sg.is_nan(y) if first_nan is None else nan)
+
+    return compare
+
+
+rule("eq_to")(_in_total_order(sg.equal, True))
+rule("lt_to")(_in_total_order(sg.less, False))
+rule("le_to")(_in_total_order(sg.less_equal, None))
+
+# ------------------------------------------------------------------------------------------- choices
+
+
+@rule("select_n")
+def _select(step: Step, which: Output, *cases: Output) -> Any:
+    if which.dtype.is_bool:
+        return cases[0] if len(cases) == 1 else sg.where(which, cases[1], cases[0])
+    chosen = cases[-1]
+    for i in range(len(cases) - 2, -1, -1):
+        chosen = sg.where(sg.less_equal(which, like(which, i)), cases[i], chosen)
+    return chosen
+
+
+# ------------------------------------------------------------------------------------- bits and truths
+
+
+def _truths_or_bits(truths: Any, bits: Any) -> Any:
+    return lambda step, *xs: truths(*xs) if xs[0].dtype.is_bool else bits(*xs)
+
+
+rule("not")(_truths_or_bits(sg.logical_not, sg.invert))
+rule("and")(_truths_or_bits(sg.logical_and, sg.bitwise_and))
+rule("or")(_truths_or_bits(sg.logical_or, sg.bitwise_or))
+rule("xor")(_truths_or_bits(sg.logical_xor, sg.bitwise_xor))
+
+
+def unsigned(dtype: DType) -> DType:
+    """The unsigned integers with as many bits."""
+    return _UNSIGNED[dtype.itemsize]
+
+
+def within_word(function: Any, x: Output, y: Output, beyond: Any) -> Any:
+    """A shift, which by as many bits as x has, or more, leaves *beyond*."""
+    bits = 8 * x.dtype.itemsize
+    far = sg.greater_equal(sg.cast(y, unsigned(y.dtype)), np.asarray(bits, unsigned(y.dtype).numpy))
+    return sg.where(far, beyond, function(x, sg.where(far, like(y, 0), y)))
+
+
+@rule("shift_left")
+def _shift_left(step: Step, x: Output, y: Output) -> Any:
+    return within_word(sg.left_shift, x, y, like(x, 0))
+
+
+@rule("shift_right_logical")
+def _shift_right_logical(step: Step, x: Output, y: Output) -> Any:
+    kind = unsigned(x.dtype)
+    word = sg.cast(x, kind)
+    return sg.cast(within_word(sg.right_shift, word, sg.cast(y, kind), like(word, 0)), x.dtype)
+
+
+@rule("shift_right_arithmetic")
+def _shift_right_arithmetic(step: Step, x: Output, y: Output) -> Any:
+    signed = dtype_of(f"int{8 * x.dtype.itemsize}")
+    word = sg.cast(x, signed)
+    sign = sg.where(sg.less(word, like(word, 0)), like(word, -1), like(word, 0))
+    return sg.cast(within_word(sg.right_shift, word, sg.cast(y, signed), sign), x.dtype)
+
+
+@rule("population_count")
+def _population_count(step: Step, x: Output) -> Any:
+    return sg.cast(_ones(sg.cast(x, unsigned(x.dtype))), x.dtype)
+
+
+def _ones(word: Output) -> Output:
+    """How many bits are set."""
+    bits = [
+        sg.bitwise_and(sg.right_shift(word, like(word, i)), like(word, 1)) for i in range(8 * word.dtype.itemsize)
+    ]
+    total: Output = sg.add_n(bits)
+    return total
+
+
+@rule("clz")
+def _leading_zeros(step: Step, x: Output) -> Any:
+    bits = 8 * x.dtype.itemsize
+    word = sg.cast(x, unsigned(x.dtype))
+    for distance in (1, 2, 4, 8, 16, 32):  # Each bit below the first one set becomes set.
+        if distance < bits:
+            word = sg.bitwise_or(word, sg.right_shift(word, like(word, distance)))
+    return sg.cast(like(word, bits) - _ones(word), x.dtype)
+
+
+@rule("reduce_precision")
+def _reduce_precision(step: Step, x: Output) -> Any:
+    kept = int(step["exponent_bits"]), int(step["mantissa_bits"])
+    for dtype, bits in _PRECISIONS.items():
+        if kept == bits:
+            return sg.identity(x) if dtype is x.dtype else sg.cast(sg.cast(x, dtype), x.dtype)
+    raise NotOurs(f"rounding to {kept[0]} bits of exponent and {kept[1]} of mantissa")
+
+
+_PRECISIONS = {
+    sg.float64: (11, 52),
+    sg.float32: (8, 23),
+    sg.bfloat16: (8, 7),
+    sg.float16: (5, 10),
+}

@@ -1,0 +1,250 @@
+"""Primitives of JAX's that are none of our operations, as foreign operations that JAX runs.
+
+JAX exports the primitive and its derivatives, and tells which results depend on which operands, and whether
+differentiably.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.export
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.interpreters import partial_eval
+
+from stopgrad.errors import ShapeError
+from stopgrad.graph import Output, describe
+from stopgrad.op import Status
+from stopgrad.ops.foreign import Step, foreign, written
+from stopgrad.types import complex128, dtype_of, float64, int64, uint64
+
+ORDER = 2
+"""How many derivatives are exported, one of the other."""
+
+_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+_WIDE = (float64, int64, uint64, complex128)
+
+Flat = Callable[..., Sequence[Any]]
+"""A function of arrays that returns several."""
+
+
+def foreign_of(
+    primitive: Any, params: Mapping[str, Any], inputs: Sequence[Output], order: int = ORDER
+) -> tuple[Output, ...]:
+    """The results of a primitive of JAX's, in the graph that is being built.
+
+    Args:
+        primitive: a ``jax.extend.core.Primitive``.
+        params: those of its equation.
+        inputs: its operands, of known sizes.
+        order: how many derivatives it may have.
+
+    Returns:
+        The results of a :class:`stopgrad.ops.foreign.Foreign`. What JAX cannot export, such as calls back to
+        Python, is there too, with the reason, which is told when somebody computes it or its gradient.
+    """
+    for x in inputs:
+        if x.type.symbolic:
+            raise ShapeError(f"{primitive.name}: JAX's primitive needs known sizes, not those of {describe(x)}")
+
+    def bound(*arrays: Any) -> Sequence[Any]:
+        made = primitive.bind(*arrays, **params)
+        found: Sequence[Any] = made if primitive.multiple_results else (made,)
+        return found
+
+    with jax.enable_x64(bool(jax.config.jax_enable_x64) or any(x.dtype in _WIDE for x in inputs)):
+        known = [jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
+        made = jax.make_jaxpr(bound)(*known)
+        groups = _apart(made, known)
+        programs = [
+            _steps(_only(made, some) if groups[1:] else bound, known, _called(primitive.name), order)
+            for some in groups
+        ]
+    found: dict[int, Output] = {}
+    for some, steps in zip(groups, programs, strict=True):
+        first = steps[0]
+        outputs = foreign(inputs, first.call, first.results, first.walls, first.reach, written(steps))
+        found.update(zip(some, outputs, strict=True))
+    return tuple([found[j] for j in range(len(found))])
+
+
+def _apart(made: Any, known: Sequence[Any]) -> list[list[int]]:
+    """The results of a primitive in groups: with those that it moves, and those whose gradient is zero.
+
+    Each group is an operation of its own, so that reports know them apart.
+    """
+    asked = _asked(jaxpr_as_fun(made), known)
+    count = len(asked.types)
+    flat = [j for j in range(count) if _is_smooth(asked.types[j]) and not asked.moved[j]]
+    others = [j for j in range(count) if j not in set(flat)]
+    return [others, flat] if asked.towards and flat else [[*range(count)]]
+
+
+def _called(name: str) -> str:
+    is_of_lax = hasattr(jax.lax, name) or hasattr(jax.lax, f"{name}_p")
+    return f"lax.{name}" if is_of_lax else name
+
+
+def _steps(function: Flat, known: Sequence[Any], call: str, order: int) -> list[Step]:
+    """A function and its derivatives: so many, or until none is wanted."""
+    code, reason = _exported(function, known)
+    steps = [Step("", code=code, reason=reason)]
+    for n in range(order + 1):
+        asked = _asked(function, known)
+        told = steps[-1]._replace(call=_TIMES.get(n, f"gradient {n} of ") + call, results=asked.results)
+        steps[-1] = told._replace(walls=asked.walls, reach=asked.reach, refused=asked.refused)
+        if not asked.towards or not code:
+            return steps
+        function = _pullback(jax.make_jaxpr(function)(*known), asked.towards, asked.wants)
+        known = [*known, *[asked.types[i] for i in asked.wants]]
+        following = Step("", towards=asked.towards, wants=asked.wants)
+        if n == order:
+            many = "derivative" if order == 1 else f"{order} derivatives"
+            return [*steps, following._replace(reason=f"JAX exported {many} of {call}, and no more")]
+        code, reason = _exported(function, known)
+        if not code:  # Such as one that JAX can push forward, but not transpose.
+            walls = [(i, Status.UNDEFINED.value, reason) for i in asked.towards]
+            steps[-1] = steps[-1]._replace(walls=tuple(sorted([*asked.walls, *walls])))
+            return steps
+        steps.append(following._replace(code=code))
+    return steps
+
+
+_TIMES = {0: "", 1: "gradient of ", 2: "second gradient of "}
+
+
+class _Asked(NamedTuple):
+    """What JAX tells of a function.
+
+    Attributes:
+        types: of its results.
+        results, walls, reach, refused: as foreign operations and the steps of their programs have them.
+        moved: for each result, the operands on which it depends differentiably.
+        towards: the operands on which some result depends so.
+        wants: the results that depend on these, and whose derivative JAX has.
+    """
+
+    types: Sequence[Any]
+    results: tuple[tuple[Any, ...], ...]
+    walls: tuple[tuple[int, str, str], ...]
+    reach: tuple[tuple[int, ...], ...]
+    refused: tuple[tuple[int, str], ...]
+    moved: Sequence[set[int]]
+    towards: tuple[int, ...]
+    wants: tuple[int, ...]
+
+
+def _asked(function: Flat, known: Sequence[Any]) -> _Asked:
+    made = jax.make_jaxpr(function)(*known)
+    types = made.out_avals
+    values = _uses(made)
+    smooth = [j for j, y in enumerate(types) if _is_smooth(y)]
+    moved: list[set[int]] = [set() for _ in types]
+    walls, refused = [], {}
+    for i, x in enumerate(known):
+        users = [j for j in smooth if i in values[j]]
+        if not smooth or not _is_smooth(x):
+            continue
+        if not users:
+            walls.append((i, Status.DISCONNECTED.value, "takes no value from it"))
+            continue
+        moves, errors = _moves(made, known, i, users)
+        for j in moves:
+            moved[j].add(i)
+        if len(errors) == len(users):
+            walls.append((i, Status.UNDEFINED.value, errors[users[0]]))
+        elif errors:
+            refused.update(errors)
+        elif not moves:
+            walls.append((i, Status.NOT_DIFFERENTIABLE.value, "its gradient is zero everywhere"))
+    wants = [j for j in smooth if moved[j] and j not in refused]
+    towards = set().union(*[moved[j] for j in wants])
+    apart = set().union(*moved)
+    reach = [sorted(i for i in values[j] if i in moved[j] or i not in apart) for j in range(len(types))]
+    return _Asked(
+        types,
+        tuple([(dtype_of(y.dtype).name, *y.shape) for y in types]),
+        tuple(walls),
+        () if all(len(some) == len(known) for some in reach) else tuple(map(tuple, reach)),
+        tuple(sorted(refused.items())),
+        moved,
+        tuple(sorted(towards)),
+        tuple(wants),
+    )
+
+
+def _is_smooth(x: Any) -> bool:
+    return bool(jnp.issubdtype(x.dtype, jnp.inexact))
+
+
+def _uses(made: Any) -> list[set[int]]:
+    """For each result of a jaxpr, the arguments that it is computed from."""
+    count = len(made.jaxpr.outvars)
+    found = []
+    for j in range(count):
+        _, used = partial_eval.dce_jaxpr(made.jaxpr, [k == j for k in range(count)])
+        found.append({i for i, is_used in enumerate(used) if is_used})
+    return found
+
+
+def _only(made: Any, results: Sequence[int]) -> Flat:
+    """The function of a jaxpr, of which some results are wanted."""
+    lean, used = partial_eval.dce_jaxpr(made.jaxpr, [j in set(results) for j in range(len(made.out_avals))])
+    function = jaxpr_as_fun(ClosedJaxpr(lean, made.consts))
+    return lambda *arrays: function(*[x for x, is_used in zip(arrays, used, strict=True) if is_used])
+
+
+def _moves(
+    made: Any, known: Sequence[Any], i: int, users: Sequence[int]
+) -> tuple[list[int], dict[int, str]]:
+    """Which results have a tangent that depends on the tangent of one operand; and where JAX has none, why."""
+    moves, errors = [], {}
+    for j in users:
+
+        def pushed(t: Any, *arrays: Any, function: Flat = _only(made, [j])) -> Any:
+            def of(x: Any) -> Any:
+                return function(*arrays[:i], x, *arrays[i + 1 :])[0]
+
+            return jax.jvp(of, (arrays[i],), (t,))[1]
+
+        try:
+            if 0 in _uses(jax.make_jaxpr(pushed)(known[i], *known))[0]:
+                moves.append(j)
+        except Exception as error:
+            errors[j] = f"JAX: {' '.join(str(error).split())}"
+    return moves, errors
+
+
+def _pullback(made: Any, towards: Sequence[int], wants: Sequence[int]) -> Flat:
+    """From operands and the cotangents of some results to those of some operands."""
+    function, count = _only(made, wants), len(made.in_avals)
+
+    def pulled(*arrays: Any) -> Sequence[Any]:
+        def of(*some: Any) -> Sequence[Any]:
+            filled = list(arrays[:count])
+            for i, x in zip(towards, some, strict=True):
+                filled[i] = x
+            return function(*filled)
+
+        _, pull = jax.vjp(of, *[arrays[i] for i in towards])
+        found: Sequence[Any] = pull(list(arrays[count:]))
+        return found
+
+    return pulled
+
+
+def _exported(function: Flat, known: Sequence[Any]) -> tuple[bytes, str]:
+    """The function as JAX writes it; or nothing, and why."""
+    reason = ""
+    for platforms in (_PLATFORMS, None):  # Not every primitive is there on all of them.
+        try:
+            made = jax.export.export(jax.jit(function), platforms=platforms)(*known)
+            return bytes(made.serialize()), ""
+        except ModuleNotFoundError as error:
+            return b"", f"JAX needs {error.name} to write it; pip install 'stopgrad[jax]'"
+        except Exception as error:
+            reason = f"JAX cannot export it: {' '.join(str(error).split())}"
+    return b"", reason

@@ -1,0 +1,53 @@
+"""Where in the user's file an equation of a jaxpr was written, as its own source information says."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+import jax
+
+from stopgrad.source import RawLocation, is_internal
+
+_JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
+_STANDARD = sysconfig.get_path("stdlib") + os.sep
+_INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
+_IDIOMS = tuple(os.path.join(_JAX, "_src", name) + os.sep for name in ("nn", "ops", "numpy", "scipy"))
+"""Where JAX itself stops gradients that would be zero, as that of the maximum in a softmax."""
+
+
+def is_between(file: str) -> bool:
+    """Whether a file stands between JAX and the user's line: JAX itself, ours, or Python's own library."""
+    if file.startswith(_STANDARD):
+        return not any(name in file for name in _INSTALLED)
+    return file.startswith(("<frozen", _JAX)) or is_internal(file)
+
+
+def frames(eqn: Any) -> Iterator[tuple[CodeType, int]]:
+    """The frames that led to an equation, the innermost first. Inside of a ``jit``, up to its function."""
+    found = eqn.source_info.traceback
+    if found is not None:
+        codes, instructions = found.raw_frames()
+        yield from zip(codes, instructions, strict=True)
+
+
+def place_of(eqn: Any, around: RawLocation | None) -> RawLocation | None:
+    """The first frame outside of JAX; of what JAX itself wrote in a function of its own, *around*."""
+    for code, instruction in frames(eqn):
+        if not is_between(code.co_filename):
+            return code, instruction
+    return around
+
+
+def is_idiom(eqn: Any) -> bool:
+    """Whether a ``stop_gradient`` is written in one of JAX's own numerical functions, not by a user."""
+    inside = True
+    for code, _ in frames(eqn):
+        if inside:
+            inside = code.co_name != "stop_gradient"
+        elif not code.co_filename.startswith(_STANDARD):
+            return code.co_filename.startswith(_IDIOMS)
+    return False

@@ -1,0 +1,224 @@
+"""Functions of JAX's as graphs of ours, and what reaches what in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.arguments import operation_name
+from stopgrad.build import without_gc
+from stopgrad.builder import Inside
+from stopgrad.errors import GradientError, GraphError
+from stopgrad.flow.asked import Asked
+from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise
+from stopgrad.flow.explain import flow_of
+from stopgrad.flow.report import Flow
+from stopgrad.graph import Graph, Output
+from stopgrad.imported import Model
+from stopgrad.jax import control, elementwise, indexing, order, products, shapes  # noqa: F401 - they fill the table of rules
+from stopgrad.jax.arguments import Program, canonical, chosen, narrower, program_of
+from stopgrad.jax.avals import type_of
+from stopgrad.jax.steps import refused, run
+from stopgrad.public import guarded
+from stopgrad.source import RawLocation
+from stopgrad.structure import flatten
+from stopgrad.types import DType
+
+
+@guarded("jax.load")
+def load(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
+    """A function of JAX's as a graph of our operations.
+
+    JAX traces the function on arguments like these; their values are not used. Each primitive becomes
+    operations of the catalogue at the user's line; ``lax.stop_gradient`` becomes :func:`stopgrad.stop_gradient`;
+    a primitive that the catalogue lacks becomes a foreign operation that JAX runs. Loops, branches and
+    functions with gradients of their own stay what they are.
+
+    Args:
+        f: any function that ``jax.jit`` takes, of nested structures that JAX knows (dicts, Flax's and Haiku's
+            parameters, Equinox modules).
+        args: arrays, numbers, ``jax.ShapeDtypeStruct``; functions and strings among them become part of the
+            program.
+        kwargs: the same, by name.
+
+    Returns:
+        The program: its ``inputs`` by the paths of the arguments, such as ``"params.w"``; called on such
+        arguments, it returns what f returns.
+
+    Raises:
+        ArgumentError: JAX cannot trace the function; on which line, and what to do.
+        GraphError: it holds what cannot be imported, all of it listed.
+
+    Examples:
+        >>> import jax.numpy as jnp, stopgrad.jax as sgj
+        >>> model = sgj.load(lambda x: jnp.sin(x) * x, 1.0)
+        >>> float(sg.grad(model)(0.0))
+        0.0
+    """
+    program = program_of("jax.load", f, args, kwargs)
+    graph, inputs, outputs = _built("jax.load", f, program)
+    kinds = [x.type for x in inputs]
+
+    def leaves(given: tuple[Any, ...], by_name: dict[str, Any]) -> list[Any]:
+        values = program.leaves(given, by_name)
+        return [_fed(x, kind.dtype) for x, kind in zip(values, kinds, strict=True)]
+
+    return Model(
+        graph,
+        dict(zip(program.paths, inputs, strict=True)),
+        dict(zip(program.out_paths, outputs, strict=True)),
+        leaves=leaves,
+        rebuild=program.rebuild,
+        name=program.name,
+    )
+
+
+def _fed(x: Any, dtype: DType) -> Any:
+    """What an argument is fed with: without 64 bits where the function was traced without them."""
+    if isinstance(x, sg.Operation):
+        x = x.as_output()
+    if not isinstance(x, Output):
+        return canonical(x, dtype.numpy)
+    return sg.cast(x, dtype) if narrower(x.dtype.numpy, dtype.numpy) else x
+
+
+@guarded("jax.explain")
+def explain(
+    f: Callable[..., Any], *args: Any, argnums: int | Sequence[int] | None = None, **kwargs: Any
+) -> Flow:
+    """Whether gradients of what a function of JAX's returns arrive at its arguments; and if not, why not.
+
+    Nothing is computed: JAX traces the function, as for :func:`load`.
+
+    Args:
+        f: the function.
+        args: its arguments, as for :func:`load`.
+        argnums: which of them are asked about; all unless given.
+        kwargs: its keyword arguments, which are not asked about.
+
+    Returns:
+        A :class:`stopgrad.Flow`, as of :func:`stopgrad.explain`, by the paths of the arguments.
+
+    Raises:
+        ArgumentError: JAX cannot trace the function.
+        GradientError: it returns no array.
+
+    Examples:
+        >>> import jax, stopgrad.jax as sgj
+        >>> sgj.explain(lambda a, b: a * jax.lax.stop_gradient(b), 1.0, 2.0)["b"].status
+        'stopped'
+    """
+    return _flow("jax.explain", f, args, kwargs, argnums)
+
+
+@guarded("jax.assert_flows")
+def assert_flows(
+    f: Callable[..., Any],
+    *args: Any,
+    to: Any = None,
+    argnums: int | Sequence[int] | None = None,
+    **kwargs: Any,
+) -> None:
+    """Raise unless gradients of what a function of JAX's returns arrive at these arguments.
+
+    Args:
+        f: the function.
+        args, argnums, kwargs: as for :func:`explain`.
+        to: the arguments, such as ``"params.w"``, ``"params"`` for all below it, or a list of these; all that
+            hold floating-point numbers unless given.
+
+    Raises:
+        FlowError: some do not; what cuts the paths to these, and on which lines.
+        GraphError: there is no such argument.
+
+    Examples:
+        >>> import jax, stopgrad.jax as sgj
+        >>> sgj.assert_flows(lambda a, b: a * jax.lax.stop_gradient(b), 1.0, 2.0, to="a")
+    """
+    flow = _flow("jax.assert_flows", f, args, kwargs, argnums)
+    flows_or_raise("jax.assert_flows", flow, _keys("jax.assert_flows", flow, to))
+
+
+@guarded("jax.assert_blocked")
+def assert_blocked(
+    f: Callable[..., Any],
+    *args: Any,
+    to: Any = None,
+    by: Any = None,
+    argnums: int | Sequence[int] | None = None,
+    **kwargs: Any,
+) -> None:
+    """Raise if a gradient of what a function of JAX's returns arrives at any of these arguments.
+
+    Args:
+        f: the function.
+        args, to, argnums, kwargs: as for :func:`assert_flows`.
+        by: the line that must cut the paths to each of them, such as ``"model.py:14"``; by anything unless
+            given.
+
+    Raises:
+        FlowError: some do, and on which lines an open path runs; or something else cuts them.
+        GraphError: there is no such argument, or nothing on that line.
+
+    Examples:
+        >>> import jax, stopgrad.jax as sgj
+        >>> sgj.assert_blocked(lambda a, b: a * jax.lax.stop_gradient(b), 1.0, 2.0, to="b")
+    """
+    flow = _flow("jax.assert_blocked", f, args, kwargs, argnums)
+    blocked_or_raise("jax.assert_blocked", flow, _keys("jax.assert_blocked", flow, to), by)
+
+
+# -------------------------------------------------------------------------------------------- building
+
+
+def _built(
+    what: str, f: Callable[..., Any], program: Program
+) -> tuple[Graph, list[Output], list[Output]]:
+    """The graph of a program, its inputs and its outputs."""
+    graph = Graph()
+    place = _definition(f)
+    told = refused(program.closed.jaxpr, place)
+    if told:
+        listed = "".join(f"\n  {one}" for one in told)
+        raise GraphError(f"{what}: {program.name} holds what cannot be imported:{listed}")
+    with graph.as_default():
+        inputs = []
+        for path, v in zip(program.paths, program.closed.jaxpr.invars, strict=True):
+            kind = type_of(v.aval)
+            inputs.append(sg.placeholder(kind.dtype, kind.shape, operation_name(path) or None))
+        with Inside(place=place):
+            made = without_gc(run, program.closed.jaxpr, program.closed.consts, inputs, place)
+        taken = {id(x) for x in inputs}
+        outputs = [sg.identity(y) if id(y) in taken else y for y in made]
+    return graph, inputs, outputs
+
+
+def _definition(f: Any) -> RawLocation | None:
+    """Where a function is written, for what has no line of its own."""
+    code = getattr(f, "__code__", None)
+    return None if code is None else (code, 0)
+
+
+def _flow(what: str, f: Callable[..., Any], args: Any, kwargs: Any, argnums: Any) -> Flow:
+    program = program_of(what, f, args, kwargs)
+    asked = chosen(what, program, len(args), argnums)
+    graph, inputs, outputs = _built(what, f, program)
+    if not outputs:
+        raise GradientError(f"{what}: {program.name} returned no array; let it return what is differentiated")
+    xs = {program.paths[i]: inputs[i] for i in asked}
+    return without_gc(flow_of, Asked(graph, tuple(outputs), xs, is_function=True))
+
+
+def _keys(what: str, flow: Flow, to: Any) -> list[str]:
+    """The arguments that an assertion is about, those below what is named included."""
+    every = list(flow.xs)
+    if to is None:
+        return [key for key in every if flow.xs[key].type.differentiable]
+    found: dict[str, None] = {}
+    for name in flatten(to)[0]:
+        below = [key for key in every if key == name or key.startswith(f"{name}.")]
+        if not below:
+            raise GraphError(f"{what}: there is no argument {name!r}; there are {', '.join(every)}")
+        found |= dict.fromkeys(below)
+    return list(found)

@@ -1,0 +1,257 @@
+"""Jaxprs, equation by equation: each primitive is built by a rule, a small function in a table.
+
+A rule takes the :class:`Step` and the operands, as outputs, and returns the results. One that finds that what
+the equation says cannot be said by our operations raises :class:`NotOurs`; the equation then is a foreign
+operation, as that of a primitive without a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+
+import stopgrad as sg
+from stopgrad.build import constant_in
+from stopgrad.builder import Inside, current
+from stopgrad.errors import InternalError
+from stopgrad.graph import Output
+from stopgrad.jax.avals import agrees, array_of, is_key, type_of
+from stopgrad.jax.foreign import foreign_of
+from stopgrad.jax.lines import place_of
+from stopgrad.source import RawLocation, decode
+from stopgrad.types import TensorType
+
+Rule = Callable[..., Any]
+RULES: dict[str, Rule] = {}
+"""By the names of primitives."""
+KEYED: set[str] = set()
+"""Primitives whose rules take keys as they are; others are done to each word of a key."""
+REFUSED = {
+    "shard_map": "spreads a function over devices; load the function that runs on one of them",
+    "xla_pmap": "spreads a function over devices; load the function that runs on one of them",
+    "io_callback": "acts on the world; take it out of what is loaded",
+    "run_state": "changes references; write it with jax.lax.scan",
+    "new_ref": "changes references; write it with jax.lax.scan",
+}
+"""What cannot be imported, and the cure."""
+SILENT = {"debug_callback", "debug_print"}
+"""What prints, and computes nothing."""
+
+
+class NotOurs(Exception):  # noqa: N818 - no error: it chooses the other way.
+    """What an equation says cannot be said by operations of the catalogue; why."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """An equation on its way.
+
+    Attributes:
+        eqn: JAX's equation.
+        place: the user's line.
+        depth: in how many functions with gradients of their own it stands, one in the gradient of the other.
+    """
+
+    eqn: Any
+    place: RawLocation | None = None
+    depth: int = 0
+
+    @property
+    def name(self) -> str:
+        found: str = self.eqn.primitive.name
+        return found
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.eqn.params
+        return found
+
+    def __getitem__(self, name: str) -> Any:
+        return self.eqn.params[name]
+
+    @property
+    def results(self) -> list[TensorType]:
+        return [type_of(v.aval) for v in self.eqn.outvars]
+
+    @property
+    def result(self) -> TensorType:
+        """The type of the first result."""
+        return type_of(self.eqn.outvars[0].aval)
+
+    @property
+    def avals(self) -> list[Any]:
+        """The operands' abstract values, as JAX has them."""
+        return [v.aval for v in self.eqn.invars]
+
+    def run(self, closed: Any, *inputs: Output, deeper: bool = False) -> list[Output]:
+        """What a jaxpr that the equation holds computes, built here."""
+        jaxpr = getattr(closed, "jaxpr", closed)
+        consts = getattr(closed, "consts", ())
+        return run(jaxpr, consts, inputs, self.place, self.depth + deeper)
+
+
+def rule(*names: str, keys: bool = False) -> Callable[[Rule], Rule]:
+    """Decorator: the rule of these primitives; with *keys*, it knows what to do with keys."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, function))
+        if keys:
+            KEYED.update(names)
+        return function
+
+    return register
+
+
+def plain(functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Register functions that take the operands alone."""
+    RULES.update({name: _ignoring(function) for name, function in functions.items()})
+
+
+def _ignoring(function: Callable[..., Any]) -> Rule:
+    return lambda step, *inputs: function(*inputs)
+
+
+def const(value: Any, aval: Any = None) -> Output:
+    """A constant in the graph being built, of the dtype that an abstract value says."""
+    graph = current().graph
+    assert graph is not None
+    array = array_of(value)
+    if aval is not None and not is_key(aval) and array.dtype != aval.dtype:
+        array = array.astype(aval.dtype)
+    return constant_in(graph, array)
+
+
+def run(
+    jaxpr: Any, consts: Iterable[Any], inputs: Sequence[Output], around: RawLocation | None, depth: int = 0
+) -> list[Output]:
+    """Build what a jaxpr computes of *inputs*; what nobody asks for is left out."""
+    known: dict[Any, Output] = dict(zip(jaxpr.invars, inputs, strict=True))
+    known.update((v, const(value, v.aval)) for v, value in zip(jaxpr.constvars, consts, strict=True))
+    for eqn in _needed(jaxpr):
+        place = place_of(eqn, around)
+        with Inside(place=place):
+            operands = [_read(known, v) for v in eqn.invars]
+            results = _translated(Step(eqn, place, depth), operands)
+        known.update(zip(eqn.outvars, results, strict=True))
+    return [_read(known, v) for v in jaxpr.outvars]
+
+
+def refused(jaxpr: Any, around: RawLocation | None) -> list[str]:
+    """Each equation that cannot be imported, those inside of others included, with its line and the cure."""
+    told = []
+    stack = [(jaxpr, around)]
+    while stack:
+        inner, place = stack.pop()
+        for eqn in inner.eqns:
+            here = place_of(eqn, place)
+            why = REFUSED.get(eqn.primitive.name)
+            if why is not None:
+                told.append(f"{eqn.primitive.name}{'' if here is None else f' at {decode(here)!r}'}: {why}")
+            stack += [(one, here) for one in _inside(eqn.params)]
+    return told
+
+
+def _inside(params: Mapping[str, Any]) -> list[Any]:
+    """The jaxprs that an equation holds."""
+    parts = [one for value in params.values() for one in (value if isinstance(value, tuple) else (value,))]
+    found = [getattr(one, "jaxpr", one) for one in parts]
+    return [one for one in found if hasattr(one, "eqns")]
+
+
+def _needed(jaxpr: Any) -> list[Any]:
+    """The equations that results depend on, and those that act on the world."""
+    wanted = {v for v in jaxpr.outvars if not isinstance(v, jex.Literal)}
+    found = []
+    for eqn in reversed(jaxpr.eqns):
+        acts = eqn.effects and eqn.primitive.name not in SILENT
+        if acts or not wanted.isdisjoint(eqn.outvars):
+            found.append(eqn)
+            wanted.update(v for v in eqn.invars if not isinstance(v, jex.Literal))
+    return found[::-1]
+
+
+def _read(known: Mapping[Any, Output], v: Any) -> Output:
+    return const(v.val, v.aval) if isinstance(v, jex.Literal) else known[v]
+
+
+def _translated(step: Step, operands: Sequence[Output]) -> Sequence[Output]:
+    function = RULES.get(step.name)
+    try:
+        if function is None:
+            raise NotOurs(f"{step.name} is no operation of the catalogue")
+        if step.name not in KEYED and any(map(is_key, step.avals)):
+            made = _word_by_word(function, step, operands)
+        else:
+            made = function(step, *operands)
+    except NotOurs:
+        return foreign(step, operands)
+    results = list(made) if isinstance(made, (list, tuple)) else [made]
+    for y, kind in zip(results, step.results, strict=True):
+        if not agrees(y, kind):
+            raise InternalError(f"jax: {step.name} gives {kind!r}, and was translated to {y.type!r}")
+    return results
+
+
+def _word_by_word(function: Rule, step: Step, operands: Sequence[Output]) -> list[Output]:
+    """What moves keys around, done to each of their words."""
+    keys = [is_key(aval) for aval in step.avals]
+    count = next(int(x.shape[-1]) for x, key in zip(operands, keys, strict=True) if key)
+    made = []
+    for i in range(count):
+        parts = [x[..., i] if key else x for x, key in zip(operands, keys, strict=True)]
+        found = function(_Word(step.eqn, step.place, step.depth), *parts)
+        made.append(list(found) if isinstance(found, (list, tuple)) else [found])
+    return [
+        sg.stack(list(words), axis=-1) if is_key(v.aval) else words[0]
+        for words, v in zip(zip(*made, strict=True), step.eqn.outvars, strict=True)
+    ]
+
+
+class _Word(Step):
+    """An equation on keys, as one on a word of each."""
+
+    @property
+    def results(self) -> list[TensorType]:
+        found = [type_of(v.aval) for v in self.eqn.outvars]
+        keys = [is_key(v.aval) for v in self.eqn.outvars]
+        return [
+            sg.TensorType(kind.dtype, kind.shape[:-1]) if key else kind
+            for kind, key in zip(found, keys, strict=True)
+        ]
+
+    @property
+    def result(self) -> TensorType:
+        return self.results[0]
+
+
+class _OnWords:
+    """A primitive as one that takes and returns the words of keys."""
+
+    def __init__(self, step: Step) -> None:
+        self.name = step.name
+        self.multiple_results = True
+        self._eqn = step.eqn
+
+    def bind(self, *arrays: Any, **params: Any) -> list[Any]:
+        keyed = [
+            jax.random.wrap_key_data(x, impl=v.aval.dtype._impl) if is_key(v.aval) else x
+            for x, v in zip(arrays, self._eqn.invars, strict=True)
+        ]
+        made = self._eqn.primitive.bind(*keyed, **params)
+        results = made if self._eqn.primitive.multiple_results else [made]
+        return [
+            jax.random.key_data(y) if is_key(v.aval) else y
+            for y, v in zip(results, self._eqn.outvars, strict=True)
+        ]
+
+
+def foreign(step: Step, operands: Sequence[Output]) -> Sequence[Output]:
+    """An operation that is none of ours, which JAX runs."""
+    primitive = step.eqn.primitive
+    if any(is_key(v.aval) for v in (*step.eqn.invars, *step.eqn.outvars)):
+        primitive = _OnWords(step)
+    return foreign_of(primitive, step.params, operands)

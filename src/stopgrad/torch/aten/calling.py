@@ -1,0 +1,193 @@
+"""What the translations share: how an operator of PyTorch's is called, and how a table is filled.
+
+A translation is a function of a :class:`Call` and of the arguments that the operator got in the program, with
+tensors as outputs of the graph that is being built, and sizes as numbers or :class:`stopgrad.Dim`. It returns
+an output, or a tuple of them where the operator has several results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import stopgrad as sg
+from stopgrad.operands import Array
+from stopgrad.ops.data import size_as
+from stopgrad.types import DType, dtype_of
+
+Translation = Callable[..., Any]
+Table = dict[str, Translation]
+
+END = 2**62
+"""From here on a number says "to the end", as in slices."""
+
+
+class Refused(Exception):  # noqa: N818 - no error of its own; the loader makes one of all
+    """A call that has no translation; its text says why, and what to do."""
+
+
+class Call:
+    """One call of an operator in a program.
+
+    Attributes:
+        node: the node of the program's graph.
+        dtypes: the element types of the results.
+    """
+
+    def __init__(
+        self, node: Any, key: Callable[[], Any], sizes: Callable[[Any], Any], live: Container[Any]
+    ) -> None:
+        self.node = node
+        self._live = live
+        self.values = results_of(node.meta.get("val"))
+        self._key = key
+        self._sizes = sizes
+
+    @property
+    def dtype(self) -> DType:
+        """The element type of the (first) result."""
+        return dtype_from(self.values[0].dtype)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes of the (first) result, as numbers and :class:`stopgrad.Dim`."""
+        return tuple(self._sizes(size) for size in self.values[0].shape)
+
+    def key(self) -> Any:
+        """A key for random numbers, another one for each call."""
+        return self._key()
+
+    def uses(self, result: int) -> bool:
+        """Whether the program reads a result."""
+        return any(user.args[1] == result for user in self.node.users if user in self._live)
+
+    def common(self, *positions: int) -> DType:
+        """The element type that the arguments at these positions have together, by PyTorch's rules."""
+        values = [value_of(self.node.args[i]) for i in positions]
+        found = values[0]
+        if len(values) == 1:
+            return dtype_from(
+                found.dtype if isinstance(found, torch.Tensor) else torch.result_type(found, found)
+            )
+        return dtype_from(torch.result_type(values[0], values[1]))
+
+    def scale(self, position: int) -> Any:
+        """PyTorch's own record of a tensor that it was given: its strides, its storage."""
+        return value_of(self.node.args[position])
+
+
+def value_of(argument: Any) -> Any:
+    """What PyTorch knows of an argument: a tensor without values, a size, or the number itself."""
+    value = argument.meta["val"] if isinstance(argument, torch.fx.Node) else argument
+    return value
+
+
+def results_of(value: Any) -> tuple[Any, ...]:
+    """The results of a call, of which there may be several."""
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def dtype_from(dtype: Any) -> DType:
+    """PyTorch's element types have the names of ours."""
+    name = str(dtype).removeprefix("torch.")
+    try:
+        return dtype_of(name)
+    except sg.StopgradError:
+        raise Refused(f"there is no element type {name} here; convert to another one before") from None
+
+
+def array_of(x: Any, name: str) -> Array:
+    """The values of a tensor."""
+    if x.device.type == "meta" or isinstance(x, torch._subclasses.FakeTensor):
+        raise sg.GraphError(
+            f"{name} has no values: it is on the device {x.device}; give the model its weights"
+        )
+    if x.layout is not torch.strided:
+        raise sg.GraphError(f"{name} is a sparse tensor; make it dense, with .to_dense()")
+    x = x.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    try:
+        dtype = dtype_from(x.dtype)
+    except Refused as error:
+        raise sg.GraphError(f"{name}: {error}") from None
+    if dtype is sg.bfloat16:
+        found: Array = x.view(torch.int16).numpy(force=True).view(dtype.numpy)
+        return found
+    return np.array(x.numpy(force=True))
+
+
+def given(dtype: Any, otherwise: DType) -> DType:
+    """The element type that an argument says, or another where it is None."""
+    return otherwise if dtype is None else dtype_from(dtype)
+
+
+def brought(x: Any, dtype: DType, like: Any = None) -> Any:
+    """A tensor, number or size as a tensor of this dtype."""
+    if isinstance(x, sg.Output):
+        return x if x.dtype is dtype else sg.cast(x, dtype)
+    if isinstance(x, sg.Dim):
+        return sg.cast(size_as(x, sg.int64, like), dtype)
+    return sg.constant(np.asarray(x).astype(dtype.numpy), dtype)
+
+
+def axis_of(dim: int, ndim: int) -> int:
+    """An axis counted from the front."""
+    return dim + ndim if dim < 0 else dim
+
+
+def axes_of(dims: Any, ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front; all of them where none are named."""
+    if not ndim:
+        return ()
+    if dims is None or (not isinstance(dims, int) and not len(dims)):
+        return tuple(range(ndim))
+    return tuple(axis_of(d, ndim) for d in ([dims] if isinstance(dims, int) else dims))
+
+
+def spread(value: Any, count: int) -> tuple[Any, ...]:
+    """A number for each of so many axes, where one may stand for all."""
+    found = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    return found * count if len(found) == 1 else found
+
+
+def static(sizes: Sequence[Any], what: str) -> tuple[int, ...]:
+    """Sizes that have to be numbers."""
+    if any(isinstance(size, sg.Dim) for size in sizes):
+        raise Refused(f"{what} needs sizes that are numbers; export it without dynamic sizes there")
+    return tuple(int(size) for size in sizes)
+
+
+def product(sizes: Sequence[Any]) -> Any:
+    """The product of sizes, which may be symbolic."""
+    return math.prod(sizes)
+
+
+def along(values: Any, axis: int, ndim: int) -> Any:
+    """A vector, NumPy's or a tensor, put along an axis of so many."""
+    shape = [1] * ndim
+    shape[axis] = -1
+    return values.reshape(shape) if isinstance(values, np.ndarray) else sg.reshape(values, shape)
+
+
+def pulled(forward: Callable[..., Any], operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """The gradient of a function of outputs, for operators that are the gradient of another one.
+
+    It is generated here from the operations that *forward* builds.
+    """
+    ys = forward(*operands)
+    ys = ys if isinstance(ys, tuple) else (ys,)
+    return sg.gradients(list(ys), list(operands), list(cotangents), unconnected_gradients="zero")
+
+
+def table(*rows: dict[str, Translation] | tuple[str, Translation]) -> Iterator[tuple[str, Translation]]:
+    """The rows of a table, with names such as ``"add.Tensor"``, as ``"aten.add.Tensor"``.
+
+    Several overloads of one translation are written with spaces between them: ``"add.Tensor add.Scalar"``.
+    """
+    for row in rows:
+        for names, translation in row.items() if isinstance(row, dict) else (row,):
+            for name in names.split():
+                yield f"aten.{name}" if "." in name else f"aten.{name}.default", translation

@@ -1,0 +1,260 @@
+"""Exported programs, made ready for translation: where gradients stop is said in the graph itself.
+
+``torch.export`` keeps ``detach`` and ``no_grad`` regions, and its decomposition into core operators drops
+both: what it makes is meant for inference. So each is replaced by an operator of ours, :data:`STOP`, before
+programs are decomposed.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from stopgrad.errors import ArgumentError, GraphError
+from stopgrad.source import Location
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+
+
+@torch.library.custom_op("stopgrad::stop", mutates_args=())
+def _stop(x: torch.Tensor, why: str) -> torch.Tensor:
+    return x.clone()
+
+
+@_stop.register_fake
+def _(x: torch.Tensor, why: str) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+STOP = torch.ops.stopgrad.stop.default
+"""Stands in programs where a gradient stops; its second argument says what stops it."""
+
+_DETACH = frozenset({torch.ops.aten.detach.default, torch.ops.aten.detach_.default})
+_WHOLE = (torch.ops.aten._safe_softmax.default,)
+"""What is not decomposed: of rows that are masked as a whole, the parts have no gradient."""
+_GRAD_REGION = torch.ops.higher_order.wrap_with_set_grad_enabled
+_OUTSIDE = "stopgrad_no_grad"
+
+
+class _Wrapped(torch.nn.Module):
+    """A function as a module, which is what ``torch.export`` takes."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def exported(program: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> ExportedProgram:
+    """A module or function as a program of core operators, with its stops."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's about its own code.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        if isinstance(program, ExportedProgram):
+            if example or dynamic_shapes is not None:
+                raise ArgumentError(
+                    "an exported program has its shapes; give example arguments and dynamic_shapes to "
+                    "torch.export.export"
+                )
+        elif isinstance(program, torch.nn.Module) or callable(program):
+            module = program if isinstance(program, torch.nn.Module) else _Wrapped(program)
+            program = _export(module, example, dynamic_shapes)
+        else:
+            raise ArgumentError(
+                f"takes a torch.nn.Module, with example arguments, or a torch.export.ExportedProgram; "
+                f"got {type(program).__name__}"
+            )
+        table: Any = torch.export.default_decompositions()
+        for operator in _WHOLE:
+            table.pop(operator, None)
+        return _marked(program).run_decompositions(table)
+
+
+def _export(module: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> ExportedProgram:
+    try:
+        return torch.export.export(module, example, dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        told = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise GraphError(
+            f"torch.export does not export {type(module).__name__}: {told.strip()} — what it cannot export "
+            "(such as branches on values, .item(), .data, printing of numbers) has to be written with "
+            "tensors; or watch it run instead, with sgt.watch() or sgt.explain, which take any code"
+        ) from error
+
+
+# ------------------------------------------------------------------------------------------------ stops
+
+
+def _marked(program: ExportedProgram) -> ExportedProgram:
+    """The same program, in which stops are operators; the one given is left as it is."""
+    module = program.graph_module
+    if not any(_says_stop(node) for node in _nodes(module)):
+        return program
+    # A shallow copy of the module, whose graph is copied.
+    graph = torch.fx.Graph()
+    old_to_new: dict[Any, Any] = {}
+    returned = graph.graph_copy(module.graph, old_to_new)
+    output = graph.output(returned)
+    output.meta = dict(next(reversed(module.graph.nodes)).meta)
+    for old, new in old_to_new.items():
+        new.name = old.name
+        new.meta = copy.copy(old.meta)
+    made = torch.fx.GraphModule(module, graph)
+    made.meta.update(module.meta)
+    _mark(made, decomposed=program.dialect == "ATEN")
+    return ExportedProgram(
+        root=made,
+        graph=made.graph,
+        graph_signature=program.graph_signature,
+        state_dict=program.state_dict,
+        range_constraints=program.range_constraints,
+        module_call_graph=program.module_call_graph,
+        example_inputs=program.example_inputs,
+        constants=program.constants,
+        verifiers=program.verifiers,
+    )
+
+
+def _nodes(module: Any) -> Iterator[Any]:
+    """The nodes of a program, and of those that it calls."""
+    waiting = [module]
+    while waiting:
+        here = waiting.pop()
+        yield from here.graph.nodes
+        waiting += [child for child in here.children() if isinstance(child, torch.fx.GraphModule)]
+
+
+def _says_stop(node: Any) -> bool:
+    return (
+        node.target in _DETACH or node.target is _GRAD_REGION or node.target is torch.ops.aten.alias.default
+    )
+
+
+def _mark(module: Any, decomposed: bool) -> None:
+    """Put :data:`STOP` where gradients stop, in this module and those below it."""
+    for child in module.children():
+        if isinstance(child, torch.fx.GraphModule):
+            _mark(child, decomposed)
+    graph = module.graph
+    while regions := [node for node in graph.nodes if node.target is _GRAD_REGION]:
+        for node in regions:
+            _inlined(module, node)
+    for node in list(graph.nodes):
+        # What has been decomposed has aliases in the place of its detached tensors.
+        was_detach = decomposed and node.target is torch.ops.aten.alias.default and "detach" in _text(node)
+        if node.target in _DETACH or was_detach:
+            node.target = STOP
+            node.args = (node.args[0], "detach")
+        elif node.meta.get(_OUTSIDE) and isinstance(node.meta.get("val"), torch.Tensor):
+            _stop_outside(graph, node)
+    graph.lint()
+    module.recompile()
+
+
+def _text(node: Any) -> str:
+    return str(node.meta.get("stack_trace") or "")
+
+
+def _inlined(module: Any, node: Any) -> None:
+    """Put what a region computes in its place; where it is one without gradients, that is noted."""
+    enabled, inner, *operands = node.args
+    region = getattr(module, inner.target)
+    places = iter(operands)
+    known: dict[Any, Any] = {}
+    with module.graph.inserting_before(node):
+        for part in region.graph.nodes:
+            if part.op == "placeholder":
+                known[part] = next(places)
+            elif part.op == "output":
+                results = torch.fx.node.map_arg(part.args[0], known.__getitem__)
+            else:
+                known[part] = _copied(module, region, part, known, bool(enabled))
+    results = results if isinstance(results, (tuple, list)) else (results,)
+    for user in list(node.users):
+        user.replace_all_uses_with(_named_after(module.graph, user, results[user.args[1]]))
+        module.graph.erase_node(user)
+    module.graph.erase_node(node)
+
+
+def _copied(module: Any, region: Any, part: Any, known: dict[Any, Any], enabled: bool) -> Any:
+    if part.op == "get_attr":
+        name = f"{part.name}_inside"
+        while hasattr(module, name):
+            name += "_"
+        setattr(module, name, getattr(region, part.target))
+        copied = module.graph.get_attr(name)
+    else:
+        copied = module.graph.node_copy(part, known.__getitem__)
+    copied.meta = copy.copy(part.meta)
+    copied.meta.setdefault(_OUTSIDE, not enabled)  # The innermost region counts.
+    return copied
+
+
+def _named_after(graph: Any, user: Any, result: Any) -> Any:
+    """A node of a name that the program's signature may hold, for a result of a region."""
+    with graph.inserting_before(user):
+        kept = graph.call_function(torch.ops.aten.alias.default, (result,))
+    kept.meta = copy.copy(user.meta)
+    name = user.name
+    user.name = f"{name}_was"
+    kept.name = name
+    # The alias belongs to whoever computed the result.
+    kept.meta[_OUTSIDE] = result.meta.get(_OUTSIDE, False) if isinstance(result, torch.fx.Node) else False
+    return kept
+
+
+def _stop_outside(graph: Any, node: Any) -> None:
+    """Stop what was computed without gradients where it is used with them."""
+    outside = [user for user in node.users if not user.meta.get(_OUTSIDE)]
+    if not outside:
+        return
+    if node.target is torch.ops.aten.alias.default:
+        node.target, node.args = STOP, (node.args[0], "no_grad")
+        return
+    with graph.inserting_after(node):
+        stop = graph.call_function(STOP, (node, "no_grad"))
+    stop.meta = copy.copy(node.meta)
+    for user in outside:
+        user.replace_input_with(node, stop)
+
+
+# ------------------------------------------------------------------------------------------------ lines
+
+
+def location_of(node: Any) -> Location | None:
+    """The user's line that a node was recorded at: the last one outside of PyTorch."""
+    frames = _FRAME.findall(_text(node))
+    if not frames:
+        return None
+    own = [frame for frame in frames if not _is_torch(frame[0])]
+    file, line, function = (own or frames)[-1]
+    return Location(file, int(line), function=function)
+
+
+def _is_torch(file: str) -> bool:
+    return file.startswith((_TORCH, _HOME, "<eval_with_key>"))
+
+
+def scope_of(node: Any) -> str:
+    """The module that a node belongs to, as a prefix of names: ``"layers/0/"``."""
+    stack = node.meta.get("nn_module_stack") or {}
+    path = next((entry[0] for entry in reversed(list(stack.values()))), "")
+    return scope_from(path.partition("@")[0])
+
+
+def scope_from(path: str) -> str:
+    """A dotted path as a prefix of names."""
+    path = re.sub(r"^L\[.self.\]\.?|^L__self___?", "", path)
+    parts = [re.sub(r"[^A-Za-z0-9_.\\>-]", "_", part).lstrip("_->\\") for part in path.split(".")]
+    return "".join(f"{part}/" for part in parts if part)

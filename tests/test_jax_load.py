@@ -1,0 +1,264 @@
+"""Loaded JAX functions have JAX's values and gradients: primitive by primitive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from tests.jax_cases import assert_round_trip, draw, ints
+
+X = draw(3, 4)
+Y = draw(3, 4, seed=1)
+P = draw(3, 4, seed=2, low=0.2, high=3.0)
+U = draw(3, 4, seed=3, low=-0.9, high=0.9)
+I = ints(3, 4, low=-9, high=9)
+J = ints(3, 4, seed=1, low=1, high=9)
+W = ints(3, 4, seed=5, high=2**32, dtype=np.uint32)
+B = X > 0
+
+UNARY: dict[str, Any] = {
+    "neg": X, "abs": X, "sign": X, "floor": X, "ceil": X, "exp": X, "exp2": X, "log": P, "log1p": P, "expm1": X,
+    "sin": X, "cos": X, "tan": U, "asin": U, "acos": U, "atan": X, "sinh": X, "cosh": X, "tanh": X, "asinh": X,
+    "acosh": P + 1, "atanh": U, "sqrt": P, "rsqrt": P, "cbrt": P, "square": X, "erf": X, "erfc": X, "erf_inv": U,
+    "lgamma": P, "digamma": P, "bessel_i0e": X, "bessel_i1e": X, "is_finite": X, "logistic": X,
+    "population_count": W, "clz": W, "bitwise_not": W, "reciprocal": P,
+}  # fmt: skip
+BINARY: dict[str, Any] = {
+    "add": (X, Y), "sub": (X, Y), "mul": (X, Y), "div": (X, P), "rem": (X, P), "max": (X, Y), "min": (X, Y),
+    "pow": (P, Y), "atan2": (X, Y), "igamma": (P, P), "igammac": (P, P), "nextafter": (X, Y), "eq": (I, J),
+    "ne": (I, J), "lt": (X, Y), "le": (X, Y), "gt": (X, Y), "ge": (X, Y), "complex": (X, Y),
+    "bitwise_and": (I, J), "bitwise_or": (I, J), "bitwise_xor": (I, J), "shift_left": (I, J),
+    "shift_right_logical": (I, J), "shift_right_arithmetic": (I, J),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_unary(name: str) -> None:
+    order = 1 if name in ("bessel_i0e", "bessel_i1e") else 2
+    assert_round_trip(getattr(lax, name), UNARY[name], order=order, factor=4)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_binary(name: str) -> None:
+    order = 0 if name in ("igamma", "igammac", "nextafter") else 2
+    assert_round_trip(getattr(lax, name), *BINARY[name], order=order, factor=4)
+
+
+CASES: dict[str, Any] = {
+    "int div": (lambda a, b: lax.div(a, b), I, J),
+    "int rem": (lambda a, b: lax.rem(a, b), I, J),
+    "int power": (lambda a: [lax.integer_pow(a, n) for n in (-3, -1, 0, 1, 2, 3, 5, 8)], P),
+    "power of a number": (lambda a: a**2.5, P),
+    "beta": (lambda x: lax.betainc(P, P + 0.3, jnp.abs(x)), U),
+    "polygamma": (lambda x: jax.scipy.special.polygamma(1, x), P),
+    "clamp": (lambda a: lax.clamp(np.float32(-0.5), a, np.float32(0.7)), X),
+    "clip": (lambda a: jnp.clip(a, -0.5, 0.7), X),
+    "select": (lambda c, a, b: jnp.where(c, a, b), B, X, Y),
+    "select of many": (lambda i, a, b: lax.select_n(i % 3, a, b, a * b), J, X, Y),
+    "shifts beyond": (lambda a: [lax.shift_left(a, jnp.int32(n)) for n in (0, 31, 32, 40)], I),
+    "right shifts beyond": (lambda a: [lax.shift_right_logical(a, jnp.int32(n)) for n in (0, 31, 32)], I),
+    "sign shifts beyond": (lambda a: [lax.shift_right_arithmetic(a, jnp.int32(n)) for n in (0, 31, 32)], I),
+    "round": (lambda a: [jnp.round(a), lax.round(a), jnp.round(a, 1)], np.linspace(-3, 3, 25, dtype="f")),
+    "truths": (lambda a, b: [a & b, a | b, a ^ b, ~a], B, Y > 0),
+    "reduce precision": (lambda a: lax.reduce_precision(a, 8, 7), X),
+    "casts": (lambda a: [a.astype(t) for t in ("int32", "float16", "bool", "uint8")], P),
+    "broadcast": (lambda a: lax.broadcast_in_dim(a, (3, 2, 4), (0, 2)), X),
+    "reshape": (lambda a: a.reshape(2, 6), X),
+    "squeeze": (lambda a: jnp.squeeze(a[None, :, None], (0, 2)), X),
+    "transpose": (lambda a: jnp.transpose(a[None], (2, 0, 1)), X),
+    "rev": (lambda a: lax.rev(a, (1,)), X),
+    "concatenate": (lambda a, b: jnp.concatenate([a, b, a], 1), X, Y),
+    "split": (lambda a: jnp.split(a, [1, 3], 1), X),
+    "stack": (lambda a, b: jnp.stack([a, b], 1), X, Y),
+    "tile": (lambda a: jnp.tile(a, (2, 3)), X),
+    "iota": (lambda: [lax.broadcasted_iota(t, (2, 3), 1) for t in ("int32", "float32", "uint8")],),
+    "slice": (lambda a: lax.slice(a, (0, 1), (3, 4), (2, 2)), X),
+    "pads": (lambda a: lax.pad(a, 1.5, ((1, -1, 0), (-1, 2, 0))), X),
+    "pads inside": (lambda a: [lax.pad(a, v, ((1, 2, 1), (-2, -1, 2))) for v in (0.0, 1.5)], X),
+    "pads by a value": (lambda a, v: lax.pad(a, v, ((1, 2, 1), (0, 0, 0))), X, np.float32(0.5)),
+    "dynamic slice": (lambda a, i: lax.dynamic_slice(a, (i, 1), (2, 2)), X, np.int32(1)),
+    "dynamic slice beyond": (lambda a, i: lax.dynamic_slice(a, (i, -i), (2, 2)), X, np.int32(7)),
+    "dynamic update": (lambda a, b, i: lax.dynamic_update_slice(a, b, (i, 2)), X, Y[:2, :2], np.int32(7)),
+    "index": (lambda a: [a[1], a[:, -1], a[..., ::2], a[::-1]], X),
+    "sum": (lambda a: [a.sum(), a.sum(0), a.sum((0, 1), keepdims=True)], X),
+    "sum of ints": (lambda a: [a.sum(), a.sum(0)], I),
+    "prod": (lambda a: [a.prod(), a.prod(1)], X),
+    "max": (lambda a: [a.max(), a.max(0), a.min(1)], X),
+    "max of ints": (lambda a: [a.max(), a.max(0), a.min(1)], I),
+    "all": (lambda a: [a.all(), a.any(0), a.max(), a.min()], B),
+    "bits of many": (lambda a: [jnp.bitwise_or.reduce(a, 0), jnp.bitwise_and.reduce(a, 1)], W),
+    "xor of many": (lambda a: lax.reduce_xor(a, (0, 1)), W),
+    "reduce": (lambda a: lax.reduce(a, np.float32(0), lambda p, q: p + q + p * q, (1,)), U),
+    "reduce two": (
+        lambda a, b: lax.reduce((a, b), (np.float32(0), np.float32(1)), lambda p, q: (p[0] + q[0], p[1] * q[1]), (0,)),
+        X,
+        Y,
+    ),
+    "argmax": (lambda a: [a.argmax(), a.argmax(0), a.argmin(1)], X),
+    "argmax of truths": (lambda a: [a.argmax(0), a.argmin(1)], B),
+    "cumulative": (lambda a: [f(a, 1) for f in (lax.cumsum, lax.cumprod, lax.cummax, lax.cummin)], X),
+    "cumulative backwards": (lambda a: [f(a, 0, True) for f in (lax.cumsum, lax.cumprod, lax.cummax)], X),
+    "cumulative logsumexp": (lambda a: lax.cumlogsumexp(a, 1), X),
+    "copies": (lambda a: lax.optimization_barrier((jnp.copy(a), a * 2)), X),
+    "real and imag": (lambda a, b: (lambda z: [jnp.real(z * z), jnp.imag(z * z), jnp.abs(z)])(a + 1j * b), X, Y),
+    "ties of max": (lambda a: [a.max(), jnp.maximum(a, 1.0), jnp.minimum(1.0, a)], np.array([1, 1, 0, 1], "f")),
+    "ties of min": (lambda a: [a.min(), jnp.minimum(a, 1.0), jnp.sort(a)], np.array([1, 1, 2, 1], "f")),
+    "ties of abs": (lambda a: [jnp.abs(a), jax.nn.relu(a), jnp.clip(a, 0, 1), lax.clamp(np.float32(0), a, np.float32(1))], np.array([0, 1, -1], "f")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(name: str) -> None:
+    f, *args = CASES[name]
+    assert_round_trip(f, *args)
+
+
+def _dot(numbers: Any) -> Any:
+    return lambda a, b: lax.dot_general(a, b, numbers)
+
+
+DOTS: dict[str, Any] = {
+    "matrices": (jnp.matmul, X, Y.T),
+    "vector": (jnp.dot, X, Y[0]),
+    "vectors": (jnp.dot, X[0], Y[0]),
+    "outer": (jnp.outer, X[0], Y[0]),
+    "turned": (_dot((((0,), (0,)), ((), ()))), X, Y),
+    "many": (jnp.matmul, draw(2, 3, 4), draw(2, 4, 5)),
+    "many with one": (jnp.matmul, draw(2, 3, 4), draw(4, 5)),
+    "two axes": (_dot((((0, 1), (0, 1)), ((), ()))), X, Y),
+    "batch in the middle": (_dot((((0,), (2,)), ((1,), (0,)))), draw(3, 2, 4), draw(2, 5, 3)),
+    "einsum": (lambda a, b: jnp.einsum("bij,bkj->bik", a, b), draw(2, 3, 4), draw(2, 5, 4)),
+    "ints": (jnp.matmul, I, J.T),
+    "truths": (jnp.matmul, B, B.T),
+    "wider": (lambda a, b: jnp.matmul(a, b, preferred_element_type=np.float32), X.astype("f2"), Y.T.astype("f2")),
+    "wider ints": (
+        lambda a, b: jnp.matmul(a, b, preferred_element_type=np.int32),
+        I.astype(np.int8),
+        J.T.astype(np.int8),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOTS)
+def test_dot_general(name: str) -> None:
+    f, *args = DOTS[name]
+    assert_round_trip(f, *args)
+
+
+def _conv(**settings: Any) -> Any:
+    settings = {"window_strides": (1, 1), "padding": "SAME"} | settings
+    return lambda x, k: lax.conv_general_dilated(x, k, **settings)
+
+
+IMAGE, KERNEL = draw(2, 4, 6, 5), draw(6, 4, 3, 2)
+CONVOLUTIONS: dict[str, Any] = {
+    "same": (_conv(), IMAGE, KERNEL),
+    "strided": (_conv(window_strides=(2, 1), padding="VALID"), IMAGE, KERNEL),
+    "padded": (_conv(padding=((2, 0), (1, 3))), IMAGE, KERNEL),
+    "cut": (_conv(padding=((-1, 0), (2, -1))), IMAGE, KERNEL),
+    "dilated": (_conv(rhs_dilation=(2, 1)), IMAGE, KERNEL),
+    "transposed": (_conv(lhs_dilation=(2, 3), padding=((1, 2), (1, 1))), IMAGE, KERNEL),
+    "groups": (_conv(feature_group_count=2), IMAGE, KERNEL[:, :2]),
+    "depthwise": (_conv(feature_group_count=4), IMAGE, draw(8, 1, 3, 2)),
+    "batch groups": (_conv(batch_group_count=2), IMAGE, KERNEL),
+    "channels last": (_conv(dimension_numbers=("NHWC", "HWIO", "NHWC")), draw(2, 6, 5, 4), draw(3, 2, 4, 6)),
+    "one axis": (
+        lambda x, k: lax.conv_general_dilated(x, k, (2,), "SAME", dimension_numbers=("NWC", "WIO", "NCW")),
+        draw(2, 7, 3),
+        draw(3, 3, 5),
+    ),
+    "conv_transpose": (lambda x, k: lax.conv_transpose(x, k, (2, 2), "SAME"), draw(1, 4, 4, 3), draw(3, 3, 3, 2)),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolution(name: str) -> None:
+    f, *args = CONVOLUTIONS[name]
+    assert_round_trip(f, *args, factor=4)
+
+
+def test_double_precision() -> None:
+    with jax.enable_x64(True):
+        a, b = draw(3, 4, dtype=np.float64), draw(4, 3, seed=1, dtype=np.float64)
+        assert_round_trip(lambda a, b: jnp.tanh(a @ b) / (1 + jnp.exp(a.sum())), a, b)
+
+
+INDEXING: dict[str, Any] = {
+    "take": (lambda a, i: a[i], X, np.array([2, 0, 2])),
+    "take columns": (lambda a, i: a[:, i], X, np.array([[2, 0], [3, 3]])),
+    "pairs": (lambda a, i, j: a[i, j], X, np.array([2, 0, 2]), np.array([1, 1, 3])),
+    "negative": (lambda a, i: a[i], X, np.array([-1, 0])),
+    "fill": (lambda a, i: jnp.take(a, i, axis=0), X, np.array([5, 0, -1])),
+    "fill ints": (lambda a, i: [jnp.take(b, i, axis=0) for b in (a, a > 3, a.astype("uint8"))], I, np.array([5, 0])),
+    "fill value": (lambda a, i: a.at[i].get(mode="fill", fill_value=7.0), X, np.array([5, 0])),
+    "clip": (lambda a, i: a.at[i].get(mode="clip"), X, np.array([5, -9])),
+    "along": (lambda a, i: jnp.take_along_axis(a, i, 1), X, ints(3, 2, high=4)),
+    "batched": (lambda a, i: jax.vmap(lambda r, k: r[k])(a, i), X, ints(3, 2, high=4)),
+    "rows and columns": (lambda a, i: a[i, 1:3], X, np.array([2, 0])),
+    "blocks": (
+        lambda a, i: lax.gather(
+            a, i, lax.GatherDimensionNumbers((1, 2), (), (0, 1)), (2, 3), mode="clip"
+        ),
+        X,
+        np.array([[0, 1], [1, 0], [5, 5]]),
+    ),
+    "batched slices": (
+        lambda a, i: jax.vmap(lambda r, k: lax.dynamic_slice(r, (k,), (2,)))(a, i),
+        X,
+        np.array([0, 2, 3]),
+    ),
+    "one hot row": (lambda a, i: a[0, i], X, np.int32(2)),
+    "set": (lambda a, i, v: a.at[i].set(v), X, np.array([2, 0]), Y[:2]),
+    "set one": (lambda a, v: a.at[1, 2].set(v), X, np.float32(3)),
+    "add": (lambda a, i, v: a.at[i].add(v), X, np.array([2, 2, 0]), Y),
+    "add columns": (lambda a, i, v: a.at[:, i].add(v), X, np.array([1, 1]), Y[:, :2]),
+    "add beyond": (lambda a, i, v: a.at[i].add(v), X, np.array([7, -1, 0]), Y),
+    "subtract": (lambda a, i, v: a.at[i].subtract(v), X, np.array([2, 2, 0]), Y),
+    "max": (lambda a, i, v: a.at[i].max(v), X, np.array([2, 1, 0]), Y),
+    "min": (lambda a, i, v: a.at[i].min(v), X, np.array([2, 1, 0]), Y),
+    "add clipped": (lambda a, i, v: a.at[i].add(v, mode="clip"), X, np.array([7, -9, 0]), Y),
+    "set slice": (lambda a, v: a.at[1:, ::2].set(v), X, Y[1:, :2]),
+    "add pairs": (lambda a, i, j, v: a.at[i, j].add(v), X, np.array([2, 0, 2]), np.array([1, 1, 1]), Y[:, 0]),
+    "batched add": (lambda a, i, v: jax.vmap(lambda r, k, w: r.at[k].add(w))(a, i, v), X, ints(3, 2, high=4), Y[:, :2]),
+    "segment sum": (lambda a, s: jax.ops.segment_sum(a, s, 2), X, np.array([0, 1, 0])),
+    "truths": (lambda a, i: a.at[i].set(True), B, np.array([1])),
+}
+
+
+@pytest.mark.parametrize("name", INDEXING)
+def test_indexing(name: str) -> None:
+    f, *args = INDEXING[name]
+    assert_round_trip(f, *args)
+
+
+def test_scatter_multiply() -> None:
+    # JAX has no gradient of it unless no index occurs twice.
+    assert_round_trip(lambda a, i, v: a.at[i].mul(v), X, np.array([2, 2, 0]), Y, order=0)
+    assert_round_trip(lambda a, i, v: a.at[i].mul(v, unique_indices=True), X, np.array([2, 1, 0]), Y, order=1)
+
+
+SORTS: dict[str, Any] = {
+    "sort": (lambda a: [jnp.sort(a), jnp.sort(a, 0), -jnp.sort(-a)], X),
+    "argsort": (lambda a: [jnp.argsort(a), jnp.argsort(a, 0, descending=True)], X),
+    "with values": (lambda a, b: lax.sort((a, b), dimension=1, num_keys=1), X, Y),
+    "two keys": (lambda a, b, c: lax.sort((a, b, c), dimension=1, num_keys=2), ints(3, 9, high=3), ints(3, 9, high=3), draw(3, 9)),
+    "not finite": (lambda a: [jnp.sort(a), jnp.argsort(a)], np.array([2, np.nan, -np.inf, 0, -0.0, np.inf], "f")),
+    "truths": (lambda a: [jnp.sort(a), jnp.argsort(a)], B),
+    "ties": (lambda a, b: lax.sort((a, b), num_keys=1), np.array([1, 0, 1, 0, 1], "f"), draw(5)),
+    "top k": (lambda a: lax.top_k(a, 2), X),
+    "median": (lambda a: [jnp.median(a), jnp.quantile(a, 0.3, axis=1)], X),
+    "unique": (lambda a: jnp.unique(a, size=5, fill_value=-1), ints(9, high=5)),
+    "searchsorted": (lambda a, b: jnp.searchsorted(jnp.sort(a[0]), b), X, Y),
+    "permuted": (lambda a: jnp.argsort(jnp.argsort(a)), X),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SORTS)
+def test_sorts(name: str) -> None:
+    f, *args = SORTS[name]
+    assert_round_trip(f, *args)
