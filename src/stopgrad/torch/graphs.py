@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from stopgrad.dtypes import dtype_of
 from stopgrad.flow.asked import Asked
@@ -14,11 +14,11 @@ from stopgrad.torch.record import Event, Kind, Target, Value, above
 from stopgrad.types import TensorType, tensor_type
 
 
-def asked_of(losses: Sequence[Value], xs: Mapping[str, Target]) -> Asked:
-    """The question about recorded values, in a graph of ours."""
+def asked_of(losses: Sequence[Value], xs: Mapping[str, Target]) -> tuple[Asked, Callable[[Event], Operation]]:
+    """The question about recorded values, in a graph of ours, and what an event is there."""
     building = _Building(losses, xs)
     ys = tuple([building.output(value) for value in losses])
-    return Asked(building.graph, ys, building.asked, is_function=True, recorded=True)
+    return Asked(building.graph, ys, building.asked, is_function=True, recorded=True), building.made
 
 
 class _Building:
@@ -45,6 +45,10 @@ class _Building:
                 bits |= leads[value.event]
             leads[event] = bits
         return leads
+
+    def made(self, event: Event) -> Operation:
+        """What an event is in the graph."""
+        return self._made[event, 0].op
 
     def output(self, value: Value) -> Output:
         """What a value is in the graph, for who uses it."""

@@ -20,6 +20,7 @@ from stopgrad.torch.graphs import asked_of
 from stopgrad.torch.questions import chosen, losses_in, named_tensors
 from stopgrad.torch.record import Target, Value
 from stopgrad.torch.recorder import Recorder
+from stopgrad.torch.strays import strays
 
 Tensor = Any
 
@@ -134,11 +135,12 @@ def explained(what: str, recorder: Recorder, losses: Sequence[Value], xs: Any, o
     """The report of a recorder on losses."""
     tensors = recorder.seen() if xs is None else named_tensors(what, xs)
     targets = {name: recorder.target(tensor) for name, tensor in chosen(what, tensors, only).items()}
-    return without_gc(_flow, losses, targets)
+    return without_gc(_flow, losses, targets, xs if only is None else None)
 
 
-def _flow(losses: Sequence[Value], targets: Mapping[str, Target]) -> Flow:
-    return flow_of(asked_of(losses, targets))
+def _flow(losses: Sequence[Value], targets: Mapping[str, Target], xs: Any) -> Flow:
+    question, made = asked_of(losses, targets)
+    return flow_of(question, findings=strays(xs, losses, targets, made))
 
 
 @guarded("watch")
