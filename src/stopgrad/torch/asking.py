@@ -12,7 +12,7 @@ from stopgrad.errors import ArgumentError, FlowError
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
 from stopgrad.flow.report import Flow
 from stopgrad.public import call, guarded
-from stopgrad.torch.nodes import owners_of
+from stopgrad.torch.nodes import node_of, owners_of
 from stopgrad.torch.questions import chosen, losses_in, named_tensors
 from stopgrad.torch.recorder import Recorder
 from stopgrad.torch.watching import RECORDERS, Watch, explained
@@ -179,13 +179,14 @@ def _asked(what: str, loss: Any, xs: Any) -> tuple[Flow, bool]:
         named = named_tensors(what, xs)
         if not named:
             raise ArgumentError(f"{what}: there are no tensors in xs")
-        return explained(what, recorder, [recorder.loss(tensor) for tensor in losses], named, None), known
+        value_of = recorder.loss if known else recorder.value_of_loss
+        return explained(what, recorder, [value_of(tensor) for tensor in losses], named, None), known
 
 
 def _recorder_of(losses: list[Any]) -> tuple[Recorder, bool]:
     """Who recorded how losses were made; somebody new where nobody did."""
     for tensor in losses:
-        owners = [] if tensor.grad_fn is None else owners_of(tensor.grad_fn)
+        owners = [] if node_of(tensor) is None else owners_of(node_of(tensor))
         for owner in (*owners, *RECORDERS):
             if isinstance(owner, Recorder) and owner.knows(tensor):
                 return owner, True

@@ -142,7 +142,7 @@ FACTORIES = _words(
 )
 
 FLAT = _words(
-    """round floor ceil trunc fix sign sgn heaviside bernoulli floor_divide __floordiv__ __rfloordiv__ normal
+    """round floor ceil trunc fix sign sgn heaviside bernoulli floor_divide __floordiv__ __rfloordiv__
     uniform exponential geometric cauchy log_normal random"""
 )
 """Functions whose gradient is zero everywhere, with what they do in place."""

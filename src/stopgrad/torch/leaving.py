@@ -12,6 +12,7 @@ from stopgrad.flow.source_lines import place as place_text
 from stopgrad.source import RawLocation, decode
 from stopgrad.torch.record import Value, stop
 
+MADE_OF = "what may be made of it "
 REMEMBERED = 1024
 """So many numbers that left are known again, the latest."""
 SHORT = 64
@@ -52,6 +53,7 @@ class Departures:
     def __init__(self) -> None:
         self._numbers: dict[Any, Departure] = {}
         self._spans: list[_Span] = []
+        self._sites: dict[Any, dict[int, Departure]] = {}  # Of arrays, the last one of each place.
 
     def note(self, what: Any, value: Value, call: str, why: str, place: RawLocation | None) -> None:
         """A value became something of Python's."""
@@ -60,6 +62,8 @@ class Departures:
             departure = Departure(None, value, call, why, place)
             begin = what.__array_interface__["data"][0]
             self._spans = [*spans, _Span(begin, begin + what.nbytes, weakref.ref(what), departure)]
+            if place is not None:
+                self._sites.setdefault(place[0], {})[place[1]] = departure
             return
         for number in _numbers_in(what, SHORT):
             departure = Departure(number, value, call, why, place)
@@ -70,23 +74,30 @@ class Departures:
             del self._numbers[next(iter(self._numbers))]
 
     def __bool__(self) -> bool:
-        return bool(self._numbers or self._spans)
+        return bool(self._numbers or self._spans or self._sites)
 
     def returning(self, given: Any, place: RawLocation | None) -> list[Value]:
         """What of the arguments of a call had left, stopped where it left."""
-        found: dict[int, Departure] = {}
+        found: list[Value] = []
         for x in _leaves(given):
-            departure = self._of_array(x) if isinstance(x, np.ndarray) else self._of_number(x)
-            if departure is not None:
-                found[id(departure)] = departure
-        return [back(departure, place) for departure in found.values()]
+            if isinstance(x, np.ndarray):
+                found += self.of_memory(x.__array_interface__["data"][0], place) if x.size else []
+            else:
+                departure = self._of_number(x)
+                found += [] if departure is None else [_back(departure, place)]
+        return found
 
-    def at(self, address: int) -> Departure | None:
-        """What left whose memory begins before an address and ends behind it."""
+    def of_memory(self, address: int, place: RawLocation | None) -> list[Value]:
+        """What had left of which an array may be made that came back: whose memory it has; or, where that is
+        its own, the arrays that left further up in the same function.
+        """
         for span in reversed(self._spans):
             if span.begin <= address < span.end and span.array() is not None:
-                return span.departure
-        return None
+                return [_back(span.departure, place)]
+        if place is None:
+            return []
+        sites = self._sites.get(place[0], {})
+        return [_back(departure, place, MADE_OF) for at, departure in sites.items() if at < place[1]]
 
     def _of_number(self, x: Any) -> Departure | None:
         for key in _keys(x):
@@ -95,13 +106,10 @@ class Departures:
                 return found
         return None
 
-    def _of_array(self, x: Any) -> Departure | None:
-        return self.at(x.__array_interface__["data"][0]) if self._spans and x.size else None
 
-
-def back(departure: Departure, place: RawLocation | None) -> Value:
+def _back(departure: Departure, place: RawLocation | None, what: str = "") -> Value:
     """A value that came back, stopped where it left."""
-    where = "" if place is None else f", came back at {place_text(decode(place))}"
+    where = "" if place is None else f", {what}came back at {place_text(decode(place))}"
     why = f"left for Python by {departure.why}{where}"
     return stop(departure.value, departure.call, why, departure.place)
 

@@ -24,6 +24,14 @@ FLAT = "its gradient is zero everywhere"
 OVERWRITTEN = "overwritten in place"
 
 
+def node_of(tensor: Any) -> Node | None:
+    """The node of autograd that made a tensor; None where there is none, or where PyTorch refuses its use."""
+    try:
+        return tensor.grad_fn
+    except RuntimeError:  # One of several views, and its base was written into.
+        return None
+
+
 def kind_of(node: Node) -> str:
     """The name of a node's kind, without the number that PyTorch gives it."""
     name: str = node.name()
@@ -74,13 +82,14 @@ class Nodes:
 
     Attributes:
         owner: who asks, and says which value a leaf is. A node that is known keeps it alive.
-        started: nodes of a lower number were made before the watch began.
+        started, ended: nodes of numbers from the one up to the other were made while the watch ran.
     """
 
     def __init__(self, owner: Owner) -> None:
         self._key = Key(owner)
         self._leaf = owner.leaf
-        self.started = 0
+        self.started: float = 0
+        self.ended: float = 0
 
     def known(self, node: Node, number: int) -> Value | None:
         """The value that a result of a node is, if that is known."""
@@ -201,6 +210,23 @@ class Nodes:
             returned = Returned(event, [self._edge(*edge) for edge in node.next_functions])
             tags[RETURNED] = returned
             node.register_hook(returned.hook())
+
+    def made_inside(self, node: Node) -> bool:
+        """Whether a node was made while the watch ran, in the thread that it ran in."""
+        return bool(self.started <= node._sequence_nr() < self.ended)
+
+    def leads_to_known(self, node: Node) -> bool:
+        """Whether a node that was made outside of the watch was made of what was made inside."""
+        stack, seen = [node], {node}
+        while stack:
+            at = stack.pop()
+            if at.metadata.get(self._key):
+                return True
+            for to, _ in at.next_functions:
+                if to is not None and to not in seen:
+                    seen.add(to)
+                    stack.append(to)
+        return False
 
     def _edge(self, node: Node, number: int) -> Value | None:
         """Which value an edge leads to; None of one that leads nowhere."""

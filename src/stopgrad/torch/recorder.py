@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -14,24 +15,28 @@ from stopgrad.errors import GraphError
 from stopgrad.source import RawLocation
 from stopgrad.torch.calls import Act, Call, call_of
 from stopgrad.torch.functions import NOT_DIFFERENTIABLE
-from stopgrad.torch.leaving import Departures, back
+from stopgrad.torch.leaving import Departures
 from stopgrad.torch.memory import Held, Memory
-from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, sizes_of
+from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, node_of, sizes_of
 from stopgrad.torch.places import Entry, forward_of_function, place_of, user_frame
 from stopgrad.torch.record import Event, Kind, Region, Target, Value, left, stop
 
 Tensor = Any
+_functorch: Any = torch._C._functorch
 STOPPED, DISCONNECTED = "stopped", "disconnected"
 Wall = tuple[int, str, str]
 
 
 def tensors_in(*trees: Any) -> Iterator[Tensor]:
-    """The tensors among arguments or results, nested ones too."""
+    """The tensors among arguments or results, nested ones too; of what is transformed, what lies beneath."""
+    transformed = _functorch.peek_interpreter_stack() is not None
     stack = list(trees)
     stack.reverse()
     while stack:
         tree = stack.pop()
         if isinstance(tree, torch.Tensor):
+            while transformed and _functorch.is_functorch_wrapped_tensor(tree):
+                tree = _functorch.get_unwrapped(tree)
             yield tree
         elif isinstance(tree, (list, tuple)):
             stack.extend(reversed(tree))
@@ -68,6 +73,13 @@ def version_of(tensor: Tensor) -> int:
     return -1 if tensor is None or tensor.is_inference() else int(tensor._version)
 
 
+def next_node() -> int:
+    """The number of the node that autograd makes next in this thread."""
+    with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
+        probe: Any = torch.ones((), requires_grad=True)
+        return int(probe.clone().grad_fn._sequence_nr())
+
+
 class Recorder:
     """What a watch knows, and how it comes to know it."""
 
@@ -84,12 +96,14 @@ class Recorder:
 
     def begin(self) -> None:
         """The watch begins, here and now."""
-        probe: Any = torch.ones((), requires_grad=True)
-        with torch.enable_grad():
-            self.nodes.started = probe.clone().grad_fn._sequence_nr()
+        self.nodes.started, self.nodes.ended = next_node(), math.inf
         self.region = None
         if not torch.is_grad_enabled():
             self.region = Region(None, "gradients were off when the watch began", None)
+
+    def end(self) -> None:
+        """The watch ends."""
+        self.nodes.ended = next_node()
 
     # ----------------------------------------------------------------------------------- the values
 
@@ -102,7 +116,7 @@ class Recorder:
 
     def value_of(self, tensor: Tensor, place: RawLocation | None, here: Region | None) -> Value:
         """What a tensor is now, in a region, wherever it comes from."""
-        node = tensor.grad_fn
+        node = node_of(tensor)
         value = self._known_leaf(tensor, place) if node is None else self._made(tensor, node, place)
         return left(value, here)
 
@@ -193,9 +207,12 @@ class Recorder:
             if tensor.requires_grad:
                 self.begin_leaf(tensor, place)
             return held
-        departure = self.departures.at(tensor.data_ptr()) if self.departures and tensor.numel() else None
-        if departure is not None:
-            value = back(departure, place)
+        came_back = self._came_back(tensor, place)
+        if came_back:
+            value = came_back[0]
+            if len(came_back) > 1:
+                value = Event(Kind.OPERATION, "numpy", place, tuple(came_back)).result(sizes, False)
+            self.memory.written(tensor, value, value.event.serial)
             return self.memory.hold(tensor, value, value.event.serial)
         value = Event(Kind.LEAF, "leaf", None).result(sizes, True)
         held = self.memory.hold(tensor, value, value.event.serial, root=value)
@@ -203,6 +220,16 @@ class Recorder:
         if not tensor.requires_grad:
             self._settle(tensor, held, place)
         return held
+
+    def _came_back(self, tensor: Tensor, place: RawLocation | None) -> list[Value]:
+        """What had left for NumPy of which a tensor may be made that was never met before."""
+        if not self.departures or tensor.requires_grad or not tensor.numel():
+            return []
+        try:
+            from_outside = not tensor.untyped_storage().resizable()
+            return self.departures.of_memory(tensor.data_ptr(), place) if from_outside else []
+        except (NotImplementedError, RuntimeError):
+            return []
 
     def wrapped(self, tensor: Tensor, data: Tensor, place: RawLocation | None) -> None:
         """A parameter was made of a tensor."""
@@ -284,7 +311,7 @@ class Recorder:
 
     def knows(self, tensor: Tensor) -> bool:
         """Whether it was recorded how a tensor was made."""
-        node = tensor.grad_fn
+        node = node_of(tensor)
         if node is None:
             return self.memory.held(tensor) is not None
         return self.nodes.known(node, tensor.output_nr) is not None or self.memory.held(tensor) is not None
@@ -296,20 +323,24 @@ class Recorder:
             GraphError: nothing is known of it.
         """
         if not self.knows(tensor):
-            node = tensor.grad_fn
-            if node is None or node._sequence_nr() < self.nodes.started:
+            node = node_of(tensor)
+            if node is None or not (self.nodes.made_inside(node) or self.nodes.leads_to_known(node)):
                 raise GraphError(
                     "explain: the watch did not see how this loss was made; make it inside "
                     "'with sgt.watch():'"
                 )
+        return self.value_of_loss(tensor)
+
+    def value_of_loss(self, tensor: Tensor) -> Value:
+        """What a loss is, whoever saw how it was made."""
         value = self.value_of(tensor, None, None)
-        if tensor.grad_fn is not None:
-            self.nodes.ask_functions(tensor.grad_fn)
+        if node_of(tensor) is not None:
+            self.nodes.ask_functions(node_of(tensor))
         return value
 
     def target(self, tensor: Tensor) -> Target:
         """What a tensor is, about which is asked."""
-        node = tensor.grad_fn
+        node = node_of(tensor)
         if node is not None:
             value = self.nodes.known(node, tensor.output_nr)
             if value is None:
@@ -340,7 +371,7 @@ class Recorder:
         """Call a function of PyTorch and write down what it did."""
         call = call_of(function)
         act = call.act
-        if act is Act.NOTHING or torch._C._functorch.peek_interpreter_stack() is not None:
+        if act is Act.NOTHING:
             return function(*args, **kwargs)
         if act is Act.MODE:
             self.switch(bool(args[0]))
@@ -350,7 +381,10 @@ class Recorder:
             return function(*args, **kwargs)
         place = place_of(user_frame(sys._getframe(1)))
         used = self._used((args, kwargs), place, here)
-        if act is Act.BACKWARD or act is Act.GRAD:
+        transformed = _functorch.peek_interpreter_stack() is not None
+        if transformed and act is Act.REQUIRE:
+            return function(*args, **kwargs)  # Of a wrapper alone.
+        if (act is Act.BACKWARD or act is Act.GRAD) and not transformed:
             self._backward(call, args, kwargs, place, here)
         result = function(*args, **kwargs)
         _ACTIONS[act](self, call, used, result, place, here)
@@ -398,7 +432,7 @@ class Recorder:
             took = used
             if call.apart:
                 took = [one for k, one in enumerate(used) if k % len(outputs) == position]
-            node = tensor.grad_fn
+            node = node_of(tensor)
             if node is not None:
                 inputs, walls = self._asked(call, took, tensor, into, place)
             elif tensor.requires_grad and (into is not None or here is None or not tensor._is_view()):
@@ -419,7 +453,7 @@ class Recorder:
         self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, place: RawLocation | None
     ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
         """What autograd says of a result: the values it depends on, and what keeps gradients from which."""
-        found = self.nodes.reached(tensor.grad_fn, place)
+        found = self.nodes.reached(node_of(tensor), place)
         inputs = dict.fromkeys([one.value for one in used])
         rebased = into is not None and into.value not in found.values and tensor._is_view()
         whole = rebased and tensor._base is not None and tensor.numel() == tensor._base.numel()
@@ -482,9 +516,9 @@ class Recorder:
     def _becomes(self, tensor: Tensor, value: Value, into: Used | None) -> None:
         """A tensor has this value from now on, and so has its memory where that was written into."""
         serial = value.event.serial
-        if tensor.grad_fn is not None:
+        if node_of(tensor) is not None:
             self.memory.release(tensor)
-            self.nodes.note(tensor.grad_fn, tensor.output_nr, value)
+            self.nodes.note(node_of(tensor), tensor.output_nr, value)
         else:
             self.memory.hold(tensor, value, serial)
         store = self.memory.store(tensor)
@@ -501,10 +535,12 @@ class Recorder:
     ) -> None:
         """A function that hands values on and no gradient."""
         taken = used[1:] if call.why.startswith("new_tensor") else used
-        if not isinstance(result, torch.Tensor):
+        made = list(tensors_in(result))
+        if len(made) != 1:
             self._operation(call, used, result, place, here)
             return
-        if all(one.tensor is None for one in taken) or result.grad_fn is not None:
+        result = made[0]
+        if all(one.tensor is None for one in taken) or node_of(result) is not None:
             self._operation(call, taken, result, place, here)
             return
         source = taken[0].value
@@ -531,7 +567,7 @@ class Recorder:
     ) -> None:
         """A leaf begins or ends to require a gradient."""
         tensor = used[0].tensor
-        if tensor.grad_fn is not None:
+        if node_of(tensor) is not None:
             return
         held = self.memory.held(tensor)
         if tensor.requires_grad and (held is None or held.root is None):
@@ -552,7 +588,7 @@ class Recorder:
         if value.open:
             value = stop(value, call.name, call.why, place, here)
         self._remember(into.tensor, value)
-        node, held = into.tensor.grad_fn, self.memory.held(into.tensor)
+        node, held = node_of(into.tensor), self.memory.held(into.tensor)
         if node is not None:
             joined = self._written_into(into.value, value, into.tensor)
             self.nodes.note(node, into.tensor.output_nr, joined)
@@ -568,7 +604,7 @@ class Recorder:
     ) -> None:
         """Gradients that ``torch.autograd.grad`` returned."""
         for tensor in tensors_in(result):
-            if tensor.grad_fn is not None:
+            if node_of(tensor) is not None:
                 self.value_of(tensor, place, here)
             elif not tensor.requires_grad:
                 inputs = tuple(dict.fromkeys([one.value for one in used]))

@@ -88,6 +88,7 @@ class Watch:
         try:
             if mode is not None:
                 mode.__exit__(*failure)
+                self._recorder.end()
         finally:
             switches.end(self._recorder)
 
