@@ -51,7 +51,7 @@ class Call:
         self.flat = plain in FLAT
         self.writes = short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))
         self.overwrites = short in OVERWRITES
-        self.apart = short.startswith("_foreach_") or short.startswith("_fused_")
+        self.apart = short.startswith(("_foreach_", "_fused_")) or short.rpartition(".")[2] in _EACH
 
 
 _CALLS: dict[Any, Call] = {}
@@ -87,6 +87,10 @@ def _act(short: str, name: str) -> Act:
     if short in FACTORIES or short.endswith("_like") or short.startswith("new_"):
         return Act.FACTORY
     return Act.RECORD
+
+
+_EACH = frozenset(["broadcast_tensors", "atleast_1d", "atleast_2d", "atleast_3d", "meshgrid"])
+"""Functions that hand each of their tensors on by itself."""
 
 
 def _words(text: str) -> frozenset[str]:

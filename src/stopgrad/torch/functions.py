@@ -34,7 +34,7 @@ class Returned:
             [
                 (i, NOT_DIFFERENTIABLE, reason)
                 for i, value in enumerate(self.event.inputs)
-                if value not in passes
+                if value in self.edges and value not in passes
             ]
         )
 

@@ -14,7 +14,7 @@ from stopgrad.dtypes import DTYPES
 from stopgrad.source import RawLocation
 from stopgrad.torch.calls import FLAT_EDGES, FLAT_NODES
 from stopgrad.torch.functions import NOT_DIFFERENTIABLE, Returned, returned_for_zeros
-from stopgrad.torch.record import Event, Kind, Value
+from stopgrad.torch.record import Event, Kind, Value, entering, forward_around
 
 Node = Any
 Edge = tuple[Node, int]
@@ -201,6 +201,10 @@ class Nodes:
                 inputs[value] = True
             else:
                 flat[value] = None
+        forward = None if inner is None else forward_around(inner.event.region)
+        if inner is not None and forward is not None:
+            # What went into a user's function and learns nothing is behind no edge.
+            inputs |= {value: True for value in entering(inner, forward) if not value.open}
         rest = [value for value in flat if value not in inputs]
         walls = tuple([(len(inputs) + i, NOT_DIFFERENTIABLE, FLAT) for i in range(len(rest))])
         made_before = node._sequence_nr() < self.started

@@ -126,10 +126,20 @@ class Region:
         return inner is self
 
 
+def forward_around(region: Region | None) -> Region | None:
+    """The forward of an ``autograd.Function`` that a region is or lies in."""
+    while region is not None and region.runs is None:
+        region = region.outer
+    return region
+
+
 def left(value: Value, here: Region | None) -> Value:
     """A value as it may be used in a region: stopped where it left the one in which it was made."""
     region = value.event.region
     while region is not None and not region.holds(here):
+        if region.runs is not None and not value.open:  # Nothing that learns went into the function.
+            region = region.outer
+            continue
         if value.left is None:
             value.left = stop(value, region.why, region.why, region.place, region.outer)
         value = value.left
@@ -140,6 +150,22 @@ def left(value: Value, here: Region | None) -> Value:
 def stop(value: Value, call: str, why: str, place: RawLocation | None, region: Region | None = None) -> Value:
     """A value behind a stop."""
     return Event(Kind.STOP, call, place, (value,), region=region, why=why).result(value.sizes, False)
+
+
+def entering(value: Value, region: Region) -> list[Value]:
+    """The values that a value, made in a region, was made of and that come from outside of it."""
+    found: dict[Value, None] = {}
+    seen, stack = {value}, [value]
+    while stack:
+        at = stack.pop()
+        if not region.holds(at.event.region):
+            found[at] = None
+            continue
+        for taken in at.event.inputs:
+            if taken not in seen:
+                seen.add(taken)
+                stack.append(taken)
+    return list(found)
 
 
 def above(values: Sequence[Value]) -> list[Event]:

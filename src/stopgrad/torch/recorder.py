@@ -19,7 +19,7 @@ from stopgrad.torch.leaving import Departures
 from stopgrad.torch.memory import Held, Memory
 from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, node_of, sizes_of
 from stopgrad.torch.places import Entry, forward_of_function, place_of, user_frame
-from stopgrad.torch.record import Event, Kind, Region, Target, Value, left, stop
+from stopgrad.torch.record import Event, Kind, Region, Target, Value, forward_around, left, stop
 
 Tensor = Any
 _functorch: Any = torch._C._functorch
@@ -42,13 +42,6 @@ def tensors_in(*trees: Any) -> Iterator[Tensor]:
             stack.extend(reversed(tree))
         elif isinstance(tree, dict):
             stack.extend(reversed(tree.values()))
-
-
-def forward_around(region: Region | None) -> Region | None:
-    """The forward of an ``autograd.Function`` that a region is or lies in."""
-    while region is not None and region.runs is None:
-        region = region.outer
-    return region
 
 
 def forward_name(function: type) -> str:
@@ -275,13 +268,11 @@ class Recorder:
             if inner is None:
                 inner = self.region = Region(None, "gradients are off", None)
             return inner
-        key = id(frame), frame.f_lasti
+        function, place = frame.f_locals["cls"], place_of(user_frame(frame.f_back))
+        key = id(frame), function, place  # The identity of a frame that has ended may be another's.
         around = self._forwards.get(key)
         if around is None:
-            function = frame.f_locals["cls"]
-            around = self._forwards[key] = Region(
-                inner, forward_name(function), place_of(user_frame(frame.f_back)), runs=function
-            )
+            around = self._forwards[key] = Region(inner, forward_name(function), place, runs=function)
         return inner if around.holds(inner) else around
 
     def switch(self, on: bool) -> None:
@@ -428,10 +419,12 @@ class Recorder:
         if not outputs:
             return
         made: dict[Any, Event] = {}
+        given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
         for position, (tensor, into) in enumerate(outputs):
             took = used
             if call.apart:
-                took = [one for k, one in enumerate(used) if k % len(outputs) == position]
+                place_of_it, count = given.get(id(tensor), position), len(given) or len(outputs)
+                took = [one for k, one in enumerate(used) if k % count == place_of_it]
             node = node_of(tensor)
             if node is not None:
                 inputs, walls = self._asked(call, took, tensor, into, place)
