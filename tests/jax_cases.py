@@ -28,7 +28,8 @@ def leaves(tree: Any) -> list[np.ndarray]:
     found = jax.tree_util.tree_leaves(tree)
     keys = [jnp.issubdtype(getattr(x, "dtype", np.float32), jax.dtypes.prng_key) for x in found]
     return [
-        np.asarray(jax.random.key_data(x)) if key else np.asarray(x) for x, key in zip(found, keys, strict=True)
+        np.asarray(jax.random.key_data(x)) if key else np.asarray(x)
+        for x, key in zip(found, keys, strict=True)
     ]
 
 
@@ -77,7 +78,9 @@ def weighed(f: Any, one: Any) -> Any:
     return loss
 
 
-def assert_round_trip(f: Any, *args: Any, order: int = 2, factor: float = 1.0, engine: str = "numpy") -> sg.Graph:
+def assert_round_trip(
+    f: Any, *args: Any, order: int = 2, factor: float = 1.0, engine: str = "numpy"
+) -> sg.Graph:
     """The loaded function has JAX's values and gradients."""
     model = sgj.load(f, *args)
     expected = jax.jit(f)(*args)

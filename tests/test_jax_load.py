@@ -135,7 +135,11 @@ DOTS: dict[str, Any] = {
     "einsum": (lambda a, b: jnp.einsum("bij,bkj->bik", a, b), draw(2, 3, 4), draw(2, 5, 4)),
     "ints": (jnp.matmul, I, J.T),
     "truths": (jnp.matmul, B, B.T),
-    "wider": (lambda a, b: jnp.matmul(a, b, preferred_element_type=np.float32), X.astype("f2"), Y.T.astype("f2")),
+    "wider": (
+        lambda a, b: jnp.matmul(a, b, preferred_element_type=np.float32),
+        X.astype("f2"),
+        Y.T.astype("f2"),
+    ),
     "wider ints": (
         lambda a, b: jnp.matmul(a, b, preferred_element_type=np.int32),
         I.astype(np.int8),
@@ -172,7 +176,11 @@ CONVOLUTIONS: dict[str, Any] = {
         draw(2, 7, 3),
         draw(3, 3, 5),
     ),
-    "conv_transpose": (lambda x, k: lax.conv_transpose(x, k, (2, 2), "SAME"), draw(1, 4, 4, 3), draw(3, 3, 3, 2)),
+    "conv_transpose": (
+        lambda x, k: lax.conv_transpose(x, k, (2, 2), "SAME"),
+        draw(1, 4, 4, 3),
+        draw(3, 3, 3, 2),
+    ),
 }
 
 
@@ -194,16 +202,18 @@ INDEXING: dict[str, Any] = {
     "pairs": (lambda a, i, j: a[i, j], X, np.array([2, 0, 2]), np.array([1, 1, 3])),
     "negative": (lambda a, i: a[i], X, np.array([-1, 0])),
     "fill": (lambda a, i: jnp.take(a, i, axis=0), X, np.array([5, 0, -1])),
-    "fill ints": (lambda a, i: [jnp.take(b, i, axis=0) for b in (a, a > 3, a.astype("uint8"))], I, np.array([5, 0])),
+    "fill ints": (
+        lambda a, i: [jnp.take(b, i, axis=0) for b in (a, a > 3, a.astype("uint8"))],
+        I,
+        np.array([5, 0]),
+    ),
     "fill value": (lambda a, i: a.at[i].get(mode="fill", fill_value=7.0), X, np.array([5, 0])),
     "clip": (lambda a, i: a.at[i].get(mode="clip"), X, np.array([5, -9])),
     "along": (lambda a, i: jnp.take_along_axis(a, i, 1), X, ints(3, 2, high=4)),
     "batched": (lambda a, i: jax.vmap(lambda r, k: r[k])(a, i), X, ints(3, 2, high=4)),
     "rows and columns": (lambda a, i: a[i, 1:3], X, np.array([2, 0])),
     "blocks": (
-        lambda a, i: lax.gather(
-            a, i, lax.GatherDimensionNumbers((1, 2), (), (0, 1)), (2, 3), mode="clip"
-        ),
+        lambda a, i: lax.gather(a, i, lax.GatherDimensionNumbers((1, 2), (), (0, 1)), (2, 3), mode="clip"),
         X,
         np.array([[0, 1], [1, 0], [5, 5]]),
     ),
@@ -224,7 +234,12 @@ INDEXING: dict[str, Any] = {
     "add clipped": (lambda a, i, v: a.at[i].add(v, mode="clip"), X, np.array([7, -9, 0]), Y),
     "set slice": (lambda a, v: a.at[1:, ::2].set(v), X, Y[1:, :2]),
     "add pairs": (lambda a, i, j, v: a.at[i, j].add(v), X, np.array([2, 0, 2]), np.array([1, 1, 1]), Y[:, 0]),
-    "batched add": (lambda a, i, v: jax.vmap(lambda r, k, w: r.at[k].add(w))(a, i, v), X, ints(3, 2, high=4), Y[:, :2]),
+    "batched add": (
+        lambda a, i, v: jax.vmap(lambda r, k, w: r.at[k].add(w))(a, i, v),
+        X,
+        ints(3, 2, high=4),
+        Y[:, :2],
+    ),
     "segment sum": (lambda a, s: jax.ops.segment_sum(a, s, 2), X, np.array([0, 1, 0])),
     "truths": (lambda a, i: a.at[i].set(True), B, np.array([1])),
 }

@@ -17,8 +17,12 @@ from stopgrad.jax.lines import is_between
 from stopgrad.operands import shorten
 from stopgrad.public import call
 
-_UNTRACEABLE = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError,
-                jax.errors.TracerIntegerConversionError, jax.errors.NonConcreteBooleanIndexError)
+_UNTRACEABLE = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.NonConcreteBooleanIndexError,
+)
 """What JAX raises where Python asks for the value of an argument."""
 
 
@@ -232,7 +236,9 @@ def chosen(what: str, program: Program, count: int, argnums: Any) -> list[int]:
     numbers = [given] if isinstance(given, int) else list(given)
     for n in numbers:
         if not isinstance(n, (int, np.integer)) or not -count <= n < count:
-            raise GradientError(f"{what}: argnums holds {n!r}, and {program.name} was given {count} arguments")
+            raise GradientError(
+                f"{what}: argnums holds {n!r}, and {program.name} was given {count} arguments"
+            )
     asked = {int(n) % count for n in numbers} if count else set()
     return [i for i, position in enumerate(program.positions) if position in asked]
 

@@ -207,5 +207,3 @@ def as_function(eqn: Any) -> Callable[..., list[Any]]:
         return list(made) if eqn.primitive.multiple_results else [made]
 
     return call
-
-

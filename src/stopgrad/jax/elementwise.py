@@ -136,7 +136,9 @@ def _ordered(x: Output, y: Output, numbers: Any, truths: Any) -> Any:
         raise NotOurs("the larger of complex numbers")
     if not x.dtype.is_floating:
         return numbers(x, y)
-    half = like(x, 0.5)  # In JAX each of two equal numbers takes half of the gradient, here the first takes all.
+    half = like(
+        x, 0.5
+    )  # In JAX each of two equal numbers takes half of the gradient, here the first takes all.
     return numbers(x, y) * half + numbers(y, x) * half
 
 
@@ -265,7 +267,8 @@ def _population_count(step: Step, x: Output) -> Any:
 def _ones(word: Output) -> Output:
     """How many bits are set."""
     bits = [
-        sg.bitwise_and(sg.right_shift(word, like(word, i)), like(word, 1)) for i in range(8 * word.dtype.itemsize)
+        sg.bitwise_and(sg.right_shift(word, like(word, i)), like(word, 1))
+        for i in range(8 * word.dtype.itemsize)
     ]
     total: Output = sg.add_n(bits)
     return total

@@ -48,7 +48,9 @@ def foreign_of(
     """
     for x in inputs:
         if x.type.symbolic:
-            raise ShapeError(f"{primitive.name}: JAX's primitive needs known sizes, not those of {describe(x)}")
+            raise ShapeError(
+                f"{primitive.name}: JAX's primitive needs known sizes, not those of {describe(x)}"
+            )
 
     def bound(*arrays: Any) -> Sequence[Any]:
         made = primitive.bind(*arrays, **params)
@@ -197,9 +199,7 @@ def _only(made: Any, results: Sequence[int]) -> Flat:
     return lambda *arrays: function(*[x for x, is_used in zip(arrays, used, strict=True) if is_used])
 
 
-def _moves(
-    made: Any, known: Sequence[Any], i: int, users: Sequence[int]
-) -> tuple[list[int], dict[int, str]]:
+def _moves(made: Any, known: Sequence[Any], i: int, users: Sequence[int]) -> tuple[list[int], dict[int, str]]:
     """Which results have a tangent that depends on the tangent of one operand; and where JAX has none, why."""
     moves, errors = [], {}
     for j in users:

@@ -22,7 +22,9 @@ from stopgrad.jax.steps import NotOurs, Step, rule
 
 def _starts(starts: Sequence[Output]) -> Output:
     """Starts in a row. A negative one is 0 to JAX, and counts from the end to us."""
-    found = [sg.cast(sg.maximum(s, like(s, 0)), sg.int64 if s.dtype.itemsize == 8 else sg.int32) for s in starts]
+    found = [
+        sg.cast(sg.maximum(s, like(s, 0)), sg.int64 if s.dtype.itemsize == 8 else sg.int32) for s in starts
+    ]
     widest = max((s.dtype for s in found), key=lambda dtype: dtype.itemsize)
     row: Output = sg.stack([sg.cast(s, widest) for s in found])
     return row
@@ -233,9 +235,7 @@ def _scattered(function: Callable[..., Any]) -> Callable[..., Any]:
         many = tuple(indices.shape[:-1])
         dropped = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
         windows = iter(numbers.update_window_dims)
-        sizes = tuple(
-            1 if axis in dropped else updates.shape[next(windows)] for axis in range(x.ndim)
-        )
+        sizes = tuple(1 if axis in dropped else updates.shape[next(windows)] for axis in range(x.ndim))
         blocks = Blocks(
             tuple(x.shape),
             sizes,
@@ -298,5 +298,3 @@ def _scatter(step: Step, x: Output, indices: Output, updates: Output) -> Any:
     if body is not None and getattr(body, "eqns", ()):
         raise NotOurs("a scatter by a function of the user's")
     return _scattered(_on_truths(sg.scatter_update))(step, x, indices, updates)
-
-

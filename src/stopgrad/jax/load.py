@@ -172,9 +172,7 @@ def assert_blocked(
 # -------------------------------------------------------------------------------------------- building
 
 
-def _built(
-    what: str, f: Callable[..., Any], program: Program
-) -> tuple[Graph, list[Output], list[Output]]:
+def _built(what: str, f: Callable[..., Any], program: Program) -> tuple[Graph, list[Output], list[Output]]:
     """The graph of a program, its inputs and its outputs."""
     graph = Graph()
     place = _definition(f)

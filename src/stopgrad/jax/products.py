@@ -50,7 +50,12 @@ def _dot_general(step: Step, a: Output, b: Output) -> Any:
 
 
 def _as_matrices(
-    a: Output, b: Output, over_a: Sequence[int], over_b: Sequence[int], batch_a: Sequence[int], batch_b: Sequence[int]
+    a: Output,
+    b: Output,
+    over_a: Sequence[int],
+    over_b: Sequence[int],
+    batch_a: Sequence[int],
+    batch_b: Sequence[int],
 ) -> Output | None:
     """A product of matrices, perhaps of many, where it is one as it stands; else None."""
     first = tuple(range(len(batch_a)))
@@ -84,7 +89,11 @@ def _conv(step: Step, x: Output, filters: Output) -> Any:
         raise NotOurs("a convolution without axes to move along")
     x, padding = _spread(step, x)
     groups, batches = int(step["feature_group_count"]), int(step["batch_group_count"])
-    geometry = {"strides": tuple(step["window_strides"]), "padding": padding, "dilations": tuple(step["rhs_dilation"])}
+    geometry = {
+        "strides": tuple(step["window_strides"]),
+        "padding": padding,
+        "dilations": tuple(step["rhs_dilation"]),
+    }
     if batches > 1:
         x, groups = _batches_as_channels(x, batches), batches
         if 0 in filters.shape:
@@ -101,7 +110,9 @@ def _conv(step: Step, x: Output, filters: Output) -> Any:
 def _spread(step: Step, x: Output) -> tuple[Output, Any]:
     """The input with gaps between its elements, and cut where the padding is negative; what padding is left."""
     gaps = step["lhs_dilation"]
-    config = [(min(low, 0), min(high, 0), gap - 1) for (low, high), gap in zip(step["padding"], gaps, strict=True)]
+    config = [
+        (min(low, 0), min(high, 0), gap - 1) for (low, high), gap in zip(step["padding"], gaps, strict=True)
+    ]
     around = tuple((max(low, 0), max(high, 0)) for low, high in step["padding"])
     if any(any(one) for one in config):
         x = padded(x, [(0, 0, 0), *config, (0, 0, 0)], 0)
@@ -123,5 +134,3 @@ def _high_part(step: Step, x: Output, y: Output) -> Any:
         raise NotOurs("the high part of a product of other than uint32")
     wide = sg.cast(x, sg.uint64) * sg.cast(y, sg.uint64)
     return sg.cast(sg.right_shift(wide, sg.constant(32, sg.uint64)), sg.uint32)
-
-

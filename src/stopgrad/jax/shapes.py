@@ -137,7 +137,9 @@ def padded(x: Output, config: Sequence[tuple[int, int, int]], value: Any) -> Out
     around = [(max(low, 0), max(high, 0)) for low, high, _ in config]
     if any(map(any, around)):
         x = sg.pad(x, around, constant_values=value)
-    sizes = [max(n + min(low, 0) + min(high, 0), 0) for n, (low, high, _) in zip(x.shape, config, strict=True)]
+    sizes = [
+        max(n + min(low, 0) + min(high, 0), 0) for n, (low, high, _) in zip(x.shape, config, strict=True)
+    ]
     spans = tuple((max(-low, 0) if n else 0, n, 1) for n, (low, _, _) in zip(sizes, config, strict=True))
     return cut(x, spans)
 
@@ -175,7 +177,9 @@ def _bits(truths: Any, bits: Any, neutral: int) -> Any:
         if truths is not None and x.dtype.is_bool:
             return truths(x, axes)
         function = sg.logical_xor if x.dtype.is_bool else bits
-        return folded([x], axes, lambda a, b: [function(a[0], b[0])], [np.asarray(neutral).astype(x.dtype.numpy)])[0]
+        return folded(
+            [x], axes, lambda a, b: [function(a[0], b[0])], [np.asarray(neutral).astype(x.dtype.numpy)]
+        )[0]
 
     return reduce
 

@@ -49,9 +49,11 @@ class Call:
         self.why = _REASONS.get(short, short)
         plain = short.removesuffix("_") if not short.endswith("__") else short
         self.flat = plain in FLAT
-        self.writes = short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))
+        self.apart = short.startswith(("_foreach_", "_fused_"))
+        self.writes = not self.apart and (
+            short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))
+        )
         self.overwrites = short in OVERWRITES
-        self.apart = short.startswith(("_foreach_", "_fused_")) or short.rpartition(".")[2] in _EACH
 
 
 _CALLS: dict[Any, Call] = {}
@@ -87,10 +89,6 @@ def _act(short: str, name: str) -> Act:
     if short in FACTORIES or short.endswith("_like") or short.startswith("new_"):
         return Act.FACTORY
     return Act.RECORD
-
-
-_EACH = frozenset(["broadcast_tensors", "atleast_1d", "atleast_2d", "atleast_3d", "meshgrid"])
-"""Functions that hand each of their tensors on by itself."""
 
 
 def _words(text: str) -> frozenset[str]:

@@ -17,12 +17,13 @@ NOT_DIFFERENTIABLE = "not differentiable"
 
 
 class Returned:
-    """The event of a user's function, and which values its edges lead to."""
+    """The event of a user's function, the first *asked* inputs of which are what its edges lead to."""
 
-    __slots__ = ("edges", "event", "known")
+    __slots__ = ("asked", "edges", "event", "known", "others")
 
-    def __init__(self, event: Event, edges: Sequence[Value | None]) -> None:
-        self.event, self.edges = event, tuple(edges)
+    def __init__(self, event: Event, edges: Sequence[Value | None], asked: int) -> None:
+        self.event, self.edges, self.asked = event, tuple(edges), asked
+        self.others = event.walls
         self.known = False
 
     def note(self, given: Sequence[bool]) -> None:
@@ -32,9 +33,12 @@ class Returned:
         reason = f"{self.event.call}.backward returns None for it"
         self.event.walls = tuple(
             [
-                (i, NOT_DIFFERENTIABLE, reason)
-                for i, value in enumerate(self.event.inputs)
-                if value in self.edges and value not in passes
+                *self.others,
+                *[
+                    (i, NOT_DIFFERENTIABLE, reason)
+                    for i in range(self.asked)
+                    if self.event.inputs[i] not in passes
+                ],
             ]
         )
 

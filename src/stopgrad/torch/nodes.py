@@ -14,7 +14,7 @@ from stopgrad.dtypes import DTYPES
 from stopgrad.source import RawLocation
 from stopgrad.torch.calls import FLAT_EDGES, FLAT_NODES
 from stopgrad.torch.functions import NOT_DIFFERENTIABLE, Returned, returned_for_zeros
-from stopgrad.torch.record import Event, Kind, Value, entering, forward_around
+from stopgrad.torch.record import Event, Kind, Value, entering
 
 Node = Any
 Edge = tuple[Node, int]
@@ -44,9 +44,9 @@ def is_user_made(node: Node) -> bool:
     return function is not None and not function.__module__.startswith("torch.")
 
 
-RETURNED = -1
+RETURNED = "returned"
 """Where a node carries what is known of a user's function, beside the values of its results."""
-_NONE: dict[int, Any] = {}
+_NONE: dict[Any, Any] = {}
 
 
 class Owner(Protocol):
@@ -95,11 +95,16 @@ class Nodes:
         """The value that a result of a node is, if that is known."""
         tags = node.metadata.get(self._key)
         found: Value | None = None if tags is None else tags.get(number)
-        return found
+        return found if found is None or found.written is None else found.written
 
     def note(self, node: Node, number: int, value: Value) -> None:
         """A result of a node is this value."""
         node.metadata.setdefault(self._key, {})[number] = value
+
+    def write(self, node: Node, number: int, value: Value) -> Value:
+        """A result of a node, the memory of which was written into, is this value now."""
+        node.metadata[self._key][number].written = value
+        return value
 
     def reached(self, node: Node, place: RawLocation | None) -> Reached:
         """The values that gradients reach from a node that a call has just made, past others that it made."""
@@ -201,17 +206,23 @@ class Nodes:
                 inputs[value] = True
             else:
                 flat[value] = None
-        forward = None if inner is None else forward_around(inner.event.region)
-        if inner is not None and forward is not None:
-            # What went into a user's function and learns nothing is behind no edge.
-            inputs |= {value: True for value in entering(inner, forward) if not value.open}
         rest = [value for value in flat if value not in inputs]
-        walls = tuple([(len(inputs) + i, NOT_DIFFERENTIABLE, FLAT) for i in range(len(rest))])
+        walls = [(len(inputs) + i, NOT_DIFFERENTIABLE, FLAT) for i in range(len(rest))]
+        if inner is not None:
+            for value in entering(inner):
+                if value not in inputs and value not in flat:
+                    if value.open:
+                        why = inner.event.region.why if inner.event.region is not None else name_of(node)
+                        walls.append((len(inputs) + len(rest), "stopped", why))
+                    rest.append(value)
         made_before = node._sequence_nr() < self.started
-        event = Event(Kind.OPERATION, name_of(node), None if made_before else place, (*inputs, *rest), walls)
+        event = Event(
+            Kind.OPERATION, name_of(node), None if made_before else place, (*inputs, *rest), tuple(walls)
+        )
         tags[number] = event.result(sizes, True)
         if is_user_made(node):
-            returned = Returned(event, [self._edge(*edge) for edge in node.next_functions])
+            edges = [self._edge(*edge) for edge in node.next_functions]
+            returned = Returned(event, edges, len(inputs))
             tags[RETURNED] = returned
             node.register_hook(returned.hook())
 
@@ -236,7 +247,10 @@ class Nodes:
         """Which value an edge leads to; None of one that leads nowhere."""
         if node is None:
             return None
-        return self._leaf(node.variable) if type(node) is _LEAF_NODE else self.known(node, number)
+        if type(node) is _LEAF_NODE:
+            return self._leaf(node.variable)
+        found: Value | None = node.metadata.get(self._key, _NONE).get(number)  # As it was made.
+        return found
 
     def ask_functions(self, node: Node) -> None:
         """Find out of the users' functions behind a node for which inputs they give no gradient back."""

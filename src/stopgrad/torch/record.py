@@ -28,6 +28,11 @@ class Kind(Enum):
 _serials = itertools.count(1)
 
 
+def now() -> int:
+    """A number between those of the events before and after."""
+    return next(_serials)
+
+
 class Event:
     """Something that happened to tensors.
 
@@ -63,7 +68,11 @@ class Event:
     def result(self, sizes: tuple[Any, ...], open: bool) -> Value:
         """One more value that it made."""
         self.results.append(sizes)
-        return Value(self, len(self.results) - 1, open)
+        value = Value(self, len(self.results) - 1, open)
+        region = self.region
+        if region is not None and not open:
+            value.kept = any([x.open or (x.kept and x.event.region is region) for x in self.inputs])
+        return value
 
 
 class Value:
@@ -73,14 +82,18 @@ class Value:
         event: what made it.
         index: which of its results.
         open: whether, by the record, a gradient would pass through it to a leaf that requires one.
-        left: what it is outside of the region in which it was made, once that was asked.
+        kept: whether it would be open if nothing in the region in which it was made had stopped it.
+        left: what it is outside of that region, once that was asked.
+        written: what it is now, where its memory was written into behind autograd's back.
     """
 
-    __slots__ = ("event", "index", "left", "open")
+    __slots__ = ("event", "index", "kept", "left", "open", "written")
 
     def __init__(self, event: Event, index: int, open: bool) -> None:
         self.event, self.index, self.open = event, index, open
+        self.kept = open
         self.left: Value | None = None
+        self.written: Value | None = None
 
     @property
     def sizes(self) -> tuple[Any, ...]:
@@ -126,20 +139,10 @@ class Region:
         return inner is self
 
 
-def forward_around(region: Region | None) -> Region | None:
-    """The forward of an ``autograd.Function`` that a region is or lies in."""
-    while region is not None and region.runs is None:
-        region = region.outer
-    return region
-
-
 def left(value: Value, here: Region | None) -> Value:
     """A value as it may be used in a region: stopped where it left the one in which it was made."""
     region = value.event.region
-    while region is not None and not region.holds(here):
-        if region.runs is not None and not value.open:  # Nothing that learns went into the function.
-            region = region.outer
-            continue
+    while region is not None and value.kept and not region.holds(here):
         if value.left is None:
             value.left = stop(value, region.why, region.why, region.place, region.outer)
         value = value.left
@@ -152,19 +155,25 @@ def stop(value: Value, call: str, why: str, place: RawLocation | None, region: R
     return Event(Kind.STOP, call, place, (value,), region=region, why=why).result(value.sizes, False)
 
 
-def entering(value: Value, region: Region) -> list[Value]:
-    """The values that a value, made in a region, was made of and that come from outside of it."""
+def forward_around(region: Region | None) -> Region | None:
+    """The forward of an ``autograd.Function`` that a region is or lies in."""
+    while region is not None and region.runs is None:
+        region = region.outer
+    return region
+
+
+def entering(inner: Value) -> list[Value]:
+    """The values from outside of which a value was made inside the forward of an ``autograd.Function``."""
+    forward = forward_around(inner.event.region)
     found: dict[Value, None] = {}
-    seen, stack = {value}, [value]
+    stack, seen = [inner.event], {inner.event}
     while stack:
-        at = stack.pop()
-        if not region.holds(at.event.region):
-            found[at] = None
-            continue
-        for taken in at.event.inputs:
-            if taken not in seen:
-                seen.add(taken)
-                stack.append(taken)
+        for value in stack.pop().inputs:
+            if forward is None or not forward.holds(value.event.region):
+                found[value] = None
+            elif value.event not in seen:
+                seen.add(value.event)
+                stack.append(value.event)
     return list(found)
 
 

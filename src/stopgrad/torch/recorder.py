@@ -17,9 +17,9 @@ from stopgrad.torch.calls import Act, Call, call_of
 from stopgrad.torch.functions import NOT_DIFFERENTIABLE
 from stopgrad.torch.leaving import Departures
 from stopgrad.torch.memory import Held, Memory
-from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, node_of, sizes_of
+from stopgrad.torch.nodes import FLAT, OVERWRITTEN, Nodes, Reached, node_of, sizes_of
 from stopgrad.torch.places import Entry, forward_of_function, place_of, user_frame
-from stopgrad.torch.record import Event, Kind, Region, Target, Value, forward_around, left, stop
+from stopgrad.torch.record import Event, Kind, Region, Target, Value, forward_around, left, now, stop
 
 Tensor = Any
 _functorch: Any = torch._C._functorch
@@ -86,6 +86,7 @@ class Recorder:
         self.departures = Departures()
         self._before: dict[int, Region | None] = {}
         self._forwards: dict[Any, Region] = {}
+        self._began = 0
 
     def begin(self) -> None:
         """The watch begins, here and now."""
@@ -130,8 +131,7 @@ class Recorder:
             self._remember(tensor, value)
         store = self.memory.store(tensor)
         if store is not None and store.serial > value.event.serial:
-            value = self._written_into(value, store.value, tensor)
-            self.nodes.note(node, number, value)
+            value = self.nodes.write(node, number, self._written_into(value, store.value, tensor))
         return value
 
     def _known_leaf(self, tensor: Tensor, place: RawLocation | None) -> Value:
@@ -269,7 +269,7 @@ class Recorder:
                 inner = self.region = Region(None, "gradients are off", None)
             return inner
         function, place = frame.f_locals["cls"], place_of(user_frame(frame.f_back))
-        key = id(frame), function, place  # The identity of a frame that has ended may be another's.
+        key = function, place, inner
         around = self._forwards.get(key)
         if around is None:
             around = self._forwards[key] = Region(inner, forward_name(function), place, runs=function)
@@ -372,6 +372,7 @@ class Recorder:
             return function(*args, **kwargs)
         place = place_of(user_frame(sys._getframe(1)))
         used = self._used((args, kwargs), place, here)
+        self._began = now()
         transformed = _functorch.peek_interpreter_stack() is not None
         if transformed and act is Act.REQUIRE:
             return function(*args, **kwargs)  # Of a wrapper alone.
@@ -419,12 +420,10 @@ class Recorder:
         if not outputs:
             return
         made: dict[Any, Event] = {}
-        given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
         for position, (tensor, into) in enumerate(outputs):
             took = used
             if call.apart:
-                place_of_it, count = given.get(id(tensor), position), len(given) or len(outputs)
-                took = [one for k, one in enumerate(used) if k % count == place_of_it]
+                took = [one for k, one in enumerate(used) if k % len(outputs) == position]
             node = node_of(tensor)
             if node is not None:
                 inputs, walls = self._asked(call, took, tensor, into, place)
@@ -450,8 +449,10 @@ class Recorder:
         inputs = dict.fromkeys([one.value for one in used])
         rebased = into is not None and into.value not in found.values and tensor._is_view()
         whole = rebased and tensor._base is not None and tensor.numel() == tensor._base.numel()
-        if rebased and into is not None and not (whole and call.overwrites):
-            inputs.pop(into.value, None)  # It is part of its base, through which the gradient goes.
+        if rebased and into is not None:
+            # It is part of its base, through which the gradient goes, and what was written with it.
+            through = self._rebased(call, found, tensor, bool(whole))
+            inputs = {value: None for value in inputs if value not in through and value is not into.value}
         inputs |= found.values
         inputs |= found.flat
         walls = []
@@ -465,6 +466,19 @@ class Recorder:
                 reason = OVERWRITTEN
             walls.append((i, NOT_DIFFERENTIABLE, reason))
         return tuple(inputs), tuple(walls)
+
+    def _rebased(self, call: Call, found: Reached, tensor: Tensor, whole: bool) -> set[Value]:
+        """What went into a base, a view of which was written into by this call."""
+        through: set[Value] = set()
+        store = self.memory.store(tensor)
+        for event in [value.event for value in found.values if value.event.serial > self._began]:
+            through.update(event.inputs)
+            if whole and call.overwrites:
+                if node_of(tensor._base).next_functions[0][0] is not None:
+                    event.walls = ((0, NOT_DIFFERENTIABLE, OVERWRITTEN),)
+            elif store is not None and not store.value.open and store.value not in event.inputs:
+                event.inputs = (*event.inputs, store.value)
+        return through
 
     def _untracked(
         self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, here: Region | None
@@ -504,7 +518,7 @@ class Recorder:
         others = tuple(dict.fromkeys([one.value for one in used if one is not into]))
         event = Event(Kind.OPERATION, call.name, place, others, (), here)
         value = event.result(sizes_of(tensor), any(one.open for one in others))
-        self.memory.written(tensor, value, event.serial)
+        self.memory.written(tensor, value, self._began)
 
     def _becomes(self, tensor: Tensor, value: Value, into: Used | None) -> None:
         """A tensor has this value from now on, and so has its memory where that was written into."""
@@ -521,7 +535,8 @@ class Recorder:
             if not self.memory.is_all(tensor):
                 event = Event(Kind.OPERATION, value.event.call, value.event.place, (store.value, value))
                 value = event.result(store.value.sizes, store.value.open or value.open)
-            self.memory.written(tensor, value, serial)
+            # Whatever autograd told of it is of this call, too, and knows what was written.
+            self.memory.written(tensor, value, self._began)
 
     def _stop(
         self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
@@ -544,6 +559,8 @@ class Recorder:
             )
         value = stop(source, call.name, call.why, place, here)
         self.memory.hold(result, value, value.event.serial)
+        if call.writes:
+            self.memory.written(result, value, value.event.serial)
         self._remember(result, value)
         if result.requires_grad:
             self.begin_leaf(result, place, call.name)
@@ -583,8 +600,7 @@ class Recorder:
         self._remember(into.tensor, value)
         node, held = node_of(into.tensor), self.memory.held(into.tensor)
         if node is not None:
-            joined = self._written_into(into.value, value, into.tensor)
-            self.nodes.note(node, into.tensor.output_nr, joined)
+            self.nodes.write(node, into.tensor.output_nr, self._written_into(into.value, value, into.tensor))
         elif held is not None and held.root is not None:
             held.content = value
             self._settle(into.tensor, held, place)
@@ -619,8 +635,9 @@ def made_by(call: Call, used: Sequence[Used], result: Any) -> list[tuple[Tensor,
     for tensor in tensors_in(result):
         if id(tensor) not in before:
             found[id(tensor)] = (tensor, None)
-    for k, one in enumerate(used):
-        if version_of(one.tensor) != one.version or (call.writes and k == 0 and one.version < 0):
+    # Of what shares its memory with what is written into, the version changes as well.
+    for one in used[:1] if call.writes else used:
+        if version_of(one.tensor) != one.version or (call.writes and one.version < 0):
             found[id(one.tensor)] = (one.tensor, one)
     return list(found.values())
 

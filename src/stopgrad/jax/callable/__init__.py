@@ -234,7 +234,7 @@ def _paths(f: Callable[..., Any], given: Leaves) -> list[str]:
     count = 1 + max([path[1].idx for path in given.paths if path[0].idx == 0], default=-1)
     names = argument_names(f, count)
     found = []
-    for (kind, which, *rest) in given.paths:
+    for kind, which, *rest in given.paths:
         first = which.key if kind.idx else names[which.idx]
         found.append(".".join([str(first), *(tree_util.keystr((part,), simple=True) for part in rest)]))
     return found

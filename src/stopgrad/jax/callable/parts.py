@@ -87,7 +87,9 @@ class Parted:
         complete = self._gradients
         if complete is not None and all(asked):
             return [*self._seeds], complete
-        seeds, found = self._differentiated([y for y, is_asked in zip(self.ys, asked, strict=True) if is_asked])
+        seeds, found = self._differentiated(
+            [y for y, is_asked in zip(self.ys, asked, strict=True) if is_asked]
+        )
         if complete is not None:
             there = [g for g in found if g is not None]
             again = needed(there, {*self.inputs, *self.kept, *seeds})

@@ -76,7 +76,9 @@ class Computation:
 
     def _moved(self, primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
         """Where JAX differentiates: the values, and their tangents by a map that it may push or transpose."""
-        live = tuple([x.type.differentiable and _moves(t) for x, t in zip(self.inputs, tangents, strict=True)])
+        live = tuple(
+            [x.type.differentiable and _moves(t) for x, t in zip(self.inputs, tangents, strict=True)]
+        )
         derivative = holding(self._lock, self._derivative, live)
         if derivative is None:
             values = self(*primals)
@@ -216,7 +218,9 @@ class _Pushforward:
             return [_zeros(x) for x in self._seeds]
         moving = [t for t, arrives in zip(tangents, self._arrives, strict=True) if arrives]
         made = iter(self._computation(*given, *map(_zeros, self._seeds), *moving))
-        return [next(made) if moves else _zeros(x) for x, moves in zip(self._seeds, self._pushed, strict=True)]
+        return [
+            next(made) if moves else _zeros(x) for x, moves in zip(self._seeds, self._pushed, strict=True)
+        ]
 
 
 def _interpreted(inputs: Sequence[Output], outputs: Sequence[Output]) -> Callable[..., tuple[Any, ...]]:
