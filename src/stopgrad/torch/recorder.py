@@ -420,10 +420,12 @@ class Recorder:
         if not outputs:
             return
         made: dict[Any, Event] = {}
+        given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
         for position, (tensor, into) in enumerate(outputs):
             took = used
             if call.apart:
-                took = [one for k, one in enumerate(used) if k % len(outputs) == position]
+                spot, count = given.get(id(tensor), position), len(given) or len(outputs)
+                took = [one for k, one in enumerate(used) if k % count == spot]
             node = node_of(tensor)
             if node is not None:
                 inputs, walls = self._asked(call, took, tensor, into, place)
@@ -619,8 +621,9 @@ class Recorder:
                 inputs = tuple(dict.fromkeys([one.value for one in used]))
                 event = Event(Kind.OPERATION, call.name, place, inputs, (), here)
                 value = event.result(sizes_of(tensor), any(one.open for one in inputs))
-                why = "torch.autograd.grad without create_graph=True"
-                value = stop(value, call.name, why, place, here)
+                if value.open:
+                    why = "torch.autograd.grad without create_graph=True"
+                    value = stop(value, call.name, why, place, here)
                 self.memory.hold(tensor, value, value.event.serial)
                 self._remember(tensor, value)
 
