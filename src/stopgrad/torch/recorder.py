@@ -427,6 +427,7 @@ class Recorder:
                 spot, count = given.get(id(tensor), position), len(given) or len(outputs)
                 took = [one for k, one in enumerate(used) if k % count == spot]
             node = node_of(tensor)
+            took = took if took or node is not None else used
             if node is not None:
                 inputs, walls = self._asked(call, took, tensor, into, place)
             elif tensor.requires_grad and (into is not None or here is None or not tensor._is_view()):
