@@ -31,16 +31,8 @@ class Returned:
         self.known = True
         passes = {value for value, some in zip(self.edges, given, strict=True) if some}
         reason = f"{self.event.call}.backward returns None for it"
-        self.event.walls = tuple(
-            [
-                *self.others,
-                *[
-                    (i, NOT_DIFFERENTIABLE, reason)
-                    for i in range(self.asked)
-                    if self.event.inputs[i] not in passes
-                ],
-            ]
-        )
+        blocked = [i for i in range(self.asked) if self.event.inputs[i] not in passes]
+        self.event.walls = (*self.others, *[(i, NOT_DIFFERENTIABLE, reason) for i in blocked])
 
     def hook(self) -> Callable[[Any, Any], None]:
         """What a node calls after its backward has run."""

@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from stopgrad.dtypes import dtype_of
 from stopgrad.flow.asked import Asked
+from stopgrad.flow.explain import flow_of
+from stopgrad.flow.parts import Finding
+from stopgrad.flow.report import Flow
+from stopgrad.flow.words import counted
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import REGISTRY
 from stopgrad.ops.foreign import Foreign, ForeignStop
 from stopgrad.source import RawLocation
+from stopgrad.torch.nodes import EARLIER
 from stopgrad.torch.record import Event, Kind, Target, Value, above
 from stopgrad.types import TensorType, tensor_type
 
 
-def asked_of(losses: Sequence[Value], xs: Mapping[str, Target]) -> tuple[Asked, Callable[[Event], Operation]]:
-    """The question about recorded values, in a graph of ours, and what an event is there."""
+def report_of(losses: Sequence[Value], xs: Mapping[str, Target], held: bool = False) -> Flow:
+    """The report on recorded values, in a graph of ours.
+
+    Args:
+        losses: what is differentiated.
+        xs: what is asked about.
+        held: whether an optimizer holds these, so that others that gradients reach are a finding.
+    """
     building = _Building(losses, xs)
     ys = tuple([building.output(value) for value in losses])
-    return Asked(building.graph, ys, building.asked, is_function=True, recorded=True), building.made
+    findings = building.earlier()
+    if held:
+        findings += _strays(building, ys)
+    return flow_of(Asked(building.graph, ys, building.asked, is_function=True, recorded=True), (), findings)
+
+
+def _strays(building: _Building, ys: tuple[Output, ...]) -> list[Finding]:
+    """The leaves that gradients reach and that no optimizer holds, by the lines that made them."""
+    leaves = {str(i): leaf for i, leaf in enumerate(building.unasked_leaves())}
+    if not leaves:
+        return []
+    flow = flow_of(Asked(building.graph, ys, leaves, is_function=True, recorded=True))
+    lines: dict[Any, list[Operation]] = {}
+    for key, leaf in leaves.items():
+        if flow[key].arrives:
+            where = leaf.op.location
+            lines.setdefault(None if where is None else (where.file, where.line), []).append(leaf.op)
+    return [
+        Finding(
+            "stray",
+            f"a gradient arrives at {counted(len(ops), 'tensor')} that no optimizer has",
+            tuple(ops),
+        )
+        for ops in lines.values()
+    ]
 
 
 class _Building:
@@ -46,9 +82,23 @@ class _Building:
             leads[event] = bits
         return leads
 
-    def made(self, event: Event) -> Operation:
-        """What an event is in the graph."""
-        return self._made[event, 0].op
+    def earlier(self) -> list[Finding]:
+        """What was made before the watch began, by the lines where it was met."""
+        found = {}
+        for (event, _), made in self._made.items():
+            if event.why is EARLIER and event.place is not None:
+                message = f"{EARLIER}: of what made it, no lines are known"
+                found[event.place] = Finding("earlier", message, (made.op,))
+        return list(found.values())
+
+    def unasked_leaves(self) -> list[Output]:
+        """The leaves that require gradients, and about which was not asked."""
+        asked = {made.op for made in self.asked.values()}
+        frozen = {event.inputs[0].event for event, _ in self._made if event.kind is Kind.FROZEN}
+        leaves = [
+            made for (event, _), made in self._made.items() if event.kind is Kind.LEAF and event not in frozen
+        ]
+        return [made for made in leaves if made.op not in asked and made.type.differentiable]
 
     def output(self, value: Value) -> Output:
         """What a value is in the graph, for who uses it."""

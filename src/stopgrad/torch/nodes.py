@@ -21,6 +21,7 @@ Edge = tuple[Node, int]
 _LEAF: Any = torch.ones((), requires_grad=True).view(1)
 _LEAF_NODE: Any = type(_LEAF.grad_fn.next_functions[0][0])
 FLAT = "its gradient is zero everywhere"
+EARLIER = "made before the watch began"
 OVERWRITTEN = "overwritten in place"
 
 
@@ -171,7 +172,8 @@ class Nodes:
             if missing and not self._is_checkpoint(at, inner if at is node else None):
                 stack.extend(missing)
                 continue
-            self._import_one(at, nr, place, inner if at is node else None)
+            known = at is node or at._sequence_nr() >= self.started
+            self._import_one(at, nr, place if known else None, inner if at is node else None)
             stack.pop()
         found = self.known(node, number)
         assert found is not None
@@ -215,10 +217,9 @@ class Nodes:
                         why = inner.event.region.why if inner.event.region is not None else name_of(node)
                         walls.append((len(inputs) + len(rest), "stopped", why))
                     rest.append(value)
-        made_before = node._sequence_nr() < self.started
-        event = Event(
-            Kind.OPERATION, name_of(node), None if made_before else place, (*inputs, *rest), tuple(walls)
-        )
+        event = Event(Kind.OPERATION, name_of(node), place, (*inputs, *rest), tuple(walls))
+        if node._sequence_nr() < self.started:
+            event.why = EARLIER
         tags[number] = event.result(sizes, True)
         if is_user_made(node):
             edges = [self._edge(*edge) for edge in node.next_functions]

@@ -36,6 +36,18 @@ def named_tensors(what: str, xs: Any) -> dict[str, Tensor]:
     return found
 
 
+def holds_optimizer(xs: Any) -> bool:
+    """Whether an optimizer is among what is asked about."""
+    stack = [xs]
+    while stack:
+        x = stack.pop()
+        if isinstance(x, torch.optim.Optimizer):
+            return True
+        if isinstance(x, (dict, list, tuple)):
+            stack.extend(x.values() if isinstance(x, dict) else x)
+    return False
+
+
 def _below(what: str, x: Any) -> list[tuple[str, Any]] | None:
     """The parts of what is asked about, by name; None of a tensor."""
     if isinstance(x, torch.Tensor):

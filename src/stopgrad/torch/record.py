@@ -71,7 +71,7 @@ class Event:
         value = Value(self, len(self.results) - 1, open)
         region = self.region
         if region is not None and not open:
-            value.kept = any([x.open or (x.kept and x.event.region is region) for x in self.inputs])
+            value.kept = any(x.open or (x.kept and x.event.region is region) for x in self.inputs)
         return value
 
 

@@ -422,12 +422,11 @@ class Recorder:
         made: dict[Any, Event] = {}
         given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
         for position, (tensor, into) in enumerate(outputs):
-            took = used
+            took, node = used, node_of(tensor)
             if call.apart:
                 spot, count = given.get(id(tensor), position), len(given) or len(outputs)
                 took = [one for k, one in enumerate(used) if k % count == spot]
-            node = node_of(tensor)
-            took = took if took or node is not None else used
+                took = took if took or node is not None else used
             if node is not None:
                 inputs, walls = self._asked(call, took, tensor, into, place)
             elif tensor.requires_grad and (into is not None or here is None or not tensor._is_view()):
@@ -622,9 +621,13 @@ class Recorder:
                 inputs = tuple(dict.fromkeys([one.value for one in used]))
                 event = Event(Kind.OPERATION, call.name, place, inputs, (), here)
                 value = event.result(sizes_of(tensor), any(one.open for one in inputs))
-                if value.open:
-                    why = "torch.autograd.grad without create_graph=True"
-                    value = stop(value, call.name, why, place, here)
+                if not value.open or _functorch.peek_interpreter_stack() is not None:
+                    # Whether a gradient passes is for the transformation to say, in its own result.
+                    self.memory.hold(tensor, value, value.event.serial)
+                    self._remember(tensor, value)
+                    continue
+                why = "torch.autograd.grad without create_graph=True"
+                value = stop(value, call.name, why, place, here)
                 self.memory.hold(tensor, value, value.event.serial)
                 self._remember(tensor, value)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import torch
@@ -11,16 +11,14 @@ from torch.overrides import TorchFunctionMode
 
 from stopgrad.build import without_gc
 from stopgrad.errors import GraphError
-from stopgrad.flow.explain import flow_of
 from stopgrad.flow.report import Flow
 from stopgrad.public import guarded
 from stopgrad.source import Location, RawLocation, decode
 from stopgrad.torch import switches
-from stopgrad.torch.graphs import asked_of
-from stopgrad.torch.questions import chosen, losses_in, named_tensors
-from stopgrad.torch.record import Target, Value
+from stopgrad.torch.graphs import report_of
+from stopgrad.torch.questions import chosen, holds_optimizer, losses_in, named_tensors
+from stopgrad.torch.record import Value
 from stopgrad.torch.recorder import Recorder
-from stopgrad.torch.strays import strays
 
 Tensor = Any
 
@@ -136,12 +134,7 @@ def explained(what: str, recorder: Recorder, losses: Sequence[Value], xs: Any, o
     """The report of a recorder on losses."""
     tensors = recorder.seen() if xs is None else named_tensors(what, xs)
     targets = {name: recorder.target(tensor) for name, tensor in chosen(what, tensors, only).items()}
-    return without_gc(_flow, losses, targets, xs if only is None else None)
-
-
-def _flow(losses: Sequence[Value], targets: Mapping[str, Target], xs: Any) -> Flow:
-    question, made = asked_of(losses, targets)
-    return flow_of(question, findings=strays(xs, losses, targets, made))
+    return without_gc(report_of, losses, targets, holds_optimizer(xs))
 
 
 @guarded("watch")
