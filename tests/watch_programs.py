@@ -158,6 +158,11 @@ class Statement:
     hidden: bool = False
 
     @property
+    def writes(self) -> bool:
+        """Whether it writes into tensors, and makes none."""
+        return re.match(r"\(?v\d+(, v\d+)*,?\)? = ", self.text) is None
+
+    @property
     def lines(self) -> int:
         return self.text.count("\n") + 1
 
@@ -394,7 +399,7 @@ RULES: dict[str, list[Form]] = {
         "{T} / ({F} ** 2 + 1.0)",
         "torch.lerp({M}, {M1}, 0.3)",
         "torch.tanh({M} @ {M1})",
-        "torch.einsum('ij,kj->ik', {M}, {M1})",
+        "torch.einsum('ij,kj->ik', {M}, {M1}) * 0.3",
         "torch.mm({M}, {M1}.t()) * 0.3",
         "{M}.t()",
         "{M}.reshape(-1)",
