@@ -69,11 +69,15 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
         lambda x: jax.lax.scan(lambda c, y: (c + 0.1 * f(c * x, y), f(x, y)), x[0], jnp.stack([X, Y]))[0]
     )(X),
     "jvp of scan": lambda f: jax.jvp(
-        lambda x: jax.lax.scan(lambda c, y: (c + 0.1 * f(c * x, y), f(x, y)), x[0], jnp.stack([X, Y])), (X,), (Y,)
+        lambda x: jax.lax.scan(lambda c, y: (c + 0.1 * f(c * x, y), f(x, y)), x[0], jnp.stack([X, Y])),
+        (X,),
+        (Y,),
     ),
     "cond": lambda f: jax.grad(lambda x: jax.lax.cond(x[0] > 0, f, lambda x, y: 0.0, x, Y))(X),
     "while": lambda f: jax.jvp(
-        lambda x: jax.lax.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * f(s[1] * x, Y)), (0, 1.0)),
+        lambda x: jax.lax.while_loop(
+            lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * f(s[1] * x, Y)), (0, 1.0)
+        ),
         (X,),
         (Y,),
     )[0],
@@ -252,9 +256,12 @@ def test_a_loop_runs_once_forwards_and_once_backwards() -> None:
 def test_nothing_is_generated_for_arguments_that_are_not_differentiated() -> None:
     f = sgj.callable(lambda x, w: sg.reduce_sum(sg.matmul(x, w)))
     x, w = jnp.ones((2, 3)), jnp.ones((3, 4))
-    count = lambda argnums: jax.jit(jax.vjp(f, x, w)[1] if argnums is None else jax.grad(f, argnums)).lower(
-        x, w
-    ).as_text().count("dot_general")
+    count = lambda argnums: (
+        jax.jit(jax.vjp(f, x, w)[1] if argnums is None else jax.grad(f, argnums))
+        .lower(x, w)
+        .as_text()
+        .count("dot_general")
+    )
     assert count((0, 1)) == count(0) + 1 == count(1) + 1
 
 
