@@ -99,3 +99,13 @@ def test_runtime_shows_a_disagreement(tmp_path: Path) -> None:
     assert not any(row["libraries"]["numpy"]["agrees"] for row in rows)
     assert shown.count("≠ |") >= 3
     assert "numpy: loss, Σ |gradient|" in shown
+
+
+def test_watch_measures_steps_and_chains(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    shown = run("watch.py", "--quick", "--only", "mlp,chain", "--rounds", "2", "--json", str(out))
+    assert "of fastest" in shown
+    found = json.loads(out.read_text())
+    assert [row["case"] for row in found["steps"]] == ["mlp", "mlp of 100 layers"]
+    assert all(len(row["watched_ms"]) == 2 and row["plain"]["kept"] >= 0.0 for row in found["steps"])
+    assert [row["size"] for row in found["chains"]] == [1_000]

@@ -58,11 +58,20 @@ CHANGES = {
     "stopgrad.source._INTERNAL": "names of files: source.FILES",
     "stopgrad.source._positions": "places in code: lru_cache(8)",
     "stopgrad.structure._SEEN": "types of leaves, users' too; optree holds the dataclasses of these",
+    "stopgrad.torch.calls._CALLS": "what is known of PyTorch's functions, each once",
+    "stopgrad.torch.nodes._DTYPES": "names of PyTorch's dtypes",
+    "stopgrad.torch.places._INTERNAL": "names of files: source.FILES",
+    "stopgrad.torch.watching.RECORDERS": "weak: the records of watches that somebody holds",
     "stopgrad.types._TYPES": "weak: types that somebody holds",
 }
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.torch.calls.FLAT_EDGES",
+    "stopgrad.torch.calls._ACTS",
+    "stopgrad.torch.calls._REASONS",
+    "stopgrad.torch.nodes._NONE",
+    "stopgrad.torch.recorder._ACTIONS",
     "stopgrad.jax.callable.narrow._NARROW",
     "stopgrad.jax.foreign._TIMES",
     "stopgrad.jax.draws._MANTISSAS",

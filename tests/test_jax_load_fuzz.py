@@ -62,8 +62,8 @@ def assert_close(found: Any, expected: Any, exact: Any, dtype: Any) -> None:
 def reached(gradient: Callable[..., Any], program: Program, dtype: Any, until: list[bool]) -> list[bool]:
     """Which gradients are not all zero, for one of many draws; more are made until it is as expected.
 
-    Where all are zero because a branch is never taken, or a position never read, what the linear function of JAX
-    depends on counts instead.
+    Where all are zero because a branch is never taken, or a position never read, what the linear function
+    that JAX makes of the program depends on counts instead.
     """
     found = [False] * len(KEYS)
     for draw in range(30):

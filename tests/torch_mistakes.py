@@ -20,11 +20,12 @@ from mistakes import Gallery
 
 HEAD = """# Mistakes in PyTorch, and what the reports say of them
 
-{count} small programs in PyTorch, each with a mistake that people reported, what `stopgrad.torch` says of it, and the
-cure. They are the files of {files}; `tests/test_torch_mistakes.py` runs each and checks that the line marked
-`# <- here` is the one that is named, that the cured program is sound, and that a gradient is said to arrive where
-`backward()` puts one. The page is written from them by `python tests/torch_mistakes.py`. Each is asked so, where xs
-are the modules and tensors that the program is called with:
+{count} small programs in PyTorch, each with a mistake that people reported, what `stopgrad.torch` says of it,
+and the cure. They are the files of {files}; `tests/test_torch_mistakes.py`
+runs each and checks that the line marked `# <- here` is the one that is named, that the cured program is
+sound, and that a gradient is said to arrive where `backward()` puts one. The page is written from them by
+`python tests/torch_mistakes.py`. Each is asked so, where xs are the modules and tensors that the program is
+called with:
 
 ```python
 with sgt.watch() as seen:
@@ -35,7 +36,7 @@ print(seen.explain(loss, xs))
 
 
 def called(program: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, Any]:
-    """The loss, and what is asked about: what the program says, or the modules and leaves among its arguments."""
+    """The loss, and what is asked about: what the program says, or the modules and leaves it is given."""
     with warnings.catch_warnings(action="ignore"), redirect_stdout(StringIO()), torch.enable_grad():
         made = program(*args)
     if isinstance(made, tuple):

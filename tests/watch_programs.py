@@ -1,7 +1,8 @@
-"""Random eager PyTorch programs for the tests of ``stopgrad.torch.watch``: what they are made of, and how they run.
+"""Random eager PyTorch programs for the tests of the watch: what they are made of, and how they run.
 
-A program is a list of statements over a namespace of tensors. It is drawn by running it: each statement is chosen by
-what is there, and left out if PyTorch refuses it. ``Program.text`` is its source, which runs anew under a watch.
+A program is a list of statements over a namespace of tensors. It is drawn by running it: each statement is
+chosen by what is there, and left out if PyTorch refuses it. ``Program.text`` is its source, which runs anew
+under a watch.
 """
 
 from __future__ import annotations
@@ -78,11 +79,6 @@ class Halves(torch.autograd.Function):
         return g * torch.cos(x)
 
 
-@torch.no_grad()
-def measured(x: Any) -> Any:
-    return torch.tanh(x)
-
-
 def weighted(x: Any) -> Any:
     """A sum whose weights are generic."""
     factors = torch.sin(torch.arange(1.0, x.numel() + 1.0, dtype=torch.float64))
@@ -100,7 +96,6 @@ USED = {
     "checkpoint": checkpoint,
     "weighted": weighted,
     "mixed": mixed,
-    "measured": measured,
     "Scale": Scale,
     "Forget": Forget,
     "Nothing": Nothing,
@@ -153,7 +148,7 @@ class Statement:
         stops: names of variables whose gradient ends here, or which are overwritten here.
         partial: whether it picks, writes or masks elements, so that a gradient that arrives may be zero.
         lost: whether the value leaves for Python and is changed there, where no tool can follow it.
-        hidden: whether values and gradients go different ways here: integers, writes that autograd does not see.
+        hidden: whether values and gradients go different ways here: integers, writes autograd does not see.
     """
 
     text: str
@@ -161,6 +156,11 @@ class Statement:
     partial: bool = False
     lost: bool = False
     hidden: bool = False
+
+    @property
+    def writes(self) -> bool:
+        """Whether it writes into tensors, and makes none."""
+        return re.match(r"\(?v\d+(, v\d+)*,?\)? = ", self.text) is None
 
     @property
     def lines(self) -> int:
@@ -199,7 +199,7 @@ class Program:
         return any(statement.lost for statement in self.statements)
 
     def depends(self, key: str, k: int) -> bool:
-        """Whether what a statement stops is made of a parameter, judged by names: what is named together may share memory."""
+        """Whether what a statement stops may be made of a parameter, by the names in statements before it."""
         tied: set[str] = {key.split(".")[0]}
         for statement in self.statements[:k]:
             names = set(re.findall(r"\b(?:v\d+|" + "|".join(NAMES) + r")\b", statement.text))
@@ -266,6 +266,32 @@ def _compiled(text: str) -> CodeType:
 # ----------------------------------------------------------------------------------------- drawing programs
 
 
+@dataclass(frozen=True)
+class Form:
+    """A statement with places to fill: capital letters for tensors of a kind, others for new variables.
+
+    ``M`` is a matrix of 3 by 3, ``V`` a vector of 3, ``S`` one of both or a scalar, ``T`` any tensor, and
+    ``F`` one that can be added to it; ``W`` can be written in place, ``P`` is such a matrix, ``X`` can be
+    written where nobody looks, and ``B`` can be added to these; ``G`` requires grad and is no view, ``Y`` was
+    computed, ``D`` was computed and is no view.
+    """
+
+    text: str
+    stops: str = ""
+    partial: bool = False
+    lost: bool = False
+    hidden: bool = False
+
+    def filled(self, drawing: Drawing) -> Statement:
+        names: dict[str, str] = {}
+        for place in re.findall(r"\{(\w\d?)\}", self.text):
+            if place not in names:
+                names[place] = drawing.new() if place.islower() else drawing.pick(PLACES[place[0]], names)
+        stops = tuple([names.get(stop, stop) for stop in self.stops.split()])
+        text = re.sub(r"\{(\w\d?)\}", lambda found: names[found[1]], self.text)
+        return Statement(text, stops, self.partial, self.lost, self.hidden)
+
+
 class Drawing:
     """A program in the making, and the values that it has so far."""
 
@@ -282,33 +308,18 @@ class Drawing:
         self.made += 1
         return f"v{self.made}"
 
-    def pick(self, fits: Callable[[Any], bool] = lambda x: True) -> str:
-        """A tensor, the later the likelier; parameters at all times."""
-        found = [name for name in self.tensors if _alive(self.names[name]) and fits(self.names[name])]
+    def pick(self, fits: Place, others: dict[str, str]) -> str:
+        """A tensor that fits to others that were picked, mostly one of the latest."""
+        beside = [self.names[name] for name in others.values() if name in self.names]
+        found = [name for name in self.tensors if alive(x := self.names[name]) and fits(self, x, *beside[:1])]
         if not found:
-            raise _Unfit
-        late = found[-6:] if self.random.random() < 0.7 else found
-        return self.random.choice(late)
-
-    def matrix(self) -> str:
-        return self.pick(lambda x: x.shape == (3, 3))
-
-    def vector(self) -> str:
-        return self.pick(lambda x: x.shape == (3,))
-
-    def writable(self) -> str:
-        """What can be written in place while gradients are on."""
-        return self.pick(lambda x: not self.asked(x) and x.dim() > 0)
+            raise UnfitError
+        return self.random.choice(found[-6:] if self.random.random() < 0.7 else found)
 
     def asked(self, x: Any) -> bool:
         """Whether it is a leaf that requires grad, a view of one, or asked about."""
         x = x if x._base is None else x._base
         return (x.is_leaf and x.requires_grad) or any(x is given for given in self.given.values())
-
-    def beside(self, name: str) -> str:
-        """A tensor that can be added to another in place."""
-        shape = self.names[name].shape
-        return self.pick(lambda x: x.shape == shape or x.shape in ((3,), ()) and shape == (3, 3))
 
     def add(self, statement: Statement) -> None:
         """Run it, and keep it if that works."""
@@ -321,11 +332,11 @@ class Drawing:
                 torch.set_grad_enabled(True)
         self.statements.append(statement)
         for name, x in self.names.items():
-            if name[0] == "v" and name[1:].isdigit() and name not in self.tensors and _usable(x):
+            if name[0] == "v" and name[1:].isdigit() and name not in self.tensors and usable(x):
                 self.tensors.append(name)
 
 
-def _alive(x: Any) -> bool:
+def alive(x: Any) -> bool:
     """Whether it can be looked at: a view of many, whose base was written, cannot."""
     try:
         return x.is_leaf or True
@@ -333,30 +344,196 @@ def _alive(x: Any) -> bool:
         return False
 
 
-def _usable(x: Any) -> bool:
-    return isinstance(x, torch.Tensor) and x.dtype == torch.float64 and 0 < x.numel() <= 64 and _alive(x)
+def usable(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and x.dtype == torch.float64 and 0 < x.numel() <= 64 and alive(x)
 
 
-class _Unfit(Exception):
+class UnfitError(Exception):
     """There is nothing yet of which such a statement could be made."""
 
 
-Rule = Callable[[Drawing], Statement]
+Place = Callable[..., bool]
+PLACES: dict[str, Place] = {
+    "T": lambda d, x, *_: True,
+    "M": lambda d, x, *_: x.shape == (3, 3),
+    "V": lambda d, x, *_: x.shape == (3,),
+    "S": lambda d, x, *_: x.shape in ((3, 3), (3,), ()),
+    "F": lambda d, x, y: x.shape in (y.shape, (3,), ()) or y.shape in ((3,), ()),
+    "W": lambda d, x, *_: x.dim() > 0 and not d.asked(x),
+    "P": lambda d, x, *_: x.shape == (3, 3) and not d.asked(x),
+    "X": lambda d, x, *_: x.dim() > 0,
+    "B": lambda d, x, y: x.shape == y.shape or (x.shape in ((3,), ()) and y.shape == (3, 3)),
+    "G": lambda d, x, *_: x.requires_grad and x._base is None,
+    "Y": lambda d, x, *_: x.requires_grad and not x.is_leaf,
+    "D": lambda d, x, *_: not x.is_leaf and x._base is None,
+}
+"""What may stand at a place, beside the first that was picked. Hooks go to no view, for PyTorch 2.13 crashes
+where the base of one was written or detached."""
+
+
+def assigned(*texts: str, **said: Any) -> list[Form]:
+    return [Form("{n} = " + text, **said) for text in texts]
+
+
+def done(*texts: str, **said: Any) -> list[Form]:
+    return [Form(text, **said) for text in texts]
+
+
+def guarded(guard: str, *texts: str, **said: Any) -> list[Form]:
+    return [Form(f"with {guard}:\n    {text}", **said) for text in texts]
+
+
+RULES: dict[str, list[Form]] = {
+    "plain": assigned(
+        "torch.tanh({T})",
+        "torch.sigmoid({T})",
+        "functional.softplus({T})",
+        "{T} * 0.7 + 0.1",
+        "torch.cos({T}).exp()",
+        "{T}.square() * 0.3",
+        "{T}.clone()",
+        "torch.softmax(torch.atleast_1d({T}), -1)",
+        "{T} + {F}",
+        "{T} - {F}",
+        "{T} * {F}",
+        "{T} / ({F} ** 2 + 1.0)",
+        "torch.lerp({M}, {M1}, 0.3)",
+        "torch.tanh({M} @ {M1})",
+        "torch.einsum('ij,kj->ik', {M}, {M1}) * 0.3",
+        "torch.mm({M}, {M1}.t()) * 0.3",
+        "{M}.t()",
+        "{M}.reshape(-1)",
+        "{V}.expand(3, 3)",
+        "{V}[None, :].repeat(3, 1)",
+        "torch.stack([{M}, {M1}]).sum(0)",
+        "torch.hstack([{M}, {M1}])",
+    ),
+    "views": [
+        *assigned("{M}[0]", "{M}[1:]", "{M}[:, 1]", "{M}.diagonal()", "{M}.narrow(0, 1, 2)", partial=True),
+        *assigned("{M}[[0, 2]]", "{M}[MASK]", "{M}[..., 1]", "{M}.select(1, 0)", "{M}.triu()", partial=True),
+        *assigned("{M}.as_strided((3,), (1,))", "{M}.max(dim=0).values", partial=True),
+        *assigned("torch.cat([{M}, {M1}])[1:4]", "torch.atleast_2d(*{M}.unbind(0))[1]", partial=True),
+        *done("{k}, {m}, {n} = {M}.unbind(0)", "{k}, {m} = {M}.chunk(2)", partial=True),
+        *done("{m}, {n} = {M}.split([1, 2])", "{k}, {m}, {n} = torch.unbind({M}, 1)", partial=True),
+    ],
+    "writes": [
+        *done("{W}.mul_(0.9)", "{W}.add_({B})", "{W} += {B}", "{W} *= {B}", "{W}.tanh_()", "torch.sin_({W})"),
+        *done("{W}.sub_({B}, alpha=0.5)", "{W}.addcmul_({B}, {B})"),
+        *done("{P}[:, 1] += {V}", "{P}[1:].mul_(0.5)", "{P}.t()[0].add_({V})", partial=True),
+        *done("{P}[0] = {V}", "{P}[MASK] = {V}", "{P}.masked_fill_(MASK, 0.3)", stops="P", partial=True),
+        *done("{P}.diagonal().copy_({V})", "{P}[0].zero_()", stops="P", partial=True),
+        *done("{P}.index_copy_(0, torch.tensor([1]), {V}[None])", stops="P", partial=True),
+    ],
+    "overwrites": [
+        *done("{W}.zero_()", "{W}.fill_(0.3)", "{W}[:] = 0.2", stops="W", partial=True, hidden=True),
+        *done("{W}.copy_({B})", "{W}[...] = {B}", stops="W", partial=True, hidden=True),
+    ],
+    "detach": [
+        *assigned("{T}.detach()", "{T}.data", "{T}.clone().detach()", "{T}.data.clone()", stops="T"),
+        *assigned("{T}.detach().clone().requires_grad_()", "torch.nn.Parameter({T}.clone())", stops="T"),
+        *done("{D}.detach_()", stops="D"),
+    ],
+    "data": done(
+        "{X}.data.mul_(0.9)",
+        "{X}.data.add_({B})",
+        "{X}.data.copy_({B})",
+        "{X}.data = {X}.data * 0.5",
+        stops="X B",
+        partial=True,
+        hidden=True,
+    ),
+    "no_grad": [
+        *guarded("torch.no_grad()", "{n} = torch.tanh({T})", "{n} = {T} * 2.0", stops="T"),
+        *guarded("torch.set_grad_enabled(False)", "{n} = torch.sin({T}).clone()", stops="T"),
+        *guarded("torch.inference_mode()", "{k} = torch.tanh({T})\n{n} = {k}.clone()", stops="T"),
+        *guarded("torch.no_grad()", "{X}.mul_(0.9)", "{X} += {B}", stops="X B", partial=True, hidden=True),
+        *guarded("torch.no_grad()", "{X}.copy_({B})", "{X}.zero_()", stops="X B", partial=True, hidden=True),
+        *guarded("torch.no_grad()", "with torch.enable_grad():\n        {n} = {T} * 0.3"),
+    ],
+    "integers": [
+        *assigned("{T}.long().double()", "({T} > 0.0).double()", "torch.round({T})", stops="T", hidden=True),
+        *assigned("torch.sign({T})", "torch.floor({T} * 3.0)", "{T}.trunc()", stops="T", hidden=True),
+        *assigned("torch.bernoulli(torch.sigmoid({T}))", "torch.fix({T} * 2.0)", stops="T", hidden=True),
+        *assigned("{M1}[{M}.argmax(dim=-1)]", stops="M", partial=True, hidden=True),
+        *assigned("torch.gather({M1}, 1, {M}.argsort(dim=1))", stops="M", partial=True, hidden=True),
+        *assigned("{M1}.index_select(0, {M}.argmin(dim=0))", stops="M", partial=True, hidden=True),
+        *assigned("torch.where({M} > 0.0, {M1}, 0.5 * {M1})", stops="M", partial=True, hidden=True),
+        *assigned("table({M}.argmax(dim=-1)) + {M1}", stops="M", partial=True, hidden=True),
+        *assigned(
+            "torch.take_along_dim({M1}, {M}.topk(2).indices, dim=1)", stops="M", partial=True, hidden=True
+        ),
+    ],
+    "where": assigned(
+        "torch.where(MASK, {M}, {M1})",
+        "torch.where(MASK[:, None], {M}, {M1})",
+        "{M}.masked_fill(MASK, 0.1) + {M1}",
+        "functional.dropout({M}, 0.3)",
+        partial=True,
+    ),
+    "functions": [
+        *assigned("Scale.apply({M}, {S})", "Halves.apply({M})[0]"),
+        *assigned("Forget.apply({M}, {S})", stops="S"),
+        *assigned("Nothing.apply({M})", "Halves.apply({M})[1]", stops="M"),
+    ],
+    "checkpoint": [
+        *assigned("checkpoint(mixed, {M}, {M1}, use_reentrant=False)"),
+        *assigned("checkpoint(linear, {M}, use_reentrant=False)"),
+        # This one stops what does not learn anyway.
+        *assigned("checkpoint(mixed, {M}, {M1}, use_reentrant=True)", stops="M M1"),
+    ],
+    "modules": assigned(
+        "linear({M})",
+        "layer_norm({M})",
+        "norm({M})",
+        "lstm({M}.unsqueeze(1))[0].squeeze(1)",
+        "table.weight * {M}",
+        "attention({M}, {M}, {M}, need_weights=False)[0]",
+        "functional.linear({M}, linear.weight)",
+        "torch.func.functional_call(linear, dict(weight={M}, bias=c), (a,))",
+    ),
+    "slopes": [
+        *done("({n},) = torch.autograd.grad(torch.tanh({Y}).sum(), {G}, create_graph=True)"),
+        *done("({n},) = torch.autograd.grad(torch.tanh({Y}).sum(), {G}, retain_graph=True)", stops="Y G"),
+    ],
+    "frozen": [
+        *done("a.requires_grad_(False)\n{n} = torch.tanh(a) * {M}\na.requires_grad_(True)", stops="a"),
+        *done("b.requires_grad_(False)\n{n} = torch.tanh(b) * {M}\nb.requires_grad_(True)", stops="b"),
+        *done("linear.requires_grad_(False)\n{n} = linear({M})\nlinear.requires_grad_(True)", stops="linear"),
+    ],
+    "python": [
+        *assigned("{M} * {T}.sum().item()", "{M} + {T}.mean().item()", stops="T"),
+        *assigned("torch.full((3, 3), {T}.sum().item(), dtype=torch.float64)", stops="T"),
+        *assigned("torch.tensor({T}.tolist(), dtype=torch.float64)", stops="T"),
+        *assigned("torch.from_numpy({T}.detach().numpy())", "torch.tensor({T}.detach().numpy())", stops="T"),
+        *assigned("{M} * (0.5 * {T}.sum().item())", stops="T", lost=True),
+        *assigned("torch.from_numpy(np.tanh({X}.detach().numpy()))", stops="X", lost=True),
+    ],
+    "hooks": done("{G}.register_hook(lambda g: 0.5 * g)", "{G}.retain_grad()"),
+    "transforms": assigned(
+        "torch.func.vmap(torch.tanh)({M})",
+        "torch.func.grad(lambda t: torch.tanh(t).square().sum())({M})",
+        "torch.func.vmap(lambda t: t * t.sum())({M})",
+        "torch.func.vmap(torch.dot)({M}, {M}.t())",
+        "torch.func.jacrev(torch.sin)({M}).sum(0).sum(0)",
+        "torch.func.jvp(torch.sin, ({M},), ({M},))[1]",
+        "torch.func.vmap(torch.func.grad(lambda t: torch.tanh(t).prod()))({M})",
+    ),
+}
 
 
 def draw(seed: int) -> Program:
-    """A program of 5 to 40 statements."""
+    """A program of up to 40 statements, of some families."""
     drawing = Drawing(seed)
     length = drawing.random.randint(5, 40)
-    families = drawing.random.sample(list(RULES), drawing.random.randint(3, len(RULES)))
-    rules = [rule for family in sorted({"plain", *families}) for rule in RULES[family]]
+    families = drawing.random.sample(list(RULES), drawing.random.randint(3, 12))
     for _ in range(length):
+        form = drawing.random.choice(RULES[drawing.random.choice(["plain", "plain", *families])])
         try:
-            drawing.add(drawing.random.choice(rules)(drawing))
-        except _Unfit:
+            drawing.add(form.filled(drawing))
+        except UnfitError:
             continue
-    live = lambda x: x.requires_grad or drawing.random.random() < 0.3
-    summed = {drawing.pick(live) for _ in range(drawing.random.randint(1, 4))}
+    live = lambda _, x, *__: x.requires_grad or drawing.random.random() < 0.3
+    summed = {drawing.pick(live, {}) for _ in range(drawing.random.randint(1, 4))}
     return Program(seed, tuple(drawing.statements), tuple(sorted(summed)))
 
 
@@ -379,320 +556,3 @@ def works(program: Program) -> bool:
     finally:
         torch.set_grad_enabled(True)
     return bool(torch.isfinite(loss))
-
-
-def _unary(d: Drawing) -> Statement:
-    form = d.random.choice(
-        ["torch.tanh({})", "torch.sin({})", "torch.sigmoid({})", "functional.softplus({})", "{} * 0.7 + 0.1"]
-        + [
-            "torch.cos({}).exp()",
-            "-{}",
-            "{}.square() * 0.3",
-            "{}.clone()",
-            "torch.softmax(torch.atleast_1d({}), -1)",
-        ]
-    )
-    return Statement(f"{d.new()} = {form.format(d.pick())}")
-
-
-def _binary(d: Drawing) -> Statement:
-    x = d.pick()
-    shape = d.names[x].shape
-    y = d.pick(lambda y: y.shape in (shape, (3,), ()) or shape in ((3,), ()))
-    form = d.random.choice(
-        ["{} + {}", "{} - {}", "{} * {}", "{} / ({} ** 2 + 1.0)", "torch.lerp({0}, {1}, 0.3)"]
-    )
-    return Statement(f"{d.new()} = {form.format(x, y)}")
-
-
-def _product(d: Drawing) -> Statement:
-    form = d.random.choice(
-        ["torch.tanh({} @ {})", "torch.einsum('ij,kj->ik', {}, {})", "torch.mm({}, {}.t()) * 0.3"]
-    )
-    return Statement(f"{d.new()} = {form.format(d.matrix(), d.matrix())}")
-
-
-def _joined(d: Drawing) -> Statement:
-    form = d.random.choice(
-        ["torch.cat([{}, {}])[1:4]", "torch.stack([{}, {}]).sum(0)", "torch.hstack([{}, {}])"]
-    )
-    return Statement(f"{d.new()} = {form.format(d.matrix(), d.matrix())}", partial="[" in form[-6:])
-
-
-def _whole_view(d: Drawing) -> Statement:
-    if d.random.random() < 0.3:
-        form = d.random.choice(
-            ["{}.expand(3, 3)", "{}.unsqueeze(0).expand(3, -1)", "{}[None, :].repeat(3, 1)"]
-        )
-        return Statement(f"{d.new()} = {form.format(d.vector())}")
-    form = d.random.choice(
-        ["{}.t()", "{}.reshape(-1)", "{}.flatten()", "{}.transpose(0, 1)", "{}.unsqueeze(0)"]
-    )
-    return Statement(f"{d.new()} = {form.format(d.matrix())}")
-
-
-def _view(d: Drawing) -> Statement:
-    form = d.random.choice(
-        [
-            "{}[0]",
-            "{}[1:]",
-            "{}[:, 1]",
-            "{}[-1]",
-            "{}.diagonal()",
-            "{}.narrow(0, 1, 2)",
-            "{}[[0, 2]]",
-            "{}[MASK]",
-        ]
-        + ["{}[..., 1]", "{}.select(1, 0)", "{}.as_strided((3,), (1,))", "{}.triu()", "{}.max(dim=0).values"]
-    )
-    return Statement(f"{d.new()} = {form.format(d.matrix())}", partial=True)
-
-
-def _views(d: Drawing) -> Statement:
-    x = d.matrix()
-    form, count = d.random.choice(
-        [("{}.unbind(0)", 3), ("{}.chunk(2)", 2), ("{}.split([1, 2])", 2), ("torch.unbind({}, 1)", 3)]
-    )
-    return Statement(f"{', '.join([d.new() for _ in range(count)])} = {form.format(x)}", partial=True)
-
-
-def _write(d: Drawing) -> Statement:
-    x = d.writable()
-    form = d.random.choice(
-        ["{0}.mul_(0.9)", "{0}.add_({1})", "{0} += {1}", "{0} *= {1}", "{0}.tanh_()", "torch.sin_({0})"]
-        + ["{0}.sub_({1}, alpha=0.5)", "{0}.addcmul_({1}, {1})"]
-    )
-    return Statement(form.format(x, d.beside(x)))
-
-
-def _write_part(d: Drawing) -> Statement:
-    x = d.pick(lambda x: x.shape == (3, 3) and not d.asked(x))
-    form = d.random.choice(
-        ["{0}[0] = {1}", "{0}[:, 1] += {1}", "{0}[1:].mul_(0.5)", "{0}.t()[0].add_({1})", "{0}[MASK] = {1}"]
-        + ["{0}.masked_fill_(MASK, 0.3)", "{0}.diagonal().copy_({1})", "{0}[0].zero_()"]
-        + ["{0}.select(0, 2).copy_({1})", "{0}.index_copy_(0, torch.tensor([1]), {1}[None])"]
-    )
-    overwrites = any(word in form for word in ("] =", "copy_", "zero_", "fill_"))
-    return Statement(form.format(x, d.vector()), stops=(x,) if overwrites else (), partial=True)
-
-
-def _overwrite(d: Drawing) -> Statement:
-    x = d.writable()
-    form = d.random.choice(
-        ["{0}.zero_()", "{0}.fill_(0.3)", "{0}.copy_({1})", "{0}[...] = {1}", "{0}[:] = 0.2"]
-    )
-    return Statement(form.format(x, d.beside(x)), stops=(x,), partial=True, hidden=True)
-
-
-def _detach(d: Drawing) -> Statement:
-    x = d.pick()
-    form = d.random.choice(
-        ["{0}.detach()", "{0}.data", "{0}.clone().detach()", "{0}.detach().clone()", "{0}.data.clone()"]
-        + ["{0}.detach().clone().requires_grad_()", "torch.nn.Parameter({0}.clone())", "measured({0})"]
-    )
-    return Statement(f"{d.new()} = {form.format(x)}", stops=(x,))
-
-
-def _detach_in_place(d: Drawing) -> Statement:
-    x = d.pick(lambda x: not x.is_leaf and x._base is None)
-    return Statement(f"{x}.detach_()", stops=(x,))
-
-
-def _data_write(d: Drawing) -> Statement:
-    x = d.pick(lambda x: x.dim() > 0)
-    y = d.beside(x)
-    form = d.random.choice(
-        ["{0}.data.mul_(0.9)", "{0}.data.add_({1})", "{0}.data.copy_({1})", "{0}.data[0] = {2}"]
-    )
-    if "{2}" in form:
-        x, y = d.matrix(), d.vector()
-    return Statement(form.format(x, y, y), stops=(x, y), partial=True, hidden=True)
-
-
-def _no_grad(d: Drawing) -> Statement:
-    guard = d.random.choice(["torch.no_grad()", "torch.set_grad_enabled(False)", "torch.inference_mode()"])
-    x, y = d.pick(), d.new()
-    inside = d.random.choice(["torch.tanh({})", "{} * 2.0", "torch.sin({}).clone()"]).format(x)
-    text = f"with {guard}:\n    {y} = {inside}"
-    return Statement(f"{text}\n{y} = {y}.clone()" if "inference" in guard else text, stops=(x,))
-
-
-def _no_grad_write(d: Drawing) -> Statement:
-    x = d.pick(lambda x: x.dim() > 0)
-    y = d.beside(x)
-    inside = d.random.choice(
-        ["{0}.mul_(0.9)", "{0}.add_({1})", "{0}.copy_({1})", "{0} += {1}", "{0}.zero_()"]
-    )
-    return Statement(
-        f"with torch.no_grad():\n    {inside.format(x, y)}", stops=(x, y), partial=True, hidden=True
-    )
-
-
-def _enabled_inside(d: Drawing) -> Statement:
-    x, y, z = d.pick(), d.new(), d.new()
-    text = f"with torch.no_grad():\n    {y} = torch.sin({x})\n    with torch.enable_grad():\n        {z} = {x} * 0.3"
-    return Statement(text, stops=(x,))
-
-
-def _integer(d: Drawing) -> Statement:
-    x = d.pick()
-    form = d.random.choice(
-        [
-            "{}.long().double()",
-            "({} > 0.0).double()",
-            "torch.round({})",
-            "torch.sign({})",
-            "torch.floor({} * 3.0)",
-        ]
-        + ["torch.bernoulli(torch.sigmoid({}))", "torch.fix({} * 2.0)"]
-        + ["{}.trunc()", "{}.int().double()"]
-    )
-    return Statement(f"{d.new()} = {form.format(x)}", stops=(x,), hidden=True)
-
-
-def _index(d: Drawing) -> Statement:
-    x, y = d.matrix(), d.matrix()
-    form = d.random.choice(
-        [
-            "{1}[{0}.argmax(dim=-1)]",
-            "torch.gather({1}, 1, {0}.argsort(dim=1))",
-            "{1}.index_select(0, {0}.argmin(dim=0))",
-        ]
-        + ["torch.where({0} > 0.0, {1}, 0.5 * {1})", "table({0}.argmax(dim=-1)) + {1}"]
-        + ["torch.take_along_dim({1}, {0}.topk(2).indices, dim=1)"]
-    )
-    return Statement(f"{d.new()} = {form.format(x, y)}", stops=(x,), partial=True, hidden=True)
-
-
-def _where(d: Drawing) -> Statement:
-    form = d.random.choice(
-        ["torch.where(MASK, {}, {})", "torch.where(MASK[:, None], {}, {})", "{}.masked_fill(MASK, 0.1) + {}"]
-    )
-    return Statement(f"{d.new()} = {form.format(d.matrix(), d.matrix())}", partial=True)
-
-
-def _function(d: Drawing) -> Statement:
-    x, y = d.matrix(), d.pick(lambda x: x.shape in ((3, 3), (3,), ()))
-    form, stops = d.random.choice(
-        [("Scale.apply({}, {})", ()), ("Forget.apply({}, {})", (y,)), ("Nothing.apply({})", (x,))]
-        + [("Halves.apply({})[0]", ()), ("Halves.apply({})[1]", (x,))]
-    )
-    return Statement(f"{d.new()} = {form.format(x, y)}", stops=stops)
-
-
-def _checkpoint(d: Drawing) -> Statement:
-    x, y = d.matrix(), d.matrix()
-    form, stops = d.random.choice(  # A reentrant one stops what does not learn anyway.
-        [
-            ("checkpoint(mixed, {}, {}, use_reentrant=False)", ()),
-            ("checkpoint(linear, {}, use_reentrant=False)", ()),
-        ]
-        + [("checkpoint(mixed, {}, {}, use_reentrant=True)", (x, y))]
-    )
-    return Statement(f"{d.new()} = {form.format(x, y)}", stops=stops)
-
-
-def _module(d: Drawing) -> Statement:
-    form = d.random.choice(
-        [
-            "linear({})",
-            "layer_norm({})",
-            "norm({})",
-            "lstm({}.unsqueeze(1))[0].squeeze(1)",
-            "table.weight * {}",
-        ]
-        + ["attention({0}, {0}, {0}, need_weights=False)[0]", "functional.linear({}, linear.weight)"]
-        + ["torch.func.functional_call(linear, {{'weight': {0}, 'bias': c}}, (a,))"]
-    )
-    return Statement(f"{d.new()} = {form.format(d.matrix())}")
-
-
-def _dropout(d: Drawing) -> Statement:
-    return Statement(f"{d.new()} = functional.dropout({d.matrix()}, 0.3)", partial=True)
-
-
-def _slope(d: Drawing) -> Statement:
-    y = d.pick(lambda x: x.requires_grad and not x.is_leaf)
-    x = d.pick(lambda x: x.requires_grad)
-    built = d.random.random() < 0.6
-    text = f"torch.autograd.grad(torch.tanh({y}).sum(), {x}, create_graph=True)"
-    if built:
-        return Statement(f"({d.new()},) = {text}")
-    text = text.replace("create_graph", "retain_graph")
-    return Statement(f"({d.new()},) = {text}", stops=(y, x))
-
-
-def _frozen_for_a_while(d: Drawing) -> Statement:
-    x = d.random.choice(["a", "b", "linear"])
-    use = "linear({})" if x == "linear" else "torch.tanh({0}) * {1}"
-    text = f"{x}.requires_grad_(False)\n{d.new()} = {use.format(*(d.matrix(),) if x == 'linear' else (x, d.matrix()))}"
-    return Statement(f"{text}\n{x}.requires_grad_(True)", stops=(x,))
-
-
-def _item(d: Drawing) -> Statement:
-    x, y = d.pick(), d.matrix()
-    form = d.random.choice(
-        [
-            "{1} * {0}.sum().item()",
-            "{1} + {0}.mean().item()",
-            "torch.full((3, 3), {0}.sum().item(), dtype=torch.float64)",
-        ]
-        + [
-            "torch.tensor({0}.tolist(), dtype=torch.float64)",
-            "torch.tensor([{0}.sum().item()] * 3, dtype=torch.float64)",
-        ]
-    )
-    return Statement(f"{d.new()} = {form.format(x, y)}", stops=(x,))
-
-
-def _numpy(d: Drawing) -> Statement:
-    x = d.pick()
-    form = d.random.choice(["torch.from_numpy({}.detach().numpy())", "torch.tensor({}.detach().numpy())"])
-    return Statement(f"{d.new()} = {form.format(x)}", stops=(x,))
-
-
-def _lost(d: Drawing) -> Statement:
-    """A value that Python or NumPy changes before it comes back."""
-    x, y = d.pick(), d.matrix()
-    form = d.random.choice(
-        ["{1} * (0.5 * {0}.sum().item())", "torch.from_numpy(np.tanh({0}.detach().numpy()))"]
-    )
-    return Statement(f"{d.new()} = {form.format(x, y)}", stops=(x,), lost=True)
-
-
-def _hook(d: Drawing) -> Statement:
-    """Of no view: PyTorch 2.13 crashes where the base of one was written or detached."""
-    x = d.pick(lambda x: x.requires_grad and x._base is None)
-    form = d.random.choice(["{}.register_hook(lambda g: 0.5 * g)", "{}.retain_grad()"])
-    return Statement(form.format(x))
-
-
-def _transform(d: Drawing) -> Statement:
-    form = d.random.choice(
-        ["torch.func.vmap(torch.tanh)({})", "torch.func.grad(lambda t: torch.tanh(t).square().sum())({})"]
-        + ["torch.func.vmap(lambda t: t * t.sum())({})", "torch.func.vmap(torch.dot)({0}, {0}.t())"]
-        + ["torch.func.jacrev(torch.sin)({}).sum(0).sum(0)", "torch.func.jvp(torch.sin, ({0},), ({0},))[1]"]
-        + ["torch.func.vmap(torch.func.grad(lambda t: torch.tanh(t).prod()))({})"]
-    )
-    return Statement(f"{d.new()} = {form.format(d.matrix())}")
-
-
-RULES: dict[str, list[Rule]] = {
-    "plain": [_unary, _binary, _product, _whole_view, _joined],
-    "views": [_view, _views, _views],
-    "writes": [_write, _write, _write_part, _write_part],
-    "overwrites": [_overwrite],
-    "detach": [_detach, _detach, _detach_in_place],
-    "data": [_data_write],
-    "no_grad": [_no_grad, _no_grad_write, _enabled_inside],
-    "integers": [_integer, _index],
-    "where": [_where],
-    "functions": [_function],
-    "checkpoint": [_checkpoint],
-    "modules": [_module, _module, _dropout],
-    "slopes": [_slope],
-    "frozen": [_frozen_for_a_while],
-    "python": [_item, _numpy, _lost],
-    "hooks": [_hook],
-    "transforms": [_transform],
-}

@@ -8,10 +8,10 @@ makes 0 · ∞ = NaN of it. The cure is a second `where`, inside, that gives the
 PyTorch's own report is the program's; that of `stopgrad` is of the program that `sgt.load` makes of it.
 """
 
-import stopgrad.torch as sgt
 import torch
 
 import stopgrad as sg
+import stopgrad.torch as sgt
 
 
 class Broken(torch.nn.Module):

@@ -5,11 +5,11 @@ Seen in: isayev/ReLeaSE #39 (`log_probs[0, top_i].cpu().detach().numpy()`),
 kevinzakka/recurrent-visual-attention #4; "Can't call numpy() on Tensor that requires grad. Use
 tensor.detach().numpy() instead" (pytorch/pytorch #44023) tells people to write it.
 
-The message says what to do for NumPy to read the values, not that the gradient ends there. What NumPy
-computes, PyTorch cannot differentiate.
+The message says what to do for NumPy to read the values, not that the gradient ends there. The array shares
+its memory with the tensor, and so does the tensor that is made of it: the values are the same, their history
+is gone.
 """
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -17,8 +17,8 @@ LEARNS = ("weight", "bias")
 
 
 def broken(model, x, y):
-    error = model(x).detach().numpy() - y.numpy()  # <- here
-    return torch.from_numpy(np.abs(error)).mean()
+    made = model(x).detach().numpy()  # <- here
+    return (torch.from_numpy(made) - y).abs().mean()
 
 
 def cured(model, x, y):

@@ -5,8 +5,8 @@ Seen in: VITA-Group/NeuralLift-360 #10 ("Why `sample = sample.detach().requires_
 sample cannot be backward to NeRF"), facebookresearch/fairseq2 PR #733 (review: "This removes x from the
 autograd graph right, why is it necessary?").
 
-The score needs the gradient with respect to the sample, and for that no new leaf: `autograd.grad` takes any
-tensor of the graph.
+It is written to have the gradient with respect to the image, too. For that no new leaf is needed:
+`retain_grad()` keeps it at any tensor of the graph, and `autograd.grad` takes any.
 """
 
 import torch
@@ -18,14 +18,13 @@ LEARNS = ("renderer.weight", "renderer.bias")
 def broken(renderer, critic, view):
     image = renderer(view)
     image = image.detach().requires_grad_()  # <- here
-    score = torch.autograd.grad(critic(image).sum(), image)[0].detach()
-    return (score * image).sum()
+    return -critic(image).mean()
 
 
 def cured(renderer, critic, view):
     image = renderer(view)
-    score = torch.autograd.grad(critic(image).sum(), image)[0].detach()
-    return (score * image).sum()
+    image.retain_grad()
+    return -critic(image).mean()
 
 
 def example():

@@ -49,8 +49,9 @@ class Call:
         self.why = _REASONS.get(short, short)
         plain = short.removesuffix("_") if not short.endswith("__") else short
         self.flat = plain in FLAT
-        self.apart = short.startswith(("_foreach_", "_fused_"))
-        self.writes = not self.apart and (
+        many = short.startswith(("_foreach_", "_fused_"))
+        self.apart = many or short.rpartition(".")[2] in _EACH
+        self.writes = not many and (
             short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))
         )
         self.overwrites = short in OVERWRITES
@@ -89,6 +90,10 @@ def _act(short: str, name: str) -> Act:
     if short in FACTORIES or short.endswith("_like") or short.startswith("new_"):
         return Act.FACTORY
     return Act.RECORD
+
+
+_EACH = frozenset(["broadcast_tensors", "atleast_1d", "atleast_2d", "atleast_3d", "meshgrid", "_unpack_dual"])
+"""Functions that hand each of their tensors on by itself; ``_unpack_dual`` the value, beside its tangent."""
 
 
 def _words(text: str) -> frozenset[str]:

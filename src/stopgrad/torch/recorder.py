@@ -204,11 +204,13 @@ class Recorder(Values):
         if not outputs:
             return
         made: dict[Any, Event] = {}
+        given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
         for position, (tensor, into) in enumerate(outputs):
-            took = used
+            took, node = used, node_of(tensor)
             if call.apart:
-                took = [one for k, one in enumerate(used) if k % len(outputs) == position]
-            node = node_of(tensor)
+                spot, count = given.get(id(tensor), position), len(given) or len(outputs)
+                took = [one for k, one in enumerate(used) if k % count == spot]
+                took = took if took or node is not None else used
             if node is not None:
                 inputs, walls = self._asked(call, took, tensor, into, place)
             elif tensor.requires_grad and (into is not None or here is None or not tensor._is_view()):
@@ -404,7 +406,7 @@ class Recorder(Values):
                 inputs = tuple(dict.fromkeys([one.value for one in used]))
                 event = Event(Kind.OPERATION, call.name, place, inputs, (), here)
                 value = event.result(sizes_of(tensor), any(one.open for one in inputs))
-                if _functorch.peek_interpreter_stack() is not None:
+                if not value.open or _functorch.peek_interpreter_stack() is not None:
                     # Whether a gradient passes is for the transformation to say, in its own result.
                     self.memory.hold(tensor, value, value.event.serial)
                     self._remember(tensor, value)
