@@ -53,7 +53,8 @@ def assert_same(found: Any, expected: Any, what: str, factor: float = 1.0) -> No
 
 
 def _inexact(args: Any) -> list[int]:
-    return [i for i, x in enumerate(args) if np.issubdtype(np.asarray(x).dtype, np.floating)]
+    kinds = [getattr(x, "dtype", np.asarray(0.0 if isinstance(x, float) else 0).dtype) for x in args]
+    return [i for i, kind in enumerate(kinds) if jnp.issubdtype(kind, np.floating)]
 
 
 def weighed(f: Any, one: Any) -> Any:
@@ -78,26 +79,76 @@ def weighed(f: Any, one: Any) -> Any:
     return loss
 
 
+def theirs(f: Any, args: Any, order: int) -> list[Any]:
+    """What JAX says: values, gradients, and gradients of gradients; fewer where there is nothing to say."""
+    found = [f(*args)]
+    wanted = _inexact(args)
+    kinds = [jnp.result_type(y) for y in jax.tree_util.tree_leaves(found[0])]
+    if wanted and any(jnp.issubdtype(kind, np.inexact) for kind in kinds):
+        loss = weighed(f, jnp)
+        for _ in range(order):
+            gradient = jax.grad(loss, wanted)
+            found.append(gradient(*args))
+            loss = _gradient_of(gradient, jnp)
+    return found
+
+
+def assert_agrees(
+    f: Any, args: Any, expected: list[Any], factor: float = 1.0, engine: str = "numpy"
+) -> sg.Graph:
+    """The loaded function has these values and gradients."""
+    model = sgj.load(f, *args)
+    assert_same(model(*args), expected[0], "values", factor)
+    if engine != "numpy":
+        assert_same(sg.function(model, engine=engine)(*args), expected[0], f"values on {engine}", factor)
+    wanted, loss = _inexact(args), weighed(model, sg)
+    for order, gradients in enumerate(expected[1:], 1):
+        gradient = sg.grad(loss, wanted)
+        what = f"gradients of order {order}"
+        assert_same(gradient(*args), gradients, what, (4, 40)[order - 1] * factor)
+        loss = _gradient_of(gradient, sg)
+    return model.graph
+
+
 def assert_round_trip(
     f: Any, *args: Any, order: int = 2, factor: float = 1.0, engine: str = "numpy"
 ) -> sg.Graph:
     """The loaded function has JAX's values and gradients."""
-    model = sgj.load(f, *args)
-    expected = jax.jit(f)(*args)
-    assert_same(model(*args), expected, "values", factor)
-    if engine != "numpy":
-        assert_same(sg.function(model, engine=engine)(*args), expected, f"values on {engine}", factor)
-    wanted = _inexact(args)
-    if not wanted or not order or not any(x.dtype.kind in "fc" for x in leaves(expected)):
-        return model.graph
-    theirs, ours = weighed(f, jnp), weighed(model, sg)
-    assert_same(sg.grad(ours, wanted)(*args), jax.grad(theirs, wanted)(*args), "gradients", 4 * factor)
-    if order > 1:
-        twice = [_gradient_of(jax.grad(theirs, wanted), jnp), _gradient_of(sg.grad(ours, wanted), sg)]
-        assert_same(
-            sg.grad(twice[1], wanted)(*args), jax.grad(twice[0], wanted)(*args), "second order", 40 * factor
-        )
-    return model.graph
+    expected = jax.jit(lambda args: theirs(f, args, order))(args)
+    return assert_agrees(f, args, expected, factor, engine)
+
+
+class Group:
+    """Cases by name: a function and its arguments. JAX compiles them together, which is much faster.
+
+    Args:
+        cases: these.
+        factor: how much larger the tolerance is.
+        orders: of gradients that are compared, where not two; by name.
+    """
+
+    def __init__(self, cases: Any, factor: float = 1.0, orders: Any = ()) -> None:
+        self.cases = cases
+        self.factor = factor
+        self.orders = dict(orders)
+        self._expected: dict[int, Any] = {}
+
+    def expected(self, order: int) -> Any:
+        if order not in self._expected:
+            given = {name: tuple(args) for name, (_, *args) in self.cases.items()}
+
+            def everything(given: Any) -> Any:
+                return {
+                    name: theirs(f, given[name], min(order, self.orders.get(name, 2)))
+                    for name, (f, *_) in self.cases.items()
+                }
+
+            self._expected[order] = jax.jit(everything)(given)
+        return self._expected[order]
+
+    def check(self, name: str, order: int) -> None:
+        f, *args = self.cases[name]
+        assert_agrees(f, args, self.expected(order)[name], self.factor)
 
 
 def _gradient_of(gradient: Any, one: Any) -> Any:
