@@ -75,7 +75,7 @@ def wrong(program: Program, key: str, grad: Any, flow: sg.Flow, others: Others) 
 
 
 def may_stop(program: Program, k: int) -> bool:
-    """Whether a gradient may end in a statement: of memory that was written through ``.data``, the last write."""
+    """Whether a gradient may end in a statement; of memory written through ``.data`` in its last write."""
     shared = any(".data" in statement.text for statement in program.statements)
     return bool(program.statements[k].stops) or (shared and program.statements[k].writes)
 
