@@ -1,7 +1,7 @@
-"""Random programs in JAX, each made by a seed: all of control flow, custom derivatives, stops, moves, keys.
+"""Random programs in JAX, made by seeds: control flow, custom derivatives, stops, moves, keys.
 
-A program draws as it runs, by the shapes of what it has, so that every trace of it is the same. Its values are
-of moderate size and away from the places where a function has no derivative, as far as random numbers go.
+A program draws as it runs, by the shapes of what it has, so that every trace of it is the same. Its values
+are of moderate size and away from the places where a function has no derivative, as far as random numbers go.
 """
 
 from __future__ import annotations
@@ -603,17 +603,19 @@ class Program:
         seed: what makes it.
         ops: which operations it is made of.
         steps: how many.
+        depth: how deep functions are nested in it.
     """
 
     seed: int
     ops: tuple[Make, ...] = tuple(OPS)
     steps: int = 7
+    depth: int = 2
 
     def __call__(self, params: Any, data: Any, indices: Array, key: Array) -> Array:
         rng = random.Random(self.seed)
         floats = [params["w"], params["b"]["scale"], params["b"]["shift"], data[0], data[1]]
         floats = rng.sample(floats, 3 if rng.random() < 0.5 else 5)
-        maker = Maker(rng, floats, [indices], key, 2, self.ops)
+        maker = Maker(rng, floats, [indices], key, self.depth, self.ops)
         for _ in range(self.steps):
             maker.step()
         last = [maker.floats[-1], *rng.sample(maker.floats, 2)]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 
 import torch
-from libraries import Case, Line, case, library
 from torch import nn
+
+from libraries import Case, Line, case, library
 
 
 def backbone() -> nn.Module:
@@ -206,3 +207,74 @@ def visreg() -> Case:
     x = views(1)[0]
     cut = Line("z_norm = (z - mean) / (std.detach() + eps)", losses)
     return Case(model, lambda: losses.visreg_shape_loss(model(x), 3), {"*": "partly stopped"}, (cut,))
+
+
+# ----------------------------------------------------------------- losses, of tensors that require gradients
+
+
+def of_tensors(loss: str, sizes: dict[str, tuple[int, ...]], *lines: Line, **status: str) -> Case:
+    """A loss of tensors: what each is called is the name of an argument."""
+    inputs = nn.ParameterDict({name: nn.Parameter(torch.randn(size)) for name, size in sizes.items()})
+    criterion = getattr(library("lightly.loss"), loss)()
+    return Case(inputs, lambda: criterion(**inputs), status, lines)
+
+
+def pair(first: str, second: str) -> dict[str, tuple[int, ...]]:
+    return {first: (6, 4), second: (6, 4)}
+
+
+@case
+def barlow_twins() -> Case:
+    return of_tensors("BarlowTwinsLoss", pair("z_a", "z_b"))
+
+
+@case
+def decoupled() -> Case:
+    return of_tensors("DCLLoss", pair("out0", "out1"))
+
+
+@case
+def spread() -> Case:
+    """The nearest neighbour is found by a position."""
+    loss = library("lightly.loss.koleo_loss").KoLeoLoss
+    return of_tensors("KoLeoLoss", {"x": (6, 4)}, Line("argmax", loss), x="partly stopped")
+
+
+@case
+def model_aware() -> Case:
+    """Its temperature and the weights of its terms are taken without gradient: two lines."""
+    loss = library("lightly.loss.macl_loss").MACLLoss
+    lines = (Line("A = torch.mean(pos.detach())", loss), Line("loss: Tensor = -V.detach()", loss))
+    return of_tensors("MACLLoss", pair("z0", "z1"), *lines, z0="partly stopped", z1="partly stopped")
+
+
+@case
+def masked_siamese() -> Case:
+    """Targets are computed without gradients, from the prototypes too."""
+    line = Line("with torch.no_grad():", library("lightly.loss.msn_loss").MSNLoss.forward, "[tp]*")
+    sizes = {"anchors": (6, 4), "targets": (3, 4), "prototypes": (5, 4)}
+    return of_tensors("MSNLoss", sizes, line, targets="stopped", prototypes="partly stopped")
+
+
+@case
+def latent_prediction() -> Case:
+    line = Line("target = target.detach()", library("lightly.loss.latent_distance"), "target")
+    sizes = dict.fromkeys(("predicted", "target", "embeddings"), (2, 3, 4))
+    return of_tensors("LeWMLoss", sizes, line, target="stopped")
+
+
+@case
+def aligned_patches() -> Case:
+    line = Line(
+        "teacher = teacher_features.detach()", library("lightly.loss.dense_relational_utils"), "teacher*"
+    )
+    sizes = dict.fromkeys(("student_features", "teacher_features"), (2, 5, 4))
+    return of_tensors("PatchKernelAlignmentLoss", sizes, line, teacher_features="stopped")
+
+
+@case
+def clustered_patches() -> Case:
+    """Two lines cut, one behind the other: the decorator comes first, seen from the loss."""
+    line = Line("@torch.no_grad()", library("lightly.loss.capi_loss").sinkhorn_knopp, "teacher_logits")
+    sizes = dict.fromkeys(("student_logits", "teacher_logits"), (2, 5, 4))
+    return of_tensors("CAPILoss", sizes, line, teacher_logits="stopped")

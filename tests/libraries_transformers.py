@@ -7,8 +7,9 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from libraries import Case, Line, case, library
 from torch import nn
+
+from libraries import Case, Line, case, library
 
 
 def tokens(vocabulary: int = 20) -> torch.Tensor:
@@ -162,7 +163,7 @@ def gumbel_quantizer() -> tuple[nn.Module, ModuleType]:
 
 @case
 def gumbel_quantizer_in_training() -> Case:
-    """A hard sample of a Gumbel softmax: PyTorch detaches inside of it, and it passes gradients as a whole."""
+    """A hard sample of a Gumbel softmax: PyTorch detaches in it, but as a whole it passes gradients."""
     model, _ = gumbel_quantizer()
     x = torch.randn(2, 5, 6)
     return Case(model, lambda: model(x)[0].square().mean())

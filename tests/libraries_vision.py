@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
-from libraries import Case, Line, case, library
 from torch import nn
+
+from libraries import Case, Line, case, library
 
 
 @case

@@ -148,6 +148,21 @@ CONSTANT = {
     "stopgrad.xp.methods._VALUES",
     "stopgrad.xp.numpy_form.FORMS",
     "stopgrad.xp.numpy_form._AT_DEFAULT",
+    "stopgrad.torch.aten.ABSENT",
+    "stopgrad.torch.aten.TRANSLATIONS",
+    "stopgrad.torch.aten.control.CONTROL",
+    "stopgrad.torch.aten.drawing.DRAWING",
+    "stopgrad.torch.aten.elementwise.ELEMENTWISE",
+    "stopgrad.torch.aten.elementwise._ELEMENTARY",
+    "stopgrad.torch.aten.indexing.INDEXING",
+    "stopgrad.torch.aten.normalizations.NORMALIZATIONS",
+    "stopgrad.torch.aten.products.LAYOUTS",
+    "stopgrad.torch.aten.products.PRODUCTS",
+    "stopgrad.torch.aten.reductions.REDUCTIONS",
+    "stopgrad.torch.aten.shapes.SHAPES",
+    "stopgrad.torch.aten.sizes.SIZES",
+    "stopgrad.torch.aten.spectra.SPECTRA",
+    "stopgrad.torch.aten.windows.WINDOWS",
 }
 
 

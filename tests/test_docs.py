@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -48,7 +49,20 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return package
 
 
-@pytest.mark.parametrize("page", ["add-an-operation.md", "add-an-engine.md", "arrays.md", "flow-report.md"])
+FRAMEWORKS = [importlib.util.find_spec(name) for name in ("torch", "jax")]
+
+PAGES = [
+    "add-an-operation.md",
+    "add-an-engine.md",
+    "arrays.md",
+    "flow-report.md",
+    pytest.param(
+        "other-code.md", marks=pytest.mark.skipif(None in FRAMEWORKS, reason="needs PyTorch and JAX")
+    ),
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_code_of_a_recipe_runs_and_prints_what_the_page_shows(page: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("\n".join(blocks(page, "python")))

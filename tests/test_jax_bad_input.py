@@ -128,7 +128,7 @@ REFUSED = {
     "a traced value as an index of a list": Refused(
         lambda: sgj.load(indexes, X), ("whole number", "jnp.take"), "indexes"
     ),
-    "a value that left its function": Refused(lambda: kept_twice(X), ("return it instead",), "keeps"),
+    "a value that left its function": Refused(lambda: kept_twice(X), ("return it instead",)),
     "a function inside another that cannot be traced": Refused(
         lambda: sgj.explain(jax.jit(lambda x: decides(x) * 2.0), X), ("jax.lax.cond",), "decides"
     ),

@@ -13,9 +13,9 @@ pytest.importorskip("stopgrad.torch")
 
 import torch
 
-import stopgrad.torch as sgt
 import libraries_lightly  # noqa: F401 - it fills the table
 import libraries_vision  # noqa: F401
+import stopgrad.torch as sgt
 from libraries import CASES, Case, Line, library
 from libraries_transformers import tiny_gpt
 

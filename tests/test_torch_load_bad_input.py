@@ -60,6 +60,12 @@ def nonsense(x: Any) -> Any:
     raise ValueError("theirs")
 
 
+def line_of(text: str) -> str:
+    """The first line of this file that holds a text, as messages name it."""
+    lines = Path(__file__).read_text().splitlines()
+    return f"{Path(__file__).name}:{next(i for i, line in enumerate(lines, 1) if text in line)}"
+
+
 X = torch.ones(2, 3)
 
 
@@ -81,11 +87,13 @@ REFUSED = {
     ),
     "no example": Refused(lambda: sgt.load(nn.Linear(3, 1)), ("example",)),
     "no module": Refused(lambda: sgt.load(3, X), ("Module", "3")),
-    "a class of modules": Refused(lambda: sgt.load(nn.Linear, X), ("Module",)),
+    "a class of modules": Refused(lambda: sgt.load(nn.Linear, X), ("takes a torch.nn.Module", "Linear")),
     "an array as the example": Refused(
         lambda: sgt.load(nn.Linear(3, 1), np.ones((2, 3), np.float32)), ("tensor",)
     ),
-    "Python decides by a value": Refused(lambda: sgt.load(Of(decides), X), ("torch.export", "torch.where")),
+    "Python decides by a value": Refused(
+        lambda: sgt.load(Of(decides), X), ("torch.export", "torch.where", line_of("if x.sum() > 0"))
+    ),
     "other sizes than were loaded": Refused(
         lambda: sgt.load(nn.Linear(3, 1), X)(np.ones((4, 3), np.float32)), ("[4, 3]",)
     ),

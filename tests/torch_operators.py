@@ -50,16 +50,22 @@ class Compared:
     refused: str = ""
 
 
-def traced(function: Any, tensors: list[Any]) -> Any:
-    """The program of core operators that a function is."""
+def traced(function: Any, tensors: list[Any], decomposed: bool = True) -> Any:
+    """The program of core operators that a function is; or of the operators that it calls."""
+    table = decompositions() if decomposed else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        whole = torch.func.functionalize(function, remove="mutations_and_views")
-        made = make_fx(whole, decomposition_table=decompositions(), tracing_mode="fake")(*tensors)
+        views = "mutations_and_views" if decomposed else "mutations"
+        whole = torch.func.functionalize(function, remove=views)
+        made = make_fx(whole, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True)(
+            *tensors
+        )
         if not any(node.target._opname.endswith("_") for node in _calls(made)):
             return made
         whole = torch.func.functionalize(made, remove="mutations_and_views")  # What decompositions write.
-        return make_fx(whole, decomposition_table=decompositions(), tracing_mode="fake")(*tensors)
+        return make_fx(whole, decomposition_table=table, tracing_mode="fake", _allow_non_fake_inputs=True)(
+            *tensors
+        )
 
 
 def _calls(program: Any) -> list[Any]:
@@ -89,10 +95,12 @@ def is_differentiable(x: Any) -> bool:
     return bool(x.dtype.is_floating_point)
 
 
-def compare(function: Any, tensors: list[Any], engine: str = "numpy", order: int = 1) -> Compared:
+def compare(
+    function: Any, tensors: list[Any], engine: str = "numpy", order: int = 1, decomposed: bool = True
+) -> Compared:
     """A function of tensors, by PyTorch and by us, at these."""
     tensors = [x.detach().clone().contiguous() for x in tensors]
-    program = traced(function, tensors)
+    program = traced(function, tensors, decomposed)
     with sg.Graph().as_default() as graph:
         key = sg.constant(np.array([0, 1], np.uint32)) if draws(program) else None
         translator = Translator(key)
@@ -141,7 +149,7 @@ def _compared(
         unconnected_gradients="zero",
     )
     for a, b, (_, t) in zip(session.run(made, feeds), wanted, sources, strict=True):
-        b = torch.zeros_like(t) if b is None else b
+        b = torch.zeros_like(t) if b is None else b.to_dense()
         found.gradient = max(found.gradient, distance(a, array_of(b, "g")))
     if order > 1:
         _second(found, made, wanted, sources, feeds, session)

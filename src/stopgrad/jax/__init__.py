@@ -8,6 +8,11 @@ Examples:
 
 from __future__ import annotations
 
+try:
+    import jax  # noqa: F401 - it is asked for here, so that its absence is told in words.
+except ImportError as error:
+    raise ImportError("stopgrad.jax needs JAX: pip install 'stopgrad[jax]'") from error
+
 from stopgrad.jax.callable import callable
 from stopgrad.jax.load import (
     assert_blocked as assert_blocked,

@@ -1,4 +1,4 @@
-"""A function of JAX's and its arguments as a jaxpr: what the arguments are called, which of them are traced."""
+"""A function of JAX's and its arguments as a jaxpr: what the arguments are called, which are traced."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from stopgrad.arguments import argument_names
 from stopgrad.errors import ArgumentError, GradientError, StopgradError
+from stopgrad.graph import Operation, Output
 from stopgrad.jax.avals import array_of
 from stopgrad.jax.lines import is_between
 from stopgrad.operands import shorten
@@ -32,6 +33,7 @@ class Program:
 
     Attributes:
         name: of the function.
+        names: of its positional arguments.
         closed: its jaxpr.
         paths: for each traced leaf of the arguments how it is reached, such as ``"params.w"``.
         positions: for each the position of its argument; None for those given by keyword.
@@ -43,6 +45,7 @@ class Program:
     """
 
     name: str
+    names: list[str]
     closed: Any
     paths: list[str]
     positions: list[int | None]
@@ -54,8 +57,12 @@ class Program:
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The values of the traced leaves in the arguments of a call."""
-        found, structure = jax.tree_util.tree_flatten((args, kwargs))
+        located, structure = jax.tree_util.tree_flatten_with_path((args, kwargs))
+        found = [leaf for _, leaf in located]
         if structure != self.structure:
+            named = self._by_path(located)
+            if named is not None:  # As a dict of the values in a module.
+                return named
             raise ArgumentError(
                 f"{self.name} was loaded for arguments of another structure: {_shown(self.structure)}, "
                 f"not {_shown(structure)}"
@@ -67,6 +74,27 @@ class Program:
                     f"{shorten(found[i])}; load it again"
                 )
         return [found[i] for i in self.traced]
+
+    def _by_path(self, located: Sequence[Any]) -> list[Any] | None:
+        """The traced leaves, found by their paths in another structure; None where they are not these."""
+        given = _unique(
+            [_path(self.names, path) for path, leaf in located if is_traced(leaf) or _is_built(leaf)]
+        )
+        values = [leaf for _, leaf in located if is_traced(leaf) or _is_built(leaf)]
+        if sorted(given) != sorted(self.paths):
+            return None
+        by_path = dict(zip(given, values, strict=True))
+        return [by_path[path] for path in self.paths]
+
+
+def _is_built(x: Any) -> bool:
+    return isinstance(x, (Operation, Output))
+
+
+def _path(names: Sequence[str], entries: Sequence[Any]) -> str:
+    """How a leaf of ``(args, kwargs)`` is reached."""
+    by_keyword, which, *rest = entries
+    return path_of(str(which.key) if by_keyword.idx else names[which.idx], rest)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -119,10 +147,9 @@ def program_of(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: di
     left = {i: leaf for i, leaf in enumerate(leaves) if not is_traced(leaf)}
     paths, positions = [], []
     for i in traced:
-        by_keyword, which, *rest = located[i][0]
-        keyword = bool(by_keyword.idx)
-        paths.append(path_of(str(which.key) if keyword else names[which.idx], rest))
-        positions.append(None if keyword else int(which.idx))
+        by_keyword, which, *_ = located[i][0]
+        paths.append(_path(names, located[i][0]))
+        positions.append(None if by_keyword.idx else int(which.idx))
     returned: dict[str, Any] = {}
 
     def flat(*values: Any) -> list[Any]:
@@ -148,6 +175,7 @@ def program_of(what: str, f: Callable[..., Any], args: Sequence[Any], kwargs: di
 
     return Program(
         name=getattr(f, "__name__", type(f).__name__),
+        names=names,
         closed=closed,
         paths=_unique(paths),
         positions=positions,
@@ -171,14 +199,25 @@ def _unique(paths: Sequence[str]) -> list[str]:
 
 def _traced(what: str, f: Any, flat: Callable[..., Any], leaves: Sequence[Any]) -> Any:
     try:
-        return jax.make_jaxpr(flat)(*[_stand_in(x) for x in leaves])
+        closed = jax.make_jaxpr(flat)(*[_stand_in(x) for x in leaves])
     except _UNTRACEABLE as error:
+        raise _untraceable(what, f, error) from error
+    except TypeError as error:
+        if "concrete value" not in str(error):  # It is the user's own.
+            raise
         raise _untraceable(what, f, error) from error
     except jax.errors.UnexpectedTracerError as error:
         raise ArgumentError(
             f"{what}: JAX cannot trace {_name(f)}: a value that was traced earlier has left its function "
             f"through a global variable or an attribute{_at(error)}; return it instead"
         ) from error
+    if any(isinstance(const, jax.core.Tracer) for const in closed.consts):
+        raise ArgumentError(
+            f"{what}: {_name(f)} uses a value of another trace of JAX's: one that has left its function "
+            "through a global variable or an attribute (return it instead), or one of a jit or grad around "
+            "this call (pass it as an argument, and call outside)"
+        )
+    return closed
 
 
 def _stand_in(x: Any) -> Any:
@@ -186,7 +225,7 @@ def _stand_in(x: Any) -> Any:
         return x
     if isinstance(x, (jax.Array, np.ndarray, np.generic)):
         return x
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)  # type: ignore[no-untyped-call]
 
 
 def _name(f: Any) -> str:
@@ -210,7 +249,7 @@ def _at(error: BaseException) -> str:
 def _untraceable(what: str, f: Any, error: Exception) -> StopgradError:
     if isinstance(error, jax.errors.TracerBoolConversionError):
         why = (
-            "Python decides by a traced value; use jnp.where or jax.lax.cond (jax.lax.while_loop for a loop), "
+            "Python decides by a traced value; use jnp.where or jax.lax.cond (in a loop jax.lax.while_loop), "
             "or pass what it depends on as a constant, with functools.partial"
         )
     elif isinstance(error, jax.errors.TracerArrayConversionError):

@@ -14,7 +14,7 @@ import stopgrad as sg
 from stopgrad.builder import Inside
 from stopgrad.graph import Output
 from stopgrad.jax.lines import is_idiom
-from stopgrad.jax.steps import Step, const, rule, run
+from stopgrad.jax.steps import Step, const, rule, run, unconnected, uniform
 from stopgrad.ops.custom import CustomGradient
 from stopgrad.structure import flatten
 
@@ -31,8 +31,7 @@ def _listed(made: Any) -> list[Output]:
 
 @rule("stop_gradient")
 def _stop_gradient(step: Step, x: Output) -> Any:
-    # JAX's own softmax stops the gradient of a maximum, which would be zero. That is no cut of the user's.
-    return sg.zero_gradient(x) if is_idiom(step.eqn) else sg.stop_gradient(x)
+    return unconnected(x) if is_idiom(step.eqn) else sg.stop_gradient(x)
 
 
 # --------------------------------------------------------------------------------------------- calls
@@ -60,6 +59,9 @@ def _cond(step: Step, index: Output, *inputs: Output) -> Any:
     branches = [_branch(step, closed) for closed in step["branches"]]
     if not step.results:
         return []
+    known = uniform(index)
+    if known is not None:
+        return branches[min(max(int(known), 0), len(branches) - 1)](*inputs)
     if index.dtype.is_bool:
         index = sg.cast(index, sg.int32)
     return _listed(sg.switch(index, branches, *inputs))
@@ -114,34 +116,32 @@ def _platform(step: Step) -> Any:
     return const(np.asarray(here, np.int32))
 
 
-# --------------------------------------------------------------------------------- functions with own gradients
+# ------------------------------------------------------------------------ functions with own gradients
 
 
 @rule("custom_jvp_call", "custom_vjp_call", keys=True)
 def _custom(step: Step, *inputs: Output) -> Any:
-    closed = step["call_jaxpr"]
-    avals = step.avals
-    wanted = [i for i, aval in enumerate(avals) if jnp.issubdtype(aval.dtype, np.inexact)]
+    return owned(step, lambda *xs: step.run(step["call_jaxpr"], *xs), inputs)
+
+
+def owned(step: Step, compute: Callable[..., list[Output]], inputs: Sequence[Output]) -> list[Output]:
+    """What a function of the operands computes, with the gradient that JAX has for the equation."""
+    wanted = [i for i, aval in enumerate(step.avals) if jnp.issubdtype(aval.dtype, np.inexact)]
     asked = [i for i, v in enumerate(step.eqn.outvars) if jnp.issubdtype(v.aval.dtype, np.inexact)]
     if not wanted or not asked or step.depth >= DEEPEST:
-        return step.run(closed, *inputs, deeper=True)
+        return compute(*inputs)
     pulled = pullback_of(step.eqn, wanted, asked)
 
     def function(*xs: Output) -> Any:
         given = list(inputs)
         for i, x in zip(wanted, xs, strict=True):
             given[i] = x
-        results = step.run(closed, *given)
+        results = compute(*given)
 
         def pullback(*gs: Any) -> Any:
+            operands = [*given, *[gs[i] for i in asked]]
             with Inside(place=step.place):
-                made = run(
-                    pulled.jaxpr.jaxpr,
-                    pulled.jaxpr.consts,
-                    [*given, *[gs[i] for i in asked]],
-                    step.place,
-                    step.depth + 1,
-                )
+                made = run(pulled.jaxpr.jaxpr, pulled.jaxpr.consts, operands, step.place, step.depth + 1)
             parts = iter(made)
             return [next(parts) if connected else None for connected in pulled.connected]
 
@@ -181,7 +181,7 @@ def pullback_of(eqn: Any, wanted: Sequence[int], asked: Sequence[int]) -> Pulled
         return vjp(list(gs))
 
     def shaped(v: Any) -> Any:
-        return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
+        return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)  # type: ignore[no-untyped-call]
 
     xs = [shaped(v) for v in eqn.invars]
     gs = [shaped(eqn.outvars[i]) for i in asked]

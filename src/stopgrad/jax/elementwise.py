@@ -8,7 +8,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.graph import Output
-from stopgrad.jax.steps import NotOurs, Step, plain, rule
+from stopgrad.jax.steps import NotOurs, Step, plain, rule, uniform
 from stopgrad.types import DType, dtype_of
 
 _UNSIGNED = {1: sg.uint8, 2: sg.uint16, 4: sg.uint32, 8: sg.uint64}
@@ -206,6 +206,9 @@ rule("le_to")(_in_total_order(sg.less_equal, None))
 
 @rule("select_n")
 def _select(step: Step, which: Output, *cases: Output) -> Any:
+    known = uniform(which)
+    if known is not None:  # As where a library is told by an argument whether to stop a gradient.
+        return sg.identity(cases[min(max(int(known), 0), len(cases) - 1)])
     if which.dtype.is_bool:
         return cases[0] if len(cases) == 1 else sg.where(which, cases[1], cases[0])
     chosen = cases[-1]

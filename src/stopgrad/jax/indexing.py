@@ -54,8 +54,8 @@ class Blocks:
         kept: the axes that blocks cover whole.
     """
 
-    shape: tuple[int, ...]
-    sizes: tuple[int, ...]
+    shape: tuple[Any, ...]
+    sizes: tuple[Any, ...]
     starts: tuple[int, ...]
     batch: tuple[tuple[int, int], ...]
 
@@ -97,7 +97,7 @@ class Blocks:
         return made
 
     def positions(self, indices: Output, clips: bool) -> tuple[Output, Output | None]:
-        """For each index, and each element of the indexed axes of a block, its position; and which indices fit.
+        """For each index, and each element of the indexed axes of a block, its position; which indices fit.
 
         Their shape is that of the indices, without the numbers, and then the block's sizes along the indexed
         axes.
@@ -136,7 +136,7 @@ class Blocks:
                 fits = inside if fits is None else sg.logical_and(fits, inside)
         return sg.broadcast_to(total, [*many, *window]), fits
 
-    def _first(self, indices: Output, axis: int, many: tuple[int, ...]) -> Any:
+    def _first(self, indices: Output, axis: int, many: tuple[Any, ...]) -> Any:
         """Where blocks begin along an axis, for each index; None where all begin at 0."""
         for own, other in self.batch:
             if own == axis:
@@ -182,7 +182,7 @@ def _gather(step: Step, x: Output, indices: Output) -> Any:
     if fits is None:
         return y
     many = [axis for axis in range(y.ndim) if axis not in numbers.offset_dims]
-    shape = [1] * y.ndim
+    shape: list[Any] = [1] * y.ndim
     for axis, size in zip(many, fits.shape, strict=True):
         shape[axis] = size
     return sg.where(sg.reshape(fits, shape), y, _filling(step, y))
@@ -207,7 +207,7 @@ def _filling(step: Step, y: Output) -> Any:
     return like(y, limits.max if limits.min == 0 else limits.min)
 
 
-def _arranged(taken: Output, blocks: Blocks, numbers: Any, many: tuple[int, ...]) -> Output:
+def _arranged(taken: Output, blocks: Blocks, numbers: Any, many: tuple[Any, ...]) -> Output:
     """What was taken, [indices..., indexed..., kept...], with its axes where the result has them."""
     dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     offsets = [axis for axis in range(len(blocks.shape)) if axis not in dropped]
@@ -259,7 +259,7 @@ def _scattered(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _blockwise(
-    updates: Output, blocks: Blocks, numbers: Any, many: tuple[int, ...], dropped: set[int]
+    updates: Output, blocks: Blocks, numbers: Any, many: tuple[Any, ...], dropped: set[int]
 ) -> Output:
     """Updates as [indices..., indexed..., kept...]."""
     rest = [axis for axis in range(updates.ndim) if axis not in numbers.update_window_dims]
@@ -295,6 +295,6 @@ rule("scatter-sub", "scatter_sub")(
 @rule("scatter")
 def _scatter(step: Step, x: Output, indices: Output, updates: Output) -> Any:
     body = step.params.get("update_jaxpr")
-    if body is not None and getattr(body, "eqns", ()):
+    if getattr(body, "eqns", None):
         raise NotOurs("a scatter by a function of the user's")
     return _scattered(_on_truths(sg.scatter_update))(step, x, indices, updates)

@@ -15,8 +15,10 @@ from stopgrad.source import RawLocation, is_internal
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 _INSTALLED = tuple(os.sep + name + os.sep for name in ("site-packages", "dist-packages"))
-_IDIOMS = tuple(os.path.join(_JAX, "_src", name) + os.sep for name in ("nn", "ops", "numpy", "scipy"))
-"""Where JAX itself stops gradients that would be zero, as that of the maximum in a softmax."""
+_SMOOTH = tuple(os.path.join(_JAX, "_src", name) + os.sep for name in ("nn", "ops", "scipy"))
+_IDIOMS = (*_SMOOTH, os.path.join(_JAX, "_src", "numpy") + os.sep)
+_FACADES = ("array_methods.py", "ufuncs.py", "ufunc_api.py", "lax.py", "tree_util.py")
+"""Through which what a user writes reaches JAX, such as ``a > b``."""
 
 
 def is_between(file: str) -> bool:
@@ -42,12 +44,35 @@ def place_of(eqn: Any, around: RawLocation | None) -> RawLocation | None:
     return around
 
 
-def is_idiom(eqn: Any) -> bool:
-    """Whether a ``stop_gradient`` is written in one of JAX's own numerical functions, not by a user."""
-    inside = True
+def _written_in(eqn: Any, after: str) -> str:
+    """The file that calls what bound an equation: behind a function of that name, or behind JAX's facades."""
+    waiting = bool(after)
     for code, _ in frames(eqn):
-        if inside:
-            inside = code.co_name != "stop_gradient"
-        elif not code.co_filename.startswith(_STANDARD):
-            return code.co_filename.startswith(_IDIOMS)
-    return False
+        file = code.co_filename
+        if waiting:
+            waiting = code.co_name != after
+        elif not file.startswith((_STANDARD, *_CORE)) and os.path.basename(file) not in _FACADES:
+            return file
+    return ""
+
+
+_CORE = tuple(
+    os.path.join(_JAX, "_src", name)
+    for name in (
+        "source_info_util.py", "interpreters" + os.sep, "core.py", "pjit.py", "traceback_util.py", "api.py",
+        "linear_util.py", "api_util.py", "custom_derivatives.py", "profiler.py",
+    )
+)  # fmt: skip
+
+
+def is_idiom(eqn: Any) -> bool:
+    """Whether a ``stop_gradient`` is written in one of JAX's own numerical functions, not by a user.
+
+    There JAX stops gradients that would be zero, as that of the maximum in a softmax.
+    """
+    return _written_in(eqn, "stop_gradient").startswith(_IDIOMS)
+
+
+def is_inside(eqn: Any) -> bool:
+    """Whether a comparison is written in one of JAX's own functions that have derivatives, as ``nn.elu``."""
+    return _written_in(eqn, "").startswith(_SMOOTH)

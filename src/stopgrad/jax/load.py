@@ -16,7 +16,17 @@ from stopgrad.flow.explain import flow_of
 from stopgrad.flow.report import Flow
 from stopgrad.graph import Graph, Output
 from stopgrad.imported import Model
-from stopgrad.jax import control, elementwise, indexing, order, products, shapes  # noqa: F401 - they fill the table of rules
+from stopgrad.jax import (  # noqa: F401 - they fill the table of rules
+    control,
+    draws,
+    elementwise,
+    indexing,
+    matrices,
+    order,
+    products,
+    shapes,
+    windows,
+)
 from stopgrad.jax.arguments import Program, canonical, chosen, narrower, program_of
 from stopgrad.jax.avals import type_of
 from stopgrad.jax.steps import refused, run
@@ -31,7 +41,7 @@ def load(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
     """A function of JAX's as a graph of our operations.
 
     JAX traces the function on arguments like these; their values are not used. Each primitive becomes
-    operations of the catalogue at the user's line; ``lax.stop_gradient`` becomes :func:`stopgrad.stop_gradient`;
+    operations of the catalogue at the user's line, ``lax.stop_gradient`` a :func:`stopgrad.stop_gradient`;
     a primitive that the catalogue lacks becomes a foreign operation that JAX runs. Loops, branches and
     functions with gradients of their own stay what they are.
 

@@ -108,7 +108,7 @@ def _conv(step: Step, x: Output, filters: Output) -> Any:
 
 
 def _spread(step: Step, x: Output) -> tuple[Output, Any]:
-    """The input with gaps between its elements, and cut where the padding is negative; what padding is left."""
+    """The input with gaps between its elements, cut where the padding is negative; what padding is left."""
     gaps = step["lhs_dilation"]
     config = [
         (min(low, 0), min(high, 0), gap - 1) for (low, high), gap in zip(step["padding"], gaps, strict=True)

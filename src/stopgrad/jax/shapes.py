@@ -11,7 +11,6 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.build import apply
 from stopgrad.graph import Output
-from stopgrad.jax.elementwise import like
 from stopgrad.jax.steps import NotOurs, Step, plain, rule
 from stopgrad.ops.scatters import TensorStridedSliceUpdate
 from stopgrad.ops.slices import StridedSlice, StridedSliceGrad
@@ -28,7 +27,7 @@ def _broadcast_in_dim(step: Step, x: Output, *sizes: Output) -> Any:
     order = sorted(range(x.ndim), key=lambda axis: places[axis])
     if order != list(range(x.ndim)):
         x, places = sg.transpose(x, order), sorted(places)
-    spread = [1] * len(shape)
+    spread: list[Any] = [1] * len(shape)
     for axis, place in enumerate(places):
         spread[place] = x.shape[axis]
     aligned = x if tuple(spread[len(spread) - x.ndim :]) == tuple(x.shape) else sg.reshape(x, spread)
@@ -101,7 +100,7 @@ def _empty(step: Step) -> Any:
     return sg.zeros(step.result.shape, step.result.dtype)
 
 
-def cut(x: Output, spans: Sequence[tuple[int, int, int]]) -> Output:
+def cut(x: Output, spans: Sequence[tuple[Any, Any, int]]) -> Output:
     """Elements at regular distances: for each axis the first, how many, and the step."""
     if all(span == (0, size, 1) for span, size in zip(spans, x.shape, strict=True)):
         return x
@@ -188,13 +187,13 @@ def folded(xs: Sequence[Output], axes: Sequence[int], function: Any, neutral: Se
     """Axes reduced by a function of pairs, half of them at a time."""
     kept = [axis for axis in range(xs[0].ndim) if axis not in axes]
     shape = [xs[0].shape[axis] for axis in kept]
-    count = math.prod(xs[0].shape[axis] for axis in axes)
+    count = math.prod(int(xs[0].shape[axis]) for axis in axes)
     rows = [sg.reshape(sg.transpose(x, [*axes, *kept]), [count, *shape]) for x in xs]
     if not count:
         return [sg.fill(shape, value) for value in neutral]
     while count > 1:
         half, odd = divmod(count, 2)
-        whole = [(0, n, 1) for n in shape]
+        whole: list[tuple[Any, Any, int]] = [(0, n, 1) for n in shape]
         low = [cut(x, [(0, half, 1), *whole]) for x in rows]
         high = [cut(x, [(half, half, 1), *whole]) for x in rows]
         made = function(low, high)

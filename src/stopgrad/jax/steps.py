@@ -21,9 +21,10 @@ from stopgrad.errors import InternalError
 from stopgrad.graph import Output
 from stopgrad.jax.avals import agrees, array_of, is_key, type_of
 from stopgrad.jax.foreign import foreign_of
-from stopgrad.jax.lines import place_of
+from stopgrad.jax.lines import is_inside, place_of
+from stopgrad.ops.custom import CustomGradient
 from stopgrad.source import RawLocation, decode
-from stopgrad.types import TensorType
+from stopgrad.types import TensorType, tensor_type
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {}
@@ -140,6 +141,27 @@ def run(
     return [_read(known, v) for v in jaxpr.outvars]
 
 
+def unconnected(x: Output) -> Output:
+    """*x*, through which no gradient is looked for: what JAX's own functions do inside is no user's cut."""
+    made: Output = sg.custom_gradient(lambda: (x, lambda g: []))()
+    CustomGradient.settle(made.op)
+    return made
+
+
+def uniform(x: Output) -> Any:
+    """The one number that all elements are, where that is known without running anything; else None."""
+    while x.op.type in _SPREAD:
+        x = x.op.inputs[0]
+    if x.op.type != "Const" or not x.size:
+        return None
+    array = x.op.value.array
+    return array.flat[0] if (array == array.flat[0]).all() else None
+
+
+_SPREAD = frozenset(("Identity", "Reshape", "BroadcastTo", "Cast", "Transpose", "Fill", "Tile"))
+_COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "is_finite", "eq_to", "lt_to", "le_to"))
+
+
 def refused(jaxpr: Any, around: RawLocation | None) -> list[str]:
     """Each equation that cannot be imported, those inside of others included, with its line and the cure."""
     told = []
@@ -180,6 +202,8 @@ def _read(known: Mapping[Any, Output], v: Any) -> Output:
 
 def _translated(step: Step, operands: Sequence[Output]) -> Sequence[Output]:
     function = RULES.get(step.name)
+    if step.name in _COMPARISONS and is_inside(step.eqn):
+        operands = [unconnected(x) if x.type.differentiable else x for x in operands]
     try:
         if function is None:
             raise NotOurs(f"{step.name} is no operation of the catalogue")
@@ -219,7 +243,7 @@ class _Word(Step):
         found = [type_of(v.aval) for v in self.eqn.outvars]
         keys = [is_key(v.aval) for v in self.eqn.outvars]
         return [
-            sg.TensorType(kind.dtype, kind.shape[:-1]) if key else kind
+            tensor_type(kind.dtype, kind.shape[:-1]) if key else kind
             for kind, key in zip(found, keys, strict=True)
         ]
 

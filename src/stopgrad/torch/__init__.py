@@ -5,6 +5,11 @@
 :func:`load` imports a program through ``torch.export``.
 """
 
+try:
+    import torch  # noqa: F401 - it is asked for here, so that its absence is told in words.
+except ImportError as error:
+    raise ImportError("stopgrad.torch needs PyTorch: pip install 'stopgrad[torch]'") from error
+
 from stopgrad.torch.asking import assert_blocked, assert_flows, explain
 from stopgrad.torch.load import load
 from stopgrad.torch.watching import BackwardCall, Watch, watch

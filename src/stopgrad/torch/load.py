@@ -21,7 +21,7 @@ from stopgrad.errors import ArgumentError, GraphError
 from stopgrad.imported import Model
 from stopgrad.public import guarded
 from stopgrad.torch.aten.calling import Refused, array_of, dtype_from
-from stopgrad.torch.program import exported, scope_from
+from stopgrad.torch.program import called, exported, scope_from
 from stopgrad.torch.translating import Translator, draws
 
 RANDOM = "random_key"
@@ -78,13 +78,7 @@ def load(program: Any, *example: Any, dynamic_shapes: Any = None) -> Model:
         ((4, 2), ['bias', 'weight'])
     """
     made = exported(program, example, dynamic_shapes)
-    return _Loading(made, _names_of_sizes(example, dynamic_shapes), _called(program)).model()
-
-
-def _called(program: Any) -> str:
-    if isinstance(program, torch.nn.Module):
-        return type(program).__name__
-    return str(getattr(program, "__name__", "the program"))
+    return _Loading(made, _names_of_sizes(example, dynamic_shapes), called(program)).model()
 
 
 def _names_of_sizes(example: tuple[Any, ...], dynamic_shapes: Any) -> list[dict[int, str]]:
@@ -232,7 +226,7 @@ class _Loading:
         leaves, spec = trees.tree_flatten((args, kwargs))
         if spec != wanted:
             raise ArgumentError(
-                f"{self.called} takes {_shown(wanted)} as it was exported, not {_shown(spec)}"
+                f"{self.called} takes the arguments {_shown(wanted)} as it was exported, not {_shown(spec)}"
             )
         found = []
         specs = [s for s in self.signature.input_specs if s.kind is InputKind.USER_INPUT]

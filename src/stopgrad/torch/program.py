@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import os
 import re
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +19,7 @@ import torch
 from torch.export import ExportedProgram
 
 from stopgrad.errors import ArgumentError, GraphError
+from stopgrad.operands import shorten
 from stopgrad.source import Location
 
 _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
@@ -39,7 +41,7 @@ STOP = torch.ops.stopgrad.stop.default
 """Stands in programs where a gradient stops; its second argument says what stops it."""
 
 _DETACH = frozenset({torch.ops.aten.detach.default, torch.ops.aten.detach_.default})
-_WHOLE = (torch.ops.aten._safe_softmax.default,)
+_WHOLE = (torch.ops.aten._safe_softmax.default, torch.ops.aten.scaled_dot_product_attention.default)
 """What is not decomposed: of rows that are masked as a whole, the parts have no gradient."""
 _GRAD_REGION = torch.ops.higher_order.wrap_with_set_grad_enabled
 _OUTSIDE = "stopgrad_no_grad"
@@ -61,19 +63,19 @@ def exported(program: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> Exp
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's about its own code.
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "The tensor attribute.*_flat_weights")  # What nn.LSTM keeps.
         if isinstance(program, ExportedProgram):
             if example or dynamic_shapes is not None:
                 raise ArgumentError(
                     "an exported program has its shapes; give example arguments and dynamic_shapes to "
                     "torch.export.export"
                 )
-        elif isinstance(program, torch.nn.Module) or callable(program):
-            module = program if isinstance(program, torch.nn.Module) else _Wrapped(program)
-            program = _export(module, example, dynamic_shapes)
+        elif isinstance(program, torch.nn.Module) or (callable(program) and not isinstance(program, type)):
+            program = _export(program, example, dynamic_shapes)
         else:
             raise ArgumentError(
                 f"takes a torch.nn.Module, with example arguments, or a torch.export.ExportedProgram; "
-                f"got {type(program).__name__}"
+                f"got {shorten(program)}"
             )
         table: Any = torch.export.default_decompositions()
         for operator in _WHOLE:
@@ -81,16 +83,39 @@ def exported(program: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> Exp
         return _marked(program).run_decompositions(table)
 
 
-def _export(module: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> ExportedProgram:
+def called(program: Any) -> str:
+    """What a module or function is called in messages."""
+    if isinstance(program, torch.nn.Module):
+        return type(program).__name__
+    return str(getattr(program, "__name__", "the program"))
+
+
+def _export(program: Any, example: tuple[Any, ...], dynamic_shapes: Any) -> ExportedProgram:
     try:
+        module = program if isinstance(program, torch.nn.Module) else _Wrapped(program)
         return torch.export.export(module, example, dynamic_shapes=dynamic_shapes)
     except Exception as error:
-        told = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        told = " ".join(lines[:2]) or type(error).__name__
+        cure = (
+            "what it cannot export (such as branches on values, .item(), .data, printing of numbers) has to "
+            "be written with tensors (torch.where, torch.cond); or watch it run instead, with sgt.watch() or "
+            "sgt.explain, which take any code"
+        )
+        if not example:
+            cure = "give example arguments behind it: sgt.load(module, x)"
         raise GraphError(
-            f"torch.export does not export {type(module).__name__}: {told.strip()} — what it cannot export "
-            "(such as branches on values, .item(), .data, printing of numbers) has to be written with "
-            "tensors; or watch it run instead, with sgt.watch() or sgt.explain, which take any code"
+            f"torch.export does not export {called(program)}: {told}{_at(error)} — {cure}"
         ) from error
+
+
+def _at(error: BaseException) -> str:
+    """The innermost line outside of PyTorch that an error passed through."""
+    found = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if not frame.filename.startswith((_TORCH, _HOME, "<")):
+            found = f" (at {frame.filename}:{frame.lineno})"
+    return found
 
 
 # ------------------------------------------------------------------------------------------------ stops

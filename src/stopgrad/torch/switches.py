@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import sys
 import threading
 from typing import Any
@@ -14,6 +14,8 @@ from stopgrad.torch.recorder import Recorder
 
 _inference: Any = torch.inference_mode
 _Parameter: Any = torch.nn.Parameter
+_torch: Any = torch
+_Module: Any = torch.nn.Module
 
 
 class _Running(threading.local):
@@ -32,7 +34,6 @@ class _Patches:
 
     def __init__(self) -> None:
         self.count = 0
-        self.hook: Any = None
         self.stance: Any = None
 
     def apply(self) -> None:
@@ -60,21 +61,41 @@ class _Patches:
             return made
 
         _Parameter.__new__ = __new__
-        self.hook = torch.nn.modules.module.register_module_forward_pre_hook(_meet)
+        self._call = call = _Module.__call__
+
+        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            # Of a hook on all modules, compiled ones would warn.
+            for recorder in _RUNNING.recorders:
+                recorder.modules.add(module)
+            return call(module, *args, **kwargs)
+
+        _Module.__call__ = __call__
+        self._compile = original = torch.compile
+
+        @functools.wraps(original)
+        def compile_and_run_eagerly(*args: Any, **kwargs: Any) -> Any:
+            made = original(*args, **kwargs)
+            self.run_eagerly()
+            return made
+
+        _torch.compile = compile_and_run_eagerly
+
+    def run_eagerly(self) -> None:
+        """Let compiled code run as it was written, where any may have been compiled."""
+        if "torch._dynamo" in sys.modules and self.stance is None:
+            self.stance = torch.compiler.set_stance("force_eager")
 
     def undo(self) -> None:
+        stance, self.stance = self.stance, None
+        if stance is not None:
+            stance.__exit__(None, None, None)
+        _torch.compile = self._compile
         _inference.__enter__, _inference.__exit__ = self._enter, self._exit
         _Parameter.__new__ = self._make
-        self.hook.remove()
+        _Module.__call__ = self._call
 
 
 _PATCHES = _Patches()
-
-
-def _meet(module: Any, args: Any) -> None:
-    """A module is being called."""
-    for recorder in _RUNNING.recorders:
-        recorder.modules.add(module)
 
 
 def begin(recorder: Recorder) -> None:
@@ -83,26 +104,14 @@ def begin(recorder: Recorder) -> None:
         if _PATCHES.count == 0:
             _PATCHES.apply()
         _PATCHES.count += 1
+        _PATCHES.run_eagerly()
     _RUNNING.recorders = [*_RUNNING.recorders, recorder]
-    _stance(recorder)
 
 
 def end(recorder: Recorder) -> None:
     """A watch ends."""
     _RUNNING.recorders = [one for one in _RUNNING.recorders if one is not recorder]
-    stance, recorder.stance = recorder.stance, None
-    if stance is not None:
-        stance.__exit__(None, None, None)
     with _LOCK:
         _PATCHES.count -= 1
         if _PATCHES.count == 0:
             _PATCHES.undo()
-
-
-def _stance(recorder: Recorder) -> None:
-    """Let compiled code run as it was written, where any may have been compiled."""
-    if "torch._dynamo" in sys.modules and recorder.stance is None:
-        stance = torch.compiler.set_stance("force_eager")
-        with contextlib.suppress(AttributeError):
-            stance.__enter__()
-            recorder.stance = stance

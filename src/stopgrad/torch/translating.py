@@ -13,7 +13,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 import stopgrad as sg
 from stopgrad.builder import Inside
 from stopgrad.ops.data import size_as
-from stopgrad.torch.aten import TRANSLATIONS
+from stopgrad.torch.aten import ABSENT, TRANSLATIONS
 from stopgrad.torch.aten.calling import Call, Refused, array_of, dtype_from, results_of
 from stopgrad.torch.aten.control import CONTROL
 from stopgrad.torch.aten.drawing import DRAWING
@@ -49,10 +49,16 @@ def draws(module: Any) -> bool:
     waiting = [module]
     while waiting:
         here = waiting.pop()
-        if any(name_of(node) in DRAWING for node in here.graph.nodes if node.op == "call_function"):
+        if any(_is_random(node) for node in here.graph.nodes if node.op == "call_function"):
             return True
         waiting += [child for child in here.children() if isinstance(child, torch.fx.GraphModule)]
     return False
+
+
+def _is_random(node: Node) -> bool:
+    if node.target is torch.ops.aten.scaled_dot_product_attention.default:
+        return bool(node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p"))
+    return name_of(node) in DRAWING
 
 
 class Translator:
@@ -136,7 +142,7 @@ class Translator:
             return CONTROL[name_of(node)](self, *args, **kwargs)
         found = translation_of(node)
         if found is None:
-            raise Refused("this operator has no translation")
+            raise Refused(ABSENT.get(name_of(node), "this operator has no translation"))
         call = Call(node, self._next_key, self.size, live)
         return found(call, *args, **kwargs)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -172,7 +173,12 @@ def _whole_attention(
     scale: Any = None,
     enable_gqa: bool = False,
 ) -> Any:
-    return sg.scaled_dot_product_attention(
+    unseen = None
+    if attn_mask is not None and not attn_mask.dtype.is_bool:
+        # A query whose keys all have -∞ gets zeros, as one that a mask of booleans lets see none.
+        unseen = sg.reduce_all(sg.equal(attn_mask, brought(-math.inf, attn_mask.dtype)), -1, True)
+        attn_mask = sg.where(unseen, brought(0, attn_mask.dtype), attn_mask)
+    y = sg.scaled_dot_product_attention(
         query,
         key,
         value,
@@ -183,6 +189,7 @@ def _whole_attention(
         enable_gqa,
         dropout_key=call.key() if dropout_p else None,
     )
+    return y if unseen is None else sg.where(unseen, brought(0, y.dtype), y)
 
 
 # --------------------------------------------------------------------------------- matrices as a whole

@@ -19,9 +19,6 @@ from stopgrad.torch.aten.calling import (
     table,
 )
 
-_FULL = object()
-
-
 def reduced(function: Any) -> Translation:
     """Over some axes, computed in the result's element type."""
 

@@ -1,4 +1,4 @@
-"""Arithmetic with sizes, which PyTorch writes with Python's operators, and what only checks them."""
+"""Arithmetic with sizes, which PyTorch writes with Python's operators."""
 
 from __future__ import annotations
 
@@ -64,15 +64,3 @@ SIZES: dict[Any, Any] = {
     torch.sym_min: _smallest,
 }
 """By the function that a node of the program calls."""
-
-CHECKS = frozenset(
-    {
-        "aten._assert_async.msg",
-        "aten._assert_async.default",
-        "aten._assert_scalar.default",
-        "aten._assert_tensor_metadata.default",
-        "aten.sym_constrain_range.default",
-        "aten.sym_constrain_range_for_size.default",
-    }
-)
-"""Operators that compute nothing; they check what a translation, too, checks when values are fed."""

@@ -202,6 +202,17 @@ def _adapted(spatial: int) -> Any:
     return translated
 
 
+def _adapted_maxima(spatial: int) -> Any:
+    def translated(call: Call, x: Any, size: Sequence[Any]) -> Any:
+        if call.uses(1):
+            raise Refused("the places of adaptive maxima have no translation; use the maxima alone")
+        batched = x.ndim == spatial + 2
+        y = sg.adaptive_max_pool(x if batched else sg.expand_dims(x, 0), size, data_format=LAYOUTS[spatial])
+        return (y if batched else sg.squeeze(y, 0)), None
+
+    return translated
+
+
 def _adapted_gradient(call: Call, g: Any, x: Any) -> Any:
     spatial = 2 if "2d" in str(call.node.target) else 3
     adapt = _adapted(spatial)
@@ -214,7 +225,8 @@ def _adapted_gradient(call: Call, g: Any, x: Any) -> Any:
 def _wanted(x: Any, size: Any, factors: Any) -> tuple[list[int], list[int], list[float | None]]:
     old = static(x.shape[2:], "an image of another size")
     if size is not None:
-        return list(old), list(static(size, "an image of another size")), [None] * len(old)
+        new = list(static(size, "an image of another size"))
+        return list(old), new, [None] * len(old) if factors is None else list(factors)
     return list(old), [math.floor(n * f) for n, f in zip(old, factors, strict=True)], list(factors)
 
 
@@ -222,10 +234,8 @@ def _nearest(exact: bool, vector: bool) -> Any:
     """Each new pixel is the old one below it."""
 
     def translated(call: Call, x: Any, size: Any = None, *given_factors: Any) -> Any:
-        factors = given_factors[0] if vector and given_factors else given_factors
+        factors = given_factors[0] if vector and given_factors else given_factors or None
         old, new, scales = _wanted(x, size, factors)
-        if not vector and given_factors:
-            scales = list(given_factors)
         for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
             scale = np.float32(before / after if factor is None else 1.0 / factor)
             steps = np.arange(after, dtype=np.float32) + np.float32(0.5 if exact else 0.0)
@@ -243,10 +253,8 @@ def _scale(before: int, after: int, align: bool, factor: float | None) -> float:
 
 def _linear(vector: bool) -> Any:
     def translated(call: Call, x: Any, size: Any, align: bool, *given_factors: Any) -> Any:
-        factors = given_factors[0] if vector and given_factors else None
+        factors = given_factors[0] if vector and given_factors else given_factors or None
         old, new, scales = _wanted(x, size, factors)
-        if not vector and given_factors:
-            scales = list(given_factors)
         for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
             scale, steps = _scale(before, after, align, factor), np.arange(after)
             source = steps * scale if align else np.maximum((steps + 0.5) * scale - 0.5, 0.0)
@@ -271,6 +279,11 @@ def _cubic(call: Call, x: Any, size: Any, align: bool, factors: Any = None) -> A
             parts.append(sg.multiply(sg.take(x, at, 2 + i), brought(along(weight, 2 + i, x.ndim), x.dtype)))
         x = sg.add_n(parts)
     return x
+
+
+def _cubic_sized(call: Call, x: Any, size: Any, align: bool, *factors: Any) -> Any:
+    """With the size and, where they are known, the factors that led to it."""
+    return _cubic(call, x, size, align, factors or None)
 
 
 def _cubic_weights(t: Any) -> list[Any]:
@@ -396,8 +409,11 @@ WINDOWS: Table = dict(
             "avg_pool3d": _average_pooled(3),
             "avg_pool2d_backward": _average_gradient(2),
             "avg_pool3d_backward": _average_gradient(3),
-            "_adaptive_avg_pool2d": _adapted(2),
-            "_adaptive_avg_pool3d": _adapted(3),
+            "adaptive_avg_pool1d": _adapted(1),
+            "_adaptive_avg_pool2d adaptive_avg_pool2d": _adapted(2),
+            "_adaptive_avg_pool3d adaptive_avg_pool3d": _adapted(3),
+            "adaptive_max_pool2d": _adapted_maxima(2),
+            "adaptive_max_pool3d": _adapted_maxima(3),
             "_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward": _adapted_gradient,
             "upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec": _nearest(False, True),
             "upsample_nearest1d upsample_nearest2d upsample_nearest3d": _nearest(False, False),
@@ -406,7 +422,7 @@ WINDOWS: Table = dict(
             "upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec": _linear(True),
             "upsample_linear1d upsample_bilinear2d upsample_trilinear3d": _linear(False),
             "upsample_bicubic2d.vec": _cubic,
-            "upsample_bicubic2d": lambda call, x, size, align, *factors: _cubic(call, x, size, align),
+            "upsample_bicubic2d": _cubic_sized,
             "grid_sampler_2d grid_sampler_3d": _grid_sampled,
         }
     )

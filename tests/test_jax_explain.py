@@ -1,0 +1,340 @@
+"""Which line of a JAX function cuts a gradient; and what is said of functions that cannot be traced."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import stopgrad as sg
+import stopgrad.jax as sgj
+
+X = np.linspace(-1.0, 1.0, 6, dtype=np.float32).reshape(2, 3)
+V = X[0]
+
+
+def _line(f: Any, mark: str) -> int:
+    """The line of a function that holds a mark."""
+    source = Path(__file__).read_text().splitlines()
+    first = f.__code__.co_firstlineno
+    return next(n for n in range(first, len(source) + 1) if f"# {mark}" in source[n - 1])
+
+
+def critic(params: Any, target: Any, x: Any) -> Any:
+    value = jnp.tanh(x @ params["w"]) @ params["v"]
+    wanted = jnp.tanh(x @ target["w"]) @ target["v"]
+    return jnp.mean((lax.stop_gradient(value) - wanted) ** 2)  # cut
+
+
+def looped(w: Any, xs: Any) -> Any:
+    def step(h: Any, x: Any) -> Any:
+        h = jnp.tanh(lax.stop_gradient(h) * w + x)  # cut
+        return h, h
+
+    last, _ = lax.scan(step, xs[0], xs)
+    return last.sum()
+
+
+def branched(a: Any, b: Any) -> Any:
+    return lax.cond(a.sum() > 0, lambda a, b: a * b, lambda a, b: a * lax.stop_gradient(b), a, b).sum()  # cut
+
+
+def counted(x: Any, y: Any) -> Any:
+    hot = jnp.argmax(x, -1)  # cut
+    return (jax.nn.one_hot(hot, 3) * y).sum()
+
+
+def rounded(x: Any, scale: Any) -> Any:
+    return (jnp.round(x) * scale).sum()  # cut
+
+
+def compared(x: Any, y: Any) -> Any:
+    return ((x > 0.5) * y).sum()  # cut
+
+
+def cast(x: Any, y: Any) -> Any:
+    return (x.astype(jnp.int32).astype(jnp.float32) * y).sum()  # cut
+
+
+@jax.custom_vjp
+def _no_gradient(x: Any) -> Any:
+    return x * 2
+
+
+_no_gradient.defvjp(lambda x: (x * 2, None), lambda _, g: (jnp.zeros_like(g),))
+
+
+def refused(x: Any, y: Any) -> Any:
+    return (_no_gradient(x) * y).sum()  # cut
+
+
+@jax.jit
+def _target(x: Any) -> Any:
+    return lax.stop_gradient(x * 2)  # cut in jit
+
+
+def jitted(x: Any, y: Any) -> Any:
+    return (_target(x) * y).sum()
+
+
+def recomputed(x: Any, y: Any) -> Any:
+    return jax.checkpoint(lambda x, y: lax.stop_gradient(jnp.sin(x)) * y)(x, y).sum()  # cut
+
+
+def mapped(x: Any, y: Any) -> Any:
+    return jax.vmap(lambda a, b: lax.stop_gradient(a) @ b)(x, y).sum()  # cut
+
+
+def unused(x: Any, y: Any) -> Any:
+    return (x * 0 + y).sum() if x.shape else y.sum()
+
+
+CUTS = {
+    "critic": (critic, ({"w": np.ones((3, 2), "f"), "v": V[:2]}, {"w": np.ones((3, 2), "f"), "v": V[:2]}, X)),
+    "argmax": (counted, (X, X)),
+    "round": (rounded, (V, V)),
+    "comparison": (compared, (V, V)),
+    "integers": (cast, (V, V)),
+    "own gradient": (refused, (V, V)),
+    "remat": (recomputed, (V, V)),
+    "vmap": (mapped, (X, X)),
+}
+STATUSES = {
+    "critic": {"params.v": "stopped", "params.w": "stopped", "target.v": "flows", "target.w": "flows"},
+    "argmax": {"x": "not differentiable", "y": "flows"},
+    "round": {"x": "not differentiable", "scale": "flows"},
+    "comparison": {"x": "not differentiable", "y": "flows"},
+    "integers": {"x": "not differentiable", "y": "flows"},
+    "own gradient": {"x": "stopped", "y": "flows"},
+    "remat": {"x": "stopped", "y": "flows"},
+    "vmap": {"x": "stopped", "y": "flows"},
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_the_line_that_cuts(name: str) -> None:
+    f, args = CUTS[name]
+    flow = sgj.explain(f, *args)
+    for key, status in STATUSES[name].items():
+        assert flow[key].status == status, f"{key}\n{flow}"
+        if status != "flows":
+            (cut,) = flow[key].cuts
+            assert cut.location.file == __file__
+            assert cut.location.line == _line(f, "cut"), flow
+
+
+def test_in_a_loop() -> None:
+    flow = sgj.explain(looped, V[0], X)
+    assert flow["w"].status in ("flows", "partly stopped")
+    assert [cut.location.line for cut in flow["xs"].cuts] == [_line(looped, "cut")]
+    assert "h" in str(flow)
+
+
+def test_in_a_branch() -> None:
+    flow = sgj.explain(branched, V, V)
+    assert flow["b"].status == "partly stopped"
+    assert _line(branched, "cut") in [cut.location.line for cut in flow["b"].cuts]
+
+
+def test_inside_of_a_compiled_function() -> None:
+    jax.block_until_ready(_target(V))  # It is traced already, from here.
+    flow = sgj.explain(jitted, V, V)
+    assert flow["x"].status == "stopped"
+    assert flow["x"].cuts[0].location.line == _line(_target.__wrapped__, "cut in jit")
+
+
+def test_columns() -> None:
+    cut = sgj.explain(critic, *CUTS["critic"][1])["params.w"].cuts[0]
+    assert cut.location.source == "lax.stop_gradient(value)"
+
+
+def test_what_jax_stops_itself_is_no_cut() -> None:
+    def loss(x: Any) -> Any:
+        parts = [
+            jax.nn.softmax(x),
+            jax.nn.log_softmax(x),
+            jax.nn.logsumexp(x, 0),
+            jax.nn.elu(x),
+            jax.nn.gelu(x),
+        ]
+        return sum(part.sum() for part in parts)
+
+    assert sgj.explain(loss, X)["x"].status == "flows"
+
+
+def test_a_stop_that_an_argument_decides() -> None:
+    def loss(x: Any, stops: bool = True) -> Any:
+        return jnp.where(stops, lax.stop_gradient(x), x).sum()
+
+    assert sgj.explain(loss, V)["x"].status == "stopped"
+    assert sgj.explain(functools.partial(loss, stops=False), V)["x"].status == "flows"
+
+
+def test_argnums_and_keywords() -> None:
+    def loss(a: Any, b: Any, *, c: Any) -> Any:
+        return (a * lax.stop_gradient(b) * c).sum()
+
+    assert list(sgj.explain(loss, V, V, c=V).xs) == ["a", "b"]
+    assert list(sgj.explain(loss, V, V, c=V, argnums=1).xs) == ["b"]
+    with pytest.raises(sg.GradientError, match="argnums holds 2"):
+        sgj.explain(loss, V, V, c=V, argnums=2)
+
+
+def test_shapes_in_the_place_of_arrays() -> None:
+    shapes = [jax.ShapeDtypeStruct((3,), np.float32)] * 2  # type: ignore[no-untyped-call]
+    assert sgj.explain(rounded, *shapes)["scale"].status == "flows"
+
+
+def test_assertions() -> None:
+    args = CUTS["critic"][1]
+    sgj.assert_flows(critic, *args, to=["target", "x"])
+    sgj.assert_blocked(critic, *args, to="params", by=f"test_jax_explain.py:{_line(critic, 'cut')}")
+    with pytest.raises(sg.FlowError, match=r"do not arrive at params\.v, params\.w"):
+        sgj.assert_flows(critic, *args, to="params")
+    with pytest.raises(sg.FlowError, match=r"arrive at target\.v"):
+        sgj.assert_blocked(critic, *args, to="target.v")
+    with pytest.raises(sg.GraphError, match="there is no argument 'w'"):
+        sgj.assert_flows(critic, *args, to="w")
+
+
+def test_modules_are_trees() -> None:
+    nn = pytest.importorskip("flax.linen")
+    model = nn.Sequential([nn.Dense(4), nn.relu, nn.Dense(2)])
+    params = model.init(jax.random.PRNGKey(0), X)
+    flow = sgj.explain(
+        lambda params, x: (lax.stop_gradient(model.apply(params, x)) * x.sum()).sum(), params, X
+    )
+    assert flow["params.params.layers_0.kernel"].status == "stopped"
+
+
+def test_equinox_modules() -> None:
+    eqx = pytest.importorskip("equinox")
+    model = eqx.nn.MLP(3, 2, 4, 1, key=jax.random.PRNGKey(0))  # It holds functions, too.
+    flow = sgj.explain(lambda model, x: jax.vmap(model)(x).sum(), model, X)
+    assert flow["model.layers.0.weight"].status == "flows"
+    loaded = sgj.load(lambda model, x: jax.vmap(model)(x), model, X)
+    np.testing.assert_allclose(loaded(model, X), jax.vmap(model)(X), rtol=1e-5)
+    values = {"layers": [{"weight": one.weight, "bias": one.bias} for one in model.layers]}
+    np.testing.assert_allclose(loaded(values, X), jax.vmap(model)(X), rtol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------- bad input
+
+
+def _decides(x: Any) -> Any:
+    if x.sum() > 0:  # cut
+        return x
+    return -x
+
+
+def _leaves(x: Any) -> Any:
+    return x * float(x.sum())  # cut
+
+
+def _numpy(x: Any) -> Any:
+    return np.sin(np.asarray(x)) * x  # cut
+
+
+def _masks(x: Any) -> Any:
+    return x[x > 0].sum()  # cut
+
+
+def _counts(n: Any, x: Any) -> Any:
+    return x * sum(1 for _ in range(n))  # cut
+
+
+UNTRACEABLE = {
+    "if": (_decides, (V,), "lax.cond"),
+    "float": (_leaves, (V,), "functools.partial"),
+    "numpy": (_numpy, (V,), "jax.numpy"),
+    "mask": (_masks, (V,), "jnp.where"),
+    "range": (_counts, (3, V), "functools.partial"),
+}
+
+
+@pytest.mark.parametrize("name", UNTRACEABLE)
+def test_what_jax_cannot_trace(name: str) -> None:
+    f, args, cure = UNTRACEABLE[name]
+    with pytest.raises(sg.ArgumentError) as error:
+        sgj.explain(f, *args)
+    assert f"{__file__}:{_line(f, 'cut')}" in str(error.value)
+    assert cure in str(error.value)
+    assert f.__name__ in str(error.value)
+
+
+def test_constants_by_partial() -> None:
+    assert sgj.explain(functools.partial(_counts, 3), V)["x"].status == "flows"
+
+
+def test_what_cannot_be_imported_is_listed_at_once() -> None:
+    def loss(x: Any) -> Any:
+        jax.experimental.io_callback(print, None, x)
+        return lax.cond(
+            x.sum() > 0, lambda x: (jax.experimental.io_callback(print, None, x), x)[1], lambda x: x, x
+        )
+
+    with pytest.raises(sg.GraphError) as error:
+        sgj.load(loss, V)
+    assert str(error.value).count("io_callback at ") == 2
+
+
+def test_printing_is_dropped() -> None:
+    def loss(x: Any) -> Any:
+        jax.debug.print("{x}", x=x)
+        return x * 2
+
+    assert "Foreign" not in [op.type for op in sgj.load(loss, V).graph.operations]
+
+
+def test_errors_of_the_users_own_are_handed_on() -> None:
+    def loss(x: Any) -> Any:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        sgj.explain(loss, V)
+
+
+def test_wrong_arguments() -> None:
+    model = sgj.load(rounded, V, V)
+    with pytest.raises(sg.ArgumentError, match="structure"):
+        model(V)
+    with pytest.raises(sg.ArgumentError, match="takes a function"):
+        sgj.load(3.0)  # type: ignore[arg-type]
+    with pytest.raises(sg.GradientError, match="returned no array"):
+        sgj.explain(lambda x: None, V)
+
+
+def test_64_bits_are_cut_as_jax_does() -> None:
+    model = sgj.load(rounded, V, V)
+    assert model(V.astype("f8"), 2.0 * V).dtype == np.float32
+    assert np.asarray(sg.grad(model, 1)(V, V.astype("f8"))).shape == (3,)
+
+
+def test_jax_is_left_as_it_was() -> None:
+    before = jax.config.values.copy() if hasattr(jax.config, "values") else None
+    with pytest.raises(sg.ArgumentError):
+        sgj.load(_decides, V)
+    sgj.load(critic, *CUTS["critic"][1])
+    assert before is None or before == jax.config.values
+    assert jax.grad(lambda x: (lax.stop_gradient(x) * x).sum())(V).tolist() == V.tolist()
+
+
+def test_threads() -> None:
+    found: list[Any] = []
+
+    def work(i: int) -> None:
+        found.append(sgj.explain(critic, *CUTS["critic"][1])["params.w"].status)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert found == ["stopped"] * 4
