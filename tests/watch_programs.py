@@ -198,6 +198,11 @@ class Program:
     def lost(self) -> bool:
         return any(statement.lost for statement in self.statements)
 
+    @property
+    def shares(self) -> bool:
+        """Whether memory is written that others share and autograd does not know of."""
+        return any(".data." in statement.text for statement in self.statements)
+
     def depends(self, key: str, k: int) -> bool:
         """Whether what a statement stops may be made of a parameter, by the names in statements before it."""
         tied: set[str] = {key.split(".")[0]}
