@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -32,6 +32,7 @@ class Maker:
         key: a key of JAX's, for random numbers.
         depth: how many more functions may be nested in this one.
         ops: which operations are drawn from.
+        honest: whether functions with derivatives of their own have the true ones.
     """
 
     rng: random.Random
@@ -40,7 +41,7 @@ class Maker:
     key: Array
     depth: int
     ops: Sequence[Make]
-    used: set[str] = field(default_factory=set)
+    honest: bool
 
     def any(self) -> Array:
         """A value; a later one is more probable."""
@@ -66,7 +67,7 @@ class Maker:
     def sub(self, steps: int = 3, without: Sequence[Make] = ()) -> Callable[..., Array]:
         """A function of arrays that gives one like its first."""
         ops = [op for op in self.ops if op not in without]
-        return function(self.rng.randrange(2**32), steps, self.depth - 1, ops, self.key)
+        return function(self.rng.randrange(2**32), steps, self.depth - 1, ops, self.key, self.honest)
 
     def step(self) -> None:
         """One operation more."""
@@ -74,19 +75,20 @@ class Maker:
             make = self.rng.choice(self.ops)
             made = make(self)
             if made is not None:
-                self.used.add(make.__name__)
                 (self.floats if jnp.issubdtype(made.dtype, jnp.floating) else self.ints).append(made)
                 return
 
 
-def function(seed: int, steps: int, depth: int, ops: Sequence[Make], key: Array) -> Callable[..., Array]:
+def function(
+    seed: int, steps: int, depth: int, ops: Sequence[Make], key: Array, honest: bool
+) -> Callable[..., Array]:
     """A random function; its result has the shape of its first argument, and is between -2 and 2."""
 
     def program(first: Array, *others: Array) -> Array:
         shown = ops if depth > 0 else [op for op in ops if op not in NESTED]
         floats = [x for x in (first, *others) if jnp.issubdtype(x.dtype, jnp.floating)]
         ints = [x for x in others if not jnp.issubdtype(x.dtype, jnp.floating)]
-        maker = Maker(random.Random(seed), floats, ints, key, depth, shown)
+        maker = Maker(random.Random(seed), floats, ints, key, depth, shown, honest)
         for _ in range(steps):
             maker.step()
         return jnp.tanh(fit(maker.floats[-1], first.shape)) + 0.5 * jnp.sin(first)
@@ -537,7 +539,7 @@ def vmaps(m: Maker) -> Array:
 
 
 def custom_jvps(m: Maker) -> Array:
-    slope = m.rng.choice([0.0, 0.5, 2.0])
+    slope, honest = m.rng.choice([0.0, 0.5, 2.0]), m.honest
 
     @jax.custom_jvp
     def f(x: Array, y: Array) -> Array:
@@ -546,6 +548,8 @@ def custom_jvps(m: Maker) -> Array:
     @f.defjvp
     def _(primals: Any, tangents: Any) -> Any:
         (x, y), (dx, dy) = primals, tangents
+        if honest:
+            return f(x, y), jnp.cos(x) * jnp.cos(y) * dx - jnp.sin(x) * jnp.sin(y) * dy
         return f(x, y), slope * jnp.cos(x) * dx + 0.3 * dy * jnp.tanh(y)
 
     x = m.any()
@@ -553,7 +557,7 @@ def custom_jvps(m: Maker) -> Array:
 
 
 def custom_vjps(m: Maker) -> Array:
-    gives = m.rng.random() < 0.5
+    gives, honest = m.rng.random() < 0.5, m.honest
 
     @jax.custom_vjp
     def f(x: Array, y: Array) -> Array:
@@ -561,7 +565,9 @@ def custom_vjps(m: Maker) -> Array:
 
     def backward(kept: Any, g: Array) -> Any:
         x, y = kept
-        return (g * jnp.cos(x) * y, g * jnp.sin(x) if gives else None)
+        if honest:
+            return g * y / jnp.cosh(x) ** 2, g * jnp.tanh(x)
+        return g * jnp.cos(x) * y, g * jnp.sin(x) if gives else None
 
     f.defvjp(lambda x, y: (f(x, y), (x, y)), backward)
     x = m.any()
@@ -604,18 +610,22 @@ class Program:
         ops: which operations it is made of.
         steps: how many.
         depth: how deep functions are nested in it.
+        honest: whether derivatives that functions bring along are the true ones. JAX is not of one mind about
+            the second derivative of others: in a scan, reverse mode puts the function itself in place of what
+            brings them, so that ``grad(grad(f))`` is not ``jacfwd(jacfwd(f))``.
     """
 
     seed: int
     ops: tuple[Make, ...] = tuple(OPS)
     steps: int = 7
     depth: int = 2
+    honest: bool = False
 
     def __call__(self, params: Any, data: Any, indices: Array, key: Array) -> Array:
         rng = random.Random(self.seed)
         floats = [params["w"], params["b"]["scale"], params["b"]["shift"], data[0], data[1]]
         floats = rng.sample(floats, 3 if rng.random() < 0.5 else 5)
-        maker = Maker(rng, floats, [indices], key, self.depth, self.ops)
+        maker = Maker(rng, floats, [indices], key, self.depth, self.ops, self.honest)
         for _ in range(self.steps):
             maker.step()
         last = [maker.floats[-1], *rng.sample(maker.floats, 2)]

@@ -56,21 +56,31 @@ class Line:
         of: the module, class or function in whose source it stands.
         keys: the parameters that it cuts, as a pattern.
         reason: a word of what the report says.
+        other: of two lines that cut, one behind the other, the other, which may be told instead.
     """
 
     text: str
     of: Any = None
     keys: str = "*"
     reason: str = ""
+    other: str = ""
 
     @property
     def place(self) -> tuple[str, int]:
         """Its file, and its number there."""
+        return self._place(self.text)
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """That of the other line, too."""
+        return [self._place(text) for text in (self.text, self.other) if text]
+
+    def _place(self, text: str) -> tuple[str, int]:
         of = inspect.unwrap(self.of)
         lines, first = inspect.getsourcelines(of)  # Of a module, the first is said to be 0.
         file = str(inspect.getsourcefile(of))
-        found = [i for i, line in enumerate(lines, max(first, 1)) if self.text in line]
-        assert len(found) == 1, f"{self.text!r} stands on {len(found)} lines of {file}"
+        found = [i for i, line in enumerate(lines, max(first, 1)) if text in line]
+        assert len(found) == 1, f"{text!r} stands on {len(found)} lines of {file}"
         return file, found[0]
 
 

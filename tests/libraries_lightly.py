@@ -177,7 +177,9 @@ def swav() -> Case:
         high, low = [scores(x) for x in xs[:2]], [scores(xs[2])]
         return criterion(high, low)
 
-    cut = Line("with torch.no_grad():", losses.SwaVLoss)
+    cut = Line(
+        "with torch.no_grad():", losses.SwaVLoss, other="outputs = high_resolution_outputs[i].detach()"
+    )
     return Case(model, loss, {"*": "partly stopped"}, (cut,))
 
 
@@ -274,7 +276,8 @@ def aligned_patches() -> Case:
 
 @case
 def clustered_patches() -> Case:
-    """Two lines cut, one behind the other: the decorator comes first, seen from the loss."""
-    line = Line("@torch.no_grad()", library("lightly.loss.capi_loss").sinkhorn_knopp, "teacher_logits")
+    """Two lines cut, one behind the other."""
+    module = library("lightly.loss.capi_loss")
+    line = Line("@torch.no_grad()", module, "teacher_logits", other="logits=teacher_logits.detach()")
     sizes = dict.fromkeys(("student_logits", "teacher_logits"), (2, 5, 4))
     return of_tensors("CAPILoss", sizes, line, teacher_logits="stopped")

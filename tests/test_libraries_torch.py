@@ -53,13 +53,12 @@ def check_cut(flow: Any, line: Line) -> None:
         if line.reason:
             assert any(line.reason in cut.reason for cut in cuts), (key, [cut.reason for cut in cuts])
         if line.text:
-            file, number = line.place
-            found = [(cut.location.file, cut.location.line, cut.location.end_line) for cut in cuts]
-            assert any(at == file and first <= number <= last for at, first, last in found), (
-                key,
-                line,
-                found,
-            )
+            at = [(cut.location.file, cut.location.line, cut.location.end_line) for cut in cuts]
+            assert any(
+                there == file and first <= number <= last
+                for file, number in line.places
+                for there, first, last in at
+            ), (key, at)
 
 
 @pytest.mark.parametrize("name", CASES)

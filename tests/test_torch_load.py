@@ -144,7 +144,7 @@ def _differences(module: Any, model: Any, x: Any, engine: str = "numpy") -> tupl
     return value, gradient
 
 
-LONG = ("lstm", "encoder", "convolutional, resting")
+LONG = ("lstm", "encoder", "convolutional, resting", "residual")
 
 
 @pytest.mark.parametrize(
@@ -223,6 +223,30 @@ def test_parameters_have_the_names_of_the_state_dict() -> None:
         assert np.array_equal(value, module.state_dict()[name].numpy())
     scopes = {op.name.rpartition("/")[0] for op in model.graph.operations}
     assert {"stem", "layers/0/c1", "layers/1/down", "head"} <= scopes
+
+
+def test_tied_parameters_are_one() -> None:
+    module = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Tanh(), nn.Linear(3, 3, bias=False)).double()
+    module[2].weight = module[0].weight
+    x = torch.randn(2, 3).double()
+    model = load(module, x)
+    assert list(model.parameters) == ["0.weight"]
+    made = sg.grad(lambda p: sg.reduce_sum(model.apply(p, x.numpy())))(model.values())
+    module(x).sum().backward()
+    assert np.abs(made["0.weight"] - module[0].weight.grad.numpy()).max() < 1e-12
+
+
+def test_an_argument_that_is_written_is_a_further_output() -> None:
+    def doubling(x: Any, y: Any) -> Any:
+        x.mul_(2.0)
+        return x + y
+
+    model = load(doubling, torch.ones(2), torch.ones(2))
+    (first, _) = model.inputs
+    assert list(model.outputs) == ["output", f"updated.{first}"]
+    one = np.ones(2, np.float32)
+    assert np.array_equal(model(one, one), [3.0, 3.0])
+    assert np.array_equal(one, [1.0, 1.0])
 
 
 def test_each_operation_stands_at_the_line_of_the_user() -> None:

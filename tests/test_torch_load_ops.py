@@ -91,7 +91,7 @@ def _off(name: str, i: int, function: Any, tensors: list[Any], dtype: Any, order
 
 @pytest.mark.parametrize(
     ("names", "dtype"),
-    [(DOUBLES, torch.float64), (DOUBLES[::4], torch.float32), (TRUTHS, torch.bool), (WHOLE, torch.int64)],
+    [(DOUBLES, torch.float64), (DOUBLES[::8], torch.float32), (TRUTHS, torch.bool), (WHOLE, torch.int64)],
     ids=["float64", "float32", "bool", "int64"],
 )
 def test_values_and_gradients_are_those_of_pytorch(names: Any, dtype: Any) -> None:
@@ -155,12 +155,17 @@ def test_all_of_pytorchs_operators_agree_or_are_refused(dtype: Any) -> None:
         name = entry.name + (f".{entry.variant_test_name}" if entry.variant_test_name else "")
         if dtype not in entry.supported_dtypes("cpu") or _is_random(name) or name in OTHERWISE:
             continue
-        for i, (function, tensors) in enumerate(operators.samples(entry, dtype, 8)):
+        for i, (function, tensors) in enumerate(operators.samples(entry, dtype, 6)):
             try:
-                operators.traced(function, [x.contiguous() for x in tensors])
+                plain = [x.clone().contiguous() for x in tensors]
+                operators.traced(function, plain)
+                function(*plain)
             except Exception:  # PyTorch does not trace it: sparse tensors, shapes that depend on values.
                 continue
-            told = list(_off(name, i, function, tensors, dtype))
+            try:
+                told = list(_off(name, i, function, tensors, dtype))
+            except Exception as error:
+                told = [f"{name} {i}: no value: {error!r:.200}"]
             refused += any("val" not in one for one in told)
             off += [one for one in told if "value" in one]
             agreeing += not told
@@ -234,7 +239,7 @@ DIRECT: list[tuple[str, Callable[..., Any], list[Any]]] = [
     ("div.Scalar_mode", lambda x: aten.div.Scalar_mode(x, 0.3, rounding_mode="floor"), [_random(5)]),
     (
         "embedding_dense_backward.default",
-        lambda g: aten.embedding_dense_backward(g, _whole(1, 2, 1, 0), 4, 2, True),
+        lambda g: aten.embedding_dense_backward(g, _whole(1, 2, 1, 0), 4, 2, False),
         [_random(4, 3)],
     ),
     ("fill.Scalar", lambda x: aten.fill.Scalar(x, 2.5), [_random(2, 3)]),
@@ -270,21 +275,21 @@ DIRECT: list[tuple[str, Callable[..., Any], list[Any]]] = [
     ("select_scatter.default", lambda x, y: aten.select_scatter(x, y, 1, -1), [_random(2, 3), _random(2)]),
     ("squeeze.dim", lambda x: aten.squeeze.dim(x, 1) * aten.squeeze.dim(x, 0)[:, 0], [_random(2, 1)]),
     (
-        "upsample_bilinear2d.vec",
+        "upsample_bilinear2d.default",
         lambda x: aten.upsample_bilinear2d.vec(x, None, False, [1.7, 0.6]),
         [_random(1, 2, 5, 4)],
     ),
     (
-        "upsample_bilinear2d.vec",
+        "upsample_bilinear2d.default",
         lambda x: aten.upsample_bilinear2d.vec(x, [3, 9], True, None),
         [_random(1, 2, 5, 4)],
     ),
     (
-        "upsample_nearest2d.vec",
+        "upsample_nearest2d.default",
         lambda x: aten.upsample_nearest2d.vec(x, None, [1.7, 0.6]),
         [_random(1, 2, 5, 4)],
     ),
-    ("var.dim", lambda x: aten.var.dim(x, [1], False, True), [_random(2, 5)]),
+    ("var.correction", lambda x: aten.var.dim(x, [1], False, True), [_random(2, 5)]),
     (
         "grid_sampler_2d.default",
         lambda x, g: aten.grid_sampler_2d(x, g, 2, 2, False),
@@ -313,7 +318,8 @@ def test_operators_that_no_sample_calls() -> None:
     for name, function, tensors in DIRECT:
         found = operators.compare(function, tensors, decomposed=False)
         called = {name_of(node) for node in operators.traced(function, tensors, False).graph.nodes}
-        assert f"aten.{name}" in called, (name, called)
+        if f"aten.{name}" not in called:
+            off.append(f"{name}: not called, but {called}")
         if found.refused or max(found.value, found.gradient) > 1e-10:
             off.append(f"{name}: {found}")
     assert not off, "\n".join(off)

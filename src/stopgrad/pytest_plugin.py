@@ -65,36 +65,35 @@ class FlowFixture:
 class GradientFlowFixture:
     """The fixture ``gradient_flow``: the same for functions and losses of stopgrad, PyTorch and JAX."""
 
-    def __init__(self) -> None:
-        self._watches: list[Any] = []
-
     def __repr__(self) -> str:
         return "<gradient_flow>"
 
     def watch(self) -> Any:
         """Watch PyTorch code, as ``stopgrad.torch.watch``; its losses can be asked about here."""
-        self._watches.append(_torch().watch())
-        return self._watches[-1]
+        return _torch().watch()
 
     def explain(self, ys: Any, *args: Any, **kwargs: Any) -> Any:
         """The report: of outputs or a loss, and what is asked about; or of a function and its arguments."""
+        return self._report(ys, args, kwargs)[0]
+
+    def _report(self, ys: Any, args: Any, kwargs: Any) -> tuple[Any, str]:
+        """The report, and what to know of it."""
         world = _world(ys, args, kwargs)
         if world == OURS:
-            return sg.explain(ys, *args, **kwargs)
+            return sg.explain(ys, *args, **kwargs), ""
         if world == JAX:
-            return require("stopgrad.jax", "explaining a JAX function", "jax").explain(ys, *args, **kwargs)
-        if callable(ys) and not is_module(ys):
-            return _torch().explain(ys, *args, **kwargs)
-        return self._seen(ys).explain(ys, *args, **kwargs)
-
-    def _seen(self, loss: Any) -> Any:
-        """The watch inside of which a loss was made: the one that ran last."""
-        if not self._watches:
+            require("jax", "explaining a JAX function", "jax")
+            sgj = require("stopgrad.jax", "explaining a JAX function", "jax")
+            return sgj.explain(ys, *args, **kwargs), ""
+        sgt = _torch()
+        if (callable(ys) and kind(ys) != TORCH) or is_module(ys):
+            return sgt.explain(ys, *args, **kwargs), ""
+        if len(args) != 1 or kwargs:
             raise ArgumentError(
-                "gradient_flow: nothing watched how this loss was made; make it inside "
-                "'with gradient_flow.watch():', or mark the test with @pytest.mark.gradient_flow"
+                "gradient_flow: of a loss of PyTorch, say in one argument what is asked about"
             )
-        return self._watches[-1]
+        training = require("stopgrad.torch.training", "asking about a loss", "torch")
+        return training.report_on(ys, args[0])
 
     def assert_flows(self, ys: Any, *args: Any, to: Any = None, only: Any = None, **kwargs: Any) -> None:
         """Fail unless gradients arrive.
@@ -136,7 +135,7 @@ class GradientFlowFixture:
         self, check: Callable[..., None], what: str, ys: Any, args: Any, names: Any, kwargs: dict[str, Any]
     ) -> None:
         """Check the keys of a report that have these names; unless given, all that can have a gradient."""
-        flow = self.explain(ys, *args, **kwargs)
+        flow, unseen = self._report(ys, args, kwargs)
         by_label = dict(zip(flow.xs, flow, strict=True))
         if names:
             keys = [by_label[name] for name in matching(what, names, by_label)]
@@ -144,7 +143,11 @@ class GradientFlowFixture:
             keys = [key for name, key in by_label.items() if flow.xs[name].type.differentiable]
         if not keys:
             raise ArgumentError(f"{what}: nothing is asked about that can have a gradient")
-        check(what, flow, keys)
+        try:
+            check(what, flow, keys)
+        except GradientError as error:
+            error.args = ("\n\n".join(filter(None, [error.message, unseen])),)
+            raise
 
 
 def _asserted(check: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -231,12 +234,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     training = require("stopgrad.torch.training", "the marker gradient_flow", "torch")
     given = getattr(item, "funcargs", {})
     named = {name: value for name, value in given.items() if is_module(value) or is_optimizer(value)}
-    with training.Training(named) as watched:
-        for one in given.values():
-            if isinstance(one, GradientFlowFixture):
-                one._watches.append(watched.seen)
+    with training.Training(named, leaves=marker is not None) as watched:
         result = yield
-    _check(watched, options, marker is not None, marker in item.own_markers)
+    _check(watched, options, marker in item.own_markers)
     return result
 
 
@@ -249,7 +249,7 @@ def _options(marker: pytest.Mark) -> dict[str, list[str]]:
     return {name: [value] if isinstance(value, str) else list(value) for name, value in marker.kwargs.items()}
 
 
-def _check(watched: Any, options: dict[str, list[str]], marked: bool, itself: bool) -> None:
+def _check(watched: Any, options: dict[str, list[str]], itself: bool) -> None:
     """Fail the test that just ran if its ``backward()`` did not train what it should."""
     if not watched.calls:
         if itself:  # And not just one of the tests of a file or class that is.
@@ -257,7 +257,7 @@ def _check(watched: Any, options: dict[str, list[str]], marked: bool, itself: bo
             pytest.fail(f"{NAME}: {why}", pytrace=False)
         return
     try:
-        wrong = watched.wrong(**options, leaves=marked)
+        wrong = watched.wrong(**options)
     except StopgradError as error:
         wrong = error.message
     if wrong:

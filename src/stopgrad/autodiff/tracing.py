@@ -38,7 +38,8 @@ class Tracing:
         self._named = isinstance(self.graph, ArgumentGraph)
         self.computes = outer is None
         self.feeds: dict[Output, Array] = {}
-        arrays = (dtype_of(x.dtype) for x in leaves if hasattr(x, "dtype") and not isinstance(x, Output))
+        tensors = (x for x in leaves if is_tensor(x) and hasattr(x, "dtype"))
+        arrays = (dtype_of(x.dtype) for x in tensors if not isinstance(x, Output))
         self._company = next((d for d in arrays if d.is_floating), float32)
 
     def building(self) -> DefaultGraph:
@@ -98,5 +99,5 @@ def outputs_in(tree: Any, what: str, cure: str = "") -> list[Output]:
 def is_tensor(x: Any) -> bool:
     """Whether a leaf is an output or an array; numbers, strings and functions are not."""
     return isinstance(x, (Output, Operation, np.ndarray, np.generic)) or (
-        hasattr(x, "dtype") and hasattr(x, "__array__")
-    )
+        hasattr(x, "dtype") and hasattr(x, "__array__") and not str(x.dtype).startswith("key<")
+    )  # A key of JAX's is no array of numbers; functions loaded from there know what to do with it.

@@ -66,8 +66,8 @@ def refuse_mixtures(where: str, what: str, tree: Any) -> None:
     """Raise where a structure holds objects of both PyTorch and JAX."""
     if {TORCH, JAX} <= kinds_in(tree):
         raise ArgumentError(
-            f"{where}{what} hold objects of both PyTorch and JAX; no gradient passes from one to the other: "
-            "ask about a function of one of them"
+            f"{where}{what}: objects of both PyTorch and JAX, between which no gradient passes; ask about a "
+            "function of one of them"
         )
 
 

@@ -17,6 +17,7 @@ from stopgrad.cli.inputs import Argument, arguments_of, line_of, namespace
 from stopgrad.cli.programs import Program
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Graph, Operation, Output
+from stopgrad.imported import Model
 from stopgrad.operands import shorten
 from stopgrad.ops.data import Parameter, Placeholder
 from stopgrad.structure import flatten, map_leaves, paths, unflatten
@@ -148,8 +149,8 @@ def call_of(program: Program, wanted: Wanted, found: Sequence[Argument] | None =
 
 
 def given_to(program: Program, wanted: Wanted) -> list[Argument]:
-    """The arguments of a program that is a function; none for an output of a graph."""
-    if isinstance(program.value, Output):
+    """The arguments of a program that is a function; none for an output of a graph, or a graph."""
+    if isinstance(program.value, (Output, Model)):
         return []
     return arguments_of(program, wanted.shapes, wanted.example)
 
@@ -270,7 +271,9 @@ def _random_data(made: Sequence[tuple[str, TensorType]], sizes: Mapping[str, int
 
 def _graph_call(program: Program, wanted: Wanted) -> Call:
     made = program.value
-    if not isinstance(made, Output):
+    if isinstance(made, Model):
+        made = list(made.outputs.values()), [*made.inputs.values(), *made.parameters.values()]
+    elif not isinstance(made, Output):
         with Graph().as_default():
             made = made()
     ys, xs, feeds = _asked(program, made)

@@ -60,8 +60,21 @@ def told(error: BaseException) -> str | None:
         return f"{_traceback(error)}stopgrad: {place}this is no Python: {error.msg}"
     if frames:
         name = type(error).__name__
-        return f"{_traceback(error)}stopgrad: {place}{name}{f': {error}' if str(error) else ''}"
+        cure = _cure(error)
+        return f"{_traceback(error)}stopgrad: {place}{name}{f': {error}' if str(error) else ''}{cure}"
     return f"stopgrad: {error}" if isinstance(error, OSError) else None
+
+
+_EXTRAS = {"torch": "torch", "jax": "jax", "jaxlib": "jax"}
+"""Packages that users' files need, and the extra of this one that brings them."""
+
+
+def _cure(error: BaseException) -> str:
+    """What to install, where that is what is missing."""
+    extra = (
+        _EXTRAS.get((error.name or "").partition(".")[0]) if isinstance(error, ModuleNotFoundError) else None
+    )
+    return f"; pip install 'stopgrad[{extra}]'" if extra else ""
 
 
 def users_frames(error: BaseException) -> list[traceback.FrameSummary]:

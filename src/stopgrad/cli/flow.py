@@ -85,7 +85,10 @@ def _command(commands: Any, name: str, run: Callable[..., int], does: str) -> ar
     )
     # Optional for argparse only: "--json path.py:loss" leaves it empty, and is put right below.
     parser.add_argument(
-        "target", nargs="?", metavar="path.py:function", help="the function; also package.module:function"
+        "target",
+        nargs="?",
+        metavar="path.py:function",
+        help="the function, of stopgrad, PyTorch or JAX; also package.module:function",
     )
     parser.add_argument(
         "--shape",
@@ -97,7 +100,8 @@ def _command(commands: Any, name: str, run: Callable[..., int], does: str) -> ar
     parser.add_argument(
         "--example",
         metavar="FUNCTION",
-        help="what in the file returns the arguments (<function>_example, example_<function> or example)",
+        help="what in the file returns the arguments (<function>_example, example_<function>, example or "
+        "example_inputs)",
     )
     parser.add_argument("--argnums", metavar="N,N", help="which arguments are asked about, from 0 (all)")
     parser.add_argument(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -13,7 +13,6 @@ from stopgrad.structure import flatten
 OURS, TORCH, JAX = "stopgrad", "PyTorch", "JAX"
 """The worlds that functions are written in, as messages call them."""
 
-PACKAGES = {OURS: "stopgrad", TORCH: "torch", JAX: "jax"}
 _HOMES = {
     "stopgrad": OURS,
     "stopgrad.torch": TORCH,
@@ -150,8 +149,13 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 def named_worlds(f: Callable[..., Any]) -> dict[str, None]:
     """The worlds whose functions a function's code names, the nearest first."""
+    return worlds_among(value for _, value in referenced(f))
+
+
+def worlds_among(values: Iterable[Any]) -> dict[str, None]:
+    """The worlds of modules, functions and objects."""
     found: dict[str, None] = {}
-    for _, value in referenced(f):
+    for value in values:
         if isinstance(value, ModuleType):
             world = home(value.__name__)
         else:

@@ -24,7 +24,8 @@ class OnTorch:
     def explain(self, question: Question) -> Answer:
         """The report on what a function returns, or on the ``backward()`` that it calls itself."""
         purpose = "explaining a PyTorch function"
-        torch, sgt = require("torch", purpose, "torch"), require("stopgrad.torch", purpose, "torch")
+        torch = require("torch", purpose, "torch")
+        training = require("stopgrad.torch.training", purpose, "torch")
         program, wanted = question.program, question.wanted
         f, found, argnums = chosen(program, question.found, wanted.argnums)
         arrays, data = with_data(program, found, wanted.seed or 0)
@@ -36,11 +37,15 @@ class OnTorch:
         random = any(isinstance(leaf, TensorType) for one in found for leaf in flatten(one.value)[0])
         for one in found:
             given[one.parameter.name] = _with_tensors(torch, one, given[one.parameter.name], not known)
-        with sgt.watch() as seen:
+        with training.Training(leaves=True) as watched:
             made = f(*given.values())
-        flow = _report(
-            question, seen, made, known or things({name: given[name] for name in given if name in about})
-        )
+        known = known or things({name: value for name, value in given.items() if name in about})
+        flow = _report(question, watched, made, known or things(watched.leaves() | watched.modules()))
+        if not len(flow):
+            raise ArgumentError(
+                f"{line_of(program)}{program.name} makes its loss of nothing that is known here and requires "
+                'grad; return (loss, model), or (loss, {"w": w}) with the tensors that you mean'
+            )
         return Answer(flow, data if random else "")
 
     def call(self, question: Question, command: str) -> Call:
@@ -53,12 +58,14 @@ class OnTorch:
         )
 
 
-def _report(question: Question, seen: Any, made: Any, known: Mapping[str, Any]) -> Any:
+def _report(question: Question, watched: Any, made: Any, known: Mapping[str, Any]) -> Any:
     """The report on what was returned, as to what that names or what is known; else on ``backward()``."""
+    seen = watched.seen
     if not kinds_in(made) and seen.backward_calls:
         return _only_call(question, seen.backward_calls).explain(as_asked(known))
     if isinstance(made, tuple) and len(made) == 2 and _names_what_to_ask(made[1]):
         made, xs = made
+        xs = watched.named(xs) if is_optimizer(xs) else xs
     else:
         xs = as_asked(known)
     require_tensors(question, made, TORCH)
@@ -67,14 +74,15 @@ def _report(question: Question, seen: Any, made: Any, known: Mapping[str, Any]) 
 
 
 def _only_call(question: Question, calls: Sequence[Any]) -> Any:
-    if len(calls) > 1:
+    """The call that is asked about: of several at one line, as in a loop, the last."""
+    lines = dict.fromkeys(place(call.location) for call in calls if call.location is not None)
+    if len(lines) > 1:
         program = question.program
-        lines = ", ".join(dict.fromkeys(place(call.location) for call in calls if call.location is not None))
         raise ArgumentError(
             f"{line_of(program)}{program.name} returns no tensor and calls backward() {len(calls)} times "
-            f"({lines}); return the loss that you mean"
+            f"({', '.join(lines)}); return the loss that you mean"
         )
-    return calls[0]
+    return calls[-1]
 
 
 # --------------------------------------------------------------------------------------- what is asked about

@@ -1,15 +1,14 @@
 """Which world a user's function is written in, and what that world answers.
 
 That is told, in this order, by what it is given (a tensor or a module of PyTorch decides); by what its code
-names, where that is of one world; and else by trying: it is of the world in which it returns what can be
-differentiated.
+names, or else its file, where that is of one world; and else by trying: it is of the world in which it
+returns what can be differentiated.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ from stopgrad.cli.annotations import evaluated
 from stopgrad.cli.asking import Answer, Question, World, refuse_mixtures
 from stopgrad.cli.calls import Call, Wanted, given_to
 from stopgrad.cli.inputs import line_of, namespace
-from stopgrad.cli.kinds import JAX, OURS, PACKAGES, TORCH, is_module, kind, kinds_in, named_worlds
+from stopgrad.cli.kinds import JAX, OURS, TORCH, is_module, kind, kinds_in, named_worlds, worlds_among
 from stopgrad.cli.on_jax import OnJax
 from stopgrad.cli.on_torch import OnTorch
 from stopgrad.cli.ours import Ours, asked
@@ -98,10 +97,7 @@ def worlds_of(question: Question) -> list[World]:
     given = kinds_in(held) | _annotated(program)
     if TORCH in given:
         return [WORLDS[TORCH]]
-    named = named_worlds(program.value)
-    evidence = given | set(named)
-    if not evidence:
-        evidence = {name for name in WORLDS if name == OURS or PACKAGES[name] in sys.modules}
+    evidence = given | set(named_worlds(program.value)) or worlds_among(program.names.values()) or {OURS}
     return [WORLDS[name] for name in WORLDS if name in evidence]
 
 

@@ -14,7 +14,7 @@ except ImportError as error:
     raise ImportError("stopgrad.jax needs JAX: pip install 'stopgrad[jax]'") from error
 
 from stopgrad.jax.callable import callable
-from stopgrad.jax.load import (
+from stopgrad.jax.loading import (
     assert_blocked as assert_blocked,
     assert_flows as assert_flows,
     explain as explain,

@@ -7,11 +7,14 @@ differentiably.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.export
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jax.interpreters import partial_eval
 
@@ -52,25 +55,54 @@ def foreign_of(
                 f"{primitive.name}: JAX's primitive needs known sizes, not those of {describe(x)}"
             )
 
+    kinds = tuple([(x.shape, x.dtype.name) for x in inputs])
+    key = repr((kinds, sorted(params.items()), order)) if all(map(_is_plain, params.values())) else ""
+    known = _KNOWN.setdefault(primitive, {}) if key else {}
+    programs = known.get(key)
+    if programs is None:
+        if len(known) >= _MANY:
+            known.clear()
+        programs = known[key] = _programs(primitive, params, inputs, order)
+    found: dict[int, Output] = {}
+    for group, steps in programs:
+        first = steps[0]
+        outputs = foreign(inputs, first.call, first.results, first.walls, first.reach, written(steps))
+        found.update(zip(group, outputs, strict=True))
+    return tuple([found[j] for j in range(len(found))])
+
+
+_Program = tuple[Sequence[int], Sequence[Step]]
+"""Some results of a primitive, and how they are computed."""
+
+_MANY = 16
+_KNOWN: WeakKeyDictionary[Any, dict[str, list[_Program]]] = WeakKeyDictionary()
+"""What was exported of primitives: a program uses one many times."""
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a parameter is told apart from others by how it is written."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str, np.dtype, Enum))
+
+
+def _programs(
+    primitive: Any, params: Mapping[str, Any], inputs: Sequence[Output], order: int
+) -> list[_Program]:
+    """The results of a primitive in groups, and how each group is computed and differentiated."""
+
     def bound(*arrays: Any) -> Sequence[Any]:
         made = primitive.bind(*arrays, **params)
         found: Sequence[Any] = made if primitive.multiple_results else (made,)
         return found
 
     with jax.enable_x64(bool(jax.config.jax_enable_x64) or any(x.dtype in _WIDE for x in inputs)):
-        known = [jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
-        made = jax.make_jaxpr(bound)(*known)
-        groups = _apart(made, known)
-        programs = [
-            _steps(_only(made, some) if groups[1:] else bound, known, _called(primitive.name), order)
-            for some in groups
-        ]
-    found: dict[int, Output] = {}
-    for some, steps in zip(groups, programs, strict=True):
-        first = steps[0]
-        outputs = foreign(inputs, first.call, first.results, first.walls, first.reach, written(steps))
-        found.update(zip(some, outputs, strict=True))
-    return tuple([found[j] for j in range(len(found))])
+        kinds = [jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
+        made, call = jax.make_jaxpr(bound)(*kinds), _called(primitive.name)
+        groups = _apart(made, kinds)
+        if len(groups) == 1:
+            return [(groups[0], _steps(bound, kinds, call, order))]
+        return [(some, _steps(_only(made, some), kinds, call, order)) for some in groups]
 
 
 def _apart(made: Any, known: Sequence[Any]) -> list[list[int]]:
@@ -104,8 +136,11 @@ def _steps(function: Flat, known: Sequence[Any], call: str, order: int) -> list[
         known = [*known, *[asked.types[i] for i in asked.wants]]
         following = Step("", towards=asked.towards, wants=asked.wants)
         if n == order:
-            many = "derivative" if order == 1 else f"{order} derivatives"
-            return [*steps, following._replace(reason=f"JAX exported {many} of {call}, and no more")]
+            many = {0: "no derivative", 1: "one derivative"}.get(order, f"{order} derivatives")
+            return [
+                *steps,
+                following._replace(reason=f"JAX exported {many} of {call}{', and no more' if order else ''}"),
+            ]
         code, reason = _exported(function, known)
         if not code:  # Such as one that JAX can push forward, but not transpose.
             walls = [(i, Status.UNDEFINED.value, reason) for i in asked.towards]
@@ -200,22 +235,29 @@ def _only(made: Any, results: Sequence[int]) -> Flat:
 
 
 def _moves(made: Any, known: Sequence[Any], i: int, users: Sequence[int]) -> tuple[list[int], dict[int, str]]:
-    """Which results have a tangent that depends on the tangent of one operand; and where JAX has none, why."""
-    moves, errors = [], {}
+    """Which results have a tangent that depends on that of one operand; and where JAX has none, why."""
+    moves: list[int] = []
+    errors: dict[int, str] = {}
     for j in users:
-
-        def pushed(t: Any, *arrays: Any, function: Flat = _only(made, [j])) -> Any:
-            def of(x: Any) -> Any:
-                return function(*arrays[:i], x, *arrays[i + 1 :])[0]
-
-            return jax.jvp(of, (arrays[i],), (t,))[1]
-
         try:
-            if 0 in _uses(jax.make_jaxpr(pushed)(known[i], *known))[0]:
+            if 0 in _uses(jax.make_jaxpr(_pushforward(made, i, j))(known[i], *known))[0]:
                 moves.append(j)
         except Exception as error:
             errors[j] = f"JAX: {' '.join(str(error).split())}"
     return moves, errors
+
+
+def _pushforward(made: Any, i: int, j: int) -> Callable[..., Any]:
+    """From the tangent of one operand, and all operands, to the tangent of one result."""
+    function = _only(made, [j])
+
+    def pushed(t: Any, *arrays: Any) -> Any:
+        def of(x: Any) -> Any:
+            return function(*arrays[:i], x, *arrays[i + 1 :])[0]
+
+        return jax.jvp(of, (arrays[i],), (t,))[1]
+
+    return pushed
 
 
 def _pullback(made: Any, towards: Sequence[int], wants: Sequence[int]) -> Flat:
@@ -243,8 +285,8 @@ def _exported(function: Flat, known: Sequence[Any]) -> tuple[bytes, str]:
         try:
             made = jax.export.export(jax.jit(function), platforms=platforms)(*known)
             return bytes(made.serialize()), ""
-        except ModuleNotFoundError as error:
-            return b"", f"JAX needs {error.name} to write it; pip install 'stopgrad[jax]'"
+        except ImportError as error:
+            return b"", f"JAX cannot write it ({error}); pip install 'stopgrad[jax]'"
         except Exception as error:
             reason = f"JAX cannot export it: {' '.join(str(error).split())}"
     return b"", reason

@@ -260,4 +260,13 @@ rule("cummax")(_cumulative(sg.cummax))
 rule("cummin")(_cumulative(sg.cummin))
 rule("cumlogsumexp")(_cumulative(sg.cumulative_logsumexp))
 
-plain({"optimization_barrier": lambda *xs: [sg.identity(x) for x in xs]})
+_WHERE_IT_IS = (
+    "optimization_barrier",
+    "device_put",
+    "sharding_constraint",
+    "layout_constraint",
+    "with_memory_space_constraint",
+    "reshard",
+)
+"""What says only where values are, and when they are computed."""
+plain(dict.fromkeys(_WHERE_IT_IS, lambda *xs: [sg.identity(x) for x in xs]))

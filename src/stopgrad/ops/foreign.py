@@ -34,8 +34,8 @@ class Step(NamedTuple):
         towards: of a derivative: for which operands of the step before it computes cotangents.
         wants: of a derivative: of which results of the step before it takes the cotangents, which follow
             that step's operands.
+        reason: why there is no code.
         code: a serialised ``jax.export.Exported``; empty where there is none.
-        reason: why there is none.
     """
 
     call: str
@@ -45,22 +45,22 @@ class Step(NamedTuple):
     refused: tuple[tuple[int, str], ...] = ()
     towards: tuple[int, ...] = ()
     wants: tuple[int, ...] = ()
-    code: bytes = b""
     reason: str = ""
+    code: bytes = b""
 
 
 def written(steps: Sequence[Step]) -> bytes:
     """An operation and its derivatives, one after the other, as a foreign operation's program."""
-    heads = [[len(step.code), *step._replace(code=b"")[:-2], step.reason] for step in steps]
+    heads = [(len(step.code), *step[:-1]) for step in steps]
     return b"\n".join([json.dumps(heads).encode(), b"".join([step.code for step in steps])])
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(64)
 def _read(program: str) -> tuple[Step, ...]:
     head, _, codes = base64.b64decode(program).partition(b"\n")
     found, start = [], 0
-    for size, call, *lists, reason in json.loads(head):
-        found.append(Step(call, *map(_as_tuples, lists), codes[start : start + size], reason))
+    for size, *told in json.loads(head):
+        found.append(Step(*map(_as_tuples, told))._replace(code=codes[start : start + size]))
         start += size
     return tuple(found)
 
@@ -75,8 +75,8 @@ def _pull(
     """Another foreign operation, which is the next step of the program."""
     if not op.program:
         raise GradientError(
-            f"{op.call}: the gradient of {describe(op)} cannot be generated: it was recorded to be looked at, "
-            "without what computes it; import the program itself with stopgrad.torch.load or "
+            f"{op.call}: the gradient of {describe(op)} cannot be generated: it was recorded to be looked "
+            "at, without what computes it; import the program itself with stopgrad.torch.load or "
             "stopgrad.jax.load"
         )
     first, *more = _read(op.program)
@@ -103,7 +103,7 @@ def _conjugate(g: Output) -> Output:
     return conj(g) if g.dtype.is_complex else g
 
 
-@functools.lru_cache(256)
+@functools.lru_cache(64)
 def _loaded(xp: Any, code: bytes) -> Callable[..., Any]:
     """What JAX makes of a serialised program. JAX's ``vmap`` calls it for one example after the other."""
     call: Callable[..., Any] = xp.export.deserialize(bytearray(code)).call

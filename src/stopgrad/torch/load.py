@@ -42,10 +42,10 @@ def load(program: Any, *example: Any, dynamic_shapes: Any = None) -> Model:
     under ``torch.no_grad`` are stopped by :func:`stopgrad.stop_gradient`, named ``detach`` and ``no_grad``.
 
     Parameters and buffers are the model's ``parameters``, by their names in the state dict, and keep the
-    values that they have now. A buffer that the program writes (batch normalisation's statistics in training)
-    is an output more, called ``"updated."`` and its name; so is an argument that it writes. Neither is
-    changed. What a program draws at random (dropout in training) comes from one more parameter,
-    ``"random_key"``: the same key gives the same numbers, and
+    values that they have now; tied ones are one, by the first name. A buffer that the program writes
+    (batch normalisation's statistics in training) is an output more, called ``"updated."`` and its name;
+    so is an argument that it writes. Neither is changed. What a program draws at random (dropout in
+    training) comes from one more parameter, ``"random_key"``: the same key gives the same numbers, and
     ``model.apply({"random_key": sg.random_key(7)}, x)`` others. They are not PyTorch's numbers.
 
     What ``torch.export`` does not keep is not there: the backward of a ``torch.autograd.Function`` (its
@@ -112,7 +112,7 @@ class _Loading:
         self.names = list(names)
         self.inputs: dict[str, Any] = {}
         self.parameters: dict[str, Any] = {}
-        self.constants: dict[str, Any] = {}  # Arguments that are no tensors, which the program has fixed.
+        self.shared: dict[Any, Any] = {}  # Parameters, by the memory that they stand in.
         self.graph = sg.Graph()
 
     def model(self) -> Model:
@@ -176,9 +176,14 @@ class _Loading:
         held = self.program.state_dict.get(name)
         if held is None:
             held = self.program.constants[name]
+        shared = _memory(held)
+        if shared is not None and shared in self.shared:  # Tied: one parameter, by its first name.
+            return self.shared[shared]
         *_, last = name.split(".")
         with Inside(prefix=scope_from(name.rpartition(".")[0])):
             self.parameters[name] = sg.parameter(array_of(held, name), name=scope_from(last)[:-1])
+        if shared is not None:
+            self.shared[shared] = self.parameters[name]
         return self.parameters[name]
 
     # ------------------------------------------------------------------------------------------ outputs
@@ -244,6 +249,13 @@ class _Loading:
         known = dict(zip(self.output_names, values, strict=True))
         leaves = [known[name] if name is not None else value for name, value in self.returned]
         return trees.tree_unflatten(leaves, self.program.call_spec.out_spec)
+
+
+def _memory(x: Any) -> Any:
+    """What tensors that are one and the same agree in; None where nothing is stored."""
+    if x.device.type == "meta" or x.layout is not torch.strided or not x.numel():
+        return None
+    return x.data_ptr(), x.shape, x.stride(), x.dtype
 
 
 def _same(a: Any, b: Any) -> bool:

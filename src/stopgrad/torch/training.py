@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
-from stopgrad.torch.watching import Watch, watch
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.overrides import TorchFunctionMode
 
 from stopgrad.flow.patterns import matching
 from stopgrad.flow.source_lines import place
 from stopgrad.flow.text import stories_of
 from stopgrad.flow.words import listed, some
+from stopgrad.torch import asking
+from stopgrad.torch.places import user_frame
+from stopgrad.torch.recorder import tensors_in
+from stopgrad.torch.watching import Watch, watch
 
 Module = Any
 Tensor = Any
 
+SHOWN = 4
+"""So many names are in a message at most."""
 CALLS = 200
 """So many calls of ``backward()`` are asked at most, in the order in which they were made."""
 
@@ -41,45 +49,53 @@ class Group(NamedTuple):
 class Training:
     """A watch that also sees which modules are called with gradients on, and which optimizers step.
 
+    All of these are held, so that they can be asked about when the code has ended.
+
     Args:
-        named: modules and optimizers, by what they are called; others are called as their classes are.
+        named: modules and optimizers, by what they are called; others are called as the variables are that
+            hold them where they are used first, or as their classes.
+        leaves: whether tensors that require grad are held, too, which no module need have.
     """
 
-    def __init__(self, named: Mapping[str, Any]) -> None:
-        self._named = {id(value): name for name, value in named.items()}
+    def __init__(self, named: Mapping[str, Any] | None = None, leaves: bool = False) -> None:
+        self._names = {id(value): name for name, value in (named or {}).items()}
         self._modules: dict[int, Module] = {}
         self._optimizers: dict[int, Any] = {}
-        self._hooks: list[Any] = []
+        self._met = _Leaves() if leaves else None
+        self._running = contextlib.ExitStack()
         self.seen: Watch = watch()
 
     def __enter__(self) -> Training:
-        self._hooks = [
-            register_module_forward_pre_hook(self._called),
-            register_optimizer_step_pre_hook(self._steps),
-        ]
-        try:
-            self.seen.__enter__()
-        except BaseException:
-            self._unhook()
-            raise
+        with contextlib.ExitStack() as begun:
+            begun.callback(register_module_forward_pre_hook(self._called).remove)
+            begun.callback(register_optimizer_step_pre_hook(self._steps).remove)
+            if self._met is not None:
+                begun.enter_context(self._met)  # Below the watch, which looks at the frames that called it.
+            begun.enter_context(self.seen)
+            if self._met is not None:
+                self._met.holds = True
+            self._running = begun.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        try:
-            self.seen.__exit__(*error)
-        finally:
-            self._unhook()
-
-    def _unhook(self) -> None:
-        while self._hooks:
-            self._hooks.pop().remove()
+        self._running.close()
 
     def _called(self, module: Module, args: Any) -> None:
-        if torch.is_grad_enabled():
-            self._modules.setdefault(id(module), module)
+        if torch.compiler.is_compiling():
+            return  # What is being compiled was called before.
+        if torch.is_grad_enabled() and id(module) not in self._modules:
+            self._modules[id(module)] = module
+            self._name(module)
 
     def _steps(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._optimizers.setdefault(id(optimizer), optimizer)
+        if id(optimizer) not in self._optimizers:
+            self._optimizers[id(optimizer)] = optimizer
+            self._name(optimizer)
+
+    def _name(self, thing: Any) -> None:
+        name = _variable(thing, user_frame(sys._getframe(2)))
+        if name:
+            self._names.setdefault(id(thing), name)
 
     @property
     def calls(self) -> list[Any]:
@@ -90,61 +106,78 @@ class Training:
 
     def groups(self) -> tuple[dict[str, Tensor], list[Group]]:
         """The parameters that require grad by what they are called; and which are trained together."""
+        parts = [
+            (name, module.named_parameters(prefix), False) for name, prefix, module in self._with_prefixes()
+        ]
+        parts += [
+            (name, ((f"{name}.{key}", x) for key, x in self.named(optimizer).items()), True)
+            for name, optimizer in self._unlike(list(self._optimizers.values()))
+        ]
         parameters: dict[str, Tensor] = {}
         keys: dict[int, str] = {}
-
-        def take(prefix: str, named: Iterable[tuple[str, Tensor]]) -> tuple[str, ...]:
-            for name, tensor in named:
-                if tensor.requires_grad and id(tensor) not in keys:
-                    key = keys[id(tensor)] = f"{prefix}{name}"
-                    parameters[key] = tensor
-            return tuple(dict.fromkeys(keys[id(tensor)] for _, tensor in named if tensor.requires_grad))
-
         found = []
-        outermost = list(self._outermost())
-        prefixed = len(outermost) > 1
-        for name, module in outermost:
-            inside = list(module.named_parameters())
-            found.append(Group(name, take(f"{name}." if prefixed else "", inside), False))
-        for name, optimizer in self._unlike(list(self._optimizers.values())):
-            held = [
-                (f"{name}.group{i}.{j}", tensor)
-                for i, group in enumerate(optimizer.param_groups)
-                for j, tensor in enumerate(group["params"])
-            ]
-            found.append(Group(name, take("", held), True))
-        return parameters, [group for group in found if group.keys]
+        for name, named, wholly in parts:
+            held: dict[str, None] = {}
+            for key, tensor in named:
+                if tensor.requires_grad:
+                    known = keys.setdefault(id(tensor), key)
+                    parameters.setdefault(known, tensor)
+                    held.setdefault(known)
+            if held:
+                found.append(Group(name, tuple(held), wholly))
+        return parameters, found
 
-    def _outermost(self) -> Iterator[tuple[str, Module]]:
-        """The modules that were called, without those that are part of others."""
-        called = list(self._modules.values())
-        inner = {id(part) for module in called for part in module.modules() if part is not module}
-        yield from self._unlike([module for module in called if id(module) not in inner])
+    def named(self, optimizer: Any) -> dict[str, Tensor]:
+        """The parameters of an optimizer, by their names in the modules that were called."""
+        names = {
+            id(x): key
+            for _, prefix, module in self._with_prefixes()
+            for key, x in module.named_parameters(prefix)
+        }
+        return {
+            names.get(id(x), f"group{i}.{j}"): x
+            for i, group in enumerate(optimizer.param_groups)
+            for j, x in enumerate(group["params"])
+        }
+
+    def _with_prefixes(self) -> Iterator[tuple[str, str, Module]]:
+        """The modules that were called; with what their parameters' names begin, where there are several."""
+        modules = self.modules()
+        return ((name, name if len(modules) > 1 else "", module) for name, module in modules.items())
+
+    def leaves(self) -> dict[str, Tensor]:
+        """The tensors that require grad and that no module has, by the variables that held them."""
+        held = {id(p) for module in self._modules.values() for p in module.parameters()}
+        met = () if self._met is None else self._met.named()
+        return {name: x for name, x in met if id(x) not in held and x.requires_grad}
+
+    def modules(self) -> dict[str, Module]:
+        """The modules that were called with gradients on, by their names; none that is part of another."""
+        called = {
+            key: module
+            for key, module in self._modules.items()
+            if next(module.parameters(), None) is not None
+        }
+        inner = {id(part) for module in called.values() for part in module.modules() if part is not module}
+        return dict(self._unlike([module for key, module in called.items() if key not in inner]))
 
     def _unlike(self, things: Sequence[Any]) -> Iterator[tuple[str, Any]]:
         """Things by their names: those they were given, or their classes', numbered where several have it."""
         used: Counter[str] = Counter()
         for thing in things:
-            name = self._named.get(id(thing), type(thing).__name__)
+            name = self._names.get(id(thing), type(thing).__name__)
             used[name] += 1
             yield (name if used[name] == 1 else f"{name}_{used[name]}"), thing
 
     # -------------------------------------------------------------------------------------- what is wrong
 
-    def wrong(
-        self,
-        only: Sequence[str] = (),
-        blocked: Sequence[str] = (),
-        ignore: Sequence[str] = (),
-        leaves: bool = False,
-    ) -> str:
+    def wrong(self, only: Sequence[str] = (), blocked: Sequence[str] = (), ignore: Sequence[str] = ()) -> str:
         """What is not as it should be, with the report of the call that shows it; empty where all is well.
 
         Args:
             only: patterns of names; gradients arrive at these and at no others.
             blocked: patterns of names; gradients arrive at none of these.
             ignore: patterns of names that are not looked at.
-            leaves: whether, where no module and no optimizer is seen, the leaves of each call are looked at.
 
         Raises:
             ArgumentError: nothing is called as a pattern says.
@@ -153,11 +186,10 @@ class Training:
         calls = self.calls
         if not calls:
             return ""
-        if parameters or not leaves:
-            reports = _Reports([partial(call.explain, parameters) for call in calls] if parameters else [])
-        else:
-            reports = _Reports([call.explain for call in calls])
-            groups = [Group("the tensors that it is made of", tuple(reports.keys()), False)]
+        if not parameters:
+            parameters = self.leaves()
+            groups = [Group("the tensors that require grad", tuple(parameters), False)]
+        reports = _Reports(calls, parameters)
         known = dict.fromkeys(key for group in groups for key in group.keys)
         ignored, barred = _matching(ignore, known, "ignore"), _matching(blocked, known, "blocked")
         if only:
@@ -165,31 +197,81 @@ class Training:
             groups, barred = [Group("only", tuple(wanted), True)], known.keys() - wanted
         required = [g._replace(keys=tuple(k for k in g.keys if k not in ignored | barred)) for g in groups]
         closed = [key for key in known if key in barred - ignored]
-        return _missing(reports, calls, required) or _arriving(reports, calls, closed)
+        return _missing(reports, required) or _arriving(reports, closed)
 
 
 class _Reports:
     """The reports on the calls, made when they are asked for."""
 
-    def __init__(self, makers: Sequence[Callable[[], Any]]) -> None:
-        self._makers = makers
+    def __init__(self, calls: Sequence[Any], parameters: Mapping[str, Tensor]) -> None:
+        self.calls, self._parameters = calls, dict(parameters)
         self._made: dict[int, Any] = {}
-
-    def __len__(self) -> int:
-        return len(self._makers)
 
     def __getitem__(self, i: int) -> Any:
         if i not in self._made:
-            self._made[i] = self._makers[i]()
+            self._made[i] = self.calls[i].explain(self._parameters)
         return self._made[i]
 
-    def keys(self) -> dict[str, None]:
-        """What is asked about in any of them."""
-        return {key: None for i in range(len(self)) for key in self[i]}
+    def first(self, keys: Iterable[str]) -> dict[str, int]:
+        """For each key at which a gradient arrives, the first report in which it does."""
+        found: dict[str, int] = {}
+        left = dict.fromkeys(keys)
+        for i in range(len(self.calls)):
+            if not left:
+                break
+            flow = self[i]
+            arrived = [key for key in left if flow[key].arrives]
+            found |= dict.fromkeys(arrived, i)
+            for key in arrived:
+                del left[key]
+        return found
 
-    def first(self, key: str) -> int | None:
-        """The first report in which a gradient arrives at a key."""
-        return next((i for i in range(len(self)) if key in self[i] and self[i][key].arrives), None)
+    def told(self, i: int, keys: Sequence[str]) -> str:
+        """The part of a report that is about these, below the line of its call."""
+        location = self.calls[i].location
+        where = f"backward() at {place(location)}\n" if location is not None else ""
+        return f"{where}\n{stories_of(self[i][list(keys)])}"
+
+
+class _Leaves(TorchFunctionMode):
+    """Holds the leaves that require grad which functions of PyTorch are called with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds = False
+        self._held: dict[int, Tensor] = {}
+        self._names: dict[int, str] = {}
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        for tensor in tensors_in(args, kwargs or {}) if self.holds else ():
+            if tensor.requires_grad and tensor.grad_fn is None and id(tensor) not in self._names:
+                self._held[id(tensor)] = tensor
+                name = _variable(tensor, user_frame(sys._getframe(1)))
+                if name:  # While it is being made, no variable holds it.
+                    self._names[id(tensor)] = name
+        return func(*args, **(kwargs or {}))
+
+    def named(self) -> Iterator[tuple[str, Tensor]]:
+        """The tensors, by the variables of the user's that held them; several in one are numbered."""
+        used: Counter[str] = Counter()
+        for key, tensor in self._held.items():
+            name = self._names.get(key, "leaf")
+            used[name] += 1
+            yield (name if used[name] == 1 else f"{name}_{used[name]}"), tensor
+
+
+def _variable(thing: Any, frame: FrameType | None) -> str:
+    """What the function that runs in a frame calls a thing, or the part of a module; empty if it does not."""
+    local = {} if frame is None else frame.f_locals
+    for name, value in local.items():
+        if value is thing:
+            return name
+    for name, value in local.items():
+        if isinstance(value, torch.nn.Module) and isinstance(thing, torch.nn.Module):
+            path = next((path for path, part in value.named_modules() if part is thing), "")
+            if path:
+                return f"{type(value).__name__ if name == 'self' else name}.{path}"
+    return ""
 
 
 def _matching(patterns: Sequence[str], keys: Iterable[str], option: str) -> set[str]:
@@ -198,38 +280,36 @@ def _matching(patterns: Sequence[str], keys: Iterable[str], option: str) -> set[
     return {both[name] for name in matching(option, patterns, both)}
 
 
-def _missing(reports: _Reports, calls: Sequence[Any], groups: Sequence[Group]) -> str:
+def _missing(reports: _Reports, groups: Sequence[Group]) -> str:
     """What is said of parameters at which no gradient arrives, though they are trained."""
     for group in groups:
-        first = {key: reports.first(key) for key in group.keys}
-        missing = [key for key, i in first.items() if i is None]
-        arrived = [i for i in first.values() if i is not None]
-        if not missing or not (group.wholly or arrived):
-            continue
-        shown = arrived[0] if arrived else 0
-        return (
-            f"no backward() gives a gradient to {listed_some(missing)} ({group.name})\n"
-            f"{_told(reports[shown], calls[shown], missing)}"
-        )
+        first = reports.first(group.keys)
+        missing = [key for key in group.keys if key not in first]
+        if missing and (group.wholly or first):
+            told = reports.told(min(first.values(), default=0), missing)
+            return f"no backward() gives a gradient to {_some(missing)} ({group.name})\n{told}"
     return ""
 
 
-def _arriving(reports: _Reports, calls: Sequence[Any], barred: Sequence[str]) -> str:
+def _arriving(reports: _Reports, barred: Sequence[str]) -> str:
     """What is said of parameters at which a gradient arrives and should not."""
-    for i, call in enumerate(calls[: len(reports)]):
-        found = [key for key in barred if key in reports[i] and reports[i][key].arrives]
-        if found:
-            told = _told(reports[i], call, found)
-            return f"backward() gives a gradient to {listed_some(found)}, and should not\n{told}"
-    return ""
+    first = reports.first(barred)
+    if not first:
+        return ""
+    found = [key for key, i in first.items() if i == min(first.values())]
+    told = reports.told(min(first.values()), found)
+    return f"backward() gives a gradient to {_some(found)}, and should not\n{told}"
 
 
-def listed_some(names: Sequence[str]) -> str:
+def _some(names: Sequence[str]) -> str:
     """Names as a sentence has them, the first few of many."""
-    return listed(list(names)) if len(names) <= 4 else some(list(names), 4)
+    return listed(list(names)) if len(names) <= SHOWN else some(list(names), SHOWN)
 
 
-def _told(flow: Any, call: Any, keys: Sequence[str]) -> str:
-    """The part of a report that is about these, below the line of its call."""
-    where = f"backward() at {place(call.location)}\n" if call.location is not None else ""
-    return f"{where}\n{stories_of(flow[[key for key in keys if key in flow]])}"
+# ------------------------------------------------------------------------------------------ a loss alone
+
+
+def report_on(loss: Any, xs: Any) -> tuple[Any, str]:
+    """The report on a loss, by the watch that saw how it was made; and what to know of it where none did."""
+    flow, known = asking._asked("explain", loss, xs)
+    return flow, "" if known else asking.UNSEEN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -14,34 +14,18 @@ from jax import tree_util
 
 from stopgrad.arguments import Constant, argument_names, operation_name
 from stopgrad.autodiff.tracing import ArgumentGraph, is_tensor
-from stopgrad.body import walk
 from stopgrad.build import as_output, emit
 from stopgrad.compiling import CACHE_SIZE, cached
 from stopgrad.errors import ArgumentError, DTypeError, GraphError, StopgradError
 from stopgrad.graph import Output, describe
 from stopgrad.jax.callable.arguments import Leaves, is_array, is_output, leaves_of
+from stopgrad.jax.callable.narrow import are_wide_types_enabled, narrowed
 from stopgrad.jax.callable.programs import Computation
 from stopgrad.operands import shorten
 from stopgrad.ops.data import Assign, Parameter, Placeholder
-from stopgrad.rewrite import rewrite
-from stopgrad.types import (
-    Dim,
-    DType,
-    complex64,
-    complex128,
-    dtype_of,
-    float32,
-    float64,
-    int32,
-    int64,
-    uint32,
-    uint64,
-)
+from stopgrad.types import Dim, dtype_of
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-_NARROW: dict[DType, DType] = {float64: float32, complex128: complex64, int64: int32, uint64: uint32}
-"""What JAX makes of 64-bit types where they are not enabled."""
 
 
 class _Traced(NamedTuple):
@@ -67,7 +51,7 @@ _RESULT = object()
 
 
 def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
-    """A function of ours as one that JAX can trace: under ``jax.jit``, ``jax.grad``, ``jax.vmap``, ``lax.scan``.
+    """A function of ours as one that JAX traces: for ``jax.jit``, ``jax.grad``, ``jax.vmap``, ``lax.scan``.
 
     It is traced to a graph for the types of its arguments, and JAX computes that graph. Where JAX asks for a
     derivative, of any order, forwards (``jax.jvp``, ``jax.jacfwd``) or backwards (``jax.grad``,
@@ -84,12 +68,12 @@ def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
         A function with f's arguments and results, on JAX's arrays and pytrees.
 
     Arrays are traced, whatever their type. Python's floats are traced too, and take the dtype of the first
-    floating-point array among the arguments. All other arguments (integers, booleans, strings) f gets as they
-    are, so that they must have a hash; under ``jax.jit`` JAX makes arrays of numbers, unless they are
-    ``static_argnums``. Inside of f, dtypes are promoted as NumPy promotes them; but where JAX has 64-bit types
-    disabled, as by default, each of them is computed as the same type of 32 bits. Dataclasses that JAX does not
-    know are structures where JAX is not tracing. Of complex tensors JAX's gradients are the conjugates of
-    ours, and these are JAX's.
+    floating-point array among the arguments. All other arguments (integers, booleans, strings) f gets as
+    they are, so that they must have a hash; under ``jax.jit`` JAX makes arrays of numbers, unless they are
+    ``static_argnums``. Inside of f, dtypes are promoted as NumPy promotes them; but where JAX has 64-bit
+    types disabled, as by default, each of them is computed as the same type of 32 bits. Dataclasses that JAX
+    does not know are structures where JAX is not tracing. Gradients of complex tensors are as JAX has them:
+    the conjugates of ours.
 
     Forwards, a gate acts as in :func:`stopgrad.jvp`: ``clip_gradient`` as it does near a gradient of zero.
 
@@ -129,14 +113,13 @@ def callable(f: F, *, cache_size: int = CACHE_SIZE) -> F:
             return f(*args, **kwargs)  # In a graph of ours it is built there.
         arrays, signature = _arguments(name, given)
         try:
-            traced = kept(_Structure(given), signature, bool(jax.config.jax_enable_x64))
+            traced = kept(_Structure(given), signature, are_wide_types_enabled())
         except TypeError:
             _check_hashes(name, given, signature)
             raise
         return traced(arrays)
 
-    functools.update_wrapper(called, f)
-    return called
+    return cast("F", functools.update_wrapper(called, f))
 
 
 class _Structure:
@@ -162,14 +145,15 @@ def _arguments(name: str, given: Leaves) -> tuple[list[Any], tuple[Any, ...]]:
         jnp.asarray(x) if is_number or is_array(x) else x
         for x, is_number in zip(given.values, numbers, strict=True)
     ]
-    strong = [x.dtype for x in found if is_array(x) and not x.weak_type]
+    strong = [x.dtype for x in found if is_array(x) and not _is_weak(x)]
     company = next((d for d in strong if jnp.issubdtype(d, jnp.floating)), None)
-    arrays, signature = [], []
+    arrays: list[Any] = []
+    signature: list[Any] = []
     for x in found:
         if not is_array(x):
             signature.append(Constant.of(x))
             continue
-        if x.weak_type:  # A number of Python's takes the type of the arrays beside it.
+        if _is_weak(x):  # A number of Python's takes the type of the arrays beside it.
             fits = company is not None and jnp.issubdtype(x.dtype, jnp.floating)
             x = jax.lax.convert_element_type(x, company if fits else x.dtype)
         arrays.append(x)
@@ -177,10 +161,18 @@ def _arguments(name: str, given: Leaves) -> tuple[list[Any], tuple[Any, ...]]:
     return arrays, tuple(signature)
 
 
+def _is_weak(x: Any) -> bool:
+    """Whether an array of JAX's takes the type of those beside it."""
+    return bool(getattr(x, "weak_type", False))
+
+
 def _traced(
     f: Callable[..., Any], name: str, structure: _Structure, signature: Sequence[Any], wide: bool
 ) -> _Traced:
-    """Call a function once on outputs that stand for the arrays among its arguments."""
+    """Call a function once on outputs that stand for the arrays among its arguments.
+
+    *wide*, whether JAX has types of 64 bits enabled, tells calls apart.
+    """
     graph, given = ArgumentGraph(), structure.leaves
     paths = _paths(f, given)
     with graph.as_default():
@@ -192,19 +184,21 @@ def _traced(
         try:
             results = leaves_of(f(*args, **kwargs))
             outputs = [as_output(x, graph) for x in results.values if _is_result(x)]
-        except jax.errors.TracerArrayConversionError:
-            raise ArgumentError(
+        except Exception as error:
+            if not isinstance(error.__context__ or error, jax.errors.TracerArrayConversionError):
+                raise
+            told = ArgumentError(
                 f"{name} uses a value that JAX is tracing and that is none of its arguments; pass it as one"
-            ) from None
+            )
+            told._place = getattr(error, "_place", told._place)
+            raise told from None
     inputs = [x for x, known in zip(leaves, signature, strict=True) if not isinstance(known, Constant)]
     _check(name, graph, outputs)
     others = [_RESULT if _is_result(x) else x for x in results.values]
     results = results._replace(values=[])
     if not outputs:
         return _Traced(None, results, others)
-    if not wide and any(y.dtype in _NARROW for op in walk(graph.subgraph_to(outputs)) for y in op.outputs):
-        narrow = rewrite(outputs, inputs, dtypes=_NARROW)
-        inputs, outputs = narrow.inputs, narrow.outputs
+    inputs, outputs = narrowed(inputs, outputs)
     return _Traced(Computation(name, inputs, outputs), results, others)
 
 
@@ -252,6 +246,6 @@ def _check_hashes(name: str, given: Leaves, signature: Sequence[Any]) -> None:
         except TypeError:
             shown = tree_util.keystr(path[1:])
             raise ArgumentError(
-                f"{name} was given {shorten(known.value)} for its argument {shown}, which has no hash to know "
-                "it by; pass an array or a constant"
+                f"{name} was given {shorten(known.value)} for its argument {shown}, which has no hash to "
+                "know it by; pass an array or a constant"
             ) from None

@@ -51,10 +51,13 @@ def leaves_of(tree: Any) -> Leaves:
     inner: list[Any] = []
     for path, leaf in pairs:
         parts, spec = ([leaf], None) if is_array(leaf) or is_output(leaf) else flatten(leaf)
-        alone = len(parts) == 1 and parts[0] is leaf
-        inner.append(None if alone else spec)
+        if spec is None or (len(parts) == 1 and parts[0] is leaf):
+            inner.append(None)
+            paths.append(path)
+        else:
+            inner.append(spec)
+            paths += [(*path, *map(tree_util.GetAttrKey, below)) for below in spec.paths()]
         values += parts
-        paths += [path] if alone else [(*path, *map(tree_util.GetAttrKey, p)) for p in spec.paths()]
     return Leaves(values, paths, outer, tuple(inner))
 
 

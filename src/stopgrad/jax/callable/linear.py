@@ -1,7 +1,8 @@
 """A linear map that JAX applies forwards and transposes by functions of ours: a primitive.
 
-``jax.custom_jvp`` has no rule for the reverse mode and ``jax.custom_vjp`` none for the forward mode. A tangent
-that is one of these has both: applied, it pushes tangents forward; transposed, it pulls cotangents back.
+``jax.custom_jvp`` has no rule for the reverse mode and ``jax.custom_vjp`` none for the forward mode. A
+tangent that is made by one of these has both: applied, it pushes tangents forward; transposed, it pulls
+cotangents back.
 (``jax.custom_derivatives.linear_call`` does the same, but has no rule for ``vmap``, nor for a derivative with
 respect to what the map depends on.)
 """
@@ -18,7 +19,7 @@ from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-Kind = tuple[tuple[int, ...], Any]
+Kind = tuple[Sequence[Any], Any]
 """A shape and a dtype."""
 
 

@@ -1,4 +1,4 @@
-"""A graph and its gradient, parted into what is computed forwards and kept, and what cotangents are needed for.
+"""A graph and its gradient, parted into what is computed forwards and kept, and what needs cotangents.
 
 As JAX parts a function that it linearises: all that depends on no cotangent is known when the function is
 called.
@@ -6,6 +6,7 @@ called.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from stopgrad.autodiff.reverse import gradients
@@ -31,8 +32,9 @@ class Parted:
     Attributes:
         inputs, outputs: those of the copy.
         xs, ys: the inputs and outputs that are live.
-        kept: what the gradient of all ys uses, besides the inputs, and what depends on no cotangent. Nothing
-            where that gradient is an error: it is one only if it is asked for, and others may be asked for.
+        used: which inputs the gradient of all ys uses; all, where that gradient is an error: it is one only
+            if it is asked for, and others may be asked for.
+        kept: what else it uses that depends on no cotangent; then nothing.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Parted:
         moves: Sequence[bool],
     ) -> None:
         self._live, self._moves = live, moves
+        self.used = [True for _ in inputs]
         self.kept: list[Output] = []
         self._seeds: list[Output] = []
         self._gradients: list[Output | None] | None = None
@@ -53,7 +56,16 @@ class Parted:
         except GradientError:
             return
         self._unite(self._gradients)
-        self.kept = kept_for([g for g in self._gradients if g is not None], self.inputs, self._seeds)
+        there = [g for g in self._gradients if g is not None]
+        self.kept = kept_for(there, self.inputs, self._seeds)
+        steps = needed(there, {*self.inputs, *self.kept, *self._seeds})
+        used = {x for op in steps for x in op.inputs}.union(there)
+        self.used = [x in used for x in self.inputs]
+
+    @property
+    def given(self) -> list[Output]:
+        """What gradients are computed from, besides cotangents."""
+        return [*itertools.compress(self.inputs, self.used), *self.kept]
 
     def _take(self, inputs: Sequence[Output], outputs: Sequence[Output]) -> None:
         self.inputs, self.outputs = list(inputs), list(outputs)
@@ -79,7 +91,7 @@ class Parted:
     def pulled(self, asked: Sequence[bool]) -> tuple[list[Output | None], list[Output | None]]:
         """A cotangent for each y that is *asked* for, and what arrives at each x.
 
-        Where that would mean to run a loop again, there are cotangents for all ys.
+        Where that would mean to run a loop again, or to use other inputs, there are cotangents for all ys.
 
         Raises:
             GradientError: the gradient is an error.
@@ -92,9 +104,9 @@ class Parted:
         )
         if complete is not None:
             there = [g for g in found if g is not None]
-            again = needed(there, {*self.inputs, *self.kept, *seeds})
-            late = set(_behind(again, seeds))
-            if any(bodies_in(op.values) for op in again if op not in late):
+            again = needed(there, {*self.given, *seeds})
+            late, inputs = set(_behind(again, seeds)), {x.op for x in self.inputs}
+            if any(op in inputs or any(bodies_in(op.values)) for op in again if op not in late):
                 return [*self._seeds], complete
         given = iter(seeds)
         return [next(given) if is_asked else None for is_asked in asked], found

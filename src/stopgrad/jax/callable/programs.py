@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from stopgrad.engines.xla import jax_namespace
 from stopgrad.graph import Output
 from stopgrad.interpreter import program
 from stopgrad.jax.callable.linear import Linear, apply_linear
+from stopgrad.jax.callable.narrow import narrowed
 from stopgrad.jax.callable.parts import Parted, placeholder_like
 from stopgrad.locks import holding
 from stopgrad.rewrite import formed, prepare, rewrite
@@ -85,7 +87,7 @@ class Computation:
             return values, tuple(map(_zero, values))
         found = derivative.forward(*primals)
         values = found[: len(self.outputs)]
-        given = (*primals, *[found[i] for i in derivative.kept])
+        given = (*compress(primals, derivative.used), *[found[i] for i in derivative.kept])
         moving = [t for t, is_live in zip(tangents, live, strict=True) if is_live]
         pushed = iter(apply_linear(derivative.linear, given, moving))
         return values, tuple(
@@ -103,15 +105,22 @@ class Derivative:
 
     Attributes:
         forward: computes the results, and what else the gradient uses.
-        kept: which results of *forward* that is.
+        used: which inputs it uses.
+        kept: which results of *forward* it uses.
         moves: which results of the computation depend on those inputs, as far as gates let them.
-        linear: from the inputs' tangents to those of these results; depends on all inputs and what is kept.
+        linear: from the inputs' tangents to those of these results; depends on what the gradient uses.
     """
 
     def __init__(
-        self, forward: Computation, kept: Sequence[int], moves: Sequence[bool], linear: Linear
+        self,
+        forward: Computation,
+        used: Sequence[bool],
+        kept: Sequence[int],
+        moves: Sequence[bool],
+        linear: Linear,
     ) -> None:
-        self.forward, self.kept, self.moves, self.linear = forward, kept, moves, linear
+        self.forward, self.used, self.kept = forward, used, kept
+        self.moves, self.linear = moves, linear
 
 
 def _derived(computation: Computation, live: Flags) -> Derivative | None:
@@ -132,7 +141,7 @@ def _derived(computation: Computation, live: Flags) -> Derivative | None:
     if len(together) > len(outputs):
         forward = Computation(computation.name, parted.inputs, together)
     kept = [places[x] for x in parted.kept]
-    return Derivative(forward, kept, moves, _Differential(computation.name, parted))
+    return Derivative(forward, parted.used, kept, moves, _Differential(computation.name, parted))
 
 
 class _Differential(Linear):
@@ -174,7 +183,7 @@ class _Pullback:
 
     def __init__(self, name: str, parted: Parted, asked: Flags) -> None:
         seeds, found = parted.pulled(asked)
-        given = [*parted.inputs, *parted.kept]
+        given = parted.given
         inputs = [*given, *[seed for seed in seeds if seed is not None]]
         copied = rewrite([g for g in found if g is not None], inputs)
         self.given, self.seeds = copied.inputs[: len(given)], copied.inputs[len(given) :]
@@ -225,7 +234,7 @@ class _Pushforward:
 
 def _interpreted(inputs: Sequence[Output], outputs: Sequence[Output]) -> Callable[..., tuple[Any, ...]]:
     """The graph, without its gates, as a function of JAX's arrays that JAX compiles."""
-    form = formed(prepare(outputs, inputs, {}), FORMS, (roll,))
+    form = formed(prepare(*narrowed(inputs, outputs)[::-1], {}), FORMS, (roll,))
     interpret = program(form.inputs, form.outputs, _BACKEND)
 
     def run(*arrays: Any) -> tuple[Any, ...]:

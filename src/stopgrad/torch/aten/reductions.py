@@ -19,6 +19,7 @@ from stopgrad.torch.aten.calling import (
     table,
 )
 
+
 def reduced(function: Any) -> Translation:
     """Over some axes, computed in the result's element type."""
 
