@@ -225,7 +225,7 @@ def _stand_in(x: Any) -> Any:
         return x
     if isinstance(x, (jax.Array, np.ndarray, np.generic)):
         return x
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)  # type: ignore[no-untyped-call]
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
 def _name(f: Any) -> str:

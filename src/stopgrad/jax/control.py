@@ -181,7 +181,7 @@ def pullback_of(eqn: Any, wanted: Sequence[int], asked: Sequence[int]) -> Pulled
         return vjp(list(gs))
 
     def shaped(v: Any) -> Any:
-        return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)  # type: ignore[no-untyped-call]
+        return jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype)
 
     xs = [shaped(v) for v in eqn.invars]
     gs = [shaped(eqn.outvars[i]) for i in asked]

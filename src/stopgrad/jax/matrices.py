@@ -90,7 +90,7 @@ def _svd(step: Step, x: Output) -> Any:
 @rule("lu")
 def _lu(step: Step, x: Output) -> Any:
     (aval,) = step.avals
-    loop = jax.make_jaxpr(linalg._lu_python)(jax.ShapeDtypeStruct(aval.shape, aval.dtype))  # type: ignore[no-untyped-call]
+    loop = jax.make_jaxpr(linalg._lu_python)(jax.ShapeDtypeStruct(aval.shape, aval.dtype))
     return owned(step, lambda y: step.run(loop, y), [x])
 
 
