@@ -68,16 +68,15 @@ def wrong(program: Program, key: str, grad: Any, flow: sg.Flow, others: Others) 
             yield "nowhere", f"{reach.status!r}, and nothing says where"
         elif not all(may_stop(program, k) for k in stops):
             yield "line", f"{reach.status!r} at lines {sorted(lines)}, of which one stops nothing"
-        elif not any(others.passes(key, k) for k in stops) and not program.lost:
+        elif not (program.lost or program.shares or any(others.passes(key, k) for k in stops)):
             yield "line", f"{reach.status!r} at lines {sorted(lines)}, to which it does not come"
     elif reach.status == "disconnected" and not program.lost and program.reads(key) and others.matters(key):
         yield "disconnected", "'disconnected', and the loss changes with it"
 
 
 def may_stop(program: Program, k: int) -> bool:
-    """Whether a gradient may end in a statement: of memory that was written through ``.data``, the last write."""
-    shared = any(".data" in statement.text for statement in program.statements)
-    return bool(program.statements[k].stops) or (shared and program.statements[k].writes)
+    """Whether a gradient may end in a statement; of memory written through ``.data`` in its last write."""
+    return bool(program.statements[k].stops) or (program.shares and program.statements[k].writes)
 
 
 class Others:

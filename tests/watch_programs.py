@@ -198,6 +198,11 @@ class Program:
     def lost(self) -> bool:
         return any(statement.lost for statement in self.statements)
 
+    @property
+    def shares(self) -> bool:
+        """Whether memory is written that others share and autograd does not know of."""
+        return any(".data." in statement.text for statement in self.statements)
+
     def depends(self, key: str, k: int) -> bool:
         """Whether what a statement stops may be made of a parameter, by the names in statements before it."""
         tied: set[str] = {key.split(".")[0]}
@@ -394,7 +399,7 @@ RULES: dict[str, list[Form]] = {
         "{T}.clone()",
         "torch.softmax(torch.atleast_1d({T}), -1)",
         "{T} + {F}",
-        "{T} - {F}",
+        "{T} - 0.5 * {F}",
         "{T} * {F}",
         "{T} / ({F} ** 2 + 1.0)",
         "torch.lerp({M}, {M1}, 0.3)",
@@ -437,7 +442,6 @@ RULES: dict[str, list[Form]] = {
         "{X}.data.mul_(0.9)",
         "{X}.data.add_({B})",
         "{X}.data.copy_({B})",
-        "{X}.data = {X}.data * 0.5",
         stops="X B",
         partial=True,
         hidden=True,
@@ -481,16 +485,13 @@ RULES: dict[str, list[Form]] = {
         # This one stops what does not learn anyway.
         *assigned("checkpoint(mixed, {M}, {M1}, use_reentrant=True)", stops="M M1"),
     ],
-    "modules": assigned(
-        "linear({M})",
-        "layer_norm({M})",
-        "norm({M})",
-        "lstm({M}.unsqueeze(1))[0].squeeze(1)",
-        "table.weight * {M}",
-        "attention({M}, {M}, {M}, need_weights=False)[0]",
-        "functional.linear({M}, linear.weight)",
-        "torch.func.functional_call(linear, dict(weight={M}, bias=c), (a,))",
-    ),
+    "modules": [
+        *assigned("linear({M})", "layer_norm({M})", "lstm({M}.unsqueeze(1))[0].squeeze(1)"),
+        *assigned("norm({M})", partial=True),  # Of equal rows it is zero.
+        *assigned("table.weight * {M}", "functional.linear({M}, linear.weight)"),
+        *assigned("attention({M}, {M}, {M}, need_weights=False)[0]"),
+        *assigned("torch.func.functional_call(linear, dict(weight={M}, bias=c), (a,))"),
+    ],
     "slopes": [
         *done("({n},) = torch.autograd.grad(torch.tanh({Y}).sum(), {G}, create_graph=True)"),
         *done("({n},) = torch.autograd.grad(torch.tanh({Y}).sum(), {G}, retain_graph=True)", stops="Y G"),
