@@ -181,7 +181,6 @@ FLAT: list[Callable[[Array], Array]] = [
     jnp.round,
     jnp.floor,
     jnp.ceil,
-    jnp.sign,
     lambda x: (x > 0.2).astype(x.dtype),
     lambda x: x.astype(jnp.int32).astype(x.dtype),
     lax.stop_gradient,

@@ -137,10 +137,10 @@ def assert_same_after_a_file(model: Any, args: Any, path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_small_programs(seed: int, tmp_path: Path) -> None:
-    dtype = np.float32 if seed % 6 == 0 else np.float64
+    dtype = np.float32 if seed % 10 == 0 else np.float64
     order = 2 if seed % 20 == 1 else 1
-    program = Program(seed, steps=3, depth=1, honest=order > 1)
-    check(program, tmp_path, dtype, order, explains=seed % 4 == 0)
+    program = Program(seed, steps=2 + seed % 2, depth=1, honest=order > 1)
+    check(program, tmp_path, dtype, order, explains=seed % 8 == 0)
 
 
 @pytest.mark.nightly
@@ -157,3 +157,8 @@ def test_draws_do_not_depend_on_the_process() -> None:
     one, other = (str(jax.make_jaxpr(program)(*program.example())) for _ in range(2))
     assert one == other
     assert jnp.isfinite(program(*jax.tree.map(jnp.asarray, program.example())))
+
+
+@pytest.mark.xfail(reason="the gradient of our Sign is a zero, and no absence with a reason")
+def test_a_sign_has_no_gradient() -> None:
+    assert not sgj.explain(lambda x: jnp.sum(jnp.sign(x) * jnp.arange(3.0)), jnp.ones(3))["x"].arrives

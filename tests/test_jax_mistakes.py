@@ -174,12 +174,15 @@ def test_the_loaded_program_has_jax_s_gradients(mistake: Mistake) -> None:
 
 
 @pytest.mark.parametrize("name", DISCONNECTED)
-def test_what_is_not_used_is_disconnected(name: str) -> None:
+def test_what_is_not_used_is_disconnected_and_the_line_is_told(name: str) -> None:
     mistake = BY_NAME[name]
     broken, cured = mistake.flow("broken"), mistake.flow("cured")
     for key in mistake.learns:
         assert broken[key].status == "disconnected"
         assert cured[key].arrives
+        (finding,) = [one for one in broken.findings if one.kind == "unused" and key in one.keys]
+        assert lines_of([finding.location], mistake) == set(mistake.lines)
+    assert not [one for one in cured.findings if one.kind == "unused"]
 
 
 @pytest.mark.parametrize(

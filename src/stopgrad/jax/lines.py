@@ -28,6 +28,11 @@ def is_between(file: str) -> bool:
     return file.startswith(("<frozen", _JAX)) or is_internal(file)
 
 
+def is_installed(file: str) -> bool:
+    """Whether a file is that of an installed library."""
+    return any(name in file for name in _INSTALLED)
+
+
 def frames(eqn: Any) -> Iterator[tuple[CodeType, int]]:
     """The frames that led to an equation, the innermost first. Inside of a ``jit``, up to its function."""
     found = eqn.source_info.traceback

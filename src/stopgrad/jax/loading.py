@@ -30,6 +30,7 @@ from stopgrad.jax import (  # noqa: F401 - they fill the table of rules
 from stopgrad.jax.arguments import Program, canonical, chosen, narrower, program_of
 from stopgrad.jax.avals import type_of
 from stopgrad.jax.steps import refused, run
+from stopgrad.jax.unused import unused
 from stopgrad.public import guarded
 from stopgrad.source import RawLocation
 from stopgrad.structure import flatten
@@ -215,7 +216,9 @@ def _flow(what: str, f: Callable[..., Any], args: Any, kwargs: Any, argnums: Any
     if not outputs:
         raise GradientError(f"{what}: {program.name} returned no array; let it return what is differentiated")
     xs = {program.paths[i]: inputs[i] for i in asked}
-    return without_gc(flow_of, Asked(graph, tuple(outputs), xs, is_function=True))
+    values = program.leaves(args, kwargs)
+    found = unused(program.closed, values, graph, inputs, {program.paths[i]: i for i in asked})
+    return without_gc(flow_of, Asked(graph, tuple(outputs), xs, is_function=True), (), found)
 
 
 def _keys(what: str, flow: Flow, to: Any) -> list[str]:

@@ -132,7 +132,7 @@ def run(
     """Build what a jaxpr computes of *inputs*; what nobody asks for is left out."""
     known: dict[Any, Output] = dict(zip(jaxpr.invars, inputs, strict=True))
     known.update((v, const(value, v.aval)) for v, value in zip(jaxpr.constvars, consts, strict=True))
-    for eqn in _needed(jaxpr):
+    for eqn in needed(jaxpr):
         place = place_of(eqn, around)
         with Inside(place=place):
             operands = [_read(known, v) for v in eqn.invars]
@@ -184,7 +184,7 @@ def _inside(params: Mapping[str, Any]) -> list[Any]:
     return [one for one in found if hasattr(one, "eqns")]
 
 
-def _needed(jaxpr: Any) -> list[Any]:
+def needed(jaxpr: Any) -> list[Any]:
     """The equations that results depend on, and those that act on the world."""
     wanted = {v for v in jaxpr.outvars if not isinstance(v, jex.Literal)}
     found = []

@@ -1,0 +1,88 @@
+"""Arguments that a function of JAX's does not use: what was dropped, or is used instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.builder import Inside
+from stopgrad.flow.parts import Finding
+from stopgrad.graph import Graph, Output
+from stopgrad.jax.lines import is_installed, place_of
+from stopgrad.jax.steps import needed
+
+
+def unused(
+    closed: Any, values: Sequence[Any], graph: Graph, inputs: Sequence[Output], asked: Mapping[str, int]
+) -> list[Finding]:
+    """What is to be said of the arguments on which no result depends.
+
+    Only of those that could have a gradient, and of lines that are no installed library's: what a library
+    computes besides, such as the averages of a batch normalisation, is often not asked for.
+
+    Args:
+        closed: the jaxpr of the function.
+        values: the arguments' values.
+        graph, inputs: what was built of it; operations that mark lines are added.
+        asked: the positions of the arguments that are asked about, by their paths.
+    """
+    jaxpr = closed.jaxpr
+    live = needed(jaxpr)
+    used = {v for eqn in live for v in _variables(eqn)}.union(
+        v for v in jaxpr.outvars if not isinstance(v, jex.Literal)
+    )
+    idle = {
+        path: i for path, i in asked.items() if jaxpr.invars[i] not in used and inputs[i].type.differentiable
+    }
+    if not idle:
+        return []
+    acting = set(map(id, live))
+    dead = [eqn for eqn in jaxpr.eqns if id(eqn) not in acting]
+    found = []
+    for path, i in idle.items():
+        eqn, told = _last_from(jaxpr.invars[i], dead), f"what is computed from {path} here is used nowhere"
+        if eqn is None:
+            eqn = _instead(closed, live, values[i])
+            told = f"{path} is not used; an array of the same numbers is, which the function brings along"
+        place = None if eqn is None else place_of(eqn, None)
+        if place is not None and not is_installed(place[0].co_filename):
+            with graph.as_default(), Inside(place=place):
+                mark = sg.identity(inputs[i])
+            found.append(Finding("unused", told, (mark.op,), (path,)))
+    return found
+
+
+def _variables(eqn: Any) -> list[Any]:
+    return [v for v in eqn.invars if not isinstance(v, jex.Literal)]
+
+
+def _last_from(v: Any, dead: Sequence[Any]) -> Any:
+    """The last of these equations that depends on a variable; None where there is none."""
+    reached, last = {v}, None
+    for eqn in dead:
+        if not reached.isdisjoint(_variables(eqn)):
+            reached.update(eqn.outvars)
+            last = eqn
+    return last
+
+
+def _instead(closed: Any, live: Sequence[Any], value: Any) -> Any:
+    """The first equation that takes a constant with the numbers of an argument, not all of them the same."""
+    if isinstance(value, jax.ShapeDtypeStruct) or np.size(value) < 2:
+        return None
+    twins = {
+        v
+        for v, held in zip(closed.jaxpr.constvars, closed.consts, strict=True)
+        if np.shape(held) == np.shape(value) and np.dtype(held.dtype) == value.dtype and _equal(held, value)
+    }
+    return next((eqn for eqn in live if not twins.isdisjoint(_variables(eqn))), None)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    a, b = np.asarray(one), np.asarray(other)
+    return bool((a != a.flat[0]).any()) and np.array_equal(a, b)
