@@ -18,8 +18,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as trees
 
 import stopgrad as sg
-from stopgrad.torch.aten.calling import array_of
-from stopgrad.torch.translating import Translator, draws
+from stopgrad.torch.importing.aten.calling import array_of
+from stopgrad.torch.importing.translating import Translator, draws
 
 if (
     importlib.util.find_spec("expecttest") is None

@@ -16,7 +16,9 @@ from stopgrad.flow.explain import flow_of
 from stopgrad.flow.report import Flow
 from stopgrad.graph import Graph, Output
 from stopgrad.imported import Model
-from stopgrad.jax import (  # noqa: F401 - they fill the table of rules
+from stopgrad.jax.arguments import Program, canonical, chosen, narrower, program_of
+from stopgrad.jax.avals import type_of
+from stopgrad.jax.primitives import (  # noqa: F401 - they fill the table of rules
     control,
     draws,
     elementwise,
@@ -27,8 +29,6 @@ from stopgrad.jax import (  # noqa: F401 - they fill the table of rules
     shapes,
     windows,
 )
-from stopgrad.jax.arguments import Program, canonical, chosen, narrower, program_of
-from stopgrad.jax.avals import type_of
 from stopgrad.jax.steps import refused, run
 from stopgrad.jax.unused import unused
 from stopgrad.public import guarded

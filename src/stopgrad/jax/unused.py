@@ -15,6 +15,7 @@ from stopgrad.flow.parts import Finding
 from stopgrad.graph import Graph, Output
 from stopgrad.jax.lines import is_installed, place_of
 from stopgrad.jax.steps import needed
+from stopgrad.source import decode
 
 
 def unused(
@@ -50,7 +51,7 @@ def unused(
             eqn = _instead(closed, live, values[i])
             told = f"{path} is not used; an array of the same numbers is, which the function brings along"
         place = None if eqn is None else place_of(eqn, None)
-        if place is not None and not is_installed(place[0].co_filename):
+        if place is not None and not is_installed(decode(place).file):
             with graph.as_default(), Inside(place=place):
                 mark = sg.identity(inputs[i])
             found.append(Finding("unused", told, (mark.op,), (path,)))

@@ -11,7 +11,7 @@ except ImportError as error:
     raise ImportError("stopgrad.torch needs PyTorch: pip install 'stopgrad[torch]'") from error
 
 from stopgrad.torch.asking import assert_blocked, assert_flows, explain
-from stopgrad.torch.load import load
+from stopgrad.torch.importing.loading import load
 from stopgrad.torch.watching import BackwardCall, Watch, watch
 
 __all__ = ["BackwardCall", "Watch", "assert_blocked", "assert_flows", "explain", "load", "watch"]

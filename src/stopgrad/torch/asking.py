@@ -12,9 +12,9 @@ from stopgrad.errors import ArgumentError, FlowError
 from stopgrad.flow.assertions import blocked_or_raise, flows_or_raise, only_flows_or_raise
 from stopgrad.flow.report import Flow
 from stopgrad.public import call, guarded
-from stopgrad.torch.nodes import node_of, owners_of
 from stopgrad.torch.questions import chosen, losses_in, named_tensors
-from stopgrad.torch.recorder import Recorder
+from stopgrad.torch.recording.nodes import node_of, owners_of
+from stopgrad.torch.recording.recorder import Recorder
 from stopgrad.torch.watching import RECORDERS, Watch, explained
 
 __tracebackhide__ = True  # What pytest shows of a failure ends at the line of the test.

@@ -19,8 +19,8 @@ from stopgrad.flow.source_lines import place
 from stopgrad.flow.text import stories_of
 from stopgrad.flow.words import listed, some
 from stopgrad.torch import asking
-from stopgrad.torch.places import user_frame
-from stopgrad.torch.recorder import tensors_in
+from stopgrad.torch.recording.places import user_frame
+from stopgrad.torch.recording.recorder import tensors_in
 from stopgrad.torch.watching import Watch, watch
 
 Module = Any

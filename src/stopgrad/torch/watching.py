@@ -14,11 +14,11 @@ from stopgrad.errors import GraphError
 from stopgrad.flow.report import Flow
 from stopgrad.public import guarded
 from stopgrad.source import Location, RawLocation, decode
-from stopgrad.torch import switches
-from stopgrad.torch.graphs import report_of
 from stopgrad.torch.questions import chosen, holds_optimizer, losses_in, named_tensors
-from stopgrad.torch.record import Value
-from stopgrad.torch.recorder import Recorder
+from stopgrad.torch.recording import switches
+from stopgrad.torch.recording.graphs import report_of
+from stopgrad.torch.recording.record import Value
+from stopgrad.torch.recording.recorder import Recorder
 
 Tensor = Any
 

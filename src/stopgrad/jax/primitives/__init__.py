@@ -1,0 +1,1 @@
+"""JAX's primitives as operations of ours: a table, filled by family."""

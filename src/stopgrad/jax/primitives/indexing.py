@@ -1,0 +1,300 @@
+"""Slices whose place is computed: dynamic slices, ``gather`` and ``scatter``.
+
+A gather takes blocks. Along the axes that blocks cover whole, nothing is chosen; the other axes are made one,
+along which a block's elements have positions that are computed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.graph import Output
+from stopgrad.jax.primitives.elementwise import like
+from stopgrad.jax.primitives.shapes import cut
+from stopgrad.jax.steps import NotOurs, Step, rule
+
+
+def _starts(starts: Sequence[Output]) -> Output:
+    """Starts in a row. A negative one is 0 to JAX, and counts from the end to us."""
+    found = [
+        sg.cast(sg.maximum(s, like(s, 0)), sg.int64 if s.dtype.itemsize == 8 else sg.int32) for s in starts
+    ]
+    widest = max((s.dtype for s in found), key=lambda dtype: dtype.itemsize)
+    row: Output = sg.stack([sg.cast(s, widest) for s in found])
+    return row
+
+
+@rule("dynamic_slice")
+def _dynamic_slice(step: Step, x: Output, *starts: Output) -> Any:
+    if len(starts) > x.ndim:
+        raise NotOurs("a size that is computed")
+    return sg.dynamic_slice(x, _starts(starts), step["slice_sizes"]) if starts else sg.identity(x)
+
+
+@rule("dynamic_update_slice")
+def _dynamic_update_slice(step: Step, x: Output, updates: Output, *starts: Output) -> Any:
+    return sg.dynamic_update_slice(x, updates, _starts(starts)) if starts else sg.identity(updates)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Where the blocks of a gather or scatter lie.
+
+    Attributes:
+        shape: of the operand.
+        sizes: of a block, for each axis of the operand.
+        starts: the axes of the operand that the numbers of an index speak of.
+        batch: the axes of the operand that run along with axes of the indices, and these.
+        kept: the axes that blocks cover whole.
+    """
+
+    shape: tuple[Any, ...]
+    sizes: tuple[Any, ...]
+    starts: tuple[int, ...]
+    batch: tuple[tuple[int, int], ...]
+
+    @property
+    def kept(self) -> list[int]:
+        chosen = {axis for axis, _ in self.batch}
+        return [
+            axis
+            for axis, (n, size) in enumerate(zip(self.shape, self.sizes, strict=True))
+            if n == size and axis not in chosen and (n != 1 or axis not in self.starts)
+        ]
+
+    @property
+    def indexed(self) -> list[int]:
+        whole = set(self.kept)
+        return [axis for axis in range(len(self.shape)) if axis not in whole]
+
+    @property
+    def order(self) -> list[int]:
+        """The operand's axes: those that are indexed, then those that are kept."""
+        return [*self.indexed, *self.kept]
+
+    @property
+    def rows(self) -> int:
+        """How many positions the indexed axes have together."""
+        return math.prod(self.shape[axis] for axis in self.indexed)
+
+    def flat(self, x: Output) -> Output:
+        """The operand with its indexed axes as one, in front."""
+        turned = sg.transpose(x, self.order) if self.order != list(range(len(self.shape))) else x
+        made: Output = sg.reshape(turned, [self.rows, *[self.shape[axis] for axis in self.kept]])
+        return made
+
+    def back(self, x: Output) -> Output:
+        """The reverse of :meth:`flat`."""
+        parted = sg.reshape(x, [self.shape[axis] for axis in self.order])
+        inverse = [int(i) for i in np.argsort(self.order)]
+        made: Output = sg.transpose(parted, inverse) if inverse != list(range(len(inverse))) else parted
+        return made
+
+    def positions(self, indices: Output, clips: bool) -> tuple[Output, Output | None]:
+        """For each index, and each element of the indexed axes of a block, its position; which indices fit.
+
+        Their shape is that of the indices, without the numbers, and then the block's sizes along the indexed
+        axes.
+        """
+        many = tuple(indices.shape[:-1])
+        wide = _wide(indices, self.rows)
+        window = [self.sizes[axis] for axis in self.indexed]
+        total: Any = None
+        fits: Any = None
+        stride = self.rows
+        for place, axis in enumerate(self.indexed):
+            stride //= max(self.shape[axis], 1)
+            first = self._first(wide, axis, many)
+            if first is not None and axis in self.starts:
+                last = like(wide, self.shape[axis] - self.sizes[axis])
+                if clips:
+                    first = sg.minimum(sg.maximum(first, like(wide, 0)), last)
+                else:
+                    inside = sg.logical_and(
+                        sg.greater_equal(first, like(wide, 0)), sg.less_equal(first, last)
+                    )
+                    fits = inside if fits is None else sg.logical_and(fits, inside)
+            within = np.arange(self.sizes[axis]).astype(wide.dtype.numpy)
+            line = within.reshape([-1 if i == place else 1 for i in range(len(window))])
+            part: Any = line.reshape((1,) * len(many) + line.shape)
+            if first is not None:
+                part = sg.reshape(first, [*first.shape, *[1] * len(window)]) + part
+            part = part * like(wide, stride)
+            total = part if total is None else total + part
+        if total is None:
+            total = np.zeros((), wide.dtype.numpy)
+        for axis in self.starts:
+            if axis in self.kept and not clips:
+                first = self._first(wide, axis, many)
+                inside = sg.equal(first, like(wide, 0))
+                fits = inside if fits is None else sg.logical_and(fits, inside)
+        return sg.broadcast_to(total, [*many, *window]), fits
+
+    def _first(self, indices: Output, axis: int, many: tuple[Any, ...]) -> Any:
+        """Where blocks begin along an axis, for each index; None where all begin at 0."""
+        for own, other in self.batch:
+            if own == axis:
+                line = np.arange(self.shape[axis]).astype(indices.dtype.numpy)
+                shaped = line.reshape([-1 if i == other else 1 for i in range(len(many))])
+                return sg.constant(np.broadcast_to(shaped, many).copy())
+        if axis not in self.starts:
+            return None
+        number = self.starts.index(axis)
+        spans = [*[(0, n, 1) for n in many], (number, 1, 1)]
+        return sg.reshape(cut(indices, spans), many)
+
+
+def _wide(indices: Output, rows: int) -> Output:
+    wanted = sg.int64 if rows > 2**31 - 1 or indices.dtype in (sg.int64, sg.uint32, sg.uint64) else sg.int32
+    made: Output = indices if indices.dtype is wanted else sg.cast(indices, wanted)
+    return made
+
+
+def _mode(step: Step) -> str:
+    """``"clip"``, ``"fill"`` or ``"promise"``."""
+    text = str(step["mode"]).lower()
+    return "clip" if "clip" in text else "fill" if "fill" in text else "promise"
+
+
+@rule("gather")
+def _gather(step: Step, x: Output, indices: Output) -> Any:
+    numbers, sizes = step["dimension_numbers"], tuple(step["slice_sizes"])
+    blocks = Blocks(
+        tuple(x.shape),
+        sizes,
+        tuple(numbers.start_index_map),
+        tuple(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)),
+    )
+    mode = _mode(step)
+    if 0 in x.shape:
+        raise NotOurs("a gather from an array without elements")
+    positions, fits = blocks.positions(indices, clips=mode != "fill")
+    if fits is not None:
+        positions = sg.where(_spread(fits, positions.ndim), positions, like(positions, 0))
+    taken = sg.gather(blocks.flat(x), positions, axis=0)
+    y = _arranged(taken, blocks, numbers, tuple(indices.shape[:-1]))
+    if fits is None:
+        return y
+    many = [axis for axis in range(y.ndim) if axis not in numbers.offset_dims]
+    shape: list[Any] = [1] * y.ndim
+    for axis, size in zip(many, fits.shape, strict=True):
+        shape[axis] = size
+    return sg.where(sg.reshape(fits, shape), y, _filling(step, y))
+
+
+def _spread(x: Output, rank: int) -> Output:
+    """With axes of size 1 at the end."""
+    made: Output = sg.reshape(x, [*x.shape, *[1] * (rank - x.ndim)])
+    return made
+
+
+def _filling(step: Step, y: Output) -> Any:
+    """What stands where an index is out of bounds."""
+    given = step.params.get("fill_value")
+    if given is not None:
+        return np.asarray(given).astype(y.dtype.numpy)
+    if y.dtype.is_bool:
+        return np.asarray(True)
+    if not y.dtype.is_integer:
+        return like(y, np.nan)
+    limits = np.iinfo(y.dtype.numpy)
+    return like(y, limits.max if limits.min == 0 else limits.min)
+
+
+def _arranged(taken: Output, blocks: Blocks, numbers: Any, many: tuple[Any, ...]) -> Output:
+    """What was taken, [indices..., indexed..., kept...], with its axes where the result has them."""
+    dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    offsets = [axis for axis in range(len(blocks.shape)) if axis not in dropped]
+    at = {axis: len(many) + i for i, axis in enumerate(blocks.order)}
+    rank = len(many) + len(offsets)
+    rest = [axis for axis in range(rank) if axis not in numbers.offset_dims]
+    order = [0] * rank
+    for i, axis in enumerate(rest):
+        order[axis] = i
+    for axis, place in zip(offsets, numbers.offset_dims, strict=True):
+        order[place] = at[axis]
+    gone = [at[axis] for axis in sorted(dropped, key=lambda axis: at[axis])]
+    whole = [*order, *gone]
+    turned = sg.transpose(taken, whole) if whole != list(range(taken.ndim)) else taken
+    made: Output = sg.reshape(turned, [taken.shape[axis] for axis in order])
+    return made
+
+
+# -------------------------------------------------------------------------------------------- scatter
+
+
+def _scattered(function: Callable[..., Any]) -> Callable[..., Any]:
+    def scatter(step: Step, x: Output, indices: Output, updates: Output) -> Any:
+        numbers = step["dimension_numbers"]
+        many = tuple(indices.shape[:-1])
+        dropped = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+        windows = iter(numbers.update_window_dims)
+        sizes = tuple(1 if axis in dropped else updates.shape[next(windows)] for axis in range(x.ndim))
+        blocks = Blocks(
+            tuple(x.shape),
+            sizes,
+            tuple(numbers.scatter_dims_to_operand_dims),
+            tuple(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)),
+        )
+        if 0 in x.shape or 0 in updates.shape:
+            return sg.identity(x)
+        positions, fits = blocks.positions(indices, clips=_mode(step) == "clip")
+        parts = _blockwise(updates, blocks, numbers, many, dropped)
+        flat = blocks.flat(x)
+        if fits is None:
+            return blocks.back(function(flat, positions, parts))
+        # What does not fit goes to a row behind the last, which is cut off.
+        positions = sg.where(_spread(fits, positions.ndim), positions, like(positions, blocks.rows))
+        longer = sg.pad(flat, [(0, 1), *[(0, 0)] * (flat.ndim - 1)])
+        made = function(longer, positions, parts)
+        return blocks.back(cut(made, [(0, n, 1) for n in flat.shape]))
+
+    return scatter
+
+
+def _blockwise(
+    updates: Output, blocks: Blocks, numbers: Any, many: tuple[Any, ...], dropped: set[int]
+) -> Output:
+    """Updates as [indices..., indexed..., kept...]."""
+    rest = [axis for axis in range(updates.ndim) if axis not in numbers.update_window_dims]
+    left = [axis for axis in range(len(blocks.shape)) if axis not in dropped]
+    at = dict(zip(left, numbers.update_window_dims, strict=True))
+    order = [*rest, *[at[axis] for axis in blocks.order if axis in at]]
+    turned = sg.transpose(updates, order) if order != list(range(updates.ndim)) else updates
+    made: Output = sg.reshape(turned, [*many, *[blocks.sizes[axis] for axis in blocks.order]])
+    return made
+
+
+def _on_truths(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A scatter of booleans, as one of numbers."""
+
+    def scatter(x: Output, positions: Output, parts: Output) -> Any:
+        if not x.dtype.is_bool:
+            return function(x, positions, parts, 0)
+        made = function(sg.cast(x, sg.int32), positions, sg.cast(parts, sg.int32), 0)
+        return sg.not_equal(made, 0)
+
+    return scatter
+
+
+rule("scatter-add", "scatter_add")(_scattered(_on_truths(sg.scatter_add)))
+rule("scatter-mul", "scatter_mul")(_scattered(_on_truths(sg.scatter_multiply)))
+rule("scatter-min", "scatter_min")(_scattered(_on_truths(sg.scatter_min)))
+rule("scatter-max", "scatter_max")(_scattered(_on_truths(sg.scatter_max)))
+rule("scatter-sub", "scatter_sub")(
+    _scattered(lambda x, positions, parts: sg.scatter_add(x, positions, -parts, 0))
+)
+
+
+@rule("scatter")
+def _scatter(step: Step, x: Output, indices: Output, updates: Output) -> Any:
+    body = step.params.get("update_jaxpr")
+    if getattr(body, "eqns", None):
+        raise NotOurs("a scatter by a function of the user's")
+    return _scattered(_on_truths(sg.scatter_update))(step, x, indices, updates)

@@ -1,0 +1,1 @@
+"""Programs of PyTorch as graphs of ours, through ``torch.export``."""

@@ -1,0 +1,111 @@
+"""Random numbers. Each operator that draws takes a key of its own, made from the model's ``random_key``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.torch.importing.aten.calling import Call, Table, brought, table
+
+
+def _uniform(call: Call, size: Sequence[Any], *_: Any, **__: Any) -> Any:
+    return sg.random_uniform(list(size), call.key(), dtype=call.dtype)
+
+
+def _uniform_like(call: Call, x: Any, low: float = 0.0, high: float = 1.0, **_: Any) -> Any:
+    return sg.random_uniform(list(x.shape), call.key(), low, high, dtype=call.dtype)
+
+
+def _normal(call: Call, size: Sequence[Any], *_: Any, **__: Any) -> Any:
+    return sg.random_normal(list(size), call.key(), dtype=call.dtype)
+
+
+def _normal_like(call: Call, x: Any, mean: float = 0.0, std: float = 1.0, **_: Any) -> Any:
+    return sg.random_normal(list(x.shape), call.key(), mean, std, dtype=call.dtype)
+
+
+def _normal_from(call: Call, mean: Any, std: Any = 1.0, **_: Any) -> Any:
+    drawn = sg.random_normal(list(call.shape), call.key(), dtype=call.dtype)
+    spread = sg.multiply(drawn, brought(std, call.dtype))
+    return sg.add(brought(mean, call.dtype), spread)
+
+
+def _integers(call: Call, high: Any, size: Sequence[Any], **_: Any) -> Any:
+    return _drawn(call, 0, high, size)
+
+
+def _integers_between(call: Call, low: Any, high: Any, size: Sequence[Any], **_: Any) -> Any:
+    return _drawn(call, low, high, size)
+
+
+def _integers_like(call: Call, x: Any, *bounds: Any, **_: Any) -> Any:
+    low, high = (0, *bounds) if len(bounds) == 1 else bounds
+    return _drawn(call, low, high, x.shape)
+
+
+def _drawn(call: Call, low: Any, high: Any, size: Sequence[Any]) -> Any:
+    whole = call.dtype if call.dtype.is_integer else sg.int64
+    return brought(sg.random_integers(list(size), call.key(), low, high, dtype=whole), call.dtype)
+
+
+def _order(call: Call, n: Any, **_: Any) -> Any:
+    return sg.cast(sg.random_permutation(sg.range(0, n, dtype=sg.int64), call.key()), call.dtype)
+
+
+def _dropped(call: Call, x: Any, p: float, train: bool | None = True) -> Any:
+    """What is kept, divided by the probability of that; and where that is."""
+    if not train:
+        return x, sg.full(list(x.shape), True, sg.bool_)
+    if p >= 1:
+        return sg.multiply(x, brought(0, x.dtype)), sg.full(list(x.shape), False, sg.bool_)
+    mask = sg.random_bernoulli(list(x.shape), call.key(), 1.0 - p)
+    kept = sg.multiply(x, sg.cast(mask, x.dtype))
+    return sg.multiply(kept, brought(1.0 / (1.0 - p), x.dtype)), mask
+
+
+def _coins(call: Call, x: Any, p: Any = None, **_: Any) -> Any:
+    """Ones with the probabilities that a tensor holds, or a number."""
+    chance = x if p is None else p
+    drawn = sg.random_bernoulli(list(x.shape), call.key(), sg.stop_gradient(chance))
+    return sg.cast(drawn, call.dtype)
+
+
+def _exponential(call: Call, x: Any, rate: float = 1.0, **_: Any) -> Any:
+    return sg.random_exponential(list(x.shape), call.key(), rate, dtype=call.dtype)
+
+
+def _categories(call: Call, x: Any, count: int, replacement: bool = False, **_: Any) -> Any:
+    """Without replacement, the greatest of logits with Gumbel noise."""
+    logits = sg.log(sg.stop_gradient(x))
+    if replacement:
+        return sg.random_categorical(logits, count, call.key(), sg.int64)
+    noise = sg.random_gumbel(list(x.shape), call.key(), dtype=x.dtype)
+    return sg.cast(sg.top_k(sg.add(logits, noise), count).indices, sg.int64)
+
+
+DRAWING: Table = dict(
+    table(
+        {
+            "rand": _uniform,
+            "randn": _normal,
+            "rand_like": lambda call, x, **_: _uniform_like(call, x),
+            "randn_like": lambda call, x, **_: _normal_like(call, x),
+            "uniform": _uniform_like,
+            "normal_functional": _normal_like,
+            "randint": _integers,
+            "randint.low": _integers_between,
+            "randint_like randint_like.low_dtype": _integers_like,
+            "randperm": _order,
+            "native_dropout": _dropped,
+            "bernoulli bernoulli.p": _coins,
+            "exponential": _exponential,
+            "multinomial": _categories,
+            "log_normal": lambda call, x, mean=1.0, std=2.0, **_: sg.exp(_normal_like(call, x, mean, std)),
+            "cauchy": lambda call, x, median=0.0, sigma=1.0, **_: sg.random_cauchy(
+                list(x.shape), call.key(), median, sigma, dtype=call.dtype
+            ),
+            "normal.Tensor_Tensor normal.Tensor_float normal.float_Tensor": _normal_from,
+        }
+    )
+)

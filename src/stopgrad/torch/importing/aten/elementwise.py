@@ -1,0 +1,423 @@
+"""Operators that work element by element."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.torch.importing.aten.calling import Call, Table, Translation, brought, given, table
+from stopgrad.types import DType
+
+
+def unary(function: Any) -> Translation:
+    """Of one tensor, computed in the result's element type."""
+    return lambda call, x: function(brought(x, call.dtype))
+
+
+def asked(function: Any) -> Translation:
+    """Of one tensor, whose result is a boolean."""
+    return lambda call, x: function(x)
+
+
+def whole(function: Any) -> Translation:
+    """Rounding, which leaves integers as they are."""
+    return lambda call, x: x if x.dtype.is_integer else function(x)
+
+
+def binary(function: Any) -> Translation:
+    """Of two tensors or numbers, computed in the result's element type."""
+
+    def translated(call: Call, x: Any, y: Any) -> Any:
+        return function(*_both(call.dtype, x, y))
+
+    return translated
+
+
+def compared(function: Any) -> Translation:
+    """Of two tensors or numbers, computed in the element type that they have together."""
+
+    def translated(call: Call, x: Any, y: Any) -> Any:
+        dtype = call.common(0, 1)
+        x, y = _both(sg.uint8 if dtype.is_bool else dtype, x, y)
+        return brought(function(x, y), call.dtype)
+
+    return translated
+
+
+def logical(function: Any) -> Translation:
+    """Of two tensors, each of which counts as whether it is not 0."""
+    return lambda call, x, y: function(*_both(sg.bool_, x, y))
+
+
+def bitwise(bits: Any, truth: Any) -> Translation:
+    """Of integers bit by bit, of booleans one function of truth values."""
+
+    def translated(call: Call, x: Any, y: Any) -> Any:
+        return (truth if call.dtype.is_bool else bits)(*_both(call.dtype, x, y))
+
+    return translated
+
+
+def _both(dtype: DType, x: Any, y: Any) -> tuple[Any, Any]:
+    like = x if isinstance(x, sg.Output) else y
+    return brought(x, dtype, like), brought(y, dtype, like)
+
+
+# -------------------------------------------------------------------------------------------- arithmetic
+
+
+def _add(call: Call, x: Any, y: Any, alpha: Any = 1) -> Any:
+    x, y = _both(call.dtype, x, y)
+    if call.dtype.is_bool:
+        return sg.logical_or(x, y)
+    return sg.add(x, _times(y, alpha))
+
+
+def _subtract(call: Call, x: Any, y: Any, alpha: Any = 1) -> Any:
+    x, y = _both(call.dtype, x, y)
+    return sg.subtract(x, _times(y, alpha))
+
+
+def _subtract_from(call: Call, x: Any, y: Any, alpha: Any = 1) -> Any:
+    x, y = _both(call.dtype, x, y)
+    return sg.subtract(y, _times(x, alpha))
+
+
+def _times(x: Any, factor: Any) -> Any:
+    if not isinstance(factor, (sg.Dim, sg.Output)) and factor == 1:
+        return x
+    return sg.multiply(x, brought(factor, x.dtype, x))
+
+
+def _multiply(call: Call, x: Any, y: Any) -> Any:
+    x, y = _both(call.dtype, x, y)
+    return sg.logical_and(x, y) if call.dtype.is_bool else sg.multiply(x, y)
+
+
+def _divide(call: Call, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
+    x, y = _both(call.dtype, x, y)
+    if rounding_mode is None:
+        return sg.realdiv(x, y)
+    if rounding_mode == "floor":
+        return sg.floor_divide(x, y)
+    return sg.truncatediv(x, y) if call.dtype.is_integer else sg.trunc(sg.realdiv(x, y))
+
+
+def _power(call: Call, x: Any, y: Any) -> Any:
+    if not isinstance(y, (sg.Output, sg.Dim)):
+        x = brought(x, call.dtype)
+        if y == 2:
+            return sg.square(x)
+        if y == 1:
+            return sg.identity(x)
+        if y == 0:
+            return sg.ones_like(x)
+    return sg.pow(*_both(call.dtype, x, y))
+
+
+def _clamped(call: Call, x: Any, min: Any = None, max: Any = None) -> Any:
+    x = brought(x, call.dtype)
+    if min is not None:
+        x = sg.maximum(x, brought(min, call.dtype, x))
+    return x if max is None else sg.minimum(x, brought(max, call.dtype, x))
+
+
+def _sign(call: Call, x: Any) -> Any:
+    return x if x.dtype.is_bool else sg.sign(x)
+
+
+def _absolute(call: Call, x: Any) -> Any:
+    return x if x.dtype.is_bool else sg.abs(x)
+
+
+def _complemented(call: Call, x: Any) -> Any:
+    return sg.logical_not(x) if x.dtype.is_bool else sg.invert(x)
+
+
+def _rounded(call: Call, x: Any, decimals: int = 0) -> Any:
+    if x.dtype.is_integer:
+        return x
+    scale = brought(10.0 ** abs(decimals), x.dtype)
+    if decimals < 0:
+        return sg.multiply(sg.round(sg.realdiv(x, scale)), scale)
+    return sg.realdiv(sg.round(sg.multiply(x, scale)), scale)
+
+
+def _chosen(call: Call, condition: Any, x: Any, y: Any) -> Any:
+    return sg.where(brought(condition, sg.bool_), *_both(call.dtype, x, y))
+
+
+def _minimum(call: Call, x: Any, y: Any) -> Any:
+    x, y = _both(call.dtype, x, y)
+    return sg.logical_and(x, y) if call.dtype.is_bool else sg.minimum(x, y)
+
+
+def _maximum(call: Call, x: Any, y: Any) -> Any:
+    x, y = _both(call.dtype, x, y)
+    return sg.logical_or(x, y) if call.dtype.is_bool else sg.maximum(x, y)
+
+
+def _without_nan(function: Any) -> Translation:
+    """fmax and fmin: where one operand is NaN, the other."""
+
+    def translated(call: Call, x: Any, y: Any) -> Any:
+        x, y = _both(call.dtype, x, y)
+        if not call.dtype.is_floating:
+            return function(x, y)
+        return sg.where(sg.isnan(x), y, sg.where(sg.isnan(y), x, function(x, y)))
+
+    return translated
+
+
+def _log_or_zero(function: Any) -> Translation:
+    """xlogy and its kind: 0 where the first is 0, and NaN where the second is."""
+
+    def translated(call: Call, x: Any, y: Any) -> Any:
+        x, y = _both(call.dtype, x, y)
+        return sg.where(sg.isnan(y), sg.add(y, x), function(x, y))
+
+    return translated
+
+
+# ------------------------------------------------------------------------------------------- activations
+
+
+def _leaky_relu(call: Call, x: Any, slope: Any = 0.01) -> Any:
+    return sg.where(sg.greater(x, brought(0, x.dtype)), x, _times(x, slope))
+
+
+def _elu(call: Call, x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
+    low = sg.minimum(x, brought(0, x.dtype))  # Whose exponential is finite.
+    below = _times(sg.expm1(_times(low, input_scale)), alpha * scale)
+    return sg.where(sg.greater(x, brought(0, x.dtype)), _times(x, scale), below)
+
+
+def _gelu(call: Call, x: Any, approximate: str = "none") -> Any:
+    return sg.gelu(x, approximate=approximate == "tanh")
+
+
+def _between(call: Call, x: Any, low: Any = -1, high: Any = 1) -> Any:
+    return _clamped(call, x, low, high)
+
+
+def _softplus(call: Call, x: Any, beta: Any = 1, threshold: Any = 20) -> Any:
+    scaled = _times(x, beta)
+    curved = sg.realdiv(sg.softplus(scaled), brought(beta, x.dtype))
+    return sg.where(sg.greater(scaled, brought(threshold, x.dtype)), x, curved)
+
+
+def _logit(call: Call, x: Any, eps: Any = None) -> Any:
+    x = brought(x, call.dtype)
+    if eps is not None:
+        x = _clamped(call, x, eps, 1.0 - eps)
+    one = brought(1, x.dtype)
+    return sg.log(sg.realdiv(x, sg.subtract(one, x)))
+
+
+def _filled_nan(call: Call, x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
+    if not x.dtype.is_floating:
+        return x
+    limits = np.finfo(x.dtype.numpy) if x.dtype.name != "bfloat16" else None
+    greatest = limits.max if limits is not None else 3.3895313892515355e38
+    least = -greatest
+    kept = sg.where(sg.isnan(x), brought(0.0 if nan is None else nan, x.dtype), x)
+    infinite = sg.equal(x, brought(math.inf, x.dtype)), sg.equal(x, brought(-math.inf, x.dtype))
+    kept = sg.where(infinite[0], brought(greatest if posinf is None else posinf, x.dtype), kept)
+    return sg.where(infinite[1], brought(least if neginf is None else neginf, x.dtype), kept)
+
+
+def _thresholded(call: Call, x: Any, threshold: Any, value: Any) -> Any:
+    dtype = x.dtype
+    return sg.where(sg.less_equal(x, brought(threshold, dtype)), brought(value, dtype), x)
+
+
+def _heaviside(call: Call, x: Any, values: Any) -> Any:
+    zero, one = brought(0, x.dtype), brought(1, x.dtype)
+    return sg.where(sg.equal(x, zero), values, sg.where(sg.less(x, zero), zero, one))
+
+
+# ------------------------------------------------------------------------------------------- conversion
+
+
+def _converted(call: Call, x: Any, dtype: Any = None, **_: Any) -> Any:
+    wanted = given(dtype, x.dtype)
+    return sg.identity(x) if wanted is x.dtype else sg.cast(x, wanted)
+
+
+def _like(call: Call, x: Any, value: Any, **_: Any) -> Any:
+    return brought(value, call.dtype, x)
+
+
+def _kept(call: Call, x: Any, *_: Any, **__: Any) -> Any:
+    return x
+
+
+def _copied(call: Call, x: Any, source: Any, *_: Any, **__: Any) -> Any:
+    return sg.broadcast_to(brought(source, x.dtype), x.shape)
+
+
+def _left(call: Call, x: Any) -> Any:
+    """The one number of a tensor, for Python: no gradient passes."""
+    return sg.stop_gradient(sg.reshape(x, ()), name="item")
+
+
+def _polygamma(call: Call, n: int, x: Any) -> Any:
+    return sg.polygamma(n, brought(x, call.dtype))
+
+
+def _complex_from(call: Call, x: Any) -> Any:
+    """Pairs of real numbers as complex ones."""
+    return sg.complex(x[..., 0], x[..., 1])
+
+
+def _real_from(call: Call, x: Any) -> Any:
+    return sg.stack([sg.real(x), sg.imag(x)], axis=-1)
+
+
+def _signed(call: Call, x: Any) -> Any:
+    return sg.signbit(brought(x, sg.float32)) if x.dtype.is_bool else sg.signbit(x)
+
+
+def _number(call: Call, value: Any, **_: Any) -> Any:
+    return brought(value, call.dtype)
+
+
+_ELEMENTARY = {
+    "acos": sg.acos,
+    "acosh": sg.acosh,
+    "asin": sg.asin,
+    "asinh": sg.asinh,
+    "atan": sg.atan,
+    "atanh": sg.atanh,
+    "cos": sg.cos,
+    "cosh": sg.cosh,
+    "erf": sg.erf,
+    "erfc": sg.erfc,
+    "erfinv": sg.erfinv,
+    "exp": sg.exp,
+    "exp2": sg.exp2,
+    "expm1": sg.expm1,
+    "log": sg.log,
+    "log10": sg.log10,
+    "log1p": sg.log1p,
+    "log2": sg.log2,
+    "lgamma": sg.lgamma,
+    "digamma": sg.digamma,
+    "special_i0e": sg.bessel_i0e,
+    "special_i1": sg.bessel_i1,
+    "special_i1e": sg.bessel_i1e,
+    "special_ndtri": sg.ndtri,
+    "i0": sg.bessel_i0,
+    "neg": sg.negative,
+    "reciprocal": sg.reciprocal,
+    "rsqrt": sg.rsqrt,
+    "sigmoid": sg.sigmoid,
+    "silu": sg.silu,
+    "sin": sg.sin,
+    "sinh": sg.sinh,
+    "sqrt": sg.sqrt,
+    "square": sg.square,
+    "tan": sg.tan,
+    "tanh": sg.tanh,
+    "relu": sg.relu,
+    "conj_physical": sg.conj,
+    "_conj": sg.conj,
+    "_conj_physical": sg.conj,
+    "hardsigmoid": sg.hard_sigmoid,
+    "hardswish": sg.hard_swish,
+    "mish": sg.mish,
+    "angle": sg.angle,
+}
+
+ELEMENTWISE: Table = dict(
+    table(
+        {name: unary(function) for name, function in _ELEMENTARY.items()},
+        {
+            "abs": _absolute,
+            "sgn": _sign,
+            "sign": _sign,
+            "ceil": whole(sg.ceil),
+            "floor": whole(sg.floor),
+            "trunc": whole(sg.trunc),
+            "round round.decimals": _rounded,
+            "isinf": asked(sg.isinf),
+            "isnan": asked(sg.isnan),
+            "isfinite": asked(sg.isfinite),
+            "signbit": _signed,
+            "logical_not": lambda call, x: sg.logical_not(brought(x, sg.bool_)),
+            "bitwise_not": _complemented,
+            "real": asked(sg.real),
+            "imag": asked(sg.imag),
+            "add.Tensor add.Scalar": _add,
+            "sub.Tensor sub.Scalar": _subtract,
+            "rsub.Tensor rsub.Scalar": _subtract_from,
+            "mul.Tensor mul.Scalar": _multiply,
+            "div.Tensor div.Scalar div.Tensor_mode div.Scalar_mode": _divide,
+            "floor_divide floor_divide.Scalar": lambda call, x, y: _divide(call, x, y, "floor"),
+            "true_divide.Tensor": _divide,
+            "pow.Tensor_Tensor pow.Tensor_Scalar pow.Scalar": _power,
+            "fmod.Tensor fmod.Scalar": binary(sg.truncatemod),
+            "remainder.Tensor remainder.Scalar remainder.Scalar_Tensor": binary(sg.floormod),
+            "atan2": binary(sg.atan2),
+            "hypot": binary(sg.hypot),
+            "copysign.Tensor copysign.Scalar": binary(sg.copysign),
+            "nextafter": binary(sg.nextafter),
+            "logaddexp": binary(sg.logaddexp),
+            "igamma": binary(sg.igamma),
+            "igammac": binary(sg.igammac),
+            "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self": _log_or_zero(sg.xlogy),
+            "special_xlog1py": _log_or_zero(sg.xlog1py),
+            "polygamma": _polygamma,
+            "maximum": _maximum,
+            "minimum": _minimum,
+            "fmax": _without_nan(sg.maximum),
+            "fmin": _without_nan(sg.minimum),
+            "heaviside": _heaviside,
+            "eq.Tensor eq.Scalar": compared(sg.equal),
+            "ne.Tensor ne.Scalar": compared(sg.not_equal),
+            "lt.Tensor lt.Scalar": compared(sg.less),
+            "le.Tensor le.Scalar": compared(sg.less_equal),
+            "gt.Tensor gt.Scalar": compared(sg.greater),
+            "ge.Tensor ge.Scalar": compared(sg.greater_equal),
+            "logical_and": logical(sg.logical_and),
+            "logical_or": logical(sg.logical_or),
+            "logical_xor": logical(sg.logical_xor),
+            "bitwise_and.Tensor bitwise_and.Scalar": bitwise(sg.bitwise_and, sg.logical_and),
+            "bitwise_or.Tensor bitwise_or.Scalar": bitwise(sg.bitwise_or, sg.logical_or),
+            "bitwise_xor.Tensor bitwise_xor.Scalar": bitwise(sg.bitwise_xor, sg.logical_xor),
+            "bitwise_left_shift.Tensor __lshift__.Scalar __lshift__.Tensor": binary(sg.left_shift),
+            "bitwise_left_shift.Tensor_Scalar": binary(sg.left_shift),
+            "bitwise_right_shift.Tensor __rshift__.Scalar __rshift__.Tensor": binary(sg.right_shift),
+            "bitwise_right_shift.Tensor_Scalar": binary(sg.right_shift),
+            "where.self where.ScalarSelf where.ScalarOther where.Scalar": _chosen,
+            "clamp clamp.Tensor clip clip.Tensor": _clamped,
+            "clamp_min clamp_min.Tensor": lambda call, x, low: _clamped(call, x, low),
+            "clamp_max clamp_max.Tensor": lambda call, x, high: _clamped(call, x, None, high),
+            "hardtanh": _between,
+            "leaky_relu": _leaky_relu,
+            "elu": _elu,
+            "gelu": _gelu,
+            "softplus": _softplus,
+            "logit": _logit,
+            "threshold": _thresholded,
+            "nan_to_num": _filled_nan,
+            "_to_copy to.dtype to.dtype_layout": _converted,
+            "lift_fresh lift_fresh_copy contiguous": _kept,
+            "scalar_tensor": _number,
+            "copy": _copied,
+            "_local_scalar_dense item": _left,
+            "view_as_complex view_as_complex_copy": _complex_from,
+            "view_as_real view_as_real_copy": _real_from,
+            "resolve_conj resolve_neg": _kept,
+            "complex": lambda call, x, y: sg.complex(x, y),
+            "polar": lambda call, r, t: sg.complex(r * sg.cos(t), r * sg.sin(t)),
+            "detach detach_copy": lambda call, x: sg.stop_gradient(x, name="detach"),
+            "ldexp.Tensor": lambda call, x, y: sg.multiply(
+                brought(x, call.dtype), sg.exp2(brought(y, call.dtype))
+            ),
+        },
+    )
+)

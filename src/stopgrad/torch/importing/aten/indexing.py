@@ -1,0 +1,390 @@
+"""Operators that read and write where indices say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.ops.shape import reshape
+from stopgrad.torch.importing.aten.calling import (
+    Call,
+    Refused,
+    Table,
+    along,
+    axis_of,
+    brought,
+    product,
+    static,
+    table,
+)
+from stopgrad.torch.importing.aten.shapes import diagonal_places, part, strided_places
+
+
+def _cut(x: Any, index: Any, axis: int) -> Any:
+    """x without what lies beyond the index's sizes, along all other axes."""
+    for i in range(x.ndim):
+        if i != axis and x.shape[i] is not index.shape[i] and x.shape[i] != index.shape[i]:
+            x = part(x, i, 0, index.shape[i])
+    return x
+
+
+def _gathered(call: Call, x: Any, dim: int, index: Any, **_: Any) -> Any:
+    if not x.ndim:
+        return x if not index.ndim else sg.broadcast_to(x, index.shape)
+    if not index.ndim:
+        index = reshape(index, [1])
+        return reshape(sg.take_along_axis(x, index, axis_of(dim, x.ndim)), [])
+    axis = axis_of(dim, x.ndim)
+    return sg.take_along_axis(_cut(x, index, axis), index, axis)
+
+
+class _Scattering:
+    """Where the elements that an index names along one axis stand in a tensor."""
+
+    def __init__(self, x: Any, dim: int, index: Any) -> None:
+        self.scalar = not x.ndim
+        self.x = reshape(x, [1]) if self.scalar else x
+        self.index = reshape(index, [1]) if not index.ndim else index
+        axis = axis_of(dim, self.x.ndim)
+        ndim = self.x.ndim
+        self.places = tuple(
+            self.index if i == axis else along(sg.range(0, self.index.shape[i], dtype=sg.int64), i, ndim)
+            for i in range(ndim)
+        )
+
+    def updates(self, source: Any) -> Any:
+        """What is written: a number, or as much of a tensor as the index is large."""
+        if not isinstance(source, sg.Output) or not source.ndim:
+            return sg.broadcast_to(brought(source, self.x.dtype, self.x), self.index.shape)
+        source = brought(source, self.x.dtype)
+        for i in range(source.ndim):
+            source = part(source, i, 0, self.index.shape[i]) if _differs(source, self.index, i) else source
+        return source
+
+    def at(self, x: Any = None) -> Any:
+        return sg.at(self.x if x is None else x)[self.places]
+
+    def ended(self, y: Any) -> Any:
+        return reshape(y, []) if self.scalar else y
+
+
+def _differs(x: Any, y: Any, axis: int) -> bool:
+    return bool(x.shape[axis] is not y.shape[axis] and x.shape[axis] != y.shape[axis])
+
+
+def _scattered(call: Call, x: Any, dim: int, index: Any, source: Any, *, reduce: str | None = None) -> Any:
+    to = _Scattering(x, dim, index)
+    if _is_empty(to.index):
+        return x
+    if reduce is None:
+        return to.ended(to.at().set(to.updates(source)))
+    return to.ended(getattr(to.at(), reduce)(to.updates(source)))
+
+
+def _is_empty(index: Any) -> bool:
+    return any(not isinstance(size, sg.Dim) and size == 0 for size in index.shape)
+
+
+def _scatter_added(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
+    to = _Scattering(x, dim, index)
+    if _is_empty(to.index):
+        return x
+    return to.ended(to.at().add(to.updates(source)))
+
+
+def _scatter_reduced(
+    call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    to = _Scattering(x, dim, index)
+    if _is_empty(to.index):
+        return x
+    updates = to.updates(source)
+    base = to.x
+    if not include_self:  # What is written begins at what the reduction leaves unchanged.
+        base = to.at().set(_neutral(reduce, updates))
+    at = to.at(base)
+    if reduce in ("sum", "mean"):
+        total = at.add(updates)
+        if reduce == "sum":
+            return to.ended(total)
+        counted = sg.int64 if base.dtype.is_integer else base.dtype
+        first = sg.full(list(base.shape), 1 if include_self else 0, counted)
+        counts = to.at(first).add(sg.full(list(to.index.shape), 1, counted))
+        counts = sg.maximum(counts, brought(1, counted))
+        if base.dtype.is_integer:
+            return to.ended(sg.cast(sg.floor_divide(total, sg.cast(counts, base.dtype)), base.dtype))
+        return to.ended(sg.realdiv(total, counts))
+    return to.ended({"prod": at.multiply, "amax": at.max, "amin": at.min}[reduce](updates))
+
+
+def _neutral(reduce: str, updates: Any) -> Any:
+    if reduce in ("amax", "amin") and updates.dtype.is_floating:
+        value = -np.inf if reduce == "amax" else np.inf
+    elif reduce in ("amax", "amin"):
+        limits = np.iinfo(updates.dtype.numpy)
+        value = limits.min if reduce == "amax" else limits.max
+    else:
+        value = 1 if reduce == "prod" else 0
+    return sg.full(list(updates.shape), value, updates.dtype)
+
+
+# ------------------------------------------------------------------------------------- advanced indices
+
+
+def _index_of(x: Any, indices: Sequence[Any]) -> tuple[Any, ...]:
+    """PyTorch's list of indices as what brackets take: None is a whole axis."""
+    return tuple(slice(None) if one is None else one for one in indices)
+
+
+def _indexed(call: Call, x: Any, indices: Sequence[Any]) -> Any:
+    if any(one is not None and one.dtype.is_bool for one in indices):
+        raise Refused(
+            "how many elements a mask chooses is known only when the program runs; keep the shape instead, "
+            "with torch.where(mask, x, 0), or multiply by the mask"
+        )
+    return x[_index_of(x, indices)]
+
+
+def _put(call: Call, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+    masks = [one for one in indices if one is not None and one.dtype.is_bool]
+    values = brought(values, x.dtype)
+    if masks and not _is_scalar(values):
+        raise Refused(
+            "a mask takes a number here, for how many elements it chooses is known only when the program "
+            "runs; write torch.where(mask, values, x)"
+        )
+    if masks:
+        values = reshape(values, [])
+    at = sg.at(x)[_index_of(x, indices)]
+    return at.add(values) if accumulate else at.set(values)
+
+
+def _is_scalar(x: Any) -> bool:
+    return all(not isinstance(size, sg.Dim) and size == 1 for size in x.shape)
+
+
+def _chosen(call: Call, x: Any, dim: int, index: Any) -> Any:
+    if not x.ndim:
+        return x
+    index = reshape(index, [-1]) if not index.ndim else index
+    return sg.take(x, index, axis_of(dim, x.ndim))
+
+
+def _index_added(call: Call, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    if not x.ndim:
+        return sg.add(x, sg.multiply(reshape(brought(source, x.dtype), []), brought(alpha, x.dtype)))
+    source = brought(source, x.dtype)
+    source = source if alpha == 1 else sg.multiply(source, brought(alpha, x.dtype))
+    axis = axis_of(dim, x.ndim)
+    return sg.at(x)[(slice(None),) * axis + (reshape(index, [-1]),)].add(source)
+
+
+def _index_copied(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
+    if not x.ndim:
+        return reshape(source, [])
+    axis = axis_of(dim, x.ndim)
+    return sg.at(x)[(slice(None),) * axis + (reshape(index, [-1]),)].set(source)
+
+
+def _index_filled(call: Call, x: Any, dim: int, index: Any, value: Any) -> Any:
+    if not x.ndim:
+        return brought(value, x.dtype, x)
+    axis = axis_of(dim, x.ndim)
+    return sg.at(x)[(slice(None),) * axis + (reshape(index, [-1]),)].set(brought(value, x.dtype, x))
+
+
+def _mask_filled(call: Call, x: Any, mask: Any, value: Any) -> Any:
+    return sg.where(mask, brought(value, x.dtype, x), x)
+
+
+def _mask_scattered(call: Call, x: Any, mask: Any, source: Any) -> Any:
+    """The elements of a source, one after the other, wherever a mask holds."""
+    mask = sg.broadcast_to(mask, x.shape)
+    number = sg.cumsum(sg.cast(reshape(mask, [-1]), sg.int64), 0)
+    place = sg.maximum(sg.subtract(number, brought(1, sg.int64)), brought(0, sg.int64))
+    found = reshape(sg.take(reshape(source, [-1]), place, 0), list(x.shape))
+    return sg.where(mask, found, x)
+
+
+def _nonzero(call: Call, x: Any) -> Any:
+    raise Refused(
+        "how many elements are not 0 is known only when the program runs; use masks that keep the shape, "
+        "such as torch.where(x != 0, y, 0)"
+    )
+
+
+def _masked(call: Call, x: Any, mask: Any) -> Any:
+    return _indexed(call, x, [mask])
+
+
+# ------------------------------------------------------------------------------------- written views
+
+
+def _select_written(call: Call, x: Any, source: Any, dim: int, index: Any) -> Any:
+    axis = axis_of(dim, x.ndim)
+    return sg.at(x)[(slice(None),) * axis + (index,)].set(source)
+
+
+def _slice_written(
+    call: Call, x: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Any:
+    axis = axis_of(dim, x.ndim)
+    size = x.shape[axis]
+    if not any(isinstance(n, sg.Dim) for n in (size, start, end)):
+        places = np.arange(size)[slice(start, end, step)]
+        if not places.size:
+            return x
+    else:
+        places = part(sg.range(0, size, dtype=sg.int64), 0, 0 if start is None else start, end or None, step)
+    source = sg.broadcast_to(source, [*x.shape[:axis], places.shape[0], *x.shape[axis + 1 :]])
+    return sg.at(x)[(slice(None),) * axis + (places,)].set(source)
+
+
+def _diagonal_written(call: Call, x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
+    rows, columns = static([x.shape[first], x.shape[second]], "a diagonal")
+    moved = sg.moveaxis(x, (first, second), (x.ndim - 2, x.ndim - 1))
+    written = sg.at(moved)[(..., *diagonal_places(rows, columns, offset))].set(source)
+    return sg.moveaxis(written, (x.ndim - 2, x.ndim - 1), (first, second))
+
+
+def _strided_written(
+    call: Call, x: Any, source: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None
+) -> Any:
+    if not call.scale(0).is_contiguous():
+        raise Refused("as_strided writes the memory of a tensor that is not laid out row by row; use views")
+    sizes, strides = static(size, "as_strided"), static(stride, "as_strided")
+    places = strided_places(sizes, strides, int(offset or 0))
+    return reshape(sg.at(reshape(x, [-1]))[places].set(source), list(x.shape))
+
+
+# -------------------------------------------------------------------------------------------- embeddings
+
+
+def _embedded(
+    call: Call,
+    weight: Any,
+    indices: Any,
+    padding_idx: Any = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Any:
+    rows = sg.take(weight, indices, 0)
+    if padding_idx >= 0:  # Whose row takes no gradient.
+        padding = sg.expand_dims(sg.equal(indices, brought(padding_idx, indices.dtype)), -1)
+        rows = sg.where(padding, sg.stop_gradient(rows), rows)
+    if scale_grad_by_freq:
+        counts = sg.at(sg.zeros([weight.shape[0]], weight.dtype))[indices].add(brought(1, weight.dtype))
+        share = sg.expand_dims(sg.reciprocal(sg.take(counts, indices, 0)), -1)
+        kept = sg.stop_gradient(rows)
+        rows = sg.add(kept, sg.multiply(sg.subtract(rows, kept), share))
+    return rows
+
+
+def _embedding_gradient(
+    call: Call, g: Any, indices: Any, num_weights: Any, padding_idx: Any, scale_grad_by_freq: bool
+) -> Any:
+    indices = reshape(indices, [-1])
+    rows = reshape(g, [-1, g.shape[-1]])
+    if padding_idx >= 0:
+        padding = sg.expand_dims(sg.equal(indices, brought(padding_idx, indices.dtype)), -1)
+        rows = sg.where(padding, brought(0, rows.dtype), rows)
+    if scale_grad_by_freq:
+        counts = sg.at(sg.zeros([num_weights], g.dtype))[indices].add(brought(1, g.dtype))
+        rows = sg.realdiv(rows, sg.expand_dims(sg.take(counts, indices, 0), -1))
+    return sg.at(sg.zeros([num_weights, g.shape[-1]], g.dtype))[indices].add(rows)
+
+
+def _bagged(
+    call: Call,
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
+    """Sums (mode 0), means (1) or maxima (2) of the rows of bags, which begin at offsets."""
+    if any(call.uses(i) for i in (1, 2, 3)):
+        raise Refused("of embedding_bag only the first result is translated; use that alone")
+    count = product(indices.shape)
+    bags = offsets.shape[0] - 1 if include_last_offset else offsets.shape[0]
+    starts = part(offsets, 0, 0, bags)
+    steps = sg.range(0, count, dtype=offsets.dtype)
+    bag = sg.subtract(sg.searchsorted(starts, steps, side="right"), 1)
+    rows = _embedded(call, weight, indices, -1, scale_grad_by_freq)
+    if per_sample_weights is not None:
+        rows = sg.multiply(rows, sg.expand_dims(brought(per_sample_weights, rows.dtype), -1))
+    if padding_idx >= 0:  # Segments outside of all are dropped.
+        bag = sg.where(sg.equal(indices, brought(padding_idx, indices.dtype)), brought(-1, bag.dtype), bag)
+    if mode == 2:
+        most = sg.unsorted_segment_max(rows, bag, bags)
+        empty = sg.equal(sg.unsorted_segment_sum(sg.ones_like(bag), bag, bags), brought(0, bag.dtype))
+        result = sg.where(sg.expand_dims(empty, -1), brought(0, rows.dtype), most)
+    else:
+        result = (sg.unsorted_segment_sum, sg.unsorted_segment_mean)[mode](rows, bag, bags)
+    return result, None, None, None
+
+
+def _bucketed(call: Call, x: Any, bounds: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+    x = brought(x, bounds.dtype if bounds.dtype.is_floating else x.dtype, bounds)
+    return sg.cast(
+        sg.searchsorted(brought(bounds, x.dtype), x, side="right" if right else "left"), call.dtype
+    )
+
+
+def _searched(
+    call: Call,
+    bounds: Any,
+    x: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    if sorter is not None:
+        bounds = sg.take_along_axis(bounds, sorter, -1)
+    x = brought(x, bounds.dtype, bounds)
+    if bounds.ndim > 1 and not x.ndim:
+        raise Refused("searchsorted of one number in several rows has no translation; repeat the number")
+    where = side or ("right" if right else "left")
+    return sg.cast(sg.searchsorted(bounds, x, side=where), call.dtype)
+
+
+INDEXING: Table = dict(
+    table(
+        {
+            "gather": _gathered,
+            "scatter.src scatter.value": _scattered,
+            "scatter.reduce scatter.value_reduce": _scattered,
+            "scatter_add": _scatter_added,
+            "scatter_reduce.two": _scatter_reduced,
+            "index.Tensor _unsafe_index.Tensor": _indexed,
+            "index_put _unsafe_index_put": _put,
+            "index_select": _chosen,
+            "index_add": _index_added,
+            "index_copy": _index_copied,
+            "index_fill.int_Scalar index_fill.int_Tensor": _index_filled,
+            "masked_fill.Scalar masked_fill.Tensor": _mask_filled,
+            "masked_scatter": _mask_scattered,
+            "masked_select": _masked,
+            "nonzero": _nonzero,
+            "select_scatter": _select_written,
+            "slice_scatter": _slice_written,
+            "diagonal_scatter": _diagonal_written,
+            "as_strided_scatter": _strided_written,
+            "embedding": _embedded,
+            "embedding_dense_backward": _embedding_gradient,
+            "_embedding_bag _embedding_bag_forward_only": _bagged,
+            "bucketize.Tensor": _bucketed,
+            "searchsorted.Tensor searchsorted.Scalar": _searched,
+        }
+    )
+)

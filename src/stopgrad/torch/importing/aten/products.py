@@ -1,0 +1,321 @@
+"""Products of matrices, convolutions, and what belongs to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.ops.shape import reshape
+from stopgrad.torch.importing.aten.calling import Call, Refused, Table, brought, pulled, spread, static, table
+from stopgrad.torch.importing.aten.shapes import padded
+
+
+def _multiplied(call: Call, a: Any, b: Any, *_: Any) -> Any:
+    return sg.matmul(a, b)
+
+
+def _scaled(x: Any, factor: Any) -> Any:
+    return x if factor == 1 else sg.multiply(x, brought(factor, x.dtype, x))
+
+
+def _added(call: Call, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _added_to(x, sg.matmul(a, b), beta, alpha)  # With beta = 0, x is not read: its NaN does not count.
+
+
+def _outer_added(call: Call, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _added_to(x, sg.outer(a, b), beta, alpha)
+
+
+def _linear(call: Call, x: Any, weight: Any, bias: Any = None) -> Any:
+    y = sg.matmul(x, sg.swapaxes(weight, -1, -2) if weight.ndim > 1 else weight)
+    return y if bias is None else sg.add(y, bias)
+
+
+def _dotted(call: Call, a: Any, b: Any) -> Any:
+    return sg.reduce_sum(sg.multiply(a, b))
+
+
+def _conjugated_dot(call: Call, a: Any, b: Any) -> Any:
+    return sg.reduce_sum(sg.multiply(sg.conj(a), b))
+
+
+# ------------------------------------------------------------------------------------------ convolutions
+
+LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+def convolved(
+    call: Call,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Any:
+    """``aten.convolution``: channels stand behind the batch, output channels first in the weight."""
+    spatial = weight.ndim - 2
+    if spatial not in LAYOUTS:
+        raise Refused("there are convolutions over one to three axes here")
+    stride, dilation, output_padding = (spread(n, spatial) for n in (stride, dilation, output_padding))
+    pads = [(n, n) for n in spread(padding, spatial)]
+    # Ours: [window, channels / groups, output channels].
+    filters = sg.transpose(weight, (*range(2, weight.ndim), 1, 0))
+    if transposed:
+        y = _transposed(x, filters, stride, pads, dilation, output_padding, groups)
+    else:
+        y = sg.convolution(x, filters, stride, pads, LAYOUTS[spatial], dilation, groups=groups)
+    return y if bias is None else sg.add(y, reshape(bias, [-1] + [1] * spatial))
+
+
+def _transposed(
+    x: Any, filters: Any, stride: Any, pads: Any, dilation: Any, output_padding: Any, groups: int
+) -> Any:
+    """The whole of what the windows cover, less the padding; beyond it there are zeros."""
+    spatial = len(stride)
+    whole = [
+        (size - 1) * step + far * (window - 1) + 1
+        for size, step, far, window in zip(x.shape[2:], stride, dilation, filters.shape, strict=False)
+    ]
+    y = sg.conv_transpose(
+        x, filters, whole, list(stride), "VALID", LAYOUTS[spatial], list(dilation), groups=groups
+    )
+    cut = [(-pad, extra - pad) for (pad, _), extra in zip(pads, output_padding, strict=True)]
+    return padded(y, [(0, 0), (0, 0), *cut])
+
+
+def _convolution_gradient(
+    call: Call, g: Any, x: Any, weight: Any, bias_sizes: Any, *options: Any
+) -> tuple[Any, ...]:
+    *parameters, mask = options
+    operands = [x, weight]
+    dx, dw = pulled(lambda x, w: convolved(call, x, w, None, *parameters), operands, [g])
+    axes = (0, *range(2, g.ndim))
+    return (
+        dx if mask[0] else None,
+        dw if mask[1] else None,
+        sg.reduce_sum(g, axis=axes) if mask[2] else None,
+    )
+
+
+# ------------------------------------------------------------------------------- windows as columns
+
+
+def _places(size: int, window: int, dilation: int, padding: int, stride: int) -> Any:
+    """For each position inside the window, where it lies in the padded axis, for each window."""
+    count = (size + 2 * padding - dilation * (window - 1) - 1) // stride + 1
+    return [[inner * dilation + outer * stride for outer in range(count)] for inner in range(window)]
+
+
+def _to_columns(call: Call, x: Any, window: Sequence[int], dilation: Any, padding: Any, stride: Any) -> Any:
+    batched = x.ndim == 4
+    x = x if batched else sg.expand_dims(x, 0)
+    height, width = static(x.shape[2:], "im2col")
+    dilation, padding, stride = (spread(n, 2) for n in (dilation, padding, stride))
+    rows = _places(height, window[0], dilation[0], padding[0], stride[0])
+    columns = _places(width, window[1], dilation[1], padding[1], stride[1])
+    x = padded(x, [(0, 0), (0, 0), *[(n, n) for n in padding]])
+    x = sg.take(sg.take(x, rows, 2), columns, 4)  # [batch, channels, window, rows, window, columns]
+    x = sg.transpose(x, (0, 1, 2, 4, 3, 5))
+    y = reshape(x, [x.shape[0], x.shape[1] * window[0] * window[1], len(rows[0]) * len(columns[0])])
+    return y if batched else sg.squeeze(y, 0)
+
+
+def _from_columns(
+    call: Call, x: Any, size: Sequence[Any], window: Any, dilation: Any, padding: Any, stride: Any
+) -> Any:
+    """The transpose of :func:`_to_columns`: what overlaps is added up."""
+    batched = x.ndim == 3
+    x = x if batched else sg.expand_dims(x, 0)
+    height, width = static(size, "col2im")
+    channels = x.shape[1] // (window[0] * window[1])
+    start = sg.zeros([x.shape[0], channels, height, width], x.dtype)
+    (y,) = pulled(lambda z: _to_columns(call, z, window, dilation, padding, stride), [start], [x])
+    return y if batched else sg.squeeze(y, 0)
+
+
+# ----------------------------------------------------------------------------------------- attention
+
+
+def _attention(
+    call: Call,
+    query: Any,
+    key: Any,
+    value: Any,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Any = None,
+    scale: Any = None,
+) -> Any:
+    if dropout_p:
+        raise Refused(
+            "attention with dropout is translated from its parts; call model.eval() or use dropout=0"
+        )
+    y = sg.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale)
+    return y, None
+
+
+def _whole_attention(
+    call: Call,
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: Any = None,
+    enable_gqa: bool = False,
+) -> Any:
+    unseen = None
+    if attn_mask is not None and not attn_mask.dtype.is_bool:
+        # A query whose keys all have -∞ gets zeros, as one that a mask of booleans lets see none.
+        unseen = sg.reduce_all(sg.equal(attn_mask, brought(-math.inf, attn_mask.dtype)), -1, True)
+        attn_mask = sg.where(unseen, brought(0, attn_mask.dtype), attn_mask)
+    y = sg.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask,
+        dropout_p,
+        is_causal,
+        scale,
+        enable_gqa,
+        dropout_key=call.key() if dropout_p else None,
+    )
+    return y if unseen is None else sg.where(unseen, brought(0, y.dtype), y)
+
+
+# --------------------------------------------------------------------------------- matrices as a whole
+
+
+def _triangular(
+    call: Call, a: Any, b: Any, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Any:
+    if unitriangular:
+        eye = sg.eye(a.shape[-1], dtype=a.dtype)
+        a = sg.where(sg.not_equal(eye, brought(0, eye.dtype)), eye, a)
+    if left:
+        return sg.triangular_solve(a, b, lower=not upper)
+    t = sg.triangular_solve(sg.swapaxes(a, -1, -2), sg.swapaxes(b, -1, -2), lower=upper)
+    return sg.swapaxes(t, -1, -2)
+
+
+def _solved(call: Call, a: Any, b: Any, *, left: bool = True, **_: Any) -> Any:
+    if any(call.uses(i) for i in (1, 2, 3)):
+        raise Refused("of linalg.solve_ex only the solution is translated")
+    if not left:
+        raise Refused("linalg.solve with left=False has no translation; transpose both sides")
+    vector = b.ndim == a.ndim - 1
+    y = sg.solve(a, sg.expand_dims(b, -1) if vector else b)
+    return (sg.squeeze(y, -1) if vector else y), None, None, None
+
+
+def _inverse(call: Call, a: Any, **_: Any) -> Any:
+    return sg.inv(a), _no_failure(a)
+
+
+def _factor(call: Call, a: Any, *, upper: bool = False, **_: Any) -> Any:
+    y = sg.cholesky(a)
+    return (sg.adjoint(y) if upper else y), _no_failure(a)
+
+
+def _no_failure(a: Any) -> Any:
+    """For each matrix the number that says that all went well."""
+    return sg.zeros(list(a.shape[:-2]), sg.int32)
+
+
+def _orthogonal(call: Call, a: Any, mode: str = "reduced") -> Any:
+    if mode == "r":
+        raise Refused("linalg.qr with mode='r' has no translation; take the second result of mode='reduced'")
+    q, r = sg.qr(a, full_matrices=mode == "complete")
+    return q, r
+
+
+def _singular(
+    call: Call, a: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: Any = None
+) -> Any:
+    if not compute_uv:
+        return None, sg.svdvals(a), None
+    s, u, v = sg.svd(a, full_matrices=full_matrices)
+    return u, s, sg.adjoint(v)
+
+
+def _eigen_general(call: Call, a: Any) -> Any:
+    values, vectors = sg.eig(a)
+    return values, vectors
+
+
+def _cholesky_solved(call: Call, b: Any, chol: Any, upper: bool = False) -> Any:
+    return sg.cholesky_solve(sg.adjoint(chol) if upper else chol, b)
+
+
+def _summed_products(call: Call, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return _added_to(x, sg.reduce_sum(sg.matmul(a, b), axis=0), beta, alpha)
+
+
+def _added_to(x: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    product = _scaled(product, alpha)
+    return product if beta == 0 else sg.add(_scaled(x, beta), product)
+
+
+def _determinant(call: Call, a: Any) -> Any:
+    return sg.det(a), None, None
+
+
+def _log_determinant(call: Call, a: Any) -> Any:
+    return (*sg.slogdet(a), None, None)
+
+
+def _eigen(call: Call, a: Any, uplo: str = "L", compute_v: bool = True) -> Any:
+    # Of the matrix one triangle is read; of symmetric ones all that they depend on gets PyTorch's gradient.
+    lower = sg.tril(a) if uplo == "L" else sg.adjoint(sg.triu(a))
+    eye = sg.eye(a.shape[-1], dtype=a.dtype)
+    whole = sg.subtract(sg.add(lower, sg.adjoint(lower)), sg.multiply(lower, eye))
+    values, vectors = sg.eigh(whole)
+    return values, vectors
+
+
+def _crossed(call: Call, a: Any, b: Any, *, dim: int = -1) -> Any:
+    return sg.cross(brought(a, call.dtype), brought(b, call.dtype), axis=dim)
+
+
+PRODUCTS: Table = dict(
+    table(
+        {
+            "mm bmm matmul mv": _multiplied,
+            "addmm baddbmm addmv": _added,
+            "addr": _outer_added,
+            "linear": _linear,
+            "dot": _dotted,
+            "vdot": _conjugated_dot,
+            "convolution": convolved,
+            "convolution_backward": _convolution_gradient,
+            "im2col": _to_columns,
+            "col2im": _from_columns,
+            "_scaled_dot_product_flash_attention_for_cpu": _attention,
+            "scaled_dot_product_attention": _whole_attention,
+            "linalg_solve_triangular": _triangular,
+            "_linalg_solve_ex": _solved,
+            "linalg_inv_ex": _inverse,
+            "linalg_cholesky_ex": _factor,
+            "_linalg_det": _determinant,
+            "_linalg_slogdet": _log_determinant,
+            "_linalg_eigh": _eigen,
+            "linalg_cross": _crossed,
+            "linalg_qr": _orthogonal,
+            "_linalg_svd": _singular,
+            "linalg_eig": _eigen_general,
+            "cholesky": lambda call, a, upper=False: _factor(call, a, upper=upper)[0],
+            "cholesky_solve": _cholesky_solved,
+            "linalg_matrix_exp": lambda call, a: sg.expm(a),
+            "addbmm": _summed_products,
+        }
+    )
+)

@@ -1,0 +1,332 @@
+"""Operators along axes: sums, extrema, statistics, sorting, running results."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.torch.importing.aten.calling import (
+    Call,
+    Table,
+    Translation,
+    along,
+    axes_of,
+    axis_of,
+    brought,
+    product,
+    static,
+    table,
+)
+
+
+def reduced(function: Any) -> Translation:
+    """Over some axes, computed in the result's element type."""
+
+    def translated(call: Call, x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+        axes = axes_of(dim, x.ndim)
+        x = brought(x, call.dtype)
+        return function(x, axis=axes, keepdims=keepdim) if axes else x
+
+    return translated
+
+
+def _any_all(function: Any) -> Translation:
+    def translated(call: Call, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        axes = axes_of(dim, x.ndim)
+        x = brought(x, sg.bool_)
+        return brought(function(x, axis=axes, keepdims=keepdim) if axes else x, call.dtype)
+
+    return translated
+
+
+def _extreme(function: Any, truth: Any) -> Translation:
+    """amax and amin, whose gradient ties share."""
+
+    def translated(call: Call, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+        axes = axes_of(dim, x.ndim)
+        if not axes:
+            return x
+        return (truth if x.dtype.is_bool else function)(x, axis=axes, keepdims=keepdim)
+
+    return translated
+
+
+def _place(function: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
+    """Where along an axis the extreme stands."""
+    ndim = x.ndim
+    x = sg.cast(x, sg.uint8) if x.dtype.is_bool else x
+    if dim is None or not ndim:
+        place = function(sg.reshape(x, [-1]), 0, sg.int64)
+        return sg.reshape(place, [1] * ndim) if keepdim else place
+    place = function(x, axis_of(dim, ndim), sg.int64)
+    return sg.expand_dims(place, axis_of(dim, ndim)) if keepdim else place
+
+
+def _place_of(function: Any) -> Translation:
+    return lambda call, x, dim=None, keepdim=False: _place(function, x, dim, keepdim)
+
+
+def _extreme_with_place(function: Any) -> Translation:
+    """max.dim and min.dim: the element that is first takes the whole gradient."""
+
+    def translated(call: Call, x: Any, dim: int, keepdim: bool = False) -> Any:
+        if not x.ndim:
+            return x, sg.zeros((), sg.int64)
+        axis = axis_of(dim, x.ndim)
+        place = _place(function, x, axis, True)
+        value = sg.take_along_axis(x, place, axis)
+        return (value, place) if keepdim else (sg.squeeze(value, axis), sg.squeeze(place, axis))
+
+    return translated
+
+
+def _mean(call: Call, x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+    axes = axes_of(dim, x.ndim)
+    x = brought(x, call.dtype)
+    return sg.reduce_mean(x, axis=axes, keepdims=keepdim) if axes else x
+
+
+def _product(call: Call, x: Any, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+    axes = axes_of(dim, x.ndim)
+    x = brought(x, call.dtype)
+    return sg.reduce_prod(x, axis=axes, keepdims=keepdim) if axes else x
+
+
+def variance(x: Any, axes: tuple[int, ...], correction: Any, keepdim: bool) -> Any:
+    """The mean squared distance from the mean, divided by the number of elements less a correction."""
+    mean = sg.reduce_mean(x, axis=axes, keepdims=True) if axes else x
+    distance = sg.subtract(x, mean)
+    squares = sg.multiply(distance, sg.conj(distance)) if x.dtype.is_complex else sg.square(distance)
+    squares = sg.real(squares) if x.dtype.is_complex else squares
+    total = sg.reduce_sum(squares, axis=axes, keepdims=keepdim) if axes else squares
+    count = product([x.shape[axis] for axis in axes])
+    left = count - correction if not isinstance(count, sg.Dim) else None
+    if left is None:
+        divisor = sg.subtract(brought(count, total.dtype, x), brought(correction, total.dtype))
+        return sg.realdiv(total, sg.maximum(divisor, brought(0, total.dtype)))
+    return sg.realdiv(total, brought(max(left, 0), total.dtype))
+
+
+def _variance(
+    call: Call,
+    x: Any,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Any:
+    if correction is None:
+        correction = 1 if unbiased else 0
+    return variance(x, axes_of(dim, x.ndim), correction, keepdim)
+
+
+def _variance_corrected(
+    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    return variance(x, axes_of(dim, x.ndim), 1 if correction is None else correction, keepdim)
+
+
+def _deviation(call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+    return sg.sqrt(_variance_corrected(call, x, dim, correction=correction, keepdim=keepdim))
+
+
+def _variance_mean(
+    call: Call, x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> Any:
+    axes = axes_of(dim, x.ndim)
+    mean = sg.reduce_mean(x, axis=axes, keepdims=keepdim) if axes else x
+    return _variance_corrected(call, x, dim, correction=correction, keepdim=keepdim), mean
+
+
+def _norm(
+    call: Call, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    axes = axes_of(dim, x.ndim)
+    if x.dtype.is_complex:
+        x = sg.abs(x)
+    x = brought(x, call.dtype)
+    if not axes:
+        return sg.cast(sg.not_equal(x, brought(0, x.dtype)), x.dtype) if ord == 0 else sg.abs(x)
+    return sg.vector_norm(x, axis=axes, keepdims=keepdim, ord=ord)
+
+
+def _log_sum(call: Call, x: Any, dim: Any, keepdim: bool = False) -> Any:
+    axes = axes_of(dim, x.ndim)
+    x = brought(x, call.dtype)
+    return sg.reduce_logsumexp(x, axis=axes, keepdims=keepdim) if axes else x
+
+
+# --------------------------------------------------------------------------------------------- in order
+
+
+def _sorted(call: Call, x: Any, *args: Any, **kwargs: Any) -> Any:
+    stated = {"dim": -1, "descending": False, **kwargs}
+    # sort(x, dim, descending), sort.stable(x, *, stable, dim, descending)
+    stated.update(zip(("dim", "descending"), args, strict=False))
+    if not x.ndim:
+        return x, sg.zeros((), sg.int64)
+    axis = axis_of(stated["dim"], x.ndim)
+    number = sg.cast(x, sg.uint8) if x.dtype.is_bool else x
+    order = sg.argsort(number, axis, "DESCENDING" if stated["descending"] else "ASCENDING", stable=True)
+    return sg.take_along_axis(x, order, axis), sg.cast(order, sg.int64)
+
+
+def _top(call: Call, x: Any, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    if not x.ndim:
+        return x, sg.zeros((), sg.int64)
+    axis = axis_of(dim, x.ndim)
+    number = sg.cast(x, sg.uint8) if x.dtype.is_bool else x
+    order = sg.argsort(number, axis, "DESCENDING" if largest else "ASCENDING", stable=True)
+    order = order[(slice(None),) * axis + (slice(0, k),)]
+    return sg.take_along_axis(x, order, axis), sg.cast(order, sg.int64)
+
+
+def _nth(call: Call, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th smallest, counted from 1."""
+    if not x.ndim:
+        return x, sg.zeros((), sg.int64)
+    axis = axis_of(dim, x.ndim)
+    place = sg.argsort(x, axis, stable=True)[(slice(None),) * axis + (slice(k - 1, k),)]
+    value, place = sg.take_along_axis(x, place, axis), sg.cast(place, sg.int64)
+    return (value, place) if keepdim else (sg.squeeze(value, axis), sg.squeeze(place, axis))
+
+
+def _median(call: Call, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower of the two in the middle; NaN where there is one."""
+    if dim is None:
+        return _nth_or_nan(sg.reshape(x, [-1]), 0)[0]
+    if not x.ndim:
+        return x, sg.zeros((), sg.int64)
+    axis = axis_of(dim, x.ndim)
+    value, place = _nth_or_nan(x, axis, True)
+    return (value, place) if keepdim else (sg.squeeze(value, axis), sg.squeeze(place, axis))
+
+
+def _nth_or_nan(x: Any, axis: int, keepdim: bool = False) -> tuple[Any, Any]:
+    (count,) = static([x.shape[axis]], "a median")
+    order = sg.argsort(x, axis, stable=True)
+    place = order[(slice(None),) * axis + (slice((count - 1) // 2, (count - 1) // 2 + 1),)]
+    if x.dtype.is_floating:
+        worst = sg.expand_dims(sg.argmax(sg.isnan(x), axis, sg.int32), axis)
+        some = sg.reduce_any(sg.isnan(x), axis=axis, keepdims=True)
+        place = sg.where(some, worst, place)
+    value, place = sg.take_along_axis(x, place, axis), sg.cast(place, sg.int64)
+    return (value, place) if keepdim else (sg.squeeze(value, axis), sg.squeeze(place, axis))
+
+
+# ---------------------------------------------------------------------------------------------- running
+
+
+def running(function: Any) -> Translation:
+    """Along an axis, the result so far, in the result's element type."""
+
+    def translated(call: Call, x: Any, dim: int, **_: Any) -> Any:
+        x = brought(x, call.dtype)
+        return function(x, axis_of(dim, x.ndim)) if x.ndim else x
+
+    return translated
+
+
+def _running_extreme(function: Any) -> Translation:
+    """cummax and cummin, with the places: of elements that tie, the latest."""
+
+    def translated(call: Call, x: Any, dim: int) -> Any:
+        if not x.ndim:
+            return x, sg.zeros((), sg.int64)
+        axis = axis_of(dim, x.ndim)
+        number = sg.cast(x, sg.uint8) if x.dtype.is_bool else x
+        value = function(number, axis)
+        steps = along(sg.range(0, x.shape[axis], dtype=sg.int64), axis, x.ndim)
+        here = sg.equal(number, value)
+        if x.dtype.is_floating:
+            here = sg.logical_or(here, sg.isnan(x))
+        place = sg.cummax(sg.where(here, steps, brought(-1, sg.int64)), axis)
+        return sg.take_along_axis(x, place, axis), place
+
+    return translated
+
+
+# ---------------------------------------------------------------------------------------------- softmax
+
+
+def _soft(function: Any) -> Translation:
+    def translated(call: Call, x: Any, dim: int, *_: Any, **__: Any) -> Any:
+        x = brought(x, call.dtype)
+        if not x.ndim:
+            return sg.reshape(function(sg.reshape(x, [1]), axis=0), [])
+        return function(x, axis=axis_of(dim, x.ndim))
+
+    return translated
+
+
+def _distances(x: Any, y: Any, p: float) -> Any:
+    """Between the rows of two stacks of them, broadcast."""
+    apart = sg.subtract(x, y)
+    if p == 0:
+        return sg.reduce_sum(sg.cast(sg.not_equal(apart, brought(0, apart.dtype)), apart.dtype), axis=-1)
+    return sg.vector_norm(apart, axis=-1, ord=math.inf if p == math.inf else p)
+
+
+def _safely_soft(call: Call, x: Any, dim: int, dtype: Any = None) -> Any:
+    """A row in which all is -∞ becomes 0, and takes no gradient."""
+    x = brought(x, call.dtype)
+    if not x.ndim:
+        return sg.where(sg.equal(x, brought(-math.inf, x.dtype)), brought(0, x.dtype), sg.ones_like(x))
+    axis = axis_of(dim, x.ndim)
+    none = sg.reduce_all(sg.equal(x, brought(-math.inf, x.dtype)), axis=axis, keepdims=True)
+    y = sg.softmax(sg.where(none, brought(0, x.dtype), x), axis=axis)
+    return sg.where(none, brought(0, x.dtype), y)
+
+
+def _all_distances(call: Call, x: Any, y: Any, p: float, compute_mode: Any = None) -> Any:
+    return _distances(sg.expand_dims(x, -2), sg.expand_dims(y, -3), p)
+
+
+def _own_distances(call: Call, x: Any, p: float = 2.0) -> Any:
+    (count,) = static([x.shape[0]], "pdist")
+    pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+    first, second = ([pair[i] for pair in pairs] for i in (0, 1))
+    if not pairs:
+        return sg.zeros([0], x.dtype)
+    return _distances(sg.take(x, first, 0), sg.take(x, second, 0), p)
+
+
+REDUCTIONS: Table = dict(
+    table(
+        {
+            "sum sum.dim_IntList": reduced(sg.reduce_sum),
+            "mean mean.dim": _mean,
+            "prod prod.dim_int": _product,
+            "amax max": _extreme(sg.reduce_max, sg.reduce_any),
+            "amin min": _extreme(sg.reduce_min, sg.reduce_all),
+            "any any.dim any.dims": _any_all(sg.reduce_any),
+            "all all.dim all.dims": _any_all(sg.reduce_all),
+            "argmax": _place_of(sg.argmax),
+            "argmin": _place_of(sg.argmin),
+            "max.dim": _extreme_with_place(sg.argmax),
+            "min.dim": _extreme_with_place(sg.argmin),
+            "var.dim": _variance,
+            "var.correction": _variance_corrected,
+            "std.correction": _deviation,
+            "var_mean.correction": _variance_mean,
+            "linalg_vector_norm": _norm,
+            "logsumexp": _log_sum,
+            "sort sort.stable": _sorted,
+            "topk": _top,
+            "kthvalue": _nth,
+            "median median.dim": _median,
+            "cumsum": running(sg.cumsum),
+            "cumprod": running(sg.cumprod),
+            "logcumsumexp": running(sg.cumulative_logsumexp),
+            "cummax": _running_extreme(sg.cummax),
+            "cummin": _running_extreme(sg.cummin),
+            "_softmax softmax.int": _soft(sg.softmax),
+            "_log_softmax log_softmax.int": _soft(sg.log_softmax),
+            "_safe_softmax": _safely_soft,
+            "_cdist_forward": _all_distances,
+            "_pdist_forward": _own_distances,
+        }
+    )
+)

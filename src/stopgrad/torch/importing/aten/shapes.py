@@ -1,0 +1,359 @@
+"""Operators that move elements, and those that make tensors."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.ops.shape import reshape
+from stopgrad.torch.importing.aten.calling import (
+    END,
+    Call,
+    Refused,
+    Table,
+    axes_of,
+    axis_of,
+    brought,
+    product,
+    static,
+    table,
+)
+
+
+def _viewed(call: Call, x: Any, sizes: Sequence[Any]) -> Any:
+    return reshape(x, list(sizes))
+
+
+def _permuted(call: Call, x: Any, dims: Sequence[int]) -> Any:
+    return sg.transpose(x, axes_of(dims, x.ndim)) if x.ndim else x
+
+
+def _swapped(call: Call, x: Any, first: int, second: int) -> Any:
+    return sg.swapaxes(x, axis_of(first, x.ndim), axis_of(second, x.ndim)) if x.ndim else x
+
+
+def _transposed(call: Call, x: Any) -> Any:
+    return sg.swapaxes(x, 0, 1) if x.ndim > 1 else x
+
+
+def _expanded(call: Call, x: Any, sizes: Sequence[Any], **_: Any) -> Any:
+    have = (1,) * (len(sizes) - x.ndim) + tuple(x.shape)
+    wanted = [
+        old if isinstance(new, int) and new == -1 else new for old, new in zip(have, sizes, strict=True)
+    ]
+    return sg.broadcast_to(x, wanted)
+
+
+def _squeezed(call: Call, x: Any, dims: Any = None) -> Any:
+    every = axes_of(dims, x.ndim) if x.ndim else ()
+    if dims is not None and not isinstance(dims, int) and not len(dims):
+        every = ()
+    gone = {axis for axis in every if not isinstance(x.shape[axis], sg.Dim) and x.shape[axis] == 1}
+    return sg.squeeze(x, sorted(gone)) if gone else x
+
+
+def _unsqueezed(call: Call, x: Any, dim: int) -> Any:
+    return sg.expand_dims(x, axis_of(dim, x.ndim + 1))
+
+
+def part(x: Any, axis: int, start: Any, end: Any, step: Any = 1) -> Any:
+    """A slice along one axis, by Python's rules."""
+    if isinstance(end, int) and end >= END:
+        end = None
+    if isinstance(start, int) and start == 0:
+        start = None
+    if start is None and end is None and step == 1:
+        return x
+    return x[(slice(None),) * axis + (slice(start, end, step),)]
+
+
+def _sliced(call: Call, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
+    return part(x, axis_of(dim, x.ndim), start, end, step)
+
+
+def _selected(call: Call, x: Any, dim: int, index: Any) -> Any:
+    axis = axis_of(dim, x.ndim)
+    if isinstance(index, sg.Output):
+        return sg.take(x, index, axis)
+    return x[(slice(None),) * axis + (index,)]
+
+
+def _joined(call: Call, tensors: Sequence[Any], dim: int = 0) -> Any:
+    # PyTorch lets empty vectors stand beside tensors of any shape.
+    ndim = max(x.ndim for x in tensors)
+    kept = [x for x in tensors if x.ndim == ndim]
+    kept = [brought(x, call.dtype) for x in kept]
+    return sg.concat(kept, axis_of(dim, ndim)) if len(kept) > 1 else kept[0]
+
+
+def _stacked(call: Call, tensors: Sequence[Any], dim: int = 0) -> Any:
+    return sg.stack([brought(x, call.dtype) for x in tensors], axis_of(dim, tensors[0].ndim + 1))
+
+
+def _split(call: Call, x: Any, sizes: Any, dim: int = 0) -> Any:
+    axis = axis_of(dim, x.ndim)
+    if not isinstance(sizes, (list, tuple)):
+        (length,) = static([x.shape[axis]], "a split into parts of one size")
+        step = max(int(sizes), 1)
+        sizes = [min(step, length - start) for start in range(0, length, step)] or [0]
+    starts = [0]
+    for size in sizes:
+        starts.append(starts[-1] + size)
+    return tuple(part(x, axis, a, b) for a, b in itertools.pairwise(starts))
+
+
+def _unbound(call: Call, x: Any, dim: int = 0) -> Any:
+    return tuple(sg.unstack(x, axis=axis_of(dim, x.ndim)))
+
+
+def _flipped(call: Call, x: Any, dims: Sequence[int]) -> Any:
+    return sg.flip(x, axes_of(dims, x.ndim)) if len(dims) and x.ndim else x
+
+
+def _rolled(call: Call, x: Any, shifts: Any, dims: Any = ()) -> Any:
+    if not len(dims):
+        return reshape(sg.roll(reshape(x, [-1]), list(shifts), [0]), list(x.shape))
+    return sg.roll(x, list(shifts), list(axes_of(dims, x.ndim)))
+
+
+def _repeated(call: Call, x: Any, repeats: Sequence[Any]) -> Any:
+    missing = len(repeats) - x.ndim
+    if missing:
+        x = reshape(x, [1] * missing + list(x.shape))
+    return sg.tile(x, list(repeats)) if x.ndim else x
+
+
+def _diagonal(call: Call, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
+    rows, columns = static([x.shape[first], x.shape[second]], "a diagonal")
+    i, j = diagonal_places(rows, columns, offset)
+    x = sg.moveaxis(x, (first, second), (x.ndim - 2, x.ndim - 1))
+    flat = reshape(x, [*x.shape[:-2], rows * columns])
+    return sg.take(flat, i * columns + j, flat.ndim - 1)
+
+
+def diagonal_places(rows: int, columns: int, offset: int) -> tuple[Any, Any]:
+    """The rows and columns of a diagonal's elements."""
+    start = (0, offset) if offset >= 0 else (-offset, 0)
+    count = max(min(rows - start[0], columns - start[1]), 0)
+    return start[0] + np.arange(count), start[1] + np.arange(count)
+
+
+def _strided(call: Call, x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Any:
+    sizes, strides = static(size, "as_strided"), static(stride, "as_strided")
+    before = call.scale(0)
+    if not before.is_contiguous():
+        raise Refused("as_strided reads the memory of a tensor that is not laid out row by row; use views")
+    return sg.take(reshape(x, [-1]), strided_places(sizes, strides, int(offset or 0)), 0)
+
+
+def strided_places(sizes: Sequence[int], strides: Sequence[int], offset: int) -> Any:
+    """Which elements of the memory a tensor with these strides consists of."""
+    places = np.full(sizes, offset, np.int64)
+    for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        shape = [1] * len(sizes)
+        shape[axis] = size
+        places = places + (np.arange(size) * stride).reshape(shape)
+    return places
+
+
+def _unfolded(call: Call, x: Any, dim: int, size: int, step: int) -> Any:
+    if not x.ndim:
+        return reshape(x, [1])
+    axis = axis_of(dim, x.ndim)
+    (length,) = static([x.shape[axis]], "unfold")
+    starts = np.arange(0, length - size + 1, step)
+    found = sg.take(x, starts[:, None] + np.arange(size), axis)
+    return sg.moveaxis(found, axis + 1, found.ndim - 1)
+
+
+def triangle(lower: bool) -> Any:
+    """tril and triu."""
+
+    def translated(call: Call, x: Any, diagonal: int = 0) -> Any:
+        return (sg.tril if lower else sg.triu)(x, diagonal)
+
+    return translated
+
+
+# -------------------------------------------------------------------------------------------- padding
+
+
+def _pairs(pad: Sequence[Any], ndim: int) -> list[tuple[Any, Any]]:
+    """PyTorch's list, which begins with the last axis, as a pair for each axis."""
+    found: list[tuple[Any, Any]] = [(0, 0)] * ndim
+    for i in range(len(pad) // 2):
+        found[ndim - 1 - i] = (pad[2 * i], pad[2 * i + 1])
+    return found
+
+
+def padded(x: Any, pairs: Sequence[tuple[Any, Any]], value: Any = 0, mode: str = "CONSTANT") -> Any:
+    """Elements put around a tensor; where a number is negative, so many are taken away."""
+    for axis, (before, after) in enumerate(pairs):
+        start = -before if _is_negative(before) else 0
+        end = x.shape[axis] + after if _is_negative(after) else None
+        x = part(x, axis, start, end)
+    kept = [tuple(0 if _is_negative(n) else n for n in pair) for pair in pairs]
+    if all(not isinstance(n, sg.Dim) and n == 0 for pair in kept for n in pair):
+        return x
+    if mode != "CONSTANT":
+        return sg.pad(x, kept, mode)
+    return sg.pad(x, kept, constant_values=brought(value, x.dtype, x))
+
+
+def _is_negative(number: Any) -> bool:
+    return not isinstance(number, sg.Dim) and number < 0
+
+
+def _constant_padded(call: Call, x: Any, pad: Sequence[Any], value: Any = 0) -> Any:
+    return padded(x, _pairs(pad, x.ndim), value)
+
+
+def _mirrored(call: Call, x: Any, pad: Sequence[Any]) -> Any:
+    return padded(x, _pairs(pad, x.ndim), mode="REFLECT")
+
+
+def _replicated(call: Call, x: Any, pad: Sequence[Any]) -> Any:
+    pairs = _pairs(pad, x.ndim)
+    x = padded(x, [tuple(n if _is_negative(n) else 0 for n in pair) for pair in pairs])  # type: ignore[misc]
+    for axis, (before, after) in enumerate(pairs):
+        ends = []
+        for count, place in ((before, 0), (after, x.shape[axis] - 1)):
+            edge = part(x, axis, place, place + 1)
+            shape = [*x.shape]
+            shape[axis] = 0 if _is_negative(count) else count
+            ends.append(sg.broadcast_to(edge, shape))
+        if any(isinstance(n, sg.Dim) or n > 0 for n in (before, after)):
+            x = sg.concat([ends[0], x, ends[1]], axis)
+    return x
+
+
+# ---------------------------------------------------------------------------------------------- making
+
+
+def _filled(call: Call, size: Sequence[Any], value: Any, **_: Any) -> Any:
+    return _of_shape(call, size, value)
+
+
+def _of_shape(call: Call, size: Sequence[Any], value: Any) -> Any:
+    if isinstance(value, (sg.Output, sg.Dim)):
+        return sg.broadcast_to(brought(value, call.dtype, value), list(size))
+    if call.dtype.is_bool:
+        value = bool(value)
+    return sg.full(list(size), value, call.dtype)
+
+
+def _filled_like(call: Call, x: Any, value: Any, **_: Any) -> Any:
+    return _of_shape(call, x.shape, value)
+
+
+def constant_of(value: Any) -> Any:
+    """zeros and ones, and memory that was not written: we take 0."""
+
+    def translated(call: Call, size: Sequence[Any], *_: Any, **__: Any) -> Any:
+        return _of_shape(call, size, value)
+
+    return translated
+
+
+def constant_like(value: Any) -> Any:
+    """The same, in the shape of a tensor."""
+    return lambda call, x, *_, **__: _of_shape(call, x.shape, value)
+
+
+def _counted(call: Call, *numbers: Any, **_: Any) -> Any:
+    start, end, step = {1: (0, *numbers, 1), 2: (*numbers, 1), 3: numbers}[len(numbers)]
+    dtype = call.dtype
+    if any(isinstance(n, sg.Dim) for n in (start, end, step)):
+        return sg.cast(sg.range(start, end, step, dtype=sg.int64), dtype)
+    count = max(math.ceil((end - start) / step), 0)
+    steps = np.arange(count, dtype=np.float64 if isinstance(start + step, float) else np.int64)
+    return sg.constant((start + steps * step).astype(dtype.numpy), dtype)
+
+
+def _spaced(call: Call, start: Any, end: Any, steps: int, **_: Any) -> Any:
+    if steps == 1:
+        return sg.constant(np.full([1], start).astype(call.dtype.numpy), call.dtype)
+    exact = np.linspace(start, end, steps, dtype=np.float64)
+    return sg.constant(exact.astype(call.dtype.numpy), call.dtype)
+
+
+def _identity_matrix(call: Call, n: Any, m: Any = None, **_: Any) -> Any:
+    return sg.eye(n, n if m is None else m, dtype=call.dtype)
+
+
+def _count(call: Call, x: Any) -> Any:
+    return product(x.shape)
+
+
+def _size(call: Call, x: Any, dim: int) -> Any:
+    return x.shape[axis_of(dim, x.ndim)]
+
+
+def _stride(call: Call, x: Any, dim: int) -> Any:
+    """In a tensor that is laid out row by row."""
+    if not call.scale(0).is_contiguous():
+        return call.values[0]
+    return product(x.shape[axis_of(dim, x.ndim) + 1 :])
+
+
+def _start(call: Call, x: Any) -> Any:
+    return call.scale(0).storage_offset()
+
+
+def _same(call: Call, x: Any, *_: Any, **__: Any) -> Any:
+    return x
+
+
+SHAPES: Table = dict(
+    table(
+        {
+            "view reshape _unsafe_view view_copy _reshape_copy": _viewed,
+            "permute permute_copy": _permuted,
+            "transpose.int transpose_copy.int": _swapped,
+            "t numpy_T": _transposed,
+            "expand expand_copy": _expanded,
+            "squeeze squeeze.dim squeeze.dims squeeze_copy.dims": _squeezed,
+            "unsqueeze unsqueeze_copy": _unsqueezed,
+            "slice.Tensor slice_copy.Tensor": _sliced,
+            "narrow narrow_copy": lambda call, x, dim, start, length: _sliced(
+                call, x, dim, start, start + length
+            ),
+            "select.int select_copy.int": _selected,
+            "cat concat": _joined,
+            "stack": _stacked,
+            "split_with_sizes split_with_sizes_copy split.Tensor split_copy.Tensor": _split,
+            "unbind.int unbind_copy.int": _unbound,
+            "flip": _flipped,
+            "roll": _rolled,
+            "repeat": _repeated,
+            "diagonal diagonal_copy": _diagonal,
+            "as_strided as_strided_copy": _strided,
+            "unfold unfold_copy": _unfolded,
+            "tril": triangle(True),
+            "triu": triangle(False),
+            "constant_pad_nd": _constant_padded,
+            "reflection_pad1d reflection_pad2d reflection_pad3d": _mirrored,
+            "replication_pad1d replication_pad2d replication_pad3d": _replicated,
+            "clone alias view_of contiguous": _same,
+            "full": _filled,
+            "full_like fill.Scalar fill.Tensor": _filled_like,
+            "empty.memory_format empty_strided new_empty empty_permuted zeros": constant_of(0),
+            "empty_like zeros_like": constant_like(0),
+            "ones": constant_of(1),
+            "ones_like": constant_like(1),
+            "arange arange.start arange.start_step": _counted,
+            "linspace": _spaced,
+            "eye eye.m": _identity_matrix,
+            "sym_numel": _count,
+            "sym_size.int": _size,
+            "sym_stride.int": _stride,
+            "sym_storage_offset": _start,
+        }
+    )
+)

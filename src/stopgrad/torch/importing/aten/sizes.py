@@ -1,0 +1,66 @@
+"""Arithmetic with sizes, which PyTorch writes with Python's operators."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import torch
+
+import stopgrad as sg
+from stopgrad.torch.importing.aten.calling import Call, Refused
+
+
+def _binary(function: Any) -> Any:
+    return lambda call, x, y: function(x, y)
+
+
+def _divided(call: Call, x: Any, y: Any) -> Any:
+    if isinstance(x, sg.Dim) or isinstance(y, sg.Dim):
+        raise Refused("a quotient of sizes that is no whole number has no translation; use // or a tensor")
+    return x / y
+
+
+def _floating(call: Call, x: Any) -> Any:
+    return x if isinstance(x, (sg.Output, sg.Dim)) else float(x)
+
+
+def _whole(call: Call, x: Any) -> Any:
+    return x if isinstance(x, (sg.Output, sg.Dim)) else int(x)
+
+
+def _largest(call: Call, x: Any, y: Any) -> Any:
+    return _extreme(max, x, y)
+
+
+def _smallest(call: Call, x: Any, y: Any) -> Any:
+    return _extreme(min, x, y)
+
+
+def _extreme(function: Any, x: Any, y: Any) -> Any:
+    if isinstance(x, (sg.Dim, sg.Output)) or isinstance(y, (sg.Dim, sg.Output)):
+        if isinstance(x, sg.Dim) and isinstance(y, int) and y <= 1 and function is max:
+            return x  # Symbolic sizes are taken to be at least 1.
+        raise Refused("the larger or smaller of symbolic sizes has no translation; export with a fixed size")
+    return function(x, y)
+
+
+SIZES: dict[Any, Any] = {
+    operator.add: _binary(operator.add),
+    operator.sub: _binary(operator.sub),
+    operator.mul: _binary(operator.mul),
+    operator.floordiv: _binary(operator.floordiv),
+    operator.mod: _binary(operator.mod),
+    operator.pow: _binary(operator.pow),
+    operator.truediv: _divided,
+    operator.neg: lambda call, x: -x,
+    math.ceil: lambda call, x: math.ceil(x),
+    math.floor: lambda call, x: math.floor(x),
+    math.trunc: _whole,
+    torch.sym_int: _whole,
+    torch.sym_float: _floating,
+    torch.sym_max: _largest,
+    torch.sym_min: _smallest,
+}
+"""By the function that a node of the program calls."""

@@ -1,0 +1,44 @@
+"""Discrete Fourier transforms, as PyTorch has them: the norm is a number of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.ops import fourier
+from stopgrad.torch.importing.aten.calling import Call, Table, axes_of, brought, product, table
+
+
+def _scaled(y: Any, sizes: Sequence[Any], normalization: int) -> Any:
+    """Divided by nothing (0), by √n (1) or by n (2), for n elements."""
+    if normalization == 0:
+        return y
+    real = sg.float32 if y.dtype in (sg.complex64, sg.float32) else sg.float64
+    count = brought(product(sizes), real, y)
+    factor = sg.rsqrt(count) if normalization == 1 else sg.reciprocal(count)
+    return sg.multiply(y, sg.cast(factor, y.dtype))
+
+
+def _from_real(call: Call, x: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
+    axes = axes_of(dim, x.ndim)
+    sizes = [x.shape[axis] for axis in axes]
+    y = fourier.rfftn(x, axes=axes) if onesided else fourier.fftn(sg.cast(x, call.dtype), axes=axes)
+    return _scaled(y, sizes, normalization)
+
+
+def _to_real(call: Call, x: Any, dim: Sequence[int], normalization: int, last: Any) -> Any:
+    axes = axes_of(dim, x.ndim)
+    sizes = [*(x.shape[axis] for axis in axes[:-1]), last]
+    y = fourier.irfftn(x, s=sizes, axes=axes, norm="forward")
+    return _scaled(y, sizes, normalization)
+
+
+def _complex(call: Call, x: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
+    axes = axes_of(dim, x.ndim)
+    sizes = [x.shape[axis] for axis in axes]
+    y = fourier.fftn(x, axes=axes) if forward else fourier.ifftn(x, axes=axes, norm="forward")
+    return _scaled(y, sizes, normalization)
+
+
+SPECTRA: Table = dict(table({"_fft_r2c": _from_real, "_fft_c2r": _to_real, "_fft_c2c": _complex}))

@@ -1,0 +1,429 @@
+"""Pooling, and images of other sizes: nearest, linear and cubic interpolation, sampling at a grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.ops.shape import reshape
+from stopgrad.torch.importing.aten.calling import (
+    Call,
+    Refused,
+    Table,
+    along,
+    brought,
+    product,
+    pulled,
+    spread,
+    static,
+    table,
+)
+from stopgrad.torch.importing.aten.products import LAYOUTS
+from stopgrad.torch.importing.aten.shapes import padded
+
+
+def _windows(
+    size: Any, window: int, stride: int, padding: int, dilation: int, ceil_mode: bool
+) -> tuple[Any, Any]:
+    """How many windows there are, and how much padding is needed at the end for them."""
+    reach = dilation * (window - 1) + 1
+    if isinstance(size, sg.Dim):
+        if ceil_mode:
+            raise Refused("pooling with ceil_mode needs sizes that are numbers; export without dynamic ones")
+        return (size + 2 * padding - reach) // stride + 1, padding
+    room = size + 2 * padding - reach
+    count = (-(-room // stride) if ceil_mode else room // stride) + 1
+    if ceil_mode and (count - 1) * stride >= size + padding:
+        count -= 1  # No window begins in the padding at the end.
+    return count, max((count - 1) * stride + reach - size - padding, padding if not ceil_mode else 0)
+
+
+class _Pooling:
+    """What a pooling operator is told, for each spatial axis; a tensor without a batch gets one."""
+
+    def __init__(
+        self, x: Any, spatial: int, window: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    ) -> None:
+        self.batched = x.ndim == spatial + 2
+        self.x = x if self.batched else sg.expand_dims(x, 0)
+        self.window = spread(window, spatial)
+        self.stride = spread(stride, spatial) if stride is not None and stride != [] else self.window
+        self.padding, self.dilation = spread(padding, spatial), spread(dilation, spatial)
+        found = [
+            _windows(size, window, stride, padding, dilation, ceil_mode)
+            for size, window, stride, padding, dilation in zip(
+                self.x.shape[2:], self.window, self.stride, self.padding, self.dilation, strict=True
+            )
+        ]
+        self.counts = [count for count, _ in found]
+        self.pads = [(before, after) for before, (_, after) in zip(self.padding, found, strict=True)]
+        self.layout = LAYOUTS[spatial]
+
+    def ended(self, y: Any) -> Any:
+        return y if self.batched else sg.squeeze(y, 0)
+
+    def places(self) -> list[Any]:
+        """For each spatial axis, where in the input each element of each window lies: [windows, window]."""
+        return [
+            np.arange(count)[:, None] * stride + np.arange(window) * dilation - before
+            for count, stride, window, dilation, before in zip(
+                static(self.counts, "the places of maxima"),
+                self.stride,
+                self.window,
+                self.dilation,
+                self.padding,
+                strict=True,
+            )
+        ]
+
+
+def _max_pooled(spatial: int) -> Any:
+    def translated(
+        call: Call,
+        x: Any,
+        window: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+    ) -> Any:
+        pooling = _Pooling(x, spatial, window, list(stride) or None, padding, dilation, ceil_mode)
+        y = sg.max_pool(
+            pooling.x,
+            list(pooling.window),
+            list(pooling.stride),
+            pooling.pads,
+            pooling.layout,
+            dilations=list(pooling.dilation),
+        )
+        return pooling.ended(y), pooling.ended(_max_places(pooling)) if call.uses(1) else None
+
+    return translated
+
+
+def _max_places(pooling: _Pooling) -> Any:
+    """The number of the largest element of each window, among all of its plane; the first at ties."""
+    x, spatial = pooling.x, len(pooling.window)
+    sizes = static(x.shape[2:], "the places of maxima")
+    numbers: Any = np.zeros((1,) * (2 * spatial), np.int64)
+    outside: Any = np.zeros((1,) * (2 * spatial), bool)
+    for i, (places, size) in enumerate(zip(pooling.places(), sizes, strict=True)):
+        shape = [1] * (2 * spatial)
+        shape[2 * i], shape[2 * i + 1] = places.shape
+        x = sg.take(x, np.clip(places, 0, size - 1), 2 + 2 * i)
+        numbers = numbers * size + places.reshape(shape)
+        outside = outside | ((places < 0) | (places >= size)).reshape(shape)
+    x = sg.where(outside, brought(-math.inf, x.dtype), x)
+    order = (*range(2, x.ndim, 2), *range(3, x.ndim, 2))
+    counts = [places.shape[0] for places in pooling.places()]
+    windows = int(np.prod(pooling.window))
+    x = reshape(sg.transpose(x, (0, 1, *order)), [*x.shape[:2], *counts, windows])
+    numbers = np.transpose(numbers, [axis - 2 for axis in order]).reshape(*counts, windows)
+    best = sg.expand_dims(sg.argmax(x, x.ndim - 1, sg.int64), -1)
+    wide = sg.broadcast_to(sg.constant(numbers), [*x.shape[:2], *numbers.shape])
+    return sg.squeeze(sg.take_along_axis(wide, best, x.ndim - 1), -1)
+
+
+def _max_gradient(spatial: int) -> Any:
+    def translated(call: Call, g: Any, x: Any, *options: Any) -> Any:
+        *_, indices = options
+        plane = product(x.shape[-spatial:])
+        lead = list(x.shape[:-spatial])
+        start = sg.zeros([*lead, plane], x.dtype)
+        flat = (reshape(t, [*lead, product(t.shape[-spatial:])]) for t in (indices, g))
+        places, values = flat
+        axes = [
+            along(sg.range(0, size, dtype=sg.int64), i, x.ndim - spatial + 1) for i, size in enumerate(lead)
+        ]
+        return reshape(sg.at(start)[(*axes, places)].add(values), list(x.shape))
+
+    return translated
+
+
+def _average_pooled(spatial: int) -> Any:
+    def translated(
+        call: Call,
+        x: Any,
+        window: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> Any:
+        pooling = _Pooling(x, spatial, window, list(stride) or None, padding, 1, ceil_mode)
+        y = padded(pooling.x, [(0, 0), (0, 0), *pooling.pads])
+        y = sg.avg_pool(y, list(pooling.window), list(pooling.stride), "VALID", pooling.layout)
+        share = _shares(pooling, count_include_pad, divisor_override)
+        return pooling.ended(y if share is None else sg.multiply(y, brought(share, y.dtype)))
+
+    return translated
+
+
+def _shares(pooling: _Pooling, count_include_pad: bool, divisor: int | None) -> Any:
+    """What to multiply the mean of each padded window by; None for nothing."""
+    elements = int(np.prod(pooling.window))
+    if divisor is not None:
+        return elements / divisor
+    plain = all(pads == (n, n) for pads, n in zip(pooling.pads, pooling.padding, strict=True))
+    if plain and (count_include_pad or not any(pooling.padding)):
+        return None
+    sizes = static(pooling.x.shape[2:], "pooling with padding that does not count")
+    counted: Any = np.ones((1,) * len(sizes))
+    for i, (places, size, padding) in enumerate(zip(pooling.places(), sizes, pooling.padding, strict=True)):
+        margin = padding if count_include_pad else 0
+        inside = ((places >= -margin) & (places < size + margin)).sum(axis=1)
+        shape = [1] * len(sizes)
+        shape[i] = -1
+        counted = counted * inside.reshape(shape)
+    return elements / counted
+
+
+def _average_gradient(spatial: int) -> Any:
+    def translated(call: Call, g: Any, x: Any, *options: Any) -> Any:
+        pool = _average_pooled(spatial)
+        return pulled(lambda z: pool(call, z, *options), [x], [g])[0]
+
+    return translated
+
+
+def _adapted(spatial: int) -> Any:
+    def translated(call: Call, x: Any, size: Sequence[Any]) -> Any:
+        batched = x.ndim == spatial + 2
+        x = x if batched else sg.expand_dims(x, 0)
+        wanted = [old if new is None else new for new, old in zip(size, x.shape[2:], strict=True)]
+        y = sg.adaptive_avg_pool(x, wanted, data_format=LAYOUTS[spatial])
+        return y if batched else sg.squeeze(y, 0)
+
+    return translated
+
+
+def _adapted_maxima(spatial: int) -> Any:
+    def translated(call: Call, x: Any, size: Sequence[Any]) -> Any:
+        if call.uses(1):
+            raise Refused("the places of adaptive maxima have no translation; use the maxima alone")
+        batched = x.ndim == spatial + 2
+        y = sg.adaptive_max_pool(x if batched else sg.expand_dims(x, 0), size, data_format=LAYOUTS[spatial])
+        return (y if batched else sg.squeeze(y, 0)), None
+
+    return translated
+
+
+def _adapted_gradient(call: Call, g: Any, x: Any) -> Any:
+    spatial = 2 if "2d" in str(call.node.target) else 3
+    adapt = _adapted(spatial)
+    return pulled(lambda z: adapt(call, z, g.shape[-spatial:]), [x], [g])[0]
+
+
+# -------------------------------------------------------------------------------------------- other sizes
+
+
+def _wanted(x: Any, size: Any, factors: Any) -> tuple[list[int], list[int], list[float | None]]:
+    old = static(x.shape[2:], "an image of another size")
+    if size is not None:
+        new = list(static(size, "an image of another size"))
+        return list(old), new, [None] * len(old) if factors is None else list(factors)
+    return list(old), [math.floor(n * f) for n, f in zip(old, factors, strict=True)], list(factors)
+
+
+def _nearest(exact: bool, vector: bool) -> Any:
+    """Each new pixel is the old one below it."""
+
+    def translated(call: Call, x: Any, size: Any = None, *given_factors: Any) -> Any:
+        factors = given_factors[0] if vector and given_factors else given_factors or None
+        old, new, scales = _wanted(x, size, factors)
+        for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
+            scale = np.float32(before / after if factor is None else 1.0 / factor)
+            steps = np.arange(after, dtype=np.float32) + np.float32(0.5 if exact else 0.0)
+            x = sg.take(x, np.minimum(np.floor(steps * scale).astype(np.int64), before - 1), 2 + i)
+        return x
+
+    return translated
+
+
+def _scale(before: int, after: int, align: bool, factor: float | None) -> float:
+    if align:
+        return (before - 1) / (after - 1) if after > 1 else 0.0
+    return before / after if factor is None or factor <= 0 else 1.0 / factor
+
+
+def _linear(vector: bool) -> Any:
+    def translated(call: Call, x: Any, size: Any, align: bool, *given_factors: Any) -> Any:
+        factors = given_factors[0] if vector and given_factors else given_factors or None
+        old, new, scales = _wanted(x, size, factors)
+        for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
+            scale, steps = _scale(before, after, align, factor), np.arange(after)
+            source = steps * scale if align else np.maximum((steps + 0.5) * scale - 0.5, 0.0)
+            first = np.minimum(source.astype(np.int64), before - 1)
+            share = brought(along(source - first, 2 + i, x.ndim), x.dtype)
+            low, high = (sg.take(x, at, 2 + i) for at in (first, np.minimum(first + 1, before - 1)))
+            x = sg.add(low, sg.multiply(sg.subtract(high, low), share))
+        return x
+
+    return translated
+
+
+def _cubic(call: Call, x: Any, size: Any, align: bool, factors: Any = None) -> Any:
+    old, new, scales = _wanted(x, size, factors)
+    for i, (before, after, factor) in enumerate(zip(old, new, scales, strict=True)):
+        scale, steps = _scale(before, after, align, factor), np.arange(after)
+        source = steps * scale if align else (steps + 0.5) * scale - 0.5
+        first = np.floor(source)
+        parts = []
+        for k, weight in enumerate(_cubic_weights(source - first)):
+            at = np.clip(first.astype(np.int64) + k - 1, 0, before - 1)
+            parts.append(sg.multiply(sg.take(x, at, 2 + i), brought(along(weight, 2 + i, x.ndim), x.dtype)))
+        x = sg.add_n(parts)
+    return x
+
+
+def _cubic_sized(call: Call, x: Any, size: Any, align: bool, *factors: Any) -> Any:
+    """With the size and, where they are known, the factors that led to it."""
+    return _cubic(call, x, size, align, factors or None)
+
+
+def _cubic_weights(t: Any) -> list[Any]:
+    """Of the four neighbours, by Keys's kernel with a = -3/4; for arrays and outputs."""
+    a = -0.75
+
+    def near(u: Any) -> Any:
+        return ((a + 2.0) * u - (a + 3.0)) * u * u + 1.0
+
+    def far(u: Any) -> Any:
+        return ((u - 5.0) * u + 8.0) * u * a - 4.0 * a
+
+    return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
+
+
+# ---------------------------------------------------------------------------------------- at a grid
+
+
+def _unnormalised(place: Any, size: int, align: bool) -> Any:
+    """From [-1, 1] to pixels."""
+    return (place + 1.0) * (0.5 * (size - 1)) if align else ((place + 1.0) * size - 1.0) * 0.5
+
+
+def _reflected(place: Any, size: int, align: bool) -> Any:
+    low, span = (0.0, size - 1.0) if align else (-0.5, float(size))
+    if span == 0:
+        return sg.zeros_like(place)
+    away = sg.abs(place - low)
+    turns = sg.floor(away * (1.0 / span))
+    rest = away - turns * span
+    back = sg.not_equal(sg.floormod(turns, brought(2, turns.dtype)), brought(0, turns.dtype))
+    return sg.where(back, span - rest + low, rest + low)
+
+
+def _inside(place: Any, size: int, padding: int, align: bool) -> Any:
+    """Where a place beyond the image is taken for."""
+    if padding == 2:
+        place = _reflected(place, size, align)
+    if padding:
+        zero, last = brought(0, place.dtype), brought(size - 1, place.dtype)
+        place = sg.minimum(sg.maximum(place, zero), last)
+    return place
+
+
+class _Sampling:
+    """Pixels of an image, [batch, channels, sizes], at places known as the program runs."""
+
+    def __init__(self, x: Any, padding: int, align: bool) -> None:
+        self.sizes = static(x.shape[2:], "grid_sample")
+        self.padding, self.align = padding, align
+        self.dtype = x.dtype
+        self.channels = x.shape[1]
+        self.flat = reshape(x, [x.shape[0], x.shape[1], int(np.prod(self.sizes))])
+
+    def at(self, places: Sequence[Any]) -> Any:
+        """The pixels at whole places, which are floating-point; 0 outside: [batch, channels, places]."""
+        number = valid = None
+        for place, size in zip(places, self.sizes, strict=True):
+            zero, last = brought(0, place.dtype), brought(size - 1, place.dtype)
+            here = sg.logical_and(sg.greater_equal(place, zero), sg.less_equal(place, last))
+            valid = here if valid is None else sg.logical_and(valid, here)
+            whole = sg.cast(sg.stop_gradient(sg.where(here, place, zero)), sg.int64)
+            number = whole if number is None else number * size + whole
+        assert number is not None
+        count = product(number.shape[1:])
+        wide = sg.broadcast_to(
+            reshape(number, [number.shape[0], 1, count]), [number.shape[0], self.channels, count]
+        )
+        found = reshape(
+            sg.take_along_axis(self.flat, wide, 2), [wide.shape[0], wide.shape[1], *number.shape[1:]]
+        )
+        return sg.where(sg.expand_dims(valid, 1), found, brought(0, self.dtype))
+
+
+def _grid_sampled(call: Call, x: Any, grid: Any, mode: int, padding: int, align: bool) -> Any:
+    spatial = x.ndim - 2
+    sampling = _Sampling(x, padding, align)
+    # The grid names the last axis first.
+    places = [_unnormalised(grid[..., spatial - 1 - i], size, align) for i, size in enumerate(sampling.sizes)]
+    if mode == 2:
+        return _cubic_sampled(sampling, places)
+    places = [_inside(p, size, padding, align) for p, size in zip(places, sampling.sizes, strict=True)]
+    if mode == 1:
+        return sampling.at([sg.round(place) for place in places])
+    first = [sg.stop_gradient(sg.floor(place)) for place in places]
+    parts = []
+    for corner in range(2**spatial):
+        bits = [(corner >> i) & 1 for i in range(spatial)]
+        weight = None
+        for place, low, bit in zip(places, first, bits, strict=True):
+            share = place - low if bit else low + 1.0 - place
+            weight = share if weight is None else weight * share
+        pixels = sampling.at([low + float(bit) for low, bit in zip(first, bits, strict=True)])
+        parts.append(sg.multiply(pixels, sg.expand_dims(weight, 1)))
+    return sg.add_n(parts)
+
+
+def _cubic_sampled(sampling: _Sampling, places: Sequence[Any]) -> Any:
+    first = [sg.stop_gradient(sg.floor(place)) for place in places]
+    weights = [_cubic_weights(place - low) for place, low in zip(places, first, strict=True)]
+    parts = []
+    for i in range(4):
+        for j in range(4):
+            at = [first[0] + (i - 1.0), first[1] + (j - 1.0)]
+            kept = [
+                _inside(place, size, sampling.padding, sampling.align)
+                for place, size in zip(at, sampling.sizes, strict=True)
+            ]
+            pixels = sampling.at(kept)
+            parts.append(sg.multiply(pixels, sg.expand_dims(weights[0][i] * weights[1][j], 1)))
+    return sg.add_n(parts)
+
+
+WINDOWS: Table = dict(
+    table(
+        {
+            "max_pool2d_with_indices": _max_pooled(2),
+            "max_pool3d_with_indices": _max_pooled(3),
+            "max_pool2d_with_indices_backward": _max_gradient(2),
+            "max_pool3d_with_indices_backward": _max_gradient(3),
+            "avg_pool1d": _average_pooled(1),
+            "avg_pool2d": _average_pooled(2),
+            "avg_pool3d": _average_pooled(3),
+            "avg_pool2d_backward": _average_gradient(2),
+            "avg_pool3d_backward": _average_gradient(3),
+            "adaptive_avg_pool1d": _adapted(1),
+            "_adaptive_avg_pool2d adaptive_avg_pool2d": _adapted(2),
+            "_adaptive_avg_pool3d adaptive_avg_pool3d": _adapted(3),
+            "adaptive_max_pool2d": _adapted_maxima(2),
+            "adaptive_max_pool3d": _adapted_maxima(3),
+            "_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward": _adapted_gradient,
+            "upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec": _nearest(False, True),
+            "upsample_nearest1d upsample_nearest2d upsample_nearest3d": _nearest(False, False),
+            "_upsample_nearest_exact1d.vec _upsample_nearest_exact2d.vec": _nearest(True, True),
+            "_upsample_nearest_exact1d _upsample_nearest_exact2d": _nearest(True, False),
+            "upsample_linear1d.vec upsample_bilinear2d.vec upsample_trilinear3d.vec": _linear(True),
+            "upsample_linear1d upsample_bilinear2d upsample_trilinear3d": _linear(False),
+            "upsample_bicubic2d.vec": _cubic,
+            "upsample_bicubic2d": _cubic_sized,
+            "grid_sampler_2d grid_sampler_3d": _grid_sampled,
+        }
+    )
+)

@@ -1,0 +1,194 @@
+"""One walk over an exported program: each operator becomes operations of ours, at the user's line."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+import stopgrad as sg
+from stopgrad.builder import Inside
+from stopgrad.ops.data import size_as
+from stopgrad.torch.importing.aten import ABSENT, TRANSLATIONS
+from stopgrad.torch.importing.aten.calling import Call, Refused, array_of, dtype_from, results_of
+from stopgrad.torch.importing.aten.control import CONTROL
+from stopgrad.torch.importing.aten.drawing import DRAWING
+from stopgrad.torch.importing.aten.sizes import SIZES
+from stopgrad.torch.importing.program import STOP, location_of, scope_of
+
+Node = Any
+
+
+class Refusal:
+    """A call without a translation: what is called, where, and why it has none."""
+
+    def __init__(self, node: Node, why: str) -> None:
+        self.name = name_of(node)
+        self.location = location_of(node)
+        self.why = why
+
+    def __str__(self) -> str:
+        place = "" if self.location is None else f" at {self.location.describe()}"
+        return f"{self.name}{place}: {self.why}"
+
+
+def name_of(node: Node) -> str:
+    """What a node calls, such as ``"aten.add.Tensor"``."""
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    return str(getattr(target, "__name__", target))
+
+
+def draws(module: Any) -> bool:
+    """Whether a program, or one that it calls, draws random numbers."""
+    waiting = [module]
+    while waiting:
+        here = waiting.pop()
+        if any(_is_random(node) for node in here.graph.nodes if node.op == "call_function"):
+            return True
+        waiting += [child for child in here.children() if isinstance(child, torch.fx.GraphModule)]
+    return False
+
+
+def _is_random(node: Node) -> bool:
+    if node.target is torch.ops.aten.scaled_dot_product_attention.default:
+        return bool(node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p"))
+    return name_of(node) in DRAWING
+
+
+class Translator:
+    """Translates programs into the graph that is being built.
+
+    Attributes:
+        refusals: what has no translation, in the order of the program.
+    """
+
+    def __init__(self, key: Any = None, sizes: Mapping[str, Any] | None = None) -> None:
+        self.refusals: list[Refusal] = []
+        self._key = key
+        self._drawn = 0
+        self._sizes = dict(sizes or {})
+
+    # ------------------------------------------------------------------------------------------- sizes
+
+    def size(self, size: Any) -> Any:
+        """A size of PyTorch's as a number or a :class:`stopgrad.Dim`."""
+        if isinstance(size, int):
+            return size
+        expression = getattr(getattr(size, "node", None), "expr", size)
+        known = {}
+        for symbol in getattr(expression, "free_symbols", ()):
+            if str(symbol).startswith(("u", "zuf")):
+                raise Refused("a size is known only when the program runs, from values of tensors")
+            known[symbol] = self._sizes.setdefault(str(symbol), sg.dim(str(symbol)))
+        if not known:
+            return int(expression)
+        return sympy_interp(PythonReferenceAnalysis, known, expression)
+
+    def name_size(self, size: Any, name: str) -> None:
+        """Call a size that is a symbol of its own by the name that the user gave it."""
+        expression = getattr(getattr(size, "node", None), "expr", None)
+        if expression is not None and getattr(expression, "is_symbol", False):
+            self._sizes.setdefault(str(expression), sg.dim(name))
+
+    def shape(self, value: Any) -> list[Any]:
+        """The sizes of a tensor that PyTorch recorded."""
+        return [self.size(size) for size in value.shape]
+
+    # --------------------------------------------------------------------------------------- programs
+
+    def run(self, module: Any, operands: Sequence[Any]) -> Any:
+        """What a program returns for these values of its placeholders, built here."""
+        waiting = iter(operands)
+        known: dict[Node, Any] = {}
+        live = _live(module.graph)
+        for node in module.graph.nodes:
+            if node.op == "placeholder":
+                known[node] = next(waiting)
+            elif node.op == "output":
+                return torch.fx.node.map_arg(node.args[0], known.__getitem__)
+            elif node in live:
+                known[node] = self._translated(module, node, known, live)
+        raise AssertionError("a program ends with an output")
+
+    def _translated(self, module: Any, node: Node, known: Mapping[Node, Any], live: Container[Node]) -> Any:
+        if node.op == "get_attr":
+            found = _attribute(module, node.target)
+            return sg.constant(array_of(found, node.target)) if isinstance(found, torch.Tensor) else found
+        args = torch.fx.node.map_arg(node.args, known.__getitem__)
+        kwargs = torch.fx.node.map_arg(node.kwargs, known.__getitem__)
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        location = location_of(node)
+        place = {} if location is None else {"place": (location, 0)}
+        with Inside(prefix=scope_of(node), **place):
+            try:
+                return self._called(node, args, kwargs, live)
+            except (Refused, sg.StopgradError) as error:
+                self.refusals.append(Refusal(node, getattr(error, "message", None) or str(error)))
+                return self._stand_ins(node)
+
+    def _called(
+        self, node: Node, args: Sequence[Any], kwargs: Mapping[str, Any], live: Container[Node]
+    ) -> Any:
+        if node.target is STOP:
+            return sg.stop_gradient(args[0], name=args[1])
+        if name_of(node) in CONTROL:
+            return CONTROL[name_of(node)](self, *args, **kwargs)
+        found = translation_of(node)
+        if found is None:
+            raise Refused(ABSENT.get(name_of(node), "this operator has no translation"))
+        call = Call(node, self._next_key, self.size, live)
+        return found(call, *args, **kwargs)
+
+    def _next_key(self) -> Any:
+        self._drawn += 1
+        return sg.random_fold_in(self._key, self._drawn)
+
+    def _stand_ins(self, node: Node) -> Any:
+        """Something of the right type, so that what follows is looked at, too."""
+        made = [self._stand_in(value) for value in results_of(node.meta.get("val"))]
+        return made[0] if not isinstance(node.meta.get("val"), (tuple, list)) else tuple(made)
+
+    def _stand_in(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return sg.dim()
+        try:
+            return sg.placeholder(dtype_from(value.dtype), self.shape(value))
+        except Refused:
+            return sg.placeholder(dtype_from(value.dtype), [None] * value.ndim)
+
+    def as_output(self, x: Any, like: Any) -> Any:
+        """A result of a program: a tensor; or a number or size, as a tensor."""
+        if isinstance(x, sg.Output):
+            return x
+        if isinstance(x, sg.Dim):
+            return size_as(x, sg.int64, like)
+        return sg.constant(x)
+
+
+def translation_of(node: Node) -> Callable[..., Any] | None:
+    """The translation of what a node calls, or None."""
+    found: Callable[..., Any] | None = TRANSLATIONS.get(name_of(node)) or SIZES.get(node.target)
+    return found
+
+
+def _attribute(module: Any, path: str) -> Any:
+    found = module
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _live(graph: Any) -> set[Node]:
+    """The nodes that the results depend on: neither checks nor what they look at."""
+    live: set[Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "output" or node in live:
+            live.update(node.all_input_nodes)
+    return live

@@ -1,0 +1,166 @@
+"""From the record to a graph of ours, of which reports are made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stopgrad.dtypes import dtype_of
+from stopgrad.flow.asked import Asked
+from stopgrad.flow.explain import flow_of
+from stopgrad.flow.parts import Finding
+from stopgrad.flow.report import Flow
+from stopgrad.flow.words import counted
+from stopgrad.graph import Graph, Operation, Output
+from stopgrad.op import REGISTRY
+from stopgrad.ops.foreign import Foreign, ForeignStop
+from stopgrad.source import RawLocation
+from stopgrad.torch.recording.nodes import EARLIER
+from stopgrad.torch.recording.record import Event, Kind, Target, Value, above
+from stopgrad.types import TensorType, tensor_type
+
+
+def report_of(losses: Sequence[Value], xs: Mapping[str, Target], held: bool = False) -> Flow:
+    """The report on recorded values, in a graph of ours.
+
+    Args:
+        losses: what is differentiated.
+        xs: what is asked about.
+        held: whether an optimizer holds these, so that others that gradients reach are a finding.
+    """
+    building = _Building(losses, xs)
+    ys = tuple([building.output(value) for value in losses])
+    findings = building.earlier()
+    if held:
+        findings += _strays(building, ys)
+    return flow_of(Asked(building.graph, ys, building.asked, is_function=True, recorded=True), (), findings)
+
+
+def _strays(building: _Building, ys: tuple[Output, ...]) -> list[Finding]:
+    """The leaves that gradients reach and that no optimizer holds, by the lines that made them."""
+    leaves = {str(i): leaf for i, leaf in enumerate(building.unasked_leaves())}
+    if not leaves:
+        return []
+    flow = flow_of(Asked(building.graph, ys, leaves, is_function=True, recorded=True))
+    lines: dict[Any, list[Operation]] = {}
+    for key, leaf in leaves.items():
+        if flow[key].arrives:
+            where = leaf.op.location
+            lines.setdefault(None if where is None else (where.file, where.line), []).append(leaf.op)
+    return [
+        Finding(
+            "stray",
+            f"a gradient arrives at {counted(len(ops), 'tensor')} that no optimizer has",
+            tuple(ops),
+        )
+        for ops in lines.values()
+    ]
+
+
+class _Building:
+    """A graph that is being built of the events that losses came from."""
+
+    def __init__(self, losses: Sequence[Value], xs: Mapping[str, Target]) -> None:
+        self.graph = Graph()
+        self._made: dict[tuple[Event, int], Output] = {}
+        self._guarded: dict[Output, Output] = {}
+        self._xs = {(x.value.event, x.value.index): x for x in xs.values()}
+        events = above([*losses, *[x.value for x in xs.values()]])
+        self._leads = self._bits(events)
+        for event in events:
+            self._build(event)
+        self.asked = {key: self._made[x.value.event, x.value.index] for key, x in xs.items()}
+
+    def _bits(self, events: Sequence[Event]) -> dict[Event, int]:
+        """Which of the events that are asked about each leads to, as the bits of a number."""
+        own = {event: 1 << k for k, event in enumerate(dict.fromkeys(event for event, _ in self._xs))}
+        leads: dict[Event, int] = {}
+        for event in events:
+            bits = own.get(event, 0)
+            for value in event.inputs:
+                bits |= leads[value.event]
+            leads[event] = bits
+        return leads
+
+    def earlier(self) -> list[Finding]:
+        """What was made before the watch began, by the lines where it was met."""
+        found = {}
+        for (event, _), made in self._made.items():
+            if event.why is EARLIER and event.place is not None:
+                message = f"{EARLIER}: of what made it, no lines are known"
+                found[event.place] = Finding("earlier", message, (made.op,))
+        return list(found.values())
+
+    def unasked_leaves(self) -> list[Output]:
+        """The leaves that require gradients, and about which was not asked."""
+        asked = {made.op for made in self.asked.values()}
+        frozen = {event.inputs[0].event for event, _ in self._made if event.kind is Kind.FROZEN}
+        leaves = [
+            made for (event, _), made in self._made.items() if event.kind is Kind.LEAF and event not in frozen
+        ]
+        return [made for made in leaves if made.op not in asked and made.type.differentiable]
+
+    def output(self, value: Value) -> Output:
+        """What a value is in the graph, for who uses it."""
+        made = self._made[value.event, value.index]
+        return self._guarded.get(made, made)
+
+    def _build(self, event: Event) -> None:
+        inputs = tuple([self.output(value) for value in event.inputs])
+        types = tuple([_type(sizes) for sizes in event.results])
+        asked = any((event, i) in self._xs for i in range(len(types)))
+        if event.kind is Kind.STOP:
+            self._made[event, 0] = self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
+        elif event.kind is Kind.FROZEN:
+            stopped = (event.inputs[0].event, event.inputs[0].index) in self._xs
+            self._made[event, 0] = (
+                self._add(ForeignStop, inputs, (event.call, event.why), types, event.place)
+                if stopped
+                else inputs[0]
+            )
+        elif event.kind is Kind.WRITTEN and self._adds_nothing(event):
+            self._made[event, 0] = inputs[0]
+        elif event.kind is Kind.LEAF and not event.inputs:
+            kind = types[0]
+            self._made[event, 0] = self._add(
+                REGISTRY["Placeholder"], (), (kind.dtype, kind.shape), types, event.place
+            )
+        else:
+            values = event.call, tuple(event.results), event.walls, (), ""
+            op = self._operation(Foreign, inputs, values, types, event.place)
+            self._made.update({(event, i): y for i, y in enumerate(op.outputs)})
+        if asked and event.kind is not Kind.LEAF:
+            self._guard(event)
+
+    def _adds_nothing(self, event: Event) -> bool:
+        """Whether what was written into memory leads to nothing but the tensor whose memory it is."""
+        value, content = event.inputs
+        return not self._leads[content.event] & ~self._leads[value.event]
+
+    def _guard(self, event: Event) -> None:
+        """Stop gradients behind values that are asked about and require none."""
+        for i in range(len(event.results)):
+            x = self._xs.get((event, i))
+            if x is not None and not x.needs:
+                made = self._made[event, i]
+                why = "requires_grad is False"
+                self._guarded[made] = self._add(
+                    ForeignStop, (made,), ("requires_grad", why), (made.type,), event.place
+                )
+
+    def _add(self, *parts: object) -> Output:
+        return self._operation(*parts).outputs[0]  # type: ignore[arg-type]
+
+    def _operation(
+        self,
+        definition: type,
+        inputs: tuple[Output, ...],
+        values: tuple[object, ...],
+        types: tuple[TensorType, ...],
+        place: RawLocation | None,
+    ) -> Operation:
+        return Operation(self.graph, definition, inputs, values, types, "", place, None)  # type: ignore[arg-type]
+
+
+def _type(sizes: tuple[object, ...]) -> TensorType:
+    return tensor_type(dtype_of(sizes[0]), tuple(sizes[1:]))  # type: ignore[arg-type]

@@ -1,0 +1,149 @@
+"""Values that leave PyTorch for Python, by ``.item()`` or ``.numpy()``, and may come back."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stopgrad.flow.source_lines import place as place_text
+from stopgrad.source import RawLocation, decode
+from stopgrad.torch.recording.record import Value, stop
+
+MADE_OF = "what may be made of it "
+REMEMBERED = 1024
+"""So many numbers that left are known again, the latest."""
+SHORT = 64
+"""The elements of lists up to this length are known again."""
+DIGITS = 6
+"""A number of more significant digits is the same number wherever it is met."""
+
+
+class Departure(NamedTuple):
+    """A value that left.
+
+    Attributes:
+        what: what it became; a number.
+        value: what it was.
+        call, why: how it left.
+        place: where.
+    """
+
+    what: Any
+    value: Value
+    call: str
+    why: str
+    place: RawLocation | None
+
+
+class _Span(NamedTuple):
+    """The memory of an array that left."""
+
+    begin: int
+    end: int
+    array: weakref.ref[Any]
+    departure: Departure
+
+
+class Departures:
+    """What left for Python. Arrays are referred to weakly."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, Departure] = {}
+        self._spans: list[_Span] = []
+        self._sites: dict[Any, dict[int, Departure]] = {}  # Of arrays, the last one of each place.
+
+    def note(self, what: Any, value: Value, call: str, why: str, place: RawLocation | None) -> None:
+        """A value became something of Python's."""
+        if isinstance(what, np.ndarray):
+            spans = [span for span in self._spans if span.array() is not None]
+            departure = Departure(None, value, call, why, place)
+            begin = what.__array_interface__["data"][0]
+            self._spans = [*spans, _Span(begin, begin + what.nbytes, weakref.ref(what), departure)]
+            if place is not None:
+                self._sites.setdefault(place[0], {})[place[1]] = departure
+            return
+        for number in _numbers_in(what, SHORT):
+            departure = Departure(number, value, call, why, place)
+            for key in _keys(number):
+                self._numbers.pop(key, None)
+                self._numbers[key] = departure
+        while len(self._numbers) > 2 * REMEMBERED:
+            del self._numbers[next(iter(self._numbers))]
+
+    def __bool__(self) -> bool:
+        return bool(self._numbers or self._spans or self._sites)
+
+    def returning(self, given: Any, place: RawLocation | None) -> list[Value]:
+        """What of the arguments of a call had left, stopped where it left."""
+        found: list[Value] = []
+        for x in _leaves(given):
+            if isinstance(x, np.ndarray):
+                found += self.of_memory(x.__array_interface__["data"][0], place) if x.size else []
+            else:
+                departure = self._of_number(x)
+                found += [] if departure is None else [_back(departure, place)]
+        return found
+
+    def of_memory(self, address: int, place: RawLocation | None) -> list[Value]:
+        """What had left of which an array may be made that came back: whose memory it has; or, where that is
+        its own, the arrays that left further up in the same function.
+        """
+        for span in reversed(self._spans):
+            if span.begin <= address < span.end and span.array() is not None:
+                return [_back(span.departure, place)]
+        if place is None:
+            return []
+        sites = self._sites.get(place[0], {})
+        return [_back(departure, place, MADE_OF) for at, departure in sites.items() if at < place[1]]
+
+    def _of_number(self, x: Any) -> Departure | None:
+        for key in _keys(x):
+            found = self._numbers.get(key)
+            if found is not None:
+                return found
+        return None
+
+
+def _back(departure: Departure, place: RawLocation | None, what: str = "") -> Value:
+    """A value that came back, stopped where it left."""
+    where = "" if place is None else f", {what}came back at {place_text(decode(place))}"
+    why = f"left for Python by {departure.why}{where}"
+    return stop(departure.value, departure.call, why, departure.place)
+
+
+def _keys(x: Any) -> Iterator[Any]:
+    """By what a number is known again: itself as an object; and its value, where no other has the same."""
+    if type(x) is float or type(x) is complex:
+        yield "object", id(x)
+        if len(repr(x).strip("-0.").replace(".", "")) > DIGITS:
+            yield "value", x
+
+
+def _numbers_in(tree: Any, limit: int) -> list[Any]:
+    """The numbers of a short list, nested ones too; none of a long one."""
+    found: list[Any] = []
+    stack = [tree]
+    while stack and len(found) <= limit:
+        x = stack.pop()
+        if isinstance(x, (list, tuple)):
+            stack.extend(x)
+        else:
+            found.append(x)
+    return found if len(found) <= limit else []
+
+
+def _leaves(given: Any) -> Iterator[Any]:
+    """The numbers and arrays among arguments."""
+    stack = [given]
+    while stack:
+        x = stack.pop()
+        kind = type(x)
+        if kind is float or kind is complex or kind is np.ndarray:
+            yield x
+        elif kind is tuple or kind is list:
+            stack.extend(x[:REMEMBERED])
+        elif kind is dict:
+            stack.extend(x.values())

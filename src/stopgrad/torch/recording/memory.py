@@ -1,0 +1,124 @@
+"""Which tensor is which value: weak tables of tensors by identity, and of the memory that they share."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from stopgrad.source import RawLocation
+from stopgrad.torch.recording.record import Value
+
+Tensor = Any
+
+
+class Held(weakref.ref[Any]):
+    """A tensor that has a value by itself, because autograd has no node for it.
+
+    Attributes:
+        key: by which it is found.
+        value: its value.
+        serial: of the last event that it is known to have seen.
+        root: of a leaf, the value that gradients with respect to it arrive at.
+        content: of a leaf, what was written into its memory; None where nothing was.
+        needs: of a leaf, whether its value is that of a tensor that requires a gradient.
+        place: where it was last said whether it does.
+    """
+
+    __slots__ = ("content", "key", "needs", "place", "root", "serial", "value")
+
+    key: int
+    value: Value
+    serial: int
+    root: Value | None
+    content: Value | None
+    needs: bool
+    place: RawLocation | None
+
+
+class Store(weakref.ref[Any]):
+    """A stretch of memory.
+
+    Attributes:
+        key: by which it is found.
+        value: what it holds, or held when its first tensor was met.
+        serial: of the event that wrote it last.
+    """
+
+    __slots__ = ("key", "serial", "value")
+
+    key: int
+    value: Value
+    serial: int
+
+
+class Memory:
+    """The tensors and the memory that a watch has met. Nothing is kept alive by it."""
+
+    def __init__(self) -> None:
+        held: dict[int, Held] = {}
+        stores: dict[int, Store] = {}
+        self._held, self._stores = held, stores
+
+        def forget_tensor(gone: Held) -> None:
+            if held.get(gone.key) is gone:
+                del held[gone.key]
+
+        def forget_store(gone: Store) -> None:
+            if stores.get(gone.key) is gone:
+                del stores[gone.key]
+
+        self._forget_tensor, self._forget_store = forget_tensor, forget_store
+
+    def held(self, tensor: Tensor) -> Held | None:
+        """What is known of a tensor itself."""
+        found = self._held.get(id(tensor))
+        return found if found is not None and found() is tensor else None
+
+    def hold(self, tensor: Tensor, value: Value, serial: int, root: Value | None = None) -> Held:
+        """From now on the tensor has this value."""
+        held = self.held(tensor)
+        if held is None:
+            held = self._held[id(tensor)] = Held(tensor, self._forget_tensor)
+            held.key = id(tensor)
+            held.root = held.content = held.place = None
+        held.value, held.serial = value, serial
+        if root is not None:
+            held.root, held.content, held.needs = root, None, root.open
+        return held
+
+    def release(self, tensor: Tensor) -> None:
+        """Forget what the tensor was: autograd knows it from now on."""
+        self._held.pop(id(tensor), None)
+
+    def all_held(self) -> list[Held]:
+        """All tensors that have values by themselves."""
+        return list(self._held.values())
+
+    def store(self, tensor: Tensor) -> Store | None:
+        """The memory of a tensor, if it was met before."""
+        try:
+            return self._stores.get(tensor.untyped_storage()._cdata)
+        except (NotImplementedError, RuntimeError):  # Such as sparse tensors have none.
+            return None
+
+    def written(self, tensor: Tensor, value: Value, serial: int) -> None:
+        """The memory of a tensor holds this value."""
+        try:
+            memory = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return
+        key = memory._cdata
+        store = self._stores.get(key)
+        if store is None:
+            store = self._stores[key] = Store(memory, self._forget_store)
+            store.key = key
+        store.value, store.serial = value, serial
+
+    @staticmethod
+    def is_all(tensor: Tensor) -> bool:
+        """Whether a tensor covers all of its memory."""
+        try:
+            size: int = tensor.untyped_storage().nbytes()
+        except (NotImplementedError, RuntimeError):
+            return True
+        return bool(tensor.numel() * tensor.element_size() >= size)

@@ -1,0 +1,448 @@
+"""The recorder: sees each call of PyTorch, lets it run, and writes down what it did to gradients."""
+
+from __future__ import annotations
+
+import math
+import sys
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from stopgrad.errors import GraphError
+from stopgrad.source import RawLocation
+from stopgrad.torch.recording.calls import Act, Call, call_of
+from stopgrad.torch.recording.functions import NOT_DIFFERENTIABLE
+from stopgrad.torch.recording.nodes import FLAT, OVERWRITTEN, Reached, node_of, sizes_of
+from stopgrad.torch.recording.places import place_of, user_frame
+from stopgrad.torch.recording.record import Event, Kind, Region, Target, Value, left, now, stop
+from stopgrad.torch.recording.values import Values
+
+Tensor = Any
+_functorch: Any = torch._C._functorch
+STOPPED, DISCONNECTED = "stopped", "disconnected"
+Wall = tuple[int, str, str]
+
+
+def tensors_in(*trees: Any) -> Iterator[Tensor]:
+    """The tensors among arguments or results, nested ones too; of what is transformed, what lies beneath."""
+    transformed = _functorch.peek_interpreter_stack() is not None
+    stack = list(trees)
+    stack.reverse()
+    while stack:
+        tree = stack.pop()
+        if isinstance(tree, torch.Tensor):
+            while transformed and _functorch.is_functorch_wrapped_tensor(tree):
+                tree = _functorch.get_unwrapped(tree)
+            yield tree
+        elif isinstance(tree, (list, tuple)):
+            stack.extend(reversed(tree))
+        elif isinstance(tree, dict):
+            stack.extend(reversed(tree.values()))
+
+
+class Used:
+    """A tensor that a call takes, as it is before it; or, without one, a number that was a tensor once."""
+
+    __slots__ = ("tensor", "value", "version")
+
+    def __init__(self, tensor: Tensor, value: Value) -> None:
+        self.tensor, self.value = tensor, value
+        self.version = version_of(tensor)
+
+
+def version_of(tensor: Tensor) -> int:
+    """How often a tensor was written into, as far as PyTorch counts it."""
+    return -1 if tensor is None or tensor.is_inference() else int(tensor._version)
+
+
+def next_node() -> int:
+    """The number of the node that autograd makes next in this thread."""
+    with torch._C.DisableTorchFunction(), torch.inference_mode(False), torch.enable_grad():
+        probe: Any = torch.ones((), requires_grad=True)
+        return int(probe.clone().grad_fn._sequence_nr())
+
+
+class Recorder(Values):
+    """What a watch knows, and how it comes to know it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.modules: Any = weakref.WeakSet()
+        self.backwards: list[tuple[str, tuple[Value, ...], RawLocation | None]] = []
+        self._began = 0
+
+    def begin(self) -> None:
+        """The watch begins, here and now."""
+        self.nodes.started, self.nodes.ended = next_node(), math.inf
+        super().begin()
+
+    def end(self) -> None:
+        """The watch ends."""
+        self.nodes.ended = next_node()
+
+    # -------------------------------------------------------------------------------- the questions
+
+    def knows(self, tensor: Tensor) -> bool:
+        """Whether it was recorded how a tensor was made."""
+        node = node_of(tensor)
+        if node is None:
+            return self.memory.held(tensor) is not None
+        return self.nodes.known(node, tensor.output_nr) is not None or self.memory.held(tensor) is not None
+
+    def loss(self, tensor: Tensor) -> Value:
+        """What a loss is, about which is asked.
+
+        Raises:
+            GraphError: nothing is known of it.
+        """
+        if not self.knows(tensor):
+            node = node_of(tensor)
+            if node is None or not (self.nodes.made_inside(node) or self.nodes.leads_to_known(node)):
+                raise GraphError(
+                    "explain: the watch did not see how this loss was made; make it inside "
+                    "'with sgt.watch():'"
+                )
+        return self.value_of_loss(tensor)
+
+    def value_of_loss(self, tensor: Tensor) -> Value:
+        """What a loss is, whoever saw how it was made."""
+        value = self.value_of(tensor, None, None)
+        if node_of(tensor) is not None:
+            self.nodes.ask_functions(node_of(tensor))
+        return value
+
+    def target(self, tensor: Tensor) -> Target:
+        """What a tensor is, about which is asked."""
+        node = node_of(tensor)
+        if node is not None:
+            value = self.nodes.known(node, tensor.output_nr)
+            if value is None:
+                value = self._made(tensor, node, None)
+            return Target(value, True)
+        self._known_leaf(tensor, None)
+        held = self.memory.held(tensor)
+        assert held is not None
+        return Target(held.value if held.root is None else held.root, tensor.requires_grad)
+
+    def seen(self) -> dict[str, Tensor]:
+        """Every leaf that requires a gradient, and every parameter of the modules that were called."""
+        found: dict[str, Tensor] = {}
+        modules = list(self.modules)
+        below = {id(part) for module in modules for part in module.modules() if part is not module}
+        roots = [module for module in modules if id(module) not in below]
+        for root in roots:
+            prefix = f"{type(root).__name__}." if len(roots) > 1 else ""
+            found |= {f"{prefix}{name}": p for name, p in root.named_parameters(remove_duplicate=False)}
+        known = {id(tensor) for tensor in found.values()}
+        rest = [held() for held in self.memory.all_held() if held.root is not None]
+        leaves = [x for x in rest if x is not None and x.requires_grad and id(x) not in known]
+        return found | {f"leaf{i}": x for i, x in enumerate(leaves)}
+
+    # ------------------------------------------------------------------------------------ the calls
+
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Call a function of PyTorch and write down what it did."""
+        call = call_of(function)
+        act = call.act
+        if act is Act.NOTHING:
+            return function(*args, **kwargs)
+        if act is Act.MODE:
+            self.switch(bool(args[0]))
+            return function(*args, **kwargs)
+        here = self.here()
+        if here is not None and here.ignored:
+            return function(*args, **kwargs)
+        place = place_of(user_frame(sys._getframe(1)))
+        used = self._used((args, kwargs), place, here)
+        self._began = now()
+        transformed = _functorch.peek_interpreter_stack() is not None
+        if transformed and act is Act.REQUIRE:
+            return function(*args, **kwargs)  # Of a wrapper alone.
+        if (act is Act.BACKWARD or act is Act.GRAD) and not transformed:
+            self._backward(call, args, kwargs, place, here)
+        result = function(*args, **kwargs)
+        _ACTIONS[act](self, call, used, result, place, here)
+        return result
+
+    def _used(self, given: Any, place: RawLocation | None, here: Region | None) -> list[Used]:
+        """The tensors among arguments, each once, as they are before the call."""
+        found: dict[int, Used] = {}
+        for tensor in tensors_in(*given):
+            if id(tensor) not in found:
+                found[id(tensor)] = Used(tensor, self.value_of(tensor, place, here))
+        used = list(found.values())
+        if self.departures:
+            used += [Used(None, value) for value in self.departures.returning(given, place)]
+        return used
+
+    def _backward(
+        self,
+        call: Call,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        place: RawLocation | None,
+        here: Region | None,
+    ) -> None:
+        """A backward pass begins."""
+        losses = next(iter([*args, *kwargs.values()]), ())
+        values = tuple([self.value_of(tensor, place, here) for tensor in tensors_in(losses)])
+        kind = "grad" if call.act is Act.GRAD else "backward"
+        self.backwards.append((kind, values, place))
+
+    def _operation(
+        self,
+        call: Call,
+        used: Sequence[Used],
+        result: Any,
+        place: RawLocation | None,
+        here: Region | None,
+    ) -> None:
+        """Write down an operation: what it made, and what it wrote into."""
+        outputs = made_by(call, used, result)
+        if not outputs:
+            return
+        made: dict[Any, Event] = {}
+        given = {id(tensor): k for k, tensor in enumerate(tensors_in(result))} if call.apart else {}
+        for position, (tensor, into) in enumerate(outputs):
+            took, node = used, node_of(tensor)
+            if call.apart:
+                spot, count = given.get(id(tensor), position), len(given) or len(outputs)
+                took = [one for k, one in enumerate(used) if k % count == spot]
+                took = took if took or node is not None else used
+            if node is not None:
+                inputs, walls = self._asked(call, took, tensor, into, place)
+            elif tensor.requires_grad and (into is not None or here is None or not tensor._is_view()):
+                self._leaf_written(call, took, tensor, into, place, here)
+                continue
+            else:
+                inputs, walls = self._untracked(call, took, tensor, into, here)
+            key = (inputs, walls)
+            event = made.get(key)
+            if event is None:
+                event = made[key] = Event(Kind.OPERATION, call.name, place, inputs, walls, here)
+            blocked = {i for i, _, _ in walls}
+            sizes = sizes_of(tensor)
+            open = sizes[0] in FLOATS and any(v.open for i, v in enumerate(inputs) if i not in blocked)
+            self._becomes(tensor, event.result(sizes, open), into)
+
+    def _asked(
+        self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, place: RawLocation | None
+    ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
+        """What autograd says of a result: the values it depends on, and what keeps gradients from which."""
+        found = self.nodes.reached(node_of(tensor), place)
+        inputs = dict.fromkeys([one.value for one in used])
+        rebased = into is not None and into.value not in found.values and tensor._is_view()
+        whole = rebased and tensor._base is not None and tensor.numel() == tensor._base.numel()
+        if rebased and into is not None:
+            # It is part of its base, through which the gradient goes, and what was written with it.
+            through = self._rebased(call, found, tensor, bool(whole))
+            inputs = {value: None for value in inputs if value not in through and value is not into.value}
+        inputs |= found.values
+        inputs |= found.flat
+        walls = []
+        for i, value in enumerate(inputs):
+            if value in found.values or not value.open:
+                if call.act is Act.FACTORY and value not in found.values:
+                    walls.append((i, DISCONNECTED, ""))
+                continue
+            reason = FLAT if value in found.flat else f"{call.name} passes no gradient to it"
+            if into is not None and value is into.value:
+                reason = OVERWRITTEN
+            walls.append((i, NOT_DIFFERENTIABLE, reason))
+        return tuple(inputs), tuple(walls)
+
+    def _rebased(self, call: Call, found: Reached, tensor: Tensor, whole: bool) -> set[Value]:
+        """What went into a base, a view of which was written into by this call."""
+        through: set[Value] = set()
+        store = self.memory.store(tensor)
+        for event in [value.event for value in found.values if value.event.serial > self._began]:
+            through.update(event.inputs)
+            if whole and call.overwrites:
+                node: Any = node_of(tensor._base)
+                if node.next_functions[0][0] is not None:
+                    event.walls = ((0, NOT_DIFFERENTIABLE, OVERWRITTEN),)
+            elif store is not None and not store.value.open and store.value not in event.inputs:
+                event.inputs = (*event.inputs, store.value)
+        return through
+
+    def _untracked(
+        self, call: Call, used: Sequence[Used], tensor: Tensor, into: Used | None, here: Region | None
+    ) -> tuple[tuple[Value, ...], tuple[Wall, ...]]:
+        """The same of a result that requires no gradient, by what is known of the function."""
+        inputs = tuple(dict.fromkeys([one.value for one in used]))
+        walls: list[Wall] = []
+        numbers = {one.value for one in used if one.tensor is None}
+        for i, value in enumerate(inputs):
+            if value in numbers:
+                continue
+            if into is not None and value is into.value and call.overwrites:
+                walls.append((i, NOT_DIFFERENTIABLE, OVERWRITTEN))
+            elif call.act is Act.FACTORY:
+                walls.append((i, DISCONNECTED, "only its shape and dtype are read"))
+            elif not (tensor.is_floating_point() or tensor.is_complex()):
+                continue  # The dtype says it.
+            elif call.flat:
+                walls.append((i, NOT_DIFFERENTIABLE, FLAT))
+            elif here is None and value.open and value.sizes[0] in FLOATS:
+                walls.append((i, NOT_DIFFERENTIABLE, f"{call.name} passes no gradient to it"))
+        return inputs, tuple(walls)
+
+    def _leaf_written(
+        self,
+        call: Call,
+        used: Sequence[Used],
+        tensor: Tensor,
+        into: Used | None,
+        place: RawLocation | None,
+        here: Region | None,
+    ) -> None:
+        """A leaf that requires a gradient: it was made so, or it was written into without autograd."""
+        if into is None:
+            self.begin_leaf(tensor, place, call.name)
+            return
+        others = tuple(dict.fromkeys([one.value for one in used if one is not into]))
+        event = Event(Kind.OPERATION, call.name, place, others, (), here)
+        value = event.result(sizes_of(tensor), any(one.open for one in others))
+        self.memory.written(tensor, value, self._began)
+
+    def _becomes(self, tensor: Tensor, value: Value, into: Used | None) -> None:
+        """A tensor has this value from now on, and so has its memory where that was written into."""
+        serial = value.event.serial
+        if node_of(tensor) is not None:
+            self.memory.release(tensor)
+            self.nodes.note(node_of(tensor), tensor.output_nr, value)
+        else:
+            self.memory.hold(tensor, value, serial)
+        store = self.memory.store(tensor)
+        if store is None:
+            self.memory.written(tensor, value, serial)
+        elif into is not None:
+            if not self.memory.is_all(tensor):
+                event = Event(Kind.OPERATION, value.event.call, value.event.place, (store.value, value))
+                value = event.result(store.value.sizes, store.value.open or value.open)
+            # Whatever autograd told of it is of this call, too, and knows what was written.
+            self.memory.written(tensor, value, self._began)
+
+    def _stop(
+        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+    ) -> None:
+        """A function that hands values on and no gradient."""
+        taken = used[1:] if call.why.startswith("new_tensor") else used
+        made = list(tensors_in(result))
+        if len(made) != 1:
+            self._operation(call, used, result, place, here)
+            return
+        result = made[0]
+        if all(one.tensor is None for one in taken) or node_of(result) is not None:
+            self._operation(call, taken, result, place, here)
+            return
+        source = taken[0].value
+        if len(taken) > 1:
+            inputs = tuple([one.value for one in taken])
+            source = Event(Kind.OPERATION, call.name, place, inputs, (), here).result(
+                sizes_of(result), any(value.open for value in inputs)
+            )
+        value = stop(source, call.name, call.why, place, here)
+        self.memory.hold(result, value, value.event.serial)
+        if call.writes:
+            self.memory.written(result, value, value.event.serial)
+        self._remember(result, value)
+        if result.requires_grad:
+            self.begin_leaf(result, place, call.name)
+
+    def _leave(
+        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+    ) -> None:
+        """Values leave for Python."""
+        if used:
+            self.departures.note(result, left(used[0].value, None), call.name, call.why, place)
+
+    def _require(
+        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+    ) -> None:
+        """A leaf begins or ends to require a gradient."""
+        tensor = used[0].tensor
+        if node_of(tensor) is not None:
+            return
+        held = self.memory.held(tensor)
+        if tensor.requires_grad and (held is None or held.root is None):
+            self.begin_leaf(tensor, place)
+        held = self.memory.held(tensor)
+        if held is not None and held.root is not None:
+            held.place = place
+            self._settle(tensor, held, place)
+
+    def _attach(
+        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+    ) -> None:
+        """A tensor gets the memory of another."""
+        if len(used) < 2:
+            return
+        into, source = used[0], used[1]
+        value = source.value
+        if value.open:
+            value = stop(value, call.name, call.why, place, here)
+        self._remember(into.tensor, value)
+        node, held = node_of(into.tensor), self.memory.held(into.tensor)
+        if node is not None:
+            self.nodes.write(node, into.tensor.output_nr, self._written_into(into.value, value, into.tensor))
+        elif held is not None and held.root is not None:
+            held.content = value
+            self._settle(into.tensor, held, place)
+            held.serial = held.value.event.serial
+        else:
+            self.memory.hold(into.tensor, value, value.event.serial)
+
+    def _graded(
+        self, call: Call, used: Sequence[Used], result: Any, place: RawLocation | None, here: Region | None
+    ) -> None:
+        """Gradients that ``torch.autograd.grad`` returned."""
+        for tensor in tensors_in(result):
+            if node_of(tensor) is not None:
+                self.value_of(tensor, place, here)
+            elif not tensor.requires_grad:
+                inputs = tuple(dict.fromkeys([one.value for one in used]))
+                event = Event(Kind.OPERATION, call.name, place, inputs, (), here)
+                value = event.result(sizes_of(tensor), any(one.open for one in inputs))
+                if not value.open or _functorch.peek_interpreter_stack() is not None:
+                    # Whether a gradient passes is for the transformation to say, in its own result.
+                    self.memory.hold(tensor, value, value.event.serial)
+                    self._remember(tensor, value)
+                    continue
+                why = "torch.autograd.grad without create_graph=True"
+                value = stop(value, call.name, why, place, here)
+                self.memory.hold(tensor, value, value.event.serial)
+                self._remember(tensor, value)
+
+    def _nothing(self, *_: Any) -> None:
+        """Nothing is to be written down."""
+
+
+def made_by(call: Call, used: Sequence[Used], result: Any) -> list[tuple[Tensor, Used | None]]:
+    """The tensors that a call made, or wrote into, the latter with what they were before."""
+    before = {id(one.tensor): one for one in used}
+    found: dict[int, tuple[Tensor, Used | None]] = {}
+    for tensor in tensors_in(result):
+        if id(tensor) not in before:
+            found[id(tensor)] = (tensor, None)
+    # Of what shares its memory with what is written into, the version changes as well.
+    for one in used[:1] if call.writes else used:
+        if version_of(one.tensor) != one.version or (call.writes and one.version < 0):
+            found[id(one.tensor)] = (one.tensor, one)
+    return list(found.values())
+
+
+FLOATS = frozenset({"float16", "bfloat16", "float32", "float64", "complex64", "complex128"})
+
+_ACTIONS: dict[Act, Callable[..., None]] = {
+    Act.RECORD: Recorder._operation,
+    Act.FACTORY: Recorder._operation,
+    Act.STOP: Recorder._stop,
+    Act.LEAVE: Recorder._leave,
+    Act.BACKWARD: Recorder._nothing,
+    Act.GRAD: Recorder._graded,
+    Act.REQUIRE: Recorder._require,
+    Act.ATTACH: Recorder._attach,
+}

@@ -1,0 +1,77 @@
+"""Where gradients are off: the regions that a run enters and leaves."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import CheckpointFunction
+
+from stopgrad.torch.recording.places import Entry, forward_of_function, place_of, user_frame
+from stopgrad.torch.recording.record import Region
+
+
+def forward_name(function: type) -> str:
+    """Why gradients do not pass what happens inside the forward of an ``autograd.Function``."""
+    if function is CheckpointFunction:
+        return "checkpoint(use_reentrant=True) of inputs that require no gradient"
+    return f"inside {function.__qualname__}.forward"
+
+
+class Regions:
+    """The region without gradients that is being run.
+
+    Attributes:
+        region: the innermost that was entered; None outside of any.
+    """
+
+    def __init__(self) -> None:
+        self.region: Region | None = None
+        self._before: dict[int, Region | None] = {}
+        self._forwards: dict[Any, Region] = {}
+
+    def begin(self) -> None:
+        """The watch begins, here and now."""
+        self.region = None
+        if not torch.is_grad_enabled():
+            self.region = Region(None, "gradients were off when the watch began", None)
+
+    def here(self) -> Region | None:
+        """The region without gradients that is being run; None where gradients are on."""
+        if torch.is_grad_enabled():
+            return None
+        inner, frame = self.region, forward_of_function(sys._getframe(1))
+        if frame is None:
+            if inner is None:
+                inner = self.region = Region(None, "gradients are off", None)
+            return inner
+        function, place = frame.f_locals["cls"], place_of(user_frame(frame.f_back))
+        key = function, place, inner
+        around = self._forwards.get(key)
+        if around is None:
+            around = self._forwards[key] = Region(inner, forward_name(function), place, runs=function)
+        return inner if around.holds(inner) else around
+
+    def switch(self, on: bool) -> None:
+        """Gradients are being switched on or off."""
+        entry = Entry(sys._getframe(1))
+        if entry.manager and entry.leaves:
+            self.region = None if on else self._before.pop(entry.manager, self.region)
+            return
+        if entry.manager and (entry.constructs or entry.manager not in self._before):
+            self._before[entry.manager] = self.region
+        if on:
+            self.region = None
+        elif not entry.recomputes:
+            self.region = Region(self.here(), entry.why, entry.place, ignored=entry.optimizes)
+
+    def infer(self, manager: Any, frame: Any) -> None:
+        """``torch.inference_mode`` is being entered."""
+        self._before[id(manager)] = self.region
+        entry = Entry(frame)
+        self.region = Region(self.here(), "torch.inference_mode()", entry.place) if manager.mode else None
+
+    def infer_no_more(self, manager: Any) -> None:
+        """``torch.inference_mode`` was left."""
+        self.region = self._before.pop(id(manager), None)

@@ -1,0 +1,117 @@
+"""What of PyTorch is set otherwise while a watch runs, and set back after the last."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from typing import Any
+
+import torch
+
+from stopgrad.torch.recording.places import place_of, user_frame
+from stopgrad.torch.recording.recorder import Recorder
+
+_inference: Any = torch.inference_mode
+_Parameter: Any = torch.nn.Parameter
+_torch: Any = torch
+_Module: Any = torch.nn.Module
+
+
+class _Running(threading.local):
+    """The recorders that are running in a thread."""
+
+    def __init__(self) -> None:
+        self.recorders: list[Recorder] = []
+
+
+_RUNNING = _Running()
+_LOCK = threading.RLock()
+
+
+class _Patches:
+    """What is patched for as long as any watch runs, in whatever thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.stance: Any = None
+
+    def apply(self) -> None:
+        self._enter, self._exit = _inference.__enter__, _inference.__exit__
+        enter, leave = self._enter, self._exit
+
+        def __enter__(manager: Any) -> None:  # noqa: N807
+            for recorder in _RUNNING.recorders:
+                recorder.infer(manager, sys._getframe(1))
+            return enter(manager)
+
+        def __exit__(manager: Any, *failure: Any) -> None:  # noqa: N807
+            leave(manager, *failure)
+            for recorder in _RUNNING.recorders:
+                recorder.infer_no_more(manager)
+
+        _inference.__enter__, _inference.__exit__ = __enter__, __exit__
+        self._make = make = _Parameter.__dict__["__new__"]
+
+        def __new__(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:  # noqa: N807
+            made = make(cls, data, requires_grad)
+            if isinstance(data, torch.Tensor):
+                for recorder in _RUNNING.recorders:
+                    recorder.wrapped(made, data, place_of(user_frame(sys._getframe(1))))
+            return made
+
+        _Parameter.__new__ = __new__
+        self._call = call = _Module.__call__
+
+        def __call__(module: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            # Of a hook on all modules, compiled ones would warn.
+            for recorder in _RUNNING.recorders:
+                recorder.modules.add(module)
+            return call(module, *args, **kwargs)
+
+        _Module.__call__ = __call__
+        self._compile = original = torch.compile
+
+        @functools.wraps(original)
+        def compile_and_run_eagerly(*args: Any, **kwargs: Any) -> Any:
+            made = original(*args, **kwargs)
+            self.run_eagerly()
+            return made
+
+        _torch.compile = compile_and_run_eagerly
+
+    def run_eagerly(self) -> None:
+        """Let compiled code run as it was written, where any may have been compiled."""
+        if "torch._dynamo" in sys.modules and self.stance is None:
+            self.stance = torch.compiler.set_stance("force_eager")
+
+    def undo(self) -> None:
+        stance, self.stance = self.stance, None
+        if stance is not None:
+            stance.__exit__(None, None, None)
+        _torch.compile = self._compile
+        _inference.__enter__, _inference.__exit__ = self._enter, self._exit
+        _Parameter.__new__ = self._make
+        _Module.__call__ = self._call
+
+
+_PATCHES = _Patches()
+
+
+def begin(recorder: Recorder) -> None:
+    """A watch begins."""
+    with _LOCK:
+        if _PATCHES.count == 0:
+            _PATCHES.apply()
+        _PATCHES.count += 1
+        _PATCHES.run_eagerly()
+    _RUNNING.recorders = [*_RUNNING.recorders, recorder]
+
+
+def end(recorder: Recorder) -> None:
+    """A watch ends."""
+    _RUNNING.recorders = [one for one in _RUNNING.recorders if one is not recorder]
+    with _LOCK:
+        _PATCHES.count -= 1
+        if _PATCHES.count == 0:
+            _PATCHES.undo()

@@ -1,0 +1,186 @@
+"""What a tensor is, whenever it is used: by the record, by autograd, and by the memory that it shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stopgrad.source import RawLocation
+from stopgrad.torch.recording.leaving import Departures
+from stopgrad.torch.recording.memory import Held, Memory
+from stopgrad.torch.recording.nodes import Nodes, node_of, sizes_of
+from stopgrad.torch.recording.record import Event, Kind, Region, Value, forward_around, left, stop
+from stopgrad.torch.recording.regions import Regions
+
+Tensor = Any
+
+
+class Values(Regions):
+    """The tensors that a watch has met, and which values they are.
+
+    Attributes:
+        memory: what is known by the tensors themselves.
+        nodes: what autograd knows.
+        departures: what left for Python.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = Memory()
+        self.nodes = Nodes(self)
+        self.departures = Departures()
+
+    def leaf(self, tensor: Tensor) -> Value:
+        """What a tensor without a node of autograd is, as gradients find it."""
+        held = self.memory.held(tensor)
+        if held is None:
+            held = self._met(tensor, None)
+        return held.value
+
+    def value_of(self, tensor: Tensor, place: RawLocation | None, here: Region | None) -> Value:
+        """What a tensor is now, in a region, wherever it comes from."""
+        node = node_of(tensor)
+        value = self._known_leaf(tensor, place) if node is None else self._made(tensor, node, place)
+        return left(value, here)
+
+    def _made(self, tensor: Tensor, node: Any, place: RawLocation | None) -> Value:
+        """What a tensor is that autograd has a node for."""
+        number = tensor.output_nr
+        value = self.nodes.known(node, number)
+        if value is None:
+            held = self.memory.held(tensor)
+            inner = None if held is None else held.value
+            forward = None if inner is None else forward_around(inner.event.region)
+            if forward is None:
+                inner = None
+            else:
+                place = forward.place
+            self.memory.release(tensor)
+            value = self.nodes.imported(node, number, place, inner)
+            self._remember(tensor, value)
+        store = self.memory.store(tensor)
+        if store is not None and store.serial > value.event.serial:
+            value = self.nodes.write(node, number, self._written_into(value, store.value, tensor))
+        return value
+
+    def _known_leaf(self, tensor: Tensor, place: RawLocation | None) -> Value:
+        """What a tensor is that autograd has no node for."""
+        held = self.memory.held(tensor)
+        if held is None:
+            held = self._met(tensor, place)
+        store = self.memory.store(tensor)
+        if store is not None and store.serial > held.serial:
+            self._read_again(tensor, held, store.value, place)
+        # A view that was made without gradients says that it requires one, and passes it to nobody.
+        if tensor.requires_grad and held.root is None and held.value.event.region is None:
+            held = self.begin_leaf(tensor, place)
+        if held.root is not None and tensor.requires_grad is not held.needs:
+            self._settle(tensor, held, place)
+        return held.value
+
+    def _settle(self, tensor: Tensor, held: Held, place: RawLocation | None) -> None:
+        """Find out what a leaf is now: whether it requires a gradient, and what its memory holds."""
+        assert held.root is not None
+        held.needs = bool(tensor.requires_grad)
+        held.value = held.root
+        if not held.needs:
+            where = held.place or place
+            frozen = Event(Kind.FROZEN, "requires_grad", where, (held.root,), why="requires_grad is False")
+            held.value = frozen.result(held.root.sizes, False)
+        if held.content is not None:
+            held.value = self._written_into(held.value, held.content, tensor)
+
+    def _read_again(self, tensor: Tensor, held: Held, content: Value, place: RawLocation | None) -> None:
+        """A tensor, behind whose back its memory was written into."""
+        if held.root is not None:
+            held.content = content
+            self._settle(tensor, held, place)
+        else:
+            held.value = self._seen_through_memory(content, held.value)
+        held.serial = content.event.serial
+
+    @staticmethod
+    def _seen_through_memory(content: Value, before: Value) -> Value:
+        """What memory holds, for a tensor that shares the memory and not the history of what was written."""
+        if not content.open or content.event.region is not None:
+            return content
+        maker = before.event
+        while maker.kind is Kind.LEAF and maker.inputs:
+            maker = maker.inputs[0].event
+        if maker.kind is Kind.STOP:
+            return stop(content, maker.call, maker.why, maker.place)
+        return stop(content, "alias", "shares memory, not history", content.event.place)
+
+    def _written_into(self, value: Value, content: Value, tensor: Tensor) -> Value:
+        """What autograd knows of a tensor, with what was written into its memory without autograd."""
+        maker = content.event
+        content = self._seen_through_memory(left(content, None), value)
+        event = Event(Kind.WRITTEN, maker.call, maker.place, (value, content))
+        return event.result(sizes_of(tensor), value.open)
+
+    def _met(self, tensor: Tensor, place: RawLocation | None) -> Held:
+        """A tensor without a node, met for the first time: data, a leaf, or other's memory seen anew."""
+        store = self.memory.store(tensor)
+        sizes = sizes_of(tensor)
+        if store is not None:
+            content = left(store.value, None)
+            value = stop(content, "alias", "shares memory, not history", place) if content.open else content
+            held = self.memory.hold(tensor, value, store.serial)
+            if tensor.requires_grad:
+                self.begin_leaf(tensor, place)
+            return held
+        came_back = self._came_back(tensor, place)
+        if came_back:
+            value = came_back[0]
+            if len(came_back) > 1:
+                value = Event(Kind.OPERATION, "numpy", place, tuple(came_back)).result(sizes, False)
+            self.memory.written(tensor, value, value.event.serial)
+            return self.memory.hold(tensor, value, value.event.serial)
+        value = Event(Kind.LEAF, "leaf", None).result(sizes, True)
+        held = self.memory.hold(tensor, value, value.event.serial, root=value)
+        self.memory.written(tensor, value, value.event.serial)
+        if not tensor.requires_grad:
+            self._settle(tensor, held, place)
+        return held
+
+    def _came_back(self, tensor: Tensor, place: RawLocation | None) -> list[Value]:
+        """What had left for NumPy of which a tensor may be made that was never met before."""
+        if not self.departures or tensor.requires_grad or not tensor.numel():
+            return []
+        try:
+            from_outside = not tensor.untyped_storage().resizable()
+            return self.departures.of_memory(tensor.data_ptr(), place) if from_outside else []
+        except (NotImplementedError, RuntimeError):
+            return []
+
+    def wrapped(self, tensor: Tensor, data: Tensor, place: RawLocation | None) -> None:
+        """A parameter was made of a tensor."""
+        here = self.here()
+        if here is None or not here.ignored:
+            value = self.value_of(data, place, here)
+            self.memory.hold(tensor, value, value.event.serial)
+            self.begin_leaf(tensor, place, "torch.nn.Parameter", "nn.Parameter makes a new leaf")
+
+    def begin_leaf(
+        self,
+        tensor: Tensor,
+        place: RawLocation | None,
+        call: str = "requires_grad_",
+        why: str = "a new leaf",
+    ) -> Held:
+        """From here on a tensor is a leaf that requires a gradient, whatever it was made from."""
+        held = self.memory.held(tensor)
+        behind = None if held is None else left(held.value, None)
+        if behind is not None and behind.open:
+            behind = stop(behind, call, why, place)
+        event = Event(Kind.LEAF, call, place, () if behind is None else (behind,))
+        value = event.result(sizes_of(tensor), True)
+        held = self.memory.hold(tensor, value, event.serial, root=value)
+        self._remember(tensor, value)
+        if not tensor.requires_grad:
+            self._settle(tensor, held, place)
+        return held
+
+    def _remember(self, tensor: Tensor, value: Value) -> None:
+        """The memory of a tensor that was just made or met, where nothing is known of it."""
+        if self.memory.store(tensor) is None:
+            self.memory.written(tensor, value, value.event.serial)
