@@ -13,11 +13,11 @@ pytest.importorskip("stopgrad.torch")
 
 import torch
 
-import libraries_lightly  # noqa: F401 - it fills the table
-import libraries_vision  # noqa: F401
 import stopgrad.torch as sgt
-from libraries import CASES, Case, Line, library
-from libraries_transformers import tiny_gpt
+import torch_libraries_lightly  # noqa: F401 - it fills the table
+import torch_libraries_vision  # noqa: F401
+from torch_libraries import CASES, Case, Line, library
+from torch_libraries_transformers import tiny_gpt
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # What the libraries warn of is theirs.
 

@@ -13,7 +13,7 @@ pytest.importorskip("stopgrad.torch")
 import torch
 
 import stopgrad.torch as sgt
-from libraries import library
+from torch_libraries import library
 
 pytestmark = [pytest.mark.nightly, pytest.mark.filterwarnings("ignore")]
 

@@ -7,7 +7,7 @@ import copy
 import torch
 from torch import nn
 
-from libraries import Case, Line, case, library
+from torch_libraries import Case, Line, case, library
 
 
 def backbone() -> nn.Module:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from libraries import Case, Line, case, library
+from torch_libraries import Case, Line, case, library
 
 
 def tokens(vocabulary: int = 20) -> torch.Tensor:

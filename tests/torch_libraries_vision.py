@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from libraries import Case, Line, case, library
+from torch_libraries import Case, Line, case, library
 
 
 @case
