@@ -14,7 +14,7 @@ from torch.utils import _contextlib
 
 from stopgrad.source import FILES, RawLocation, is_internal
 
-_HERE = os.path.dirname(__file__) + os.sep
+_HERE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _OPTIMIZERS = os.path.join(_TORCH, "optim") + os.sep
 _GRAD_MODE = os.path.join(_TORCH, "autograd", "grad_mode.py")
