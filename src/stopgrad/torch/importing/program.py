@@ -8,7 +8,6 @@ programs are decomposed.
 from __future__ import annotations
 
 import copy
-import os
 import re
 import traceback
 import warnings
@@ -20,10 +19,8 @@ from torch.export import ExportedProgram
 
 from stopgrad.errors import ArgumentError, GraphError
 from stopgrad.operands import shorten
-from stopgrad.source import Location
+from stopgrad.source import Location, is_internal
 
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
@@ -113,7 +110,7 @@ def _at(error: BaseException) -> str:
     """The innermost line outside of PyTorch that an error passed through."""
     found = ""
     for frame in traceback.extract_tb(error.__traceback__):
-        if not frame.filename.startswith((_TORCH, _HOME, "<")):
+        if not _is_between(frame.filename):
             found = f" (at {frame.filename}:{frame.lineno})"
     return found
 
@@ -262,13 +259,14 @@ def location_of(node: Any) -> Location | None:
     frames = _FRAME.findall(_text(node))
     if not frames:
         return None
-    own = [frame for frame in frames if not _is_torch(frame[0])]
+    own = [frame for frame in frames if not _is_between(frame[0])]
     file, line, function = (own or frames)[-1]
     return Location(file, int(line), function=function)
 
 
-def _is_torch(file: str) -> bool:
-    return file.startswith((_TORCH, _HOME, "<eval_with_key>"))
+def _is_between(file: str) -> bool:
+    """Whether a file stands between us and the user's line."""
+    return is_internal(file) or file.startswith("<")
 
 
 def scope_of(node: Any) -> str:
