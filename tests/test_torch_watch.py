@@ -401,3 +401,46 @@ def test_names_the_line(make: Callable[[], Any], status: str, reason: str) -> No
     loss.sum().backward() if loss.requires_grad else None
     arrives = w.grad is not None and bool((w.grad != 0).any())
     assert flow["w"].arrives == arrives
+
+
+def test_a_leaf_frozen_after_a_function_took_it_receives_its_gradient() -> None:
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2
+
+    w = leaf()
+    with sgt.watch() as seen:
+        y = Twice.apply(w)
+        w.requires_grad_(False)
+        z = torch.tanh(w) * y
+        w.requires_grad_(True)
+        loss = y.sum()
+    del z
+    assert seen.explain(loss, w)["x"].status == "flows"
+    loss.backward()
+    assert w.grad is not None
+
+
+def of_a_number() -> Any:
+    scale, w = leaf(1), leaf()
+    with sgt.watch() as seen:
+        factor = 0.5 * scale.item()  # left
+        loss = (w * factor).sum()
+        loss.item()
+    return seen, loss, scale, w
+
+
+def test_what_python_computes_of_a_number_is_told_to_have_left() -> None:
+    seen, loss, scale, w = of_a_number()
+    flow = seen.explain(loss, {"scale": scale, "w": w, "unused": leaf()})
+    assert [flow[key].status for key in flow] == ["disconnected", "flows", "disconnected"]
+    (left,) = flow.noted
+    assert (left.kind, left.keys) == ("left", ("scale",))
+    assert left.location is not None
+    assert {left.location.line} == lines(of_a_number, "# left")
+    assert "scale left for Python by .item()" in flow.to_text()

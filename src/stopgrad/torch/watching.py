@@ -134,7 +134,7 @@ def explained(what: str, recorder: Recorder, losses: Sequence[Value], xs: Any, o
     """The report of a recorder on losses."""
     tensors = recorder.seen() if xs is None else named_tensors(what, xs)
     targets = {name: recorder.target(tensor) for name, tensor in chosen(what, tensors, only).items()}
-    return without_gc(report_of, losses, targets, holds_optimizer(xs))
+    return without_gc(report_of, losses, targets, recorder.departures.known(), holds_optimizer(xs))
 
 
 @guarded("watch")

@@ -10,30 +10,55 @@ from stopgrad.flow.asked import Asked
 from stopgrad.flow.explain import flow_of
 from stopgrad.flow.parts import Finding
 from stopgrad.flow.report import Flow
-from stopgrad.flow.words import counted
+from stopgrad.flow.words import counted, some
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.op import REGISTRY
 from stopgrad.ops.foreign import Foreign, ForeignStop
 from stopgrad.source import RawLocation
+from stopgrad.torch.recording.leaving import Departure
 from stopgrad.torch.recording.nodes import EARLIER
 from stopgrad.torch.recording.record import Event, Kind, Target, Value, above
 from stopgrad.types import TensorType, tensor_type
 
 
-def report_of(losses: Sequence[Value], xs: Mapping[str, Target], held: bool = False) -> Flow:
+def report_of(
+    losses: Sequence[Value],
+    xs: Mapping[str, Target],
+    departures: Sequence[Departure] = (),
+    held: bool = False,
+) -> Flow:
     """The report on recorded values, in a graph of ours.
 
     Args:
         losses: what is differentiated.
         xs: what is asked about.
+        departures: what left for Python.
         held: whether an optimizer holds these, so that others that gradients reach are a finding.
     """
-    building = _Building(losses, xs)
+    gone = _gone(losses, xs, departures)
+    building = _Building(losses, xs, [departure.value for departure in gone.values()])
     ys = tuple([building.output(value) for value in losses])
-    findings = building.earlier()
+    findings = [*building.earlier(), *building.left(gone)]
     if held:
         findings += _strays(building, ys)
     return flow_of(Asked(building.graph, ys, building.asked, is_function=True, recorded=True), (), findings)
+
+
+def _gone(
+    losses: Sequence[Value], xs: Mapping[str, Target], departures: Sequence[Departure]
+) -> dict[str, Departure]:
+    """Of what is asked about and no loss comes from, what of it left for Python first, before the losses."""
+    end = max([value.event.serial for value in losses], default=0)
+    came = set(above(losses))
+    missing = {key: x.value.event for key, x in xs.items() if x.value.event not in came}
+    waiting = [departure for departure in departures if departure.serial < end] if missing else []
+    found: dict[str, Departure] = {}
+    seen: set[Event] = set()
+    for departure in waiting:
+        fresh = set(above([departure.value], seen))
+        seen |= fresh
+        found |= {key: departure for key, event in missing.items() if event in fresh and key not in found}
+    return found
 
 
 def _strays(building: _Building, ys: tuple[Output, ...]) -> list[Finding]:
@@ -60,12 +85,12 @@ def _strays(building: _Building, ys: tuple[Output, ...]) -> list[Finding]:
 class _Building:
     """A graph that is being built of the events that losses came from."""
 
-    def __init__(self, losses: Sequence[Value], xs: Mapping[str, Target]) -> None:
+    def __init__(self, losses: Sequence[Value], xs: Mapping[str, Target], aside: Sequence[Value]) -> None:
         self.graph = Graph()
         self._made: dict[tuple[Event, int], Output] = {}
         self._guarded: dict[Output, Output] = {}
         self._xs = {(x.value.event, x.value.index): x for x in xs.values()}
-        events = above([*losses, *[x.value for x in xs.values()]])
+        events = above([*losses, *[x.value for x in xs.values()], *aside])
         self._leads = self._bits(events)
         for event in events:
             self._build(event)
@@ -90,6 +115,20 @@ class _Building:
                 message = f"{EARLIER}: of what made it, no lines are known"
                 found[event.place] = Finding("earlier", message, (made.op,))
         return list(found.values())
+
+    def left(self, gone: Mapping[str, Departure]) -> list[Finding]:
+        """What left for Python and did not come back, by the lines where it left."""
+        lines: dict[Departure, list[str]] = {}
+        for key, departure in gone.items():
+            lines.setdefault(departure, []).append(key)
+        found = []
+        for departure, keys in lines.items():
+            made = self.output(departure.value)
+            values = departure.call, departure.why
+            mark = self._add(ForeignStop, (made,), values, (made.type,), departure.place)
+            message = f"{some(keys)} left for Python by {departure.why}: no gradient comes back from there"
+            found.append(Finding("left", message, (mark.op,), tuple(keys)))
+        return found
 
     def unasked_leaves(self) -> list[Output]:
         """The leaves that require gradients, and about which was not asked."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from stopgrad.flow.source_lines import place as place_text
 from stopgrad.source import RawLocation, decode
-from stopgrad.torch.recording.record import Value, stop
+from stopgrad.torch.recording.record import Value, now, stop
 
 MADE_OF = "what may be made of it "
 REMEMBERED = 1024
@@ -29,6 +29,7 @@ class Departure(NamedTuple):
         value: what it was.
         call, why: how it left.
         place: where.
+        serial: when, in the order of events.
     """
 
     what: Any
@@ -36,6 +37,7 @@ class Departure(NamedTuple):
     call: str
     why: str
     place: RawLocation | None
+    serial: int
 
 
 class _Span(NamedTuple):
@@ -59,19 +61,25 @@ class Departures:
         """A value became something of Python's."""
         if isinstance(what, np.ndarray):
             spans = [span for span in self._spans if span.array() is not None]
-            departure = Departure(None, value, call, why, place)
+            departure = Departure(None, value, call, why, place, now())
             begin = what.__array_interface__["data"][0]
             self._spans = [*spans, _Span(begin, begin + what.nbytes, weakref.ref(what), departure)]
             if place is not None:
                 self._sites.setdefault(place[0], {})[place[1]] = departure
             return
+        serial = now()
         for number in _numbers_in(what, SHORT):
-            departure = Departure(number, value, call, why, place)
+            departure = Departure(number, value, call, why, place, serial)
             for key in _keys(number):
                 self._numbers.pop(key, None)
                 self._numbers[key] = departure
         while len(self._numbers) > 2 * REMEMBERED:
             del self._numbers[next(iter(self._numbers))]
+
+    def known(self) -> list[Departure]:
+        """All of which something is known still, in order."""
+        arrays = [departure for sites in self._sites.values() for departure in sites.values()]
+        return sorted([*self._numbers.values(), *arrays], key=lambda departure: departure.serial)
 
     def __bool__(self) -> bool:
         return bool(self._numbers or self._spans or self._sites)

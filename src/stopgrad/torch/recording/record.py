@@ -8,7 +8,7 @@ more is let go by itself.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -177,13 +177,13 @@ def entering(inner: Value) -> list[Value]:
     return list(found)
 
 
-def above(values: Sequence[Value]) -> list[Event]:
-    """The events that values came from, in order."""
-    found = dict.fromkeys([value.event for value in values])
+def above(values: Sequence[Value], known: Collection[Event] = ()) -> list[Event]:
+    """The events that values came from, in order; without those that are known, and what they came from."""
+    found = dict.fromkeys([value.event for value in values if value.event not in known])
     stack = list(found)
     while stack:
         for value in stack.pop().inputs:
-            if value.event not in found:
+            if value.event not in found and value.event not in known:
                 found[value.event] = None
                 stack.append(value.event)
     return sorted(found, key=lambda event: event.serial)

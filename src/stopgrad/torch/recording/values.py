@@ -30,11 +30,11 @@ class Values(Regions):
         self.departures = Departures()
 
     def leaf(self, tensor: Tensor) -> Value:
-        """What a tensor without a node of autograd is, as gradients find it."""
+        """What a leaf is that an edge of autograd leads to, which was made while it required a gradient."""
         held = self.memory.held(tensor)
         if held is None:
             held = self._met(tensor, None)
-        return held.value
+        return held.value if held.root is None or held.needs else held.root
 
     def value_of(self, tensor: Tensor, place: RawLocation | None, here: Region | None) -> Value:
         """What a tensor is now, in a region, wherever it comes from."""
