@@ -57,9 +57,9 @@ def test_every_gate_of_the_table_exists() -> None:
 
 
 def test_the_commands_print_what_is_shown() -> None:
-    (session,) = re.findall(r"```console\n(.*?)```", README.read_text(), re.DOTALL)
-    commands = re.split(r"^\$ stopgrad ", session, flags=re.MULTILINE)[1:]
-    assert len(commands) == 2
+    sessions = re.findall(r"```console\n(.*?)```", README.read_text(), re.DOTALL)
+    commands = [part for one in sessions for part in re.split(r"^\$ stopgrad ", one, flags=re.MULTILINE)[1:]]
+    assert len(commands) == 3
     for text in commands:
         command, shown = text.split("\n", 1)
         done = subprocess.run(
@@ -73,6 +73,8 @@ def test_the_commands_print_what_is_shown() -> None:
         assert done.stdout == shown
 
 
-def test_the_gallery_of_mistakes_has_the_size_that_is_said() -> None:
-    (count,) = re.findall(r"gallery of (\d+) mistakes", README.read_text())
-    assert len(list((README.parent / "examples" / "mistakes").glob("[a-z]*.py"))) == int(count)
+def test_the_galleries_of_mistakes_have_the_sizes_that_are_said() -> None:
+    (ours,) = re.findall(r"gallery of (\d+) mistakes", README.read_text())
+    ((torch, jax),) = re.findall(r"show (\d+) and (\d+) mistakes", README.read_text())
+    for folder, count in (("mistakes", ours), ("torch_mistakes", torch), ("jax_mistakes", jax)):
+        assert len(list((README.parent / "examples" / folder).glob("[a-z]*.py"))) == int(count)
