@@ -62,8 +62,7 @@ _INDEX = re.compile(r"""\[\s*(?P<quote>["']?)(?P<inside>[^\]]*?)(?P=quote)\s*\]"
 
 def operation_name(path: str) -> str:
     """A path as the name of an operation, which holds letters, digits and a few signs only."""
-    name = _NO_NAME.sub("_", path).strip("_/")
-    return name if name else ""
+    return _NO_NAME.sub("_", path).lstrip("_/\\>-").rstrip("_/")
 
 
 _NO_NAME = re.compile(r"[^A-Za-z0-9_.\\/>-]")

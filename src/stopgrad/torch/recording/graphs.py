@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stopgrad.arguments import operation_name
+from stopgrad.build import named
 from stopgrad.dtypes import dtype_of
 from stopgrad.flow.asked import Asked
 from stopgrad.flow.explain import flow_of
@@ -90,6 +92,7 @@ class _Building:
         self._made: dict[tuple[Event, int], Output] = {}
         self._guarded: dict[Output, Output] = {}
         self._xs = {(x.value.event, x.value.index): x for x in xs.values()}
+        self._names = {x.value.event: operation_name(key) for key, x in reversed(list(xs.items()))}
         events = above([*losses, *[x.value for x in xs.values()], *aside])
         self._leads = self._bits(events)
         for event in events:
@@ -162,7 +165,12 @@ class _Building:
         elif event.kind is Kind.LEAF and not event.inputs:
             kind = types[0]
             self._made[event, 0] = self._add(
-                REGISTRY["Placeholder"], (), (kind.dtype, kind.shape), types, event.place
+                REGISTRY["Placeholder"],
+                (),
+                (kind.dtype, kind.shape),
+                types,
+                event.place,
+                self._names.get(event),
             )
         else:
             values = event.call, tuple(event.results), event.walls, (), ""
@@ -197,7 +205,10 @@ class _Building:
         values: tuple[object, ...],
         types: tuple[TensorType, ...],
         place: RawLocation | None,
+        name: str | None = None,
     ) -> Operation:
+        if name:
+            return named(self.graph, "", name, None, definition, inputs, values, types, place, None)
         return Operation(self.graph, definition, inputs, values, types, "", place, None)  # type: ignore[arg-type]
 
 
