@@ -135,7 +135,10 @@ def assert_same_after_a_file(model: Any, args: Any, path: Path) -> None:
     np.testing.assert_array_equal(found, np.asarray(model(*args)))
 
 
-@pytest.mark.parametrize("seed", range(60))
+SMALL = [*range(60), *[pytest.param(seed, marks=pytest.mark.nightly) for seed in range(60, 500)]]
+
+
+@pytest.mark.parametrize("seed", SMALL)
 def test_small_programs(seed: int, tmp_path: Path) -> None:
     dtype = np.float32 if seed % 10 == 0 else np.float64
     order = 2 if seed % 20 == 1 else 1
@@ -144,7 +147,7 @@ def test_small_programs(seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(1000, 1500))
+@pytest.mark.parametrize("seed", range(1000, 1100))
 def test_programs(seed: int, tmp_path: Path) -> None:
     order = 1 if seed % 3 == 0 else 2
     program = Program(seed, steps=4 + seed % 5, honest=order > 1)
