@@ -275,7 +275,9 @@ def run_all(tests: pytest.Pytester, programs: dict[str, str]) -> dict[str, list[
     """One run of several files: for each its tests' reports."""
     files = {f"test_{i}": HEAD + text for i, text in enumerate(programs.values())}
     tests.makepyfile(**files)
-    record = tests.inline_run("-p", "no:cacheprovider", "-p", "no:xdist", "-W", "error", "--strict-markers")
+    # The plugin may be imported already, by other tests of this process.
+    warned = ["-W", "error", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    record = tests.inline_run("-p", "no:cacheprovider", "-p", "no:xdist", *warned, "--strict-markers")
     found: dict[str, list[pytest.TestReport]] = {name: [] for name in programs}
     for report in record.getreports("pytest_runtest_logreport"):
         if report.when == "call":

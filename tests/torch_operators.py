@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
-import sys
-import types
-import unittest
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,19 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.testing._internal.common_methods_invocations import op_db as op_db
 from torch.utils import _pytree as trees
 
 import stopgrad as sg
 from stopgrad.torch.importing.aten.calling import array_of
 from stopgrad.torch.importing.translating import Translator, draws
-
-if (
-    importlib.util.find_spec("expecttest") is None
-):  # PyTorch's module of samples imports it, for its own tests.
-    sys.modules["expecttest"] = types.ModuleType("expecttest")
-    sys.modules["expecttest"].TestCase = unittest.TestCase  # type: ignore[attr-defined]
-
-from torch.testing._internal.common_methods_invocations import op_db as op_db
 
 LIMIT = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1.6e-2}
 

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.build import emit
+from stopgrad.build import apply, emit
 from stopgrad.errors import EngineError, GradientError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.op import Joint, NoGradient, Op, Rule, Sizes, Status, Undefined, stopped, unsupported
 from stopgrad.ops.convert import conj
 from stopgrad.ops.data import zeros_like
 from stopgrad.ops.gates import Gate
+from stopgrad.public import builds
 from stopgrad.samples import floats, sample
 from stopgrad.types import TensorType, dtype_of, tensor_type
 
@@ -226,9 +227,7 @@ class ForeignStop(Gate):
         return str(op.call)
 
 
-def foreign_stop(x: Output, call: str, why: str) -> Output:
+@builds(ForeignStop)
+def foreign_stop(x: Any, call: str, why: str, name: str | None = None) -> Any:
     """What another framework hands on of a tensor without its gradient; see :class:`ForeignStop`."""
-    return emit(ForeignStop, (x,), (call, why)).outputs[0]
-
-
-ForeignStop.function = foreign_stop
+    return apply(ForeignStop, (x,), (call, why), name)
