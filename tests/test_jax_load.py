@@ -128,6 +128,7 @@ CASES: dict[str, Any] = {
     "casts": (lambda a: [a.astype(t) for t in ("int32", "float16", "bool", "uint8")], P),
     "broadcast": (lambda a: lax.broadcast_in_dim(a, (3, 2, 4), (0, 2)), X),
     "reshape": (lambda a: a.reshape(2, 6), X),
+    "reshape in another order": (lambda a: lax.reshape(a, (2, 6), dimensions=(1, 0)), X),
     "squeeze": (lambda a: jnp.squeeze(a[None, :, None], (0, 2)), X),
     "transpose": (lambda a: jnp.transpose(a[None], (2, 0, 1)), X),
     "rev": (lambda a: lax.rev(a, (1,)), X),

@@ -36,8 +36,10 @@ def _broadcast_in_dim(step: Step, x: Output, *sizes: Output) -> Any:
 
 @rule("reshape")
 def _reshape(step: Step, x: Output, *sizes: Output) -> Any:
-    if sizes or step.params.get("dimensions") is not None:
-        raise NotOurs("a reshape with computed sizes, or with an order")
+    if sizes:
+        raise NotOurs("a reshape with computed sizes")
+    order = step["dimensions"]
+    x = x if order is None else sg.transpose(x, list(order))
     return sg.reshape(x, step["new_sizes"])
 
 
