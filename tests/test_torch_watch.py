@@ -403,6 +403,18 @@ def test_names_the_line(make: Callable[[], Any], status: str, reason: str) -> No
     assert flow["w"].arrives == arrives
 
 
+def test_what_was_written_into_a_leaf_is_in_it_after_a_further_write() -> None:
+    target, source, gone = leaf(), leaf(), leaf()
+    with sgt.watch() as seen:
+        with torch.no_grad():
+            target.copy_(gone)
+            target.copy_(source)
+            target.mul_(0.9)
+        loss = target.sum()
+    flow = seen.explain(loss, {"target": target, "source": source, "gone": gone})
+    assert [flow[key].status for key in flow] == ["flows", "stopped", "disconnected"]
+
+
 def test_a_leaf_frozen_after_a_function_took_it_receives_its_gradient() -> None:
     class Twice(torch.autograd.Function):
         @staticmethod

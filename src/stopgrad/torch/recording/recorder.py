@@ -302,7 +302,10 @@ class Recorder(Values):
         if into is None:
             self.begin_leaf(tensor, place, call.name)
             return
-        others = tuple(dict.fromkeys([one.value for one in used if one is not into]))
+        held = self.memory.held(tensor)
+        # What was written into it before is still in it, unless all of it is written over.
+        before = [] if held is None or held.content is None or call.overwrites else [held.content]
+        others = tuple(dict.fromkeys([*before, *[one.value for one in used if one is not into]]))
         event = Event(Kind.OPERATION, call.name, place, others, (), here)
         value = event.result(sizes_of(tensor), any(one.open for one in others))
         self.memory.written(tensor, value, self._began)
