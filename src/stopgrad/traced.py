@@ -90,15 +90,7 @@ def trace(
             result = result, probed(graph.operations, name)
         result_leaves, result_spec = flatten(result)
         outputs = [as_output(x, graph) for x in result_leaves if _is_result(x)]
-    for y in outputs:
-        if y.op.graph is not graph:
-            raise GraphError(f"{name} returned {describe(y)}, which belongs to another graph")
-    stray = next((op for op in graph.subgraph_to(outputs) if op.definition in (Parameter, Assign)), None)
-    if stray is not None:
-        raise GraphError(
-            f"{describe(stray)} inside sg.function: parameters live in a session; "
-            "pass values in and return the new ones"
-        )
+    check_outputs(name, graph, outputs, "sg.function")
     inputs = [leaves[i] for i in traced]
     alone = result_spec == _ALONE and len(outputs) == 1
     return Traced(
@@ -111,6 +103,19 @@ def trace(
         None if alone else result_spec,
         [_RESULT if _is_result(x) else x for x in result_leaves],
     )
+
+
+def check_outputs(name: str, graph: Graph, outputs: Sequence[Output], where: str) -> None:
+    """Refuse what a traced function returned of another graph, and parameters, which it cannot hold."""
+    for y in outputs:
+        if y.op.graph is not graph:
+            raise GraphError(f"{name} returned {describe(y)}, which belongs to another graph")
+    stray = next((op for op in graph.subgraph_to(outputs) if op.definition in (Parameter, Assign)), None)
+    if stray is not None:
+        raise GraphError(
+            f"{describe(stray)} inside {where}: parameters live in a session; "
+            "pass values in and return the new ones"
+        )
 
 
 def _stand_in(graph: Graph, name: str, path: str, known: tuple[Any, Any]) -> Output:

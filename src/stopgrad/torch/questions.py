@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from stopgrad.errors import ArgumentError
-from stopgrad.flow.words import some
+from stopgrad.flow.patterns import matching
 
 Tensor = Any
 
@@ -77,30 +75,18 @@ def _of_optimizer(optimizer: Any) -> list[tuple[str, Tensor]]:
 
 
 def chosen(what: str, tensors: dict[str, Tensor], only: Any) -> dict[str, Tensor]:
-    """Those of the tensors whose names match one of some patterns; all where there are none.
+    """Those of the tensors whose names match one of some patterns, or lie below it; all where none is given.
 
     Raises:
         ArgumentError: the patterns are none, or one matches nothing.
     """
     if only is None:
         return tensors
-    found: dict[str, Tensor] = {}
-    for pattern in patterns(what, only):
-        matching = fnmatch.filter(tensors, pattern)
-        if not matching:
-            raise ArgumentError(f"{what}: only={pattern!r} matches none of {some(list(tensors))}")
-        found |= {name: tensors[name] for name in matching}
-    return {name: tensors[name] for name in tensors if name in found}
-
-
-def patterns(what: str, only: Any) -> Sequence[str]:
-    """Patterns of names, of which one may stand by itself."""
-    given = [only] if isinstance(only, str) else only
-    if not isinstance(given, (list, tuple, set, frozenset)) or not all(isinstance(p, str) for p in given):
+    if not isinstance(only, (str, list, tuple, set, frozenset)):
         raise ArgumentError(
             f"{what}: only is a pattern such as 'head.*', or a list of these, not {only!r:.60}"
         )
-    return list(given)
+    return {name: tensors[name] for name in matching(f"{what}: only", only, tensors)}
 
 
 def losses_in(what: str, loss: Any) -> list[Tensor]:

@@ -16,13 +16,14 @@ from stopgrad.arguments import Constant, argument_names, operation_name
 from stopgrad.autodiff.tracing import ArgumentGraph, is_tensor
 from stopgrad.build import as_output, emit
 from stopgrad.compiling import CACHE_SIZE, cached
-from stopgrad.errors import ArgumentError, DTypeError, GraphError, StopgradError
-from stopgrad.graph import Output, describe
+from stopgrad.errors import ArgumentError, DTypeError, StopgradError
+from stopgrad.graph import Output
 from stopgrad.jax.callable.arguments import Leaves, is_array, is_output, leaves_of
 from stopgrad.jax.callable.narrow import are_wide_types_enabled, narrowed
 from stopgrad.jax.callable.programs import Computation
 from stopgrad.operands import shorten
-from stopgrad.ops.data import Assign, Parameter, Placeholder
+from stopgrad.ops.data import Placeholder
+from stopgrad.traced import check_outputs
 from stopgrad.types import Dim, dtype_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -193,25 +194,13 @@ def _traced(
             told._place = getattr(error, "_place", told._place)
             raise told from None
     inputs = [x for x, known in zip(leaves, signature, strict=True) if not isinstance(known, Constant)]
-    _check(name, graph, outputs)
+    check_outputs(name, graph, outputs, name)
     others = [_RESULT if _is_result(x) else x for x in results.values]
     results = results._replace(values=[])
     if not outputs:
         return _Traced(None, results, others)
     inputs, outputs = narrowed(inputs, outputs)
     return _Traced(Computation(name, inputs, outputs), results, others)
-
-
-def _check(name: str, graph: ArgumentGraph, outputs: Sequence[Output]) -> None:
-    for y in outputs:
-        if y.op.graph is not graph:
-            raise GraphError(f"{name} returned {describe(y)}, which belongs to another graph")
-    stray = next((op for op in graph.subgraph_to(outputs) if op.definition in (Parameter, Assign)), None)
-    if stray is not None:
-        raise GraphError(
-            f"{describe(stray)} inside {name}: parameters live in a session; pass values in and return the "
-            "new ones"
-        )
 
 
 def _stand_in(graph: ArgumentGraph, name: str, path: str, shape: Any, dtype: Any) -> Output:
