@@ -11,12 +11,14 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import stopgrad as sg
+from stopgrad.builder import current
 from stopgrad.verify import verify
 
 
@@ -900,3 +902,26 @@ def test_values_computed_at_once_are_of_no_graph_that_a_generator_holds() -> Non
     next(running)
     assert isinstance(sg.exp(np.float32(0.0)), np.ndarray)
     assert len(graph) == 0
+
+
+def test_frames_that_are_kept_hold_no_block() -> None:
+    """Profilers keep frames, and so does a traceback, with the frames that called them."""
+    kept = []
+
+    def keep(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            kept.append(frame)
+
+    with sg.Graph().as_default():
+        before = current().prefix
+        sys.setprofile(keep)
+        try:
+            with sg.name_scope("layer"):
+                sg.constant(1.0)
+            with sg.no_gradient():
+                sg.constant(1.0)
+        finally:
+            sys.setprofile(None)
+        assert kept
+        assert current().prefix == before
+        assert current().region is None

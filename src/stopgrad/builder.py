@@ -331,9 +331,9 @@ class _End:
     def __get__(self, block: Block | None, kind: type[Block]) -> Any:
         if block is None:  # ExitStack asks the class.
             return _leave_by_hand
-        end = Builder(block).leave
-        _ASKED.entry = Entry(end)
-        return end
+        held = [Builder(block).leave]
+        _ASKED.entry = Entry(held[0])
+        return held.pop()  # This frame may be kept, by a profiler or a traceback: nothing is left in it.
 
 
 class Block:
