@@ -10,6 +10,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stopgrad.onnx_nodes.forms.composites import COMPOSITES
+from stopgrad.onnx_nodes.forms.convolutions import CONVOLUTIONS
+from stopgrad.onnx_nodes.forms.indexing import INDEXING
+from stopgrad.onnx_nodes.forms.order import ORDER
+from stopgrad.onnx_nodes.forms.pools import POOLS
+from stopgrad.onnx_nodes.forms.products import PRODUCTS
+from stopgrad.onnx_nodes.forms.slices import SLICES
 from stopgrad.op import Op, Unsupported
 
-FORMS: Mapping[type[Op], Callable[..., Any] | Unsupported] = {**COMPOSITES}
+FORMS: Mapping[type[Op], Callable[..., Any] | Unsupported] = {
+    **COMPOSITES,
+    **CONVOLUTIONS,
+    **INDEXING,
+    **ORDER,
+    **POOLS,
+    **PRODUCTS,
+    **SLICES,
+}
