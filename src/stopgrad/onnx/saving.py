@@ -37,8 +37,8 @@ def save(
 
     Args:
         path: of the file.
-        outputs: what the model computes, by the names that its results are to have; outputs without a name are
-            called as their operations.
+        outputs: what the model computes, by the names that its results are to have; outputs without a name
+            are called as their operations.
         inputs: what it is given, likewise; by default all placeholders that are needed, in their order. A
             parameter among them is an input of the model; others are stored in it.
         values: of parameters: a session, or arrays by the parameters' names; by default their first values.
