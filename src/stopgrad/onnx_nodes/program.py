@@ -16,6 +16,7 @@ from stopgrad.onnx_nodes.namespace import Xp
 from stopgrad.onnx_nodes.nodes import Body, Named, Node, Nodes
 from stopgrad.onnx_nodes.values import Value
 from stopgrad.ops.gates import Gate
+from stopgrad.types import bfloat16
 
 LATEST = 26
 """The newest version of ONNX's operators that is written."""
@@ -61,13 +62,16 @@ class _Backend:
         return self.namespace.astype(value, dtype)
 
 
-def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: int = LATEST) -> Program:
+def written(
+    inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: int = LATEST, bits: bool = False
+) -> Program:
     """The nodes that compute outputs from inputs.
 
     Args:
         inputs: by the names that they are to have: placeholders, and parameters whose values are given.
         outputs: by the names that they are to have.
         opset: the version of ONNX's operators.
+        bits: whether bfloat16 goes in and out as the bits of int16, which NumPy knows; from version 26 on.
 
     Raises:
         NotInOnnx: an operation has no form; it is named.
@@ -80,16 +84,19 @@ def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: 
     backend = _Backend(xp)
     given = []
     for name, x in inputs.items():
-        nodes.types[name] = (x.dtype.numpy, x.shape)
-        given.append(Value(xp, name, x.dtype.numpy, x.shape))
+        dtype = _outside(x.dtype.numpy, bits)
+        nodes.types[name] = (dtype, x.shape)
+        value = Value(xp, name, dtype, x.shape)
         xp.sizes.read(name, x.shape)
+        given.append(value if dtype == x.dtype.numpy else xp.same_bits(value, x.dtype.numpy))
     run = program([*inputs.values()], [*outputs.values()], backend, _named(xp, backend))
     made = run(given)
     own = {name for node in nodes.written for name in node.outputs}
     names: dict[str, str] = {}
     for (name, y), value in zip(outputs.items(), made, strict=True):
-        source = xp.value(value, y.dtype.numpy).name
-        nodes.types[name] = (y.dtype.numpy, y.shape)
+        value, dtype = xp.value(value, y.dtype.numpy), _outside(y.dtype.numpy, bits)
+        source = (value if dtype == value.dtype else xp.same_bits(value, dtype)).name
+        nodes.types[name] = (dtype, y.shape)
         if source in own and source not in names:
             names[source] = name
         else:  # An input, a constant, or a result that has another name already.
@@ -97,12 +104,17 @@ def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: 
     return Program(
         opset,
         _renamed(nodes.written, names),
-        [Named(name, x.dtype.numpy, x.shape) for name, x in inputs.items()],
-        [Named(name, y.dtype.numpy, y.shape) for name, y in outputs.items()],
+        [Named(name, *nodes.types[name]) for name in inputs],
+        [Named(name, *nodes.types[name]) for name in outputs],
         nodes.constants,
         nodes.functions,
         nodes.types,
     )
+
+
+def _outside(dtype: np.dtype[Any], bits: bool) -> np.dtype[Any]:
+    """The dtype of an input or output."""
+    return np.dtype(np.int16) if bits and dtype == bfloat16.numpy else dtype
 
 
 def _named(xp: Xp, backend: Any) -> Regions:

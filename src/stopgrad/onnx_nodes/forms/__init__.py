@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stopgrad.onnx_nodes.forms.casts import CASTS
+from stopgrad.onnx_nodes.forms.numbers import NUMBERS
 from stopgrad.onnx_nodes.forms.composites import COMPOSITES
 from stopgrad.onnx_nodes.forms.running import RUNNING
 from stopgrad.op import Op, Unsupported
 
-FORMS: Mapping[type[Op], Callable[..., Any] | Unsupported] = {**CASTS, **COMPOSITES, **RUNNING}
+FORMS: Mapping[type[Op], Callable[..., Any] | Unsupported] = {**COMPOSITES, **NUMBERS, **RUNNING}
