@@ -104,8 +104,10 @@ class Nodes:
                 return name
             name = f"{name}_{count}"
 
-    def declare(self, name: str, dtype: np.dtype[Any], shape: Shape) -> str:
+    def declare(self, name: str, dtype: Any, shape: Shape) -> str:
         """A new value of this type; its name."""
+        if np.dtype(dtype).kind == "c":
+            raise NotInOnnx("runtimes of ONNX compute no complex numbers; write their real and imaginary parts")
         found = self.unique(name)
         self.types[found] = (np.dtype(dtype), tuple(shape))
         return found
