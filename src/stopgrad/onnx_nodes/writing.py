@@ -11,6 +11,7 @@ import numpy as np
 
 from stopgrad.onnx_nodes import elementary
 from stopgrad.onnx_nodes.kernels import computed_in
+from stopgrad.onnx_nodes.layouts import behind
 from stopgrad.onnx_nodes.nodes import Body, Kind, Named, Node, Nodes, NotInOnnx, is_known
 from stopgrad.onnx_nodes.sizes import Sizes
 from stopgrad.onnx_nodes.values import Value
@@ -112,6 +113,9 @@ class Writing:
         self, op_type: str, inputs: Sequence[Any], dtype: Any, shape: Sequence[int | Dim], **attributes: Any
     ) -> Value:
         """A node with one output."""
+        found = behind(self, op_type, inputs, (np.dtype(dtype), tuple(shape)), attributes)
+        if found is not None:
+            return found
         return self.write(op_type, inputs, [(np.dtype(dtype), tuple(shape))], **attributes)[0]
 
     def elementwise(self, op_type: str, *xs: Any, result: Any = None, **attributes: Any) -> Value:

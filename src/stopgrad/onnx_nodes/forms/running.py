@@ -1,81 +1,123 @@
-"""Results so far, along an axis."""
+"""What runs along an axis: CumSum and CumProd, and Scan for what has no operator of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from stopgrad.onnx_nodes.forms.parts import highest, lowest, number
 from stopgrad.onnx_nodes.kernels import computed_in
 from stopgrad.op import Op
-from stopgrad.ops.running import CumulativeLogsumexp, Cummax, Cummin, Cumprod, Cumsum
-from stopgrad.types import Dim
+from stopgrad.ops.recurrence import LinearRecurrence
+from stopgrad.ops.running import Cummax, Cummin, Cumprod, Cumsum, CumulativeLogsumexp
 
 
-def _sum(xp: Any, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> Any:
-    x = xp.value(x)
-    within = computed_in("CumSum", x.dtype)
-    given = [xp.cast(x, within), np.array(axis % x.ndim, np.int64)]
-    made = xp.node("CumSum", given, within, x.shape, exclusive=int(exclusive), reverse=int(reverse))
+def scanned(
+    xp: Any,
+    step: Callable[..., Sequence[Any]],
+    first: Sequence[Any],
+    parts: Sequence[Any],
+    kinds: Sequence[Any],
+    axis: int = 0,
+    reverse: bool = False,
+) -> list[Any]:
+    """A Scan: what *step* makes of the carry and a slice of each of the parts, along an axis of these.
+
+    Args:
+        step: returns the next carry, and what is stacked along the axis.
+        first: the first carry.
+        parts: at least one, and of at least one slice.
+        kinds: of what is stacked.
+    """
+    first, parts = list(map(xp.value, first)), list(map(xp.value, parts))
+    carried = [(x.dtype, x.shape) for x in first]
+    slices = [(x.dtype, (*x.shape[:axis], *x.shape[axis + 1 :])) for x in parts]
+    ways: dict[str, Any] = {}
+    if axis:
+        ways |= {"scan_input_axes": [axis] * len(parts), "scan_output_axes": [axis] * len(kinds)}
+    if reverse:
+        ways |= {"scan_input_directions": [1] * len(parts), "scan_output_directions": [1] * len(kinds)}
+    if not kinds:
+        ways = {key: value for key, value in ways.items() if "output" not in key}
+    body = xp.body([*carried, *slices], step)
+    made: list[Any] = xp.write(
+        "Scan", [*first, *parts], [*carried, *kinds], body=body, num_scan_inputs=len(parts), **ways
+    )
+    return made
+
+
+def _running(xp: Any, x: Any, axis: int, reverse: bool, join: Callable[..., Any], start: Any) -> Any:
+    if x.shape[axis] == 0:
+        return x
+    rest = (*x.shape[:axis], *x.shape[axis + 1 :])
+
+    def step(before: Any, part: Any) -> list[Any]:
+        after = join(before, part)
+        return [after, after]
+
+    first = xp.full(rest, number(start, x.dtype))
+    return scanned(xp, step, [first], [x], [(np.dtype(x.dtype), x.shape)], axis, reverse)[1]
+
+
+def _by_operator(op_type: str, xp: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+    ways = {"exclusive": 1} if exclusive else {}
+    ways |= {"reverse": 1} if reverse else {}
+    within = computed_in(op_type, x.dtype)
+    made = xp.node(op_type, [xp.value(x, within), number(axis, np.int64)], within, x.shape, **ways)
     return xp.cast(made, x.dtype)
 
 
-def _scanned(xp: Any, x: Any, axis: int, reverse: bool, start: Any, step: Callable[[Any, Any], Any]) -> Any:
-    """From *start*: a step takes what was handed on and an element, and gives what is handed on and a result."""
-    x = xp.value(x)
-    axis %= x.ndim
-    rest = (*x.shape[:axis], *x.shape[axis + 1 :])
-    kind = (x.dtype, rest)
-    first = xp.value(start, x.dtype)
-    size = x.shape[axis]
-    maybe_none = isinstance(size, Dim) or size == 0
-    if maybe_none:  # The runtime's Scan takes one element at least: another one comes last, and goes again.
-        one = xp.broadcast_to(first, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
-        x = xp.concatenate([one, x] if reverse else [x, one], axis)
-    made = xp.write(
-        "Scan",
-        [xp.broadcast_to(first, rest), x],
-        [kind, (x.dtype, x.shape)],
-        body=xp.body([kind, kind], step),
-        num_scan_inputs=1,
-        scan_input_axes=[axis],
-        scan_input_directions=[int(reverse)],
-        scan_output_axes=[axis],
-        scan_output_directions=[int(reverse)],
-    )[1]
-    if not maybe_none:
-        return made
-    first, last = (1, np.iinfo(np.int64).max) if reverse else (0, -1)
-    cut = [np.array([n], np.int64) for n in (first, last, axis)]
-    shape = (*rest[:axis], size, *rest[axis:])
-    return xp.node("Slice", [made, *cut], made.dtype, shape)
+def _cumsum(xp: Any, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> Any:
+    return _by_operator("CumSum", xp, x, axis, exclusive, reverse)
 
 
-def _along(xp: Any, x: Any, axis: int, reverse: bool, start: Any, step: Callable[[Any, Any], Any]) -> Any:
-    """Every result is a step from that before it and an element."""
-    return _scanned(xp, x, axis, reverse, start, lambda before, element: [step(before, element)] * 2)
+def _cumprod(xp: Any, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> Any:
+    if xp.opset >= 26:
+        return _by_operator("CumProd", xp, x, axis, exclusive, reverse)
+    if exclusive and x.shape[axis] != 0:
+        rest = (*x.shape[:axis], *x.shape[axis + 1 :])
+        step = lambda before, part: [xp.multiply(before, part), before]
+        ones = xp.ones(rest, x.dtype)
+        return scanned(xp, step, [ones], [x], [(np.dtype(x.dtype), x.shape)], axis, reverse)[1]
+    return _running(xp, x, axis, reverse, xp.multiply, 1)
 
 
-def _product(xp: Any, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> Any:
-    step = lambda before, element: [before * element, before if exclusive else before * element]
-    return _scanned(xp, x, axis, reverse, 1, step)
+def _extremum(function: str, start: Callable[[Any], Any]) -> Callable[..., Any]:
+    def form(xp: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+        return _running(xp, x, axis, reverse, getattr(xp, function), start(x.dtype))
+
+    return form
 
 
-def _lowest(dtype: Any) -> Any:
-    return np.iinfo(dtype).min if dtype.kind in "iu" else -np.inf
+def _logsumexp(xp: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+    return _running(xp, x, axis, reverse, xp.logaddexp, -np.inf)
 
 
-def _highest(dtype: Any) -> Any:
-    return np.iinfo(dtype).max if dtype.kind in "iu" else np.inf
+def _linear(xp: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+    """The first factor meets nothing: it is put to 0, so that not even an infinite one is seen."""
+    size = b.shape[axis]
+    if size == 0:
+        return b
+    if size == 1:
+        return b
+    places = xp.reshape(xp.arange(size), (size, *(1,) * (b.ndim - axis - 1)))
+    factors = xp.where(xp.equal(places, size - 1 if reverse else 0), number(0, a.dtype), a)
+
+    def step(before: Any, factor: Any, term: Any) -> list[Any]:
+        after = xp.add(xp.multiply(factor, before), term)
+        return [after, after]
+
+    first = xp.zeros((*b.shape[:axis], *b.shape[axis + 1 :]), b.dtype)
+    return scanned(xp, step, [first], [factors, b], [(np.dtype(b.dtype), b.shape)], axis, reverse)[1]
 
 
 RUNNING: Mapping[type[Op], Callable[..., Any]] = {
-    Cumsum: _sum,
-    Cumprod: _product,
-    Cummax: lambda xp, x, *, axis, reverse: _along(xp, x, axis, reverse, _lowest(x.dtype), xp.maximum),
-    Cummin: lambda xp, x, *, axis, reverse: _along(xp, x, axis, reverse, _highest(x.dtype), xp.minimum),
-    CumulativeLogsumexp: lambda xp, x, *, axis, reverse: _along(
-        xp, x, axis, reverse, -np.inf, xp.logaddexp
-    ),
+    Cumsum: _cumsum,
+    Cumprod: _cumprod,
+    Cummax: _extremum("maximum", lowest),
+    Cummin: _extremum("minimum", highest),
+    CumulativeLogsumexp: _logsumexp,
+    LinearRecurrence: _linear,
 }
