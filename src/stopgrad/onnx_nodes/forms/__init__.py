@@ -14,6 +14,7 @@ from stopgrad.onnx_nodes.forms.control import CONTROL
 from stopgrad.onnx_nodes.forms.convolutions import CONVOLUTIONS
 from stopgrad.onnx_nodes.forms.indexing import INDEXING
 from stopgrad.onnx_nodes.forms.matrices import MATRICES
+from stopgrad.onnx_nodes.forms.numbers import NUMBERS
 from stopgrad.onnx_nodes.forms.order import ORDER
 from stopgrad.onnx_nodes.forms.pools import POOLS
 from stopgrad.onnx_nodes.forms.products import PRODUCTS
@@ -27,6 +28,7 @@ FORMS: Mapping[type[Op], Callable[..., Any] | Unsupported] = {
     **CONVOLUTIONS,
     **INDEXING,
     **MATRICES,
+    **NUMBERS,
     **ORDER,
     **POOLS,
     **PRODUCTS,
