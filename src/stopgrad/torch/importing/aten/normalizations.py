@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.importing.values import brought, product
 from stopgrad.ops.shape import reshape
-from stopgrad.torch.importing.aten.calling import Call, Table, brought, product, table
+from stopgrad.torch.importing.aten.calling import Call, Table, table
 from stopgrad.torch.importing.aten.reductions import variance
 
 

@@ -6,18 +6,8 @@ import math
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.torch.importing.aten.calling import (
-    Call,
-    Table,
-    Translation,
-    along,
-    axes_of,
-    axis_of,
-    brought,
-    product,
-    static,
-    table,
-)
+from stopgrad.importing.values import along, axes_of, axis_of, brought, product, static
+from stopgrad.torch.importing.aten.calling import Call, Table, Translation, table
 
 
 def reduced(function: Any) -> Translation:
