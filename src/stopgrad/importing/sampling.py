@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -100,6 +102,12 @@ def grid_sampled(x: Any, grid: Any, mode: int, padding: int, align: bool, cubic:
     places = [_inside(p, size, padding, align) for p, size in zip(places, sampling.sizes, strict=True)]
     if mode == 1:
         return sampling.at([sg.round(place) for place in places])
+    return between(sampling, places)
+
+
+def between(sampling: Sampling, places: Sequence[Any]) -> Any:
+    """Linearly between the pixels around each place; those outside are 0."""
+    spatial = len(places)
     first = [sg.stop_gradient(sg.floor(place)) for place in places]
     parts = []
     for corner in range(2**spatial):
@@ -117,13 +125,11 @@ def _cubic_sampled(sampling: Sampling, places: Sequence[Any], cubic: float) -> A
     first = [sg.stop_gradient(sg.floor(place)) for place in places]
     weights = [cubic_weights(place - low, cubic) for place, low in zip(places, first, strict=True)]
     parts = []
-    for i in range(4):
-        for j in range(4):
-            at = [first[0] + (i - 1.0), first[1] + (j - 1.0)]
-            kept = [
-                _inside(place, size, sampling.padding, sampling.align)
-                for place, size in zip(at, sampling.sizes, strict=True)
-            ]
-            pixels = sampling.at(kept)
-            parts.append(sg.multiply(pixels, sg.expand_dims(weights[0][i] * weights[1][j], 1)))
+    for steps in itertools.product(range(4), repeat=len(places)):
+        kept = [
+            _inside(low + (step - 1.0), size, sampling.padding, sampling.align)
+            for low, step, size in zip(first, steps, sampling.sizes, strict=True)
+        ]
+        weight = math.prod([shares[step] for shares, step in zip(weights, steps, strict=True)])
+        parts.append(sg.multiply(sampling.at(kept), sg.expand_dims(weight, 1)))
     return sg.add_n(parts)
