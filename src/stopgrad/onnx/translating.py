@@ -6,6 +6,7 @@ import math
 import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,9 @@ _DEEPEST = 64
 """So many functions may stand in one another; none may call itself."""
 _EXPANDED = 1_000_000
 """So many nodes the functions of a model may become."""
+
+_INVALID = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
+"""What is raised where a node is not as its operator says."""
 
 FAILED = object()
 """Stands for what a refused node would have computed."""
@@ -89,7 +93,8 @@ class Translator:
         self.drawn = 0
         self.random_key: Any = None
         self._folder, self._file = folder, file
-        self._lines = 0
+        self._expanded = 0
+        self._lines: dict[str, int] = {}
         self._schemas: dict[tuple[str, str, int], Any] = {}
 
     # ------------------------------------------------------------------------------------------ graphs
@@ -109,9 +114,19 @@ class Translator:
         before = len(self.refusals)
         found = self.run_nodes(body.graph.node, body.outputs, space)
         if any(x is FAILED for x in found):
-            last = self.refusals[-1] if len(self.refusals) > before else None
-            raise Refused(f"its body cannot be translated{f': {last}' if last else ''}")
+            reasons = list(dict.fromkeys(map(str, self.refusals[before:])))
+            del self.refusals[before:]
+            raise Refused("; ".join(["its body cannot be translated", *reasons]))
         return found
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Inside, what fails is told by whoever tries, and counts for nothing else."""
+        before = len(self.refusals)
+        try:
+            yield
+        finally:
+            del self.refusals[before:]
 
     def initializers(self, graph: Any, values: Any) -> None:
         """Give the names of a body's initializers their values."""
@@ -121,12 +136,13 @@ class Translator:
     # ------------------------------------------------------------------------------------------- nodes
 
     def _translate(self, node: Any, space: Space) -> None:
-        self._lines += 1
-        if self._lines > _EXPANDED:
-            raise FileError(f"the functions of the model become more than {_EXPANDED} nodes")
+        self._expanded += 1
+        if self._expanded > _EXPANDED:
+            raise FileError(f"the functions and loops of the model become more than {_EXPANDED} nodes")
         name = space.path + called(node)
+        line = self._lines.setdefault(name, len(self._lines) + 1)
         operands = [space.values.get(text(x), FAILED) if x else None for x in node.input]
-        place = Location(self._file, self._lines, source=described(node, name), function=name)
+        place = Location(self._file, line, source=described(node, name), function=name)
         made: Any = FAILED
         if not any(x is FAILED for x in operands):
             with Inside(prefix=scope_from(name), place=(place, 0)):
@@ -135,9 +151,11 @@ class Translator:
                 except FileError:
                     raise
                 except (Refused, sg.StopgradError) as error:
-                    self.refusals.append(
-                        Refusal(f"{node.op_type} {name!r}", getattr(error, "message", None) or str(error))
-                    )
+                    why = getattr(error, "message", None) or str(error)
+                    self.refusals.append(Refusal(f"{node.op_type} {name!r}", why))
+                except _INVALID as error:
+                    why = f"the node cannot be read ({type(error).__name__}: {error})"
+                    self.refusals.append(Refusal(f"{node.op_type} {name!r}", why))
         for i, output in enumerate(node.output):
             if output:
                 space.values[text(output)] = made if made is FAILED else made[i]

@@ -15,16 +15,13 @@ import numpy as np
 import onnx
 
 import stopgrad as sg
+from stopgrad.importing.values import Refused as Refused
 from stopgrad.types import DType, dtype_of
 
 Rule = Callable[..., Any]
 Table = dict[str, Rule]
 
 R = TypeVar("R", bound=Rule)
-
-
-class Refused(Exception):  # noqa: N818 - no error of its own; the loader makes one of all
-    """A node that cannot be translated; its text says why, and what to do."""
 
 
 class Known:
@@ -204,6 +201,19 @@ class Call:
             self._unknown(self._position(x) if i is None else i, "the model computes it")
         return tuple([s if isinstance(s, sg.Dim) else int(s) for s in found.array.reshape(-1).tolist()])
 
+    def number(self, i: int, x: Any) -> Any:
+        """The one number, or symbolic size, that operand *i* = *x* is, which must be known.
+
+        Raises:
+            Refused: it is not, or there are several.
+        """
+        found = self._translator.known(self.raw(x))
+        if found is None:
+            self._unknown(i, "the model computes it")
+        if found.array.size != 1:
+            self.fail(f"{self.operand_name(i)} is one number, not {found.array.size}")
+        return found.array.reshape(-1).tolist()[0]
+
     def _position(self, x: Any) -> int:
         return next((i for i, given in enumerate(self._given) if given is x), 0)
 
@@ -232,3 +242,7 @@ class Call:
         """As :meth:`run`; what is known while the graph is built comes as :class:`Known`."""
         found: list[Any] = self._translator.run_body(body, args)
         return found
+
+    def trying(self) -> Any:
+        """A block in which bodies may fail: their refusals are forgotten where it ends with none of its own."""
+        return self._translator.trying()
