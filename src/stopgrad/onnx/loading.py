@@ -203,7 +203,9 @@ class _Loading:
         if dtype is not None and array.dtype != dtype.numpy:
             raise DTypeError(f"known: the input {name!r} is {dtype.name}, not {array.dtype}")
         if x.type.tensor_type.HasField("shape"):
-            declared = [d.dim_value if d.HasField("dim_value") else None for d in x.type.tensor_type.shape.dim]
+            declared = [
+                d.dim_value if d.HasField("dim_value") else None for d in x.type.tensor_type.shape.dim
+            ]
             fits = len(declared) == array.ndim and all(
                 a is None or a == b for a, b in zip(declared, array.shape, strict=True)
             )
@@ -215,7 +217,9 @@ class _Loading:
 
     def _output(self, translator: Translator, name: str, y: Any) -> Any:
         if isinstance(y, (list, tuple)) or y is None:
-            raise GraphError(f"the output {name!r} of {self.name} is a sequence or optional; models return tensors here")
+            raise GraphError(
+                f"the output {name!r} of {self.name} is a sequence or optional; models return tensors here"
+            )
         return translator.tensor(y)
 
     def _raise_for(self, translator: Translator, names: Sequence[str], made: Sequence[Any]) -> None:
