@@ -126,7 +126,8 @@ class _Loading:
                 found[name] = self.inputs[name] = self._placeholder(x)
         if given:
             raise ArgumentError(
-                f"known names {next(iter(given))!r}, which is no input; the model has {shorten(list(self.inputs))}"
+                f"known names {next(iter(given))!r}, which is no input; the model has "
+                f"{shorten(list(self.inputs))}"
             )
         return found
 
@@ -158,13 +159,13 @@ class _Loading:
         if dtype is None:
             raise DTypeError(
                 f"the input {name!r} of {self.name} has an element type that there is not here "
-                f"(number {kind.tensor_type.elem_type} of TensorProto.DataType); fix it with known={{{name!r}: ...}} "
-                "or convert the model"
+                f"(number {kind.tensor_type.elem_type} of TensorProto.DataType); fix it with "
+                f"known={{{name!r}: ...}}, or convert the model"
             )
         if not kind.tensor_type.HasField("shape"):
             raise ShapeError(
-                f"the input {name!r} of {self.name} has no shape, not even a number of axes; write it into the "
-                "model, or fix the input with known="
+                f"the input {name!r} of {self.name} has no shape, not even a number of axes; write it into "
+                "the model, or fix the input with known="
             )
         return dtype, [self._size(d, name) for d in kind.tensor_type.shape.dim]
 
