@@ -258,13 +258,12 @@ class Elementwise(Writing):
         if x.dtype.kind in "biu":
             return x < 0
         if self.opset >= 26:
-            return self.bits(x) < 0
+            return self.same_bits(x, np.dtype(f"int{x.dtype.itemsize * 8}")) < 0
         return (x < 0) | ((x == 0) & (self.divide(1.0, x) < 0))
 
-    def bits(self, x: Value) -> Value:
-        """The bits of floating-point numbers, as signed integers; from version 26 of ONNX on."""
-        kind = np.dtype(f"int{x.dtype.itemsize * 8}")
-        return self.node("BitCast", [x], kind, x.shape, to=kind)
+    def same_bits(self, x: Value, dtype: Any) -> Value:
+        """The same bits as another dtype of that size; from version 26 of ONNX on."""
+        return self.node("BitCast", [x], dtype, x.shape, to=np.dtype(dtype))
 
     @writes
     def copysign(self, x: Any, y: Any) -> Any:
