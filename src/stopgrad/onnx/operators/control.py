@@ -23,7 +23,11 @@ def _branched(node: Call, condition: Any) -> Any:
     if isinstance(condition, Known):
         return tuple(node.run_known(branches[0 if bool(node.number(0, condition)) else 1], []))
     first, second = ((lambda body=body: node.run(body, [])) for body in branches)
-    return tuple(sg.cond(sg.reshape(condition, []), first, second))
+    with node.trying():
+        try:
+            return tuple(sg.cond(sg.reshape(condition, []), first, second))
+        except (sg.ShapeError, sg.DTypeError, sg.ArgumentError) as error:
+            node.unknown(0, f"the model computes it, and its branches differ: {error.message}")
 
 
 # -------------------------------------------------------------------------------------------------- loops
@@ -61,10 +65,8 @@ class _Loop:
         if not self.stacked:
             ways.append(self._repeated)
         if not ways:
-            self.node.fail(
-                "how many steps its loop makes is known only when the model runs, and so is the size of what "
-                "it stacks; fix the inputs that decide about it with known={name: value}"
-            )
+            unknown = 1 if isinstance(self.condition, sg.Output) else 0
+            self.node.unknown(unknown, "it decides about the size of what the loop stacks")
         return self._first_that_works(ways)
 
     def _is_short(self) -> bool:

@@ -42,8 +42,6 @@ def _remainder(node: Call, x: Any, y: Any) -> Any:
     """With the sign of the divisor; as in C, with that of the dividend, where the attribute says so."""
     if node.attribute("fmod", 0):
         return sg.truncatemod(x, y)
-    if not x.dtype.is_integer:
-        node.fail("the remainder of floating-point numbers needs fmod = 1")
     return sg.floormod(x, y)
 
 
@@ -90,13 +88,20 @@ def _shifted(node: Call, x: Any, y: Any) -> Any:
     direction = node.attribute("direction")
     if direction not in directions:
         node.fail(f"the direction of a shift is LEFT or RIGHT, not {direction!r}")
-    bits = x.dtype.itemsize * 8  # Further than that, nothing is left.
-    shift = directions[direction](x, sg.minimum(y, brought(bits - 1, y.dtype)))
-    return sg.where(sg.less(y, brought(bits, y.dtype)), shift, brought(0, x.dtype))
+    last = x.dtype.itemsize * 8 - 1
+    shift = directions[direction](x, sg.minimum(y, brought(last, y.dtype)))
+    if direction == "RIGHT" and x.dtype.kind == "i":  # Of which the sign is left, further on, too.
+        return shift
+    return sg.where(sg.less_equal(y, brought(last, y.dtype)), shift, brought(0, x.dtype))
 
 
 def _where(node: Call, condition: Any, x: Any, y: Any) -> Any:
     return sg.where(condition, x, y)
+
+
+def _binarized(node: Call, x: Any) -> Any:
+    above = sg.greater(x, brought(node.attribute("threshold", 0.0), x.dtype))
+    return sg.cast(above, x.dtype)
 
 
 # -------------------------------------------------------------------------------------------------- casts
@@ -182,4 +187,5 @@ ELEMENTWISE: Table = {
     "Cast": _cast,
     "CastLike": _cast_like,
     "BitCast": _bit_cast,
+    "ai.onnx.ml::Binarizer": _binarized,
 }

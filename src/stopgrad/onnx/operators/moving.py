@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.importing.shapes import padded, part
 from stopgrad.importing.values import END, along, axis_of, brought, product
-from stopgrad.onnx.operators.calling import Call, Table, knows
+from stopgrad.onnx.operators.calling import Call, Known, Table, knows
 
 _FAR = 2**31 - 1
 """From here on a number says "to the end": the largest number of 32 bits, and of 64."""
@@ -159,8 +158,8 @@ def _bounds(size: Any, start: Any, end: Any, step: int) -> tuple[Any, Any]:
 @knows(1, 2, 3)
 def _padded(node: Call, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
     given = node.sizes(pads, 1)
-    chosen = range(x.ndim) if axes is None else node.known(3, axes).reshape(-1).tolist()
-    chosen = checked_axes(node, list(chosen), x.ndim)
+    named = range(x.ndim) if axes is None else node.known(3, axes).reshape(-1).tolist()
+    chosen = checked_axes(node, list(named), x.ndim)
     if len(given) != 2 * len(chosen):
         node.fail(f"it has {len(given)} pads for {len(chosen)} axes, each of which takes two")
     pairs: list[tuple[Any, Any]] = [(0, 0)] * x.ndim
@@ -189,7 +188,8 @@ def _mirrored(node: Call, x: Any, axis: int, pair: tuple[Any, Any], mode: str) -
     if not isinstance(size, sg.Dim):
         if not size:
             node.fail("a margin of its own elements, around none")
-        return sg.take(x, np.pad(np.arange(size), (before, after), mode=mode), axis)
+        places: Any = np.pad
+        return sg.take(x, places(np.arange(size), (before, after), mode=mode), axis)
     if mode == "reflect":
         return sg.pad(x, [(before, after) if i == axis else (0, 0) for i in range(x.ndim)], "REFLECT")
     first, last = (before, after) if mode == "edge" else (after, before)
@@ -241,10 +241,18 @@ def _reversed(node: Call, x: Any, lengths: Any) -> Any:
 
 @knows(1)
 def _triangle(node: Call, x: Any, k: Any = None) -> Any:
+    if x.ndim < 2:
+        node.fail("its operand has two axes at least")
+    rows, columns = (sg.range(0, size, dtype=sg.int64) for size in x.shape[-2:])
+    if k is not None and not isinstance(k, Known):  # Known only when the model runs.
+        place = sg.subtract(along(columns, 1, 2), along(rows, 0, 2))
+        k = sg.reshape(k, [])
+        kept = sg.greater_equal(place, k) if node.attribute("upper", 1) else sg.less_equal(place, k)
+        return sg.where(kept, x, brought(0, x.dtype))
     offset = 0 if k is None else int(node.number(1, k))
-    rows, columns = x.shape[-2:] if x.ndim > 1 else node.fail("its operand has two axes at least")
-    if not any(isinstance(size, sg.Dim) for size in (rows, columns)):
-        offset = min(max(offset, -rows - 1), columns + 1)  # Beyond that, all is kept or nothing.
+    sizes = [size for size in x.shape[-2:] if not isinstance(size, sg.Dim)]
+    if len(sizes) == 2:
+        offset = min(max(offset, -sizes[0] - 1), sizes[1] + 1)  # Beyond that, all is kept or nothing.
     return (sg.triu if node.attribute("upper", 1) else sg.tril)(x, offset)
 
 
