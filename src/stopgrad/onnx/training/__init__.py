@@ -1,0 +1,1 @@
+"""Training graphs: a model, its loss, gradients and optimiser as plain ONNX that any runtime trains."""
