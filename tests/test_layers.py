@@ -59,6 +59,7 @@ ROWS = [
     ["calls", "instances", "traced"],
     ["session", "function", "lowered"],
     ["flow", "interchange"],
+    ["optimizers"],
     ["imported"],
     # The package itself: what stands below is written as users write, with ``import stopgrad as sg``.
     [""],

@@ -15,6 +15,7 @@ from stopgrad import (
     engines as engines,
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
     ops as ops,
+    optimizers as optimizers,
     xp as xp,
 )
 from stopgrad.autodiff.reverse import (
