@@ -1,0 +1,240 @@
+"""The training graph: a wired model with its loss, gradients and the step of an optimiser."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.errors import ArgumentError, GradientError
+from stopgrad.graph import Output
+from stopgrad.imported import Model
+from stopgrad.onnx.training.losses import Judged, built, scalar
+from stopgrad.onnx.training.specs import Spec, found
+from stopgrad.onnx.training.wiring import Wired
+from stopgrad.operands import show_shape
+
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "sgd": sg.optimizers.sgd,
+    "adam": sg.optimizers.adam,
+    "adamw": sg.optimizers.adamw,
+}
+"""The optimisers by name."""
+
+
+@dataclass
+class Judgement:
+    """A wired model and its loss.
+
+    Attributes:
+        wired: the model.
+        loss: a scalar.
+        labels: what is fed besides the model's inputs, by name.
+        notes: what the user should know.
+    """
+
+    wired: Wired
+    loss: Output
+    labels: dict[str, Output]
+    notes: list[str]
+
+
+@dataclass
+class Step:
+    """One step of training.
+
+    Attributes:
+        judgement: the model and its loss.
+        rate: what the learning rate is fed to; None where a schedule gives it.
+        parameters: what is trained, by name; without what no gradient reaches.
+        gradients: by the name of what is trained.
+        state: what the optimiser keeps, by name, and what else is carried from step to step.
+        renewed: by the names of all of these, what they are after the step.
+        untouched: the parameters that no gradient reaches, with the reasons.
+        kinds: of the state, by name.
+    """
+
+    judgement: Judgement
+    rate: Output | None
+    parameters: dict[str, Output]
+    gradients: dict[str, Output]
+    state: dict[str, Output]
+    renewed: dict[str, Output]
+    untouched: dict[str, str]
+    kinds: dict[str, str] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------------------------------------- losses
+
+
+Loss = Spec | Model | Callable[..., Any]
+"""A loss by its name, as a model of its own, or as a function of the outputs."""
+
+
+def judged(model: Wired, loss: Loss, outputs: Sequence[str], hidden: Sequence[str] = ()) -> Judgement:
+    """Build a loss behind a model.
+
+    Args:
+        model: ready for it.
+        loss: what it is.
+        outputs: the names of those that the loss reads; without one, all.
+        hidden: names of outputs that are no results.
+
+    Raises:
+        ArgumentError: an output is not there.
+        DTypeError, ShapeError: the loss does not fit the outputs.
+    """
+    results = {name: y for name, y in model.outputs.items() if name not in hidden}
+    unknown = next((name for name in outputs if name not in results), None)
+    if unknown is not None:
+        raise ArgumentError(f"outputs: the model has no output {unknown!r}; it has {', '.join(results)}")
+    wanted = {name: results[name] for name in outputs} if outputs else results
+    named = str(loss.name) if isinstance(loss, Spec) else getattr(loss, "__name__", "loss")
+    taken = [*model.inputs, *model.outputs, *model.weights, *model.trained, "learning_rate", "loss"]
+    asks = Judged(named, wanted, taken)
+    with model.graph.as_default(), sg.name_scope("loss"):
+        if isinstance(loss, Spec):
+            value = built(loss, asks)
+        elif isinstance(loss, Model):
+            value = _of_model(loss, asks)
+        else:
+            value = _of_function(loss, asks)
+        if value.dtype != sg.float32 and value.dtype.itemsize < 4:
+            value = sg.cast(value, sg.float32)
+    return Judgement(model, value, asks.labels, asks.notes)
+
+
+def _of_model(loss: Model, asks: Judged) -> Output:
+    """A loss that is a model itself. Its inputs are outputs of the model by name, or else in order."""
+    by_name = [name for name in loss.inputs if name in asks.outputs]
+    matched = dict.fromkeys(by_name) if by_name else dict(zip(loss.inputs, asks.outputs, strict=False))
+    given: dict[str, Output] = {}
+    for name, x in loss.inputs.items():
+        if name not in matched:
+            given[name] = asks.label(name, x.dtype, x.shape)
+            continue
+        source = matched[name] or name
+        y = asks.outputs[source]
+        if y.dtype is not x.dtype or not _fits(y.shape, x.shape):
+            raise sg.ShapeError(
+                f"the loss {asks.name} does not fit the output {source!r}: its input {name!r} is "
+                f"{x.dtype.name}{show_shape(x.shape)}, and {source!r} is {y.dtype.name}{show_shape(y.shape)}"
+            )
+        given[name] = y
+    results = loss.apply({}, **given)
+    values = list(results.values()) if isinstance(results, Mapping) else results
+    values = list(values) if isinstance(values, (tuple, list)) else [values]
+    if len(values) != 1:
+        raise ArgumentError(
+            f"the loss {asks.name} must have one output, a number; it has {', '.join(loss.outputs)}"
+        )
+    return scalar(values[0], asks.name)
+
+
+def _fits(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    return len(given) == len(wanted) and all(
+        a == b for a, b in zip(given, wanted, strict=True) if isinstance(a, int) and isinstance(b, int)
+    )
+
+
+def _of_function(loss: Callable[..., Any], asks: Judged) -> Output:
+    """A loss that is a function of the outputs; its further arguments are what is fed besides."""
+    before = set(asks.outputs.values())
+    value = scalar(loss(dict(asks.outputs)), asks.name)
+    graph = next(iter(before)).op.graph
+    known = set(asks.labels.values())
+    for op in graph.operations:
+        if op.type == "Placeholder" and op.name.startswith("loss/") and op.outputs[0] not in known:
+            asks.labels[op.name.removeprefix("loss/")] = op.outputs[0]
+    return value
+
+
+# --------------------------------------------------------------------------------------------- the step
+
+
+def stepped(
+    judgement: Judgement,
+    optimizer: Spec | Callable[..., Any],
+    *,
+    learning_rate: float,
+    schedule: Any = None,
+    settings: Mapping[str, Any] | None = None,
+    statistics: Mapping[str, str] | None = None,
+) -> Step:
+    """Build gradients and the step of an optimiser behind a loss.
+
+    Args:
+        judgement: the model and its loss.
+        optimizer: what moves the parameters.
+        learning_rate: the first, by default; what is fed decides.
+        schedule: gives the learning rate instead, from the number of the step.
+        settings: further arguments of the optimiser.
+        statistics: parameters that the model itself renews, with the names of the outputs that do.
+
+    Raises:
+        ArgumentError: there is no such optimiser, or it has no such option.
+        GradientError: no gradient arrives anywhere.
+    """
+    wired = judgement.wired
+    build = _built_by(optimizer)
+    with wired.graph.as_default():
+        rate = sg.placeholder(sg.float32, (), name="learning_rate") if schedule is None else None
+        given = rate if schedule is None else schedule
+        try:
+            update = build(judgement.loss, wired.trained, learning_rate=given, **(settings or {}))
+        except GradientError as error:
+            raise GradientError(f"no gradient arrives at what is to be trained: {error.message}") from None
+        renewed = {name: wired.outputs[source] for name, source in (statistics or {}).items()}
+        carried = _random(wired, judgement.loss)
+        renewed |= {name: new for name, (_, new) in carried.items()}
+    parameters = {name: x for name, x in wired.trained.items() if x in update.gradients}
+    kinds = dict.fromkeys(parameters, "parameter") | dict.fromkeys(statistics or {}, "statistic")
+    kinds |= dict.fromkeys(update.state, "optimizer") | dict.fromkeys(carried, "random")
+    moved = parameters | update.state
+    state = {name: wired.weights[name] for name in statistics or {}} | update.state
+    state |= {name: key for name, (key, _) in carried.items()}
+    return Step(
+        judgement,
+        rate,
+        parameters,
+        {name: update.gradients[x] for name, x in parameters.items()},
+        state,
+        {name: update.updates[x] for name, x in moved.items()} | renewed,
+        {name: reason for name, reason in update.untouched.items()},
+        kinds,
+    )
+
+
+def _built_by(optimizer: Spec | Callable[..., Any]) -> Callable[..., Any]:
+    if not isinstance(optimizer, Spec):
+        return optimizer
+    name = optimizer.name.replace("_", "-").lower()
+    function = OPTIMIZERS.get(name)
+    if function is None:
+        function = found(Spec(optimizer.name), OPTIMIZERS, "optimizer")
+    known = [key for key in inspect.signature(function).parameters if key not in ("loss", "parameters")]
+    wrong = next((key for key in optimizer.options if key not in known), None)
+    if wrong is not None:
+        raise ArgumentError(f"the optimizer {name} has no option {wrong!r}; it has {', '.join(known)}")
+    options = {key: value for key, value in optimizer.options.items() if key != "learning_rate"}
+    return lambda loss, parameters, **more: function(loss, parameters, **{**options, **more})
+
+
+RANDOM = "random_key"
+"""What an imported model calls the key of its random numbers."""
+
+
+def _random(wired: Wired, loss: Output) -> dict[str, tuple[Output, Output]]:
+    """The key of random numbers, if there is one, and the key of the next step."""
+    key = wired.weights.get(RANDOM)
+    if key is None or key.dtype is not sg.uint32:
+        return {}
+    return {RANDOM: (key, sg.random_fold_in(key, _NEXT))}
+
+
+_NEXT = np.uint32(2**32 - 1)
+"""What is folded into a key for the next step. Nodes of a model fold in small numbers, from 1 on."""

@@ -1,0 +1,95 @@
+"""The graphs of a training folder: what goes into each, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.graph import Graph, Output
+from stopgrad.onnx.training.adapters import Adapter
+from stopgrad.onnx.training.building import Judgement, Step
+from stopgrad.onnx.training.manifest import Plan, Port, of_model, ports, unique
+
+
+def step_plan(step: Step) -> Plan:
+    """Batch, labels, learning rate, parameters and state in; loss, new parameters and state out."""
+    inputs = _batch(step.judgement)
+    if step.rate is not None:
+        inputs.append(Port("learning_rate", "learning_rate", step.rate))
+    held = carried(step)
+    inputs += held
+    taken = {port.name for port in inputs}
+    outputs = [Port(unique("loss", taken), "loss", step.judgement.loss)]
+    outputs += [
+        Port(unique(f"{port.name}/new", taken), port.role, step.renewed[port.name], {"updates": port.name})
+        for port in held
+    ]
+    return Plan(inputs, outputs)
+
+
+def gradients_plan(step: Step) -> Plan:
+    """Batch, labels and parameters in; loss and gradients out."""
+    inputs = [*_batch(step.judgement), *_model_state(step)]
+    taken = {port.name for port in inputs}
+    outputs = [Port(unique("loss", taken), "loss", step.judgement.loss)]
+    outputs += [
+        Port(unique(f"{name}/gradient", taken), "gradient", g, {"of": name})
+        for name, g in step.gradients.items()
+    ]
+    return Plan(inputs, outputs)
+
+
+def eval_plan(step: Step, judgement: Judgement, hidden: Mapping[str, Any]) -> Plan:
+    """Batch, labels and parameters in; loss and the model's outputs out."""
+    wired = judgement.wired
+    known = {**wired.weights, **wired.trained}
+    inputs = [*_batch(judgement)]
+    inputs += [Port(port.name, port.role, known[port.name]) for port in _model_state(step)]
+    results = {name: y for name, y in wired.outputs.items() if name not in hidden}
+    taken = {port.name for port in inputs} | set(results)
+    return Plan(inputs, [Port(unique("loss", taken), "loss", judgement.loss), *ports(results, "output")])
+
+
+def merge_plan(step: Step) -> Plan:
+    """Parameters in; the weights of the inference model that training changed out."""
+    wired = step.judgement.wired
+    adapters = {one.weight: one for one in wired.adapters if one.first in step.parameters}
+    inputs, outputs, seen = [], [], dict[str, Output]()
+    with Graph().as_default():
+        for i, port in enumerate(_model_state(step)):
+            x = sg.placeholder(port.value.dtype, port.value.shape, name=f"in_{i}")
+            seen[port.name] = x
+            inputs.append(Port(port.name, "parameter", x))
+        taken = set(seen)
+        own = {name: name for name in seen if not _adapts(name, adapters)}
+        for name in own:
+            y = sg.identity(seen[name])
+            outputs.append(Port(unique(f"{name}/merged", taken), "parameter", y, {"of": name}))
+        for name, one in adapters.items():
+            base = sg.constant(wired.weights[name].op.value.array)
+            y = one.merged(base, seen[one.first], seen[one.second])
+            outputs.append(Port(unique(f"{name}/merged", taken), "parameter", y, {"of": name}))
+    return Plan(inputs, outputs)
+
+
+def _adapts(name: str, adapters: Mapping[str, Adapter]) -> bool:
+    return any(name in one.names for one in adapters.values())
+
+
+def carried(step: Step) -> list[Port]:
+    """What is fed back from step to step: what belongs to the model first."""
+    held = step.parameters | step.state
+    return [
+        *[Port(n, "parameter", x) for n, x in held.items() if of_model(step.kinds[n])],
+        *[Port(n, "state", x) for n, x in held.items() if not of_model(step.kinds[n])],
+    ]
+
+
+def _model_state(step: Step) -> list[Port]:
+    """What of that the loss depends on: no optimiser's."""
+    return [port for port in carried(step) if step.kinds[port.name] != "optimizer"]
+
+
+def _batch(judgement: Judgement) -> list[Port]:
+    return [*ports(judgement.wired.inputs, "input"), *ports(judgement.labels, "labels")]
