@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,21 +9,14 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.errors import ArgumentError, GradientError
+from stopgrad.errors import ArgumentError
 from stopgrad.graph import Output
 from stopgrad.imported import Model
+from stopgrad.onnx.training.asked import Asked, Loss
 from stopgrad.onnx.training.losses import Judged, built, scalar
-from stopgrad.onnx.training.specs import Spec, found
+from stopgrad.onnx.training.specs import Spec
 from stopgrad.onnx.training.wiring import Wired
 from stopgrad.operands import show_shape
-
-OPTIMIZERS: dict[str, Callable[..., Any]] = {
-    "sgd": sg.optimizers.sgd,
-    "adam": sg.optimizers.adam,
-    "adamw": sg.optimizers.adamw,
-}
-"""The optimisers by name."""
-
 
 @dataclass
 class Judgement:
@@ -69,10 +61,6 @@ class Step:
 
 
 # ---------------------------------------------------------------------------------------------- losses
-
-
-Loss = Spec | Model | Callable[..., Any]
-"""A loss by its name, as a model of its own, or as a function of the outputs."""
 
 
 def judged(model: Wired, loss: Loss, outputs: Sequence[str], hidden: Sequence[str] = ()) -> Judgement:
@@ -156,23 +144,12 @@ def _of_function(loss: Callable[..., Any], asks: Judged) -> Output:
 # --------------------------------------------------------------------------------------------- the step
 
 
-def stepped(
-    judgement: Judgement,
-    optimizer: Spec | Callable[..., Any],
-    *,
-    learning_rate: float,
-    schedule: Any = None,
-    settings: Mapping[str, Any] | None = None,
-    statistics: Mapping[str, str] | None = None,
-) -> Step:
+def stepped(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -> Step:
     """Build gradients and the step of an optimiser behind a loss.
 
     Args:
         judgement: the model and its loss.
-        optimizer: what moves the parameters.
-        learning_rate: the first, by default; what is fed decides.
-        schedule: gives the learning rate instead, from the number of the step.
-        settings: further arguments of the optimiser.
+        asked: the optimiser, and all that it is to mind.
         statistics: parameters that the model itself renews, with the names of the outputs that do.
 
     Raises:
@@ -180,22 +157,19 @@ def stepped(
         GradientError: no gradient arrives anywhere.
     """
     wired = judgement.wired
-    build = _built_by(optimizer)
+    build = asked.optimizer
     with wired.graph.as_default():
-        rate = sg.placeholder(sg.float32, (), name="learning_rate") if schedule is None else None
-        given = rate if schedule is None else schedule
-        try:
-            update = build(judgement.loss, wired.trained, learning_rate=given, **(settings or {}))
-        except GradientError as error:
-            raise GradientError(f"no gradient arrives at what is to be trained: {error.message}") from None
-        renewed = {name: wired.outputs[source] for name, source in (statistics or {}).items()}
+        rate = sg.placeholder(sg.float32, (), name="learning_rate") if asked.schedule is None else None
+        given = rate if asked.schedule is None else asked.schedule
+        update = build(judgement.loss, wired.trained, learning_rate=given, **asked.settings())
+        renewed = {name: wired.outputs[source] for name, source in statistics.items()}
         carried = _random(wired, judgement.loss)
         renewed |= {name: new for name, (_, new) in carried.items()}
     parameters = {name: x for name, x in wired.trained.items() if x in update.gradients}
-    kinds = dict.fromkeys(parameters, "parameter") | dict.fromkeys(statistics or {}, "statistic")
+    kinds = dict.fromkeys(parameters, "parameter") | dict.fromkeys(statistics, "statistic")
     kinds |= dict.fromkeys(update.state, "optimizer") | dict.fromkeys(carried, "random")
     moved = parameters | update.state
-    state = {name: wired.weights[name] for name in statistics or {}} | update.state
+    state = {name: wired.weights[name] for name in statistics} | update.state
     state |= {name: key for name, (key, _) in carried.items()}
     return Step(
         judgement,
@@ -207,21 +181,6 @@ def stepped(
         {name: reason for name, reason in update.untouched.items()},
         kinds,
     )
-
-
-def _built_by(optimizer: Spec | Callable[..., Any]) -> Callable[..., Any]:
-    if not isinstance(optimizer, Spec):
-        return optimizer
-    name = optimizer.name.replace("_", "-").lower()
-    function = OPTIMIZERS.get(name)
-    if function is None:
-        function = found(Spec(optimizer.name), OPTIMIZERS, "optimizer")
-    known = [key for key in inspect.signature(function).parameters if key not in ("loss", "parameters")]
-    wrong = next((key for key in optimizer.options if key not in known), None)
-    if wrong is not None:
-        raise ArgumentError(f"the optimizer {name} has no option {wrong!r}; it has {', '.join(known)}")
-    options = {key: value for key, value in optimizer.options.items() if key != "learning_rate"}
-    return lambda loss, parameters, **more: function(loss, parameters, **{**options, **more})
 
 
 RANDOM = "random_key"

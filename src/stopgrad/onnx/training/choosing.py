@@ -85,7 +85,7 @@ def stopped(
     patterns: Sequence[str],
     operations: Sequence[Operation],
     results: Iterable[Output],
-    values: Mapping[str, Output] | None = None,
+    aliases: Mapping[str, str] | None = None,
 ) -> dict[str, list[Output]]:
     """Where gradients are to be stopped, by pattern.
 
@@ -93,7 +93,7 @@ def stopped(
         patterns: of names of operations; of scopes, which stand for what leaves them; or of values.
         operations: of the model, in order.
         results: of the model.
-        values: of the model, by names of their own.
+        aliases: further names of nodes and values, each with the scope that is meant.
 
     Raises:
         ArgumentError: a pattern matches nothing that a gradient could pass.
@@ -102,14 +102,13 @@ def stopped(
     scopes = dict.fromkeys(prefix for name in named.values() for prefix in _scopes(name))
     found = {}
     for pattern in patterns:
-        inside = {op for op, name in named.items() if _meant(name, pattern)}
-        hits = dict.fromkeys(_leaving(inside, operations, results))
-        hits |= dict.fromkeys(x for name, x in (values or {}).items() if matches(name, pattern))
-        hits = {x: None for x in hits if x.dtype.is_floating or x.dtype.is_complex}
+        meant = [pattern, *(scope for name, scope in (aliases or {}).items() if matches(name, pattern))]
+        inside = {op for op, name in named.items() if any(_meant(name, one) for one in meant)}
+        hits = [x for x in _leaving(inside, operations, results) if x.dtype.is_differentiable]
         if not hits:
-            known = [*scopes, *named.values(), *(values or {})]
+            known = [*scopes, *named.values(), *(aliases or {})]
             raise missing("stop", pattern, dict.fromkeys(known), "scope, operation or value of floats")
-        found[pattern] = list(hits)
+        found[pattern] = hits
     return found
 
 

@@ -7,9 +7,23 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.graph import Graph, Output
+from stopgrad.imported import Model
 from stopgrad.onnx.training.adapters import Adapter
+from stopgrad.onnx.training.asked import Asked
 from stopgrad.onnx.training.building import Judgement, Step
-from stopgrad.onnx.training.manifest import Plan, Port, of_model, ports, unique
+from stopgrad.onnx.training.manifest import (
+    FORMAT,
+    STATE_FILE,
+    VERSION,
+    Plan,
+    Port,
+    described,
+    of_model,
+    ports,
+    unique,
+    versions,
+)
+from stopgrad.onnx.training.specs import Spec
 
 
 def step_plan(step: Step) -> Plan:
@@ -73,6 +87,13 @@ def merge_plan(step: Step) -> Plan:
     return Plan(inputs, outputs)
 
 
+def predict_plan(step: Step, model: Model) -> Plan:
+    """The model's inputs and the weights that training changes in; the model's outputs out."""
+    names = [port.more["of"] for port in merge_plan(step).outputs if port.more]
+    weights = {name: model.parameters[name] for name in names}
+    return Plan([*ports(model.inputs, "input"), *ports(weights, "parameter")], ports(model.outputs, "output"))
+
+
 def _adapts(name: str, adapters: Mapping[str, Adapter]) -> bool:
     return any(name in one.names for one in adapters.values())
 
@@ -93,3 +114,47 @@ def _model_state(step: Step) -> list[Port]:
 
 def _batch(judgement: Judgement) -> list[Port]:
     return [*ports(judgement.wired.inputs, "input"), *ports(judgement.labels, "labels")]
+
+
+def manifest_of(asked: Asked, step: Step, plans: Mapping[str, Plan]) -> dict[str, Any]:
+    """What ``manifest.json`` says."""
+    wired = step.judgement.wired
+    held = {port.name: port for port in carried(step)}
+    rate = asked.rate()
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "made_by": versions(),
+        "opset": asked.opset,
+        "graphs": {name: plan.entry(f"{name}.onnx") for name, plan in plans.items()},
+        "step": {p.more["updates"]: p.name for p in plans["train_step"].outputs if p.more},
+        "state_file": STATE_FILE,
+        "state": {
+            name: {"role": port.role, "kind": step.kinds[name], **described(port.value)}
+            for name, port in held.items()
+        },
+        "frozen": wired.frozen,
+        "stopped": wired.stops,
+        "untouched": step.untouched,
+        "loss": _spoken(asked.loss),
+        "optimizer": _spoken(asked.optimizer.spec),
+        "learning_rate": (
+            {"schedule": _spoken(asked.schedule.spec)}
+            if asked.schedule is not None
+            else {"input": "learning_rate", "default": rate}
+        ),
+        "clip": asked.clip,
+        "accumulate": asked.accumulate,
+        "mode": asked.mode,
+        "adapters": [
+            {"weight": a.weight, "first": a.first, "second": a.second, "scale": a.scale}
+            for a in wired.adapters
+        ],
+    }
+
+
+def _spoken(given: Any) -> dict[str, Any]:
+    """A name with its options."""
+    if isinstance(given, Spec):
+        return {"name": given.name, "options": dict(given.options)}
+    return {"name": getattr(given, "__name__", "function"), "options": {}}

@@ -78,8 +78,16 @@ def _value(text: str) -> Value:
     return text
 
 
-def found(spec: Spec, table: Mapping[str, Callable[..., Any]], what: str) -> Callable[..., Any]:
+def found(
+    spec: Spec, table: Mapping[str, Callable[..., Any]], what: str, own: tuple[str, ...] = ("judged",)
+) -> Callable[..., Any]:
     """What a table has for a name, which must take the options.
+
+    Args:
+        spec: the name and the options.
+        table: of functions.
+        what: they are, as an error says it.
+        own: which of their arguments are no options.
 
     Raises:
         ArgumentError: there is none of this name, or it has no such option.
@@ -89,7 +97,7 @@ def found(spec: Spec, table: Mapping[str, Callable[..., Any]], what: str) -> Cal
         near = difflib.get_close_matches(name, table, 1)
         cure = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(table)}"
         raise ArgumentError(f"there is no {what} {spec.name!r}; {cure}")
-    known = [p.name for p in inspect.signature(table[name]).parameters.values() if p.kind is p.KEYWORD_ONLY]
+    known = [key for key in inspect.signature(table[name]).parameters if key not in own]
     wrong = next((key for key in spec.options if key not in known), None)
     if wrong is not None:
         cure = f"it has {', '.join(known)}" if known else "it has none"

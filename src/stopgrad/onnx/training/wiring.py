@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from stopgrad.build import without_gc
@@ -45,8 +45,8 @@ def wired(
     only: Sequence[str] = (),
     stop: Sequence[str] = (),
     lora: Lora | None = None,
-    states: Mapping[str, str] | None = None,
-    values: Mapping[str, Output] | None = None,
+    states: Collection[str] = (),
+    aliases: Mapping[str, str] | None = None,
 ) -> Wired:
     """A copy of a model in which gradients flow only where they are wanted.
 
@@ -55,23 +55,22 @@ def wired(
         freeze, only: patterns of names of parameters.
         stop: patterns of names of scopes, operations or values.
         lora: adapters; with them, only what *only* names is trained besides.
-        states: parameters that are no weights but statistics, by name, with the outputs that renew them.
-        values: of the model, by names of their own.
+        states: the names of parameters that are no weights, but statistics or a key of random numbers.
+        aliases: further names of nodes and values, each with its scope.
 
     Raises:
         ArgumentError: a pattern matches nothing, or nothing is left to train.
     """
-    states = states or {}
     kept = {name: x for name, x in model.parameters.items() if name not in states}
     names = [name for name, x in kept.items() if x.dtype.is_floating]
     operations = list(model.graph.operations)
     based = chosen("lora", lora.weights, names) if lora is not None else []
     if lora is None:
-        chosen_names = trained(names, freeze, only)
+        chosen_names = trained(_weights(kept, names, only), freeze, only)
     else:
         frozen_too = set(chosen("freeze", freeze, names)) | set(based)
         chosen_names = [n for n in (chosen("only", only, names) if only else []) if n not in frozen_too]
-    stops = stopped(stop, operations, model.outputs.values(), values)
+    stops = stopped(stop, operations, model.outputs.values(), aliases)
     frozen = [name for name in kept if name not in set(chosen_names)]
     tensors = [kept[name] for name in frozen if name not in set(based)]
     tensors += [x for hits in stops.values() for x in hits]
@@ -97,6 +96,11 @@ def wired(
         stops={pattern: [x.op.name for x in hits] for pattern, hits in stops.items()},
         adapters=made,
     )
+
+
+def _weights(kept: Mapping[str, Output], names: list[str], only: Sequence[str]) -> list[str]:
+    """What is trained where nothing is said: single numbers are constants, unless they are asked for."""
+    return names if only else [name for name in names if kept[name].shape]
 
 
 def _behind(x: Output) -> Output:
