@@ -14,7 +14,35 @@ Examples:
 
 from __future__ import annotations
 
-from stopgrad.optimizers.adaptive import Adam as Adam, AdamW as AdamW
-from stopgrad.optimizers.descent import SGD as SGD
-from stopgrad.optimizers.functions import adam as adam, adamw as adamw, sgd as sgd
+from stopgrad.optimizers.adaptive import (
+    Adagrad as Adagrad,
+    Adam as Adam,
+    AdamW as AdamW,
+    RMSprop as RMSprop,
+)
+from stopgrad.optimizers.arguments import How as How
+from stopgrad.optimizers.descent import SGD as SGD, Lion as Lion
+from stopgrad.optimizers.functions import (
+    adafactor as adafactor,
+    adagrad as adagrad,
+    adam as adam,
+    adamw as adamw,
+    lion as lion,
+    muon as muon,
+    rmsprop as rmsprop,
+    sgd as sgd,
+)
+from stopgrad.optimizers.matrices import Adafactor as Adafactor, Muon as Muon
+from stopgrad.optimizers.rules import Rule as Rule
+from stopgrad.optimizers.schedules import (
+    Schedule as Schedule,
+    constant as constant,
+    cosine as cosine,
+    exponential as exponential,
+    join as join,
+    linear as linear,
+    piecewise as piecewise,
+    polynomial as polynomial,
+    warmup as warmup,
+)
 from stopgrad.optimizers.update import Update as Update

@@ -14,7 +14,7 @@ from stopgrad.operands import Array, Tensor
 from stopgrad.ops.convert import cast
 from stopgrad.plain import flag, real
 from stopgrad.public import call
-from stopgrad.types import DType, float64
+from stopgrad.types import DType, float32, float64
 
 Rate: TypeAlias = "float | Output | Callable[[Any], Any]"
 """A learning rate: a number, a scalar tensor of the graph (a placeholder, for instance), or a schedule."""
@@ -132,6 +132,11 @@ class Rule:
     @property
     def name(self) -> str:
         return type(self).__name__.lower()
+
+
+def arithmetic(dtype: DType) -> DType:
+    """In what the steps of parameters of *dtype* are computed, and their state is kept."""
+    return dtype if dtype.itemsize >= 4 else float32
 
 
 def zeros_for(parameter: Output, dtype: DType) -> Array:

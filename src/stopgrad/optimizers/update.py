@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,15 +10,19 @@ import numpy as np
 
 from stopgrad.autodiff.reverse import gradients
 from stopgrad.builder import Inside, current
-from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
+from stopgrad.control.branches import cond
+from stopgrad.errors import GradientError
 from stopgrad.flow.explain import explain
-from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.graph import Graph, Output, describe
 from stopgrad.operands import Array, Tensor
-from stopgrad.ops.convert import cast
-from stopgrad.ops.data import Parameter, assign, constant, parameter
-from stopgrad.optimizers.rules import Clock, Moment, Rule, rate_at
-from stopgrad.structure import flatten, paths
-from stopgrad.types import DType, float32, float64
+from stopgrad.ops.compare import equal
+from stopgrad.ops.convert import cast, where
+from stopgrad.ops.data import assign, constant, parameter
+from stopgrad.optimizers.arguments import How, checked, loss_in, named
+from stopgrad.optimizers.clipping import by_global_norm, by_value
+from stopgrad.optimizers.groups import rules_for
+from stopgrad.optimizers.rules import Clock, Moment, Rule, arithmetic, rate_at
+from stopgrad.types import float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +36,22 @@ class Update:
             which a session saves and restores with all others. ``"adamw/step"`` counts the steps made.
         gradients: of the loss by each parameter that is moved, before anything is done to them.
         learning_rate: that of the step to come, a scalar; of parameters in no group of their own.
+        averages: each parameter that is moved with the parameter that holds its average; empty unless asked
+            for.
         untouched: the parameters given that no gradient reaches, by name, with the reason. They have no
             state, and nothing is computed for them.
         run: what to fetch.
+
+    Parameters of float16 and bfloat16 are moved in float32, in which their state is kept, too; the parameter
+    itself is rounded after each step, so that it does not take steps smaller than its precision. PyTorch
+    computes all in the parameter's dtype.
     """
 
     updates: dict[Output, Output]
     state: dict[str, Output]
     gradients: dict[Output, Output]
     learning_rate: Output
+    averages: dict[Output, Output]
     untouched: dict[str, str]
     run: tuple[Output, ...]
 
@@ -51,130 +62,139 @@ class Update:
         )
 
 
-class _State:
-    """The parameters that hold state, with their values before and after the step."""
+def built(
+    loss: Any, parameters: Any, rule: Rule, how: Mapping[str, Any], others: Rule | None = None
+) -> Update:
+    """The step of a rule, in the graph of the loss; *others* moves what the rule cannot."""
+    scalar, treated = loss_in(loss), checked(how)
+    graph = scalar.op.graph
+    all_named = named(parameters, graph)
+    rules = rules_for(all_named, rule, others, treated)
+    with _below(graph, treated["name"] or rule.name):
+        found = dict(zip(all_named, gradients(scalar, list(all_named.values())), strict=True))
+        untouched = _untouched(scalar, {n: x for n, x in all_named.items() if found[n] is None})
+        if len(untouched) == len(all_named):
+            raise GradientError(_no_gradient(scalar, untouched))
+        step = _Step({n: x for n, x in all_named.items() if n not in untouched}, rules, treated)
+        step.build({n: g for n, g in found.items() if g is not None})
+        rate = step.rate_of(rule)
+        return Update(
+            step.next,
+            step.state,
+            {all_named[n]: g for n, g in found.items() if g is not None},
+            rate if isinstance(rate, Output) else constant(rate, float64, name="learning_rate"),
+            step.averages,
+            untouched,
+            tuple([assign(x, new) for x, new in step.next.items()]),
+        )
 
-    def __init__(self) -> None:
-        self.held: dict[str, Output] = {}
+
+class _Step:
+    """One step, as it is built.
+
+    Attributes:
+        parameters: those that are moved, by name.
+        state: the parameters that hold state, by their names in the graph.
+        averages: the parameters that hold averages.
+        next: the parameters and the state with their values after the step.
+    """
+
+    def __init__(self, parameters: Mapping[str, Output], rules: Mapping[str, Rule], how: How) -> None:
+        self.parameters, self.rules, self.how = parameters, rules, how
+        self.state: dict[str, Output] = {}
+        self.averages: dict[Output, Output] = {}
         self.next: dict[Output, Tensor] = {}
+        self._done = self._hold("step", np.zeros((), np.int64))
+        self._rates: dict[Rule, Any] = {}
 
-    def hold(self, name: str, value: Array) -> Output:
-        """A parameter for state, which :attr:`next` gets a value for."""
+    def build(self, gradients: Mapping[str, Output]) -> None:
+        """Fill :attr:`next`."""
+        wide = {n: cast(g, arithmetic(self.parameters[n].dtype)) for n, g in gradients.items()}
+        slots = {n: self._slots(n) for n in wide}
+        for n in wide:
+            self.rate_of(self.rules[n])
+        if self.how["average"] is not None:
+            for n, x in self.parameters.items():
+                first = x.op.value.array.astype(arithmetic(x.dtype).numpy)
+                self.averages[x] = self._hold(f"average/{n}", first)
+        times = self.how["accumulate"]
+        if times == 1:
+            self.next.update(self._moved(wide, slots))
+            return
+        count = self._hold("micro_step", np.zeros((), np.int64))
+        full = equal(count, np.int64(times - 1))
+        sums = {
+            n: self._hold(f"accumulated/{n}", np.zeros(x.op.value.array.shape, wide[n].dtype.numpy))
+            for n, x in self.parameters.items()
+        }
+        summed = {n: sums[n] + g for n, g in wide.items()}
+        changing = self._changing(slots)
+
+        def moved() -> list[Tensor]:
+            """What changes only now and then is computed only then."""
+            return list(self._moved({n: total / float(times) for n, total in summed.items()}, slots).values())
+
+        new = cond(full, moved, lambda: list(changing))
+        self.next.update(zip(changing, new, strict=True))
+        self.next[count] = where(full, np.int64(0), count + np.int64(1))
+        self.next.update(
+            {sums[n]: where(full, np.zeros((), total.dtype.numpy), total) for n, total in summed.items()}
+        )
+
+    def rate_of(self, rule: Rule) -> Any:
+        """The learning rate of a rule in this step."""
+        if rule not in self._rates:
+            same = next((one for one in self._rates if one.learning_rate is rule.learning_rate), None)
+            self._rates[rule] = rate_at(rule.learning_rate, self._done) if same is None else self._rates[same]
+        return self._rates[rule]
+
+    def _hold(self, name: str, value: Array) -> Output:
+        """A parameter for state."""
         held = parameter(value, name=name)
-        self.held[held.op.name] = held
+        self.state[held.op.name] = held
         return held
 
+    def _slots(self, name: str) -> dict[str, Output]:
+        x = self.parameters[name]
+        first = self.rules[name].slots(x, arithmetic(x.dtype))
+        return {slot: self._hold(f"{slot}/{name}", value) for slot, value in first.items()}
 
-def built(loss: Any, parameters: Any, rule: Rule) -> Update:
-    """The step of a rule, in the graph of the loss."""
-    scalar = _loss(loss)
-    graph = scalar.op.graph
-    named = _named(parameters, graph)
-    with _below(graph, rule.name):
-        found = dict(zip(named, gradients(scalar, list(named.values())), strict=True))
-        reached = {name: g for name, g in found.items() if g is not None}
-        untouched = _untouched(scalar, {name: x for name, x in named.items() if name not in reached})
-        if not reached:
-            raise GradientError(_no_gradient(scalar, untouched))
-        return _assembled(named, reached, untouched, rule)
+    def _changing(self, slots: Mapping[str, Mapping[str, Output]]) -> list[Output]:
+        """What :meth:`_moved` has new values for, in its order."""
+        held = [x for each in slots.values() for x in each.values()]
+        return [*self.parameters.values(), *held, *self.averages.values(), self._done]
 
-
-def _assembled(
-    named: Mapping[str, Output], reached: Mapping[str, Output], untouched: dict[str, str], rule: Rule
-) -> Update:
-    state = _State()
-    step = state.hold("step", np.zeros((), np.int64))
-    state.next[step] = step + np.int64(1)
-    rate = rate_at(rule.learning_rate, step)
-    clock = Clock(cast(state.next[step], float64), rate)
-    moved: dict[Output, Tensor] = {}
-    for name, g in reached.items():
-        moved[named[name]] = _moved(named[name], name, g, rule, clock, state)
-    updates = {**moved, **state.next}
-    return Update(
-        updates,
-        state.held,
-        {named[name]: g for name, g in reached.items()},
-        rate if isinstance(rate, Output) else constant(rate, float64, name="learning_rate"),
-        untouched,
-        tuple([assign(x, new) for x, new in updates.items()]),
-    )
-
-
-def _moved(x: Output, name: str, gradient: Output, rule: Rule, clock: Clock, state: _State) -> Tensor:
-    """A parameter after the step."""
-    dtype = arithmetic(x.dtype)
-    slots = {slot: state.hold(f"{slot}/{name}", first) for slot, first in rule.slots(x, dtype).items()}
-    g = cast(gradient, dtype)
-    at = Moment(cast(x, dtype), -g if rule.maximize else g, slots, clock)
-    new, kept = rule.step(at)
-    for slot, held in slots.items():
-        state.next[held] = kept[slot]
-    return cast(new, x.dtype)
-
-
-def arithmetic(dtype: DType) -> DType:
-    """In what the steps of parameters of *dtype* are computed, and their state is kept."""
-    return dtype if dtype.itemsize >= 4 else float32
+    def _moved(
+        self, gradients: Mapping[str, Tensor], slots: Mapping[str, Mapping[str, Output]]
+    ) -> dict[Output, Tensor]:
+        """Parameters, state and averages after the step, and the count of steps."""
+        if self.how["clip_value"] is not None:
+            gradients = by_value(gradients, self.how["clip_value"])
+        if self.how["clip_norm"] is not None:
+            gradients = by_global_norm(gradients, self.how["clip_norm"])
+        done = self._done + np.int64(1)
+        count = cast(done, float64)
+        clocks = {rule: Clock(count, rate) for rule, rate in self._rates.items()}
+        moved: dict[Output, Tensor] = {}
+        kept: dict[Output, Tensor] = {}
+        averages: dict[Output, Tensor] = {}
+        for n, x in self.parameters.items():
+            rule, g = self.rules[n], gradients[n]
+            at = Moment(cast(x, g.dtype), -g if rule.maximize else g, slots[n], clocks[rule])
+            new, state = rule.step(at)
+            moved[x] = cast(new, x.dtype)
+            kept.update({held: state[slot] for slot, held in slots[n].items()})
+            part = self.how["average"]
+            if part is not None:
+                average = self.averages[x]
+                averages[average] = part * average + (1.0 - part) * cast(moved[x], average.dtype)
+        return {**moved, **kept, **averages, self._done: done}
 
 
 def _below(graph: Graph, name: str) -> Inside:
     """Inside, operations are built in the graph, and named below *name*."""
     block = Inside(graph=graph, pending=None)
     return block.named(graph, current().prefix_in(graph) + name)
-
-
-# ------------------------------------------------------------------------------------------- arguments
-
-
-def _loss(loss: Any) -> Output:
-    if isinstance(loss, Operation):
-        loss = loss.as_output()
-    if not isinstance(loss, Output):
-        raise GraphError(
-            f"the loss is an output of a graph, not {loss!r:.60}; for functions of arrays there is sg.grad"
-        )
-    if not loss.dtype.is_floating:
-        raise DTypeError(f"the loss is a floating-point number, not {describe(loss)}")
-    if loss.type.ndim:
-        raise ShapeError(f"the loss is a scalar, not {describe(loss)}; take its mean with sg.reduce_mean")
-    return loss
-
-
-def _named(parameters: Any, graph: Graph) -> dict[str, Output]:
-    """The parameters by name: the keys of a dict, else what they are called in the graph."""
-    leaves = flatten(parameters)[0]
-    keys: Sequence[str] = paths(parameters) if isinstance(parameters, Mapping) else ()
-    named: dict[str, Output] = {}
-    seen: dict[Output, str] = {}
-    for i, leaf in enumerate(leaves):
-        x = _parameter(leaf, graph)
-        name = keys[i] if keys else x.op.name
-        if x in seen:
-            raise GraphError(f"{describe(x)} is among the parameters twice; give it once")
-        seen[x], named[name] = name, x
-    if not named:
-        raise GraphError("there are no parameters to move; give those that sg.parameter made")
-    return named
-
-
-def _parameter(x: Any, graph: Graph) -> Output:
-    if isinstance(x, Operation):
-        x = x.as_output()
-    if not isinstance(x, Output):
-        raise GraphError(f"parameters are outputs that sg.parameter made, not {x!r:.60}")
-    if x.op.definition is not Parameter:
-        raise GraphError(f"only a parameter, made by sg.parameter, can be moved; not {describe(x)}")
-    if x.op.graph is not graph:
-        raise GraphError(f"{describe(x)} belongs to another graph than the loss")
-    if not x.dtype.is_floating:
-        cure = (
-            "make a parameter for the real part and one for the imaginary part"
-            if x.dtype.is_complex
-            else "leave it out"
-        )
-        raise DTypeError(f"{describe(x)} is not a floating-point parameter; {cure}")
-    return x
 
 
 # ---------------------------------------------------------------------------------------- no gradient
