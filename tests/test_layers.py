@@ -61,9 +61,10 @@ ROWS = [
     ["session", "function", "lowered"],
     ["flow", "interchange"],
     ["optimizers"],
-    ["imported"],
+    ["imported", "trainer"],
     # The package itself: what stands below is written as users write, with ``import stopgrad as sg``.
     [""],
+    ["importing"],
     ["torch", "jax", "onnx"],
     ["recipes"],
     ["tour"],
