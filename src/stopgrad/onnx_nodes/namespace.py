@@ -13,10 +13,11 @@ from stopgrad.onnx_nodes.algebra import Algebra
 from stopgrad.onnx_nodes.elementwise import Elementwise
 from stopgrad.onnx_nodes.reducing import Reducing
 from stopgrad.onnx_nodes.shaping import Shaping
+from stopgrad.onnx_nodes.slicing import Slicing
 from stopgrad.onnx_nodes.writing import Writing, has_value
 
 
-class Xp(Elementwise, Shaping, Reducing, Algebra):
+class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):
     """All of it."""
 
     def __getattr__(self, name: str) -> Any:
