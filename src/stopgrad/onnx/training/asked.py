@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,14 +19,22 @@ from stopgrad.onnx.training.specs import Spec, found, spec_of
 from stopgrad.plain import is_whole, real
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
-    "sgd": sg.optimizers.sgd,
-    "adam": sg.optimizers.adam,
-    "adamw": sg.optimizers.adamw,
+    name: getattr(sg.optimizers, name)
+    for name in ("sgd", "adam", "adamw", "lion", "rmsprop", "adagrad", "adafactor", "muon")
 }
 """The optimisers by name."""
 
-SCHEDULES: dict[str, Callable[..., Any]] = {}
+_BESIDES = ("no_decay", "clip_value", "average")
+"""Options that all of them have; what else they have is an argument of its own here."""
+
+SCHEDULES: dict[str, Callable[..., Any]] = {
+    name: getattr(sg.optimizers, name)
+    for name in ("constant", "linear", "polynomial", "cosine", "exponential", "piecewise")
+}
 """The schedules of learning rates by name."""
+
+_WARMUP = "warmup"
+"""The option of all schedules: after how many steps they begin, up to which the rate grows from 0."""
 
 Loss = Spec | Model | Callable[..., Any]
 """A loss by its name, as a model of its own, or as a function of the outputs."""
@@ -34,18 +42,15 @@ Loss = Spec | Model | Callable[..., Any]
 
 @dataclass(frozen=True)
 class Chosen:
-    """Something of a table with options, or a function of the user's.
+    """Something of a table with its options, or a function of the user's.
 
     Attributes:
-        spec: its name, and its options.
+        spec: its name, and its options by name.
         call: what it is.
     """
 
     spec: Spec
     call: Callable[..., Any]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.call(*args, **kwargs)
 
 
 @dataclass(frozen=True)
@@ -87,16 +92,13 @@ class Asked:
         """The learning rate that is fed where nothing else is said."""
         if self.schedule is not None:
             return None
-        default = inspect.signature(self.optimizer.call).parameters.get("learning_rate")
-        known = default.default if default is not None else None
-        given = next(
-            (x for x in (self.learning_rate, self.optimizer.spec.options.get("learning_rate"), known)
-             if isinstance(x, (int, float))),
-            1e-3,
-        )
-        if not real(given) >= 0:
-            raise ArgumentError(f"learning_rate is a number from 0 on, not {given!r}")
-        return float(given)
+        given = self.learning_rate
+        if given is None:
+            given = self.optimizer.spec.options.get("learning_rate")
+        if given is None:
+            asked = inspect.signature(self.optimizer.call).parameters.get("learning_rate")
+            given = asked.default if asked is not None and asked.default is not asked.empty else 1e-3
+        return float(real(given))
 
 
 def loss_of(given: Any) -> Loss:
@@ -111,8 +113,7 @@ def loss_of(given: Any) -> Loss:
         return load(given)
     if isinstance(given, str):
         spec = spec_of(given, "loss")
-        found(spec, LOSSES, "loss")
-        return spec
+        return Spec(spec.name, found(spec, LOSSES, "loss")[1])
     if callable(given):
         return given
     raise ArgumentError(
@@ -121,32 +122,37 @@ def loss_of(given: Any) -> Loss:
 
 
 def optimizer_of(given: Any) -> Chosen:
-    """An optimiser: a name with options, or a function."""
-    return _chosen(given, OPTIMIZERS, "optimizer", ("loss", "parameters"))
+    """An optimiser: a name with options, or a function.
+
+    Raises:
+        ArgumentError: it is neither, or there is none of this name.
+    """
+    if isinstance(given, str):
+        spec = spec_of(given, "optimizer")
+        function, options = found(spec, OPTIMIZERS, "optimizer", ("loss", "parameters"), _BESIDES)
+        rest = {key: value for key, value in options.items() if key != "learning_rate"}
+        return Chosen(Spec(spec.name, options), partial(function, **rest))
+    if callable(given):
+        return Chosen(Spec(getattr(given, "__name__", "function")), given)
+    raise ArgumentError(f"an optimizer is a name such as 'adamw' or a function, not {given!r:.60}")
 
 
 def schedule_of(given: Any) -> Chosen | None:
-    """A schedule: a name with options, or a function of the number of the step."""
+    """A schedule: a name with options, or a function of the number of the step.
+
+    Raises:
+        ArgumentError: it is neither, or there is none of this name.
+    """
     if given is None:
         return None
     if isinstance(given, str):
-        made = _chosen(given, SCHEDULES, "schedule", ())
-        return Chosen(made.spec, made.call())
+        spec = spec_of(given, "schedule")
+        function, options = found(spec, SCHEDULES, "schedule", (), (_WARMUP,))
+        steps = options.get(_WARMUP, 0)
+        schedule = function(**{key: value for key, value in options.items() if key != _WARMUP})
+        if steps:
+            schedule = sg.optimizers.warmup(schedule, steps)
+        return Chosen(Spec(spec.name, options), schedule)
     if callable(given):
-        return Chosen(Spec(getattr(given, "__name__", "function")), given)
+        return Chosen(Spec(getattr(given, "__name__", None) or repr(given)), given)
     raise ArgumentError(f"a schedule is a name with options or a function, not {given!r:.60}")
-
-
-def _chosen(
-    given: Any, table: Mapping[str, Callable[..., Any]], what: str, own: tuple[str, ...]
-) -> Chosen:
-    """What a name with options stands for."""
-    if isinstance(given, str):
-        given = spec_of(given, what)
-    if isinstance(given, Spec):
-        function = found(given, table, what, own)
-        options = {k: v for k, v in given.options.items() if what != "optimizer" or k != "learning_rate"}
-        return Chosen(given, partial(function, **options))
-    if callable(given):
-        return Chosen(Spec(getattr(given, "__name__", "function")), given)
-    raise ArgumentError(f"{what}: a name such as {next(iter(table))!r} or a function, not {given!r:.60}")

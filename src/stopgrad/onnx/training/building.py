@@ -157,10 +157,10 @@ def stepped(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -
         GradientError: no gradient arrives anywhere.
     """
     wired = judgement.wired
-    build = asked.optimizer
+    build = asked.optimizer.call
     with wired.graph.as_default():
         rate = sg.placeholder(sg.float32, (), name="learning_rate") if asked.schedule is None else None
-        given = rate if asked.schedule is None else asked.schedule
+        given = rate if asked.schedule is None else asked.schedule.call
         update = build(judgement.loss, wired.trained, learning_rate=given, **asked.settings())
         renewed = {name: wired.outputs[source] for name, source in statistics.items()}
         carried = _random(wired, judgement.loss)

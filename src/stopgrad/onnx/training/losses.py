@@ -237,7 +237,8 @@ def built(spec: Spec, judged: Judged) -> Output:
         ArgumentError: there is none of this name, or it has not these options.
         DTypeError, ShapeError: it does not fit the output.
     """
-    return scalar(found(spec, LOSSES, "loss")(judged, **spec.options), judged.name)
+    function, options = found(spec, LOSSES, "loss")
+    return scalar(function(judged, **options), judged.name)
 
 
 def scalar(loss: Any, name: str) -> Output:
