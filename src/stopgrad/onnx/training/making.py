@@ -152,9 +152,13 @@ class _Made:
 
 def _made(model: Any, asked: Asked) -> _Made:
     held = model if isinstance(model, Model) else None
-    shapes = Forms(None, None) if held is not None else forms(taken_in(read(model)), asked.mode)
-    trained = held if held is not None else load(shapes.training)
-    used = load(shapes.inference) if shapes.differ else trained
+    if held is not None:
+        shapes, trained, used = Forms(None, None), held, held
+    else:
+        source = read(model)
+        shapes = forms(taken_in(source), asked.mode)
+        trained = load(source._replace(model=shapes.training))
+        used = load(source._replace(model=shapes.inference)) if shapes.differ else trained
     judgement = judged(_wired(trained, asked, shapes), asked.loss, asked.outputs, [*shapes.statistics.values()])
     step = stepped(judgement, asked, shapes.statistics)
     again = judgement
