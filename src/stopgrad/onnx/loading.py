@@ -14,10 +14,10 @@ import stopgrad as sg
 from stopgrad.builder import Inside
 from stopgrad.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
 from stopgrad.imported import Model
-from stopgrad.onnx.checking import check_model, draws, graphs_in, live, read_in
+from stopgrad.onnx.checking import check_model, draws, graphs_in, live, read_in, versions_of
 from stopgrad.onnx.operators import OPERATORS
 from stopgrad.onnx.operators.calling import KNOWS, Known, dtype_of_code
-from stopgrad.onnx.reading import Source, domain_of, opsets, read, text
+from stopgrad.onnx.reading import Source, domain_of, read, text
 from stopgrad.onnx.translating import FAILED, RANDOM, Space, Translator, label_from, scope_from, stored
 from stopgrad.operands import as_array, shorten
 from stopgrad.public import guarded
@@ -77,8 +77,7 @@ class _Loading:
     def __init__(self, source: Source, known: dict[str, Any]) -> None:
         self.source, self.known = source, known
         self.proto, self.name = source.model, source.name
-        self.versions = opsets(self.proto.opset_import, self.name)
-        self.versions.setdefault("", 1)
+        self.versions = versions_of(self.proto, self.name)
         self.sizes: dict[str, Any] = {}
         self.inputs: dict[str, Any] = {}
         self.parameters: dict[str, Any] = {}

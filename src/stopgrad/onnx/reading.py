@@ -92,11 +92,6 @@ def _sound(model: Any, name: str) -> Any:
             f"{name} is of opset {version}; the installed onnx {onnx.__version__} knows them up to {newest}: "
             "install a newer onnx, or convert the model with onnx.version_converter.convert_version"
         )
-    if version is not None and version < OLDEST:
-        raise FileError(
-            f"{name} is of opset {version}; opsets {OLDEST} to {newest} are read: convert the model with "
-            "onnx.version_converter.convert_version(model, 21)"
-        )
     return model
 
 

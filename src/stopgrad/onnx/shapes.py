@@ -11,7 +11,8 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.interpreter import interpret
-from stopgrad.onnx.operators.calling import KNOWS, Body, Call, Known, Refused, Rule, dtype_from, dtype_of_code
+from stopgrad.onnx.operators.calling import KNOWS, Body, Call, Known, Refused, Rule, dtype_of_code
+from stopgrad.onnx.sizing import settled
 from stopgrad.sizes import at_least
 
 LARGEST = 2**14
@@ -84,30 +85,8 @@ def _symbolic(node: Call, fold: Any, operands: Sequence[Any]) -> Known | None:
         return None  # A tensor is built of it, whose rule says what is wrong.
     dtype = node.attribute("to") if node.op_type == "Cast" else None
     kind = operands[0].dtype if dtype is None else dtype_of_code(dtype)
-    return None if kind is None else settled(found, kind)
-
-
-def settled(array: Any, dtype: Any) -> Known | None:
-    """Sizes as a known value: plain numbers where no symbolic size is left."""
-    if not isinstance(array, np.ndarray):  # Of a scalar, NumPy hands on the object itself.
-        alone, array = array, np.empty((), object)
-        array[()] = alone
-    if array.size > LARGEST:
-        return None
-    if array.dtype.kind == "O" and not any(isinstance(x, sg.Dim) for x in array.reshape(-1).tolist()):
-        if all(isinstance(x, (bool, np.bool_)) for x in array.reshape(-1).tolist()) and array.size:
-            dtype = sg.bool_
-        array = array.astype(dtype.numpy)
-    return Known(array, dtype_from(array.dtype) if array.dtype.kind != "O" else dtype)
-
-
-def sizes_known(sizes: Sequence[Any], dtype: Any = sg.int64) -> Known:
-    """Sizes as a known vector."""
-    array = np.empty(len(sizes), object)
-    array[:] = list(sizes)
-    found = settled(array, dtype)
-    assert found is not None
-    return found
+    made = None if kind is None else settled(found, kind)
+    return made if made is None or made.array.size <= LARGEST else None
 
 
 def _each(function: Any) -> Any:
