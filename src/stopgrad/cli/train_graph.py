@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from stopgrad.builder import Placed
 from stopgrad.cli.common import OK, wrapped
 from stopgrad.errors import ArgumentError
 from stopgrad.namespaces import require
+from stopgrad.source import Location
 
 WIDTH = 100
 """Of what is printed where the terminal has none."""
@@ -86,12 +88,14 @@ def run(arguments: argparse.Namespace) -> int:
         lora = {"weights": patterns["lora"], "rank": arguments.rank or 8, "alpha": arguments.alpha}
     sgo = require("stopgrad.onnx", "stopgrad train-graph", "onnx")
     options = ("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule", "mode", "opset")
-    made = sgo.training(
-        arguments.model,
-        folder=arguments.out,
-        **{name: getattr(arguments, name) for name in options},
-        **{**patterns, "lora": lora},
-    )
+    # What is built has no line of a program of the user's: it was asked for by this command.
+    with Placed(Location("train-graph", 1, source=f"--loss {arguments.loss} --optimizer {arguments.optimizer}")):
+        made = sgo.training(
+            arguments.model,
+            folder=arguments.out,
+            **{name: getattr(arguments, name) for name in options},
+            **{**patterns, "lora": lora},
+        )
     if arguments.explain:
         width = shutil.get_terminal_size((WIDTH, 24)).columns
         print(made.flow.to_text(width=max(40, width)))
