@@ -18,6 +18,7 @@ from stopgrad import (
     optimizers as optimizers,
     xp as xp,
 )
+from stopgrad.adapters import Adapted as Adapted, add_lora as add_lora
 from stopgrad.autodiff.reverse import (
     Gradients as Gradients,
     gradients as gradients,

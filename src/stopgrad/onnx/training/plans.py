@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import stopgrad as sg
-from stopgrad.graph import Graph, Output
 from stopgrad.imported import Model
-from stopgrad.onnx.training.adapters import Adapter
 from stopgrad.onnx.training.asked import Asked
 from stopgrad.onnx.training.building import Judgement, Step
 from stopgrad.onnx.training.manifest import (
@@ -67,23 +64,13 @@ def eval_plan(step: Step, judgement: Judgement, hidden: Mapping[str, Any]) -> Pl
 
 def merge_plan(step: Step) -> Plan:
     """Parameters in; the weights of the inference model that training changed out."""
-    wired = step.judgement.wired
-    adapters = {one.weight: one for one in wired.adapters if one.first in step.parameters}
-    inputs, outputs, seen = [], [], dict[str, Output]()
-    with Graph().as_default():
-        for i, port in enumerate(_model_state(step)):
-            x = sg.placeholder(port.value.dtype, port.value.shape, name=f"in_{i}")
-            seen[port.name] = x
-            inputs.append(Port(port.name, "parameter", x))
-        taken = set(seen)
-        own = {name: name for name in seen if not _adapts(name, adapters)}
-        for name in own:
-            y = sg.identity(seen[name])
-            outputs.append(Port(unique(f"{name}/merged", taken), "parameter", y, {"of": name}))
-        for name, one in adapters.items():
-            base = sg.constant(wired.weights[name].op.value.array)
-            y = one.merged(base, seen[one.first], seen[one.second])
-            outputs.append(Port(unique(f"{name}/merged", taken), "parameter", y, {"of": name}))
+    inputs = [port for port in _model_state(step) if port.role == "parameter"]
+    taken = {port.name for port in inputs}
+    adapters = [one for one in step.judgement.wired.adapters if one.first in taken or one.second in taken]
+    small = {name for one in adapters for name in (one.first, one.second)}
+    merged = {port.name: port.value for port in inputs if port.name not in small}
+    merged |= {one.weight: one.merged for one in adapters}
+    outputs = [Port(unique(f"{n}/merged", taken), "parameter", y, {"of": n}) for n, y in merged.items()]
     return Plan(inputs, outputs)
 
 
@@ -92,10 +79,6 @@ def predict_plan(step: Step, model: Model) -> Plan:
     names = [port.more["of"] for port in merge_plan(step).outputs if port.more]
     weights = {name: model.parameters[name] for name in names}
     return Plan([*ports(model.inputs, "input"), *ports(weights, "parameter")], ports(model.outputs, "output"))
-
-
-def _adapts(name: str, adapters: Mapping[str, Adapter]) -> bool:
-    return any(name in one.names for one in adapters.values())
 
 
 def carried(step: Step) -> list[Port]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stopgrad.build import without_gc
 from stopgrad.flow.ablation.without import stopping
 from stopgrad.graph import Graph, Output
 from stopgrad.imported import Model
-from stopgrad.onnx.training.adapters import Adapter, Lora, adapters, adapting
+from stopgrad.onnx.training.adapters import Adapter, Lora, adapted, learned
 from stopgrad.onnx.training.choosing import chosen, stopped, trained
 from stopgrad.rewrite import rewrite
 
@@ -64,37 +64,50 @@ def wired(
     kept = {name: x for name, x in model.parameters.items() if name not in states}
     names = [name for name, x in kept.items() if x.dtype.is_floating]
     operations = list(model.graph.operations)
-    based = chosen("lora", lora.weights, names) if lora is not None else []
+    based_on = chosen("lora", lora.weights, names) if lora is not None else []
     if lora is None:
         chosen_names = trained(_weights(kept, names, only), freeze, only)
     else:
-        frozen_too = set(chosen("freeze", freeze, names)) | set(based)
+        frozen_too = set(chosen("freeze", freeze, names)) | set(based_on)
         chosen_names = [n for n in (chosen("only", only, names) if only else []) if n not in frozen_too]
     stops = stopped(stop, operations, model.outputs.values(), aliases)
     frozen = [name for name in kept if name not in set(chosen_names)]
-    tensors = [kept[name] for name in frozen if name not in set(based)]
+    based = set(based_on)
+    tensors = [kept[name] for name in frozen if name not in based]
     tensors += [x for hits in stops.values() for x in hits]
-    rules, places, made = [], dict[str, Output](), list[Adapter]()
-    if lora is not None:
-        weights = {name: kept[name] for name in based}
-        made = adapters(lora, weights, operations, {*model.parameters, *model.inputs})
-        rule, places = adapting(made, weights, operations)
-        rules.append(rule)
-    rules.append(stopping(dict.fromkeys(tensors)))
-    given = [*model.inputs.values(), *model.parameters.values()]
-    done = without_gc(rewrite, [*model.outputs.values(), *given], (), rules)
-    moved = {old: new for old, new in zip(given, done.outputs[len(model.outputs) :], strict=True)}
-    weights = {name: _behind(moved[x]) for name, x in model.parameters.items()}
-    learning = {name: weights[name] for name in chosen_names}
-    return Wired(
-        graph=done.graph,
-        inputs={name: moved[x] for name, x in model.inputs.items()},
-        outputs=dict(zip(model.outputs, done.outputs, strict=False)),
-        weights=weights,
-        trained=learning | places,
+    made = _copied(model, tensors, {name: kept[name] for name in based_on}, lora)
+    learning = {name: made.weights[name] for name in chosen_names}
+    return replace(
+        made,
+        trained=learning | made.trained,
         frozen=frozen,
         stops={pattern: [x.op.name for x in hits] for pattern, hits in stops.items()},
-        adapters=made,
+    )
+
+
+def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output], lora: Lora | None) -> Wired:
+    """A copy with these tensors behind stops, and with adapters."""
+    places = [*model.inputs.values(), *model.parameters.values()]
+    done = without_gc(rewrite, [*model.outputs.values(), *places], (), (stopping(dict.fromkeys(tensors)),))
+    outputs = dict(zip(model.outputs, done.outputs, strict=False))
+    moved = dict(zip(places, map(_behind, done.outputs[len(outputs) :]), strict=True))
+    learning: dict[str, Output] = {}
+    made: list[Adapter] = []
+    if lora is not None:
+        weights = {name: moved[x] for name, x in based.items()}
+        new, made = adapted(lora, [*outputs.values(), *moved.values()], weights, {*model.parameters, *model.inputs})
+        learning = learned(new, weights)
+        outputs = {name: new.mapping[y] for name, y in outputs.items()}
+        moved = {old: new.mapping[x] for old, x in moved.items()}
+    return Wired(
+        next(iter(outputs.values())).op.graph,
+        {name: moved[x] for name, x in model.inputs.items()},
+        outputs,
+        {name: _behind(moved[x]) for name, x in model.parameters.items()},
+        learning,
+        [],
+        {},
+        made,
     )
 
 
@@ -104,7 +117,7 @@ def _weights(kept: Mapping[str, Output], names: list[str], only: Sequence[str]) 
 
 
 def _behind(x: Output) -> Output:
-    """The parameter itself, where a stop or adapters stand before it."""
-    while x.op.type != "Parameter":
+    """The parameter itself, where a stop stands before it."""
+    while x.op.type == "StopGradient":
         x = x.op.inputs[0]
     return x
