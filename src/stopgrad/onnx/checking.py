@@ -62,8 +62,8 @@ def versions_of(model: Any, name: str) -> dict[str, int]:
         changed = sorted({text(node.op_type) for node in all_nodes(model) if _has_changed(node, stated)})
         if changed:
             raise FileError(
-                f"{name} is of opset {stated}, in which {', '.join(changed[:_SHOWN])} are others than in opset "
-                f"{OLDEST}, the oldest that is read; convert the model with "
+                f"{name} is of opset {stated}, in which {', '.join(changed[:_SHOWN])} are others than in "
+                f"opset {OLDEST}, the oldest that is read; convert the model with "
                 "onnx.version_converter.convert_version(model, 21)"
             )
         versions[""] = OLDEST

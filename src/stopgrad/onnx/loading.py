@@ -126,7 +126,8 @@ class _Loading:
                 found[name] = self.inputs[name] = self._placeholder(x)
         if given:
             raise ArgumentError(
-                f"known names {next(iter(given))!r}, which is no input; the model has {shorten(list(self.inputs))}"
+                f"known names {next(iter(given))!r}, which is no input; the model has "
+                f"{shorten(list(self.inputs))}"
             )
         return found
 
@@ -158,13 +159,13 @@ class _Loading:
         if dtype is None:
             raise DTypeError(
                 f"the input {name!r} of {self.name} has an element type that there is not here "
-                f"(number {kind.tensor_type.elem_type} of TensorProto.DataType); fix it with known={{{name!r}: ...}} "
-                "or convert the model"
+                f"(number {kind.tensor_type.elem_type} of TensorProto.DataType); fix it with "
+                f"known={{{name!r}: ...}}, or convert the model"
             )
         if not kind.tensor_type.HasField("shape"):
             raise ShapeError(
-                f"the input {name!r} of {self.name} has no shape, not even a number of axes; write it into the "
-                "model, or fix the input with known="
+                f"the input {name!r} of {self.name} has no shape, not even a number of axes; write it into "
+                "the model, or fix the input with known="
             )
         return dtype, [self._size(d, name) for d in kind.tensor_type.shape.dim]
 
@@ -203,7 +204,9 @@ class _Loading:
         if dtype is not None and array.dtype != dtype.numpy:
             raise DTypeError(f"known: the input {name!r} is {dtype.name}, not {array.dtype}")
         if x.type.tensor_type.HasField("shape"):
-            declared = [d.dim_value if d.HasField("dim_value") else None for d in x.type.tensor_type.shape.dim]
+            declared = [
+                d.dim_value if d.HasField("dim_value") else None for d in x.type.tensor_type.shape.dim
+            ]
             fits = len(declared) == array.ndim and all(
                 a is None or a == b for a, b in zip(declared, array.shape, strict=True)
             )
@@ -215,7 +218,9 @@ class _Loading:
 
     def _output(self, translator: Translator, name: str, y: Any) -> Any:
         if isinstance(y, (list, tuple)) or y is None:
-            raise GraphError(f"the output {name!r} of {self.name} is a sequence or optional; models return tensors here")
+            raise GraphError(
+                f"the output {name!r} of {self.name} is a sequence or optional; models return tensors here"
+            )
         return translator.tensor(y)
 
     def _raise_for(self, translator: Translator, names: Sequence[str], made: Sequence[Any]) -> None:

@@ -76,7 +76,9 @@ class Space:
 
     def below(self, names: Mapping[str, Any]) -> Space:
         """What a body sees, with names of its own."""
-        return Space(self.values.new_child(dict(names)), self.versions, self.attributes, self.path, self.depth)
+        return Space(
+            self.values.new_child(dict(names)), self.versions, self.attributes, self.path, self.depth
+        )
 
 
 class Translator:
@@ -182,7 +184,7 @@ class Translator:
             return self._called(body, node, name, operands, space, defaults_of(schema))
         known = folded(call, operands, rule)
         if known is not None:
-            return (known,)
+            return known
         return self._ruled(call, rule, operands)
 
     def _ruled(self, call: Call, rule: Any, operands: Sequence[Any]) -> Sequence[Any]:

@@ -245,5 +245,5 @@ class Call:
         return found
 
     def trying(self) -> Any:
-        """A block in which bodies may fail: their refusals are forgotten where it ends with none of its own."""
+        """A block in which bodies may fail: what it tries tells why, and nothing else does."""
         return self._translator.trying()

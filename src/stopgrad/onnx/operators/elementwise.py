@@ -99,6 +99,11 @@ def _where(node: Call, condition: Any, x: Any, y: Any) -> Any:
     return sg.where(condition, x, y)
 
 
+def _binarized(node: Call, x: Any) -> Any:
+    above = sg.greater(x, brought(node.attribute("threshold", 0.0), x.dtype))
+    return sg.cast(above, x.dtype)
+
+
 # -------------------------------------------------------------------------------------------------- casts
 
 
@@ -182,4 +187,5 @@ ELEMENTWISE: Table = {
     "Cast": _cast,
     "CastLike": _cast_like,
     "BitCast": _bit_cast,
+    "ai.onnx.ml::Binarizer": _binarized,
 }

@@ -97,7 +97,9 @@ def _normal(node: Call, like: Any = None) -> Any:
 
 def _uniform(node: Call, like: Any = None) -> Any:
     shape, dtype = _drawn(node, like)
-    return sg.random_uniform(shape, node.key(), node.attribute("low", 0.0), node.attribute("high", 1.0), dtype)
+    return sg.random_uniform(
+        shape, node.key(), node.attribute("low", 0.0), node.attribute("high", 1.0), dtype
+    )
 
 
 def _drawn(node: Call, like: Any) -> tuple[list[Any], DType]:

@@ -20,6 +20,10 @@ def _gathered(node: Call, x: Any, indices: Any) -> Any:
     return sg.gather(x, indices, axis=axis)
 
 
+def _features(node: Call, x: Any, indices: Any) -> Any:
+    return sg.take(x, sg.reshape(indices, [-1]), x.ndim - 1)
+
+
 def _gathered_elements(node: Call, x: Any, indices: Any) -> Any:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
     return sg.take_along_axis(_cut(x, indices, axis), indices, axis)
@@ -34,7 +38,9 @@ def _cut(x: Any, index: Any, axis: int) -> Any:
 
 
 def _gathered_nd(node: Call, x: Any, indices: Any) -> Any:
-    return sg.gather_nd(x, _from_front(x, indices, node.attribute("batch_dims", 0)), node.attribute("batch_dims", 0))
+    return sg.gather_nd(
+        x, _from_front(x, indices, node.attribute("batch_dims", 0)), node.attribute("batch_dims", 0)
+    )
 
 
 def _from_front(x: Any, indices: Any, first: int = 0) -> Any:
@@ -165,4 +171,5 @@ INDEXING: Table = {
     "Compress": _compressed,
     "NonZero": _nonzero,
     "Unique": _unique,
+    "ai.onnx.ml::ArrayFeatureExtractor": _features,
 }

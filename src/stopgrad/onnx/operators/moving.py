@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -159,8 +158,8 @@ def _bounds(size: Any, start: Any, end: Any, step: int) -> tuple[Any, Any]:
 @knows(1, 2, 3)
 def _padded(node: Call, x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
     given = node.sizes(pads, 1)
-    chosen = range(x.ndim) if axes is None else node.known(3, axes).reshape(-1).tolist()
-    chosen = checked_axes(node, list(chosen), x.ndim)
+    named = range(x.ndim) if axes is None else node.known(3, axes).reshape(-1).tolist()
+    chosen = checked_axes(node, list(named), x.ndim)
     if len(given) != 2 * len(chosen):
         node.fail(f"it has {len(given)} pads for {len(chosen)} axes, each of which takes two")
     pairs: list[tuple[Any, Any]] = [(0, 0)] * x.ndim
@@ -189,7 +188,8 @@ def _mirrored(node: Call, x: Any, axis: int, pair: tuple[Any, Any], mode: str) -
     if not isinstance(size, sg.Dim):
         if not size:
             node.fail("a margin of its own elements, around none")
-        return sg.take(x, np.pad(np.arange(size), (before, after), mode=mode), axis)
+        places: Any = np.pad
+        return sg.take(x, places(np.arange(size), (before, after), mode=mode), axis)
     if mode == "reflect":
         return sg.pad(x, [(before, after) if i == axis else (0, 0) for i in range(x.ndim)], "REFLECT")
     first, last = (before, after) if mode == "edge" else (after, before)

@@ -28,8 +28,8 @@ def _affine(node: Call, a: Any, b: Any, c: Any = None) -> Any:
     """alpha · a · b + beta · c, either matrix transposed where that is asked."""
     if a.ndim != 2 or b.ndim != 2:
         node.fail("it multiplies two matrices")
-    turned = [bool(node.attribute(name, 0)) for name in ("transA", "transB")]
-    found = _scaled(sg.matmul(a, b, *turned), node.attribute("alpha", 1.0))
+    first, second = (bool(node.attribute(name, 0)) for name in ("transA", "transB"))
+    found = _scaled(sg.matmul(a, b, first, second), node.attribute("alpha", 1.0))
     return found if c is None else sg.add(found, _scaled(c, node.attribute("beta", 1.0)))
 
 
