@@ -87,7 +87,9 @@ def to_model(
         )
     stored = {x.op.name: x for x in sorted(held, key=lambda x: x.op.id) if x not in set(xs.values())}
     everything = {**xs, **stored}
-    done = rewrite([*ys.values()], [*everything.values()], (unite_scans, flatten_summed_product, simplify, fold, merge))
+    done = rewrite(
+        [*ys.values()], [*everything.values()], (unite_scans, flatten_summed_product, simplify, fold, merge)
+    )
     program = written(
         dict(zip(everything, done.inputs, strict=True)), dict(zip(ys, done.outputs, strict=True)), opset
     )

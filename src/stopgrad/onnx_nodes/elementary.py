@@ -11,6 +11,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from ml_dtypes import finfo
+
 from stopgrad.onnx_nodes import series
 
 _HALF_PI_LOW = 6.123233995736766e-17
@@ -130,26 +133,45 @@ def hypot(xp: Any, x: Any, y: Any) -> Any:
     return xp.where(infinite, math.inf, large * xp.sqrt(ratio * ratio + 1))
 
 
-def nextafter(xp: Any, x: Any, y: Any, bits: int, least: float) -> Any:
+def nextafter(xp: Any, x: Any, y: Any) -> Any:
     """S. M. Rump, P. Zimmermann, S. Boldo and G. Melquiond 2009, "Computing predecessor and successor in rounding
-    to nearest", for numbers of so many significant bits and this least positive one."""
-    u = 2.0**-bits
-    a = xp.abs(x)
-    step = u * (1 + 2 * u)
-    scaled = a / u
-    away = xp.where(
-        a >= 0.5 * u**-2 * least,
-        a + a * step,
-        xp.where(a < least / u, a + least, (scaled + scaled * step) * u),
-    )
-    back = xp.where(
-        a >= 0.5 * u**-2 * least,
-        a - a * step,
-        xp.where(a < least / u, a - least, (scaled - scaled * step) * u),
-    )
-    largest = (1 - u) * 2.0 * 2.0 ** (1023 if bits == 53 else 127)
-    back = xp.where(a == math.inf, largest, back)
-    grows = xp.where(x == 0, xp.full_like(x, True, dtype=bool), (x < y) == (x > 0))
-    sign = xp.where(x == 0, y, x)
-    found = xp.copysign(xp.where(grows, away, back), sign)
-    return xp.where(x == y, y, xp.where((x != x) | (y != y), x + y, found))
+    to nearest": a little more than half a unit in the last place is added, and the sum is rounded.
+
+    float16 and bfloat16 are computed in float32, so that the only rounding is that to their own dtype.
+    """
+    dtype = x.dtype
+    limits = finfo(dtype)
+    unit, least, largest = float(limits.eps) / 2, float(limits.smallest_subnormal), float(limits.max)
+    narrow = dtype.itemsize == 2
+    wide = np.dtype(np.float32) if narrow else dtype
+    x, y = x.astype(wide), y.astype(wide)
+    size = xp.abs(x)
+
+    def moved(direction: float) -> Any:
+        step = direction * unit * (1 + 2 * unit)
+        found = xp.where(size < least / unit, size + direction * least, size + size * step)
+        if narrow:
+            return found
+        scaled = size * (1 / unit)
+        return xp.where(
+            (size >= least / unit) & (size < least / unit / unit), (scaled + scaled * step) * unit, found
+        )
+
+    back = xp.where(size == math.inf, largest, moved(-1.0))
+    grows = (x == 0) | ((x < y) == (x > 0))
+    found = xp.copysign(xp.where(grows, moved(1.0), back), xp.where(x == 0, y, x))
+    return xp.where(x == y, y, xp.where((x != x) | (y != y), x + y, found)).astype(dtype)
+
+
+def to_11_bits(xp: Any, x: Any) -> Any:
+    """float64 as float16 rounds it. What is float32 already stays as it is.
+
+    By the splitting of G. W. Veltkamp (T. J. Dekker 1971, "A floating-point technique for extending the available
+    precision"); numbers below the normal ones of float16 are rounded where they are added to a large one.
+    """
+    bounded = xp.where(xp.abs(x) > 1e6, xp.sign(x) * math.inf, x)
+    scaled = bounded * (2.0**42 + 1)
+    split = scaled - (scaled - bounded)
+    large = 1.5 * 2.0**28
+    found = xp.where(xp.abs(x) < 2.0**-14, (x + large) - large, split)
+    return xp.where(x.astype(np.float32).astype(np.float64) == x, x, xp.where(xp.abs(x) > 1e6, bounded, found))

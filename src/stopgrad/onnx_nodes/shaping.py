@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.onnx_nodes.layouts import producer, source
 from stopgrad.onnx_nodes.nodes import is_known
+from stopgrad.onnx_nodes.values import Value
 from stopgrad.onnx_nodes.writing import INT64, SMALL, Writing, has_value, writes
 from stopgrad.types import Dim, at_least, exact_quotient, product, total
 
@@ -84,6 +86,9 @@ class Shaping(Writing):
         if len(given) < len(shape):
             rest = exact_quotient(product(x.shape), product(given)) if product(given) != 0 else 0
             shape = tuple(rest if not isinstance(size, Dim) and size == -1 else size for size in shape)
+        before = producer(self, x)
+        if before is not None and before.op_type == "Reshape":  # Two in a row are one.
+            x = Value(self, before.inputs[0], *self.nodes.types[before.inputs[0]])
         if x.shape == shape:
             return x
         zero = {"allowzero": 1} if 0 in _numbers(shape) else {}
@@ -95,6 +100,9 @@ class Shaping(Writing):
     def transpose(self, x: Any, axes: Any = None) -> Any:
         x = self.value(x)
         axes = tuple(range(x.ndim))[::-1] if axes is None else tuple(int(a) % x.ndim for a in axes)
+        before = source(self, x)
+        if before is not None:  # Two in a row are one.
+            x, axes = before[0], tuple(before[1][a] for a in axes)
         if axes == tuple(range(x.ndim)):
             return x
         return self.node("Transpose", [x], x.dtype, [x.shape[a] for a in axes], perm=list(axes))

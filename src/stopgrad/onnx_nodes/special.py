@@ -15,7 +15,13 @@ from stopgrad.onnx_nodes.elementary import horner, on
 
 _BERNOULLI = (
     *(Fraction(1, 6), Fraction(-1, 30), Fraction(1, 42), Fraction(-1, 30), Fraction(5, 66)),
-    *(Fraction(-691, 2730), Fraction(7, 6), Fraction(-3617, 510), Fraction(43867, 798), Fraction(-174611, 330)),
+    *(
+        Fraction(-691, 2730),
+        Fraction(7, 6),
+        Fraction(-3617, 510),
+        Fraction(43867, 798),
+        Fraction(-174611, 330),
+    ),
 )
 """The numbers of Bernoulli B₂, B₄, …"""
 _SHIFTED = 10

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from stopgrad.onnx_nodes.forms.casts import CASTS
 from stopgrad.onnx_nodes.forms.composites import COMPOSITES
 from stopgrad.onnx_nodes.forms.control import CONTROL
 from stopgrad.onnx_nodes.forms.convolutions import CONVOLUTIONS
@@ -22,6 +23,7 @@ from stopgrad.onnx_nodes.forms.slices import SLICES
 from stopgrad.op import Op, Unsupported
 
 FORMS: Mapping[type[Op], Callable[..., Any] | Unsupported] = {
+    **CASTS,
     **COMPOSITES,
     **CONTROL,
     **CONVOLUTIONS,

@@ -11,6 +11,8 @@ from stopgrad.control.branches import Case
 from stopgrad.control.loops import While
 from stopgrad.control.scans import Scan
 from stopgrad.onnx_nodes.forms.running import scanned
+from stopgrad.onnx_nodes.layouts import producer
+from stopgrad.onnx_nodes.values import Value
 from stopgrad.onnx_nodes.writing import has_value
 from stopgrad.op import Op
 
@@ -36,7 +38,8 @@ def _case(xp: Any, index: Any, *operands: Any, branches: Any, run: Any, types: A
             found: Sequence[Any] = run(branches[low], operands)
             return found
         middle = (low + high) // 2
-        later = xp.greater_equal(index, np.int32(middle))
+        later = _condition(xp, index) if len(branches) == 2 else None
+        later = xp.greater_equal(index, np.int32(middle)) if later is None else later
         return xp.write(  # type: ignore[no-any-return]
             "If",
             [later],
@@ -46,6 +49,14 @@ def _case(xp: Any, index: Any, *operands: Any, branches: Any, run: Any, types: A
         )
 
     return _results(among(0, len(branches)))
+
+
+def _condition(xp: Any, index: Any) -> Any:
+    """The boolean that was made the number of a branch, if it was."""
+    node = producer(xp, index)
+    if node is None or node.op_type != "Cast" or xp.nodes.types[node.inputs[0]] != (_BOOL, ()):
+        return None
+    return Value(xp, node.inputs[0], _BOOL, ())
 
 
 def _while(xp: Any, *operands: Any, condition: Any, body: Any, limit: int, run: Any, types: Any) -> Any:
