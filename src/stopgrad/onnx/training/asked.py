@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import onnx
+
 import stopgrad as sg
 from stopgrad.errors import ArgumentError
-from stopgrad.imported import Model
-from stopgrad.onnx.loading import load
+from stopgrad.onnx.reading import Source, read
 from stopgrad.onnx.training.adapters import Lora
 from stopgrad.onnx.training.losses import LOSSES
 from stopgrad.onnx.training.specs import Spec, found, spec_of
@@ -36,7 +37,7 @@ SCHEDULES: dict[str, Callable[..., Any]] = {
 _WARMUP = "warmup"
 """The option of all schedules: after how many steps they begin, up to which the rate grows from 0."""
 
-Loss = Spec | Model | Callable[..., Any]
+Loss = Spec | Source | Callable[..., Any]
 """A loss by its name, as a model of its own, or as a function of the outputs."""
 
 
@@ -107,10 +108,10 @@ def loss_of(given: Any) -> Loss:
     Raises:
         ArgumentError: it is none of these, or there is none of this name.
     """
-    if isinstance(given, (Spec, Model)):
-        return given
     if isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".onnx")):
-        return load(given)
+        return read(given)
+    if isinstance(given, (bytes, onnx.ModelProto)):
+        return read(given)
     if isinstance(given, str):
         spec = spec_of(given, "loss")
         return Spec(spec.name, found(spec, LOSSES, "loss")[1])

@@ -11,12 +11,12 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.errors import ArgumentError
 from stopgrad.graph import Output
-from stopgrad.imported import Model
+from stopgrad.onnx.reading import Source
 from stopgrad.onnx.training.asked import Asked, Loss
 from stopgrad.onnx.training.losses import Judged, built, scalar
+from stopgrad.onnx.training.own_loss import of_model
 from stopgrad.onnx.training.specs import Spec
 from stopgrad.onnx.training.wiring import Wired
-from stopgrad.operands import show_shape
 
 @dataclass
 class Judgement:
@@ -81,14 +81,14 @@ def judged(model: Wired, loss: Loss, outputs: Sequence[str], hidden: Sequence[st
     if unknown is not None:
         raise ArgumentError(f"outputs: the model has no output {unknown!r}; it has {', '.join(results)}")
     wanted = {name: results[name] for name in outputs} if outputs else results
-    named = str(loss.name) if isinstance(loss, Spec) else getattr(loss, "__name__", "loss")
+    named = loss.name if isinstance(loss, (Spec, Source)) else getattr(loss, "__name__", "loss")
     taken = [*model.inputs, *model.outputs, *model.weights, *model.trained, "learning_rate", "loss"]
     asks = Judged(named, wanted, taken)
     with model.graph.as_default(), sg.name_scope("loss"):
         if isinstance(loss, Spec):
             value = built(loss, asks)
-        elif isinstance(loss, Model):
-            value = _of_model(loss, asks)
+        elif isinstance(loss, Source):
+            value = of_model(loss, asks)
         else:
             value = _of_function(loss, asks)
         if value.dtype != sg.float32 and value.dtype.itemsize < 4:
@@ -96,41 +96,8 @@ def judged(model: Wired, loss: Loss, outputs: Sequence[str], hidden: Sequence[st
     return Judgement(model, value, asks.labels, asks.notes)
 
 
-def _of_model(loss: Model, asks: Judged) -> Output:
-    """A loss that is a model itself. Its inputs are outputs of the model by name, or else in order."""
-    by_name = [name for name in loss.inputs if name in asks.outputs]
-    matched = dict.fromkeys(by_name) if by_name else dict(zip(loss.inputs, asks.outputs, strict=False))
-    given: dict[str, Output] = {}
-    for name, x in loss.inputs.items():
-        if name not in matched:
-            given[name] = asks.label(name, x.dtype, x.shape)
-            continue
-        source = matched[name] or name
-        y = asks.outputs[source]
-        if y.dtype is not x.dtype or not _fits(y.shape, x.shape):
-            raise sg.ShapeError(
-                f"the loss {asks.name} does not fit the output {source!r}: its input {name!r} is "
-                f"{x.dtype.name}{show_shape(x.shape)}, and {source!r} is {y.dtype.name}{show_shape(y.shape)}"
-            )
-        given[name] = y
-    results = loss.apply({}, **given)
-    values = list(results.values()) if isinstance(results, Mapping) else results
-    values = list(values) if isinstance(values, (tuple, list)) else [values]
-    if len(values) != 1:
-        raise ArgumentError(
-            f"the loss {asks.name} must have one output, a number; it has {', '.join(loss.outputs)}"
-        )
-    return scalar(values[0], asks.name)
-
-
-def _fits(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    return len(given) == len(wanted) and all(
-        a == b for a, b in zip(given, wanted, strict=True) if isinstance(a, int) and isinstance(b, int)
-    )
-
-
 def _of_function(loss: Callable[..., Any], asks: Judged) -> Output:
-    """A loss that is a function of the outputs; its further arguments are what is fed besides."""
+    """A loss that is a function of the outputs; the placeholders that it makes are fed besides."""
     before = set(asks.outputs.values())
     value = scalar(loss(dict(asks.outputs)), asks.name)
     graph = next(iter(before)).op.graph

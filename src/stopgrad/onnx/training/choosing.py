@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from stopgrad.errors import ArgumentError
 from stopgrad.flow.words import some
@@ -59,24 +59,34 @@ def chosen(what: str, patterns: Sequence[str], names: Sequence[str]) -> list[str
     return [name for name in names if name in found]
 
 
-def trained(names: Sequence[str], freeze: Sequence[str], only: Sequence[str]) -> list[str]:
+def trained(
+    names: Sequence[str], freeze: Sequence[str], only: Sequence[str], numbers: Collection[str] = ()
+) -> list[str]:
     """The parameters that are trained.
 
     Args:
         names: of all parameters.
         freeze: patterns of those that are not.
         only: patterns of those that may be; without one, all.
+        numbers: the names of those that are single numbers. Most often these are constants that stand in a
+            model, and so they are trained only where *only* names them.
 
     Raises:
         ArgumentError: a pattern matches nothing, or nothing is left.
     """
-    wanted = chosen("only", only, names) if only else list(names)
+    wanted = chosen("only", only, names) if only else [name for name in names if name not in numbers]
     frozen = set(chosen("freeze", freeze, names))
     left = [name for name in wanted if name not in frozen]
     if not left:
         raise ArgumentError(
             "no parameter is left to train: "
-            + (f"freeze leaves none of {some(wanted, SHOWN)}" if names else "the model has none")
+            + (
+                f"freeze leaves none of {some(wanted, SHOWN)}"
+                if wanted
+                else f"single numbers such as {some(names, SHOWN)} are trained if only= names them"
+                if names
+                else "the model has none"
+            )
         )
     return left
 

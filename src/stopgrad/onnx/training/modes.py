@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,7 +45,11 @@ class Forms:
 
 
 def taken_in(source: Source) -> Any:
-    """A model with all data in it, whether that lay in files beside it or not."""
+    """A copy of a model with all data in it, and a name for each size that is not known.
+
+    Raises:
+        FileError: what lies in files beside it cannot be read.
+    """
     model = onnx.ModelProto()
     model.CopyFrom(source.model)
     for tensor in model.graph.initializer:
@@ -52,6 +57,11 @@ def taken_in(source: Source) -> Any:
             name = text(tensor.name)
             array = array_from(tensor, source.folder, f"the initializer {name!r}")
             tensor.CopyFrom(numpy_helper.from_array(array, name))
+    for x in model.graph.input:
+        if x.type.HasField("tensor_type"):
+            for i, d in enumerate(x.type.tensor_type.shape.dim):
+                if not d.HasField("dim_value") and not d.dim_param:
+                    d.dim_param = f"{re.sub(r'[^0-9A-Za-z_]', '_', text(x.name))}_{i}"
     return model
 
 

@@ -66,7 +66,8 @@ def wired(
     operations = list(model.graph.operations)
     based_on = chosen("lora", lora.weights, names) if lora is not None else []
     if lora is None:
-        chosen_names = trained(_weights(kept, names, only), freeze, only)
+        numbers = {name for name in names if not kept[name].shape}
+        chosen_names = trained(names, freeze, only, numbers)
     else:
         frozen_too = set(chosen("freeze", freeze, names)) | set(based_on)
         chosen_names = [n for n in (chosen("only", only, names) if only else []) if n not in frozen_too]
@@ -109,11 +110,6 @@ def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output]
         {},
         made,
     )
-
-
-def _weights(kept: Mapping[str, Output], names: list[str], only: Sequence[str]) -> list[str]:
-    """What is trained where nothing is said: single numbers are constants, unless they are asked for."""
-    return names if only else [name for name in names if kept[name].shape]
 
 
 def _behind(x: Output) -> Output:
