@@ -80,9 +80,11 @@ class Asked:
         if self.learning_rate is not None and self.schedule is not None:
             raise ArgumentError("a schedule gives the learning rate; leave one of the two out")
 
-    def settings(self) -> dict[str, Any]:
-        """Arguments of the optimiser that are no options of one optimiser."""
-        asked: dict[str, Any] = {}
+    def settings(self, rate: Any) -> dict[str, Any]:
+        """Arguments of the optimiser besides its options, with the learning rate of the step."""
+        asked: dict[str, Any] = {"learning_rate": rate}
+        if self.optimizer.spec.name == "muon":
+            asked["others"] = sg.optimizers.AdamW(rate)
         if self.clip is not None:
             asked["clip_norm"] = float(self.clip)
         if self.accumulate > 1:
@@ -130,7 +132,10 @@ def optimizer_of(given: Any) -> Chosen:
     """
     if isinstance(given, str):
         spec = spec_of(given, "optimizer")
-        function, options = found(spec, OPTIMIZERS, "optimizer", ("loss", "parameters"), _BESIDES)
+        own = ("loss", "parameters", "others")
+        function, options = found(spec, OPTIMIZERS, "optimizer", own, _BESIDES)
+        if function is sg.optimizers.muon:  # Runtimes compute bfloat16 slowly, where they do at all.
+            options.setdefault("ns_dtype", "float32")
         rest = {key: value for key, value in options.items() if key != "learning_rate"}
         return Chosen(Spec(spec.name, options), partial(function, **rest))
     if callable(given):

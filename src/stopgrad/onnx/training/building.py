@@ -128,7 +128,7 @@ def stepped(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -
     with wired.graph.as_default():
         rate = sg.placeholder(sg.float32, (), name="learning_rate") if asked.schedule is None else None
         given = rate if asked.schedule is None else asked.schedule.call
-        update = build(judgement.loss, wired.trained, learning_rate=given, **asked.settings())
+        update = build(judgement.loss, wired.trained, **asked.settings(given))
         renewed = {name: wired.outputs[source] for name, source in statistics.items()}
         carried = _random(wired, judgement.loss)
         renewed |= {name: new for name, (_, new) in carried.items()}

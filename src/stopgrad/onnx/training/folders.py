@@ -35,7 +35,6 @@ def write_folder(
     models: Mapping[str, Any],
     state: Mapping[str, Array],
     manifest: Mapping[str, Any],
-    apart: int = APART,
 ) -> None:
     """Write a training folder.
 
@@ -44,13 +43,12 @@ def write_folder(
         models: by file name; large arrays are taken out of them.
         state: arrays by name.
         manifest: what stands in ``manifest.json``.
-        apart: from so many bytes on, arrays are kept apart.
 
     Raises:
         FileError: something else is there, or the system refuses. What was there stays.
     """
     with replacing_folder(folder) as part:
-        _set_apart(models, part, apart)
+        _set_apart(models, part)
         for name, model in models.items():
             with replacing(part / name) as file, open(file, "wb", closefd=False) as stream:
                 stream.write(model.SerializeToString())
@@ -126,11 +124,11 @@ def is_training_folder(folder: Path) -> bool:
 # -------------------------------------------------------------------------------------- large arrays
 
 
-def _set_apart(models: Mapping[str, Any], folder: Path, apart: int) -> None:
+def _set_apart(models: Mapping[str, Any], folder: Path) -> None:
     """Put the stored arrays of models into one file, each once, where they are large altogether."""
     tensors = [t for model in models.values() for t in model.graph.initializer]
     large = [t for t in tensors if t.HasField("raw_data") and len(t.raw_data) >= SMALL]
-    if sum(len(t.raw_data) for t in large) < apart:
+    if sum(len(t.raw_data) for t in large) < APART:
         return
     places: dict[bytes, int] = {}
     end = 0
