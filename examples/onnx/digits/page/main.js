@@ -11,7 +11,7 @@ const LESSON = 30; // Steps after a drawn digit was named.
 const OWN = 4; // One in so many of a batch is one of the drawn digits, once there are some.
 
 const $ = (id) => document.getElementById(id);
-const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const percent = (share) => `${(100 * share).toFixed(1)}\u00a0%`;
 const say = (text) => { $("status").textContent = text; };
 
 const losses = new Chart($("loss-chart"), {
@@ -94,7 +94,7 @@ const frame = () => new Promise((resolve) => {
 /** Steps until the count is reached or somebody stops, a few between two frames. */
 async function train(count = Infinity) {
   const from = { time: performance.now(), steps: state.steps };
-  let measured = from.time;
+  let measured = { time: from.time, steps: from.steps };
   while (state.running && state.steps - from.steps < count) {
     const until = performance.now() + SLICE;
     let loss;
@@ -102,10 +102,10 @@ async function train(count = Infinity) {
     while (performance.now() < until && state.running && state.steps - from.steps < count);
     show(loss);
     const now = performance.now();
-    if (now - measured > MEASURED) {
+    if (now - measured.time > MEASURED || state.steps > 1.5 * measured.steps) { // Often at first: then it changes.
       await measure();
       await guess();
-      measured = performance.now();
+      measured = { time: performance.now(), steps: state.steps };
     }
     $("speed").textContent = ((1000 * (state.steps - from.steps)) / (now - from.time)).toFixed(0);
     await frame();
