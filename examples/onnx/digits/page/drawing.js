@@ -81,8 +81,8 @@ export class Pad {
     Object.assign(context, { lineWidth: PEN, lineCap: "round", lineJoin: "round" });
     for (const stroke of this.strokes) {
       context.beginPath();
-      context.moveTo(...stroke[0]);
-      for (const point of stroke.length > 1 ? stroke.slice(1) : stroke) context.lineTo(...point);
+      context.moveTo(stroke[0][0], stroke[0][1] + 0.1); // A canvas draws nothing from a point to itself.
+      for (const point of stroke) context.lineTo(...point);
       context.stroke();
     }
   }

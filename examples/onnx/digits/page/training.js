@@ -78,8 +78,9 @@ export class Training {
   }
 
   /** The weights of the network as it is used, by the names that it has for them. */
-  weights() {
-    return this.run("merge", {}, this.state);
+  async weights() {
+    const results = await this.run("merge", {}, this.state);
+    return Object.fromEntries(this.manifest.graphs.merge.outputs.map(({ name, of }) => [of, results[name]]));
   }
 
   /** The network's output for some images: rows of ten numbers. */
