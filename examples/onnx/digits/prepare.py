@@ -8,6 +8,11 @@ which it learns the others where it is used: its head is trained, its backbone i
     out/model.onnx             the model as it was exported
     out/training/              train_step.onnx, predict.onnx, ..., state.safetensors, manifest.json
     out/digits.safetensors     scikit-learn's digits: 1437 to train with, 360 held out
+
+The graphs by the command line:
+
+    stopgrad train-graph out/model.onnx --loss cross-entropy --optimizer adamw --freeze 'backbone/*' \\
+        --learning-rate 0.01 -o out/training
 """
 
 import sys
@@ -72,7 +77,12 @@ def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
     pretrain(folder / "model.onnx")
     sgo.training(
-        folder / "model.onnx", loss="cross-entropy", optimizer="adamw", freeze=["backbone/*"], folder=folder / "training"
+        folder / "model.onnx",
+        loss="cross-entropy",
+        optimizer="adamw",
+        freeze=["backbone/*"],
+        learning_rate=0.01,
+        folder=folder / "training",
     )
     train, held_out = digits()
     arrays = {"train/images": train[0], "train/labels": train[1]}

@@ -18,7 +18,7 @@ def accuracy(trainer, images, labels):
     return float((trainer.predict(image=images)["logits"].argmax(axis=1) == labels).mean())
 
 
-def train(folder, steps=300, batch=64, learning_rate=3e-3, seed=0):
+def train(folder, steps=300, batch=64, seed=0):
     """The trainer, the losses, and the accuracy on held-out digits before and after."""
     digits = load_file(folder / "digits.safetensors")
     images, labels = digits["train/images"], digits["train/labels"]
@@ -28,7 +28,7 @@ def train(folder, steps=300, batch=64, learning_rate=3e-3, seed=0):
     rng, losses = np.random.default_rng(seed), []
     for _ in range(steps):
         some = rng.integers(len(labels), size=batch)
-        losses.append(float(trainer.step(image=images[some], labels=labels[some], learning_rate=learning_rate)))
+        losses.append(float(trainer.step(image=images[some], labels=labels[some])))
     return trainer, losses, before, accuracy(trainer, *held_out)
 
 
