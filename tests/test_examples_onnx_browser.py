@@ -80,6 +80,11 @@ class Opened:
         """Wait until nothing is trained."""
         self.page.wait_for_selector("#one:enabled")
 
+    def restart(self) -> None:
+        self.page.click("#again")
+        self.page.wait_for_selector("#status:text('beginning')", state="attached")
+        assert self.text("#steps") == "0"
+
     def steps(self, count: int) -> None:
         for _ in range(count):
             self.page.click("#one")
@@ -132,11 +137,24 @@ def elsewhere(url: str, address: str, found: Opened) -> None:
         found.complaints.append(f"request: {url}")
 
 
-@pytest.fixture
-def page(browser: Any, address: str) -> Iterator[Opened]:
+@pytest.fixture(scope="module")
+def only(browser: Any, address: str) -> Iterator[Opened]:
     with opened(browser, address) as found:
         assert found.page.get_attribute("html", "data-state") == "ready"
         yield found
+
+
+@pytest.fixture
+def page(only: Opened) -> Iterator[Opened]:
+    """The page as it begins: opening it anew costs seconds for each test."""
+    yield only
+    assert only.complaints == []
+    only.page.context.set_offline(False)
+    only.still()
+    for _ in range(only.page.locator("#examples li").count()):
+        only.page.locator("#examples button").first.click()
+    only.page.click("#clear")
+    only.restart()
 
 
 def held_out(prepared: Path) -> tuple[Any, Any]:
@@ -180,9 +198,7 @@ def test_the_page_trains_and_what_it_shows_and_saves_is_what_onnxruntime_compute
     wrong = page.page.locator("#digits .wrong").count()
     images, labels = held_out(prepared)
     assert wrong <= round((1 - now) * len(labels))
-    page.page.click("#again")
-    page.still()
-    assert page.text("#steps") == "0"
+    page.restart()
     assert page.percent("#before") == pytest.approx(before, abs=5e-4)
 
 
@@ -230,8 +246,7 @@ def test_a_saved_state_is_read_again_here_and_in_python(page: Opened, prepared: 
     trainer.restore(saved)
     (logits,) = trainer.predict(image=images).values()
     assert (logits.argmax(axis=1) == labels).mean() == pytest.approx(now, abs=5e-4)
-    page.page.click("#again")
-    page.page.wait_for_selector("#steps:text-is('0')")
+    page.restart()
     assert page.percent("#now") < now
     page.page.set_input_files("#load", saved)
     page.page.wait_for_selector("#status:text('loaded')", state="attached")
@@ -247,8 +262,7 @@ def test_the_learning_rate_is_that_of_the_slider(page: Opened, prepared: Path, t
         page.steps(1)
         after = page.download("#save", tmp_path / f"{rate}.safetensors")
         assert moved(start, after) == pytest.approx(rate, rel=0.05)
-        page.page.click("#again")
-        page.page.wait_for_selector("#steps:text-is('0')")
+        page.restart()
 
 
 # ------------------------------------------------------------------------------------------------- in use
@@ -259,7 +273,6 @@ def test_a_drawn_digit_is_named_and_learnt(page: Opened) -> None:
     page.page.wait_for_selector("#bars .best")
     page.page.click(".labels button:text-is('7')")
     page.page.wait_for_selector("#steps:text-is('30')")
-    page.page.wait_for_selector("#examples li")
     for _ in range(20):  # A 3 is a 7, then, if that is said often enough.
         page.still()
         if page.page.locator("#bars .best").inner_text().startswith("7"):
@@ -275,7 +288,12 @@ def test_a_drawn_digit_is_named_and_learnt(page: Opened) -> None:
     assert page.page.locator(".labels button:enabled").count() == 0
 
 
-def test_everything_is_done_by_keyboard(page: Opened) -> None:
+def test_everything_is_done_by_keyboard(browser: Any, address: str) -> None:
+    with opened(browser, address) as page:
+        keyboard_alone(page)
+
+
+def keyboard_alone(page: Opened) -> None:
     press = page.page.keyboard.press
     reached = []
     for _ in range(20):
@@ -315,16 +333,17 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark_and_the_button_that_changes_them(browser: Any, address: str, scheme: str) -> None:
+def test_light_and_dark_and_the_button_that_changes_them(page: Opened, scheme: str) -> None:
     colours = "(s) => [getComputedStyle(document.body)[s], getComputedStyle(document.querySelector('#pad')).color]"
-    with opened(browser, address, color_scheme=scheme) as page:
-        paper, ink = (luminance(c) for c in page.page.evaluate(colours, "backgroundColor"))
-        assert (paper > 0.9) == (scheme == "light")
-        assert abs(paper - ink) > 0.7
-        assert page.text("#theme") == {"light": "Dark", "dark": "Light"}[scheme]
-        page.page.click("#theme")
-        changed, _ = (luminance(c) for c in page.page.evaluate(colours, "backgroundColor"))
-        assert (changed > 0.9) != (scheme == "light")
+    page.page.emulate_media(color_scheme=scheme)
+    paper, ink = (luminance(c) for c in page.page.evaluate(colours, "backgroundColor"))
+    assert (paper > 0.9) == (scheme == "light")
+    assert abs(paper - ink) > 0.7
+    assert page.text("#theme") == {"light": "Dark", "dark": "Light"}[scheme]
+    page.page.click("#theme")
+    changed, _ = (luminance(c) for c in page.page.evaluate(colours, "backgroundColor"))
+    assert (changed > 0.9) != (scheme == "light")
+    page.page.evaluate("delete document.documentElement.dataset.theme")
 
 
 def test_on_a_phone_it_fits_and_is_drawn_on_by_touch(browser: Any, address: str) -> None:
