@@ -1,7 +1,14 @@
-"""Models of ONNX in and out: ``import stopgrad.onnx as sgo``."""
+"""Models of ONNX in and out: ``import stopgrad.onnx as sgo``.
+
+Examples:
+    >>> import stopgrad.onnx as sgo
+    >>> sgo.load.__name__
+    'load'
+"""
 
 from __future__ import annotations
 
+from stopgrad.onnx.loading import load
 from stopgrad.onnx.saving import save, to_model
 
-__all__ = ["save", "to_model"]
+__all__ = ["load", "save", "to_model"]
