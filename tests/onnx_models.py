@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,11 @@ import numpy as np
 import onnx
 import onnxscript
 import torch
-import transformers
 from torch import nn
+from torch._decomp import get_decompositions
 from torch.nn import functional
+
+from torch_libraries import library
 
 WAYS = ("dynamo", "script")
 OPSET = {"dynamo": 20, "script": 17}
@@ -126,12 +129,13 @@ class Encoder(nn.Module):
 
     def __init__(self, width: int = 16, layers: int = 2, heads: int = 2, length: int = 16) -> None:
         super().__init__()
-        configuration = transformers.BertConfig(
+        bert = library("transformers.models.bert")
+        configuration = bert.BertConfig(
             vocab_size=31, hidden_size=width, num_hidden_layers=layers, num_attention_heads=heads,
             intermediate_size=2 * width, max_position_embeddings=length, attn_implementation="eager",
             hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
         )  # fmt: skip
-        self.model = transformers.BertModel(configuration)
+        self.model = bert.BertModel(configuration)
 
     def forward(self, ids: Any, seen: Any) -> Any:
         made = self.model(input_ids=ids, attention_mask=seen)
@@ -139,30 +143,35 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A GPT-2 with its language model's head, whose weights are those of the embedding."""
+    """A GPT-2 with its language model's head, whose weights are those of the embedding.
+
+    Without a mask transformers looks where packed sequences begin, by an operator that the older exporter lacks.
+    """
 
     def __init__(self, width: int = 16, layers: int = 2, heads: int = 2, length: int = 16) -> None:
         super().__init__()
-        configuration = transformers.GPT2Config(
+        gpt = library("transformers.models.gpt2")
+        configuration = gpt.GPT2Config(
             vocab_size=31, n_embd=width, n_layer=layers, n_head=heads, n_positions=length,
+            bos_token_id=0, eos_token_id=0,
             attn_implementation="eager", use_cache=False,
             resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
         )  # fmt: skip
-        self.model = transformers.GPT2LMHeadModel(configuration)
+        self.model = gpt.GPT2LMHeadModel(configuration)
 
-    def forward(self, ids: Any) -> Any:
-        return self.model(input_ids=ids).logits
+    def forward(self, ids: Any, seen: Any) -> Any:
+        return self.model(input_ids=ids, attention_mask=seen).logits
 
 
 def _floats(*shape: int) -> Callable[[Any, int, Any], tuple[Any, ...]]:
     return lambda generator, batch, dtype: (torch.randn(batch, *shape, generator=generator, dtype=dtype),)
 
 
-def _ids(length: int, masked: bool) -> Callable[[Any, int, Any], tuple[Any, ...]]:
+def _ids(length: int) -> Callable[[Any, int, Any], tuple[Any, ...]]:
+    """Words, and which of them are no padding."""
+
     def draw(generator: Any, batch: int, dtype: Any) -> tuple[Any, ...]:
         ids = torch.randint(1, 31, (batch, length), generator=generator)
-        if not masked:
-            return (ids,)
         seen = torch.ones(batch, length, dtype=torch.int64)
         seen[0, length - 2 :] = 0
         return ids, seen
@@ -186,8 +195,8 @@ CASES: dict[str, Case] = {
     "resnet, resting": Case(ResNet, ("x",), _floats(3, 12, 12)),
     "unet": Case(UNet, ("x",), _floats(2, 8, 8)),
     "lstm": Case(Recurrent, ("x",), _floats(4, 3)),
-    "bert": Case(Encoder, ("ids", "seen"), _ids(6, masked=True)),
-    "gpt": Case(Decoder, ("ids",), _ids(6, masked=False)),
+    "bert": Case(Encoder, ("ids", "seen"), _ids(6)),
+    "gpt": Case(Decoder, ("ids", "seen"), _ids(6)),
 }
 
 LARGER: dict[str, Case] = {
@@ -196,8 +205,8 @@ LARGER: dict[str, Case] = {
     "resnet, resting": Case(lambda: ResNet(16, 3, 10), ("x",), _floats(3, 32, 32)),
     "unet": Case(lambda: UNet(16), ("x",), _floats(2, 32, 32)),
     "lstm": Case(lambda: Recurrent(32, 3, 4), ("x",), _floats(20, 3)),
-    "bert": Case(lambda: Encoder(64, 4, 4, 64), ("ids", "seen"), _ids(32, masked=True)),
-    "gpt": Case(lambda: Decoder(64, 4, 4, 64), ("ids",), _ids(32, masked=False)),
+    "bert": Case(lambda: Encoder(64, 4, 4, 64), ("ids", "seen"), _ids(32)),
+    "gpt": Case(lambda: Decoder(64, 4, 4, 64), ("ids", "seen"), _ids(32)),
 }
 
 
@@ -245,7 +254,7 @@ def _stirred(module: nn.Module) -> None:
 def folder() -> Path:
     """Where exports are kept, of these versions and of these models."""
     text = inspect.getsource(sys.modules[__name__])
-    versions = (torch.__version__, onnx.__version__, onnxscript.__version__, transformers.__version__)
+    versions = (torch.__version__, onnx.__version__, onnxscript.__version__, version("transformers"))
     key = hashlib.sha256("|".join((text, *versions)).encode()).hexdigest()[:16]
     base = os.environ.get("STOPGRAD_CACHE_DIR", str(Path(tempfile.gettempdir()) / "stopgrad-tests"))
     made = Path(base) / "onnx-models" / key
@@ -255,21 +264,31 @@ def folder() -> Path:
 
 def _write(module: nn.Module, case: Case, given: tuple[Any, ...], way: str, path: Path) -> None:
     """Export a module as it is: no weights folded into others, so that each keeps its name."""
-    options: dict[str, Any] = {
-        "input_names": list(case.names),
-        "opset_version": OPSET[way],
-        "training": torch.onnx.TrainingMode.PRESERVE,
-        "do_constant_folding": False,
-    }
-    if way == "script":
-        options |= {"dynamo": False, "dynamic_axes": {name: {0: "batch"} for name in case.names}}
-    else:
-        batch = torch.export.Dim("batch", min=2, max=1024)
-        options |= {"dynamo": True, "dynamic_shapes": tuple({0: batch} for _ in case.names)}
-        options |= {"optimize": False, "external_data": False, "verbose": False}
+    options: dict[str, Any] = {"input_names": list(case.names), "opset_version": OPSET[way]}
     with warnings.catch_warnings(), redirect_stdout(StringIO()):
         warnings.simplefilter("ignore")
-        torch.onnx.export(module, given, str(path), **options)
+        if way == "script":
+            options |= {"dynamic_axes": {name: {0: "batch"} for name in case.names}}
+            options |= {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
+            torch.onnx.export(module, given, str(path), dynamo=False, **options)
+            return
+        batch = torch.export.Dim("batch", min=2, max=1024)
+        program = torch.export.export(module, given, dynamic_shapes=tuple({0: batch} for _ in case.names))
+        if case.training:
+            program = program.run_decompositions(_in_steps())
+        options |= {"optimize": False, "external_data": False, "verbose": False}
+        torch.onnx.export(program, (), str(path), dynamo=True, **options)
+
+
+def _in_steps() -> dict[Any, Any]:
+    """Batch norm as means and products: this exporter writes it as if the module did not train.
+
+    PyTorch 2.13 translates it to ``BatchNormalization`` without ``training_mode``.
+    """
+    aten = torch.ops.aten
+    table: dict[Any, Any] = torch.export.default_decompositions()
+    table.update(get_decompositions([aten._native_batch_norm_legit_functional, aten.batch_norm]))
+    return table
 
 
 def by_name(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
