@@ -38,8 +38,8 @@ ACTIVATIONS_OF_CELLS: dict[str, tuple[Callable[[Any, float, float], Any], float 
     "hardsigmoid": (line, 0.2, 0.5),
     "elu": (lambda x, alpha, beta: bent(x, alpha, 1.0), 1.0, None),
 }
-"""By their names in small letters: a function of x, alpha and beta, and the values that these have by default;
-None where it has none."""
+"""By their names in small letters: a function of x, alpha and beta, and what these are by default; None where
+it takes none."""
 
 
 def _bound(function: Callable[[Any, float, float], Any], alpha: float, beta: float, clip: Any) -> Activation:
