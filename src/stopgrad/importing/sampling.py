@@ -107,6 +107,11 @@ def grid_sampled(x: Any, grid: Any, mode: int, padding: int, align: bool, cubic:
 
 def between(sampling: Sampling, places: Sequence[Any]) -> Any:
     """Linearly between the pixels around each place; those outside are 0."""
+    return sg.add_n(corners(sampling, places))
+
+
+def corners(sampling: Sampling, places: Sequence[Any]) -> list[Any]:
+    """Each pixel around each place, times how near it is."""
     spatial = len(places)
     first = [sg.stop_gradient(sg.floor(place)) for place in places]
     parts = []
@@ -118,7 +123,7 @@ def between(sampling: Sampling, places: Sequence[Any]) -> Any:
             weight = share if weight is None else weight * share
         pixels = sampling.at([low + float(bit) for low, bit in zip(first, bits, strict=True)])
         parts.append(sg.multiply(pixels, sg.expand_dims(weight, 1)))
-    return sg.add_n(parts)
+    return parts
 
 
 def _cubic_sampled(sampling: Sampling, places: Sequence[Any], cubic: float) -> Any:

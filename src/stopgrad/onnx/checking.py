@@ -8,8 +8,8 @@ from typing import Any
 import onnx
 
 from stopgrad.errors import FileError, GraphError
-from stopgrad.onnx.reading import domain_of, opsets, text
-from stopgrad.onnx.schemas import schema_of
+from stopgrad.onnx.reading import OLDEST, domain_of, opsets, text
+from stopgrad.onnx.schemas import is_same, schema_of
 from stopgrad.op import REGISTRY
 from stopgrad.ops.gates import Gate
 
@@ -39,13 +39,42 @@ def check_model(model: Any, name: str, operators: Container[str]) -> dict[tuple[
         if key in functions:
             raise FileError(f"{name} has two functions {'::'.join(key[:2])!r}")
         functions[key] = function
-    versions = opsets(model.opset_import, name)
+    versions = versions_of(model, name)
     graph = model.graph
     _check_names(graph, name)
     unknown = _Unknown(functions, operators)
     unknown.look(live(graph.node, [text(y.name) for y in graph.output]), versions)
     unknown.raise_for(name)
     return functions
+
+
+def versions_of(model: Any, name: str) -> dict[str, int]:
+    """The versions of the domains of a model.
+
+    Of opsets older than the oldest that is read, those operators are read that are still the same.
+
+    Raises:
+        FileError: others are in such a model.
+    """
+    versions = opsets(model.opset_import, name)
+    stated = versions.setdefault("", OLDEST)
+    if stated < OLDEST:
+        changed = sorted({text(node.op_type) for node in all_nodes(model) if _has_changed(node, stated)})
+        if changed:
+            raise FileError(
+                f"{name} is of opset {stated}, in which {', '.join(changed[:_SHOWN])} are others than in "
+                f"opset {OLDEST}, the oldest that is read; convert the model with "
+                "onnx.version_converter.convert_version(model, 21)"
+            )
+        versions[""] = OLDEST
+    return versions
+
+
+def _has_changed(node: Any, stated: int) -> bool:
+    old, new = (schema_of(text(node.op_type), "", v) for v in (stated, OLDEST))
+    if domain_of(node) or old is None:
+        return False
+    return new is None or not is_same(old, new)
 
 
 # -------------------------------------------------------------------------------------------------- names
@@ -132,7 +161,7 @@ class _Unknown:
                 if function is not None:
                     if id(function) not in self._seen and gate_of(domain, op_type) is None:
                         self._seen.add(id(function))
-                        own = opsets(function.opset_import, text(function.name)) or versions
+                        own = {**versions, **opsets(function.opset_import, text(function.name))}
                         waiting.append((list(function.node), own))
                 elif not self._is_known(domain, op_type, versions.get(domain, 1)):
                     key = f"{domain}::{op_type}" if domain else f"{op_type} (opset {versions.get('', 1)})"
@@ -202,12 +231,15 @@ def graphs_in(node: Any, deep: bool = True) -> Iterator[Any]:
                     waiting += graph.node
 
 
-def draws(model: Any) -> bool:
-    """Whether some node of a model may draw random numbers."""
+def all_nodes(model: Any) -> Iterator[Any]:
+    """The nodes of a model, of its functions and of the bodies in them."""
     waiting = [*model.graph.node, *[node for f in model.functions for node in f.node]]
     while waiting:
         node = waiting.pop()
-        if text(node.op_type) in _RANDOM:
-            return True
+        yield node
         waiting += [inner for graph in graphs_in(node, deep=False) for inner in graph.node]
-    return False
+
+
+def draws(model: Any) -> bool:
+    """Whether some node of a model may draw random numbers."""
+    return any(text(node.op_type) in _RANDOM for node in all_nodes(model))

@@ -14,10 +14,10 @@ import stopgrad as sg
 from stopgrad.builder import Inside
 from stopgrad.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
 from stopgrad.imported import Model
-from stopgrad.onnx.checking import check_model, draws, graphs_in, live, read_in
+from stopgrad.onnx.checking import check_model, draws, graphs_in, live, read_in, versions_of
 from stopgrad.onnx.operators import OPERATORS
 from stopgrad.onnx.operators.calling import KNOWS, Known, dtype_of_code
-from stopgrad.onnx.reading import Source, domain_of, opsets, read, text
+from stopgrad.onnx.reading import Source, domain_of, read, text
 from stopgrad.onnx.translating import FAILED, RANDOM, Space, Translator, label_from, scope_from, stored
 from stopgrad.operands import as_array, shorten
 from stopgrad.public import guarded
@@ -77,8 +77,7 @@ class _Loading:
     def __init__(self, source: Source, known: dict[str, Any]) -> None:
         self.source, self.known = source, known
         self.proto, self.name = source.model, source.name
-        self.versions = opsets(self.proto.opset_import, self.name)
-        self.versions.setdefault("", 1)
+        self.versions = versions_of(self.proto, self.name)
         self.sizes: dict[str, Any] = {}
         self.inputs: dict[str, Any] = {}
         self.parameters: dict[str, Any] = {}
@@ -127,7 +126,8 @@ class _Loading:
                 found[name] = self.inputs[name] = self._placeholder(x)
         if given:
             raise ArgumentError(
-                f"known names {next(iter(given))!r}, which is no input; the model has {shorten(list(self.inputs))}"
+                f"known names {next(iter(given))!r}, which is no input; the model has "
+                f"{shorten(list(self.inputs))}"
             )
         return found
 
@@ -159,13 +159,13 @@ class _Loading:
         if dtype is None:
             raise DTypeError(
                 f"the input {name!r} of {self.name} has an element type that there is not here "
-                f"(number {kind.tensor_type.elem_type} of TensorProto.DataType); fix it with known={{{name!r}: ...}} "
-                "or convert the model"
+                f"(number {kind.tensor_type.elem_type} of TensorProto.DataType); fix it with "
+                f"known={{{name!r}: ...}}, or convert the model"
             )
         if not kind.tensor_type.HasField("shape"):
             raise ShapeError(
-                f"the input {name!r} of {self.name} has no shape, not even a number of axes; write it into the "
-                "model, or fix the input with known="
+                f"the input {name!r} of {self.name} has no shape, not even a number of axes; write it into "
+                "the model, or fix the input with known="
             )
         return dtype, [self._size(d, name) for d in kind.tensor_type.shape.dim]
 
@@ -204,7 +204,9 @@ class _Loading:
         if dtype is not None and array.dtype != dtype.numpy:
             raise DTypeError(f"known: the input {name!r} is {dtype.name}, not {array.dtype}")
         if x.type.tensor_type.HasField("shape"):
-            declared = [d.dim_value if d.HasField("dim_value") else None for d in x.type.tensor_type.shape.dim]
+            declared = [
+                d.dim_value if d.HasField("dim_value") else None for d in x.type.tensor_type.shape.dim
+            ]
             fits = len(declared) == array.ndim and all(
                 a is None or a == b for a, b in zip(declared, array.shape, strict=True)
             )
@@ -216,7 +218,9 @@ class _Loading:
 
     def _output(self, translator: Translator, name: str, y: Any) -> Any:
         if isinstance(y, (list, tuple)) or y is None:
-            raise GraphError(f"the output {name!r} of {self.name} is a sequence or optional; models return tensors here")
+            raise GraphError(
+                f"the output {name!r} of {self.name} is a sequence or optional; models return tensors here"
+            )
         return translator.tensor(y)
 
     def _raise_for(self, translator: Translator, names: Sequence[str], made: Sequence[Any]) -> None:

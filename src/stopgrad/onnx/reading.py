@@ -6,6 +6,7 @@ import math
 import os
 import stat
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,8 +84,8 @@ def _sound(model: Any, name: str) -> Any:
         raise FileError(f"{name} is no ONNX model, or is truncated: it holds no graph, or no IR version")
     if model.ir_version > onnx.IR_VERSION:
         raise FileError(
-            f"{name} is of IR version {model.ir_version}; the installed onnx {onnx.__version__} knows them up "
-            f"to {onnx.IR_VERSION}: install a newer onnx"
+            f"{name} is of IR version {model.ir_version}; the installed onnx {onnx.__version__} knows them "
+            f"up to {onnx.IR_VERSION}: install a newer onnx"
         )
     version = opsets(model.opset_import, name).get("")
     newest = onnx.defs.onnx_opset_version()
@@ -92,11 +93,6 @@ def _sound(model: Any, name: str) -> Any:
         raise FileError(
             f"{name} is of opset {version}; the installed onnx {onnx.__version__} knows them up to {newest}: "
             "install a newer onnx, or convert the model with onnx.version_converter.convert_version"
-        )
-    if version is not None and version < OLDEST:
-        raise FileError(
-            f"{name} is of opset {version}; opsets {OLDEST} to {newest} are read: convert the model with "
-            "onnx.version_converter.convert_version(model, 21)"
         )
     return model
 
@@ -178,7 +174,7 @@ def dense_from(sparse: Any, folder: str | None, what: str) -> np.ndarray[Any, An
         flat = np.ravel_multi_index(tuple(indices.T), shape) if inside and len(indices) else indices[:, :0]
     else:
         flat = indices
-        inside = indices.ndim == 1 and bool(((indices >= 0) & (indices < cells)).all())
+        inside = np.bool_(indices.ndim == 1 and ((indices >= 0) & (indices < cells)).all())
     if not inside:
         raise FileError(f"{what} is sparse, and its indices lie outside of it")
     found = np.zeros(cells, values.dtype)
@@ -205,7 +201,7 @@ def attribute_value(attribute: Any, folder: str | None, what: str) -> Any:
     return tensors[kind]()
 
 
-_ATTRIBUTES: dict[int, Any] = {
+_ATTRIBUTES: dict[int, Callable[[Any], Any]] = {
     onnx.AttributeProto.FLOAT: lambda a: float(a.f),
     onnx.AttributeProto.INT: lambda a: int(a.i),
     onnx.AttributeProto.STRING: lambda a: text(a.s),

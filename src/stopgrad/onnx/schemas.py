@@ -47,6 +47,37 @@ def body_of(schema: Any, node: Any, version: int, operands: Sequence[Any]) -> An
     return function
 
 
+def defaults_of(schema: Any) -> list[Any]:
+    """The attributes that an operator has where a node does not give them."""
+    found = [one.default_value for one in schema.attributes.values()]
+    return [one for one in found if one.type != onnx.AttributeProto.UNDEFINED]
+
+
+def is_same(old: Any, new: Any) -> bool:
+    """Whether a newer version of an operator means the same where it is called as the old one was.
+
+    It may take further element types, and further operands and attributes that need not be given.
+    """
+    if old.since_version == new.since_version:
+        return True
+    operands, results = ([(one.name, one.option) for one in x] for x in (old.inputs, old.outputs))
+    given, made = ([(one.name, one.option) for one in x] for x in (new.inputs, new.outputs))
+    if new.deprecated or given[: len(operands)] != operands or made[: len(results)] != results:
+        return False
+    if any(option == _OPTION.Single for _, option in given[len(operands) :]):
+        return False
+    before, after = _attributes(old), _attributes(new)
+    more = [one.required for name, one in new.attributes.items() if name not in before]
+    return before.items() <= after.items() and not any(more)
+
+
+def _attributes(schema: Any) -> dict[str, Any]:
+    return {
+        name: (one.type, one.required, one.default_value.SerializeToString())
+        for name, one in schema.attributes.items()
+    }
+
+
 def _type_of(x: Any) -> bytes:
     """The type of an operand, as onnx takes it."""
     kind = onnx.TypeProto()

@@ -11,16 +11,17 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.interpreter import interpret
-from stopgrad.onnx.operators.calling import KNOWS, Body, Call, Known, Refused, Rule, dtype_from, dtype_of_code
+from stopgrad.onnx.operators.calling import KNOWS, Body, Call, Known, Refused, Rule, dtype_of_code
+from stopgrad.onnx.sizing import settled
 from stopgrad.sizes import at_least
 
 LARGEST = 2**14
 """As many elements what is computed while a graph is built has at most."""
 
 
-def folded(node: Call, operands: Sequence[Any], rule: Rule) -> Known | None:
+def folded(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known] | None:
     """What a node computes, where it is known while the graph is built; else None."""
-    if not operands or node.outputs != 1 or not all(x is None or _is_small(x) for x in operands):
+    if not operands or not all(x is None or _is_small(x) for x in operands):
         return None
     if any(x is not None and x.is_symbolic for x in operands):
         fold = FOLDS.get(node.op_type) if not node.domain else None
@@ -38,7 +39,7 @@ def _is_small(x: Any) -> bool:
     return isinstance(x, Known) and not x.initializer and x.dtype is not None and x.array.size <= LARGEST
 
 
-def _computed(node: Call, operands: Sequence[Any], rule: Rule) -> Known | None:
+def _computed(node: Call, operands: Sequence[Any], rule: Rule) -> Sequence[Known] | None:
     """What a node computes of numbers: built by itself, and computed where that stays small."""
     knows = KNOWS.get(rule, frozenset())
     graph = sg.Graph()
@@ -50,13 +51,14 @@ def _computed(node: Call, operands: Sequence[Any], rule: Rule) -> Known | None:
             made = rule(node, *node._given)
         except (Refused, sg.StopgradError):  # Which is met again where the node is built, and told there.
             return None
-        if isinstance(made, tuple) and len(made) == 1:
-            (made,) = made
-        if isinstance(made, Known):
-            return made
-        if not isinstance(made, sg.Output) or any(not _is_plain(op) for op in graph.subgraph_to([made])):
+        results = list(made) if isinstance(made, tuple) else [made]
+        built = [y for y in results if isinstance(y, sg.Output)]
+        if any(not isinstance(y, (sg.Output, Known)) for y in results):
             return None
-    return Known(np.asarray(interpret([made], {})[0]), made.dtype)
+        if any(not _is_plain(op) for op in graph.subgraph_to(built)):
+            return None
+    values = iter(interpret(built, {}) if built else [])
+    return [y if isinstance(y, Known) else Known(np.asarray(next(values)), y.dtype) for y in results]
 
 
 def _is_plain(op: Any) -> bool:
@@ -75,39 +77,18 @@ class _Unknown(Exception):  # noqa: N818 - says that nothing is folded
     """What a node computes of symbolic sizes is no size."""
 
 
-def _symbolic(node: Call, fold: Any, operands: Sequence[Any]) -> Known | None:
+def _symbolic(node: Call, fold: Any, operands: Sequence[Any]) -> Sequence[Known] | None:
     """What a node computes of symbolic sizes, if that is sizes again."""
     arrays = [None if x is None else x.array for x in operands]
     try:
         found = fold(node, *arrays)
     except (_Unknown, sg.StopgradError, ZeroDivisionError, TypeError, ValueError, IndexError):
         return None  # A tensor is built of it, whose rule says what is wrong.
-    dtype = node.attribute("to") if node.op_type == "Cast" else None
-    kind = operands[0].dtype if dtype is None else dtype_of_code(dtype)
-    return None if kind is None else settled(found, kind)
-
-
-def settled(array: Any, dtype: Any) -> Known | None:
-    """Sizes as a known value: plain numbers where no symbolic size is left."""
-    if not isinstance(array, np.ndarray):  # Of a scalar, NumPy hands on the object itself.
-        alone, array = array, np.empty((), object)
-        array[()] = alone
-    if array.size > LARGEST:
-        return None
-    if array.dtype.kind == "O" and not any(isinstance(x, sg.Dim) for x in array.reshape(-1).tolist()):
-        if all(isinstance(x, (bool, np.bool_)) for x in array.reshape(-1).tolist()) and array.size:
-            dtype = sg.bool_
-        array = array.astype(dtype.numpy)
-    return Known(array, dtype_from(array.dtype) if array.dtype.kind != "O" else dtype)
-
-
-def sizes_known(sizes: Sequence[Any], dtype: Any = sg.int64) -> Known:
-    """Sizes as a known vector."""
-    array = np.empty(len(sizes), object)
-    array[:] = list(sizes)
-    found = settled(array, dtype)
-    assert found is not None
-    return found
+    kind = next(x.dtype for x in operands if x is not None and (x.is_symbolic or node.op_type != "Where"))
+    if node.op_type == "Cast":
+        kind = dtype_of_code(node.attribute("to"))
+    made = [settled(y, kind) for y in (found if isinstance(found, list) else [found])]
+    return made if all(y.array.size <= LARGEST for y in made) else None
 
 
 def _each(function: Any) -> Any:
@@ -207,6 +188,13 @@ def _slice(node: Call, x: Any, starts: Any, ends: Any, axes: Any = None, steps: 
     return x[tuple(at)]
 
 
+def _split(node: Call, x: Any, lengths: Any = None) -> list[Any]:
+    size = x.shape[node.attribute("axis", 0)]
+    step = -(-size // node.attribute("num_outputs", node.outputs))
+    ends = np.cumsum(lengths)[:-1] if lengths is not None else np.arange(step, size, step)
+    return np.split(x, ends.astype(np.int64), axis=node.attribute("axis", 0))
+
+
 def _concat(node: Call, *xs: Any) -> Any:
     return np.concatenate([x.astype(object) for x in xs], axis=node.attribute("axis"))
 
@@ -300,6 +288,7 @@ FOLDS: dict[str, Any] = {
     "Where": _chosen,
     "Gather": _gather,
     "Slice": _slice,
+    "Split": _split,
     "Concat": _concat,
     "Unsqueeze": _unsqueeze,
     "Squeeze": _squeeze,

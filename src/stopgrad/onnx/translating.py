@@ -6,6 +6,7 @@ import math
 import re
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from stopgrad.onnx.checking import called, gate_of, live
 from stopgrad.onnx.operators import OPERATORS
 from stopgrad.onnx.operators.calling import KNOWS, Body, Call, Known, Refused
 from stopgrad.onnx.reading import array_from, attribute_value, dense_from, domain_of, opsets, text
-from stopgrad.onnx.schemas import body_of, check_against, schema_of
+from stopgrad.onnx.schemas import body_of, check_against, defaults_of, schema_of
 from stopgrad.onnx.shapes import LARGEST, folded
 from stopgrad.op import REGISTRY
 from stopgrad.source import Location
@@ -31,6 +32,9 @@ _DEEPEST = 64
 """So many functions may stand in one another; none may call itself."""
 _EXPANDED = 1_000_000
 """So many nodes the functions of a model may become."""
+
+_INVALID = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
+"""What is raised where a node is not as its operator says."""
 
 FAILED = object()
 """Stands for what a refused node would have computed."""
@@ -52,7 +56,7 @@ class Space:
     Attributes:
         values: outputs, :class:`Known` values and lists of them, by name.
         versions: of the domains.
-        attributes: of the function that is being read, by name.
+        attributes: of the function that is being read, as ``AttributeProto``, by name.
         path: names of the functions around, each ended by a slash.
         depth: how many functions stand around.
     """
@@ -72,7 +76,9 @@ class Space:
 
     def below(self, names: Mapping[str, Any]) -> Space:
         """What a body sees, with names of its own."""
-        return Space(self.values.new_child(dict(names)), self.versions, self.attributes, self.path, self.depth)
+        return Space(
+            self.values.new_child(dict(names)), self.versions, self.attributes, self.path, self.depth
+        )
 
 
 class Translator:
@@ -89,7 +95,8 @@ class Translator:
         self.drawn = 0
         self.random_key: Any = None
         self._folder, self._file = folder, file
-        self._lines = 0
+        self._expanded = 0
+        self._lines: dict[str, int] = {}
         self._schemas: dict[tuple[str, str, int], Any] = {}
 
     # ------------------------------------------------------------------------------------------ graphs
@@ -109,9 +116,19 @@ class Translator:
         before = len(self.refusals)
         found = self.run_nodes(body.graph.node, body.outputs, space)
         if any(x is FAILED for x in found):
-            last = self.refusals[-1] if len(self.refusals) > before else None
-            raise Refused(f"its body cannot be translated{f': {last}' if last else ''}")
+            reasons = list(dict.fromkeys(map(str, self.refusals[before:])))
+            del self.refusals[before:]
+            raise Refused("; ".join(["its body cannot be translated", *reasons]))
         return found
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Inside, what fails is told by whoever tries, and counts for nothing else."""
+        before = len(self.refusals)
+        try:
+            yield
+        finally:
+            del self.refusals[before:]
 
     def initializers(self, graph: Any, values: Any) -> None:
         """Give the names of a body's initializers their values."""
@@ -121,12 +138,13 @@ class Translator:
     # ------------------------------------------------------------------------------------------- nodes
 
     def _translate(self, node: Any, space: Space) -> None:
-        self._lines += 1
-        if self._lines > _EXPANDED:
-            raise FileError(f"the functions of the model become more than {_EXPANDED} nodes")
+        self._expanded += 1
+        if self._expanded > _EXPANDED:
+            raise FileError(f"the functions and loops of the model become more than {_EXPANDED} nodes")
         name = space.path + called(node)
+        line = self._lines.setdefault(name, len(self._lines) + 1)
         operands = [space.values.get(text(x), FAILED) if x else None for x in node.input]
-        place = Location(self._file, self._lines, source=described(node, name), function=name)
+        place = Location(self._file, line, source=described(node, name), function=name)
         made: Any = FAILED
         if not any(x is FAILED for x in operands):
             with Inside(prefix=scope_from(name), place=(place, 0)):
@@ -135,14 +153,17 @@ class Translator:
                 except FileError:
                     raise
                 except (Refused, sg.StopgradError) as error:
-                    self.refusals.append(
-                        Refusal(f"{node.op_type} {name!r}", getattr(error, "message", None) or str(error))
-                    )
+                    why = getattr(error, "message", None) or str(error)
+                    self.refusals.append(Refusal(f"{node.op_type} {name!r}", why))
+                except _INVALID as error:
+                    why = f"the node cannot be read ({type(error).__name__}: {error})"
+                    self.refusals.append(Refusal(f"{node.op_type} {name!r}", why))
         for i, output in enumerate(node.output):
             if output:
                 space.values[text(output)] = made if made is FAILED else made[i]
 
     def _results(self, node: Any, name: str, operands: list[Any], space: Space) -> Sequence[Any]:
+        node = resolved(node, space.attributes)
         domain, op_type = domain_of(node), text(node.op_type)
         gate = gate_of(domain, op_type)
         if gate is not None:
@@ -160,10 +181,10 @@ class Translator:
             body = body_of(schema, node, version, operands)
             if body is None:
                 raise Refused("there is no such operator here")
-            return self._called(body, node, name, operands, space)
+            return self._called(body, node, name, operands, space, defaults_of(schema))
         known = folded(call, operands, rule)
         if known is not None:
-            return (known,)
+            return known
         return self._ruled(call, rule, operands)
 
     def _ruled(self, call: Call, rule: Any, operands: Sequence[Any]) -> Sequence[Any]:
@@ -177,38 +198,43 @@ class Translator:
             raise Refused(f"only its first {len(found)} results are computed here")
         return found
 
-    def _called(self, function: Any, node: Any, name: str, operands: Sequence[Any], space: Space) -> list[Any]:
+    def _called(
+        self,
+        function: Any,
+        node: Any,
+        name: str,
+        operands: Sequence[Any],
+        space: Space,
+        defaults: Sequence[Any] = (),
+    ) -> list[Any]:
         """What a function computes, built in the place of the node that calls it."""
         if space.depth >= _DEEPEST:
             raise FileError(f"{name}: functions call one another more than {_DEEPEST} deep")
         given = [*operands, *[None] * (len(function.input) - len(operands))]
-        attributes = {a.name: attribute_value(a, self._folder, a.name) for a in function.attribute_proto}
-        attributes |= self._attributes(node, name, space)
+        attributes = {text(a.name): a for a in (*defaults, *function.attribute_proto, *node.attribute)}
         inner = Space(
             ChainMap(dict(zip(map(text, function.input), given, strict=False))),
-            opsets(function.opset_import, function.name) or space.versions,
+            {**space.versions, **opsets(function.opset_import, function.name)},
             attributes,
             f"{name}/",
             space.depth + 1,
         )
         before = len(self.refusals)
-        found = self.run_nodes(function.node, list(map(text, function.output)), inner)
-        if any(x is FAILED for x in found) and len(self.refusals) == before:
+        wanted = [text(y) for y, asked in zip(function.output, node.output, strict=False) if asked]
+        made = dict(zip(wanted, self.run_nodes(function.node, wanted, inner), strict=True))
+        if any(x is FAILED for x in made.values()) and len(self.refusals) == before:
             raise Refused(f"the function {function.name} does not compute all of its results")
-        return found
+        return [made.get(text(y), FAILED) for y in function.output]
 
     def _attributes(self, node: Any, name: str, space: Space) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for a in node.attribute:
-            if a.ref_attr_name:
-                if a.ref_attr_name in space.attributes:
-                    found[a.name] = space.attributes[a.ref_attr_name]
-            elif a.type == onnx.AttributeProto.GRAPH:
-                found[a.name] = Body(a.g, space)
+            if a.type == onnx.AttributeProto.GRAPH:
+                found[text(a.name)] = Body(a.g, space)
             elif a.type == onnx.AttributeProto.GRAPHS:
-                found[a.name] = [Body(g, space) for g in a.graphs]
+                found[text(a.name)] = [Body(g, space) for g in a.graphs]
             else:
-                found[a.name] = attribute_value(a, self._folder, f"the attribute {a.name} of {name!r}")
+                found[text(a.name)] = attribute_value(a, self._folder, f"the attribute {a.name} of {name!r}")
         return found
 
     def schema(self, op_type: str, domain: str, version: int) -> Any:
@@ -273,6 +299,21 @@ def _is_here(x: Any) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------- names
+
+
+def resolved(node: Any, attributes: Mapping[str, Any]) -> Any:
+    """A node of a function with the attributes that it takes from the function's."""
+    if not any(a.ref_attr_name for a in node.attribute):
+        return node
+    found = onnx.NodeProto()
+    found.CopyFrom(node)
+    del found.attribute[:]
+    for a in node.attribute:
+        given = attributes.get(text(a.ref_attr_name)) if a.ref_attr_name else a
+        if given is not None:
+            found.attribute.add().CopyFrom(given)
+            found.attribute[-1].name = a.name
+    return found
 
 
 def scope_from(name: str) -> str:

@@ -15,16 +15,13 @@ import numpy as np
 import onnx
 
 import stopgrad as sg
+from stopgrad.importing.values import Refused as Refused
 from stopgrad.types import DType, dtype_of
 
 Rule = Callable[..., Any]
 Table = dict[str, Rule]
 
 R = TypeVar("R", bound=Rule)
-
-
-class Refused(Exception):  # noqa: N818 - no error of its own; the loader makes one of all
-    """A node that cannot be translated; its text says why, and what to do."""
 
 
 class Known:
@@ -191,7 +188,7 @@ class Call:
         if found is not None and not found.is_symbolic:
             array: np.ndarray[Any, Any] = found.array
             return array
-        self._unknown(i, "a symbolic size is in it" if found is not None else "the model computes it")
+        self.unknown(i, "a symbolic size is in it" if found is not None else "the model computes it")
 
     def sizes(self, x: Any, i: int | None = None) -> tuple[Any, ...]:
         """The sizes, numbers or :class:`stopgrad.Dim`, that an operand says.
@@ -201,13 +198,27 @@ class Call:
         """
         found = self._translator.known(self.raw(x))
         if found is None:
-            self._unknown(self._position(x) if i is None else i, "the model computes it")
+            self.unknown(self._position(x) if i is None else i, "the model computes it")
         return tuple([s if isinstance(s, sg.Dim) else int(s) for s in found.array.reshape(-1).tolist()])
+
+    def number(self, i: int, x: Any) -> Any:
+        """The one number, or symbolic size, that operand *i* = *x* is, which must be known.
+
+        Raises:
+            Refused: it is not, or there are several.
+        """
+        found = self._translator.known(self.raw(x))
+        if found is None:
+            self.unknown(i, "the model computes it")
+        if found.array.size != 1:
+            self.fail(f"{self.operand_name(i)} is one number, not {found.array.size}")
+        return found.array.reshape(-1).tolist()[0]
 
     def _position(self, x: Any) -> int:
         return next((i for i, given in enumerate(self._given) if given is x), 0)
 
-    def _unknown(self, i: int, why: str) -> NoReturn:
+    def unknown(self, i: int, why: str) -> NoReturn:
+        """Refuse the node, for operand *i* is not known when the graph is built."""
         self.fail(
             f"{self.operand_name(i)} must be known when the graph is built, and {why}; make it an "
             "initializer, or fix the inputs that it is computed from with known={name: value}"
@@ -232,3 +243,7 @@ class Call:
         """As :meth:`run`; what is known while the graph is built comes as :class:`Known`."""
         found: list[Any] = self._translator.run_body(body, args)
         return found
+
+    def trying(self) -> Any:
+        """A block in which bodies may fail: what it tries tells why, and nothing else does."""
+        return self._translator.trying()

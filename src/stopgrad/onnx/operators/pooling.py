@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 import stopgrad as sg
 from stopgrad.importing.convolutions import LAYOUTS
 from stopgrad.importing.pooling import max_places, places, shares
@@ -157,43 +155,6 @@ def max_unpool(node: Call, x: Any, places: Any, shape: Any = None) -> Any:
     return padded(y, [(0, new - old) for new, old in zip(wanted, y.shape, strict=True)])
 
 
-def roi_pool(node: Call, x: Any, rois: Any) -> Any:
-    """MaxRoiPool: the largest element of each part of regions whose places must be known."""
-    known = np.asarray(node.known(1, rois), np.float64)
-    scale = float(node.attribute("spatial_scale", 1.0))
-    parts = [int(n) for n in node.attribute("pooled_shape")]
-    height, width = static(x.shape[2:], "MaxRoiPool")
-    rows = []
-    for number, left, top, right, bottom in known:
-        image = x[int(number)]
-        ends = [_round(n * scale) for n in (top, left, bottom, right)]
-        spans = [
-            _parts(low, high, n, size)
-            for low, high, n, size in zip(ends[:2], ends[2:], parts, (height, width), strict=True)
-        ]
-        cells = [[_largest(image, rows_, columns) for columns in spans[1]] for rows_ in spans[0]]
-        rows.append(sg.stack([sg.stack(row, -1) for row in cells], -2))
-    return sg.stack(rows, 0)
-
-
-def _round(x: float) -> int:
-    """Halves away from 0."""
-    return int(math.floor(abs(x) + 0.5) * (1 if x >= 0 else -1))
-
-
-def _parts(low: int, high: int, count: int, size: int) -> list[tuple[int, int]]:
-    """A span, its end included, in so many parts that cover it."""
-    share = max(high - low + 1, 1) / count
-    ends = [(math.floor(i * share) + low, math.ceil((i + 1) * share) + low) for i in range(count)]
-    return [(min(max(a, 0), size), min(max(b, 0), size)) for a, b in ends]
-
-
-def _largest(image: Any, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
-    if rows[0] >= rows[1] or columns[0] >= columns[1]:
-        return sg.zeros([image.shape[0]], image.dtype)
-    return sg.reduce_max(image[:, slice(*rows), slice(*columns)], axis=(1, 2))
-
-
 POOLING: Table = {
     "MaxPool": max_pool,
     "AveragePool": average_pool,
@@ -202,5 +163,4 @@ POOLING: Table = {
     "GlobalMaxPool": global_max_pool,
     "GlobalLpPool": global_lp_pool,
     "MaxUnpool": max_unpool,
-    "MaxRoiPool": roi_pool,
 }
