@@ -14,7 +14,7 @@ from stopgrad.onnx_nodes.forms import FORMS
 from stopgrad.onnx_nodes.forms.gates import gate
 from stopgrad.onnx_nodes.layouts import source
 from stopgrad.onnx_nodes.namespace import Xp
-from stopgrad.onnx_nodes.nodes import Body, Named, Node, Nodes
+from stopgrad.onnx_nodes.nodes import Body, Named, Node, Nodes, NotInOnnx
 from stopgrad.onnx_nodes.tidying import tidied
 from stopgrad.onnx_nodes.values import Value
 from stopgrad.ops.gates import Gate
@@ -86,6 +86,8 @@ def written(
     backend = _Backend(xp)
     given = []
     for name, x in inputs.items():
+        if x.dtype.is_complex:
+            raise NotInOnnx(f"{describe(x)} is complex, and runtimes of ONNX compute no complex numbers")
         dtype = _outside(x.dtype.numpy, bits)
         nodes.types[name] = (dtype, x.shape)
         value = Value(xp, name, dtype, x.shape)

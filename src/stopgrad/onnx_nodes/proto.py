@@ -133,7 +133,7 @@ class _Writer:
         return self._helper.make_tensor_value_info(x.name, self.element(x.dtype), dims(x.shape))
 
     def _is_node(self, array: np.ndarray[Any, Any]) -> bool:
-        """Whether a constant is a node: who reads a model takes floating-point initializers for parameters."""
+        """Whether a constant is a node: readers take floating-point initializers for parameters."""
         return array.dtype.kind not in "biu" and (self._beside is None or array.nbytes < Beside.LEAST)
 
     def constant(self, array: np.ndarray[Any, Any], name: str) -> Any:
