@@ -87,14 +87,15 @@ class _Writer:
         return helper.make_model(
             graph,
             opset_imports=opsets,
-            functions=[self.function(program.opset, *item) for item in program.functions.items()],
+            functions=[
+                self.function(program.opset, op_type, *of) for op_type, of in program.functions.items()
+            ],
             producer_name="stopgrad",
             ir_version=IR_VERSIONS[program.opset],
         )
 
-    def function(self, opset: int, called: tuple[str, int], attributes: Sequence[str]) -> Any:
-        """The identity, under the name of a gate."""
-        op_type, operands = called
+    def function(self, opset: int, op_type: str, operands: int, attributes: Sequence[str]) -> Any:
+        """The identity, under the name of a gate. A call may leave out the last operands."""
         helper = self._helper
         return helper.make_function(
             DOMAIN,
