@@ -87,7 +87,7 @@ def written(
     given = []
     for name, x in inputs.items():
         dtype = _outside(x.dtype.numpy, bits)
-        nodes.types[name] = (dtype, x.shape)
+        nodes.has_type(name, dtype, x.shape)
         value = Value(xp, name, dtype, x.shape)
         xp.sizes.read(name, x.shape)
         given.append(value if dtype == x.dtype.numpy else xp.same_bits(value, x.dtype.numpy))
@@ -101,7 +101,7 @@ def written(
     own = {name for node in kept for name in node.outputs}
     names: dict[str, str] = {}
     for (name, y), result in zip(outputs.items(), results, strict=True):
-        nodes.types[name] = (_outside(y.dtype.numpy, bits), y.shape)
+        nodes.has_type(name, _outside(y.dtype.numpy, bits), y.shape)
         if result in own and result not in names:
             names[result] = name
         else:  # An input, a constant, or a result that has another name already.
