@@ -68,7 +68,10 @@ def mlp(drawn: Drawn, second: bool) -> Program:
 
 def convolutional(drawn: Drawn, second: bool) -> Program:
     x = sg.placeholder(drawn.dtype, ["batch", 10, 10, 3], name="x")
-    first, later = sg.parameter(drawn(3, 3, 3, 4), name="first"), sg.parameter(drawn(3, 3, 2, 4), name="later")
+    first, later = (
+        sg.parameter(drawn(3, 3, 3, 4), name="first"),
+        sg.parameter(drawn(3, 3, 2, 4), name="later"),
+    )
     bias, w = sg.parameter(drawn(4), name="bias"), sg.parameter(drawn(4, 2), name="w")
     h = sg.max_pool(sg.relu(sg.conv(x, first, padding="SAME") + bias), 2, 2, "VALID")
     h = sg.relu(sg.conv(h, later, strides=2, padding="SAME", groups=2))
@@ -86,9 +89,7 @@ def attention(drawn: Drawn, second: bool) -> Program:
     scale, offset = sg.parameter(drawn(16), name="scale"), sg.parameter(drawn(16), name="offset")
     batch, time, _ = x.shape
     h = sg.layer_norm(x, scale, offset)
-    q, k, v = (
-        sg.transpose(sg.reshape(h @ w, [batch, time, 4, 4]), [0, 2, 1, 3]) for w in weights[:3]
-    )
+    q, k, v = (sg.transpose(sg.reshape(h @ w, [batch, time, 4, 4]), [0, 2, 1, 3]) for w in weights[:3])
     seen = sg.softmax(sg.matmul(q, k, transpose_b=True) * 0.5) @ v
     y = sg.gelu(sg.reshape(sg.transpose(seen, [0, 2, 1, 3]), [batch, time, 16]) @ weights[3]) + x
     loss = sg.reduce_mean(sg.square(y))
@@ -99,7 +100,8 @@ def attention(drawn: Drawn, second: bool) -> Program:
 def lstm(drawn: Drawn, second: bool) -> Program:
     x = sg.placeholder(drawn.dtype, ["time", "batch", 5], name="x")
     w, u, b = (
-        sg.parameter(drawn(*shape), name=name) for name, shape in (("w", (5, 24)), ("u", (6, 24)), ("b", (24,)))
+        sg.parameter(drawn(*shape), name=name)
+        for name, shape in (("w", (5, 24)), ("u", (6, 24)), ("b", (24,)))
     )
     start = sg.zeros([x.shape[1], 6], drawn.dtype)
 
@@ -170,4 +172,6 @@ def assert_close(found: Sequence[Array], expected: Sequence[Array], tolerance: f
     for a, b in zip(found, expected, strict=True):
         b = np.asarray(b)
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, float(np.abs(b).max(initial=0))))
+        np.testing.assert_allclose(
+            a, b, rtol=tolerance, atol=tolerance * max(1.0, float(np.abs(b).max(initial=0)))
+        )

@@ -104,9 +104,7 @@ def test_gates_come_back_and_flows_are_as_they_were(name: str, opset: int) -> No
     assert after == before
     own = {"x": x, "w": w, "v": v}
     others = {"x": back.inputs["x"], **back.parameters}
-    first, second = (
-        sg.explain(of, list(xs.values())) for of, xs in ((y, own), (back.outputs["y"], others))
-    )
+    first, second = (sg.explain(of, list(xs.values())) for of, xs in ((y, own), (back.outputs["y"], others)))
     for key, one in own.items():
         assert second[others[key]].status == first[one].status
         assert len(second[others[key]].cuts) == len(first[one].cuts)

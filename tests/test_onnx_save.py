@@ -81,7 +81,7 @@ def test_transposes_around_convolutions_vanish() -> None:
             filters = sg.parameter(np.ones((3, 3, h.shape[-1], 4), np.float32), name=f"filters{i}")
             bias = sg.parameter(np.ones(4, np.float32), name=f"bias{i}")
             h = sg.relu(sg.conv(h, filters, padding="SAME") + bias)
-        y = sg.reduce_mean(sg.max_pool(h, 2), axis=(1, 2))
+        y = sg.reduce_mean(sg.max_pool(h, 2, 2, "VALID"), axis=(1, 2))
     found = counted(sgo.to_model({"y": y}))
     # One for the input, and one for each parameter; biases are the convolutions'.
     assert found["Transpose"] == 4
@@ -99,7 +99,7 @@ SIZES = {
     "cond": (5, lambda x: sg.cond(sg.reduce_sum(x) > 0, lambda: sg.exp(x), lambda: x * 2.0)),
     "cumsum": (1, lambda x: sg.cumsum(x, 1)),
     "rows by number": (1, lambda x: sg.gather(x, np.array([0, 2], np.int32), axis=1)),
-    "top_k": (6, lambda x: sg.top_k(x, 2)[0]),
+    "top_k": (7, lambda x: sg.top_k(x, 2)[0]),
 }
 
 
@@ -155,7 +155,7 @@ def test_what_is_not_needed_is_not_written() -> None:
         sg.exp(left)
         (dx,) = sg.gradients(y, [kept])
     model = sgo.to_model({"dx": dx})
-    assert not model.graph.initializer
+    assert not {w.name for w in model.graph.initializer} & {"kept", "left"}
     assert "Exp" not in counted(model)
 
 
@@ -191,7 +191,9 @@ def test_a_function_of_open_sizes_is_written() -> None:
 
 
 def test_an_imported_model_is_written_with_its_names() -> None:
-    text = '<ir_version: 8, opset_import: ["" : 18]> g (float[b, 2] x) => (float[b, 2] y) <float[2] w = {1, 2}>'
+    text = (
+        '<ir_version: 8, opset_import: ["" : 18]> g (float[b, 2] x) => (float[b, 2] y) <float[2] w = {1, 2}>'
+    )
     back = sgo.load(onnx.parser.parse_model(text + "{ h = Mul(x, w) \n y = Exp(h) }"))
     model = sgo.to_model(back)
     assert [x.name for x in model.graph.input] == ["x"]

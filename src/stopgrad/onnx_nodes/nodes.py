@@ -15,6 +15,9 @@ Kind = tuple[np.dtype[Any], Shape]
 """A dtype and a shape."""
 
 
+NO_COMPLEX = "runtimes of ONNX compute no complex numbers; write their real and imaginary parts"
+
+
 class NotInOnnx(EngineError):  # noqa: N818 - a reason, not a mistake of somebody's
     """What ONNX has no form for.
 
@@ -106,13 +109,16 @@ class Nodes:
 
     def declare(self, name: str, dtype: Any, shape: Shape) -> str:
         """A new value of this type; its name."""
-        if np.dtype(dtype).kind == "c":
-            raise NotInOnnx(
-                "runtimes of ONNX compute no complex numbers; write their real and imaginary parts"
-            )
         found = self.unique(name)
-        self.types[found] = (np.dtype(dtype), tuple(shape))
+        self.has_type(found, dtype, shape)
         return found
+
+    def has_type(self, name: str, dtype: Any, shape: Shape) -> None:
+        """Say the type of a value."""
+        dtype = np.dtype(dtype)
+        if dtype.kind == "c":
+            raise NotInOnnx(NO_COMPLEX)
+        self.types[name] = (dtype, tuple(shape))
 
     def add(
         self,

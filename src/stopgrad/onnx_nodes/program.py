@@ -14,7 +14,7 @@ from stopgrad.onnx_nodes.forms import FORMS
 from stopgrad.onnx_nodes.forms.gates import gate
 from stopgrad.onnx_nodes.layouts import source
 from stopgrad.onnx_nodes.namespace import Xp
-from stopgrad.onnx_nodes.nodes import Body, Named, Node, Nodes, NotInOnnx
+from stopgrad.onnx_nodes.nodes import NO_COMPLEX, Body, Named, Node, Nodes, NotInOnnx
 from stopgrad.onnx_nodes.tidying import tidied
 from stopgrad.onnx_nodes.values import Value
 from stopgrad.ops import gates
@@ -87,9 +87,9 @@ def written(
     given = []
     for name, x in inputs.items():
         if x.dtype.is_complex:
-            raise NotInOnnx(f"{describe(x)} is complex, and runtimes of ONNX compute no complex numbers")
+            raise NotInOnnx(f"{describe(x)}: {NO_COMPLEX}")
         dtype = _outside(x.dtype.numpy, bits)
-        nodes.types[name] = (dtype, x.shape)
+        nodes.has_type(name, dtype, x.shape)
         value = Value(xp, name, dtype, x.shape)
         xp.sizes.read(name, x.shape)
         given.append(value if dtype == x.dtype.numpy else xp.same_bits(value, x.dtype.numpy))
@@ -103,7 +103,7 @@ def written(
     own = {name for node in kept for name in node.outputs}
     names: dict[str, str] = {}
     for (name, y), result in zip(outputs.items(), results, strict=True):
-        nodes.types[name] = (_outside(y.dtype.numpy, bits), y.shape)
+        nodes.has_type(name, _outside(y.dtype.numpy, bits), y.shape)
         if result in own and result not in names:
             names[result] = name
         else:  # An input, a constant, or a result that has another name already.
@@ -131,6 +131,8 @@ def _named(xp: Xp, backend: Any) -> Regions:
         return [Region((op,), op.inputs, op.outputs, _function(op)) for op in operations]
 
     def _function(op: Operation) -> Any:
+        if any(x.dtype.is_complex for x in (*op.inputs, *op.outputs)):
+            raise NotInOnnx(f"{describe(op)}: {NO_COMPLEX}")
         if issubclass(op.definition, gates.Gate):
             lowered = gate(xp, op)
         else:

@@ -72,7 +72,9 @@ class _Writer:
         used = {name for node in program.nodes for name in reads([node])}
         constants = {name: array for name, array in program.constants.items() if name in used}
         fixed = [name for name, array in constants.items() if self._is_node(array)]
-        held = {name: array for name, array in (constants | stored).items() if name in used and name not in fixed}
+        held = {
+            name: array for name, array in (constants | stored).items() if name in used and name not in fixed
+        }
         graph = helper.make_graph(
             [self.constant(constants[name], name) for name in fixed]
             + [self.node(node) for node in program.nodes],

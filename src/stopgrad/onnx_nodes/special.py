@@ -107,8 +107,9 @@ def gammaln(xp: Any, x: Any) -> Any:
     """log |Γ(x)|; left of 0.5 by reflection (DLMF 5.5.3), but near 0 on the right."""
     left = x < 0
     right = _lgamma_right(xp, xp.where(left, 1 - x, x))
-    found = xp.where(left, math.log(math.pi) - xp.log(_sine_of_pi(xp, x)) - right, right)
-    return xp.where(xp.abs(x) == math.inf, math.inf, found)
+    sine = _sine_of_pi(xp, x)
+    found = xp.where(left, math.log(math.pi) - xp.log(sine) - right, right)
+    return xp.where((xp.abs(x) == math.inf) | (left & (sine == 0)), math.inf, found)
 
 
 def digamma(xp: Any, x: Any) -> Any:

@@ -16,6 +16,7 @@ from stopgrad.op import Op
 from stopgrad.ops.activations import Elu, Gelu, LeakyRelu, Relu, Relu6, Sigmoid, Silu
 from stopgrad.ops.composite import LayerNorm, LogSoftmax, Softmax
 from stopgrad.ops.losses import SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits
+from stopgrad.ops.reduce import Mean
 from stopgrad.ops.units import Softsign
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -42,6 +43,14 @@ def _layer_norm(xp: Any, x: Any, *, axis: tuple[int, ...], epsilon: float) -> An
         return LayerNorm.lower(xp, x, axis=axis, epsilon=epsilon)
     ones = np.ones(x.shape[first:], x.dtype)
     return xp.node("LayerNormalization", [x, ones], x.dtype, x.shape, axis=first, epsilon=epsilon)
+
+
+def _mean(xp: Any, x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """Not over an unknown number of elements: of none, the operator's mean is 0 and not NaN."""
+    sizes = [x.shape[a] for a in axis]
+    if x.dtype not in (_FLOAT32, _FLOAT64) or not is_known(sizes) or not math.prod(sizes):
+        return Mean.lower(xp, x, axis=axis, keepdims=keepdims)
+    return xp.mean(x, axis=axis, keepdims=keepdims)
 
 
 # ---------------------------------------------------------------------------------------------- losses
@@ -108,6 +117,7 @@ COMPOSITES: Mapping[type[Op], Callable[..., Any]] = {
     Softmax: _softmax,
     LogSoftmax: _log_softmax,
     LayerNorm: _layer_norm,
+    Mean: _mean,
     SparseSoftmaxCrossEntropyWithLogits: _sparse_cross_entropy,
     SoftmaxCrossEntropyWithLogits: _cross_entropy,
     Relu: _activation("Relu"),
