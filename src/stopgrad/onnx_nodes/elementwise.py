@@ -268,8 +268,8 @@ class Elementwise(Writing):
     def copysign(self, x: Any, y: Any) -> Any:
         dtype = self.common(x, y)
         x, y = self.value(x, dtype), self.value(y, dtype)
-        size = self.abs(x)
-        return self.where(self.signbit(y), -size, size)
+        # Not chosen from -|x| and |x|: the runtime's Where gives 0.0 for -0.0.
+        return self.abs(x) * self.where(self.signbit(y), np.array(-1, dtype), np.array(1, dtype))
 
     @writes
     def nextafter(self, x: Any, y: Any) -> Any:
