@@ -63,6 +63,7 @@ ROWS = [
     ["imported"],
     # The package itself: what stands below is written as users write, with ``import stopgrad as sg``.
     [""],
+    ["importing"],
     ["torch", "jax", "onnx"],
     ["recipes"],
     ["tour"],

@@ -50,9 +50,7 @@ NOT_WRITTEN: Mapping[str, str] = {
 
 
 def is_complex(sample: Sample) -> bool:
-    return any(
-        o.dtype.is_complex if isinstance(o, Values) else o.dtype.kind == "c" for o in sample.operands
-    )
+    return any(o.dtype.is_complex if isinstance(o, Values) else o.dtype.kind == "c" for o in sample.operands)
 
 
 def is_written(case: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stopgrad.onnx.loading import load
 from stopgrad.onnx.saving import save, to_model
 
-__all__ = ["save", "to_model"]
+__all__ = ["load", "save", "to_model"]

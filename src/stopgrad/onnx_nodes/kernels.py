@@ -89,7 +89,9 @@ _TOLD_APART["ScatterND"] = _TOLD_APART["ScatterElements"]
 """Operators of which an attribute decides what there is, and its default."""
 
 _DATA = {
-    **dict.fromkeys(("Compress", "Einsum", "Expand", "MatMul", "MaxPool", "Pad", "Relu", "ReverseSequence"), 0),
+    **dict.fromkeys(
+        ("Compress", "Einsum", "Expand", "MatMul", "MaxPool", "Pad", "Relu", "ReverseSequence"), 0
+    ),
     **dict.fromkeys(("ScatterElements", "ScatterND", "Tile", "Trilu", "DepthToSpace", "SpaceToDepth"), 0),
     **dict.fromkeys(("AveragePool", "Conv", "ConvTranspose", "Gemm", "Softmax", "LogSoftmax", "Gelu"), 0),
     "Where": 1,
