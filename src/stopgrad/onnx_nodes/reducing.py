@@ -105,7 +105,7 @@ class Reducing(Writing):
         if signed is None or has_kernel(operator, dtype):
             return self.cast(x, computed_in(operator, dtype)), lambda found: self.cast(found, dtype)
         # An exclusive or with the first bit makes the order that of signed integers.
-        first = np.array(np.iinfo(signed).min)
+        first = np.array(np.iinfo(signed).min, signed)
         return self.cast(x, signed) ^ first, lambda found: self.cast(found ^ first, dtype)
 
     @writes
