@@ -13,7 +13,7 @@ from stopgrad.onnx_nodes.writing import BOOL, INT64, Writing, writes
 from stopgrad.types import Dim, product
 
 UINT8 = np.dtype(np.uint8)
-_SIGNED = {np.dtype(np.uint32): np.dtype(np.int32), np.dtype(np.uint64): INT64}
+_SIGNED: dict[Any, Any] = {np.dtype(np.uint32): np.dtype(np.int32), np.dtype(np.uint64): INT64}
 
 
 def _counted(x: Any, dtype: Any) -> Any:
@@ -116,12 +116,13 @@ class Reducing(Writing):
     def min(self, x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
         return self._extreme("ReduceMin", x, axis, keepdims, initial)
 
-    amax, amin = max, min
+    amax, amin = max, min  # noqa: A003 - the methods above
 
     def _extreme(self, op_type: str, x: Value, axis: Any, keepdims: bool, initial: Any) -> Value:
         given, back = self.ordered(op_type, x)
         if given.dtype == INT64:
-            return back(self._exactly(given, axis, keepdims, functools.partial(self._extreme_of_rows, op_type)))
+            extreme = functools.partial(self._extreme_of_rows, op_type)
+            return back(self._exactly(given, axis, keepdims, extreme))
         found = back(self.reduce(op_type, given, axis, keepdims))
         if initial is not None and given.dtype != x.dtype and not _has_elements(x):
             # Of no elements the runtime gives the limit of the wider dtype.
