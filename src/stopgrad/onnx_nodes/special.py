@@ -1,7 +1,7 @@
 """The error-function, gamma and Bessel families for float64, from operators that runtimes have.
 
-Each takes an array namespace and operands of float64, as :mod:`stopgrad.onnx_nodes.elementary` does. DLMF is the
-Digital Library of Mathematical Functions.
+Each takes an array namespace and operands of float64, as :mod:`stopgrad.onnx_nodes.elementary` does. DLMF is
+the Digital Library of Mathematical Functions.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def digamma(xp: Any, x: Any) -> Any:
 
 
 def zeta(xp: Any, s: float, q: Any) -> Any:
-    """The zeta function of Hurwitz for a known s > 1 and q > 0, by the Euler-Maclaurin formula (DLMF 25.11.5)."""
+    """Hurwitz's zeta function for a known s > 1 and q > 0, by Euler and Maclaurin (DLMF 25.11.5)."""
     total = xp.zeros_like(q)
     for k in range(_SHIFTED):
         total = total + (q + k) ** -s
@@ -150,7 +150,7 @@ _TINY = 1e-300
 
 
 def _converging(xp: Any, step: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Steps until none of the factors or terms that a state has last counts any more; its first is the round."""
+    """Steps until none of the terms that a state has last counts any more; its first is the round."""
     goes_on = lambda now: xp.any(xp.abs(now[-1]) > _PRECISE) & (now[0] < _ROUNDS)
     found: tuple[Any, ...] = xp.lax.while_loop(goes_on, step, state)
     return found
