@@ -30,8 +30,9 @@ RANDOM = "random_key"
 """The parameter that random numbers are drawn from."""
 _DEEPEST = 64
 """So many functions may stand in one another; none may call itself."""
-_EXPANDED = 1_000_000
-"""So many nodes the functions of a model may become."""
+_EXPANDED = 30_000
+_EXPANSION = 16
+"""So many nodes a model may become by its functions and loops; and so many for each that it has."""
 
 _INVALID = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
 """What is raised where a node is not as its operator says."""
@@ -89,12 +90,15 @@ class Translator:
         drawn: how many keys for random numbers were asked for.
     """
 
-    def __init__(self, functions: Mapping[tuple[str, str, str], Any], folder: str | None, file: str) -> None:
+    def __init__(
+        self, functions: Mapping[tuple[str, str, str], Any], folder: str | None, file: str, nodes: int = 0
+    ) -> None:
         self.refusals: list[Refusal] = []
         self.functions = functions
         self.drawn = 0
         self.random_key: Any = None
         self._folder, self._file = folder, file
+        self._limit = _EXPANDED + _EXPANSION * nodes
         self._expanded = 0
         self._lines: dict[str, int] = {}
         self._schemas: dict[tuple[str, str, int], Any] = {}
@@ -139,8 +143,8 @@ class Translator:
 
     def _translate(self, node: Any, space: Space) -> None:
         self._expanded += 1
-        if self._expanded > _EXPANDED:
-            raise FileError(f"the functions and loops of the model become more than {_EXPANDED} nodes")
+        if self._expanded > self._limit:
+            raise FileError(f"the functions and loops of the model become more than {self._limit} nodes")
         name = space.path + called(node)
         line = self._lines.setdefault(name, len(self._lines) + 1)
         operands = [space.values.get(text(x), FAILED) if x else None for x in node.input]
