@@ -150,6 +150,7 @@ def non_max_suppression(node: Call, *operands: Any) -> Any:
     """How many boxes are left depends on their values; so these must be known."""
     names = [name for name in node.node.input if name]
     known = [node.known(i, x) for i, x in enumerate(operands) if x is not None]
+    known = [x if x.ndim else x.reshape(1) for x in known]  # The reference takes limits as vectors.
     (found,) = ReferenceEvaluator(node.node).run(None, dict(zip(names, known, strict=True)))
     return sg.constant(found)
 
