@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 import stopgrad as sg
 from stopgrad.importing.sampling import Sampling, corners, grid_sampled
-from stopgrad.importing.values import along, brought, static
+from stopgrad.importing.values import along, brought, product, static
 from stopgrad.onnx.operators.calling import Call, Table, knows
 
 MODES = {"linear": 0, "bilinear": 0, "nearest": 1, "cubic": 2, "bicubic": 2}
@@ -25,6 +25,26 @@ def grid_sample(node: Call, x: Any, grid: Any) -> Any:
             node.fail(f"{found!r} is unknown; it is one of {', '.join(table)}")
     align = bool(node.attribute("align_corners", 0))
     return grid_sampled(x, brought(grid, x.dtype), MODES[mode], PADDING[padding], align)
+
+
+@knows(1)
+def affine_grid(node: Call, theta: Any, size: Any) -> Any:
+    """Where an affine map takes the pixels of an image of this size: [batch, sizes, number of sizes]."""
+    sizes = node.sizes(size, 1)[2:]
+    spatial, align = len(sizes), bool(node.attribute("align_corners", 0))
+    axes = []
+    for i, count in enumerate(sizes):
+        number = brought(sg.range(0, count, dtype=sg.int64), theta.dtype)
+        if align and isinstance(count, int) and count == 1:  # One pixel has its middle in the middle.
+            axes.append(sg.zeros(sizes, theta.dtype))
+            continue
+        whole = brought(count - 1 if align else count, theta.dtype, theta)
+        place = sg.realdiv(sg.multiply(number, 2.0), whole)
+        place = sg.subtract(place, sg.subtract(1.0, sg.realdiv(0.0 if align else 1.0, whole)))
+        axes.append(sg.broadcast_to(along(place, i, spatial), sizes))
+    points = sg.stack([*reversed(axes), sg.ones(sizes, theta.dtype)], -1)  # The last axis comes first.
+    flat = sg.reshape(points, [product(sizes), spatial + 1])
+    return sg.reshape(sg.matmul(flat, sg.swapaxes(theta, 1, 2)), [theta.shape[0], *sizes, spatial])
 
 
 # ---------------------------------------------------------------------------------------------- regions
@@ -61,7 +81,7 @@ def _adapted(node: Call, x: Any, rois: Any, ends: Any, images: Any, counts: list
 def _aligned(
     node: Call, x: Any, ends: Any, images: Any, counts: list[int], samples: list[int], least: bool
 ) -> Any:
-    sizes = static(x.shape[2:], "RoiAlign")
+    sizes = x.shape[2:]
     starts, stops = (ends[:, 1], ends[:, 0]), (ends[:, 3], ends[:, 2])
     places, inside = [], []
     for i, (start, stop) in enumerate(zip(starts, stops, strict=True)):
@@ -70,9 +90,9 @@ def _aligned(
         steps = (np.arange(counts[i] * samples[i]) + 0.5) / (counts[i] * samples[i])
         place = sg.add(along(start, 0, 2), sg.multiply(along(span, 0, 2), brought(steps[None], x.dtype)))
         place = sg.expand_dims(place, 2 - i)  # [regions, places, 1] and [regions, 1, places]
-        last = brought(sizes[i], x.dtype)
+        last = brought(sizes[i], x.dtype, x)
         inside.append(sg.logical_and(sg.greater_equal(place, -1.0), sg.less_equal(place, last)))
-        places.append(sg.clip_by_value(place, brought(0, x.dtype), brought(sizes[i] - 1, x.dtype)))
+        places.append(sg.clip_by_value(place, brought(0, x.dtype), brought(sizes[i] - 1, x.dtype, x)))
     shape = [ends.shape[0], counts[0] * samples[0], counts[1] * samples[1]]
     wide = [sg.broadcast_to(place, shape) for place in places]
     parts = corners(Sampling(sg.gather(x, images), 0, True), wide)
@@ -130,12 +150,14 @@ def non_max_suppression(node: Call, *operands: Any) -> Any:
     """How many boxes are left depends on their values; so these must be known."""
     names = [name for name in node.node.input if name]
     known = [node.known(i, x) for i, x in enumerate(operands) if x is not None]
+    known = [x if x.ndim else x.reshape(1) for x in known]  # The reference takes limits as vectors.
     (found,) = ReferenceEvaluator(node.node).run(None, dict(zip(names, known, strict=True)))
     return sg.constant(found)
 
 
 IMAGES: Table = {
     "GridSample": grid_sample,
+    "AffineGrid": affine_grid,
     "RoiAlign": roi_align,
     "MaxRoiPool": roi_pool,
     "NonMaxSuppression": non_max_suppression,
