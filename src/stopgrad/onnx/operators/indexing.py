@@ -69,7 +69,9 @@ def _method(node: Call) -> str:
 def _scattered_elements(node: Call, x: Any, indices: Any, updates: Any) -> Any:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
     if indices.ndim != x.ndim or updates.ndim != x.ndim:
-        node.fail(f"its indices and updates have {indices.ndim} and {updates.ndim} axes, and its data {x.ndim}")
+        node.fail(
+            f"its indices and updates have {indices.ndim} and {updates.ndim} axes, and its data {x.ndim}"
+        )
     if any(not isinstance(size, sg.Dim) and size == 0 for size in indices.shape):
         return x
     places = tuple(

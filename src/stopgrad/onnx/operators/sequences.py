@@ -11,7 +11,6 @@ from stopgrad.importing.shapes import part
 from stopgrad.onnx.operators.calling import Body, Call, Known, Table, knows
 from stopgrad.onnx.operators.moving import checked_axis
 
-
 _PARTS = 2**14
 """Into so many parts a tensor is split at most."""
 
