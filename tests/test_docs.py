@@ -56,6 +56,7 @@ PAGES = [
     "add-an-engine.md",
     "arrays.md",
     "flow-report.md",
+    "onnx.md",
     pytest.param(
         "other-code.md", marks=pytest.mark.skipif(None in FRAMEWORKS, reason="needs PyTorch and JAX")
     ),

@@ -1,7 +1,7 @@
 """The error-function, gamma and Bessel families for float64, from operators that runtimes have.
 
-Each takes an array namespace and operands of float64, as :mod:`stopgrad.onnx_nodes.elementary` does. DLMF is the
-Digital Library of Mathematical Functions.
+Each takes an array namespace and operands of float64, as :mod:`stopgrad.onnx_nodes.elementary` does. DLMF is
+the Digital Library of Mathematical Functions.
 """
 
 from __future__ import annotations
@@ -107,8 +107,9 @@ def gammaln(xp: Any, x: Any) -> Any:
     """log |Γ(x)|; left of 0.5 by reflection (DLMF 5.5.3), but near 0 on the right."""
     left = x < 0
     right = _lgamma_right(xp, xp.where(left, 1 - x, x))
-    found = xp.where(left, math.log(math.pi) - xp.log(_sine_of_pi(xp, x)) - right, right)
-    return xp.where(xp.abs(x) == math.inf, math.inf, found)
+    sine = _sine_of_pi(xp, x)
+    found = xp.where(left, math.log(math.pi) - xp.log(sine) - right, right)
+    return xp.where((xp.abs(x) == math.inf) | (left & (sine == 0)), math.inf, found)
 
 
 def digamma(xp: Any, x: Any) -> Any:
@@ -126,7 +127,7 @@ def digamma(xp: Any, x: Any) -> Any:
 
 
 def zeta(xp: Any, s: float, q: Any) -> Any:
-    """The zeta function of Hurwitz for a known s > 1 and q > 0, by the Euler-Maclaurin formula (DLMF 25.11.5)."""
+    """Hurwitz's zeta function for a known s > 1 and q > 0, by Euler and Maclaurin (DLMF 25.11.5)."""
     total = xp.zeros_like(q)
     for k in range(_SHIFTED):
         total = total + (q + k) ** -s
@@ -149,7 +150,7 @@ _TINY = 1e-300
 
 
 def _converging(xp: Any, step: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Steps until none of the factors or terms that a state has last counts any more; its first is the round."""
+    """Steps until none of the terms that a state has last counts any more; its first is the round."""
     goes_on = lambda now: xp.any(xp.abs(now[-1]) > _PRECISE) & (now[0] < _ROUNDS)
     found: tuple[Any, ...] = xp.lax.while_loop(goes_on, step, state)
     return found
@@ -208,7 +209,9 @@ def gammainc(xp: Any, a: Any, x: Any, upper: bool) -> Any:
     # All lies above 0, and below ∞; where a is 0 all lies at 0, and where it is ∞, at ∞.
     below = xp.where((x == math.inf) | (a == 0), 1.0, 0.0)
     edge = 1 - below if upper else below
-    undefined = (a < 0) | (x < 0) | (a != a) | (x != x) | ((a == 0) & (x == 0)) | ((a == math.inf) & (x == math.inf))
+    undefined = (
+        (a < 0) | (x < 0) | (a != a) | (x != x) | ((a == 0) & (x == 0)) | ((a == math.inf) & (x == math.inf))
+    )
     return xp.where(undefined, math.nan, xp.where(inside, found, edge))
 
 
