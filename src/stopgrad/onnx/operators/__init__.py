@@ -8,6 +8,7 @@ from __future__ import annotations
 from stopgrad.onnx.operators.activations import ACTIVATIONS
 from stopgrad.onnx.operators.attention import ATTENTION
 from stopgrad.onnx.operators.calling import Table
+from stopgrad.onnx.operators.contrib import CONTRIB
 from stopgrad.onnx.operators.control import CONTROL
 from stopgrad.onnx.operators.convolutions import CONVOLUTIONS
 from stopgrad.onnx.operators.elementwise import ELEMENTWISE
@@ -40,6 +41,7 @@ OPERATORS: Table = {
     **RESIZING,
     **SIGNALS,
     **TRAINING,
+    **CONTRIB,
     **CONTROL,
     **ELEMENTWISE,
     **GENERATORS,

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import onnx
-
 import stopgrad as sg
 from stopgrad.importing.shapes import padded
 from stopgrad.importing.values import along, brought
-from stopgrad.onnx.operators.calling import Call, Table
-from stopgrad.types import dtype_of
+from stopgrad.onnx.operators.calling import Call, Table, dtype_of_code
 
 AXES = (0, 2, 1, 3)
 """From [batch, length, heads, features] to [batch, heads, length, features], and back."""
@@ -30,8 +27,11 @@ def joined_heads(x: Any) -> Any:
 
 def precision(node: Call, name: str, otherwise: Any) -> Any:
     """The element type that an attribute says by its number, or another one."""
-    number = node.attribute(name)
-    return otherwise if not number else dtype_of(onnx.helper.tensor_dtype_to_np_dtype(int(number)))
+    number = int(node.attribute(name, 0))
+    dtype = dtype_of_code(number) if number else otherwise
+    if dtype is None:
+        node.fail(f"there is no element type here for {name}={number}")
+    return dtype
 
 
 def products(q: Any, k: Any, scale: float | None) -> Any:
@@ -71,10 +71,10 @@ def means(weights: Any, v: Any) -> Any:
 class Mask:
     """Which keys a query may look at, and what is added to the products."""
 
-    def __init__(self, like: Any, keys: Any) -> None:
+    def __init__(self, keys: Any) -> None:
         self.allowed: Any = None
         self.bias: Any = None
-        self.like, self.keys = like, keys
+        self.keys = keys
 
     def allow(self, which: Any) -> None:
         """Only these, of those that were allowed before."""
@@ -88,7 +88,25 @@ class Mask:
         else:
             self.bias = mask if _is_zero(missing) else _extended(mask, missing, -math.inf)
 
+    def near(self, queries: Any, offset: Any, left: int, right: int) -> None:
+        """Only keys so near to a query's place, which is its number and an offset; -1 for no bound."""
+        if left < 0 and right < 0:
+            return
+        rows = sg.add(along(sg.range(0, queries, dtype=sg.int64), 0, 2), offset)
+        columns = sg.range(0, self.keys, dtype=sg.int64)
+        if right >= 0:
+            self.allow(sg.less_equal(columns, sg.add(rows, right)))
+        if left >= 0:
+            self.allow(sg.greater_equal(columns, sg.subtract(rows, left)))
+
+    def until(self, lengths: Any) -> Any:
+        """Only keys before the ends of their sequences, whose lengths these are: [batch, 1, 1, 1]."""
+        ends = sg.reshape(sg.cast(lengths, sg.int64), [-1, 1, 1, 1])
+        self.allow(sg.less(sg.range(0, self.keys, dtype=sg.int64), ends))
+        return ends
+
     def on(self, scores: Any) -> Any:
+        """The scores as the mask leaves them."""
         if self.bias is not None:
             scores = sg.add(scores, brought(self.bias, scores.dtype))
         return (
@@ -111,19 +129,11 @@ def _extended(mask: Any, missing: Any, value: Any) -> Any:
 
 def _windows(node: Call, mask: Mask, queries: Any, offset: Any, masked: bool) -> bool:
     """Allow only keys that are near a query's place, or before it; whether queries may see no key."""
-    causal = bool(node.attribute("is_causal", 0))
     left, right = (int(node.attribute(f"{side}_window_size", -1)) for side in ("left", "right"))
-    if causal:
+    if node.attribute("is_causal", 0):
         right = 0 if right < 0 else min(right, 0)
-    if left < 0 and right < 0:
-        return masked
-    rows = sg.add(along(sg.range(0, queries, dtype=sg.int64), 0, 2), offset)
-    columns = sg.range(0, mask.keys, dtype=sg.int64)
-    if right >= 0:
-        mask.allow(sg.less_equal(columns, sg.add(rows, right)))
-    if left >= 0:
-        mask.allow(sg.greater_equal(columns, sg.subtract(rows, left)))
-    return masked or left >= 0 or isinstance(offset, sg.Output)
+    mask.near(queries, offset, left, right)
+    return masked or left >= 0 or (right >= 0 and isinstance(offset, sg.Output))
 
 
 def attention(
@@ -146,12 +156,11 @@ def attention(
     if past_key is not None:
         offset = past_key.shape[2]
         k, v = sg.concat([past_key, k], 2), sg.concat([past_value, v], 2)
-    found, masked = Mask(q, k.shape[2]), mask is not None or lengths is not None
+    found, masked = Mask(k.shape[2]), mask is not None or lengths is not None
     if mask is not None:
         found.given(mask)
     if lengths is not None:
-        ends = sg.reshape(sg.cast(lengths, sg.int64), [-1, 1, 1, 1])
-        found.allow(sg.less(sg.range(0, k.shape[2], dtype=sg.int64), ends))
+        ends = found.until(lengths)
         if past_key is None:
             offset = sg.subtract(ends, q.shape[2])
     masked = _windows(node, found, q.shape[2], offset, masked)
@@ -168,7 +177,7 @@ def attention(
 def flex_attention(node: Call, q: Any, k: Any, v: Any) -> Any:
     """With functions of the scores and of their softmax that the node brings along."""
     dtype = precision(node, "softmax_precision", q.dtype)
-    scores = products(*(brought(x, dtype) for x in (q, k)), node.attribute("scale"))
+    scores = products(brought(q, dtype), brought(k, dtype), node.attribute("scale"))
     if node.attribute("score_mod") is not None:
         (scores,) = node.run(node.attribute("score_mod"), [scores])
     weights = shares(scores, node.attribute("score_mod") is not None, dtype)
@@ -188,6 +197,14 @@ def rotated(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
     return sg.reshape(sg.stack([real, imaginary], axis), list(x.shape))
 
 
+def turned(node: Call, x: Any, cos: Any, sin: Any) -> Any:
+    """[batch, heads, length, features], of which the first are turned, by [batch, length, angles]."""
+    cos, sin = (sg.expand_dims(t, 1) for t in (cos, sin))
+    width = int(node.attribute("rotary_embedding_dim", 0)) or x.shape[-1]
+    y = rotated(x[..., :width], cos, sin, bool(node.attribute("interleaved", 0)))
+    return y if width == x.shape[-1] else sg.concat([y, x[..., width:]], -1)
+
+
 def rotary_embedding(node: Call, x: Any, cos: Any, sin: Any, places: Any = None) -> Any:
     flat = x.ndim == 3
     if flat:
@@ -197,10 +214,7 @@ def rotary_embedding(node: Call, x: Any, cos: Any, sin: Any, places: Any = None)
         x = by_heads(x, heads)
     if places is not None:
         cos, sin = sg.gather(cos, places), sg.gather(sin, places)
-    cos, sin = (sg.expand_dims(t, 1) for t in (cos, sin))  # [batch, 1, length, features / 2]
-    width = int(node.attribute("rotary_embedding_dim", 0)) or x.shape[-1]
-    y = rotated(x[..., :width], cos, sin, bool(node.attribute("interleaved", 0)))
-    y = y if width == x.shape[-1] else sg.concat([y, x[..., width:]], -1)
+    y = turned(node, x, cos, sin)
     return joined_heads(y) if flat else y
 
 

@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 import stopgrad as sg
 from stopgrad.importing.sampling import Sampling, corners, grid_sampled
-from stopgrad.importing.values import along, brought, static
+from stopgrad.importing.values import along, brought, product, static
 from stopgrad.onnx.operators.calling import Call, Table, knows
 
 MODES = {"linear": 0, "bilinear": 0, "nearest": 1, "cubic": 2, "bicubic": 2}
@@ -25,6 +25,26 @@ def grid_sample(node: Call, x: Any, grid: Any) -> Any:
             node.fail(f"{found!r} is unknown; it is one of {', '.join(table)}")
     align = bool(node.attribute("align_corners", 0))
     return grid_sampled(x, brought(grid, x.dtype), MODES[mode], PADDING[padding], align)
+
+
+@knows(1)
+def affine_grid(node: Call, theta: Any, size: Any) -> Any:
+    """Where an affine map takes the pixels of an image of this size: [batch, sizes, number of sizes]."""
+    sizes = node.sizes(size, 1)[2:]
+    spatial, align = len(sizes), bool(node.attribute("align_corners", 0))
+    axes = []
+    for i, count in enumerate(sizes):
+        number = brought(sg.range(0, count, dtype=sg.int64), theta.dtype)
+        if align and isinstance(count, int) and count == 1:  # One pixel has its middle in the middle.
+            axes.append(sg.zeros(sizes, theta.dtype))
+            continue
+        whole = brought(count - 1 if align else count, theta.dtype, theta)
+        place = sg.realdiv(sg.multiply(number, 2.0), whole)
+        place = sg.subtract(place, sg.subtract(1.0, sg.realdiv(0.0 if align else 1.0, whole)))
+        axes.append(sg.broadcast_to(along(place, i, spatial), sizes))
+    points = sg.stack([*reversed(axes), sg.ones(sizes, theta.dtype)], -1)  # The last axis comes first.
+    flat = sg.reshape(points, [product(sizes), spatial + 1])
+    return sg.reshape(sg.matmul(flat, sg.swapaxes(theta, 1, 2)), [theta.shape[0], *sizes, spatial])
 
 
 # ---------------------------------------------------------------------------------------------- regions
@@ -136,6 +156,7 @@ def non_max_suppression(node: Call, *operands: Any) -> Any:
 
 IMAGES: Table = {
     "GridSample": grid_sample,
+    "AffineGrid": affine_grid,
     "RoiAlign": roi_align,
     "MaxRoiPool": roi_pool,
     "NonMaxSuppression": non_max_suppression,

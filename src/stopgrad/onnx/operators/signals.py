@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from onnx.reference import ReferenceEvaluator
 
 import stopgrad as sg
 from stopgrad.importing.values import along, axis_of, brought
+from stopgrad.onnx.operators.attention import precision
 from stopgrad.onnx.operators.calling import Call, Table, knows
 from stopgrad.ops import fourier
 
@@ -78,7 +80,32 @@ def mel_weights(node: Call, *operands: Any) -> Any:
     return sg.constant(np.asarray(found))
 
 
+def _window(formula: Any) -> Any:
+    """The rule for a window, whose value at an angle from 0 to 2π the formula says."""
+
+    @knows(0)
+    def rule(node: Call, size: Any) -> Any:
+        dtype = precision(node, "output_datatype", sg.float32)
+        (count,) = node.sizes(size, 0)
+        last = count if node.attribute("periodic", 1) else count - 1
+        places = sg.cast(sg.range(0, count, dtype=sg.int64), sg.float64)
+        turn = sg.realdiv(sg.multiply(places, 2 * math.pi), brought(last, sg.float64, places))
+        return brought(formula(turn), dtype)
+
+    return rule
+
+
+def _cosines(*weights: float) -> Any:
+    """A sum of cosines of multiples of an angle."""
+    return lambda turn: sg.add_n(
+        [sg.multiply(sg.cos(sg.multiply(turn, float(i))), weight) for i, weight in enumerate(weights)]
+    )
+
+
 SIGNALS: Table = {
+    "HannWindow": _window(_cosines(0.5, -0.5)),
+    "HammingWindow": _window(_cosines(25 / 46, -21 / 46)),
+    "BlackmanWindow": _window(_cosines(0.42, -0.5, 0.08)),
     "DFT": dft,
     "STFT": stft,
     "MelWeightMatrix": mel_weights,
