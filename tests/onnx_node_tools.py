@@ -126,8 +126,11 @@ def computed(case: Case, engine: str = "numpy") -> list[np.ndarray[Any, Any]]:
     return [np.asarray(y) for y in (found.values() if isinstance(found, dict) else [found])]
 
 
-def compare(case: Case, found: Sequence[Any]) -> None:
-    """Raise where results are not those of onnx, within its tolerance; of 16 bits, a few roundings."""
+def compare(case: Case, found: Sequence[Any], share: float = 0.0) -> None:
+    """Raise where results are not those of onnx, within its tolerance; of 16 bits, a few roundings.
+
+    Sums in another order may differ by a share of the largest number.
+    """
     assert len(found) == len(case.outputs), f"{len(found)} results, not {len(case.outputs)}"
     for y, expected in zip(found, map(array_of, case.outputs), strict=True):
         wanted = np.asarray(expected)
@@ -136,7 +139,9 @@ def compare(case: Case, found: Sequence[Any]) -> None:
         if wanted.dtype.kind in "fcV":
             rtol = max(case.rtol, 4.0 * _ROUNDINGS.get(wanted.dtype.name, 0.0))
             y, wanted = (x.astype(np.float64) if x.dtype.kind in "fV" else x for x in (y, wanted))
-            np.testing.assert_allclose(y, wanted, rtol, case.atol)
+            finite = np.abs(wanted[np.isfinite(wanted)])
+            atol = max(case.atol, share * float(finite.max(initial=0.0)))
+            np.testing.assert_allclose(y, wanted, rtol, atol)
         else:
             np.testing.assert_array_equal(y, wanted)
 
@@ -171,17 +176,19 @@ class Count(NamedTuple):
         return "\n".join(lines)
 
 
-def count(engine: str = "numpy") -> Count:
-    """Run all tests that are not left out."""
+def count(engine: str = "numpy", step: int = 1) -> Count:
+    """Run all tests that are not left out, or some of them: one in so many."""
     made = Count([], {}, {})
-    for case in cases():
+    for case in cases()[::step]:
         why = why_left_out(case)
         if why is not None:
             made.left_out[case.name] = why
             continue
         try:
-            compare(case, computed(case, engine))
+            compare(case, computed(case, engine), 0.0 if engine == "numpy" else 1e-6)
             made.passed.append(case.name)
+        except sg.EngineError as error:  # An engine need not run every operation.
+            made.left_out[case.name] = f"the {engine} engine: {error.message[:80]}"
         except (AssertionError, sg.StopgradError) as error:
             made.failed[case.name] = " ".join(str(error).split())[:300]
     return made
