@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -45,6 +46,8 @@ def read(source: Any) -> Source:
         MissingFileError, FileError: there is no such file, or it is no ONNX model that can be read.
         ArgumentError: it is none of these.
     """
+    if isinstance(source, Source):
+        return source
     if isinstance(source, onnx.ModelProto):
         return Source(_sound(source, "the model"), None, "the model")
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -55,6 +58,8 @@ def read(source: Any) -> Source:
         )
     path = os.fsdecode(source)
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise FileError(f"{path!r} is no file")  # A pipe or device would be read without end.
         with open(path, "rb") as file:
             content = file.read()
     except FileNotFoundError as error:
