@@ -60,7 +60,8 @@ ROWS = [
     ["calls", "instances", "traced"],
     ["session", "function", "lowered"],
     ["flow", "interchange"],
-    ["imported"],
+    ["optimizers", "adapters"],
+    ["imported", "trainer"],
     # The package itself: what stands below is written as users write, with ``import stopgrad as sg``.
     [""],
     ["importing"],

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
 from stopgrad.errors import ArgumentError, FileError, MissingFileError, StopgradError
@@ -46,6 +46,8 @@ def read(source: Any) -> Source:
         MissingFileError, FileError: there is no such file, or it is no ONNX model that can be read.
         ArgumentError: it is none of these.
     """
+    if isinstance(source, Source):
+        return source
     if isinstance(source, onnx.ModelProto):
         return Source(_sound(source, "the model"), None, "the model")
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -56,6 +58,8 @@ def read(source: Any) -> Source:
         )
     path = os.fsdecode(source)
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise FileError(f"{path!r} is no file")  # A pipe or device would be read without end.
         with open(path, "rb") as file:
             content = file.read()
     except FileNotFoundError as error:
@@ -70,7 +74,7 @@ def _parsed(content: bytes, name: str) -> Any:
     model = onnx.ModelProto()
     try:
         model.ParseFromString(content)
-    except DecodeError as error:
+    except Exception as error:  # Of protobuf's, which has no types.
         raise FileError(f"{name} is no ONNX model, or is truncated or damaged: {error}") from error
     return _sound(model, name)
 
@@ -98,6 +102,8 @@ def opsets(imports: Any, name: str) -> dict[str, int]:
     """The versions of the domains that a model or function states; the domain ``ai.onnx`` is ``""``."""
     found: dict[str, int] = {}
     for one in imports:
+        if not 0 < one.version < 2**31:
+            raise FileError(f"{name} states version {one.version} of the domain {one.domain or 'ai.onnx'!r}")
         if found.setdefault(domain_of(one), one.version) != one.version:
             raise FileError(f"{name} states two versions of the domain {one.domain or 'ai.onnx'!r}")
     return found
@@ -188,7 +194,7 @@ def attribute_value(attribute: Any, folder: str | None, what: str) -> Any:
     read = _ATTRIBUTES.get(kind)
     if read is not None:
         return read(attribute)
-    tensors = {
+    tensors: dict[int, Callable[[], Any]] = {
         onnx.AttributeProto.TENSOR: lambda: array_from(attribute.t, folder, what),
         onnx.AttributeProto.TENSORS: lambda: [array_from(t, folder, what) for t in attribute.tensors],
         onnx.AttributeProto.SPARSE_TENSOR: lambda: dense_from(attribute.sparse_tensor, folder, what),
