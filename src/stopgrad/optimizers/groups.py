@@ -30,7 +30,7 @@ def rules_for(named: Mapping[str, Output], rule: Rule, others: Rule | None, how:
             raise ArgumentError(f"no_decay: {one.name} has no weight decay")
         found[name] = without[one] = without.get(one) or replace(one, weight_decay=0.0)  # type: ignore[call-arg]
     for name, one in found.items():
-        why = one.refusal(named[name])
+        why = one.refusal(named[name].op.value.array.shape)
         if why:
             raise ArgumentError(f"{one.name} cannot move {describe(named[name])}: {why}")
     return found
@@ -43,7 +43,11 @@ class _Rest:
         self.rule, self.others = rule, others
 
     def rule_for(self, parameter: Output) -> Rule:
-        return self.others if self.others is not None and self.rule.refusal(parameter) else self.rule
+        return (
+            self.others
+            if self.others is not None and self.rule.refusal(parameter.op.value.array.shape)
+            else self.rule
+        )
 
 
 def _chosen(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:

@@ -157,7 +157,7 @@ class _Step:
 
     def _slots(self, name: str) -> dict[str, Output]:
         x = self.parameters[name]
-        first = self.rules[name].slots(x, arithmetic(x.dtype))
+        first = self.rules[name].slots(x.op.value.array.shape, arithmetic(x.dtype))
         return {slot: self._hold(f"{slot}/{name}", value) for slot, value in first.items()}
 
     def _changing(self, slots: Mapping[str, Mapping[str, Output]]) -> list[Output]:
