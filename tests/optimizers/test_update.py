@@ -159,11 +159,7 @@ def test_half_precision_is_moved_in_float32(dtype: str) -> None:
     kept = {x.dtype for name, x in update.state.items() if name != "adamw/step"}
     assert kept == {sg.float32}
     with sg.Session(graph, engine="numpy") as session:
-        gradients = (
-            session.run(update.gradients, feeds)
-            if False
-            else session.run(list(update.gradients.values()), feeds)
-        )
+        gradients = session.run(list(update.gradients.values()), feeds)
         session.run(update.run, feeds)
         for x, g in zip(p.values(), gradients, strict=True):
             before = x.op.value.array.astype(np.float32)
@@ -434,6 +430,8 @@ WRONG = [
     wrong("momentum is a number", lambda s: so.sgd(s.loss, [s.w], groups={"w": {"momentum": -1}})),
     wrong("a pattern of names is text", lambda s: so.sgd(s.loss, [s.w], groups={3: {}})),
     wrong("a pattern of names is text,", lambda s: so.sgd(s.loss, [s.w], no_decay=[3])),
+    wrong("unexpected keyword argument 'lr'", lambda s: so.SGD(lr=0.1)),
+    wrong("optimizers.AdamW: betas[0] is", lambda s: so.AdamW(betas=(-1, 0))),
     wrong("the loss is an output of a graph, not 3.0", lambda s: so.sgd(3.0, [s.w]), sg.GraphError),
     wrong("the loss is a scalar, not Mul", lambda s: so.sgd(s.many, [s.w]), sg.ShapeError),
     wrong("the loss is a floating-point number, not Sum", lambda s: so.sgd(s.count, [s.w]), sg.DTypeError),

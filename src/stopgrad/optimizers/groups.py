@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from stopgrad.errors import ArgumentError
@@ -28,7 +28,7 @@ def rules_for(named: Mapping[str, Output], rule: Rule, others: Rule | None, how:
         one = found[name]
         if not hasattr(one, "weight_decay"):
             raise ArgumentError(f"no_decay: {one.name} has no weight decay")
-        found[name] = without[one] = without.get(one) or replace(one, weight_decay=0.0)  # type: ignore[call-arg]
+        found[name] = without[one] = without.get(one) or one.altered(weight_decay=0.0)
     for name, one in found.items():
         why = one.refusal(named[name].op.value.array.shape)
         if why:
@@ -69,4 +69,4 @@ def _rule_of_group(rule: Rule, group: Any, patterns: Any) -> Rule:
             raise ArgumentError(
                 f"groups: {patterns!r}: {rule.name} has no {key!r:.60}; it has {shorten(known)}"
             )
-    return replace(rule, **group)
+    return rule.altered(**group)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
+from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError, StopgradError
 from stopgrad.graph import Output, describe
 from stopgrad.operands import Array, Tensor, type_of
 from stopgrad.ops.arithmetic import add
@@ -97,8 +97,26 @@ class Moment:
         return self.gradient + weight_decay * self.value if weight_decay else self.gradient
 
 
+class _Checked(type):
+    """Makes rules of which every hyperparameter has been checked: here, in no code that Python generates."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        try:
+            try:
+                made = super().__call__(*args, **kwargs)
+            except TypeError as error:
+                raise ArgumentError(
+                    f"{error}; help(sg.optimizers.{cls.__name__}) says what it takes"
+                ) from None
+            made._check_all()
+        except StopgradError as error:
+            error.name_after(f"optimizers.{cls.__name__}")
+            raise
+        return made
+
+
 @dataclass(frozen=True, eq=False)
-class Rule:
+class Rule(metaclass=_Checked):
     """How an optimiser moves one parameter, with its hyperparameters as fields.
 
     Attributes:
@@ -109,13 +127,17 @@ class Rule:
     learning_rate: Rate = 1e-3
     maximize: bool = field(default=False, kw_only=True)
 
-    def __post_init__(self) -> None:
+    def _check_all(self) -> None:
         check_rate(self.learning_rate)
         for one in fields(self):
             check = _CHECKS.get(str(one.type))
             if check is not None:
                 object.__setattr__(self, one.name, check(getattr(self, one.name), one.name))
         self.check()
+
+    def altered(self, **changes: Any) -> Self:
+        """The same rule with other hyperparameters."""
+        return type(self)(**{**{one.name: getattr(self, one.name) for one in fields(self)}, **changes})
 
     def check(self) -> None:
         """Refuse hyperparameters that mean nothing."""
