@@ -54,6 +54,7 @@ ROWS = [
     ["xp"],
     ["batching"],
     ["rewrite"],
+    ["onnx_nodes"],
     ["engines"],
     ["compiling", "costs", "feeds", "quick", "tuning"],
     ["calls", "instances", "traced"],
@@ -63,7 +64,7 @@ ROWS = [
     ["imported"],
     # The package itself: what stands below is written as users write, with ``import stopgrad as sg``.
     [""],
-    ["torch", "jax"],
+    ["torch", "jax", "onnx"],
     ["recipes"],
     ["tour"],
     ["cli", "__main__", "pytest_plugin"],

@@ -1,0 +1,9 @@
+"""Graphs as nodes of ONNX, through an array namespace that writes them; without the package of that name."""
+
+from __future__ import annotations
+
+from stopgrad.onnx_nodes.nodes import NotInOnnx
+from stopgrad.onnx_nodes.program import Program, unwritable, written
+from stopgrad.onnx_nodes.proto import model_of
+
+__all__ = ["NotInOnnx", "Program", "model_of", "unwritable", "written"]

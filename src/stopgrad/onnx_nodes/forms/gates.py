@@ -1,0 +1,28 @@
+"""Gates: functions of the domain ``stopgrad``, whose body is the identity, for every runtime to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stopgrad.graph import Operation
+
+DOMAIN = "stopgrad"
+"""The domain of the functions."""
+
+
+def gate(xp: Any, op: Operation) -> Callable[..., Any]:
+    """The form of a gate: a call of the function of its type, with its attributes."""
+    definition = op.definition
+    attributes = dict(zip(definition.attributes, map(_written, op.values), strict=True))
+
+    def form(x: Any, *others: Any) -> Any:
+        x = xp.value(x)
+        xp.nodes.functions[op.type, 1 + len(others)] = sorted(attributes)
+        return xp.write(op.type, [x, *others], [(x.dtype, x.shape)], DOMAIN, **attributes)[0]
+
+    return form
+
+
+def _written(value: Any) -> Any:
+    return value if isinstance(value, (bool, int, float, str)) else repr(value)

@@ -1,0 +1,164 @@
+"""The nodes of one graph while it is written: what computes what, by names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stopgrad.errors import EngineError
+from stopgrad.types import Dim, Shape
+
+Kind = tuple[np.dtype[Any], Shape]
+"""A dtype and a shape."""
+
+
+class NotInOnnx(EngineError):  # noqa: N818 - a reason, not a mistake of somebody's
+    """What ONNX has no form for.
+
+    Attributes:
+        sizes: whether it has one where all sizes are known.
+    """
+
+    def __init__(self, message: str, sizes: bool = False) -> None:
+        super().__init__(message)
+        self.sizes = sizes
+
+
+class Named(NamedTuple):
+    """A value of a graph: what it is called, and its type."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: Shape
+
+
+class Node(NamedTuple):
+    """One application of an operator. An empty name of an input stands for one that is left out."""
+
+    op_type: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+
+class Body(NamedTuple):
+    """A graph inside a node, which sees the values around it. An attribute of loops and branches."""
+
+    nodes: Sequence[Node]
+    inputs: Sequence[Named]
+    outputs: Sequence[Named]
+
+
+class Nodes:
+    """The nodes of a graph, or of a body, in order. Equal ones are written once.
+
+    Attributes:
+        opset: the version of ONNX's operators.
+        written: the nodes.
+        constants: arrays by name; they belong to the outermost graph.
+        types: of all values by name, those of bodies too.
+        place: what new names begin with: the operation that is being written.
+    """
+
+    def __init__(self, opset: int, outer: Nodes | None = None) -> None:
+        self.opset = opset
+        self.outer = outer
+        self.written: list[Node] = []
+        self._known: dict[Any, tuple[str, ...]] = {}
+        if outer is None:
+            self.constants: dict[str, np.ndarray[Any, Any]] = {}
+            self.types: dict[str, Kind] = {}
+            self.functions: dict[tuple[str, int], list[str]] = {}
+            self._arrays: dict[Any, str] = {}
+            self._taken: dict[str, int] = {"": 1}
+        else:
+            self.constants, self.types, self.functions = outer.constants, outer.types, outer.functions
+            self._arrays, self._taken = outer._arrays, outer._taken
+        self.place = "" if outer is None else outer.place
+
+    @contextmanager
+    def at(self, place: str) -> Iterator[None]:
+        """Inside, names begin with that of an operation."""
+        before, self.place = self.place, place
+        try:
+            yield
+        finally:
+            self.place = before
+
+    def unique(self, name: str) -> str:
+        """The name, or one that begins so and is not taken."""
+        while True:
+            count = self._taken.get(name, 0)
+            self._taken[name] = count + 1
+            if count == 0:
+                return name
+            name = f"{name}_{count}"
+
+    def declare(self, name: str, dtype: np.dtype[Any], shape: Shape) -> str:
+        """A new value of this type; its name."""
+        found = self.unique(name)
+        self.types[found] = (np.dtype(dtype), tuple(shape))
+        return found
+
+    def add(
+        self,
+        op_type: str,
+        inputs: Sequence[str],
+        types: Sequence[Kind],
+        domain: str = "",
+        /,
+        **attributes: Any,
+    ) -> tuple[str, ...]:
+        """Write a node; the names of its outputs, which have these types."""
+        key = (op_type, domain, tuple(inputs), len(types), _key(attributes))
+        writer: Nodes | None = self
+        while writer is not None:
+            if key in writer._known:
+                return writer._known[key]
+            writer = writer.outer
+        outputs = tuple(self.declare(self._called(op_type), *kind) for kind in types)
+        self.written.append(Node(op_type, domain, outputs[0], tuple(inputs), outputs, attributes))
+        if key[-1] is not None:
+            self._known[key] = outputs
+        return outputs
+
+    def _called(self, op_type: str) -> str:
+        """What is written first for an operation is called as it is."""
+        if self.place in self._taken:  # As the empty one is.
+            return f"{self.place}/{op_type}" if self.place else op_type
+        return self.place
+
+    def constant(self, array: np.ndarray[Any, Any]) -> str:
+        """The name of an array; equal ones have one name."""
+        array = np.asarray(array)
+        key = (array.dtype.str, array.dtype.name, array.shape, array.tobytes())
+        name = self._arrays.get(key)
+        if name is None:
+            name = self.declare(f"{self.place}/const" if self.place else "const", array.dtype, array.shape)
+            self._arrays[key] = name
+            self.constants[name] = array
+        return name
+
+
+def _key(attributes: Mapping[str, Any]) -> Any:
+    """What tells attributes apart; None where bodies are among them, which are never taken for equal."""
+    found = []
+    for name, value in sorted(attributes.items()):
+        if isinstance(value, Body):
+            return None
+        if isinstance(value, np.ndarray):
+            value = (value.dtype.str, value.dtype.name, value.shape, value.tobytes())
+        elif isinstance(value, (list, tuple)):
+            value = tuple(map(repr, value))
+        found.append((name, repr(value)))
+    return tuple(found)
+
+
+def is_known(shape: Sequence[Any]) -> bool:
+    """Whether all sizes are numbers."""
+    return not any(isinstance(size, Dim) for size in shape)

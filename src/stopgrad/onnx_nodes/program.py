@@ -1,0 +1,165 @@
+"""A graph written as nodes: operations run, by the one interpreter, over the namespace that writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stopgrad.errors import EngineError
+from stopgrad.graph import Operation, Output, describe
+from stopgrad.interpreter import Region, Regions, Types, prepared, program
+from stopgrad.onnx_nodes.forms import FORMS
+from stopgrad.onnx_nodes.forms.gates import gate
+from stopgrad.onnx_nodes.namespace import Xp
+from stopgrad.onnx_nodes.nodes import Body, Named, Node, Nodes
+from stopgrad.onnx_nodes.values import Value
+from stopgrad.ops.gates import Gate
+
+LATEST = 26
+"""The newest version of ONNX's operators that is written."""
+
+OLDEST = 18
+"""The oldest one."""
+
+for _definition, _form in FORMS.items():
+    setattr(_definition, "onnx", staticmethod(_form) if callable(_form) else _form)  # noqa: B010
+
+
+class Program(NamedTuple):
+    """A graph in nodes.
+
+    Attributes:
+        opset: the version of ONNX's operators.
+        nodes: in order.
+        inputs: named as asked for.
+        outputs: likewise.
+        constants: arrays by name.
+        functions: gates that are used, by type and number of operands: the names of their attributes.
+        types: of all values by name.
+    """
+
+    opset: int
+    nodes: Sequence[Node]
+    inputs: Sequence[Named]
+    outputs: Sequence[Named]
+    constants: Mapping[str, np.ndarray[Any, Any]]
+    functions: Mapping[tuple[str, int], Sequence[str]]
+    types: Mapping[str, Any]
+
+
+class _Backend:
+    """What the interpreter needs to know."""
+
+    name = "onnx"
+
+    def __init__(self, xp: Xp) -> None:
+        self.namespace = xp
+
+    def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
+        return self.namespace.astype(value, dtype)
+
+
+def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: int = LATEST) -> Program:
+    """The nodes that compute outputs from inputs.
+
+    Args:
+        inputs: by the names that they are to have: placeholders, and parameters whose values are given.
+        outputs: by the names that they are to have.
+        opset: the version of ONNX's operators.
+
+    Raises:
+        NotInOnnx: an operation has no form; it is named.
+        EngineError: likewise.
+    """
+    nodes = Nodes(opset)
+    for name in (*inputs, *outputs):
+        nodes.unique(name)
+    xp = Xp(nodes)
+    backend = _Backend(xp)
+    given = []
+    for name, x in inputs.items():
+        nodes.types[name] = (x.dtype.numpy, x.shape)
+        given.append(Value(xp, name, x.dtype.numpy, x.shape))
+        xp.sizes.read(name, x.shape)
+    run = program([*inputs.values()], [*outputs.values()], backend, _named(xp, backend))
+    made = run(given)
+    own = {name for node in nodes.written for name in node.outputs}
+    names: dict[str, str] = {}
+    for (name, y), value in zip(outputs.items(), made, strict=True):
+        source = xp.value(value, y.dtype.numpy).name
+        nodes.types[name] = (y.dtype.numpy, y.shape)
+        if source in own and source not in names:
+            names[source] = name
+        else:  # An input, a constant, or a result that has another name already.
+            nodes.written.append(Node("Identity", "", name, (source,), (name,), {}))
+    return Program(
+        opset,
+        _renamed(nodes.written, names),
+        [Named(name, x.dtype.numpy, x.shape) for name, x in inputs.items()],
+        [Named(name, y.dtype.numpy, y.shape) for name, y in outputs.items()],
+        nodes.constants,
+        nodes.functions,
+        nodes.types,
+    )
+
+
+def _named(xp: Xp, backend: Any) -> Regions:
+    """Each operation by itself; what it writes is called as it is."""
+
+    def regions(operations: Sequence[Operation], wanted: Sequence[Output]) -> Sequence[Region]:
+        return [Region((op,), op.inputs, op.outputs, _function(op)) for op in operations]
+
+    def _function(op: Operation) -> Any:
+        if issubclass(op.definition, Gate):
+            lowered = gate(xp, op)
+        else:
+            lowered = _lowered(op)
+
+        def function(*arrays: Any) -> Any:
+            with xp.nodes.at(op.name):
+                made = lowered(*arrays)
+            return (made,) if len(op.outputs) == 1 else made
+
+        return function
+
+    def _lowered(op: Operation) -> Any:
+        types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
+        return prepared(op.definition, op.values, types, backend, lambda: describe(op), regions)
+
+    return regions
+
+
+def _renamed(nodes: Sequence[Node], names: Mapping[str, str]) -> list[Node]:
+    """Nodes with other names for values, in bodies too."""
+    if not names:
+        return list(nodes)
+    renamed = []
+    for node in nodes:
+        attributes = {
+            key: value._replace(nodes=_renamed(value.nodes, names)) if isinstance(value, Body) else value
+            for key, value in node.attributes.items()
+        }
+        inputs = tuple(names.get(name, name) for name in node.inputs)
+        outputs = tuple(names.get(name, name) for name in node.outputs)
+        renamed.append(node._replace(inputs=inputs, outputs=outputs, attributes=attributes))
+    return renamed
+
+
+def unwritable(operations: Sequence[Operation]) -> str | None:
+    """Why operations cannot be written, sizes apart; None where all can."""
+    tried: set[Any] = set()
+    for op in operations:
+        key = (op.type, tuple([x.type for x in op.inputs]), op.values)
+        if key in tried or op.type in ("Placeholder", "Parameter"):
+            continue
+        tried.add(key)
+        xp = Xp(Nodes(LATEST))
+        try:
+            given = [xp.input(f"x{i}", x.dtype.numpy, x.shape) for i, x in enumerate(op.inputs)]
+            _named(xp, _Backend(xp))([op], op.outputs)[0].function(*given)
+        except EngineError as error:
+            if not getattr(error, "sizes", False):
+                return f"cannot compute {describe(op)}: {error.message}"
+    return None

@@ -1,0 +1,120 @@
+"""Programs as ONNX's own objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.namespaces import require
+from stopgrad.onnx_nodes.forms.gates import DOMAIN
+from stopgrad.onnx_nodes.nodes import Body, Named, Node
+from stopgrad.onnx_nodes.program import Program
+from stopgrad.types import Dim, Shape
+
+IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 12, 25: 13, 26: 13}
+"""The version of the file format that goes with a version of the operators."""
+
+
+def model_of(
+    program: Program, stored: Mapping[str, np.ndarray[Any, Any]] | None = None, name: str = "stopgrad"
+) -> Any:
+    """A program as an ``onnx.ModelProto``.
+
+    Args:
+        program: the nodes.
+        stored: the values of inputs that the model is to hold itself, by name.
+        name: of the graph.
+    """
+    return _Writer(require("onnx", "writing ONNX", "onnx")).model(program, dict(stored or {}), name)
+
+
+class _Writer:
+    def __init__(self, onnx: Any) -> None:
+        self._onnx = onnx
+        self._helper = onnx.helper
+
+    def model(self, program: Program, stored: dict[str, Any], name: str) -> Any:
+        helper = self._helper
+        held = {**program.constants, **stored}
+        used = {name for node in program.nodes for name in _reads(node)}
+        graph = helper.make_graph(
+            [self.node(node) for node in program.nodes],
+            name,
+            [self.info(x) for x in program.inputs if x.name not in stored],
+            [self.info(y) for y in program.outputs],
+            [self.tensor(array, name) for name, array in held.items() if name in used or name in stored],
+        )
+        opsets = [helper.make_opsetid("", program.opset)]
+        if program.functions:
+            opsets.append(helper.make_opsetid(DOMAIN, 1))
+        return helper.make_model(
+            graph,
+            opset_imports=opsets,
+            functions=[self.function(program.opset, *item) for item in program.functions.items()],
+            producer_name="stopgrad",
+            ir_version=IR_VERSIONS[program.opset],
+        )
+
+    def function(self, opset: int, called: tuple[str, int], attributes: Sequence[str]) -> Any:
+        """The identity, under the name of a gate."""
+        op_type, operands = called
+        helper = self._helper
+        return helper.make_function(
+            DOMAIN,
+            op_type,
+            [f"x{i}" for i in range(operands)],
+            ["y"],
+            [helper.make_node("Identity", ["x0"], ["y"])],
+            [helper.make_opsetid("", opset)],
+            list(attributes),
+        )
+
+    def node(self, node: Node) -> Any:
+        made = self._helper.make_node(
+            node.op_type, node.inputs, node.outputs, name=node.name, domain=node.domain or None
+        )
+        made.attribute.extend(
+            self._helper.make_attribute(key, self.attribute(value)) for key, value in node.attributes.items()
+        )
+        return made
+
+    def attribute(self, value: Any) -> Any:
+        if isinstance(value, Body):
+            return self._helper.make_graph(
+                [self.node(node) for node in value.nodes],
+                "body",
+                [self.info(x) for x in value.inputs],
+                [self.info(y) for y in value.outputs],
+            )
+        if isinstance(value, np.dtype):
+            return self.element(value)
+        if isinstance(value, np.ndarray):
+            return self.tensor(value)
+        return int(value) if isinstance(value, bool) else value
+
+    def info(self, x: Named) -> Any:
+        return self._helper.make_tensor_value_info(x.name, self.element(x.dtype), dims(x.shape))
+
+    def tensor(self, array: np.ndarray[Any, Any], name: str = "") -> Any:
+        return self._onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+
+    def element(self, dtype: np.dtype[Any]) -> int:
+        found: int = self._helper.np_dtype_to_tensor_dtype(dtype)
+        return found
+
+
+def dims(shape: Shape) -> list[int | str]:
+    """Sizes as ONNX writes them: numbers and names."""
+    return [repr(size) if isinstance(size, Dim) else size for size in shape]
+
+
+def _reads(node: Node) -> list[str]:
+    """What a node reads, its bodies included."""
+    bodies = [value for value in node.attributes.values() if isinstance(value, Body)]
+    names = list(node.inputs)
+    for body in bodies:
+        for inner in body.nodes:
+            names += _reads(inner)
+    return names

@@ -1,0 +1,102 @@
+"""Arrays that are not there yet: what lowerings compute with when they write nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from stopgrad.types import Dim, Shape, product
+
+# The namespace stands above this module.
+Xp = Any
+
+
+class Value:
+    """An array of an ONNX graph that is being written. It has NumPy's operators and methods.
+
+    Attributes:
+        name: what it is called in the graph.
+        dtype: of its elements.
+        shape: its sizes, which may be symbolic.
+    """
+
+    __slots__ = ("dtype", "name", "shape", "xp")
+    __array_ufunc__ = None  # NumPy's arrays leave their operators to us.
+
+    def __init__(self, xp: Xp, name: str, dtype: Any, shape: Shape) -> None:
+        self.xp = xp
+        self.name = name
+        self.dtype = np.dtype(dtype)
+        self.shape = tuple(shape)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int | Dim:
+        return product(self.shape)
+
+    @property
+    def T(self) -> Any:  # noqa: N802 - as NumPy has it
+        return self.xp.transpose(self)
+
+    @property
+    def real(self) -> Any:
+        return self.xp.real(self)
+
+    @property
+    def imag(self) -> Any:
+        return self.xp.imag(self)
+
+    def astype(self, dtype: Any, copy: bool = True) -> Any:
+        return self.xp.astype(self, dtype)
+
+    def reshape(self, *shape: Any) -> Any:
+        return self.xp.reshape(self, shape[0] if len(shape) == 1 else shape)
+
+    def transpose(self, *axes: Any) -> Any:
+        return self.xp.transpose(self, *axes)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.xp.getitem(self, index)
+
+    def __len__(self) -> int:
+        size = self.shape[0]
+        if isinstance(size, Dim):
+            raise self.xp.unsized(f"the number of rows, {size},")
+        return size
+
+    def __bool__(self) -> bool:
+        raise self.xp.missing("a decision by a value, while the graph is written,")
+
+    __float__ = __int__ = __index__ = __bool__
+
+    def __repr__(self) -> str:
+        return f"<Value {self.name}: {self.dtype}{list(self.shape)}>"
+
+
+def _method(name: str) -> Any:
+    return lambda self, *args, **kwargs: getattr(self.xp, name)(self, *args, **kwargs)
+
+
+for _name in ("sum", "prod", "mean", "max", "min", "any", "all", "argmax", "argmin", "squeeze", "swapaxes"):
+    setattr(Value, _name, _method(_name))
+for _name in ("conj", "cumsum", "flatten", "ravel", "round", "clip", "repeat"):
+    setattr(Value, _name, _method(_name))
+
+_OPERATORS = {
+    **{"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide"},
+    **{"mod": "remainder", "pow": "power", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or"},
+    **{"xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift"},
+}
+for _name, _function in _OPERATORS.items():
+    setattr(Value, f"__{_name}__", lambda self, other, f=_function: getattr(self.xp, f)(self, other))
+    setattr(Value, f"__r{_name}__", lambda self, other, f=_function: getattr(self.xp, f)(other, self))
+_COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+for _name, _function in {**_COMPARISONS, "eq": "equal", "ne": "not_equal"}.items():
+    setattr(Value, f"__{_name}__", lambda self, other, f=_function: getattr(self.xp, f)(self, other))
+for _name, _function in {"neg": "negative", "invert": "invert", "abs": "abs", "pos": "positive"}.items():
+    setattr(Value, f"__{_name}__", lambda self, f=_function: getattr(self.xp, f)(self))
+Value.__hash__ = object.__hash__  # type: ignore[method-assign]

@@ -1,0 +1,192 @@
+"""What the parts of the namespace have in common: from arrays, numbers and sizes to nodes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.kernels import computed_in
+from stopgrad.onnx_nodes.nodes import Body, Kind, Named, Node, Nodes, NotInOnnx, is_known
+from stopgrad.onnx_nodes.sizes import Sizes
+from stopgrad.onnx_nodes.values import Value
+from stopgrad.ops.inference import broadcast_shapes
+from stopgrad.types import Dim, Shape
+
+SMALL = 1024
+"""As many elements an array may have that is computed while the graph is written, and not given."""
+
+BOOL = np.dtype(bool)
+INT64 = np.dtype(np.int64)
+
+
+def has_value(x: Any) -> bool:
+    """Whether something is not there before the model runs."""
+    if isinstance(x, (list, tuple)):
+        return any(map(has_value, x))
+    return isinstance(x, (Value, Dim))
+
+
+def writes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: a function of NumPy's of this name, which computes at once what it can."""
+    numpys = getattr(np, function.__name__, None)
+
+    @functools.wraps(function)
+    def call(self: Writing, *args: Any, **kwargs: Any) -> Any:
+        if numpys is not None and not has_value(args) and not has_value(tuple(kwargs.values())):
+            made = numpys(*args, **kwargs)
+            if not isinstance(made, np.ndarray) or made.size <= max(SMALL, *map(np.size, args)):
+                return made
+        return function(self, *args, **kwargs)
+
+    return call
+
+
+class Writing:
+    """Writes nodes. What is a number or an array of NumPy's becomes a constant where it meets a value.
+
+    Attributes:
+        nodes: of the graph or body that is being written.
+        opset: the version of ONNX's operators.
+    """
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes = nodes
+        self.opset = nodes.opset
+        self.sizes = Sizes(nodes)
+
+    # ------------------------------------------------------------------------------------------ values
+
+    def input(self, name: str, dtype: Any, shape: Shape) -> Value:
+        """An input of the model, whose sizes the others may be computed from."""
+        value = Value(self, self.nodes.declare(name, dtype, shape), dtype, shape)
+        self.sizes.read(value.name, value.shape)
+        return value
+
+    def value(self, x: Any, dtype: Any = None) -> Value:
+        """Whatever it is, as a value of this dtype."""
+        if isinstance(x, Value):
+            return x if dtype is None or x.dtype == dtype else self.cast(x, dtype)
+        if isinstance(x, Dim):
+            size = Value(self, self.sizes.one(x), INT64, (1,))
+            return self.value(self.node("Squeeze", [size], INT64, ()), dtype)
+        if isinstance(x, (list, tuple)) and has_value(x):
+            return self.value(self.stack(x), dtype)  # type: ignore[attr-defined]
+        array = np.asarray(x, dtype)
+        return Value(self, self.nodes.constant(array), array.dtype, array.shape)
+
+    def cast(self, x: Value, dtype: Any) -> Value:
+        """One Cast, as ONNX has it."""
+        dtype = np.dtype(dtype)
+        return x if x.dtype == dtype else self.node("Cast", [x], dtype, x.shape, to=dtype)
+
+    def shape(self, sizes: Sequence[int | Dim]) -> Value:
+        """Sizes as a value of shape [n]."""
+        return Value(self, self.sizes.all(sizes), INT64, (len(sizes),))
+
+    def broadcast(self, *xs: Any) -> Shape:
+        """The shape to which arrays broadcast."""
+        return broadcast_shapes(*[x.shape if isinstance(x, Value) else np.shape(x) for x in xs])
+
+    # ------------------------------------------------------------------------------------------- nodes
+
+    def write(
+        self, op_type: str, inputs: Sequence[Any], types: Sequence[Kind], domain: str = "", **attributes: Any
+    ) -> list[Value]:
+        """A node with several outputs. None stands for an input that is left out."""
+        names = ["" if x is None else self.value(x).name for x in inputs]
+        while names and not names[-1]:
+            names.pop()
+        made = self.nodes.add(op_type, names, types, domain, **attributes)
+        return [Value(self, name, *kind) for name, kind in zip(made, types, strict=True)]
+
+    def node(
+        self, op_type: str, inputs: Sequence[Any], dtype: Any, shape: Sequence[int | Dim], **attributes: Any
+    ) -> Value:
+        """A node with one output."""
+        return self.write(op_type, inputs, [(np.dtype(dtype), tuple(shape))], **attributes)[0]
+
+    def elementwise(self, op_type: str, *xs: Any, result: Any = None, **attributes: Any) -> Value:
+        """An operator on operands of one dtype, broadcast; the result has it too, if no other is given."""
+        dtype = self.common(*xs)
+        within = computed_in(op_type, dtype)
+        operands = [self.value(self.value(x, dtype), within) for x in xs]
+        made = self.node(
+            op_type,
+            operands,
+            within if result is None else result,
+            broadcast_shapes(*[x.shape for x in operands]),
+            **attributes,
+        )
+        return self.cast(made, dtype if result is None else result)
+
+    def common(self, *xs: Any) -> np.dtype[Any]:
+        """The dtype in which operands meet: NumPy's rule, Python's numbers being weak."""
+        kinds = [INT64 if isinstance(x, Dim) else getattr(x, "dtype", x) for x in xs]
+        first = next((kind for kind in kinds if isinstance(kind, np.dtype)), None)
+        others = [kind for kind in kinds if kind is not first and kind != first]
+        if first is not None and all(_is_weak(kind, first) for kind in others):
+            return first
+        return np.result_type(*kinds)
+
+    # ------------------------------------------------------------------------------------------ bodies
+
+    @contextmanager
+    def inside(self, nodes: Nodes) -> Iterator[None]:
+        """Inside, nodes are written there."""
+        before, self.nodes = self.nodes, nodes
+        try:
+            yield
+        finally:
+            self.nodes = before
+
+    def body(self, kinds: Sequence[Kind], function: Callable[..., Sequence[Any]]) -> Body:
+        """The body of a loop or branch: what a function does with inputs of these types."""
+        inner = Nodes(self.opset, self.nodes)
+        with self.inside(inner):
+            given = [Value(self, inner.declare("given", *kind), *kind) for kind in kinds]
+            made = [self.value(y) for y in function(*given)]
+            own = {name for node in inner.written for name in node.outputs}
+            seen: set[str] = set()
+            for i, y in enumerate(made):
+                if y.name not in own or y.name in seen:  # An output is made inside, and one only.
+                    made[i] = Value(self, inner.declare("same", y.dtype, y.shape), y.dtype, y.shape)
+                    inner.written.append(_identity(y.name, made[i].name))
+                seen.add(made[i].name)
+        return Body(inner.written, [_named(x) for x in given], [_named(y) for y in made])
+
+    # ----------------------------------------------------------------------------------------- refusals
+
+    def missing(self, what: str) -> NotInOnnx:
+        """The error for what has no form."""
+        return NotInOnnx(f"{what} has no form in ONNX")
+
+    def unsized(self, what: str) -> NotInOnnx:
+        """The error for what has a form only where sizes are numbers."""
+        return NotInOnnx(f"{what} must be a number for this to be written; give placeholders that size", True)
+
+    def known(self, shape: Sequence[Any], what: str = "the shape") -> tuple[int, ...]:
+        """Sizes that must be numbers."""
+        if not is_known(shape):
+            raise self.unsized(f"{what} {list(shape)}")
+        return tuple(shape)
+
+
+def _is_weak(x: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether a Python number takes on a dtype that it meets."""
+    if isinstance(x, bool):
+        return True
+    if isinstance(x, int):
+        return dtype != BOOL
+    return isinstance(x, float) and dtype.kind not in "biu"
+
+
+def _named(x: Value) -> Named:
+    return Named(x.name, x.dtype, x.shape)
+
+
+def _identity(source: str, target: str) -> Node:
+    return Node("Identity", "", target, (source,), (target,), {})
