@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from stopgrad.operands import Array, Tensor
 from stopgrad.ops.arithmetic import maximum
 from stopgrad.ops.powers import sqrt
@@ -95,7 +97,8 @@ class Adagrad(Rule):
     eps: float = 1e-10
 
     def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
-        return {"sum": zeros(shape, dtype) + dtype.numpy.type(self.initial_accumulator_value)}
+        first = self.initial_accumulator_value
+        return {"sum": np.full(shape, first, dtype.numpy) if first else zeros(shape, dtype)}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
         gradient, clock = at.regularised(self.weight_decay), at.clock

@@ -31,7 +31,8 @@ class How(TypedDict, total=False):
         clip_norm: the gradients, all together, are scaled down to this norm where theirs is greater, as
             ``torch.nn.utils.clip_grad_norm_`` does it.
         clip_value: each element of a gradient is held between minus and plus this.
-        accumulate: parameters change at each so-many-th run, by the mean of the gradients since.
+        accumulate: parameters change at each so-many-th run, by the mean of the gradients since. Schedules
+            count the changes.
         average: keeps an average of each parameter, of which so much is kept in a step.
         name: the scope of what is built, and the beginning of the names of state.
     """
