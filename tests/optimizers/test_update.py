@@ -86,8 +86,7 @@ def test_the_text_comes_back() -> None:
     assert "adamw/m/w: float32[2] = Parameter" in graph.to_text()
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
-@pytest.mark.parametrize("name", ["adamw", "accumulated", "scheduled", "muon"])
+@pytest.mark.parametrize(("name", "engine"), [*((n, "numpy") for n in OPTIMISERS), ("accumulated", "xla")])
 def test_training_goes_on_bit_for_bit_where_it_was_saved(name: str, engine: str, tmp_path: Path) -> None:
     graph, feeds, _, _, update = built(OPTIMISERS[name])
     expected = run(graph, feeds, update.run, 7, engine)
@@ -226,7 +225,6 @@ def test_where_no_gradient_reaches_anything_the_stops_are_told() -> None:
 # --------------------------------------------------------------------------------------- functional form
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
 @pytest.mark.parametrize(
     ("rule", "optimiser"),
     [
@@ -241,7 +239,8 @@ def test_where_no_gradient_reaches_anything_the_stops_are_told() -> None:
         (so.Adagrad(lr_decay=0.5), partial(so.adagrad, lr_decay=0.5)),
     ],
 )
-def test_rules_of_functions_make_the_same_steps(rule: Any, optimiser: Any, engine: str) -> None:
+def test_rules_of_functions_make_the_same_steps(rule: Any, optimiser: Any) -> None:
+    engine = "xla" if isinstance(rule, so.AdamW) else "numpy"
     graph, feeds, _, _, update = built(optimiser)
     expected = run(graph, feeds, update.run, 4, engine)
 
