@@ -1,11 +1,10 @@
-"""The Trainer: state that stays in the runtime, errors that change nothing, files that are another training's."""
+"""The Trainer: state that stays in the runtime, errors that change nothing, files of other trainings."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +148,7 @@ def test_the_state_of_another_training_is_refused(folder: Path, trainer: Trainer
     before = trainer.state
     with pytest.raises(sg.FileError, match=r"another training: it lacks .*adamw/step"):
         trainer.restore(tmp_path / "sgd.safetensors")
-    arrays = {name: value for name, value in before.items()}
+    arrays = dict(before)
     arrays["head.bias"] = np.zeros(4, np.float32)
     write_arrays(tmp_path / "shape.safetensors", arrays)
     with pytest.raises(sg.StopgradError, match=r"head.bias"):
@@ -199,12 +198,11 @@ def test_a_folder_that_is_none_or_damaged_is_refused(folder: Path, tmp_path: Pat
 
 
 @pytest.fixture
-def disk_full(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def disk_full(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("stopgrad.files.os.replace", refuse)
-    yield
 
 
 def test_what_cannot_be_written_leaves_the_old_file(
