@@ -67,6 +67,12 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.cli.train_graph._PATTERNS",
+    "stopgrad.onnx.training.asked.OPTIMIZERS",
+    "stopgrad.onnx.training.asked.SCHEDULES",
+    "stopgrad.onnx.training.losses.LOSSES",
+    "stopgrad.onnx.training.losses._PROBABILITIES",
+    "stopgrad.trainer.exported._CODES",
     "stopgrad.torch.recording.calls.FLAT_EDGES",
     "stopgrad.torch.recording.calls._ACTS",
     "stopgrad.torch.recording.calls._REASONS",
