@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from stopgrad.onnx_nodes import elementary
-from stopgrad.onnx_nodes.kernels import computed_in
 from stopgrad.onnx_nodes.values import Value
 from stopgrad.onnx_nodes.writing import BOOL, Writing, writes
 
@@ -17,7 +16,7 @@ FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 # Functions of NumPy's that are one operator of ONNX.
 _UNARY = {
-    **{"sign": "Sign", "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos"},
+    **{"sign": "Sign", "sqrt": "Sqrt", "exp": "Exp", "log": "Log"},
     **{"tanh": "Tanh", "floor": "Floor", "ceil": "Ceil", "rint": "Round", "reciprocal": "Reciprocal"},
 }
 # Those which runtimes have in float32 only: in float64 they are written as formulas.
@@ -129,9 +128,14 @@ class Elementwise(Writing):
     def fmod(self, x: Any, y: Any) -> Any:
         """The remainder with the sign of x."""
         dtype = self.common(x, y)
-        if dtype.kind in "iu":
-            y = self._divisor(y, dtype)[0]
-        return self.elementwise("Mod[fmod]", self.value(x, dtype), y, fmod=1)
+        if dtype.kind not in "iu":
+            return self.elementwise("Mod[fmod]", self.value(x, dtype), y, fmod=1)
+        # Of integers the runtime computes this with floats.
+        x, y = self.value(x, dtype), self._divisor(y, dtype)[0]
+        found = self.elementwise("Mod", x, y)
+        if dtype.kind == "u":
+            return found
+        return self.where((found != 0) & ((x < 0) != (y < 0)), found - y, found)
 
     @writes
     def power(self, x: Any, y: Any) -> Any:
@@ -184,11 +188,8 @@ class Elementwise(Writing):
         dtype = self.common(x, y)
         if isinstance(condition, (bool, np.bool_)):
             return self.value(x if condition else y, dtype)
-        within = computed_in("Where", dtype)
-        condition = self.value(condition, BOOL)
-        x, y = (self.value(self.value(v, dtype), within) for v in (x, y))
-        made = self.node("Where", [condition, x, y], within, self.broadcast(condition, x, y))
-        return self.cast(made, dtype)
+        condition, x, y = self.value(condition, BOOL), self.value(x, dtype), self.value(y, dtype)
+        return self.node("Where", [condition, x, y], dtype, self.broadcast(condition, x, y))
 
     @writes
     def clip(self, x: Any, low: Any, high: Any) -> Any:
@@ -234,7 +235,9 @@ class Elementwise(Writing):
         dtype = self.common(x, y)
         x, y, beyond = self._shifted(x, y, dtype)
         if dtype.kind == "i":  # Of negative numbers the complement is shifted, and complemented again.
-            mask = self.cast(self.where(self.cast(x, dtype) < 0, np.array(-1, dtype), np.array(0, dtype)), x.dtype)
+            mask = self.cast(
+                self.where(self.cast(x, dtype) < 0, np.array(-1, dtype), np.array(0, dtype)), x.dtype
+            )
             x = x ^ mask
         found = self.elementwise("BitShift[RIGHT]", x, y, direction="RIGHT")
         found = found if beyond is None else self.where(beyond, np.zeros((), found.dtype), found)
@@ -256,13 +259,12 @@ class Elementwise(Writing):
         if x.dtype.kind in "biu":
             return x < 0
         if self.opset >= 26:
-            return self.bits(x) < 0
+            return self.same_bits(x, np.dtype(f"int{x.dtype.itemsize * 8}")) < 0
         return (x < 0) | ((x == 0) & (self.divide(1.0, x) < 0))
 
-    def bits(self, x: Value) -> Value:
-        """The bits of floating-point numbers, as signed integers; from version 26 of ONNX on."""
-        kind = np.dtype(f"int{x.dtype.itemsize * 8}")
-        return self.node("BitCast", [x], kind, x.shape, to=kind)
+    def same_bits(self, x: Value, dtype: Any) -> Value:
+        """The same bits as another dtype of that size; from version 26 of ONNX on."""
+        return self.node("BitCast", [x], dtype, x.shape, to=np.dtype(dtype))
 
     @writes
     def copysign(self, x: Any, y: Any) -> Any:
@@ -309,6 +311,22 @@ class Elementwise(Writing):
     @writes
     def log10(self, x: Any) -> Any:
         return self.in_float64(lambda xp, x: xp.log(x) * (1 / math.log(10)), x)
+
+    @writes
+    def sin(self, x: Any) -> Any:
+        x = self.value(x, _floating(x))
+        return elementary.sin(self, x, self._sine) if x.dtype == FLOAT64 else self._sine(x)
+
+    @writes
+    def cos(self, x: Any) -> Any:
+        x = self.value(x, _floating(x))
+        return elementary.cos(self, x, self._sine, self._cosine) if x.dtype == FLOAT64 else self._cosine(x)
+
+    def _sine(self, x: Value) -> Value:
+        return self.elementwise("Sin", x)
+
+    def _cosine(self, x: Value) -> Value:
+        return self.elementwise("Cos", x)
 
     # ------------------------------------------------------------------------------------------- complex
 

@@ -6,6 +6,7 @@ sums none of 8 bits. Integers come out right modulo 2ⁿ, whatever they are comp
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,35 @@ _WIDER = {
 
 _LETTERS = {bfloat16.numpy: "E"} | {np.dtype(c): c for c in "efdbhilBHIL?"}
 _DTYPES = {letter: dtype for dtype, letter in _LETTERS.items()}
+
+
+_TOLD_APART = {"Pad": ("mode", "constant"), "ScatterElements": ("reduction", "none")}
+_TOLD_APART["ScatterND"] = _TOLD_APART["ScatterElements"]
+"""Operators of which an attribute decides what there is, and its default."""
+
+_DATA = {
+    **dict.fromkeys(
+        ("Compress", "Einsum", "Expand", "MatMul", "MaxPool", "Pad", "Relu", "ReverseSequence"), 0
+    ),
+    **dict.fromkeys(("ScatterElements", "ScatterND", "Tile", "Trilu", "DepthToSpace", "SpaceToDepth"), 0),
+    **dict.fromkeys(("AveragePool", "Conv", "ConvTranspose", "Gemm", "Softmax", "LogSoftmax", "Gelu"), 0),
+    "Where": 1,
+}
+"""Operators that are written for operands of any dtype, and which operand says it."""
+
+
+def data_operand(op_type: str, attributes: Mapping[str, Any]) -> tuple[str, int] | None:
+    """The name of an operator in :data:`KERNELS`, and the position of the operand whose dtype counts.
+
+    None for those that are written with the dtype that they are computed in.
+    """
+    place = _DATA.get(op_type)
+    if place is None:
+        return None
+    if op_type in _TOLD_APART:
+        name, default = _TOLD_APART[op_type]
+        op_type = f"{op_type}[{attributes.get(name, default)}]"
+    return op_type, place
 
 
 def has_kernel(operator: str, dtype: np.dtype[Any]) -> bool:

@@ -12,6 +12,8 @@ import numpy as np
 from stopgrad.onnx_nodes import special
 from stopgrad.onnx_nodes.algebra import Algebra
 from stopgrad.onnx_nodes.elementwise import Elementwise
+from stopgrad.onnx_nodes.forms.matrices import solved
+from stopgrad.onnx_nodes.loops import Loops
 from stopgrad.onnx_nodes.reducing import Reducing
 from stopgrad.onnx_nodes.shaping import Shaping
 from stopgrad.onnx_nodes.slicing import Slicing
@@ -27,11 +29,15 @@ class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):
 
     @functools.cached_property
     def linalg(self) -> Any:
-        return Part(self, "numpy.linalg")
+        return Linalg(self, "numpy.linalg")
 
     @functools.cached_property
     def fft(self) -> Any:
         return Part(self, "numpy.fft")
+
+    @functools.cached_property
+    def lax(self) -> Any:
+        return Loops(self)
 
     @functools.cached_property
     def special(self) -> Any:
@@ -48,6 +54,13 @@ class Part:
         return _otherwise(self.xp, importlib.import_module(self._module), name)
 
 
+class Linalg(Part):
+    """NumPy's linear algebra: what elimination gives."""
+
+    def solve(self, matrix: Any, rhs: Any) -> Any:
+        return solved(self.xp, self.xp.value(matrix), self.xp.value(rhs), adjoint=False)
+
+
 class Special(Part):
     """SciPy's special functions: formulas for float64, which are precise enough for all dtypes."""
 
@@ -61,6 +74,15 @@ class Special(Part):
             raise self.xp.missing("the zeta function of an unknown order")
         order = float(s)
         return self.xp.in_float64(lambda xp, q: special.zeta(xp, order, q), q)
+
+    def gammainc(self, a: Any, x: Any) -> Any:
+        return self.xp.in_float64(lambda xp, a, x: special.gammainc(xp, a, x, False), a, x)
+
+    def gammaincc(self, a: Any, x: Any) -> Any:
+        return self.xp.in_float64(lambda xp, a, x: special.gammainc(xp, a, x, True), a, x)
+
+    def betainc(self, a: Any, b: Any, x: Any) -> Any:
+        return self.xp.in_float64(special.betainc, a, b, x)
 
     def _formula(self, name: str, x: Any) -> Any:
         if not isinstance(x, Value):

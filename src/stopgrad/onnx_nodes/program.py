@@ -14,10 +14,11 @@ from stopgrad.onnx_nodes.forms import FORMS
 from stopgrad.onnx_nodes.forms.gates import gate
 from stopgrad.onnx_nodes.layouts import source
 from stopgrad.onnx_nodes.namespace import Xp
-from stopgrad.onnx_nodes.nodes import Body, Named, Node, Nodes
+from stopgrad.onnx_nodes.nodes import NO_COMPLEX, Body, Named, Node, Nodes, NotInOnnx
 from stopgrad.onnx_nodes.tidying import tidied
 from stopgrad.onnx_nodes.values import Value
-from stopgrad.ops.gates import Gate
+from stopgrad.ops import gates
+from stopgrad.types import bfloat16
 
 LATEST = 26
 """The newest version of ONNX's operators that is written."""
@@ -38,7 +39,7 @@ class Program(NamedTuple):
         inputs: named as asked for.
         outputs: likewise.
         constants: arrays by name.
-        functions: gates that are used, by type and number of operands: the names of their attributes.
+        functions: gates that are used, by type: the largest number of operands, and the names of attributes.
         types: of all values by name.
     """
 
@@ -47,7 +48,7 @@ class Program(NamedTuple):
     inputs: Sequence[Named]
     outputs: Sequence[Named]
     constants: Mapping[str, np.ndarray[Any, Any]]
-    functions: Mapping[tuple[str, int], Sequence[str]]
+    functions: Mapping[str, tuple[int, Sequence[str]]]
     types: Mapping[str, Any]
 
 
@@ -63,13 +64,16 @@ class _Backend:
         return self.namespace.astype(value, dtype)
 
 
-def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: int = LATEST) -> Program:
+def written(
+    inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: int = LATEST, bits: bool = False
+) -> Program:
     """The nodes that compute outputs from inputs.
 
     Args:
         inputs: by the names that they are to have: placeholders, and parameters whose values are given.
         outputs: by the names that they are to have.
         opset: the version of ONNX's operators.
+        bits: whether bfloat16 goes in and out as the bits of int16, which NumPy knows; from version 26 on.
 
     Raises:
         NotInOnnx: an operation has no form; it is named.
@@ -82,17 +86,24 @@ def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: 
     backend = _Backend(xp)
     given = []
     for name, x in inputs.items():
-        nodes.types[name] = (x.dtype.numpy, x.shape)
-        given.append(Value(xp, name, x.dtype.numpy, x.shape))
+        if x.dtype.is_complex:
+            raise NotInOnnx(f"{describe(x)}: {NO_COMPLEX}")
+        dtype = _outside(x.dtype.numpy, bits)
+        nodes.has_type(name, dtype, x.shape)
+        value = Value(xp, name, dtype, x.shape)
         xp.sizes.read(name, x.shape)
+        given.append(value if dtype == x.dtype.numpy else xp.same_bits(value, x.dtype.numpy))
     run = program([*inputs.values()], [*outputs.values()], backend, _named(xp, backend))
     made = run(given)
-    results = [xp.value(value, y.dtype.numpy).name for y, value in zip(outputs.values(), made, strict=True)]
+    results = []
+    for y, value in zip(outputs.values(), made, strict=True):
+        value, dtype = xp.value(value, y.dtype.numpy), _outside(y.dtype.numpy, bits)
+        results.append((value if dtype == value.dtype else xp.same_bits(value, dtype)).name)
     kept = tidied(nodes, results)
     own = {name for node in kept for name in node.outputs}
     names: dict[str, str] = {}
     for (name, y), result in zip(outputs.items(), results, strict=True):
-        nodes.types[name] = (y.dtype.numpy, y.shape)
+        nodes.has_type(name, _outside(y.dtype.numpy, bits), y.shape)
         if result in own and result not in names:
             names[result] = name
         else:  # An input, a constant, or a result that has another name already.
@@ -100,12 +111,17 @@ def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: 
     return Program(
         opset,
         _renamed(kept, _called(nodes, kept, names)),
-        [Named(name, x.dtype.numpy, x.shape) for name, x in inputs.items()],
-        [Named(name, y.dtype.numpy, y.shape) for name, y in outputs.items()],
+        [Named(name, *nodes.types[name]) for name in inputs],
+        [Named(name, *nodes.types[name]) for name in outputs],
         nodes.constants,
         nodes.functions,
         nodes.types,
     )
+
+
+def _outside(dtype: np.dtype[Any], bits: bool) -> np.dtype[Any]:
+    """The dtype of an input or output."""
+    return np.dtype(np.int16) if bits and dtype == bfloat16.numpy else dtype
 
 
 def _named(xp: Xp, backend: Any) -> Regions:
@@ -115,7 +131,9 @@ def _named(xp: Xp, backend: Any) -> Regions:
         return [Region((op,), op.inputs, op.outputs, _function(op)) for op in operations]
 
     def _function(op: Operation) -> Any:
-        if issubclass(op.definition, Gate):
+        if any(x.dtype.is_complex for x in (*op.inputs, *op.outputs)):
+            raise NotInOnnx(f"{describe(op)}: {NO_COMPLEX}")
+        if issubclass(op.definition, gates.Gate):
             lowered = gate(xp, op)
         else:
             lowered = _lowered(op)
@@ -124,7 +142,7 @@ def _named(xp: Xp, backend: Any) -> Regions:
             with xp.nodes.at(op.name):
                 made = lowered(*arrays)
             made = (made,) if len(op.outputs) == 1 else made
-            _note(xp, made[0] if made else None, op.name)
+            _note(xp, made[0] if made else None, op)
             return made
 
         return function
@@ -136,12 +154,12 @@ def _named(xp: Xp, backend: Any) -> Regions:
     return regions
 
 
-def _note(xp: Xp, value: Any, name: str) -> None:
+def _note(xp: Xp, value: Any, op: Operation) -> None:
     """Note what is the result of an operation; of one that stands behind a transpose, that too."""
     before = source(xp, value)
     for one in (value, *(before or ())[:1]):
-        if isinstance(one, Value):
-            xp.nodes.results.setdefault(one.name, name)
+        if isinstance(one, Value) and (op.definition is gates.Named or one.name not in xp.nodes.results):
+            xp.nodes.results[one.name] = op.name
 
 
 def _called(nodes: Nodes, written: Sequence[Node], names: dict[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import numpy as np
 from stopgrad.onnx_nodes.kernels import computed_in, has_kernel
 from stopgrad.onnx_nodes.values import Value
 from stopgrad.onnx_nodes.writing import BOOL, INT64, Writing, writes
-from stopgrad.types import Dim
+from stopgrad.types import Dim, product
 
 UINT8 = np.dtype(np.uint8)
 _FIRST = np.array(np.iinfo(np.int64).min)
@@ -39,11 +39,51 @@ class Reducing(Writing):
 
     @writes
     def sum(self, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
-        return self.reduce("ReduceSum", self.value(x, _counted(x, dtype)), axis, keepdims)
+        if x.dtype.kind not in "biu":
+            return self.reduce("ReduceSum", self.value(x, dtype), axis, keepdims)
+        result = np.dtype(_counted(x, dtype) or x.dtype)
+        if result.kind not in "iu":
+            return self.reduce("ReduceSum", self.value(x, result), axis, keepdims)
+        # The runtime adds integers as float64, which is exact up to 2⁵³.
+        x = self.value(x)
+        if 2.0 ** min(8 * x.dtype.itemsize, 8 * result.itemsize) * _most(x.size) < 2.0**53:
+            return self.cast(self.reduce("ReduceSum", self.value(x, INT64), axis, keepdims), result)
+        return self._exactly(self.value(x, result), axis, keepdims, self._added)
 
     @writes
     def prod(self, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
-        return self.reduce("ReduceProd", self.value(x, _counted(x, dtype)), axis, keepdims)
+        x = self.value(x, _counted(x, dtype))
+        if x.dtype.kind not in "iu":
+            return self.reduce("ReduceProd", x, axis, keepdims)
+        return self._exactly(x, axis, keepdims, self._multiplied)
+
+    def _exactly(self, x: Value, axis: Any, keepdims: bool, function: Any) -> Value:
+        """A reduction of integers modulo 2ⁿ, by one along the last axis of a matrix."""
+        axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+        axes = sorted(int(a) % x.ndim for a in axes) if x.ndim else []
+        if not axes:
+            return x
+        kept = [a for a in range(x.ndim) if a not in axes]
+        shape = [x.shape[a] for a in kept]
+        rows, columns = product(shape), product([x.shape[a] for a in axes])
+        table = self.reshape(self.transpose(x, [*kept, *axes]), (rows, columns))  # type: ignore[attr-defined]
+        whole = [1 if a in axes else size for a, size in enumerate(x.shape)] if keepdims else shape
+        return self.reshape(function(table), whole)  # type: ignore[attr-defined]
+
+    def _added(self, table: Value) -> Value:
+        ones = self.full((table.shape[1], 1), 1, table.dtype)  # type: ignore[attr-defined]
+        return self.node("MatMul", [table, ones], table.dtype, (table.shape[0], 1))
+
+    def _multiplied(self, table: Value) -> Value:
+        """Column by column; another one in front, since a scan goes over one at least."""
+        rows = (table.shape[0],)
+        one = self.full((*rows, 1), 1, table.dtype)  # type: ignore[attr-defined]
+        table = self.concatenate([one, table], 1)  # type: ignore[attr-defined]
+        kind = (table.dtype, rows)
+        body = self.body([kind, kind], lambda before, column: [before * column])
+        first = self.full(rows, 1, table.dtype)  # type: ignore[attr-defined]
+        found = self.write("Scan", [first, table], [kind], body=body, num_scan_inputs=1, scan_input_axes=[1])
+        return found[0]
 
     @writes
     def mean(self, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
@@ -119,6 +159,11 @@ class Reducing(Writing):
         )
         some = self.cast(self.reduce("ReduceMax", bad, axis, keepdims), BOOL)
         return self.where(some, first, found)  # type: ignore[attr-defined]
+
+
+def _most(size: int | Dim) -> float:
+    """How many elements an array may have."""
+    return 2.0**30 if isinstance(size, Dim) else float(size)
 
 
 def _has_elements(x: Value) -> bool:
