@@ -58,8 +58,8 @@ def printed(folder: Path, command: str) -> str:
 
 
 def steady(text: str) -> str:
-    """Without what another machine or moment prints otherwise: rounding and times."""
-    for what in (r"error \d\.\de-\d\d", r"time: .*", r" in \d+\.\d+s"):
+    """Without what another machine, moment or version prints otherwise: rounding, times, sizes of files."""
+    for what in (r"error \d\.\de-\d\d", r"time: .*", r" in \d+\.\d+s", r"[\d.]+\s+[kM]?B\b"):
         text = re.sub(what, "", text)
     return text
 
