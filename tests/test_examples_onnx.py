@@ -17,6 +17,7 @@ import pytest
 
 import stopgrad as sg
 from examples_references import EXAMPLES, example
+from test_docs import blocks
 
 onnxruntime = pytest.importorskip("onnxruntime")
 onnx = pytest.importorskip("onnx")
@@ -109,6 +110,15 @@ def test_of_the_digits_model_only_the_head_is_changed(digits: Path) -> None:
     assert {name for name in old if name.startswith("head/")} == {"head/w", "head/b"}
     for name in (name for name in old if name.startswith(("head/", "backbone/"))):
         assert np.array_equal(old[name], new[name]) == name.startswith("backbone/"), name
+
+
+def test_the_program_of_the_page_trains(digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """What docs/ship.md shows for Python; what it shows for a browser is run there."""
+    (digits / "out").symlink_to(digits)
+    monkeypatch.chdir(digits)
+    (program,) = blocks("ship.md", "python")
+    exec(compile(program, "ship.md", "exec"), {})
+    assert int(capsys.readouterr().out.partition("%")[0]) > 85
 
 
 @pytest.mark.nightly

@@ -16,6 +16,7 @@ import pytest
 
 from examples_references import example
 from page_tools import started
+from test_docs import blocks
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
@@ -235,6 +236,20 @@ def test_steps_in_the_browser_are_the_steps_in_python(page: Opened, prepared: Pa
     for name, value in trainer.state.items():
         assert state[name].dtype == np.asarray(value).dtype
         np.testing.assert_allclose(state[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_the_loop_that_the_docs_show_trains(page: Opened) -> None:
+    (shown,) = blocks("ship.md", "js")
+    used = """
+      const digits = read(await bytes("digits.safetensors")), losses = [];
+      const some = (name, count, shape) =>
+        new ort.Tensor(digits.get(name).dtype, digits.get(name).data.slice(0, count), shape);
+      const image = some("train/images", 64 * 64, [64, 1, 8, 8]), labels = some("train/labels", 64, [64]);
+      for (let i = 0; i < 30; i++) losses.push(await step(image, labels, 0.01));
+      return losses;
+    """
+    losses = page.page.evaluate(f"async () => {{ {shown} {used} }}")
+    assert losses[-1] < 0.2 * losses[0]
 
 
 def test_a_saved_state_is_read_again_here_and_in_python(page: Opened, prepared: Path, tmp_path: Path) -> None:
