@@ -60,9 +60,11 @@ ROWS = [
     ["calls", "instances", "traced"],
     ["session", "function", "lowered"],
     ["flow", "interchange"],
-    ["imported"],
+    ["optimizers", "adapters"],
+    ["imported", "trainer"],
     # The package itself: what stands below is written as users write, with ``import stopgrad as sg``.
     [""],
+    ["importing"],
     ["torch", "jax", "onnx"],
     ["recipes"],
     ["tour"],

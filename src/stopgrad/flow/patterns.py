@@ -47,4 +47,5 @@ def matching(what: str, patterns: str | Iterable[str], names: Iterable[str]) -> 
 
 
 def _matches(name: str, pattern: str) -> bool:
-    return fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, f"{pattern}.*")
+    # Parts of a path of arguments are separated by dots, scopes of a graph by slashes.
+    return any(fnmatch.fnmatchcase(name, f"{pattern}{below}") for below in ("", ".*", "/*"))

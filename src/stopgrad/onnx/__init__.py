@@ -1,7 +1,16 @@
-"""Models of ONNX in and out: ``import stopgrad.onnx as sgo``."""
+"""Models of ONNX in and out: ``import stopgrad.onnx as sgo``.
+
+Examples:
+    >>> import stopgrad.onnx as sgo
+    >>> sgo.load.__name__
+    'load'
+"""
 
 from __future__ import annotations
 
+from stopgrad.onnx.loading import load
 from stopgrad.onnx.saving import save, to_model
+from stopgrad.onnx.training import Lora, TrainingFiles, training
+from stopgrad.trainer import Trainer
 
-__all__ = ["save", "to_model"]
+__all__ = ["Lora", "Trainer", "TrainingFiles", "load", "save", "to_model", "training"]

@@ -12,8 +12,10 @@ from stopgrad.graph import Operation, Output, describe
 from stopgrad.interpreter import Region, Regions, Types, prepared, program
 from stopgrad.onnx_nodes.forms import FORMS
 from stopgrad.onnx_nodes.forms.gates import gate
+from stopgrad.onnx_nodes.layouts import source
 from stopgrad.onnx_nodes.namespace import Xp
 from stopgrad.onnx_nodes.nodes import Body, Named, Node, Nodes
+from stopgrad.onnx_nodes.tidying import tidied
 from stopgrad.onnx_nodes.values import Value
 from stopgrad.ops.gates import Gate
 
@@ -85,18 +87,19 @@ def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: 
         xp.sizes.read(name, x.shape)
     run = program([*inputs.values()], [*outputs.values()], backend, _named(xp, backend))
     made = run(given)
-    own = {name for node in nodes.written for name in node.outputs}
+    results = [xp.value(value, y.dtype.numpy).name for y, value in zip(outputs.values(), made, strict=True)]
+    kept = tidied(nodes, results)
+    own = {name for node in kept for name in node.outputs}
     names: dict[str, str] = {}
-    for (name, y), value in zip(outputs.items(), made, strict=True):
-        source = xp.value(value, y.dtype.numpy).name
+    for (name, y), result in zip(outputs.items(), results, strict=True):
         nodes.types[name] = (y.dtype.numpy, y.shape)
-        if source in own and source not in names:
-            names[source] = name
+        if result in own and result not in names:
+            names[result] = name
         else:  # An input, a constant, or a result that has another name already.
-            nodes.written.append(Node("Identity", "", name, (source,), (name,), {}))
+            kept.append(Node("Identity", "", name, (result,), (name,), {}))
     return Program(
         opset,
-        _renamed(nodes.written, names),
+        _renamed(kept, _called(nodes, kept, names)),
         [Named(name, x.dtype.numpy, x.shape) for name, x in inputs.items()],
         [Named(name, y.dtype.numpy, y.shape) for name, y in outputs.items()],
         nodes.constants,
@@ -120,7 +123,9 @@ def _named(xp: Xp, backend: Any) -> Regions:
         def function(*arrays: Any) -> Any:
             with xp.nodes.at(op.name):
                 made = lowered(*arrays)
-            return (made,) if len(op.outputs) == 1 else made
+            made = (made,) if len(op.outputs) == 1 else made
+            _note(xp, made[0] if made else None, op.name)
+            return made
 
         return function
 
@@ -131,6 +136,26 @@ def _named(xp: Xp, backend: Any) -> Regions:
     return regions
 
 
+def _note(xp: Xp, value: Any, name: str) -> None:
+    """Note what is the result of an operation; of one that stands behind a transpose, that too."""
+    before = source(xp, value)
+    for one in (value, *(before or ())[:1]):
+        if isinstance(one, Value):
+            xp.nodes.results.setdefault(one.name, name)
+
+
+def _called(nodes: Nodes, written: Sequence[Node], names: dict[str, str]) -> dict[str, str]:
+    """The names of values: those given, and those of the operations whose results they are."""
+    for node in written:
+        for value in node.attributes.values():
+            if isinstance(value, Body):
+                _called(nodes, value.nodes, names)
+        result = node.outputs[0]
+        if result in nodes.results and result not in names and not node.domain:
+            names[result] = nodes.unique(nodes.results[result])
+    return names
+
+
 def _renamed(nodes: Sequence[Node], names: Mapping[str, str]) -> list[Node]:
     """Nodes with other names for values, in bodies too."""
     if not names:
@@ -138,13 +163,18 @@ def _renamed(nodes: Sequence[Node], names: Mapping[str, str]) -> list[Node]:
     renamed = []
     for node in nodes:
         attributes = {
-            key: value._replace(nodes=_renamed(value.nodes, names)) if isinstance(value, Body) else value
+            key: _renamed_body(value, names) if isinstance(value, Body) else value
             for key, value in node.attributes.items()
         }
         inputs = tuple(names.get(name, name) for name in node.inputs)
         outputs = tuple(names.get(name, name) for name in node.outputs)
-        renamed.append(node._replace(inputs=inputs, outputs=outputs, attributes=attributes))
+        renamed.append(node._replace(name=outputs[0], inputs=inputs, outputs=outputs, attributes=attributes))
     return renamed
+
+
+def _renamed_body(body: Body, names: Mapping[str, str]) -> Body:
+    outputs = [y._replace(name=names.get(y.name, y.name)) for y in body.outputs]
+    return Body(_renamed(body.nodes, names), body.inputs, outputs)
 
 
 def unwritable(operations: Sequence[Operation]) -> str | None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.onnx_nodes import elementary
 from stopgrad.onnx_nodes.kernels import computed_in
+from stopgrad.onnx_nodes.layouts import behind
 from stopgrad.onnx_nodes.nodes import Body, Kind, Named, Node, Nodes, NotInOnnx, is_known
 from stopgrad.onnx_nodes.sizes import Sizes
 from stopgrad.onnx_nodes.values import Value
@@ -79,9 +81,13 @@ class Writing:
         return Value(self, self.nodes.constant(array), array.dtype, array.shape)
 
     def cast(self, x: Value, dtype: Any) -> Value:
-        """One Cast, as ONNX has it."""
+        """One Cast, as ONNX has it; runtimes go from float64 to float16 through float32, and round twice."""
         dtype = np.dtype(dtype)
-        return x if x.dtype == dtype else self.node("Cast", [x], dtype, x.shape, to=dtype)
+        if x.dtype == dtype:
+            return x
+        if dtype == np.float16 and x.dtype == np.float64:
+            x = elementary.to_11_bits(self, x)
+        return self.node("Cast", [x], dtype, x.shape, to=dtype)
 
     def shape(self, sizes: Sequence[int | Dim]) -> Value:
         """Sizes as a value of shape [n]."""
@@ -107,15 +113,21 @@ class Writing:
         self, op_type: str, inputs: Sequence[Any], dtype: Any, shape: Sequence[int | Dim], **attributes: Any
     ) -> Value:
         """A node with one output."""
+        found = behind(self, op_type, inputs, (np.dtype(dtype), tuple(shape)), attributes)
+        if found is not None:
+            return found
         return self.write(op_type, inputs, [(np.dtype(dtype), tuple(shape))], **attributes)[0]
 
     def elementwise(self, op_type: str, *xs: Any, result: Any = None, **attributes: Any) -> Value:
-        """An operator on operands of one dtype, broadcast; the result has it too, if no other is given."""
+        """An operator on operands of one dtype, broadcast; the result has it too, if no other is given.
+
+        In brackets may stand what an attribute says, as in :data:`kernels.KERNELS`.
+        """
         dtype = self.common(*xs)
         within = computed_in(op_type, dtype)
         operands = [self.value(self.value(x, dtype), within) for x in xs]
         made = self.node(
-            op_type,
+            op_type.partition("[")[0],
             operands,
             within if result is None else result,
             broadcast_shapes(*[x.shape for x in operands]),

@@ -19,8 +19,9 @@ import stopgrad as sg
 from stopgrad.builder import Inside
 from stopgrad.errors import ArgumentError, GraphError
 from stopgrad.imported import Model
+from stopgrad.importing.values import Refused
 from stopgrad.public import guarded
-from stopgrad.torch.importing.aten.calling import Refused, array_of, dtype_from
+from stopgrad.torch.importing.aten.calling import array_of, dtype_from
 from stopgrad.torch.importing.program import called, exported, scope_from
 from stopgrad.torch.importing.translating import Translator, draws
 

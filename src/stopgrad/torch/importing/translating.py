@@ -12,9 +12,10 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 import stopgrad as sg
 from stopgrad.builder import Inside
+from stopgrad.importing.values import Refused
 from stopgrad.ops.data import size_as
 from stopgrad.torch.importing.aten import ABSENT, TRANSLATIONS
-from stopgrad.torch.importing.aten.calling import Call, Refused, array_of, dtype_from, results_of
+from stopgrad.torch.importing.aten.calling import Call, array_of, dtype_from, results_of
 from stopgrad.torch.importing.aten.control import CONTROL
 from stopgrad.torch.importing.aten.drawing import DRAWING
 from stopgrad.torch.importing.aten.sizes import SIZES

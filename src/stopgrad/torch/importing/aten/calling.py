@@ -7,27 +7,19 @@ an output, or a tuple of them where the operator has several results.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
 import stopgrad as sg
+from stopgrad.importing.values import Refused
 from stopgrad.operands import Array
-from stopgrad.ops.data import size_as
 from stopgrad.types import DType, dtype_of
 
 Translation = Callable[..., Any]
 Table = dict[str, Translation]
-
-END = 2**62
-"""From here on a number says "to the end", as in slices."""
-
-
-class Refused(Exception):  # noqa: N818 - no error of its own; the loader makes one of all
-    """A call that has no translation; its text says why, and what to do."""
 
 
 class Call:
@@ -122,64 +114,6 @@ def array_of(x: Any, name: str) -> Array:
 def given(dtype: Any, otherwise: DType) -> DType:
     """The element type that an argument says, or another where it is None."""
     return otherwise if dtype is None else dtype_from(dtype)
-
-
-def brought(x: Any, dtype: DType, like: Any = None) -> Any:
-    """A tensor, number or size as a tensor of this dtype."""
-    if isinstance(x, sg.Output):
-        return x if x.dtype is dtype else sg.cast(x, dtype)
-    if isinstance(x, sg.Dim):
-        return sg.cast(size_as(x, sg.int64, like), dtype)
-    return sg.constant(np.asarray(x).astype(dtype.numpy), dtype)
-
-
-def axis_of(dim: int, ndim: int) -> int:
-    """An axis counted from the front."""
-    return dim + ndim if dim < 0 else dim
-
-
-def axes_of(dims: Any, ndim: int) -> tuple[int, ...]:
-    """Axes counted from the front; all of them where none are named."""
-    if not ndim:
-        return ()
-    if dims is None or (not isinstance(dims, int) and not len(dims)):
-        return tuple(range(ndim))
-    return tuple(axis_of(d, ndim) for d in ([dims] if isinstance(dims, int) else dims))
-
-
-def spread(value: Any, count: int) -> tuple[Any, ...]:
-    """A number for each of so many axes, where one may stand for all."""
-    found = tuple(value) if isinstance(value, (tuple, list)) else (value,)
-    return found * count if len(found) == 1 else found
-
-
-def static(sizes: Sequence[Any], what: str) -> tuple[int, ...]:
-    """Sizes that have to be numbers."""
-    if any(isinstance(size, sg.Dim) for size in sizes):
-        raise Refused(f"{what} needs sizes that are numbers; export it without dynamic sizes there")
-    return tuple(int(size) for size in sizes)
-
-
-def product(sizes: Sequence[Any]) -> Any:
-    """The product of sizes, which may be symbolic."""
-    return math.prod(sizes)
-
-
-def along(values: Any, axis: int, ndim: int) -> Any:
-    """A vector, NumPy's or a tensor, put along an axis of so many."""
-    shape = [1] * ndim
-    shape[axis] = -1
-    return values.reshape(shape) if isinstance(values, np.ndarray) else sg.reshape(values, shape)
-
-
-def pulled(forward: Callable[..., Any], operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-    """The gradient of a function of outputs, for operators that are the gradient of another one.
-
-    It is generated here from the operations that *forward* builds.
-    """
-    ys = forward(*operands)
-    ys = ys if isinstance(ys, tuple) else (ys,)
-    return sg.gradients(list(ys), list(operands), list(cotangents), unconnected_gradients="zero")
 
 
 def table(*rows: dict[str, Translation] | tuple[str, Translation]) -> Iterator[tuple[str, Translation]]:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.torch.importing.aten.calling import Call, Table, brought, table
+from stopgrad.importing.values import brought
+from stopgrad.torch.importing.aten.calling import Call, Table, table
 
 
 def _uniform(call: Call, size: Sequence[Any], *_: Any, **__: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.torch.importing.aten.calling import Call, Table, Translation, brought, given, table
+from stopgrad.importing.values import brought
+from stopgrad.torch.importing.aten.calling import Call, Table, Translation, given, table
 from stopgrad.types import DType
 
 

@@ -8,19 +8,11 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.importing.shapes import part
+from stopgrad.importing.values import Refused, along, axis_of, brought, product, static
 from stopgrad.ops.shape import reshape
-from stopgrad.torch.importing.aten.calling import (
-    Call,
-    Refused,
-    Table,
-    along,
-    axis_of,
-    brought,
-    product,
-    static,
-    table,
-)
-from stopgrad.torch.importing.aten.shapes import diagonal_places, part, strided_places
+from stopgrad.torch.importing.aten.calling import Call, Table, table
+from stopgrad.torch.importing.aten.shapes import diagonal_places, strided_places
 
 
 def _cut(x: Any, index: Any, axis: int) -> Any:

@@ -6,56 +6,39 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.importing.normalizations import (
+    affine,
+    batch_normalized,
+    by_channel,
+    layer_normalized,
+    moved,
+    statistics,
+    wide,
+    with_running,
+)
+from stopgrad.importing.values import brought, product
 from stopgrad.ops.shape import reshape
-from stopgrad.torch.importing.aten.calling import Call, Table, brought, product, table
-from stopgrad.torch.importing.aten.reductions import variance
-
-
-def _statistics(x: Any, axes: tuple[int, ...], eps: float, keepdim: bool) -> tuple[Any, Any]:
-    """The mean, and one over the standard deviation."""
-    mean = sg.reduce_mean(x, axis=axes, keepdims=keepdim)
-    spread = sg.add(variance(x, axes, 0, keepdim), brought(eps, x.dtype))
-    return mean, sg.rsqrt(spread)
-
-
-def _affine(y: Any, weight: Any, bias: Any, shape: Sequence[Any] | None = None) -> Any:
-    """y · weight + bias, either of which may be None, in y's element type."""
-    for function, parameter in ((sg.multiply, weight), (sg.add, bias)):
-        if parameter is not None:
-            parameter = brought(parameter, y.dtype)
-            y = function(y, parameter if shape is None else reshape(parameter, list(shape)))
-    return y
-
-
-def _wide(x: Any) -> Any:
-    """In what is computed: 16-bit numbers as float32."""
-    return sg.cast(x, sg.float32) if x.dtype.itemsize == 2 else x
+from stopgrad.torch.importing.aten.calling import Call, Table, table
 
 
 def _layer(call: Call, x: Any, shape: Sequence[Any], weight: Any, bias: Any, eps: float) -> Any:
     axes = tuple(range(x.ndim - len(shape), x.ndim))
-    wide = _wide(x)
-    y = _affine(sg.layer_norm(wide, axis=axes, epsilon=eps), weight, bias)
     mean = rstd = None
     if call.uses(1) or call.uses(2):
-        mean, rstd = (brought(s, x.dtype) for s in _statistics(wide, axes, eps, True))
-    return brought(y, x.dtype), mean, rstd
+        mean, rstd = (brought(s, x.dtype) for s in statistics(wide(x), axes, eps, True))
+    return layer_normalized(x, axes, weight, bias, eps), mean, rstd
 
 
 def _group(
     call: Call, x: Any, weight: Any, bias: Any, n: Any, c: Any, hw: Any, group: int, eps: float
 ) -> Any:
-    wide = reshape(_wide(x), [x.shape[0], group, -1])
-    y = reshape(sg.layer_norm(wide, axis=(2,), epsilon=eps), list(x.shape))
-    y = _affine(y, weight, bias, [-1] + [1] * (x.ndim - 2))
+    parts = reshape(wide(x), [x.shape[0], group, -1])
+    y = reshape(sg.layer_norm(parts, axis=(2,), epsilon=eps), list(x.shape))
+    y = affine(y, weight, bias, [-1] + [1] * (x.ndim - 2))
     mean = rstd = None
     if call.uses(1) or call.uses(2):
-        mean, rstd = (brought(s, x.dtype) for s in _statistics(wide, (2,), eps, False))
+        mean, rstd = (brought(s, x.dtype) for s in statistics(parts, (2,), eps, False))
     return brought(y, x.dtype), mean, rstd
-
-
-def _by_channel(x: Any) -> list[Any]:
-    return [1, -1] + [1] * (x.ndim - 2)
 
 
 def _batch(
@@ -71,41 +54,21 @@ def _batch(
 ) -> Any:
     """The result, the batch's mean and 1 / deviation, and the running statistics after it."""
     if not training:
-        y = _with_running(x, weight, bias, running_mean, running_var, eps)
+        y = with_running(x, weight, bias, running_mean, running_var, eps)
         empty = sg.zeros([0], y.dtype)
         return y, empty, empty, running_mean, running_var
-    axes = (0, *range(2, x.ndim))
-    wide = _wide(x)
-    mean = sg.reduce_mean(wide, axis=axes, keepdims=True)
-    apart = sg.subtract(wide, mean)
-    var = sg.reduce_mean(sg.square(apart), axis=axes, keepdims=True)
-    rstd = sg.rsqrt(sg.add(var, brought(eps, wide.dtype)))
-    y = brought(_affine(sg.multiply(apart, rstd), weight, bias, _by_channel(x)), x.dtype)
-    saved = [reshape(s, [-1]) for s in (mean, rstd)] if call.uses(1) or call.uses(2) else [None, None]
+    y, mean, var, rstd = batch_normalized(x, weight, bias, eps)
+    saved = [mean, rstd] if call.uses(1) or call.uses(2) else [None, None]
     after = [None, None]
     if running_mean is not None and (call.uses(3) or call.uses(4)):
-        count = product([x.shape[axis] for axis in axes])
-        number = brought(count, wide.dtype, x)
-        whole = sg.realdiv(number, sg.subtract(number, brought(1, wide.dtype)))
-        batch = (reshape(mean, [-1]), sg.multiply(reshape(var, [-1]), whole))
+        count = product([size for axis, size in enumerate(x.shape) if axis != 1])
+        number = brought(count, mean.dtype, x)
+        whole = sg.realdiv(number, sg.subtract(number, brought(1, mean.dtype)))
         after = [
-            _moved(old, sg.stop_gradient(new), momentum)
-            for old, new in zip((running_mean, running_var), batch, strict=True)
+            moved(old, sg.stop_gradient(new), 1.0 - momentum)
+            for old, new in zip((running_mean, running_var), (mean, sg.multiply(var, whole)), strict=True)
         ]
     return y, *saved, *after
-
-
-def _moved(old: Any, new: Any, momentum: float) -> Any:
-    kept = sg.multiply(old, brought(1.0 - momentum, old.dtype))
-    return sg.add(kept, sg.multiply(brought(new, old.dtype), brought(momentum, old.dtype)))
-
-
-def _with_running(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
-    wide, shape = _wide(x), _by_channel(x)
-    mean, var = (reshape(brought(s, wide.dtype), shape) for s in (mean, var))
-    rstd = sg.rsqrt(sg.add(var, brought(eps, wide.dtype)))
-    y = _affine(sg.multiply(sg.subtract(wide, mean), rstd), weight, bias, shape)
-    return brought(y, x.dtype)
 
 
 def _batch_alone(
@@ -164,7 +127,7 @@ def _group_gradient(
     shape = [x.shape[0], group, -1]
     mean, rstd = sg.expand_dims(mean, -1), sg.expand_dims(rstd, -1)
     normal = sg.multiply(sg.subtract(reshape(x, shape), mean), rstd)
-    inner = g if weight is None else sg.multiply(g, reshape(weight, _by_channel(x)))
+    inner = g if weight is None else sg.multiply(g, reshape(weight, by_channel(x)))
     dx = reshape(_through(reshape(inner, shape), normal, rstd, (2,)), list(x.shape)) if mask[0] else None
     axes = (0, *range(2, x.ndim))
     dw = _summed(sg.multiply(g, reshape(normal, list(x.shape))), axes) if mask[1] else None

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.ops.shape import reshape
-from stopgrad.torch.importing.aten.calling import Call, Refused, Table, brought, pulled, spread, static, table
-from stopgrad.torch.importing.aten.shapes import padded
+from stopgrad.importing import convolutions
+from stopgrad.importing.values import Refused, brought, pulled, spread, static
+from stopgrad.torch.importing.aten.calling import Call, Table, table
 
 
 def _multiplied(call: Call, a: Any, b: Any, *_: Any) -> Any:
@@ -43,8 +43,6 @@ def _conjugated_dot(call: Call, a: Any, b: Any) -> Any:
 
 # ------------------------------------------------------------------------------------------ convolutions
 
-LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
-
 
 def convolved(
     call: Call,
@@ -60,33 +58,13 @@ def convolved(
 ) -> Any:
     """``aten.convolution``: channels stand behind the batch, output channels first in the weight."""
     spatial = weight.ndim - 2
-    if spatial not in LAYOUTS:
+    if spatial not in convolutions.LAYOUTS:
         raise Refused("there are convolutions over one to three axes here")
     stride, dilation, output_padding = (spread(n, spatial) for n in (stride, dilation, output_padding))
     pads = [(n, n) for n in spread(padding, spatial)]
-    # Ours: [window, channels / groups, output channels].
-    filters = sg.transpose(weight, (*range(2, weight.ndim), 1, 0))
     if transposed:
-        y = _transposed(x, filters, stride, pads, dilation, output_padding, groups)
-    else:
-        y = sg.convolution(x, filters, stride, pads, LAYOUTS[spatial], dilation, groups=groups)
-    return y if bias is None else sg.add(y, reshape(bias, [-1] + [1] * spatial))
-
-
-def _transposed(
-    x: Any, filters: Any, stride: Any, pads: Any, dilation: Any, output_padding: Any, groups: int
-) -> Any:
-    """The whole of what the windows cover, less the padding; beyond it there are zeros."""
-    spatial = len(stride)
-    whole = [
-        (size - 1) * step + far * (window - 1) + 1
-        for size, step, far, window in zip(x.shape[2:], stride, dilation, filters.shape, strict=False)
-    ]
-    y = sg.conv_transpose(
-        x, filters, whole, list(stride), "VALID", LAYOUTS[spatial], list(dilation), groups=groups
-    )
-    cut = [(-pad, extra - pad) for (pad, _), extra in zip(pads, output_padding, strict=True)]
-    return padded(y, [(0, 0), (0, 0), *cut])
+        return convolutions.transposed(x, weight, bias, stride, pads, dilation, output_padding, groups)
+    return convolutions.convolved(x, weight, bias, stride, pads, dilation, groups)
 
 
 def _convolution_gradient(
@@ -106,23 +84,11 @@ def _convolution_gradient(
 # ------------------------------------------------------------------------------- windows as columns
 
 
-def _places(size: int, window: int, dilation: int, padding: int, stride: int) -> Any:
-    """For each position inside the window, where it lies in the padded axis, for each window."""
-    count = (size + 2 * padding - dilation * (window - 1) - 1) // stride + 1
-    return [[inner * dilation + outer * stride for outer in range(count)] for inner in range(window)]
-
-
 def _to_columns(call: Call, x: Any, window: Sequence[int], dilation: Any, padding: Any, stride: Any) -> Any:
     batched = x.ndim == 4
     x = x if batched else sg.expand_dims(x, 0)
-    height, width = static(x.shape[2:], "im2col")
     dilation, padding, stride = (spread(n, 2) for n in (dilation, padding, stride))
-    rows = _places(height, window[0], dilation[0], padding[0], stride[0])
-    columns = _places(width, window[1], dilation[1], padding[1], stride[1])
-    x = padded(x, [(0, 0), (0, 0), *[(n, n) for n in padding]])
-    x = sg.take(sg.take(x, rows, 2), columns, 4)  # [batch, channels, window, rows, window, columns]
-    x = sg.transpose(x, (0, 1, 2, 4, 3, 5))
-    y = reshape(x, [x.shape[0], x.shape[1] * window[0] * window[1], len(rows[0]) * len(columns[0])])
+    y = convolutions.to_columns(x, window, dilation, [(n, n) for n in padding], stride)
     return y if batched else sg.squeeze(y, 0)
 
 
@@ -132,10 +98,9 @@ def _from_columns(
     """The transpose of :func:`_to_columns`: what overlaps is added up."""
     batched = x.ndim == 3
     x = x if batched else sg.expand_dims(x, 0)
-    height, width = static(size, "col2im")
-    channels = x.shape[1] // (window[0] * window[1])
-    start = sg.zeros([x.shape[0], channels, height, width], x.dtype)
-    (y,) = pulled(lambda z: _to_columns(call, z, window, dilation, padding, stride), [start], [x])
+    dilation, padding, stride = (spread(n, 2) for n in (dilation, padding, stride))
+    pads = [(n, n) for n in padding]
+    y = convolutions.from_columns(x, static(size, "col2im"), window, dilation, pads, stride)
     return y if batched else sg.squeeze(y, 0)
 
 

@@ -6,18 +6,9 @@ import math
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.torch.importing.aten.calling import (
-    Call,
-    Table,
-    Translation,
-    along,
-    axes_of,
-    axis_of,
-    brought,
-    product,
-    static,
-    table,
-)
+from stopgrad.importing.normalizations import variance
+from stopgrad.importing.values import along, axes_of, axis_of, brought, static
+from stopgrad.torch.importing.aten.calling import Call, Table, Translation, table
 
 
 def reduced(function: Any) -> Translation:
@@ -91,21 +82,6 @@ def _product(call: Call, x: Any, dim: Any = None, keepdim: bool = False, **_: An
     axes = axes_of(dim, x.ndim)
     x = brought(x, call.dtype)
     return sg.reduce_prod(x, axis=axes, keepdims=keepdim) if axes else x
-
-
-def variance(x: Any, axes: tuple[int, ...], correction: Any, keepdim: bool) -> Any:
-    """The mean squared distance from the mean, divided by the number of elements less a correction."""
-    mean = sg.reduce_mean(x, axis=axes, keepdims=True) if axes else x
-    distance = sg.subtract(x, mean)
-    squares = sg.multiply(distance, sg.conj(distance)) if x.dtype.is_complex else sg.square(distance)
-    squares = sg.real(squares) if x.dtype.is_complex else squares
-    total = sg.reduce_sum(squares, axis=axes, keepdims=keepdim) if axes else squares
-    count = product([x.shape[axis] for axis in axes])
-    left = count - correction if not isinstance(count, sg.Dim) else None
-    if left is None:
-        divisor = sg.subtract(brought(count, total.dtype, x), brought(correction, total.dtype))
-        return sg.realdiv(total, sg.maximum(divisor, brought(0, total.dtype)))
-    return sg.realdiv(total, brought(max(left, 0), total.dtype))
 
 
 def _variance(

@@ -10,19 +10,10 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.importing.shapes import is_negative, padded, part
+from stopgrad.importing.values import Refused, axes_of, axis_of, brought, product, static
 from stopgrad.ops.shape import reshape
-from stopgrad.torch.importing.aten.calling import (
-    END,
-    Call,
-    Refused,
-    Table,
-    axes_of,
-    axis_of,
-    brought,
-    product,
-    static,
-    table,
-)
+from stopgrad.torch.importing.aten.calling import Call, Table, table
 
 
 def _viewed(call: Call, x: Any, sizes: Sequence[Any]) -> Any:
@@ -59,17 +50,6 @@ def _squeezed(call: Call, x: Any, dims: Any = None) -> Any:
 
 def _unsqueezed(call: Call, x: Any, dim: int) -> Any:
     return sg.expand_dims(x, axis_of(dim, x.ndim + 1))
-
-
-def part(x: Any, axis: int, start: Any, end: Any, step: Any = 1) -> Any:
-    """A slice along one axis, by Python's rules."""
-    if isinstance(end, int) and end >= END:
-        end = None
-    if isinstance(start, int) and start == 0:
-        start = None
-    if start is None and end is None and step == 1:
-        return x
-    return x[(slice(None),) * axis + (slice(start, end, step),)]
 
 
 def _sliced(call: Call, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Any:
@@ -192,24 +172,6 @@ def _pairs(pad: Sequence[Any], ndim: int) -> list[tuple[Any, Any]]:
     return found
 
 
-def padded(x: Any, pairs: Sequence[tuple[Any, Any]], value: Any = 0, mode: str = "CONSTANT") -> Any:
-    """Elements put around a tensor; where a number is negative, so many are taken away."""
-    for axis, (before, after) in enumerate(pairs):
-        start = -before if _is_negative(before) else 0
-        end = x.shape[axis] + after if _is_negative(after) else None
-        x = part(x, axis, start, end)
-    kept = [tuple(0 if _is_negative(n) else n for n in pair) for pair in pairs]
-    if all(not isinstance(n, sg.Dim) and n == 0 for pair in kept for n in pair):
-        return x
-    if mode != "CONSTANT":
-        return sg.pad(x, kept, mode)
-    return sg.pad(x, kept, constant_values=brought(value, x.dtype, x))
-
-
-def _is_negative(number: Any) -> bool:
-    return not isinstance(number, sg.Dim) and number < 0
-
-
 def _constant_padded(call: Call, x: Any, pad: Sequence[Any], value: Any = 0) -> Any:
     return padded(x, _pairs(pad, x.ndim), value)
 
@@ -220,13 +182,13 @@ def _mirrored(call: Call, x: Any, pad: Sequence[Any]) -> Any:
 
 def _replicated(call: Call, x: Any, pad: Sequence[Any]) -> Any:
     pairs = _pairs(pad, x.ndim)
-    x = padded(x, [tuple(n if _is_negative(n) else 0 for n in pair) for pair in pairs])  # type: ignore[misc]
+    x = padded(x, [tuple(n if is_negative(n) else 0 for n in pair) for pair in pairs])  # type: ignore[misc]
     for axis, (before, after) in enumerate(pairs):
         ends = []
         for count, place in ((before, 0), (after, x.shape[axis] - 1)):
             edge = part(x, axis, place, place + 1)
             shape = [*x.shape]
-            shape[axis] = 0 if _is_negative(count) else count
+            shape[axis] = 0 if is_negative(count) else count
             ends.append(sg.broadcast_to(edge, shape))
         if any(isinstance(n, sg.Dim) or n > 0 for n in (before, after)):
             x = sg.concat([ends[0], x, ends[1]], axis)

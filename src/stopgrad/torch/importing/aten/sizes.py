@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 import stopgrad as sg
-from stopgrad.torch.importing.aten.calling import Call, Refused
+from stopgrad.importing.values import Refused
+from stopgrad.torch.importing.aten.calling import Call
 
 
 def _binary(function: Any) -> Any:

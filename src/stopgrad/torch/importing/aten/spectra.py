@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.importing.values import axes_of, brought, product
 from stopgrad.ops import fourier
-from stopgrad.torch.importing.aten.calling import Call, Table, axes_of, brought, product, table
+from stopgrad.torch.importing.aten.calling import Call, Table, table
 
 
 def _scaled(y: Any, sizes: Sequence[Any], normalization: int) -> Any:

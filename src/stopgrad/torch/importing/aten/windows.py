@@ -9,21 +9,13 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
+from stopgrad.importing.convolutions import LAYOUTS
+from stopgrad.importing.pooling import max_places, places, shares
+from stopgrad.importing.sampling import cubic_weights, grid_sampled
+from stopgrad.importing.shapes import padded
+from stopgrad.importing.values import Refused, along, brought, product, pulled, spread, static
 from stopgrad.ops.shape import reshape
-from stopgrad.torch.importing.aten.calling import (
-    Call,
-    Refused,
-    Table,
-    along,
-    brought,
-    product,
-    pulled,
-    spread,
-    static,
-    table,
-)
-from stopgrad.torch.importing.aten.products import LAYOUTS
-from stopgrad.torch.importing.aten.shapes import padded
+from stopgrad.torch.importing.aten.calling import Call, Table, table
 
 
 def _windows(
@@ -68,17 +60,8 @@ class _Pooling:
 
     def places(self) -> list[Any]:
         """For each spatial axis, where in the input each element of each window lies: [windows, window]."""
-        return [
-            np.arange(count)[:, None] * stride + np.arange(window) * dilation - before
-            for count, stride, window, dilation, before in zip(
-                static(self.counts, "the places of maxima"),
-                self.stride,
-                self.window,
-                self.dilation,
-                self.padding,
-                strict=True,
-            )
-        ]
+        counts = static(self.counts, "the places of maxima")
+        return places(counts, self.window, self.stride, self.dilation, self.padding)
 
 
 def _max_pooled(spatial: int) -> Any:
@@ -100,32 +83,11 @@ def _max_pooled(spatial: int) -> Any:
             pooling.layout,
             dilations=list(pooling.dilation),
         )
-        return pooling.ended(y), pooling.ended(_max_places(pooling)) if call.uses(1) else None
+        return pooling.ended(y), pooling.ended(max_places(pooling.x, pooling.places())) if call.uses(
+            1
+        ) else None
 
     return translated
-
-
-def _max_places(pooling: _Pooling) -> Any:
-    """The number of the largest element of each window, among all of its plane; the first at ties."""
-    x, spatial = pooling.x, len(pooling.window)
-    sizes = static(x.shape[2:], "the places of maxima")
-    numbers: Any = np.zeros((1,) * (2 * spatial), np.int64)
-    outside: Any = np.zeros((1,) * (2 * spatial), bool)
-    for i, (places, size) in enumerate(zip(pooling.places(), sizes, strict=True)):
-        shape = [1] * (2 * spatial)
-        shape[2 * i], shape[2 * i + 1] = places.shape
-        x = sg.take(x, np.clip(places, 0, size - 1), 2 + 2 * i)
-        numbers = numbers * size + places.reshape(shape)
-        outside = outside | ((places < 0) | (places >= size)).reshape(shape)
-    x = sg.where(outside, brought(-math.inf, x.dtype), x)
-    order = (*range(2, x.ndim, 2), *range(3, x.ndim, 2))
-    counts = [places.shape[0] for places in pooling.places()]
-    windows = int(np.prod(pooling.window))
-    x = reshape(sg.transpose(x, (0, 1, *order)), [*x.shape[:2], *counts, windows])
-    numbers = np.transpose(numbers, [axis - 2 for axis in order]).reshape(*counts, windows)
-    best = sg.expand_dims(sg.argmax(x, x.ndim - 1, sg.int64), -1)
-    wide = sg.broadcast_to(sg.constant(numbers), [*x.shape[:2], *numbers.shape])
-    return sg.squeeze(sg.take_along_axis(wide, best, x.ndim - 1), -1)
 
 
 def _max_gradient(spatial: int) -> Any:
@@ -173,14 +135,8 @@ def _shares(pooling: _Pooling, count_include_pad: bool, divisor: int | None) -> 
     if plain and (count_include_pad or not any(pooling.padding)):
         return None
     sizes = static(pooling.x.shape[2:], "pooling with padding that does not count")
-    counted: Any = np.ones((1,) * len(sizes))
-    for i, (places, size, padding) in enumerate(zip(pooling.places(), sizes, pooling.padding, strict=True)):
-        margin = padding if count_include_pad else 0
-        inside = ((places >= -margin) & (places < size + margin)).sum(axis=1)
-        shape = [1] * len(sizes)
-        shape[i] = -1
-        counted = counted * inside.reshape(shape)
-    return elements / counted
+    margins = [(n, n) if count_include_pad else (0, 0) for n in pooling.padding]
+    return elements * shares(pooling.places(), sizes, margins)
 
 
 def _average_gradient(spatial: int) -> Any:
@@ -274,7 +230,7 @@ def _cubic(call: Call, x: Any, size: Any, align: bool, factors: Any = None) -> A
         source = steps * scale if align else (steps + 0.5) * scale - 0.5
         first = np.floor(source)
         parts = []
-        for k, weight in enumerate(_cubic_weights(source - first)):
+        for k, weight in enumerate(cubic_weights(source - first)):
             at = np.clip(first.astype(np.int64) + k - 1, 0, before - 1)
             parts.append(sg.multiply(sg.take(x, at, 2 + i), brought(along(weight, 2 + i, x.ndim), x.dtype)))
         x = sg.add_n(parts)
@@ -286,115 +242,8 @@ def _cubic_sized(call: Call, x: Any, size: Any, align: bool, *factors: Any) -> A
     return _cubic(call, x, size, align, factors or None)
 
 
-def _cubic_weights(t: Any) -> list[Any]:
-    """Of the four neighbours, by Keys's kernel with a = -3/4; for arrays and outputs."""
-    a = -0.75
-
-    def near(u: Any) -> Any:
-        return ((a + 2.0) * u - (a + 3.0)) * u * u + 1.0
-
-    def far(u: Any) -> Any:
-        return ((u - 5.0) * u + 8.0) * u * a - 4.0 * a
-
-    return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
-
-
-# ---------------------------------------------------------------------------------------- at a grid
-
-
-def _unnormalised(place: Any, size: int, align: bool) -> Any:
-    """From [-1, 1] to pixels."""
-    return (place + 1.0) * (0.5 * (size - 1)) if align else ((place + 1.0) * size - 1.0) * 0.5
-
-
-def _reflected(place: Any, size: int, align: bool) -> Any:
-    low, span = (0.0, size - 1.0) if align else (-0.5, float(size))
-    if span == 0:
-        return sg.zeros_like(place)
-    away = sg.abs(place - low)
-    turns = sg.floor(away * (1.0 / span))
-    rest = away - turns * span
-    back = sg.not_equal(sg.floormod(turns, brought(2, turns.dtype)), brought(0, turns.dtype))
-    return sg.where(back, span - rest + low, rest + low)
-
-
-def _inside(place: Any, size: int, padding: int, align: bool) -> Any:
-    """Where a place beyond the image is taken for."""
-    if padding == 2:
-        place = _reflected(place, size, align)
-    if padding:
-        zero, last = brought(0, place.dtype), brought(size - 1, place.dtype)
-        place = sg.minimum(sg.maximum(place, zero), last)
-    return place
-
-
-class _Sampling:
-    """Pixels of an image, [batch, channels, sizes], at places known as the program runs."""
-
-    def __init__(self, x: Any, padding: int, align: bool) -> None:
-        self.sizes = static(x.shape[2:], "grid_sample")
-        self.padding, self.align = padding, align
-        self.dtype = x.dtype
-        self.channels = x.shape[1]
-        self.flat = reshape(x, [x.shape[0], x.shape[1], int(np.prod(self.sizes))])
-
-    def at(self, places: Sequence[Any]) -> Any:
-        """The pixels at whole places, which are floating-point; 0 outside: [batch, channels, places]."""
-        number = valid = None
-        for place, size in zip(places, self.sizes, strict=True):
-            zero, last = brought(0, place.dtype), brought(size - 1, place.dtype)
-            here = sg.logical_and(sg.greater_equal(place, zero), sg.less_equal(place, last))
-            valid = here if valid is None else sg.logical_and(valid, here)
-            whole = sg.cast(sg.stop_gradient(sg.where(here, place, zero)), sg.int64)
-            number = whole if number is None else number * size + whole
-        assert number is not None
-        count = product(number.shape[1:])
-        wide = sg.broadcast_to(
-            reshape(number, [number.shape[0], 1, count]), [number.shape[0], self.channels, count]
-        )
-        found = reshape(
-            sg.take_along_axis(self.flat, wide, 2), [wide.shape[0], wide.shape[1], *number.shape[1:]]
-        )
-        return sg.where(sg.expand_dims(valid, 1), found, brought(0, self.dtype))
-
-
 def _grid_sampled(call: Call, x: Any, grid: Any, mode: int, padding: int, align: bool) -> Any:
-    spatial = x.ndim - 2
-    sampling = _Sampling(x, padding, align)
-    # The grid names the last axis first.
-    places = [_unnormalised(grid[..., spatial - 1 - i], size, align) for i, size in enumerate(sampling.sizes)]
-    if mode == 2:
-        return _cubic_sampled(sampling, places)
-    places = [_inside(p, size, padding, align) for p, size in zip(places, sampling.sizes, strict=True)]
-    if mode == 1:
-        return sampling.at([sg.round(place) for place in places])
-    first = [sg.stop_gradient(sg.floor(place)) for place in places]
-    parts = []
-    for corner in range(2**spatial):
-        bits = [(corner >> i) & 1 for i in range(spatial)]
-        weight = None
-        for place, low, bit in zip(places, first, bits, strict=True):
-            share = place - low if bit else low + 1.0 - place
-            weight = share if weight is None else weight * share
-        pixels = sampling.at([low + float(bit) for low, bit in zip(first, bits, strict=True)])
-        parts.append(sg.multiply(pixels, sg.expand_dims(weight, 1)))
-    return sg.add_n(parts)
-
-
-def _cubic_sampled(sampling: _Sampling, places: Sequence[Any]) -> Any:
-    first = [sg.stop_gradient(sg.floor(place)) for place in places]
-    weights = [_cubic_weights(place - low) for place, low in zip(places, first, strict=True)]
-    parts = []
-    for i in range(4):
-        for j in range(4):
-            at = [first[0] + (i - 1.0), first[1] + (j - 1.0)]
-            kept = [
-                _inside(place, size, sampling.padding, sampling.align)
-                for place, size in zip(at, sampling.sizes, strict=True)
-            ]
-            pixels = sampling.at(kept)
-            parts.append(sg.multiply(pixels, sg.expand_dims(weights[0][i] * weights[1][j], 1)))
-    return sg.add_n(parts)
+    return grid_sampled(x, grid, mode, padding, align)
 
 
 WINDOWS: Table = dict(

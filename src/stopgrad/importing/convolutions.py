@@ -1,0 +1,118 @@
+"""Convolutions, transposed ones, and windows as columns; channels stand behind the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.importing.shapes import padded
+from stopgrad.importing.values import product, pulled, static
+from stopgrad.ops.shape import reshape
+
+LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+
+
+def convolved(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+    groups: int,
+) -> Any:
+    """A convolution.
+
+    Args:
+        x: [batch, channels, sizes].
+        weight: [output channels, channels / groups, window].
+        bias: [output channels], or None.
+        stride, pads, dilation: for each spatial axis.
+        groups: of channels, each convolved by itself.
+    """
+    spatial = len(stride)
+    # Ours: [window, channels / groups, output channels].
+    filters = sg.transpose(weight, (*range(2, weight.ndim), 1, 0))
+    y = sg.convolution(x, filters, list(stride), list(pads), LAYOUTS[spatial], list(dilation), groups=groups)
+    return biased(y, bias)
+
+
+def transposed(
+    x: Any,
+    weight: Any,
+    bias: Any,
+    stride: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+    dilation: Sequence[int],
+    extra: Sequence[int],
+    groups: int,
+) -> Any:
+    """A transposed convolution: the whole of what the windows cover, less the padding.
+
+    Args:
+        x: [batch, channels, sizes].
+        weight: [channels, output channels / groups, window].
+        bias: [output channels], or None.
+        stride, pads, dilation: for each spatial axis.
+        extra: how many elements there are beyond, at the end of each spatial axis; they are zeros.
+        groups: of channels, each convolved by itself.
+    """
+    spatial = len(stride)
+    filters = sg.transpose(weight, (*range(2, weight.ndim), 1, 0))
+    whole = [
+        (size - 1) * step + far * (window - 1) + 1
+        for size, step, far, window in zip(x.shape[2:], stride, dilation, filters.shape, strict=False)
+    ]
+    y = sg.conv_transpose(
+        x, filters, whole, list(stride), "VALID", LAYOUTS[spatial], list(dilation), groups=groups
+    )
+    cut = [(-before, more - after) for (before, after), more in zip(pads, extra, strict=True)]
+    return biased(padded(y, [(0, 0), (0, 0), *cut]), bias)
+
+
+def biased(y: Any, bias: Any) -> Any:
+    """A number for each channel added, unless there is none."""
+    return y if bias is None else sg.add(y, reshape(bias, [-1] + [1] * (y.ndim - 2)))
+
+
+def window_places(
+    size: int, window: int, dilation: int, pads: tuple[int, int], stride: int
+) -> list[list[int]]:
+    """For each position inside the window, where it lies in the padded axis, for each window."""
+    count = (size + sum(pads) - dilation * (window - 1) - 1) // stride + 1
+    return [[inner * dilation + outer * stride for outer in range(count)] for inner in range(window)]
+
+
+def to_columns(
+    x: Any,
+    window: Sequence[int],
+    dilation: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+    stride: Sequence[int],
+) -> Any:
+    """From [batch, channels, sizes] to [batch, channels · window, windows]."""
+    sizes = static(x.shape[2:], "windows as columns")
+    spatial = len(sizes)
+    x = padded(x, [(0, 0), (0, 0), *pads])
+    for i in range(spatial):
+        x = sg.take(x, window_places(sizes[i], window[i], dilation[i], pads[i], stride[i]), 2 + 2 * i)
+    # [batch, channels, window, windows, window, windows ...]
+    x = sg.transpose(x, (0, 1, *range(2, x.ndim, 2), *range(3, x.ndim, 2)))
+    inner, outer = x.shape[2 : 2 + spatial], x.shape[2 + spatial :]
+    return reshape(x, [x.shape[0], x.shape[1] * product(inner), product(outer)])
+
+
+def from_columns(
+    x: Any,
+    sizes: Sequence[int],
+    window: Sequence[int],
+    dilation: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+    stride: Sequence[int],
+) -> Any:
+    """The transpose of :func:`to_columns`: what overlaps is added up."""
+    channels = x.shape[1] // product(window)
+    start = sg.zeros([x.shape[0], channels, *sizes], x.dtype)
+    (y,) = pulled(lambda z: to_columns(z, window, dilation, pads, stride), [start], [x])
+    return y

@@ -1,0 +1,86 @@
+"""Normalisation with statistics that programs keep or return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.importing.values import brought, product
+from stopgrad.ops.shape import reshape
+
+
+def variance(x: Any, axes: tuple[int, ...], correction: Any, keepdim: bool) -> Any:
+    """The mean squared distance from the mean, divided by the number of elements less a correction."""
+    mean = sg.reduce_mean(x, axis=axes, keepdims=True) if axes else x
+    distance = sg.subtract(x, mean)
+    squares = sg.multiply(distance, sg.conj(distance)) if x.dtype.is_complex else sg.square(distance)
+    squares = sg.real(squares) if x.dtype.is_complex else squares
+    total = sg.reduce_sum(squares, axis=axes, keepdims=keepdim) if axes else squares
+    count = product([x.shape[axis] for axis in axes])
+    left = count - correction if not isinstance(count, sg.Dim) else None
+    if left is None:
+        divisor = sg.subtract(brought(count, total.dtype, x), brought(correction, total.dtype))
+        return sg.realdiv(total, sg.maximum(divisor, brought(0, total.dtype)))
+    return sg.realdiv(total, brought(max(left, 0), total.dtype))
+
+
+def statistics(x: Any, axes: tuple[int, ...], eps: float, keepdim: bool) -> tuple[Any, Any]:
+    """The mean, and one over the standard deviation."""
+    mean = sg.reduce_mean(x, axis=axes, keepdims=keepdim)
+    spread = sg.add(variance(x, axes, 0, keepdim), brought(eps, x.dtype))
+    return mean, sg.rsqrt(spread)
+
+
+def affine(y: Any, weight: Any, bias: Any, shape: Sequence[Any] | None = None) -> Any:
+    """y · weight + bias, either of which may be None, in y's element type."""
+    for function, parameter in ((sg.multiply, weight), (sg.add, bias)):
+        if parameter is not None:
+            parameter = brought(parameter, y.dtype)
+            y = function(y, parameter if shape is None else reshape(parameter, list(shape)))
+    return y
+
+
+def wide(x: Any) -> Any:
+    """In what is computed: 16-bit numbers as float32."""
+    return sg.cast(x, sg.float32) if x.dtype.itemsize == 2 else x
+
+
+def by_channel(x: Any) -> list[Any]:
+    """A shape in which a number for each channel stands beside x."""
+    return [1, -1] + [1] * (x.ndim - 2)
+
+
+def with_running(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    """By statistics of the channels that are given."""
+    values, shape = wide(x), by_channel(x)
+    mean, var = (reshape(brought(s, values.dtype), shape) for s in (mean, var))
+    rstd = sg.rsqrt(sg.add(var, brought(eps, values.dtype)))
+    y = affine(sg.multiply(sg.subtract(values, mean), rstd), weight, bias, shape)
+    return brought(y, x.dtype)
+
+
+def layer_normalized(x: Any, axes: tuple[int, ...], weight: Any, bias: Any, eps: float) -> Any:
+    """As :func:`sg.layer_norm`, computed wide."""
+    return brought(affine(sg.layer_norm(wide(x), axis=axes, epsilon=eps), weight, bias), x.dtype)
+
+
+def batch_normalized(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any, Any]:
+    """By the statistics of the batch: the result, the mean, the variance and one over the deviation.
+
+    The statistics stand along the channels, and have the channels' axis alone.
+    """
+    axes = (0, *range(2, x.ndim))
+    values = wide(x)
+    mean = sg.reduce_mean(values, axis=axes, keepdims=True)
+    apart = sg.subtract(values, mean)
+    var = sg.reduce_mean(sg.square(apart), axis=axes, keepdims=True)
+    rstd = sg.rsqrt(sg.add(var, brought(eps, values.dtype)))
+    y = brought(affine(sg.multiply(apart, rstd), weight, bias, by_channel(x)), x.dtype)
+    return y, *(reshape(s, [-1]) for s in (mean, var, rstd))
+
+
+def moved(old: Any, new: Any, kept: float) -> Any:
+    """A running statistic after a step: so much of the old one, the rest of the new one."""
+    old_part = sg.multiply(old, brought(kept, old.dtype))
+    return sg.add(old_part, sg.multiply(brought(new, old.dtype), brought(1.0 - kept, old.dtype)))

@@ -1,0 +1,140 @@
+"""Images at places between their pixels."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.importing.values import brought, product, static
+from stopgrad.ops.shape import reshape
+
+
+def cubic_weights(t: Any, a: float = -0.75) -> list[Any]:
+    """Of the four neighbours, by Keys's kernel with a = -3/4 unless given; for arrays and outputs."""
+
+    def near(u: Any) -> Any:
+        return ((a + 2.0) * u - (a + 3.0)) * u * u + 1.0
+
+    def far(u: Any) -> Any:
+        return ((u - 5.0) * u + 8.0) * u * a - 4.0 * a
+
+    return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
+
+
+def _unnormalised(place: Any, size: int, align: bool) -> Any:
+    """From [-1, 1] to pixels."""
+    return (place + 1.0) * (0.5 * (size - 1)) if align else ((place + 1.0) * size - 1.0) * 0.5
+
+
+def _reflected(place: Any, size: int, align: bool) -> Any:
+    low, span = (0.0, size - 1.0) if align else (-0.5, float(size))
+    if span == 0:
+        return sg.zeros_like(place)
+    away = sg.abs(place - low)
+    turns = sg.floor(away * (1.0 / span))
+    rest = away - turns * span
+    back = sg.not_equal(sg.floormod(turns, brought(2, turns.dtype)), brought(0, turns.dtype))
+    return sg.where(back, span - rest + low, rest + low)
+
+
+def _inside(place: Any, size: int, padding: int, align: bool) -> Any:
+    """Where a place beyond the image is taken for."""
+    if padding == 2:
+        place = _reflected(place, size, align)
+    if padding:
+        zero, last = brought(0, place.dtype), brought(size - 1, place.dtype)
+        place = sg.minimum(sg.maximum(place, zero), last)
+    return place
+
+
+class Sampling:
+    """Pixels of an image, [batch, channels, sizes], at places known as the program runs."""
+
+    def __init__(self, x: Any, padding: int, align: bool) -> None:
+        self.sizes = static(x.shape[2:], "grid_sample")
+        self.padding, self.align = padding, align
+        self.dtype = x.dtype
+        self.channels = x.shape[1]
+        self.flat = reshape(x, [x.shape[0], x.shape[1], int(np.prod(self.sizes))])
+
+    def at(self, places: Sequence[Any]) -> Any:
+        """The pixels at whole places, which are floating-point; 0 outside: [batch, channels, places]."""
+        number = valid = None
+        for place, size in zip(places, self.sizes, strict=True):
+            zero, last = brought(0, place.dtype), brought(size - 1, place.dtype)
+            here = sg.logical_and(sg.greater_equal(place, zero), sg.less_equal(place, last))
+            valid = here if valid is None else sg.logical_and(valid, here)
+            whole = sg.cast(sg.stop_gradient(sg.where(here, place, zero)), sg.int64)
+            number = whole if number is None else number * size + whole
+        assert number is not None
+        count = product(number.shape[1:])
+        wide = sg.broadcast_to(
+            reshape(number, [number.shape[0], 1, count]), [number.shape[0], self.channels, count]
+        )
+        found = reshape(
+            sg.take_along_axis(self.flat, wide, 2), [wide.shape[0], wide.shape[1], *number.shape[1:]]
+        )
+        return sg.where(sg.expand_dims(valid, 1), found, brought(0, self.dtype))
+
+
+def grid_sampled(x: Any, grid: Any, mode: int, padding: int, align: bool, cubic: float = -0.75) -> Any:
+    """Pixels at the places that a grid names, by interpolation.
+
+    Args:
+        x: [batch, channels, sizes].
+        grid: [batch, new sizes, number of spatial axes], the last axis named first; from -1 to 1.
+        mode: 0 for linear, 1 for the nearest, 2 for cubic interpolation.
+        padding: 0 for zeros beyond the image, 1 for its border, 2 for its reflection.
+        align: whether -1 and 1 are the middles of the outermost pixels rather than their outer borders.
+        cubic: the number a of Keys's kernel.
+    """
+    spatial = x.ndim - 2
+    sampling = Sampling(x, padding, align)
+    # The grid names the last axis first.
+    places = [_unnormalised(grid[..., spatial - 1 - i], size, align) for i, size in enumerate(sampling.sizes)]
+    if mode == 2:
+        return _cubic_sampled(sampling, places, cubic)
+    places = [_inside(p, size, padding, align) for p, size in zip(places, sampling.sizes, strict=True)]
+    if mode == 1:
+        return sampling.at([sg.round(place) for place in places])
+    return between(sampling, places)
+
+
+def between(sampling: Sampling, places: Sequence[Any]) -> Any:
+    """Linearly between the pixels around each place; those outside are 0."""
+    return sg.add_n(corners(sampling, places))
+
+
+def corners(sampling: Sampling, places: Sequence[Any]) -> list[Any]:
+    """Each pixel around each place, times how near it is."""
+    spatial = len(places)
+    first = [sg.stop_gradient(sg.floor(place)) for place in places]
+    parts = []
+    for corner in range(2**spatial):
+        bits = [(corner >> i) & 1 for i in range(spatial)]
+        weight = None
+        for place, low, bit in zip(places, first, bits, strict=True):
+            share = place - low if bit else low + 1.0 - place
+            weight = share if weight is None else weight * share
+        pixels = sampling.at([low + float(bit) for low, bit in zip(first, bits, strict=True)])
+        parts.append(sg.multiply(pixels, sg.expand_dims(weight, 1)))
+    return parts
+
+
+def _cubic_sampled(sampling: Sampling, places: Sequence[Any], cubic: float) -> Any:
+    first = [sg.stop_gradient(sg.floor(place)) for place in places]
+    weights = [cubic_weights(place - low, cubic) for place, low in zip(places, first, strict=True)]
+    parts = []
+    for steps in itertools.product(range(4), repeat=len(places)):
+        kept = [
+            _inside(low + (step - 1.0), size, sampling.padding, sampling.align)
+            for low, step, size in zip(first, steps, sampling.sizes, strict=True)
+        ]
+        weight = math.prod([shares[step] for shares, step in zip(weights, steps, strict=True)])
+        parts.append(sg.multiply(sampling.at(kept), sg.expand_dims(weight, 1)))
+    return sg.add_n(parts)

@@ -1,0 +1,38 @@
+"""Parts of tensors, and tensors with a margin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.importing.values import END, brought
+
+
+def part(x: Any, axis: int, start: Any, end: Any, step: Any = 1) -> Any:
+    """A slice along one axis, by Python's rules."""
+    if isinstance(end, int) and end >= END:
+        end = None
+    if isinstance(start, int) and start == 0:
+        start = None
+    if start is None and end is None and step == 1:
+        return x
+    return x[(slice(None),) * axis + (slice(start, end, step),)]
+
+
+def padded(x: Any, pairs: Sequence[tuple[Any, Any]], value: Any = 0, mode: str = "CONSTANT") -> Any:
+    """Elements put around a tensor; where a number is negative, so many are taken away."""
+    for axis, (before, after) in enumerate(pairs):
+        start = -before if is_negative(before) else 0
+        end = x.shape[axis] + after if is_negative(after) else None
+        x = part(x, axis, start, end)
+    kept = [tuple(0 if is_negative(n) else n for n in pair) for pair in pairs]
+    if all(not isinstance(n, sg.Dim) and n == 0 for pair in kept for n in pair):
+        return x
+    if mode != "CONSTANT":
+        return sg.pad(x, kept, mode)
+    return sg.pad(x, kept, constant_values=brought(value, x.dtype, x))
+
+
+def is_negative(number: Any) -> bool:
+    return not isinstance(number, sg.Dim) and number < 0

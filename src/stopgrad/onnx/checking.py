@@ -1,0 +1,245 @@
+"""Models looked at before they are read: names, order, and operators that are not there, all told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from stopgrad.errors import FileError, GraphError
+from stopgrad.onnx.reading import OLDEST, domain_of, opsets, text
+from stopgrad.onnx.schemas import is_same, schema_of
+from stopgrad.op import REGISTRY
+from stopgrad.ops.gates import Gate
+
+GATES = "stopgrad"
+"""The domain whose operators are gates."""
+
+Functions = Mapping[tuple[str, str, str], Any]
+
+_SHOWN = 20
+"""So many nodes of one kind are named at most."""
+_RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial"}
+    | {"Dropout"}
+)
+
+
+def check_model(model: Any, name: str, operators: Container[str]) -> dict[tuple[str, str, str], Any]:
+    """The functions of a model, by domain, name and overload.
+
+    Raises:
+        FileError: its names are not in order.
+        GraphError: some of its operators are not there.
+    """
+    functions: dict[tuple[str, str, str], Any] = {}
+    for function in model.functions:
+        key = domain_of(function), text(function.name), text(function.overload)
+        if key in functions:
+            raise FileError(f"{name} has two functions {'::'.join(key[:2])!r}")
+        functions[key] = function
+    versions = versions_of(model, name)
+    graph = model.graph
+    _check_names(graph, name)
+    unknown = _Unknown(functions, operators)
+    unknown.look(live(graph.node, [text(y.name) for y in graph.output]), versions)
+    unknown.raise_for(name)
+    return functions
+
+
+def versions_of(model: Any, name: str) -> dict[str, int]:
+    """The versions of the domains of a model.
+
+    Of opsets older than the oldest that is read, those operators are read that are still the same.
+
+    Raises:
+        FileError: others are in such a model.
+    """
+    versions = opsets(model.opset_import, name)
+    stated = versions.setdefault("", OLDEST)
+    if stated < OLDEST:
+        changed = sorted({text(node.op_type) for node in all_nodes(model) if _has_changed(node, stated)})
+        if changed:
+            raise FileError(
+                f"{name} is of opset {stated}, in which {', '.join(changed[:_SHOWN])} are others than in "
+                f"opset {OLDEST}, the oldest that is read; convert the model with "
+                "onnx.version_converter.convert_version(model, 21)"
+            )
+        versions[""] = OLDEST
+    return versions
+
+
+def _has_changed(node: Any, stated: int) -> bool:
+    old, new = (schema_of(text(node.op_type), "", v) for v in (stated, OLDEST))
+    if domain_of(node) or old is None:
+        return False
+    return new is None or not is_same(old, new)
+
+
+# -------------------------------------------------------------------------------------------------- names
+
+
+def _check_names(graph: Any, name: str) -> None:
+    """Refuse graphs in which a name is defined twice, or read before it is defined."""
+    waiting: list[tuple[Any, frozenset[str]]] = [(graph, frozenset())]
+    while waiting:
+        here, around = waiting.pop()
+        given = [text(x.name) for x in here.input]
+        stored = [text(t.name) for t in here.initializer]
+        stored += [text(t.values.name) for t in here.sparse_initializer]
+        for names, what in ((given, "inputs"), (stored, "initializers")):
+            _check_unique(names, f"{what} of {name}")
+        defined = {*given, *stored}
+        later = {text(y) for node in here.node for y in node.output if y}
+        for node in here.node:
+            _check_node(node, defined, around, later, name)
+            bodies = [a.g for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+            bodies += [g for a in node.attribute for g in a.graphs]
+            if bodies:
+                seen = around | defined
+                waiting += [(body, seen) for body in bodies]
+            defined.update(text(y) for y in node.output if y)
+        _check_unique([text(y.name) for y in here.output] if here is graph else [], f"outputs of {name}")
+
+
+def _check_unique(names: Sequence[str], what: str) -> None:
+    seen: set[str] = set()
+    for one in names:
+        if not one:
+            raise FileError(f"one of the {what} has no name")
+        if one in seen:
+            raise FileError(f"two of the {what} are called {one!r}")
+        seen.add(one)
+
+
+def _check_node(node: Any, defined: set[str], around: Container[str], later: set[str], name: str) -> None:
+    for x in map(text, node.input):
+        if x and x not in defined and x not in around:
+            why = (
+                "which is computed only after it: the nodes are not in order, or form a cycle"
+                if x in later
+                else "which nothing computes"
+            )
+            raise FileError(f"{name}: the node {shown(node)} reads {x!r}, {why}")
+    for y in map(text, node.output):
+        if y and y in defined:
+            raise FileError(f"{name}: the node {shown(node)} computes {y!r}, which is there already")
+
+
+def shown(node: Any) -> str:
+    """A node as messages name it."""
+    return f"{text(node.op_type)} {called(node)!r}"
+
+
+def called(node: Any) -> str:
+    """What a node is called: by its name, or else by its first result."""
+    return text(node.name) or next((text(x) for x in node.output if x), "") or text(node.op_type)
+
+
+# --------------------------------------------------------------------------------------- unknown operators
+
+
+class _Unknown:
+    """The operators of a model that are not there, each with the nodes that call it."""
+
+    def __init__(self, functions: Functions, operators: Container[str]) -> None:
+        self.functions, self.operators = functions, operators
+        self.found: dict[str, list[str]] = {}
+        self._seen: set[int] = set()
+        self._known: dict[tuple[str, str, int], bool] = {}
+
+    def look(self, nodes: Sequence[Any], versions: Mapping[str, int]) -> None:
+        """Find them among these nodes, their bodies and the functions that they call."""
+        waiting = [(list(nodes), versions)]
+        while waiting:
+            here, versions = waiting.pop()
+            for node in here:
+                waiting += [(list(g.node), versions) for g in graphs_in(node, deep=False)]
+                domain, op_type = domain_of(node), text(node.op_type)
+                function = self.functions.get((domain, op_type, text(node.overload)))
+                if function is not None:
+                    if id(function) not in self._seen and gate_of(domain, op_type) is None:
+                        self._seen.add(id(function))
+                        own = {**versions, **opsets(function.opset_import, text(function.name))}
+                        waiting.append((list(function.node), own))
+                elif not self._is_known(domain, op_type, versions.get(domain, 1)):
+                    key = f"{domain}::{op_type}" if domain else f"{op_type} (opset {versions.get('', 1)})"
+                    self.found.setdefault(key, []).append(called(node))
+
+    def _is_known(self, domain: str, op_type: str, version: int) -> bool:
+        key = domain, op_type, version
+        if key not in self._known:
+            rule = f"{domain}::{op_type}" if domain else op_type
+            schema = None if rule in self.operators else schema_of(op_type, domain, version)
+            has_body = schema is not None and (schema.has_function or schema.has_context_dependent_function)
+            self._known[key] = rule in self.operators or has_body or gate_of(domain, op_type) is not None
+        return self._known[key]
+
+    def raise_for(self, name: str) -> None:
+        """Name them all."""
+        if not self.found:
+            return
+        lines = []
+        for operator, nodes in self.found.items():
+            more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
+            lines.append(f"{operator}: {', '.join(map(repr, nodes[:_SHOWN]))}{more}")
+        count = "1 operator" if len(lines) == 1 else f"{len(lines)} operators"
+        raise GraphError(
+            f"{count} of {name} have no translation; their nodes:\n  "
+            + "\n  ".join(lines)
+            + "\nexport the model with other operators, or with a function that says what they compute"
+        )
+
+
+def gate_of(domain: str, op_type: str) -> Any:
+    """The gate that an operator of the domain ``stopgrad`` stands for, or None."""
+    found = REGISTRY.get(op_type) if domain == GATES else None
+    return found if found is not None and issubclass(found, Gate) else None
+
+
+# ------------------------------------------------------------------------------------------------ graphs
+
+
+def live(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
+    """The nodes that results depend on, in order."""
+    needed, found = set(outputs), []
+    for node in reversed(nodes):
+        if any(text(y) in needed for y in node.output if y):
+            found.append(node)
+            needed.update(map(text, node.input))
+            for graph in graphs_in(node):
+                needed.update(text(y.name) for y in graph.output)
+                needed.update(read_in(graph))
+    found.reverse()
+    return found
+
+
+def read_in(graph: Any) -> Iterator[str]:
+    """The names that the nodes of a graph read."""
+    return (text(x) for node in graph.node for x in node.input)
+
+
+def graphs_in(node: Any, deep: bool = True) -> Iterator[Any]:
+    """The graphs that are attributes of a node; with *deep*, those inside of these, too."""
+    waiting = [node]
+    while waiting:
+        for a in waiting.pop().attribute:
+            for graph in ([a.g] if a.type == onnx.AttributeProto.GRAPH else []) + list(a.graphs):
+                yield graph
+                if deep:
+                    waiting += graph.node
+
+
+def all_nodes(model: Any) -> Iterator[Any]:
+    """The nodes of a model, of its functions and of the bodies in them."""
+    waiting = [*model.graph.node, *[node for f in model.functions for node in f.node]]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += [inner for graph in graphs_in(node, deep=False) for inner in graph.node]
+
+
+def draws(model: Any) -> bool:
+    """Whether some node of a model may draw random numbers."""
+    return any(text(node.op_type) in _RANDOM for node in all_nodes(model))

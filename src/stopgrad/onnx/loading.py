@@ -1,0 +1,265 @@
+"""ONNX models as graphs of ours."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.builder import Inside
+from stopgrad.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
+from stopgrad.imported import Model
+from stopgrad.onnx.checking import check_model, draws, graphs_in, live, read_in, versions_of
+from stopgrad.onnx.operators import OPERATORS
+from stopgrad.onnx.operators.calling import KNOWS, Known, dtype_of_code
+from stopgrad.onnx.reading import Source, domain_of, read, text
+from stopgrad.onnx.translating import FAILED, RANDOM, Space, Translator, label_from, scope_from, stored
+from stopgrad.operands import as_array, shorten
+from stopgrad.public import guarded
+
+
+@guarded("load")
+def load(source: Any, *, known: Mapping[str, Any] | None = None) -> Model:
+    """An ONNX model as a graph of operations of this library's, to differentiate, check, explain, train, run.
+
+    Opsets from 13 on are read. Each node becomes operations in a scope of its name, whose line says the node.
+    Floating-point initializers become parameters, all others constants; an initializer that only says
+    something that must be known (the scales of a Resize) is a constant, too. Symbolic sizes stay symbolic:
+    those of one name are one size. What models compute of shapes is computed at once, on symbolic sizes.
+
+    Gates of ours, which are written as functions of the domain ``stopgrad``, are gates again. Functions are
+    built where they are called. ``Loop`` and ``Scan`` become loops of ours, and have gradients where the
+    number of steps is known. What a model draws at random comes from one more parameter, ``"random_key"``,
+    unless the node has a seed; the numbers are not those of other runtimes.
+
+    A file is only read: nothing in it is executed, and external data lies in the model's own folder.
+
+    Args:
+        source: a path; the bytes of a file; or an ``onnx.ModelProto``.
+        known: arrays by the names of inputs that decide about sizes or structure: they are fixed to these
+            values, and are no inputs any more.
+
+    Returns:
+        A :class:`stopgrad.imported.Model`, which takes the inputs in order or by name. It returns the output;
+        or, where there are several, a dict of them by name.
+
+    Raises:
+        MissingFileError: there is no such file.
+        FileError: the file is damaged, of an unknown version, or reaches outside of its folder.
+        GraphError: operators are unknown, or nodes cannot be translated; all are named at once.
+        ArgumentError, DTypeError, ShapeError: *known* does not fit the model.
+
+    References:
+        https://onnx.ai/onnx/repo-docs/IR.html, https://onnx.ai/onnx/operators/
+
+    Examples:
+        >>> import onnx
+        >>> import stopgrad.onnx as sgo
+        >>> model = sgo.load(onnx.parser.parse_model('''
+        ...     <ir_version: 8, opset_import: ["" : 18]>
+        ...     agraph (float[batch, 2] x) => (float[batch, 2] y) { y = Exp(x) }'''))
+        >>> model(np.zeros((1, 2), np.float32))
+        array([[1., 1.]], dtype=float32)
+    """
+    if known is not None and not isinstance(known, Mapping):
+        raise ArgumentError(f"known is a dict of arrays by the names of inputs, not {shorten(known)}")
+    return _Loading(read(source), dict(known or {})).model()
+
+
+class _Loading:
+    """A model that is being loaded."""
+
+    def __init__(self, source: Source, known: dict[str, Any]) -> None:
+        self.source, self.known = source, known
+        self.proto, self.name = source.model, source.name
+        self.versions = versions_of(self.proto, self.name)
+        self.sizes: dict[str, Any] = {}
+        self.inputs: dict[str, Any] = {}
+        self.parameters: dict[str, Any] = {}
+
+    def model(self) -> Model:
+        functions = check_model(self.proto, self.name, OPERATORS)
+        graph = sg.Graph()
+        translator = Translator(functions, self.source.folder, self.name)
+        with graph.as_default():
+            values = self._values(translator)
+            if draws(self.proto):
+                key = sg.parameter(np.array([0, 0], np.uint32), name=RANDOM)
+                translator.random_key = self.parameters[RANDOM] = key
+            names = [text(y.name) for y in self.proto.graph.output]
+            space = Space(ChainMap(values), self.versions)
+            made = translator.run_nodes(self.proto.graph.node, names, space)
+            self._raise_for(translator, names, made)
+            outputs = {name: self._output(translator, name, y) for name, y in zip(names, made, strict=True)}
+        if RANDOM in self.parameters and not translator.drawn:
+            del self.parameters[RANDOM]
+        return Model(
+            graph,
+            self.inputs,
+            outputs,
+            self.parameters,
+            leaves=self._leaves,
+            rebuild=lambda ys: ys[0] if len(names) == 1 else dict(zip(names, ys, strict=True)),
+            name=text(self.proto.graph.name) or self.name,
+        )
+
+    # ------------------------------------------------------------------------------------------- inputs
+
+    def _values(self, translator: Translator) -> dict[str, Any]:
+        """The inputs and initializers, by name."""
+        graph = self.proto.graph
+        found: dict[str, Any] = {}
+        read_as_known = _read_as_known(graph)
+        for name, array in stored(graph, self.source.folder):
+            found[name] = self._initializer(name, array, name in read_as_known)
+        given = dict(self.known)
+        for x in graph.input:
+            name = text(x.name)
+            if name in given:
+                found[name] = self._fixed(x, given.pop(name))
+            elif name not in found:
+                found[name] = self.inputs[name] = self._placeholder(x)
+        if given:
+            raise ArgumentError(
+                f"known names {next(iter(given))!r}, which is no input; the model has "
+                f"{shorten(list(self.inputs))}"
+            )
+        return found
+
+    def _initializer(self, name: str, array: Any, as_known: bool) -> Known:
+        held = Known(array)
+        if held.dtype is None or not held.dtype.is_differentiable or as_known:
+            return held
+        head, _, last = label_from(name).rpartition("/")
+        with Inside(prefix=scope_from(head)):
+            parameter = sg.parameter(np.array(array), name=last or "parameter")
+        self.parameters[name] = parameter
+        return Known(array, initializer=name, output=parameter)
+
+    def _placeholder(self, x: Any) -> Any:
+        name = text(x.name)
+        dtype, shape = self._type(x)
+        return sg.placeholder(dtype, shape, name=label_from(name) or "input")
+
+    def _type(self, x: Any) -> tuple[Any, list[Any]]:
+        """The type that a model declares for an input."""
+        name, kind = text(x.name), x.type
+        if not kind.HasField("tensor_type"):
+            what = kind.WhichOneof("value") or "nothing"
+            raise GraphError(
+                f"the input {name!r} of {self.name} is no tensor ({what.removesuffix('_type')}); models take "
+                "tensors here"
+            )
+        dtype = dtype_of_code(kind.tensor_type.elem_type)
+        if dtype is None:
+            raise DTypeError(
+                f"the input {name!r} of {self.name} has an element type that there is not here "
+                f"(number {kind.tensor_type.elem_type} of TensorProto.DataType); fix it with "
+                f"known={{{name!r}: ...}}, or convert the model"
+            )
+        if not kind.tensor_type.HasField("shape"):
+            raise ShapeError(
+                f"the input {name!r} of {self.name} has no shape, not even a number of axes; write it into "
+                "the model, or fix the input with known="
+            )
+        return dtype, [self._size(d, name) for d in kind.tensor_type.shape.dim]
+
+    def _size(self, d: Any, name: str) -> Any:
+        if d.HasField("dim_value"):
+            if d.dim_value < 0:
+                raise FileError(f"the input {name!r} of {self.name} has the size {d.dim_value}")
+            return d.dim_value
+        symbol = text(d.dim_param)
+        if not symbol:
+            return None
+        if symbol not in self.sizes:
+            self.sizes[symbol] = self._named(symbol)
+        return self.sizes[symbol]
+
+    def _named(self, symbol: str) -> Any:
+        """A size for a name of the model's, which may not be one here."""
+        name = re.sub(r"\W", "_", symbol)
+        if not name.isidentifier() or keyword.iskeyword(name) or re.fullmatch(r"_\d*", name):
+            name = f"size_{name}"
+        taken = {repr(size) for size in self.sizes.values()}
+        while name in taken:
+            name += "_"
+        try:
+            return sg.dim(name)
+        except sg.ShapeError:  # A name that is kept for something else.
+            return sg.dim(f"{name}_")
+
+    def _fixed(self, x: Any, value: Any) -> Known:
+        """The value of an input that is fixed."""
+        name = text(x.name)
+        if not x.type.HasField("tensor_type"):
+            raise ArgumentError(f"known: the input {name!r} is no tensor, and cannot be fixed")
+        dtype = dtype_of_code(x.type.tensor_type.elem_type)
+        array = as_array(value, dtype if isinstance(value, (int, float, bool, list, tuple)) else None)
+        if dtype is not None and array.dtype != dtype.numpy:
+            raise DTypeError(f"known: the input {name!r} is {dtype.name}, not {array.dtype}")
+        if x.type.tensor_type.HasField("shape"):
+            declared = [
+                d.dim_value if d.HasField("dim_value") else None for d in x.type.tensor_type.shape.dim
+            ]
+            fits = len(declared) == array.ndim and all(
+                a is None or a == b for a, b in zip(declared, array.shape, strict=True)
+            )
+            if not fits:
+                raise ShapeError(f"known: the input {name!r} has shape {declared}, not {list(array.shape)}")
+        return Known(np.array(array))
+
+    # ------------------------------------------------------------------------------------------ outputs
+
+    def _output(self, translator: Translator, name: str, y: Any) -> Any:
+        if isinstance(y, (list, tuple)) or y is None:
+            raise GraphError(
+                f"the output {name!r} of {self.name} is a sequence or optional; models return tensors here"
+            )
+        return translator.tensor(y)
+
+    def _raise_for(self, translator: Translator, names: Sequence[str], made: Sequence[Any]) -> None:
+        refusals = list(dict.fromkeys(map(str, translator.refusals)))
+        if refusals:
+            count = "1 node" if len(refusals) == 1 else f"{len(refusals)} nodes"
+            raise GraphError(f"{count} of {self.name} cannot be translated:\n  " + "\n  ".join(refusals))
+        missing = [name for name, y in zip(names, made, strict=True) if y is FAILED]
+        if missing:
+            raise FileError(f"nothing in {self.name} computes its output {missing[0]!r}")
+
+    # ------------------------------------------------------------------------------------------ calling
+
+    def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        names = list(self.inputs)
+        if len(args) > len(names):
+            raise ArgumentError(f"{self.name} takes {len(names)} inputs, {shorten(names)}, not {len(args)}")
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in self.inputs or name in given:
+                how = "is given twice" if name in given else f"is no input; it has {shorten(names)}"
+                raise ArgumentError(f"{self.name}: {name!r} {how}")
+            given[name] = value
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise ArgumentError(f"{self.name} takes {shorten(names)}; {missing[0]!r} is missing")
+        return [given[name] for name in names]
+
+
+def _read_as_known(graph: Any) -> set[str]:
+    """The names that are read only where rules take what is known, and by no function or body."""
+    known: set[str] = set()
+    others = {text(y.name) for y in graph.output}
+    for node in live(graph.node, [text(y.name) for y in graph.output]):
+        domain, op_type = domain_of(node), text(node.op_type)
+        rule = OPERATORS.get(f"{domain}::{op_type}" if domain else op_type)
+        positions = KNOWS.get(rule, frozenset()) if rule is not None else frozenset()
+        for i, x in enumerate(node.input):
+            (known if i in positions else others).add(text(x))
+        for body in graphs_in(node):
+            others.update(read_in(body))
+    return known - others

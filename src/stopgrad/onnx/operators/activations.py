@@ -1,0 +1,141 @@
+"""Functions of each element, or of all along an axis, that stand between layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.importing.values import axis_of, brought
+from stopgrad.onnx.operators.calling import Call, Table
+
+
+def _of_features(function: Any) -> Any:
+    return lambda node, x: function(x)
+
+
+def _number(node: Call, name: str, default: float) -> float:
+    return float(node.attribute(name, default))
+
+
+def relu(node: Call, x: Any) -> Any:
+    return sg.relu(x) if x.dtype.is_floating else sg.maximum(x, brought(0, x.dtype))
+
+
+def leaky_relu(node: Call, x: Any) -> Any:
+    return sg.leaky_relu(x, _number(node, "alpha", 0.01))
+
+
+def p_relu(node: Call, x: Any, slope: Any) -> Any:
+    return sg.where(sg.less(x, brought(0, x.dtype)), sg.multiply(x, slope), x)
+
+
+def elu(node: Call, x: Any) -> Any:
+    alpha = _number(node, "alpha", 1.0)
+    return sg.elu(x) if alpha == 1 else bent(x, alpha, 1.0)
+
+
+def selu(node: Call, x: Any) -> Any:
+    gamma = _number(node, "gamma", 1.05070102214813232421875)
+    return bent(x, gamma * _number(node, "alpha", 1.67326319217681884765625), gamma)
+
+
+def bent(x: Any, below: float, above: float) -> Any:
+    """x · above where x > 0, else (exp(x) - 1) · below."""
+    some = sg.greater(x, brought(0, x.dtype))
+    kept = x if above == 1 else sg.multiply(x, brought(above, x.dtype))
+    return sg.where(some, kept, sg.multiply(sg.elu(x), brought(below, x.dtype)))
+
+
+def celu(node: Call, x: Any) -> Any:
+    return sg.celu(x, _number(node, "alpha", 1.0))
+
+
+def gelu(node: Call, x: Any) -> Any:
+    return sg.gelu(x, approximate=node.attribute("approximate", "none") == "tanh")
+
+
+def hard_sigmoid(node: Call, x: Any) -> Any:
+    return line(x, _number(node, "alpha", 0.2), _number(node, "beta", 0.5))
+
+
+def line(x: Any, alpha: float, beta: float) -> Any:
+    """alpha · x + beta, kept between 0 and 1."""
+    straight = sg.add(sg.multiply(x, brought(alpha, x.dtype)), brought(beta, x.dtype))
+    return sg.clip_by_value(straight, brought(0, x.dtype), brought(1, x.dtype))
+
+
+def swish(node: Call, x: Any) -> Any:
+    return sg.silu(x, _number(node, "alpha", 1.0))
+
+
+def swiglu(node: Call, a: Any, b: Any) -> Any:
+    return sg.multiply(swish(node, a), b)
+
+
+def thresholded_relu(node: Call, x: Any) -> Any:
+    zero = brought(0, x.dtype)
+    return sg.where(sg.greater(x, brought(_number(node, "alpha", 1.0), x.dtype)), x, zero)
+
+
+def shrink(node: Call, x: Any) -> Any:
+    bias, limit = _number(node, "bias", 0.0), _number(node, "lambd", 0.5)
+    # Compared as floats: a limit of 0.5 is none of an integer's.
+    values = x if x.dtype.is_floating else sg.cast(x, sg.float64)
+    high = sg.greater(values, brought(limit, values.dtype))
+    low = sg.less(values, brought(-limit, values.dtype))
+    up, down = (brought(sg.add(values, brought(b, values.dtype)), x.dtype) for b in (bias, -bias))
+    return sg.where(low, up, sg.where(high, down, brought(0, x.dtype)))
+
+
+def clip(node: Call, x: Any, low: Any = None, high: Any = None) -> Any:
+    if node.opset < 11:
+        low, high = (
+            None if bound is None else brought(bound, x.dtype)
+            for bound in (node.attribute("min"), node.attribute("max"))
+        )
+    return x if low is None and high is None else sg.clip(x, low, high)
+
+
+def along_axes(node: Call, x: Any) -> tuple[int, ...]:
+    """The attribute ``axis``; before opset 13, all axes from there on, as one."""
+    if node.opset >= 13:
+        return (axis_of(int(node.attribute("axis", -1)), x.ndim),)
+    return tuple(range(axis_of(int(node.attribute("axis", 1)), x.ndim), x.ndim))
+
+
+def _over_axes(function: Any) -> Any:
+    return lambda node, x: function(x, along_axes(node, x))
+
+
+def hardmax(node: Call, x: Any) -> Any:
+    axes = along_axes(node, x)
+    flat = x if len(axes) == 1 else sg.reshape(x, [*x.shape[: axes[0]], -1])
+    best = sg.argmax(flat, axes[0])
+    y = sg.one_hot(best, flat.shape[axes[0]], axis=axes[0], dtype=x.dtype)
+    return y if flat is x else sg.reshape(y, list(x.shape))
+
+
+ACTIVATIONS: Table = {
+    "Relu": relu,
+    "LeakyRelu": leaky_relu,
+    "PRelu": p_relu,
+    "Elu": elu,
+    "Selu": selu,
+    "Celu": celu,
+    "Gelu": gelu,
+    "HardSigmoid": hard_sigmoid,
+    "HardSwish": _of_features(sg.hard_swish),
+    "Mish": _of_features(sg.mish),
+    "Softplus": _of_features(sg.softplus),
+    "Softsign": _of_features(sg.softsign),
+    "Sigmoid": _of_features(sg.sigmoid),
+    "Tanh": _of_features(sg.tanh),
+    "Swish": swish,
+    "SwiGLU": swiglu,
+    "ThresholdedRelu": thresholded_relu,
+    "Shrink": shrink,
+    "Clip": clip,
+    "Softmax": _over_axes(sg.softmax),
+    "LogSoftmax": _over_axes(sg.log_softmax),
+    "Hardmax": hardmax,
+}

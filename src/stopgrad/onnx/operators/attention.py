@@ -1,0 +1,220 @@
+"""Attention with its masks and caches, and rotary embeddings."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.importing.shapes import padded
+from stopgrad.importing.values import along, brought
+from stopgrad.onnx.operators.calling import Call, Table, dtype_of_code
+
+AXES = (0, 2, 1, 3)
+"""From [batch, length, heads, features] to [batch, heads, length, features], and back."""
+
+
+def by_heads(x: Any, heads: int) -> Any:
+    """From [batch, length, heads · features] to [batch, heads, length, features]."""
+    return sg.transpose(sg.reshape(x, [x.shape[0], x.shape[1], heads, -1]), AXES)
+
+
+def joined_heads(x: Any) -> Any:
+    """The way back."""
+    x = sg.transpose(x, AXES)
+    return sg.reshape(x, [x.shape[0], x.shape[1], x.shape[2] * x.shape[3]])
+
+
+def precision(node: Call, name: str, otherwise: Any) -> Any:
+    """The element type that an attribute says by its number, or another one."""
+    number = int(node.attribute(name, 0))
+    dtype = dtype_of_code(number) if number else otherwise
+    if dtype is None:
+        node.fail(f"there is no element type here for {name}={number}")
+    return dtype
+
+
+def products(q: Any, k: Any, scale: float | None) -> Any:
+    """Of queries and keys, scaled: [batch, heads of q, queries, keys]; heads of k may be shared."""
+    factor = 1 / math.sqrt(int(q.shape[-1])) if scale is None else float(scale)
+    if q.dtype.itemsize == 2:  # Half of it to each, as the operator's document says: so that none overflows.
+        q, k = (sg.multiply(x, brought(math.sqrt(factor), x.dtype)) for x in (q, k))
+    else:
+        q = sg.multiply(q, brought(factor, q.dtype))
+    return _shared(q, sg.swapaxes(k, -1, -2))
+
+
+def _shared(x: Any, y: Any) -> Any:
+    """x · y, where neighbouring heads of x share one of y."""
+    group = x.shape[1] // y.shape[1]
+    if group == 1:
+        return sg.matmul(x, y)
+    rows = sg.reshape(x, [x.shape[0], y.shape[1], group * x.shape[2], x.shape[3]])
+    return sg.reshape(sg.matmul(rows, y), [*x.shape[:3], y.shape[-1]])
+
+
+def shares(scores: Any, masked: bool, dtype: Any) -> Any:
+    """The softmax over keys, computed in an element type; 0 where all that a query may look at is -∞."""
+    wide = brought(scores, dtype)
+    if not masked:
+        return brought(sg.softmax(wide), scores.dtype)
+    some = sg.reduce_any(sg.not_equal(wide, brought(-math.inf, wide.dtype)), -1, True)
+    zero = brought(0, wide.dtype)
+    return brought(sg.where(some, sg.softmax(sg.where(some, wide, zero)), zero), scores.dtype)
+
+
+def means(weights: Any, v: Any) -> Any:
+    """Of the values: [batch, heads, queries, features]."""
+    return _shared(weights, v)
+
+
+class Mask:
+    """Which keys a query may look at, and what is added to the products."""
+
+    def __init__(self, keys: Any) -> None:
+        self.allowed: Any = None
+        self.bias: Any = None
+        self.keys = keys
+
+    def allow(self, which: Any) -> None:
+        """Only these, of those that were allowed before."""
+        self.allowed = which if self.allowed is None else sg.logical_and(self.allowed, which)
+
+    def given(self, mask: Any) -> None:
+        """The operand: booleans, or numbers to be added; what it is too short for is not looked at."""
+        missing = self.keys - mask.shape[-1]
+        if mask.dtype.is_bool:
+            self.allow(mask if _is_zero(missing) else _extended(mask, missing, False))
+        else:
+            self.bias = mask if _is_zero(missing) else _extended(mask, missing, -math.inf)
+
+    def near(self, queries: Any, offset: Any, left: int, right: int) -> None:
+        """Only keys so near to a query's place, which is its number and an offset; -1 for no bound."""
+        if left < 0 and right < 0:
+            return
+        rows = sg.add(along(sg.range(0, queries, dtype=sg.int64), 0, 2), offset)
+        columns = sg.range(0, self.keys, dtype=sg.int64)
+        if right >= 0:
+            self.allow(sg.less_equal(columns, sg.add(rows, right)))
+        if left >= 0:
+            self.allow(sg.greater_equal(columns, sg.subtract(rows, left)))
+
+    def until(self, lengths: Any) -> Any:
+        """Only keys before the ends of their sequences, whose lengths these are: [batch, 1, 1, 1]."""
+        ends = sg.reshape(sg.cast(lengths, sg.int64), [-1, 1, 1, 1])
+        self.allow(sg.less(sg.range(0, self.keys, dtype=sg.int64), ends))
+        return ends
+
+    def on(self, scores: Any) -> Any:
+        """The scores as the mask leaves them."""
+        if self.bias is not None:
+            scores = sg.add(scores, brought(self.bias, scores.dtype))
+        return (
+            scores
+            if self.allowed is None
+            else sg.where(self.allowed, scores, brought(-math.inf, scores.dtype))
+        )
+
+
+def _is_zero(n: Any) -> bool:
+    return not isinstance(n, sg.Dim) and n == 0
+
+
+def _extended(mask: Any, missing: Any, value: Any) -> Any:
+    if not mask.dtype.is_bool:
+        return padded(mask, [*[(0, 0)] * (mask.ndim - 1), (0, missing)], value)
+    numbers = padded(sg.cast(mask, sg.int8), [*[(0, 0)] * (mask.ndim - 1), (0, missing)])
+    return sg.cast(numbers, sg.bool_)
+
+
+def _windows(node: Call, mask: Mask, queries: Any, offset: Any, masked: bool) -> bool:
+    """Allow only keys that are near a query's place, or before it; whether queries may see no key."""
+    left, right = (int(node.attribute(f"{side}_window_size", -1)) for side in ("left", "right"))
+    if node.attribute("is_causal", 0):
+        right = 0 if right < 0 else min(right, 0)
+    mask.near(queries, offset, left, right)
+    return masked or left >= 0 or (right >= 0 and isinstance(offset, sg.Output))
+
+
+def attention(
+    node: Call,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any = None,
+    past_key: Any = None,
+    past_value: Any = None,
+    lengths: Any = None,
+) -> Any:
+    flat = q.ndim == 3
+    if flat:
+        heads, shared = node.attribute("q_num_heads"), node.attribute("kv_num_heads")
+        if not heads or not shared:
+            node.fail("with operands of three axes it needs q_num_heads and kv_num_heads")
+        q, k, v = by_heads(q, int(heads)), by_heads(k, int(shared)), by_heads(v, int(shared))
+    offset: Any = 0
+    if past_key is not None:
+        offset = past_key.shape[2]
+        k, v = sg.concat([past_key, k], 2), sg.concat([past_value, v], 2)
+    found, masked = Mask(k.shape[2]), mask is not None or lengths is not None
+    if mask is not None:
+        found.given(mask)
+    if lengths is not None:
+        ends = found.until(lengths)
+        if past_key is None:
+            offset = sg.subtract(ends, q.shape[2])
+    masked = _windows(node, found, q.shape[2], offset, masked)
+    raw = products(q, k, node.attribute("scale"))
+    cap = float(node.attribute("softcap", 0.0))
+    capped = raw if cap <= 0 else sg.multiply(sg.tanh(sg.divide(raw, cap)), cap)
+    biased = found.on(capped)
+    weights = shares(biased, masked, precision(node, "softmax_precision", biased.dtype))
+    y = means(weights, v)
+    shown = (raw, capped, biased, weights)[int(node.attribute("qk_matmul_output_mode", 0))]
+    return joined_heads(y) if flat else y, k, v, shown
+
+
+def flex_attention(node: Call, q: Any, k: Any, v: Any) -> Any:
+    """With functions of the scores and of their softmax that the node brings along."""
+    dtype = precision(node, "softmax_precision", q.dtype)
+    scores = products(*(brought(x, dtype) for x in (q, k)), node.attribute("scale"))
+    if node.attribute("score_mod") is not None:
+        (scores,) = node.run(node.attribute("score_mod"), [scores])
+    weights = shares(scores, node.attribute("score_mod") is not None, dtype)
+    if node.attribute("prob_mod") is not None:
+        (weights,) = node.run(node.attribute("prob_mod"), [weights])
+    return brought(means(weights, brought(v, weights.dtype)), v.dtype)
+
+
+def rotated(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
+    """Pairs of the last axis's elements, turned: neighbours, or those of its two halves."""
+    half = cos.shape[-1]
+    pairs = sg.reshape(x, [*x.shape[:-1], *((half, 2) if interleaved else (2, half))])
+    axis = x.ndim if interleaved else x.ndim - 1
+    a, b = (sg.squeeze(part, axis) for part in sg.split(pairs, 2, axis))
+    real = sg.subtract(sg.multiply(cos, a), sg.multiply(sin, b))
+    imaginary = sg.add(sg.multiply(sin, a), sg.multiply(cos, b))
+    return sg.reshape(sg.stack([real, imaginary], axis), list(x.shape))
+
+
+def rotary_embedding(node: Call, x: Any, cos: Any, sin: Any, places: Any = None) -> Any:
+    flat = x.ndim == 3
+    if flat:
+        heads = int(node.attribute("num_heads", 0))
+        if not heads:
+            node.fail("with an input of three axes it needs num_heads")
+        x = by_heads(x, heads)
+    if places is not None:
+        cos, sin = sg.gather(cos, places), sg.gather(sin, places)
+    cos, sin = (sg.expand_dims(t, 1) for t in (cos, sin))  # [batch, 1, length, features / 2]
+    width = int(node.attribute("rotary_embedding_dim", 0)) or x.shape[-1]
+    y = rotated(x[..., :width], cos, sin, bool(node.attribute("interleaved", 0)))
+    y = y if width == x.shape[-1] else sg.concat([y, x[..., width:]], -1)
+    return joined_heads(y) if flat else y
+
+
+ATTENTION: Table = {
+    "Attention": attention,
+    "RotaryEmbedding": rotary_embedding,
+    "ai.onnx.preview::FlexAttention": flex_attention,
+}

@@ -1,0 +1,249 @@
+"""What the rules for ONNX's operators share: how a node calls them, and how a table is filled.
+
+A rule is a function of a :class:`Call` and of the node's operands, in order: outputs of the graph that is
+being built, lists of them for sequences, None for optional ones that are missing. Those that decide about
+shapes it takes as :class:`Known` (:func:`knows`). It returns an output, or a tuple of them where the operator
+has several results; what it builds, it builds with this library's public functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+import onnx
+
+import stopgrad as sg
+from stopgrad.importing.values import Refused as Refused
+from stopgrad.types import DType, dtype_of
+
+Rule = Callable[..., Any]
+Table = dict[str, Rule]
+
+R = TypeVar("R", bound=Rule)
+
+
+class Known:
+    """A value that is known while the graph is built: numbers, or sizes that may be symbolic.
+
+    Attributes:
+        array: the values; an array of objects where a :class:`stopgrad.Dim` is among them.
+        dtype: the element type, which for symbolic sizes is what they would be cast to; None for one that
+            there is not here, such as float8.
+        initializer: the name of the parameter whose stored value it is, or "".
+    """
+
+    __slots__ = ("array", "dtype", "initializer", "output")
+
+    def __init__(
+        self, array: Any, dtype: DType | None = None, initializer: str = "", output: Any = None
+    ) -> None:
+        self.array: np.ndarray[Any, Any] = array if isinstance(array, np.ndarray) else np.asarray(array)
+        self.dtype = dtype_from(self.array.dtype) if dtype is None else dtype
+        self.initializer = initializer
+        self.output = output  # The parameter or constant that it is in the graph, once there is one.
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.array.ndim
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether a symbolic size is among the values."""
+        return self.array.dtype.kind == "O"
+
+    def __repr__(self) -> str:
+        return f"<Known {self.dtype} {self.array!r:.80}>"
+
+
+def dtype_from(dtype: Any) -> DType | None:
+    """One of our element types, or None."""
+    try:
+        return dtype_of(dtype)
+    except sg.DTypeError:
+        return None
+
+
+def dtype_of_code(code: int) -> DType | None:
+    """The element type of a number of ``TensorProto.DataType``, or None."""
+    try:
+        return dtype_from(onnx.helper.tensor_dtype_to_np_dtype(code))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+class Body:
+    """A graph that is an attribute of a node, together with what it can see of the graphs around it.
+
+    Attributes:
+        graph: the ``GraphProto``.
+        inputs, outputs: the names of its own inputs and of its outputs.
+        around: what it can see around it, a :class:`stopgrad.onnx.translating.Space`.
+    """
+
+    __slots__ = ("around", "graph", "inputs", "outputs")
+
+    def __init__(self, graph: Any, around: Any) -> None:
+        self.graph = graph
+        self.around = around
+        self.inputs = [str(x.name) for x in graph.input]
+        self.outputs = [str(x.name) for x in graph.output]
+
+
+def knows(*positions: int) -> Callable[[R], R]:
+    """Decorator: a rule takes the operands at these positions as they are known, not as tensors.
+
+    They arrive as :class:`Known`; as an output where nothing is known of them. No constant is built for them,
+    and a floating-point initializer that is only read so becomes no parameter.
+    """
+
+    def decorate(rule: R) -> R:
+        KNOWS[rule] = frozenset(positions)
+        return rule
+
+    return decorate
+
+
+KNOWS: dict[Rule, frozenset[int]] = {}
+"""The positions of operands that rules take as they are known."""
+
+
+class Call:
+    """A node, as its rule sees it.
+
+    Attributes:
+        op_type, name, domain: of the node; a node without a name is called by its first result.
+        opset: the version of the domain that the model (or the function that the node stands in) states.
+        attributes: by name, as Python values; tensors as arrays, graphs as :class:`Body`.
+        outputs: how many results the node names; those that it leaves out count where others follow.
+        schema: the operator's schema, ``onnx.defs.OpSchema``, or None.
+    """
+
+    def __init__(
+        self,
+        node: Any,
+        name: str,
+        opset: int,
+        attributes: dict[str, Any],
+        operands: Sequence[Any],
+        translator: Any,
+        schema: Any = None,
+    ) -> None:
+        self.node, self.schema = node, schema
+        self.op_type, self.domain, self.name = str(node.op_type), str(node.domain), name
+        self.opset = opset
+        self.attributes = attributes
+        self.outputs = len(node.output)
+        self._raw = tuple(operands)
+        self._given: Sequence[Any] = self._raw
+        self._translator = translator
+
+    # ---------------------------------------------------------------------------------------- questions
+
+    def wants(self, i: int) -> bool:
+        """Whether the node asks for its result *i*."""
+        return i < self.outputs and bool(self.node.output[i])
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute, or a default where the node does not have it."""
+        return self.attributes.get(name, default)
+
+    def fail(self, reason: str) -> NoReturn:
+        """Refuse the node: its translation is not possible, for this reason."""
+        raise Refused(reason)
+
+    def operand_name(self, i: int) -> str:
+        """What the operator calls an operand, and what the model calls it."""
+        formal = ""
+        if self.schema is not None and self.schema.inputs:
+            formal = self.schema.inputs[min(i, len(self.schema.inputs) - 1)].name
+        given = self.node.input[i] if i < len(self.node.input) else ""
+        return f"{formal or f'operand {i}'} ({given!r})"
+
+    # ------------------------------------------------------------------------------------------ operands
+
+    def raw(self, x: Any) -> Any:
+        """What is known of an operand: a :class:`Known`; or the operand itself."""
+        for given, raw in zip(self._given, self._raw, strict=True):
+            if given is x:
+                return raw
+        return x
+
+    def is_known(self, x: Any) -> bool:
+        """Whether :meth:`known` has an answer."""
+        return self._translator.known(self.raw(x)) is not None
+
+    def known(self, i: int, x: Any) -> np.ndarray[Any, Any]:
+        """The value of operand *i* = *x*, which must be known when the graph is built.
+
+        Raises:
+            Refused: it is not.
+        """
+        found = self._translator.known(self.raw(x))
+        if found is not None and not found.is_symbolic:
+            array: np.ndarray[Any, Any] = found.array
+            return array
+        self.unknown(i, "a symbolic size is in it" if found is not None else "the model computes it")
+
+    def sizes(self, x: Any, i: int | None = None) -> tuple[Any, ...]:
+        """The sizes, numbers or :class:`stopgrad.Dim`, that an operand says.
+
+        Raises:
+            Refused: they are not known when the graph is built.
+        """
+        found = self._translator.known(self.raw(x))
+        if found is None:
+            self.unknown(self._position(x) if i is None else i, "the model computes it")
+        return tuple([s if isinstance(s, sg.Dim) else int(s) for s in found.array.reshape(-1).tolist()])
+
+    def number(self, i: int, x: Any) -> Any:
+        """The one number, or symbolic size, that operand *i* = *x* is, which must be known.
+
+        Raises:
+            Refused: it is not, or there are several.
+        """
+        found = self._translator.known(self.raw(x))
+        if found is None:
+            self.unknown(i, "the model computes it")
+        if found.array.size != 1:
+            self.fail(f"{self.operand_name(i)} is one number, not {found.array.size}")
+        return found.array.reshape(-1).tolist()[0]
+
+    def _position(self, x: Any) -> int:
+        return next((i for i, given in enumerate(self._given) if given is x), 0)
+
+    def unknown(self, i: int, why: str) -> NoReturn:
+        """Refuse the node, for operand *i* is not known when the graph is built."""
+        self.fail(
+            f"{self.operand_name(i)} must be known when the graph is built, and {why}; make it an "
+            "initializer, or fix the inputs that it is computed from with known={name: value}"
+        )
+
+    # ------------------------------------------------------------------------------------------ building
+
+    def tensor(self, x: Any) -> Any:
+        """An operand as an output, where it may be a :class:`Known`."""
+        return self._translator.tensor(x)
+
+    def key(self) -> Any:
+        """A key for random numbers: of the attribute ``seed``, or another one for each node."""
+        seed = self.attributes.get("seed")
+        return self._translator.next_key(None if seed is None else float(seed))
+
+    def run(self, body: Body, args: Sequence[Any]) -> list[Any]:
+        """What a body computes from these values of its inputs, built here: outputs."""
+        return [self.tensor(y) for y in self.run_known(body, args)]
+
+    def run_known(self, body: Body, args: Sequence[Any]) -> list[Any]:
+        """As :meth:`run`; what is known while the graph is built comes as :class:`Known`."""
+        found: list[Any] = self._translator.run_body(body, args)
+        return found
+
+    def trying(self) -> Any:
+        """A block in which bodies may fail: what it tries tells why, and nothing else does."""
+        return self._translator.trying()

@@ -1,0 +1,342 @@
+"""Operators of the domain ``com.microsoft`` that optimised and exported models hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.importing.normalizations import layer_normalized, statistics, wide
+from stopgrad.importing.values import along, brought
+from stopgrad.onnx.operators.activations import bent, line, thresholded_relu
+from stopgrad.onnx.operators.attention import (
+    Mask,
+    by_heads,
+    joined_heads,
+    means,
+    products,
+    rotated,
+    shares,
+)
+from stopgrad.onnx.operators.calling import Call, Table
+from stopgrad.onnx.operators.convolutions import conv
+from stopgrad.onnx.operators.normalizations import layer_normalization, rms_normalization
+
+# ------------------------------------------------------------------------------------------ activations
+
+
+def gelu(node: Call, x: Any, bias: Any = None) -> Any:
+    return sg.gelu(x if bias is None else sg.add(x, bias))
+
+
+def fast_gelu(node: Call, x: Any, bias: Any = None) -> Any:
+    return sg.gelu(x if bias is None else sg.add(x, bias), approximate=True)
+
+
+def quick_gelu(node: Call, x: Any) -> Any:
+    return sg.silu(x, float(node.attribute("alpha", 1.702)))
+
+
+def _activated(node: Call, y: Any) -> Any:
+    """By the function that an attribute names, with its parameters."""
+    name = str(node.attribute("activation", ""))
+    given = [float(n) for n in node.attribute("activation_params") or ()]
+    functions: dict[str, Any] = {
+        "": lambda: y,
+        "Relu": lambda: sg.relu(y),
+        "Tanh": lambda: sg.tanh(y),
+        "Sigmoid": lambda: sg.sigmoid(y),
+        "LeakyRelu": lambda: sg.leaky_relu(y, *(given or [0.01])),
+        "Clip": lambda: sg.clip(y, *given),
+        "HardSigmoid": lambda: line(y, *(given or [0.2, 0.5])),
+        "Elu": lambda: bent(y, *(given or [1.0]), 1.0),
+        "ThresholdedRelu": lambda: thresholded_relu(node, y),
+    }
+    if name not in functions:
+        node.fail(f"the activation {name!r} is unknown")
+    return functions[name]()
+
+
+def fused_conv(node: Call, x: Any, w: Any, b: Any = None, z: Any = None) -> Any:
+    y = conv(node, x, w, b)
+    return _activated(node, y if z is None else sg.add(y, z))
+
+
+# --------------------------------------------------------------------------------------------- products
+
+
+def fused_matmul(node: Call, a: Any, b: Any) -> Any:
+    """alpha · a · b, with the last two axes, or the first and those of the batch, exchanged before."""
+    parts = []
+    for x, which in ((a, "A"), (b, "B")):
+        if node.attribute(f"transBatch{which}", 0):  # The first axis goes to the last place but one.
+            x = sg.moveaxis(x, 0, -2)
+        parts.append(sg.swapaxes(x, -1, -2) if node.attribute(f"trans{which}", 0) and x.ndim > 1 else x)
+    y, alpha = sg.matmul(*parts), float(node.attribute("alpha", 1.0))
+    return y if alpha == 1 else sg.multiply(y, brought(alpha, y.dtype))
+
+
+def matmul_of_bits(
+    node: Call, a: Any, b: Any, scales: Any, zeros: Any = None, order: Any = None, bias: Any = None
+) -> Any:
+    """a times the transpose of weights of 4 or 8 bits, which have a scale for each block of a row."""
+    bits, size = int(node.attribute("bits", 4)), int(node.attribute("block_size"))
+    rows, columns = int(node.attribute("N")), int(node.attribute("K"))
+    if bits not in (4, 8) or order is not None:
+        node.fail("weights of 4 and 8 bits are read here, in the order in which they stand")
+    blocks = -(-columns // size)
+    values = brought(sg.reshape(_unpacked(b, bits), [rows, blocks, size]), scales.dtype)
+    if zeros is None:
+        points: Any = brought(2 ** (bits - 1), scales.dtype)
+    elif zeros.dtype.is_floating:
+        points = sg.reshape(zeros, [rows, blocks, 1])
+    else:
+        unpacked = sg.reshape(_unpacked(sg.reshape(zeros, [rows, -1]), bits), [rows, -1, 1])
+        points = brought(unpacked[:, :blocks], scales.dtype)
+    weights = sg.multiply(sg.subtract(values, points), sg.reshape(scales, [rows, blocks, 1]))
+    whole = sg.reshape(weights, [rows, blocks * size])[:, :columns]
+    y = sg.matmul(a, brought(sg.transpose(whole), a.dtype))
+    return y if bias is None else sg.add(y, bias)
+
+
+def _unpacked(x: Any, bits: int) -> Any:
+    """Numbers of 4 bits out of bytes, the lower half first: [..., twice as many]."""
+    if bits == 8:
+        return x
+    low, high = sg.bitwise_and(x, brought(15, x.dtype)), sg.right_shift(x, brought(4, x.dtype))
+    return sg.reshape(sg.stack([low, high], -1), [*x.shape[:-1], x.shape[-1] * 2])
+
+
+# ---------------------------------------------------------------------------------------- normalisation
+
+
+def skip_layer(node: Call, x: Any, skip: Any, scale: Any, bias: Any = None, before: Any = None) -> Any:
+    total = _sum(x, skip, before)
+    axes, eps = (x.ndim - 1,), float(node.attribute("epsilon", 1e-12))
+    y = layer_normalized(total, axes, scale, bias, eps)
+    mean = rstd = None
+    if node.wants(1) or node.wants(2):
+        mean, rstd = statistics(wide(total), axes, eps, True)
+    return y, mean, rstd, total
+
+
+def skip_rms(node: Call, x: Any, skip: Any, scale: Any, before: Any = None) -> Any:
+    total = _sum(x, skip, before)
+    eps = float(node.attribute("epsilon", 1e-12))
+    rstd = _root_mean(total, (x.ndim - 1,), eps) if node.wants(2) else None
+    return sg.rms_norm(total, scale, -1, eps), None, rstd, total
+
+
+def _sum(x: Any, skip: Any, before: Any) -> Any:
+    total = sg.add(x, skip)
+    return total if before is None else sg.add(total, before)
+
+
+def _root_mean(x: Any, axes: tuple[int, ...], eps: float) -> Any:
+    x = wide(x)
+    return sg.rsqrt(sg.add(sg.reduce_mean(sg.square(x), axis=axes, keepdims=True), brought(eps, x.dtype)))
+
+
+def simplified_layer(node: Call, x: Any, scale: Any) -> Any:
+    axis = int(node.attribute("axis", -1))
+    axes = tuple(range(axis + x.ndim if axis < 0 else axis, x.ndim))
+    rstd = _root_mean(x, axes, float(node.attribute("epsilon", 1e-5))) if node.wants(1) else None
+    return rms_normalization(node, x, scale), rstd
+
+
+def embed_layer(
+    node: Call,
+    words: Any,
+    segments: Any,
+    word: Any,
+    position: Any,
+    segment: Any,
+    scale: Any,
+    bias: Any,
+    mask: Any = None,
+    places: Any = None,
+) -> Any:
+    """The sum of the embeddings of words, places and segments, normalised; and how long each sequence is."""
+    batch, length = words.shape
+    found = sg.gather(word, words)
+    place = position[:length] if places is None else sg.gather(position, places)
+    total = sg.add(found, place)
+    if segment is not None and segments is not None:
+        total = sg.add(total, sg.gather(segment, segments))
+    y = layer_normalized(total, (2,), scale, bias, float(node.attribute("epsilon", 1e-12)))
+    if mask is None:
+        return y, sg.zeros([batch], sg.int32), total
+    return y, sg.cast(sg.reduce_sum(sg.cast(mask, sg.int32), axis=1), sg.int32), total
+
+
+# -------------------------------------------------------------------------------------------- attention
+
+
+def rotary(node: Call, x: Any, places: Any, cos: Any, sin: Any) -> Any:
+    """Places as one number, where the first token is, or as one for each token."""
+    if node.attribute("is_packed_batching", 0) or float(node.attribute("scale", 1.0)) != 1:
+        node.fail("it is translated without is_packed_batching, and with scale=1")
+    flat, width = x.ndim == 3, int(node.attribute("rotary_embedding_dim", 0))
+    if flat:
+        heads = int(node.attribute("num_heads", 0)) if width else 0
+        x = by_heads(x, heads or x.shape[-1] // (2 * cos.shape[-1]))
+    if places.ndim == 1:
+        steps = sg.range(0, x.shape[2], dtype=places.dtype)
+        places = sg.add(sg.reshape(places, [1, 1]), steps)
+    cos, sin = (sg.expand_dims(sg.gather(t, places), 1) for t in (cos, sin))
+    width = width or x.shape[-1]
+    y = rotated(x[..., :width], cos, sin, bool(node.attribute("interleaved", 0)))
+    y = y if width == x.shape[-1] else sg.concat([y, x[..., width:]], -1)
+    return joined_heads(y) if flat else y
+
+
+def _masked(node: Call, mask: Any, keys: Any) -> Mask:
+    """A mask of ones and zeros, [batch, keys] or [batch, queries, keys], or lengths, [batch]."""
+    found = Mask(keys)
+    if mask is None:
+        return found
+    if mask.ndim == 1:
+        found.until(mask)
+    elif mask.ndim in (2, 3):
+        found.allow(
+            sg.expand_dims(sg.not_equal(mask, brought(0, mask.dtype)), 1 if mask.ndim == 3 else (1, 2))
+        )
+    else:
+        node.fail(f"a mask of {mask.ndim} axes is not translated; give one of 1, 2 or 3")
+    return found
+
+
+def _attended(
+    node: Call, q: Any, k: Any, v: Any, found: Mask, bias: Any, offset: Any, masked: bool
+) -> tuple[Any, Any]:
+    """The result, with the heads side by side, and the scaled products."""
+    if bias is not None:
+        found.given(bias)
+    if node.attribute("unidirectional", 0):
+        found.near(q.shape[2], offset, -1, 0)
+    raw = products(q, k, node.attribute("scale"))
+    weights = shares(found.on(raw), masked or bias is not None, raw.dtype)
+    return joined_heads(means(weights, v)), raw
+
+
+def attention(
+    node: Call,
+    x: Any,
+    weights: Any,
+    bias: Any = None,
+    mask: Any = None,
+    past: Any = None,
+    extra: Any = None,
+    past_length: Any = None,
+) -> Any:
+    """With the projections to queries, keys and values as one product."""
+    if node.attribute("do_rotary", 0) or past_length is not None:
+        node.fail("it is translated without do_rotary and without a shared buffer for the past")
+    heads = int(node.attribute("num_heads"))
+    whole = sg.matmul(x, weights)
+    whole = whole if bias is None else sg.add(whole, bias)
+    sizes = [int(n) for n in node.attribute("qkv_hidden_sizes") or [weights.shape[1] // 3] * 3]
+    q, k, v = (by_heads(part, heads) for part in sg.split(whole, sizes, 2))
+    offset: Any = 0
+    if past is not None:
+        offset = past.shape[3]
+        k, v = sg.concat([past[0], k], 2), sg.concat([past[1], v], 2)
+    y, _ = _attended(node, q, k, v, _masked(node, mask, k.shape[2]), extra, offset, mask is not None)
+    return y, sg.stack([k, v], 0) if node.wants(1) else None
+
+
+def multi_head_attention(
+    node: Call,
+    q: Any,
+    k: Any = None,
+    v: Any = None,
+    bias: Any = None,
+    mask: Any = None,
+    extra: Any = None,
+    past_k: Any = None,
+    past_v: Any = None,
+    *rest: Any,
+) -> Any:
+    heads = int(node.attribute("num_heads"))
+    if any(x is not None for x in rest):
+        node.fail("it is translated without a shared buffer for the past")
+    if k is None:  # [batch, length, heads, 3, features]
+        q, k, v = (sg.transpose(q[:, :, :, i], (0, 2, 1, 3)) for i in range(3))
+    elif k.ndim == 5:
+        q = by_heads(q, heads)
+        k, v = (sg.transpose(k[:, :, :, i], (0, 2, 1, 3)) for i in range(2))
+    elif k.ndim == 4:
+        q = by_heads(_biased(q, bias, 0), heads)
+    else:
+        starts = (0, q.shape[-1], q.shape[-1] + k.shape[-1])
+        q, k, v = (by_heads(_biased(x, bias, at), heads) for x, at in zip((q, k, v), starts, strict=True))
+    offset: Any = 0
+    if past_k is not None:
+        offset = past_k.shape[2]
+        k, v = sg.concat([past_k, k], 2), sg.concat([past_v, v], 2)
+    y, raw = _attended(node, q, k, v, _masked(node, mask, k.shape[2]), extra, offset, mask is not None)
+    return y, k, v, raw
+
+
+def _biased(x: Any, bias: Any, start: int) -> Any:
+    return x if bias is None else sg.add(x, bias[start : start + x.shape[-1]])
+
+
+def bias_split_gelu(node: Call, x: Any, bias: Any) -> Any:
+    left, right = sg.split(sg.add(x, bias), 2, -1)
+    return sg.multiply(left, sg.gelu(right))
+
+
+def group_norm(node: Call, x: Any, scale: Any, bias: Any) -> Any:
+    axis = -1 if node.attribute("channels_last", 1) else 1
+    epsilon = float(node.attribute("epsilon", 1e-5))
+    y = sg.group_norm(x, int(node.attribute("groups")), scale, bias, axis=axis, epsilon=epsilon)
+    return sg.silu(y) if int(node.attribute("activation", 0)) == 1 else y
+
+
+def dequantize_product(
+    node: Call,
+    a: Any,
+    b: Any,
+    a_scale: Any,
+    b_scale: Any,
+    a_zero: Any = None,
+    b_zero: Any = None,
+    bias: Any = None,
+) -> Any:
+    """The product of integers, and its scale."""
+    whole = [
+        sg.cast(x, sg.int32) if zero is None else sg.subtract(sg.cast(x, sg.int32), sg.cast(zero, sg.int32))
+        for x, zero in ((a, a_zero), (b, b_zero))
+    ]
+    scale = sg.multiply(a_scale, b_scale)
+    y = sg.multiply(sg.cast(sg.matmul(*whole), scale.dtype), along(scale, -1, 1) if scale.ndim else scale)
+    return y if bias is None else sg.add(y, bias)
+
+
+CONTRIB: Table = {
+    "SimplifiedLayerNormalization": simplified_layer,
+    **{
+        f"com.microsoft::{name}": rule
+        for name, rule in {
+            "Gelu": gelu,
+            "BiasGelu": gelu,
+            "FastGelu": fast_gelu,
+            "QuickGelu": quick_gelu,
+            "BiasSplitGelu": bias_split_gelu,
+            "FusedConv": fused_conv,
+            "FusedMatMul": fused_matmul,
+            "TransposeMatMul": fused_matmul,
+            "MatMulNBits": matmul_of_bits,
+            "MatMulIntegerToFloat": dequantize_product,
+            "LayerNormalization": layer_normalization,
+            "SimplifiedLayerNormalization": simplified_layer,
+            "SkipLayerNormalization": skip_layer,
+            "SkipSimplifiedLayerNormalization": skip_rms,
+            "EmbedLayerNormalization": embed_layer,
+            "GroupNorm": group_norm,
+            "RotaryEmbedding": rotary,
+            "Attention": attention,
+            "MultiHeadAttention": multi_head_attention,
+        }.items()
+    },
+}

@@ -1,0 +1,208 @@
+"""Branches and loops: as constructs of ours; or built at once, step by step, where everything is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.importing.values import Refused
+from stopgrad.onnx.operators.calling import Body, Call, Known, Table, knows
+from stopgrad.onnx.operators.moving import checked_axis
+
+_UNROLLED = 1024
+"""So many steps of a loop are built one after the other at most."""
+
+
+@knows(0)
+def _branched(node: Call, condition: Any) -> Any:
+    """The branch itself where the condition is known; else both, one of which runs."""
+    branches: list[Body] = [node.attribute("then_branch"), node.attribute("else_branch")]
+    if isinstance(condition, Known):
+        return tuple(node.run_known(branches[0 if bool(node.number(0, condition)) else 1], []))
+    first, second = ((lambda body=body: node.run(body, [])) for body in branches)
+    with node.trying():
+        try:
+            return tuple(sg.cond(sg.reshape(condition, []), first, second))
+        except (sg.ShapeError, sg.DTypeError, sg.ArgumentError) as error:
+            node.unknown(0, f"the model computes it, and its branches differ: {error.message}")
+
+
+# -------------------------------------------------------------------------------------------------- loops
+
+
+class _Loop:
+    """A ``Loop`` that is being built.
+
+    Attributes:
+        count: how many steps there are at most: a number, a symbolic size, a tensor or None.
+        condition: whether the first is made: a bool or a tensor.
+        states: what the steps hand on, as it is known.
+    """
+
+    def __init__(self, node: Call, count: Any, condition: Any, states: Sequence[Any]) -> None:
+        self.node, self.body = node, node.attribute("body")
+        self.count = node.number(0, count) if isinstance(count, Known) else count
+        self.condition: Any = True if condition is None else condition
+        if isinstance(condition, Known):
+            self.condition = bool(node.number(1, condition))
+        self.states = [node.raw(x) for x in states]
+        self.stacked = len(self.body.outputs) - 1 - len(self.states)
+        if self.stacked < 0:
+            node.fail("its body computes fewer results than it has states")
+
+    def built(self) -> tuple[Any, ...]:
+        if self.condition is False or (isinstance(self.count, int) and self.count <= 0):
+            self.count = 0
+        counted = isinstance(self.count, (int, sg.Dim))
+        ways = []
+        if counted and self.condition is True:
+            ways.append(self._scanned)
+        if self._is_short():
+            ways.append(self._unrolled)
+        if not self.stacked:
+            ways.append(self._repeated)
+        if not ways:
+            unknown = 1 if isinstance(self.condition, sg.Output) else 0
+            self.node.unknown(unknown, "it decides about the size of what the loop stacks")
+        return self._first_that_works(ways)
+
+    def _is_short(self) -> bool:
+        if isinstance(self.condition, sg.Output):
+            return False
+        return not isinstance(self.count, (sg.Dim, sg.Output)) and (self.count or 0) <= _UNROLLED
+
+    def _first_that_works(self, ways: Sequence[Any]) -> tuple[Any, ...]:
+        failed: list[str] = []
+        for way in ways:
+            with self.node.trying():
+                try:
+                    found: tuple[Any, ...] = way()
+                    return found
+                except (Refused, sg.ShapeError, sg.DTypeError, sg.ArgumentError, sg.GraphError) as error:
+                    failed.append(getattr(error, "message", None) or str(error))
+        self.node.fail(failed[0] if len(set(failed)) == 1 else "; or ".join(failed))
+
+    def _step(self, i: Any, states: Sequence[Any], condition: Any) -> tuple[Any, list[Any], list[Any]]:
+        """Whether it goes on, the next states, and what is stacked; all as it is known."""
+        going, *found = self.node.run_known(self.body, [i, condition, *states])
+        return going, found[: len(self.states)], found[len(self.states) :]
+
+    def _scanned(self) -> tuple[Any, ...]:
+        """A loop of so many steps, which has a gradient."""
+
+        def step(carry: Any, i: Any) -> Any:
+            going, states, rows = self._step(i, list(carry), Known(np.bool_(True)))
+            if not (isinstance(going, Known) and bool(going.array)):
+                raise Refused("its loop may end before its count")
+            return [self.node.tensor(x) for x in states], [self.node.tensor(x) for x in rows]
+
+        steps = sg.range(0, self.count, dtype=sg.int64)
+        carry, rows = sg.scan(step, [self._tensor(x) for x in self.states], steps)
+        return (*carry, *rows)
+
+    def _tensor(self, x: Any) -> Any:
+        if x is None or isinstance(x, list):
+            raise Refused("a state of its loop is a sequence or optional")
+        return self.node.tensor(x)
+
+    def _unrolled(self) -> tuple[Any, ...]:
+        """The steps one after the other, for as long as it is known whether there is a next one."""
+        states: list[Any] = list(self.states)
+        rows: list[list[Any]] = [[] for _ in range(self.stacked)]
+        i, going = 0, True
+        while going and (self.count is None or i < self.count):
+            if i == _UNROLLED:
+                raise Refused(f"its loop makes more than {_UNROLLED} steps")
+            more, states, made = self._step(Known(np.int64(i)), states, Known(np.bool_(True)))
+            if not isinstance(more, Known):
+                raise Refused("whether its loop goes on is known only when the model runs")
+            for row, x in zip(rows, made, strict=True):
+                row.append(x)
+            i, going = i + 1, bool(more.array)
+        return (*states, *[self._stack(row) for row in rows])
+
+    def _stack(self, row: Sequence[Any]) -> Any:
+        if not row:
+            raise Refused("its loop makes no step, so that nothing tells the shape of what it stacks")
+        return sg.stack([self.node.tensor(x) for x in row])
+
+    def _repeated(self) -> tuple[Any, ...]:
+        """A loop that runs as long as a condition holds."""
+        zero = sg.constant(np.int64(0))
+        first = sg.constant(np.bool_(True)) if self.condition is True else sg.reshape(self.condition, [])
+        limit = self.count if isinstance(self.count, int) else None
+        bound = None if limit is not None or self.count is None else self._bound()
+
+        def going(i: Any, more: Any, *states: Any) -> Any:
+            return more if bound is None else sg.logical_and(more, sg.less(i, bound))
+
+        def step(i: Any, more: Any, *states: Any) -> Any:
+            found, states_, _ = self._step(i, states, more)
+            going_on = sg.reshape(self.node.tensor(found), [])
+            return (sg.add(i, np.int64(1)), going_on, *[self.node.tensor(x) for x in states_])
+
+        states = [self._tensor(x) for x in self.states]
+        made = sg.while_loop(going, step, (zero, first, *states), maximum_iterations=limit)
+        return tuple(made[2:])
+
+    def _bound(self) -> Any:
+        if isinstance(self.count, sg.Dim):
+            return sg.size(sg.range(0, self.count, dtype=sg.int64), sg.int64)
+        return sg.reshape(self.count, [])
+
+
+@knows(0, 1)
+def _looped(node: Call, count: Any, condition: Any, *states: Any) -> Any:
+    return _Loop(node, count, condition, states).built()
+
+
+# -------------------------------------------------------------------------------------------------- scans
+
+
+def _scanned(node: Call, *operands: Any) -> Any:
+    """Steps along axes of tensors."""
+    body: Body = node.attribute("body")
+    count = node.attribute("num_scan_inputs")
+    if not 1 <= count <= len(operands):
+        node.fail(f"it scans {count} of {len(operands)} operands")
+    states, xs = list(operands[: len(operands) - count]), list(operands[len(operands) - count :])
+    rows = len(body.outputs) - len(states)
+    axes = _listed(node, "scan_input_axes", count)
+    turned = _listed(node, "scan_input_directions", count)
+    moved = [_moved(node, x, axis, 0, back) for x, axis, back in zip(xs, axes, turned, strict=True)]
+
+    def step(carry: Any, row: Any) -> Any:
+        found = node.run(body, [*carry, *row])
+        return found[: len(states)], found[len(states) :]
+
+    carry, ys = sg.scan(step, states, moved)
+    out_axes = _listed(node, "scan_output_axes", rows)
+    out_turned = _listed(node, "scan_output_directions", rows)
+    made = [
+        sg.moveaxis(sg.flip(y, 0) if back else y, 0, checked_axis(node, axis, y.ndim))
+        for y, axis, back in zip(ys, out_axes, out_turned, strict=True)
+    ]
+    return (*carry, *made)
+
+
+def _listed(node: Call, name: str, count: int) -> list[int]:
+    found = node.attribute(name, [0] * count)
+    if len(found) != count:
+        node.fail(f"its attribute {name} has {len(found)} numbers for {count} tensors")
+    return list(found)
+
+
+def _moved(node: Call, x: Any, axis: int, to: int, back: int) -> Any:
+    """A tensor with an axis moved, which runs backwards where that is asked."""
+    x = sg.moveaxis(x, checked_axis(node, axis, x.ndim), to)
+    return sg.flip(x, to) if back else x
+
+
+CONTROL: Table = {
+    "If": _branched,
+    "Loop": _looped,
+    "Scan": _scanned,
+}

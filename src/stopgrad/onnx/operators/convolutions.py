@@ -1,0 +1,87 @@
+"""Convolutions: plain, transposed, and deformable ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.importing.convolutions import LAYOUTS, biased, convolved, from_columns, transposed
+from stopgrad.importing.sampling import Sampling, between
+from stopgrad.importing.values import along, brought, product, static
+from stopgrad.onnx.operators.calling import Call, Table, knows
+from stopgrad.onnx.operators.spatial import Spatial, explicit_pads, halves
+
+
+def geometry(node: Call, x: Any, w: Any) -> Spatial:
+    """What a convolution is told; that there is one of so many axes."""
+    if w.ndim - 2 not in LAYOUTS:
+        node.fail(f"there are convolutions over one to three axes here, and its weights have {w.ndim}")
+    return Spatial(node, x, static(w.shape[2:], "a convolution's window"))
+
+
+def conv(node: Call, x: Any, w: Any, b: Any = None) -> Any:
+    found = geometry(node, x, w)
+    groups = int(node.attribute("group", 1))
+    return convolved(x, w, b, found.stride, found.pads, found.dilation, groups)
+
+
+def conv_transpose(node: Call, x: Any, w: Any, b: Any = None) -> Any:
+    found = geometry(node, x, w)
+    spatial = len(found.window)
+    extra = tuple(int(n) for n in node.attribute("output_padding") or [0] * spatial)
+    pads, sizes = found.pads, node.attribute("output_shape")
+    if sizes is None and found.auto_pad.startswith("SAME"):
+        sizes = [size * step for size, step in zip(x.shape[2:], found.stride, strict=True)]
+    if sizes is not None:
+        whole = [
+            (size - 1) * step + more + reach
+            for size, step, more, reach in zip(x.shape[2:], found.stride, extra, found.reach, strict=True)
+        ]
+        totals = [a - b for a, b in zip(whole, list(sizes)[-spatial:], strict=True)]
+        pads = [halves(n, found.auto_pad == "SAME_UPPER") for n in static(totals, "output_shape")]
+    return transposed(x, w, b, found.stride, pads, found.dilation, extra, int(node.attribute("group", 1)))
+
+
+def deform_conv(node: Call, x: Any, w: Any, offset: Any, b: Any = None, mask: Any = None) -> Any:
+    """For each window, the products of the weights and of the pixels where its offsets lead."""
+    found = geometry(node, x, w)
+    spatial, elements = len(found.window), int(np.prod(found.window))
+    parts, groups = int(node.attribute("offset_group", 1)), int(node.attribute("group", 1))
+    batch, channels, outside = x.shape[0], x.shape[1], list(offset.shape[2:])
+    moved = sg.reshape(offset, [batch * parts, elements, spatial, *outside])
+    corners = np.stack(np.meshgrid(*map(np.arange, found.window), indexing="ij"), -1).reshape(-1, spatial)
+    places = []
+    for i in range(spatial):
+        inner = along(corners[:, i] * found.dilation[i] - found.pads[i][0], 1, 2 + spatial)
+        outer = along(sg.range(0, outside[i], dtype=sg.int64), 2 + i, 2 + spatial)
+        start = sg.add(sg.multiply(outer, found.stride[i]), inner)
+        places.append(sg.add(moved[:, :, i], brought(start, x.dtype)))
+    images = Sampling(sg.reshape(x, [batch * parts, channels // parts, *x.shape[2:]]), 0, True)
+    pixels = between(images, places)  # [batch · parts, channels / parts, elements, windows]
+    if mask is not None:
+        pixels = sg.multiply(pixels, sg.reshape(mask, [batch * parts, 1, elements, *outside]))
+    share = channels // groups * elements
+    pixels = sg.reshape(pixels, [batch, groups, share, product(outside)])
+    weights = sg.reshape(w, [groups, -1, share])
+    return biased(sg.reshape(sg.matmul(weights, pixels), [batch, -1, *outside]), b)
+
+
+@knows(1, 2)
+def col2im(node: Call, x: Any, image: Any, block: Any) -> Any:
+    sizes = static(node.sizes(image, 1), "Col2Im")
+    window = static(node.sizes(block, 2), "Col2Im")
+    steps: list[Sequence[int]] = [
+        tuple(node.attribute(name) or [1] * len(sizes)) for name in ("dilations", "strides")
+    ]
+    return from_columns(x, sizes, window, steps[0], explicit_pads(node, len(sizes)), steps[1])
+
+
+CONVOLUTIONS: Table = {
+    "Conv": conv,
+    "ConvTranspose": conv_transpose,
+    "DeformConv": deform_conv,
+    "Col2Im": col2im,
+}

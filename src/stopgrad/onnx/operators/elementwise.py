@@ -1,0 +1,191 @@
+"""Operators that compute each element by itself: arithmetic, logic, bits, comparisons, casts."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.importing.values import brought
+from stopgrad.onnx.operators.calling import Call, Rule, Table, dtype_of_code
+
+
+def _unary(function: Callable[..., Any]) -> Rule:
+    return lambda node, x: function(x)
+
+
+def _binary(function: Callable[..., Any]) -> Rule:
+    return lambda node, x, y: function(x, y)
+
+
+def _many(function: Callable[..., Any]) -> Rule:
+    """Any number of operands, from the function of two."""
+    return lambda node, *xs: functools.reduce(function, xs)
+
+
+def _identity(node: Call, x: Any) -> Any:
+    return x
+
+
+# -------------------------------------------------------------------------------------------- arithmetic
+
+
+def _quotient(node: Call, x: Any, y: Any) -> Any:
+    """Of whole numbers it is truncated."""
+    return sg.truncatediv(x, y) if x.dtype.is_integer else sg.realdiv(x, y)
+
+
+def _remainder(node: Call, x: Any, y: Any) -> Any:
+    """With the sign of the divisor; as in C, with that of the dividend, where the attribute says so."""
+    if node.attribute("fmod", 0):
+        return sg.truncatemod(x, y)
+    return sg.floormod(x, y)
+
+
+def _power(node: Call, x: Any, y: Any) -> Any:
+    """In the element type of x; the exponent may be of another one."""
+    if x.dtype.is_integer and y.dtype.is_floating:
+        return sg.cast(sg.pow(sg.cast(x, y.dtype), y), x.dtype)
+    return sg.pow(x, brought(y, x.dtype))
+
+
+def _mean(node: Call, *xs: Any) -> Any:
+    total = functools.reduce(sg.add, xs)
+    return sg.realdiv(total, brought(len(xs), total.dtype))
+
+
+def _clip(node: Call, x: Any, low: Any = None, high: Any = None) -> Any:
+    x = x if low is None else sg.maximum(x, sg.reshape(low, []))
+    return x if high is None else sg.minimum(x, sg.reshape(high, []))
+
+
+def _negated(node: Call, x: Any) -> Any:
+    return sg.negative(x)
+
+
+def _reciprocal(node: Call, x: Any) -> Any:
+    return sg.realdiv(brought(1, x.dtype), x)
+
+
+# ------------------------------------------------------------------------------------------ logic and bits
+
+
+def _is_infinite(node: Call, x: Any) -> Any:
+    found = sg.is_inf(x)
+    zero = brought(0, x.dtype)
+    if not node.attribute("detect_negative", 1):
+        found = sg.logical_and(found, sg.greater(x, zero))
+    if not node.attribute("detect_positive", 1):
+        found = sg.logical_and(found, sg.less(x, zero))
+    return found
+
+
+def _shifted(node: Call, x: Any, y: Any) -> Any:
+    directions = {"LEFT": sg.left_shift, "RIGHT": sg.right_shift}
+    direction = node.attribute("direction")
+    if direction not in directions:
+        node.fail(f"the direction of a shift is LEFT or RIGHT, not {direction!r}")
+    last = x.dtype.itemsize * 8 - 1
+    shift = directions[direction](x, sg.minimum(y, brought(last, y.dtype)))
+    if direction == "RIGHT" and x.dtype.kind == "i":  # Of which the sign is left, further on, too.
+        return shift
+    return sg.where(sg.less_equal(y, brought(last, y.dtype)), shift, brought(0, x.dtype))
+
+
+def _where(node: Call, condition: Any, x: Any, y: Any) -> Any:
+    return sg.where(condition, x, y)
+
+
+def _binarized(node: Call, x: Any) -> Any:
+    above = sg.greater(x, brought(node.attribute("threshold", 0.0), x.dtype))
+    return sg.cast(above, x.dtype)
+
+
+# -------------------------------------------------------------------------------------------------- casts
+
+
+def _cast(node: Call, x: Any) -> Any:
+    code = node.attribute("to")
+    dtype = dtype_of_code(code)
+    if dtype is None:
+        node.fail(f"there is no element type here for number {code} of TensorProto.DataType")
+    return x if dtype is x.dtype else sg.cast(x, dtype)
+
+
+def _cast_like(node: Call, x: Any, like: Any) -> Any:
+    return brought(x, like.dtype)
+
+
+def _bit_cast(node: Call, x: Any) -> Any:
+    """The same bits, as another type: of known values, and between whole numbers of one width."""
+    dtype = dtype_of_code(node.attribute("to"))
+    if dtype is None or dtype.itemsize != x.dtype.itemsize:
+        node.fail("bits are taken for an element type of the same width that there is here")
+    if dtype is x.dtype:
+        return x
+    if dtype.is_integer and x.dtype.is_integer:  # Which wraps.
+        return sg.cast(x, dtype)
+    return sg.constant(np.array(node.known(0, x)).view(dtype.numpy), dtype)
+
+
+ELEMENTWISE: Table = {
+    "Identity": _identity,
+    "Add": _binary(sg.add),
+    "Sub": _binary(sg.subtract),
+    "Mul": _binary(sg.multiply),
+    "Div": _quotient,
+    "Mod": _remainder,
+    "Pow": _power,
+    "Max": _many(sg.maximum),
+    "Min": _many(sg.minimum),
+    "Sum": _many(sg.add),
+    "Mean": _mean,
+    "Clip": _clip,
+    "Neg": _negated,
+    "Reciprocal": _reciprocal,
+    "Abs": _unary(sg.abs),
+    "Sign": _unary(sg.sign),
+    "Ceil": _unary(sg.ceil),
+    "Floor": _unary(sg.floor),
+    "Round": _unary(sg.round),
+    "Sqrt": _unary(sg.sqrt),
+    "Exp": _unary(sg.exp),
+    "Log": _unary(sg.log),
+    "Erf": _unary(sg.erf),
+    "Sin": _unary(sg.sin),
+    "Cos": _unary(sg.cos),
+    "Tan": _unary(sg.tan),
+    "Asin": _unary(sg.asin),
+    "Acos": _unary(sg.acos),
+    "Atan": _unary(sg.atan),
+    "Sinh": _unary(sg.sinh),
+    "Cosh": _unary(sg.cosh),
+    "Tanh": _unary(sg.tanh),
+    "Asinh": _unary(sg.asinh),
+    "Acosh": _unary(sg.acosh),
+    "Atanh": _unary(sg.atanh),
+    "IsNaN": _unary(sg.is_nan),
+    "IsInf": _is_infinite,
+    "Not": _unary(sg.logical_not),
+    "And": _binary(sg.logical_and),
+    "Or": _binary(sg.logical_or),
+    "Xor": _binary(sg.logical_xor),
+    "Equal": _binary(sg.equal),
+    "Less": _binary(sg.less),
+    "LessOrEqual": _binary(sg.less_equal),
+    "Greater": _binary(sg.greater),
+    "GreaterOrEqual": _binary(sg.greater_equal),
+    "BitwiseAnd": _binary(sg.bitwise_and),
+    "BitwiseOr": _binary(sg.bitwise_or),
+    "BitwiseXor": _binary(sg.bitwise_xor),
+    "BitwiseNot": _unary(sg.invert),
+    "BitShift": _shifted,
+    "Where": _where,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "BitCast": _bit_cast,
+    "ai.onnx.ml::Binarizer": _binarized,
+}

@@ -1,0 +1,134 @@
+"""Operators that make tensors: constants, ranges, shapes, random numbers.
+
+Random numbers come from keys. A node's attribute ``seed`` is its key; without one the model has a parameter
+``random_key``, of which each node has a key of its own. The same key gives the same numbers, which are not
+those of other runtimes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.importing.values import brought, product
+from stopgrad.onnx.operators.calling import Call, Known, Table, dtype_of_code, knows
+from stopgrad.onnx.sizing import sizes_known
+from stopgrad.types import DType
+
+
+def _dtype(node: Call, default: DType) -> DType:
+    """What the attribute ``dtype`` says."""
+    code = node.attribute("dtype")
+    found = default if code is None else dtype_of_code(code)
+    if found is None:
+        node.fail(f"there is no element type here for number {code} of TensorProto.DataType")
+    return found
+
+
+# --------------------------------------------------------------------------------------------- constants
+
+_VALUES: dict[str, Any] = {
+    "value": lambda x: x,
+    "sparse_value": lambda x: x,
+    "value_float": np.float32,
+    "value_floats": lambda x: np.asarray(x, np.float32),
+    "value_int": np.int64,
+    "value_ints": lambda x: np.asarray(x, np.int64),
+}
+
+
+def _constant(node: Call) -> Any:
+    for name, value in node.attributes.items():
+        if name in _VALUES:
+            return Known(np.asarray(_VALUES[name](value)))
+    node.fail("a constant is numbers here, and this one is none")
+
+
+@knows(0)
+def _constant_of_shape(node: Call, shape: Any) -> Any:
+    value = np.asarray(node.attribute("value", np.zeros(1, np.float32)))
+    if value.size != 1 or any(not isinstance(s, sg.Dim) and s < 0 for s in node.sizes(shape, 0)):
+        node.fail("its value is one element, and its sizes are not negative")
+    return sg.fill(list(node.sizes(shape, 0)), value.reshape(()))
+
+
+@knows(0, 1, 2)
+def _range(node: Call, start: Any, limit: Any, delta: Any) -> Any:
+    first, last, step = (node.number(i, x) for i, x in enumerate((start, limit, delta)))
+    dtype = limit.dtype
+    if not any(isinstance(x, sg.Dim) for x in (first, last, step)):
+        if step == 0 or not all(map(math.isfinite, (first, last, step))):
+            node.fail("a range has steps that are not 0, and finite limits")
+        count = max(math.ceil((last - first) / step), 0)
+        places = sg.range(0, count, dtype=sg.int64)
+        return sg.add(brought(first, dtype), sg.multiply(brought(places, dtype), brought(step, dtype)))
+    return sg.range(first, last, step, dtype=dtype)
+
+
+def _eye_like(node: Call, x: Any) -> Any:
+    if x.ndim != 2:
+        node.fail(f"its operand has two axes, not {x.ndim}")
+    return sg.eye(x.shape[0], x.shape[1], dtype=_dtype(node, x.dtype), k=node.attribute("k", 0))
+
+
+# ------------------------------------------------------------------------------------------------- shapes
+
+
+def _shape(node: Call, x: Any) -> Any:
+    return sizes_known(list(x.shape)[node.attribute("start", 0) : node.attribute("end")])
+
+
+def _size(node: Call, x: Any) -> Any:
+    found = sizes_known([product(x.shape)])
+    return Known(found.array.reshape(()), found.dtype)
+
+
+# --------------------------------------------------------------------------------------------- random
+
+
+def _normal(node: Call, like: Any = None) -> Any:
+    shape, dtype = _drawn(node, like)
+    mean, scale = node.attribute("mean", 0.0), node.attribute("scale", 1.0)
+    return sg.random_normal(shape, node.key(), mean, scale, dtype)
+
+
+def _uniform(node: Call, like: Any = None) -> Any:
+    shape, dtype = _drawn(node, like)
+    return sg.random_uniform(
+        shape, node.key(), node.attribute("low", 0.0), node.attribute("high", 1.0), dtype
+    )
+
+
+def _drawn(node: Call, like: Any) -> tuple[list[Any], DType]:
+    """The shape and the element type of what is drawn."""
+    if like is None:
+        return list(node.attribute("shape")), _dtype(node, sg.float32)
+    return list(like.shape), _dtype(node, like.dtype)
+
+
+def _bernoulli(node: Call, p: Any) -> Any:
+    return sg.cast(sg.random_bernoulli(p.shape, node.key(), p), _dtype(node, p.dtype))
+
+
+def _multinomial(node: Call, logits: Any) -> Any:
+    drawn = sg.random_categorical(logits, node.attribute("sample_size", 1), node.key())
+    return sg.cast(drawn, _dtype(node, sg.int32))
+
+
+GENERATORS: Table = {
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Range": _range,
+    "EyeLike": _eye_like,
+    "Shape": _shape,
+    "Size": _size,
+    "RandomNormal": _normal,
+    "RandomNormalLike": _normal,
+    "RandomUniform": _uniform,
+    "RandomUniformLike": _uniform,
+    "Bernoulli": _bernoulli,
+    "Multinomial": _multinomial,
+}

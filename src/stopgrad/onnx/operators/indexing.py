@@ -1,0 +1,175 @@
+"""Operators that read and write where indices say, and those that find indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.importing.shapes import part
+from stopgrad.importing.values import along, axis_of, brought
+from stopgrad.onnx.operators.calling import Call, Known, Table, knows
+from stopgrad.onnx.operators.moving import checked_axis
+
+# ------------------------------------------------------------------------------------------------- reading
+
+
+def _gathered(node: Call, x: Any, indices: Any) -> Any:
+    axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
+    return sg.gather(x, indices, axis=axis)
+
+
+def _features(node: Call, x: Any, indices: Any) -> Any:
+    return sg.take(x, sg.reshape(indices, [-1]), x.ndim - 1)
+
+
+def _gathered_elements(node: Call, x: Any, indices: Any) -> Any:
+    axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
+    return sg.take_along_axis(_cut(x, indices, axis), indices, axis)
+
+
+def _cut(x: Any, index: Any, axis: int) -> Any:
+    """x without what lies beyond the index's sizes, along all other axes."""
+    for i in range(x.ndim):
+        if i != axis and x.shape[i] is not index.shape[i] and x.shape[i] != index.shape[i]:
+            x = part(x, i, 0, index.shape[i])
+    return x
+
+
+def _gathered_nd(node: Call, x: Any, indices: Any) -> Any:
+    return sg.gather_nd(
+        x, _from_front(x, indices, node.attribute("batch_dims", 0)), node.attribute("batch_dims", 0)
+    )
+
+
+def _from_front(x: Any, indices: Any, first: int = 0) -> Any:
+    """Vectors of indices, those that count from the end counted from the front."""
+    depth = indices.shape[-1]
+    if isinstance(depth, sg.Dim):
+        return indices
+    sizes = sg.stack([sg.size(x, indices.dtype, axis=first + i) for i in range(depth)])
+    return sg.where(sg.less(indices, brought(0, indices.dtype)), indices + sizes, indices)
+
+
+# ------------------------------------------------------------------------------------------------- writing
+
+_METHODS = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
+
+
+def _method(node: Call) -> str:
+    reduction = node.attribute("reduction", "none")
+    if reduction not in _METHODS:
+        node.fail(f"its reduction is one of {', '.join(_METHODS)}, not {reduction!r}")
+    return _METHODS[reduction]
+
+
+def _scattered_elements(node: Call, x: Any, indices: Any, updates: Any) -> Any:
+    axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
+    if any(not isinstance(size, sg.Dim) and size == 0 for size in indices.shape):
+        return x
+    places = tuple(
+        indices if i == axis else along(sg.range(0, indices.shape[i], dtype=indices.dtype), i, x.ndim)
+        for i in range(x.ndim)
+    )
+    return getattr(sg.at(x)[places], _method(node))(updates)
+
+
+def _scattered_nd(node: Call, x: Any, indices: Any, updates: Any) -> Any:
+    depth = indices.shape[-1]
+    if isinstance(depth, sg.Dim):
+        node.fail("the last axis of its indices has a size that is a number")
+    if any(not isinstance(size, sg.Dim) and size == 0 for size in indices.shape):
+        return x
+    places = tuple([indices[..., i] for i in range(depth)])
+    return getattr(sg.at(x)[places], _method(node))(updates)
+
+
+def _cache_written(node: Call, cache: Any, update: Any, starts: Any = None) -> Any:
+    """New entries written into a cache, for each example from its own place on."""
+    axis = checked_axis(node, node.attribute("axis", -2), cache.ndim)
+    if starts is None:
+        starts = sg.zeros([cache.shape[0]], sg.int64)
+    steps = along(sg.range(0, update.shape[axis], dtype=sg.int64), axis, cache.ndim)
+    places = along(brought(starts, sg.int64), 0, cache.ndim) + steps
+    if node.attribute("mode", "linear") == "circular":
+        places = sg.floormod(places, sg.size(cache, sg.int64, axis=axis))
+    at = tuple(
+        places if i == axis else along(sg.range(0, update.shape[i], dtype=sg.int64), i, cache.ndim)
+        for i in range(cache.ndim)
+    )
+    return sg.at(cache)[at].set(update)
+
+
+# ------------------------------------------------------------------------------------------------- finding
+
+
+@knows(1)
+def _largest(node: Call, x: Any, k: Any) -> Any:
+    axis = checked_axis(node, node.attribute("axis", -1), x.ndim)
+    count = node.number(1, k)
+    direction = "DESCENDING" if node.attribute("largest", 1) else "ASCENDING"
+    if axis == x.ndim - 1 and direction == "DESCENDING":
+        values, places = sg.top_k(x, count)
+        return values, brought(places, sg.int64)
+    order = part(sg.argsort(x, axis, direction, stable=True), axis, 0, count)
+    return sg.take_along_axis(x, order, axis), brought(order, sg.int64)
+
+
+@knows(1)
+def _one_hot(node: Call, indices: Any, depth: Any, values: Any) -> Any:
+    size = node.number(1, depth)
+    size = size if isinstance(size, sg.Dim) else int(size)
+    places = brought(indices, sg.int64)
+    length = sg.size(sg.fill([size], np.int64(0)), sg.int64)
+    places = sg.where(sg.less(places, brought(0, sg.int64)), places + length, places)
+    axis = node.attribute("axis", -1)
+    held = sg.one_hot(places, size, axis=axis_of(axis, indices.ndim + 1), dtype=sg.float32)
+    return sg.where(sg.cast(held, sg.bool_), values[1], values[0])
+
+
+@knows(1)
+def _compressed(node: Call, x: Any, condition: Any) -> Any:
+    kept = np.flatnonzero(node.known(1, condition))
+    axis = node.attribute("axis")
+    if axis is None:
+        x, axis = sg.reshape(x, [-1]), 0
+    return sg.take(x, kept, checked_axis(node, axis, x.ndim))
+
+
+@knows(0)
+def _nonzero(node: Call, x: Any) -> Any:
+    found = node.known(0, x)
+    return Known(np.array(np.nonzero(found), np.int64).reshape(found.ndim, -1))
+
+
+@knows(0)
+def _unique(node: Call, x: Any) -> Any:
+    found = node.known(0, x)
+    axis = node.attribute("axis")
+    values, first, inverse, counts = np.unique(
+        found, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    inverse = inverse.reshape(-1)
+    if not node.attribute("sorted", 1):
+        order = np.argsort(first)
+        values = np.take(values, order, 0 if axis is None else axis)
+        first, counts = first[order], counts[order]
+        inverse = np.argsort(order)[inverse]
+    return Known(values), *[Known(one.astype(np.int64)) for one in (first, inverse, counts)]
+
+
+INDEXING: Table = {
+    "Gather": _gathered,
+    "GatherElements": _gathered_elements,
+    "GatherND": _gathered_nd,
+    "ScatterElements": _scattered_elements,
+    "ScatterND": _scattered_nd,
+    "TensorScatter": _cache_written,
+    "TopK": _largest,
+    "OneHot": _one_hot,
+    "Compress": _compressed,
+    "NonZero": _nonzero,
+    "Unique": _unique,
+    "ai.onnx.ml::ArrayFeatureExtractor": _features,
+}

@@ -1,0 +1,70 @@
+"""Losses of labels: negative log likelihood, and softmax cross entropy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.importing.values import brought
+from stopgrad.onnx.operators.calling import Call, Table
+
+
+class Labels:
+    """The labels of a loss, those to be ignored, and the weights of the rest.
+
+    Attributes:
+        classes: the labels, where one is ignored 0 in its place.
+        ignored: which are, or None where none can be.
+        weights: of each label, 0 where it is ignored; None where all count alike.
+    """
+
+    def __init__(self, node: Call, labels: Any, weights: Any, dtype: Any) -> None:
+        self.reduction = str(node.attribute("reduction", "mean"))
+        if self.reduction not in ("none", "mean", "sum"):
+            node.fail(f"reduction={self.reduction!r} is unknown; it is none, mean or sum")
+        which = node.attribute("ignore_index")
+        self.ignored = None if which is None else sg.equal(labels, brought(int(which), labels.dtype))
+        self.classes = labels
+        zero = brought(0, dtype)
+        if self.ignored is not None:
+            self.classes = sg.where(self.ignored, brought(0, labels.dtype), labels)
+        self.weights = None if weights is None else sg.gather(weights, self.classes)
+        if self.ignored is not None:
+            kept = sg.ones(list(labels.shape), dtype) if self.weights is None else self.weights
+            self.weights = sg.where(self.ignored, zero, kept)
+
+    def of(self, scores: Any) -> Any:
+        """From [batch, classes, ...], the scores of the labels, [batch, ...]."""
+        return sg.squeeze(sg.take_along_axis(scores, sg.expand_dims(self.classes, 1), 1), 1)
+
+    def reduced(self, losses: Any) -> Any:
+        """The losses of the labels, weighted, and as the operator wants them."""
+        if self.ignored is not None:  # So that nothing comes of what is not finite there.
+            losses = sg.where(self.ignored, brought(0, losses.dtype), losses)
+        if self.weights is None:
+            return {"none": lambda x: x, "mean": sg.reduce_mean, "sum": sg.reduce_sum}[self.reduction](losses)
+        losses = sg.multiply(losses, self.weights)
+        if self.reduction == "none":
+            return losses
+        total = sg.reduce_sum(losses)
+        return total if self.reduction == "sum" else sg.realdiv(total, sg.reduce_sum(self.weights))
+
+
+def negative_log_likelihood(node: Call, x: Any, labels: Any, weights: Any = None) -> Any:
+    found = Labels(node, labels, weights, x.dtype)
+    return found.reduced(sg.negative(found.of(x)))
+
+
+def softmax_cross_entropy(node: Call, x: Any, labels: Any, weights: Any = None) -> Any:
+    found = Labels(node, labels, weights, x.dtype)
+    if node.wants(1):
+        logs = sg.log_softmax(x, 1)
+        return found.reduced(sg.negative(found.of(logs))), logs
+    behind = x if x.ndim == 2 else sg.moveaxis(x, 1, -1)  # With its own gradient, over the last axis.
+    return found.reduced(sg.sparse_softmax_cross_entropy_with_logits(found.classes, behind))
+
+
+LOSSES: Table = {
+    "NegativeLogLikelihoodLoss": negative_log_likelihood,
+    "SoftmaxCrossEntropyLoss": softmax_cross_entropy,
+}

@@ -1,0 +1,121 @@
+"""Normalisation, with the statistics that operators return, and dropout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.importing.normalizations import (
+    batch_normalized,
+    layer_normalized,
+    moved,
+    statistics,
+    wide,
+    with_running,
+)
+from stopgrad.importing.shapes import padded, part
+from stopgrad.importing.values import axis_of, brought
+from stopgrad.onnx.operators.calling import Call, Table, knows
+from stopgrad.onnx.operators.pooling import powers, root
+
+
+def _epsilon(node: Call) -> float:
+    return float(node.attribute("epsilon", 1e-5))
+
+
+def batch_normalization(node: Call, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> Any:
+    """In training, by the statistics of the batch; they then move the running ones, without a gradient."""
+    training = bool(node.attribute("training_mode", 0)) if node.opset >= 14 else node.wants(1)
+    if not training:
+        return with_running(x, scale, bias, mean, var, _epsilon(node))
+    kept = float(node.attribute("momentum", 0.9))
+    y, *batch, _ = batch_normalized(x, scale, bias, _epsilon(node))
+    after = [moved(old, sg.stop_gradient(new), kept) for old, new in zip((mean, var), batch, strict=True)]
+    saved = [brought(new, old.dtype) for old, new in zip((mean, var), batch, strict=True)]
+    return y, *after, *saved
+
+
+def instance_normalization(node: Call, x: Any, scale: Any, bias: Any) -> Any:
+    return sg.instance_norm(x, scale, bias, axis=1, epsilon=_epsilon(node))
+
+
+def layer_normalization(node: Call, x: Any, scale: Any, bias: Any = None) -> Any:
+    axes = _from_axis(node, x)
+    y = layer_normalized(x, axes, scale, bias, _epsilon(node))
+    if not node.wants(1) and not node.wants(2):
+        return y
+    return y, *statistics(wide(x), axes, _epsilon(node), True)
+
+
+def _from_axis(node: Call, x: Any) -> tuple[int, ...]:
+    return tuple(range(axis_of(int(node.attribute("axis", -1)), x.ndim), x.ndim))
+
+
+def rms_normalization(node: Call, x: Any, scale: Any) -> Any:
+    return sg.rms_norm(x, scale, _from_axis(node, x), _epsilon(node))
+
+
+def group_normalization(node: Call, x: Any, scale: Any, bias: Any) -> Any:
+    groups = int(node.attribute("num_groups"))
+    if node.opset >= 21:  # A number for each channel.
+        return sg.group_norm(x, groups, scale, bias, axis=1, epsilon=_epsilon(node))
+    shape = list(x.shape)
+    split = sg.reshape(x, [shape[0], groups, -1])
+    y = sg.layer_norm(wide(split), axis=2, epsilon=_epsilon(node))
+    for function, parameter in ((sg.multiply, scale), (sg.add, bias)):
+        y = function(y, sg.reshape(brought(parameter, y.dtype), [groups, 1]))
+    return sg.reshape(brought(y, x.dtype), shape)
+
+
+def lp_normalization(node: Call, x: Any) -> Any:
+    axis, p = axis_of(int(node.attribute("axis", -1)), x.ndim), int(node.attribute("p", 2))
+    norm = root(sg.reduce_sum(powers(x, p), axis=axis, keepdims=True), p)
+    return sg.divide_no_nan(x, norm)
+
+
+def mean_variance_normalization(node: Call, x: Any) -> Any:
+    axes = tuple(axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or (0, 2, 3))
+    mean, var = sg.moments(x, axes, keepdims=True)
+    return sg.realdiv(sg.subtract(x, mean), sg.add(root(var, 2), brought(1e-9, x.dtype)))
+
+
+def local_response(node: Call, x: Any) -> Any:
+    """x / (bias + alpha · mean of the squares of neighbouring channels) to the power beta."""
+    size = int(node.attribute("size"))
+    alpha, beta = float(node.attribute("alpha", 1e-4)), float(node.attribute("beta", 0.75))
+    around = padded(sg.square(x), [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (x.ndim - 2)])
+    total = sg.add_n([part(around, 1, i, i + x.shape[1]) for i in range(size)])
+    spread = sg.add(
+        sg.multiply(total, brought(alpha / size, x.dtype)), brought(node.attribute("bias", 1.0), x.dtype)
+    )
+    return sg.multiply(x, sg.pow(spread, brought(-beta, x.dtype)))
+
+
+@knows(1, 2)
+def dropout(node: Call, x: Any, ratio: Any = None, training: Any = None) -> Any:
+    """Nothing in inference. In training, elements are dropped by a random key, another one for each node."""
+    whole = sg.ones(list(x.shape), sg.bool_) if node.wants(1) else None
+    if training is None or (node.is_known(training) and not node.known(2, training)):
+        return x, whole
+    rate = 0.5 if ratio is None else node.known(1, ratio).item() if node.is_known(ratio) else ratio
+    if isinstance(rate, float) and rate == 0:
+        return x, whole
+    kept = sg.random_bernoulli(list(x.shape), node.key(), sg.subtract(1.0, rate))
+    if not node.is_known(training):
+        kept = sg.logical_or(kept, sg.logical_not(training))
+        rate = sg.where(training, rate, 0.0)
+    scale = brought(sg.divide_no_nan(1.0, sg.subtract(1.0, rate)), x.dtype)  # All may be dropped.
+    return sg.where(kept, sg.multiply(x, scale), brought(0, x.dtype)), kept
+
+
+NORMALIZATIONS: Table = {
+    "BatchNormalization": batch_normalization,
+    "InstanceNormalization": instance_normalization,
+    "LayerNormalization": layer_normalization,
+    "GroupNormalization": group_normalization,
+    "RMSNormalization": rms_normalization,
+    "LpNormalization": lp_normalization,
+    "MeanVarianceNormalization": mean_variance_normalization,
+    "LRN": local_response,
+    "Dropout": dropout,
+}

@@ -1,0 +1,49 @@
+"""Operators of linear algebra."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.importing.values import brought
+from stopgrad.onnx.operators.calling import Call, Table
+
+
+def _product(node: Call, a: Any, b: Any) -> Any:
+    """As NumPy's: a vector is a row on the left and a column on the right, and that axis goes again."""
+    if not a.ndim or not b.ndim:
+        node.fail("a product of matrices takes no scalars")
+    left = sg.expand_dims(a, 0) if a.ndim == 1 else a
+    right = sg.expand_dims(b, 1) if b.ndim == 1 else b
+    found = sg.matmul(left, right)
+    found = sg.squeeze(found, found.ndim - 1) if b.ndim == 1 else found
+    return sg.squeeze(found, found.ndim - (1 if b.ndim == 1 else 2)) if a.ndim == 1 else found
+
+
+def _scaled(x: Any, factor: float) -> Any:
+    return x if factor == 1.0 else sg.multiply(x, brought(factor, x.dtype))
+
+
+def _affine(node: Call, a: Any, b: Any, c: Any = None) -> Any:
+    """alpha · a · b + beta · c, either matrix transposed where that is asked."""
+    if a.ndim != 2 or b.ndim != 2:
+        node.fail("it multiplies two matrices")
+    first, second = (bool(node.attribute(name, 0)) for name in ("transA", "transB"))
+    found = _scaled(sg.matmul(a, b, first, second), node.attribute("alpha", 1.0))
+    return found if c is None else sg.add(found, _scaled(c, node.attribute("beta", 1.0)))
+
+
+def _summed(node: Call, *xs: Any) -> Any:
+    return sg.einsum(node.attribute("equation").replace(" ", ""), *xs)
+
+
+def _determinant(node: Call, x: Any) -> Any:
+    return sg.det(x)
+
+
+PRODUCTS: Table = {
+    "MatMul": _product,
+    "Gemm": _affine,
+    "Einsum": _summed,
+    "Det": _determinant,
+}

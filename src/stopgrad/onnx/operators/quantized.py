@@ -1,0 +1,150 @@
+"""Numbers of few bits: to them, from them, and products of them.
+
+What makes integers has no gradient, and reports name it; from integers back, gradients reach the scale.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.importing.convolutions import convolved
+from stopgrad.importing.shapes import part
+from stopgrad.importing.values import along, axis_of, brought
+from stopgrad.onnx.operators.attention import precision
+from stopgrad.onnx.operators.calling import Call, Table
+from stopgrad.onnx.operators.convolutions import geometry
+
+
+def spread(node: Call, scale: Any, x: Any) -> Any:
+    """A scale or zero point beside x: for all, for each along an axis, or for each block of an axis."""
+    if scale.ndim == 0 or tuple(scale.shape) == (1,):
+        return sg.reshape(scale, [])
+    axis, size = int(node.attribute("axis", 1)), int(node.attribute("block_size", 0))
+    if size:
+        axis = axis_of(axis, x.ndim)
+        return part(sg.repeat(scale, size, axis), axis, 0, x.shape[axis])
+    # A vector is quantized with one scale or with as many as it has elements, whatever the axis says.
+    return along(scale, axis_of(axis, x.ndim), x.ndim) if x.ndim > 1 and scale.ndim == 1 else scale
+
+
+def rounded(x: Any, zero_point: Any, dtype: Any) -> Any:
+    """The nearest integers, moved by the zero point and kept within an element type."""
+    values = sg.round(x)
+    if zero_point is not None:
+        values = sg.add(values, brought(zero_point, values.dtype))
+    limits = np.iinfo(dtype.numpy)
+    low, high = (brought(n, values.dtype) for n in (limits.min, limits.max))
+    return sg.cast(sg.clip_by_value(values, low, high), dtype)
+
+
+def quantize(node: Call, x: Any, scale: Any, zero_point: Any = None) -> Any:
+    dtype = precision(node, "output_dtype", sg.uint8) if zero_point is None else zero_point.dtype
+    if not dtype.is_integer or dtype.itemsize > 2:
+        node.fail(f"it quantizes to {dtype.name}; here it is to int8, uint8, int16 and uint16")
+    within = precision(node, "precision", scale.dtype)
+    x, scale = (brought(t, within) for t in (x, spread(node, scale, x)))
+    zero = None if zero_point is None else spread(node, zero_point, x)
+    shares = sg.round(sg.realdiv(x, scale))
+    return rounded(shares if shares.dtype.itemsize > 2 else sg.cast(shares, sg.float32), zero, dtype)
+
+
+def dequantize(node: Call, x: Any, scale: Any, zero_point: Any = None) -> Any:
+    dtype = precision(node, "output_dtype", scale.dtype)
+    within = dtype if dtype.itemsize > 2 else sg.float32
+    values = brought(x, within)
+    if zero_point is not None:
+        values = sg.subtract(values, brought(spread(node, zero_point, x), within))
+    return brought(sg.multiply(values, brought(spread(node, scale, x), within)), dtype)
+
+
+def dynamic_quantize(node: Call, x: Any) -> Any:
+    zero, most = brought(0, x.dtype), brought(255, x.dtype)
+    high, low = sg.maximum(sg.reduce_max(x), zero), sg.minimum(sg.reduce_min(x), zero)
+    span = sg.subtract(high, low)
+    scale = sg.realdiv(sg.where(sg.equal(span, zero), brought(1, x.dtype), span), most)
+    point = sg.round(sg.clip_by_value(sg.realdiv(sg.negative(low), scale), zero, most))
+    return rounded(sg.realdiv(x, scale), point, sg.uint8), scale, sg.cast(point, sg.uint8)
+
+
+def _centred(x: Any, zero_point: Any, dtype: Any) -> Any:
+    x = sg.cast(x, dtype)
+    return x if zero_point is None else sg.subtract(x, sg.cast(zero_point, dtype))
+
+
+def _by_rows(point: Any) -> Any:
+    """A number for each row of a matrix beside that matrix."""
+    return sg.expand_dims(point, -1) if point is not None and point.ndim == 1 else point
+
+
+def integer_product(a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
+    return sg.matmul(_centred(a, _by_rows(a_zero), sg.int32), _centred(b, b_zero, sg.int32))
+
+
+def matmul_integer(node: Call, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
+    return integer_product(a, b, a_zero, b_zero)
+
+
+def quantized_matmul(
+    node: Call, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, scale: Any, zero: Any
+) -> Any:
+    _check_integers(node, a, b, zero)
+    whole = sg.cast(integer_product(a, b, a_zero, b_zero), sg.float64)
+    factor = sg.realdiv(sg.multiply(_by_rows(a_scale), b_scale), scale)
+    return rounded(sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
+
+
+def _check_integers(node: Call, *operands: Any) -> None:
+    for x in operands:
+        if not x.dtype.is_integer:
+            node.fail(f"it is of {x.dtype.name}; here it is of integers of 8 bits")
+
+
+def _by_channel(x: Any, ndim: int, axis: int) -> Any:
+    return along(x, axis, ndim) if x is not None and x.ndim == 1 else x
+
+
+def integer_convolution(node: Call, x: Any, w: Any, x_zero: Any, w_zero: Any) -> Any:
+    """In float64, which holds sums of so small products exactly."""
+    found = geometry(node, x, w)
+    values = _centred(x, None if x_zero is None else sg.reshape(x_zero, []), sg.float64)
+    weights = _centred(w, _by_channel(w_zero, w.ndim, 0), sg.float64)
+    groups = int(node.attribute("group", 1))
+    return convolved(values, weights, None, found.stride, found.pads, found.dilation, groups)
+
+
+def conv_integer(node: Call, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
+    return sg.cast(integer_convolution(node, x, w, x_zero, w_zero), sg.int32)
+
+
+def quantized_convolution(
+    node: Call,
+    x: Any,
+    x_scale: Any,
+    x_zero: Any,
+    w: Any,
+    w_scale: Any,
+    w_zero: Any,
+    scale: Any,
+    zero: Any,
+    bias: Any = None,
+) -> Any:
+    _check_integers(node, x, w, zero)
+    whole = integer_convolution(node, x, w, x_zero, w_zero)
+    if bias is not None:
+        whole = sg.add(whole, along(sg.cast(bias, sg.float64), 1, x.ndim))
+    factor = sg.realdiv(sg.multiply(x_scale, _by_channel(w_scale, x.ndim, 1)), scale)
+    return rounded(sg.multiply(whole, sg.cast(factor, sg.float64)), zero, zero.dtype)
+
+
+QUANTIZED: Table = {
+    "QuantizeLinear": quantize,
+    "DequantizeLinear": dequantize,
+    "DynamicQuantizeLinear": dynamic_quantize,
+    "MatMulInteger": matmul_integer,
+    "QLinearMatMul": quantized_matmul,
+    "ConvInteger": conv_integer,
+    "QLinearConv": quantized_convolution,
+}

@@ -1,0 +1,236 @@
+"""Recurrent layers as scans: RNN, GRU and LSTM, in both directions.
+
+All inputs are multiplied by the weights at once, before the loop. Where sequences have lengths, what lies
+beyond them leaves the state as it is, in either direction, and its results are 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.importing.values import along, brought
+from stopgrad.onnx.operators.activations import bent, line
+from stopgrad.onnx.operators.calling import Call, Table
+
+Activation = Callable[[Any], Any]
+
+
+def _scaled(x: Any, factor: float) -> Any:
+    return x if factor == 1 else sg.multiply(x, brought(factor, x.dtype))
+
+
+def _thresholded(x: Any, alpha: float, beta: float) -> Any:
+    return sg.where(sg.greater(x, brought(alpha, x.dtype)), x, brought(0, x.dtype))
+
+
+ACTIVATIONS_OF_CELLS: dict[str, tuple[Callable[[Any, float, float], Any], float | None, float | None]] = {
+    "relu": (lambda x, alpha, beta: sg.relu(x), None, None),
+    "tanh": (lambda x, alpha, beta: sg.tanh(x), None, None),
+    "sigmoid": (lambda x, alpha, beta: sg.sigmoid(x), None, None),
+    "softsign": (lambda x, alpha, beta: sg.softsign(x), None, None),
+    "softplus": (lambda x, alpha, beta: sg.softplus(x), None, None),
+    "affine": (lambda x, alpha, beta: sg.add(_scaled(x, alpha), brought(beta, x.dtype)), 1.0, 0.0),
+    "leakyrelu": (lambda x, alpha, beta: sg.leaky_relu(x, alpha), 0.01, None),
+    "thresholdedrelu": (_thresholded, 1.0, None),
+    "scaledtanh": (lambda x, alpha, beta: _scaled(sg.tanh(_scaled(x, beta)), alpha), 1.0, 1.0),
+    "hardsigmoid": (line, 0.2, 0.5),
+    "elu": (lambda x, alpha, beta: bent(x, alpha, 1.0), 1.0, None),
+}
+"""By their names in small letters: a function of x, alpha and beta, and what these are by default; None where
+it takes none."""
+
+
+def _bound(function: Callable[[Any, float, float], Any], alpha: float, beta: float, clip: Any) -> Activation:
+    """A function of x alone, which is kept between -clip and clip."""
+    if clip is None:
+        return lambda x: function(x, alpha, beta)
+    return lambda x: function(
+        sg.clip_by_value(x, brought(-clip, x.dtype), brought(clip, x.dtype)), alpha, beta
+    )
+
+
+def _activations(node: Call, default: Sequence[str], directions: int) -> list[list[Activation]]:
+    """For each direction its functions; alphas and betas go, in order, to those that take them."""
+    names = list(node.attribute("activations") or default * directions)
+    if len(names) != len(default) * directions:
+        node.fail(f"activations has {len(names)} names; {directions} directions take {len(default)} each")
+    given: list[Iterator[float]] = [
+        iter(node.attribute(name) or ()) for name in ("activation_alpha", "activation_beta")
+    ]
+    clip = node.attribute("clip")
+    found: list[Activation] = []
+    for name in names:
+        if str(name).lower() not in ACTIVATIONS_OF_CELLS:
+            node.fail(f"the activation {name!r} is unknown")
+        function, *defaults = ACTIVATIONS_OF_CELLS[str(name).lower()]
+        alpha, beta = (
+            0.0 if usual is None else float(next(values, usual))
+            for usual, values in zip(defaults, given, strict=True)
+        )
+        found.append(_bound(function, alpha, beta, clip))
+    width = len(default)
+    return [found[i * width : (i + 1) * width] for i in range(directions)]
+
+
+class Layer:
+    """One direction of a recurrent layer.
+
+    Attributes:
+        node: whose attributes it has.
+        activations: its functions, in the operator's order.
+        kernel: [hidden, gates · hidden], what the state is multiplied by.
+        bias: of that product, [gates · hidden], or None where it stands with the inputs already.
+        peepholes: [3 · hidden], or None.
+        units: how many hidden ones there are.
+    """
+
+    def __init__(
+        self, node: Call, activations: list[Activation], kernel: Any, bias: Any, peepholes: Any
+    ) -> None:
+        self.node, self.activations = node, activations
+        self.kernel, self.bias, self.peepholes = kernel, bias, peepholes
+        self.units = kernel.shape[0]
+
+    def gates(self, x: Any, count: int) -> list[Any]:
+        """The parts of the gates, which stand beside each other along the last axis."""
+        return [x[..., i * self.units : (i + 1) * self.units] for i in range(count)]
+
+
+def _rnn_step(layer: Layer, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+    (h,) = state
+    return (layer.activations[0](sg.add(x, sg.matmul(h, layer.kernel))),)
+
+
+def _gru_step(layer: Layer, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+    (h,) = state
+    f, g = layer.activations
+    units = layer.units
+    xz, xr, xn = layer.gates(x, 3)
+    if layer.node.attribute("linear_before_reset", 0):
+        inner = sg.matmul(h, layer.kernel)
+        inner = inner if layer.bias is None else sg.add(inner, layer.bias)
+        hz, hr, hn = layer.gates(inner, 3)
+        z, r = f(sg.add(xz, hz)), f(sg.add(xr, hr))
+        n = g(sg.add(xn, sg.multiply(r, hn)))
+    else:
+        hz, hr = layer.gates(sg.matmul(h, layer.kernel[:, : 2 * units]), 2)
+        z, r = f(sg.add(xz, hz)), f(sg.add(xr, hr))
+        n = g(sg.add(xn, sg.matmul(sg.multiply(r, h), layer.kernel[:, 2 * units :])))
+    return (sg.add(n, sg.multiply(z, sg.subtract(h, n))),)
+
+
+def _lstm_step(layer: Layer, x: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+    h, c = state
+    f, g, out = layer.activations
+    xi, xo, xf, xc = layer.gates(sg.add(x, sg.matmul(h, layer.kernel)), 4)
+    pi, po, pf = (None,) * 3 if layer.peepholes is None else layer.gates(layer.peepholes, 3)
+    i = f(_peeped(xi, pi, c))
+    kept = sg.subtract(1.0, i) if layer.node.attribute("input_forget", 0) else f(_peeped(xf, pf, c))
+    c = sg.add(sg.multiply(kept, c), sg.multiply(i, g(xc)))
+    return sg.multiply(f(_peeped(xo, po, c)), out(c)), c
+
+
+def _peeped(x: Any, weight: Any, c: Any) -> Any:
+    return x if weight is None else sg.add(x, sg.multiply(weight, c))
+
+
+class Kind:
+    """What distinguishes the three operators: their gates, functions, states and step."""
+
+    def __init__(self, gates: int, activations: Sequence[str], states: int, step: Any) -> None:
+        self.gates, self.activations, self.states, self.step = gates, activations, states, step
+
+
+def recurrent(kind: Kind) -> Any:
+    """The rule for one kind of layer."""
+
+    def rule(
+        node: Call,
+        x: Any,
+        w: Any,
+        r: Any,
+        b: Any = None,
+        lengths: Any = None,
+        h: Any = None,
+        c: Any = None,
+        peepholes: Any = None,
+    ) -> Any:
+        names = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+        direction = str(node.attribute("direction", "forward"))
+        if direction not in names:
+            node.fail(f"direction={direction!r} is unknown; it is one of {', '.join(names)}")
+        ways = names[direction]
+        behind = bool(node.attribute("layout", 0))  # The batch stands in front, then.
+        x = sg.swapaxes(x, 0, 1) if behind else x
+        states = [s if s is None or not behind else sg.swapaxes(s, 0, 1) for s in (h, c)[: kind.states]]
+        functions = _activations(node, list(kind.activations), len(ways))
+        inside = None if lengths is None else _inside(x, lengths)
+        made = []
+        for i, backwards in enumerate(ways):
+            given, layer = _prepared(node, kind, functions[i], x, w[i], r[i], _at(b, i), _at(peepholes, i))
+            start = tuple(_start(s, i, x, layer.units) for s in states)
+            made.append(_run(kind, layer, given, start, inside, backwards))
+        ys = sg.stack([y for y, _ in made], 1) if node.wants(0) else None
+        last = [sg.stack([end[i] for _, end in made], 0) for i in range(kind.states)]
+        if behind:
+            ys = None if ys is None else sg.transpose(ys, (2, 0, 1, 3))
+            last = [sg.swapaxes(s, 0, 1) for s in last]
+        return ys, *last
+
+    return rule
+
+
+def _at(x: Any, i: int) -> Any:
+    return None if x is None else x[i]
+
+
+def _start(state: Any, i: int, x: Any, units: Any) -> Any:
+    return sg.zeros([x.shape[1], units], x.dtype) if state is None else state[i]
+
+
+def _inside(x: Any, lengths: Any) -> Any:
+    """Which elements are before the end of their sequence: [time, batch, 1]."""
+    steps = along(sg.range(0, x.shape[0], dtype=lengths.dtype), 0, 3)
+    return sg.less(steps, along(lengths, 1, 3))
+
+
+def _prepared(
+    node: Call, kind: Kind, activations: list[Activation], x: Any, w: Any, r: Any, b: Any, peepholes: Any
+) -> tuple[Any, Layer]:
+    """What the weights make of all inputs, [time, batch, gates · hidden], and the layer."""
+    units = r.shape[-1]
+    width = kind.gates * units
+    given, inner = sg.matmul(x, sg.transpose(w)), None
+    if b is not None:
+        outer, inner = b[:width], b[width:]
+        if not node.attribute("linear_before_reset", 0):
+            outer, inner = sg.add(outer, inner), None
+        given = sg.add(given, outer)
+    return given, Layer(node, activations, sg.transpose(r), inner, peepholes)
+
+
+def _run(
+    kind: Kind, layer: Layer, given: Any, start: tuple[Any, ...], inside: Any, backwards: bool
+) -> tuple[Any, tuple[Any, ...]]:
+    """The states after each step, and the last ones."""
+
+    def step(state: tuple[Any, ...], now: Any) -> tuple[tuple[Any, ...], Any]:
+        x, here = now if inside is not None else (now, None)
+        new = kind.step(layer, x, state)
+        if here is None:
+            return new, new[0]
+        kept = tuple(sg.where(here, a, b) for a, b in zip(new, state, strict=True))
+        return kept, sg.where(here, new[0], brought(0, new[0].dtype))
+
+    xs = given if inside is None else (given, inside)
+    last, ys = sg.scan(step, start, xs, reverse=backwards)
+    return ys, last
+
+
+RECURRENT: Table = {
+    "RNN": recurrent(Kind(1, ("Tanh",), 1, _rnn_step)),
+    "GRU": recurrent(Kind(3, ("Sigmoid", "Tanh"), 1, _gru_step)),
+    "LSTM": recurrent(Kind(4, ("Sigmoid", "Tanh", "Tanh"), 2, _lstm_step)),
+}

@@ -1,0 +1,136 @@
+"""Operators that reduce axes, and those that go along one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.importing.values import brought, product
+from stopgrad.onnx.operators.calling import Call, Rule, Table, knows
+from stopgrad.onnx.operators.moving import checked_axes, checked_axis
+
+
+def _reduced(function: Callable[..., Any]) -> Rule:
+    """A reduction; its axes are an operand, and in older opsets an attribute."""
+
+    @knows(1)
+    def rule(node: Call, x: Any, axes: Any = None) -> Any:
+        given = node.attribute("axes") if axes is None else node.known(1, axes).reshape(-1).tolist()
+        if not given and node.attribute("noop_with_empty_axes", 0):
+            return x
+        chosen = checked_axes(node, given, x.ndim) if given else tuple(range(x.ndim))
+        return function(x, chosen, bool(node.attribute("keepdims", 1)))
+
+    return rule
+
+
+def _mean(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if x.dtype.is_floating:
+        return sg.reduce_mean(x, axes, keepdims)
+    count = product([x.shape[a] for a in axes])
+    return sg.truncatediv(sg.reduce_sum(x, axes, keepdims), brought(count, x.dtype, x))
+
+
+def _largest(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return _extreme(x, axes, keepdims, sg.reduce_max, sg.reduce_any, True)
+
+
+def _smallest(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return _extreme(x, axes, keepdims, sg.reduce_min, sg.reduce_all, False)
+
+
+def _extreme(x: Any, axes: Any, keepdims: bool, function: Any, of_bools: Any, high: bool) -> Any:
+    if x.dtype.is_bool:
+        return of_bools(x, axes, keepdims)
+    if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
+        shape = [1 if i in axes else size for i, size in enumerate(x.shape) if keepdims or i not in axes]
+        return sg.fill(shape, _neutral(x.dtype, high))
+    return function(x, axes, keepdims)
+
+
+def _neutral(dtype: Any, high: bool) -> Any:
+    """The largest of no elements, or the smallest."""
+    if dtype.is_floating:
+        return np.asarray(-np.inf if high else np.inf, dtype.numpy)
+    limits = np.iinfo(dtype.numpy)
+    return np.asarray(limits.min if high else limits.max, dtype.numpy)
+
+
+def _sum_of_squares(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return sg.reduce_sum(sg.square(x), axes, keepdims)
+
+
+def _norm(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    found = _sum_of_squares(x, axes, keepdims)
+    return sg.sqrt(found) if x.dtype.is_floating else sg.cast(sg.sqrt(sg.cast(found, sg.float64)), x.dtype)
+
+
+def _logarithm(x: Any) -> Any:
+    return sg.log(x) if x.dtype.is_floating else sg.cast(sg.log(sg.cast(x, sg.float64)), x.dtype)
+
+
+def _log_of_sum(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    return _logarithm(sg.reduce_sum(x, axes, keepdims))
+
+
+def _log_of_exponentials(x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    if any(not isinstance(x.shape[a], sg.Dim) and x.shape[a] == 0 for a in axes):
+        return _log_of_sum(sg.exp(x), axes, keepdims)
+    return sg.reduce_logsumexp(x, axes, keepdims)
+
+
+# -------------------------------------------------------------------------------------------- places
+
+
+def _place(function: Callable[..., Any]) -> Rule:
+    """Where the largest or smallest element stands along an axis."""
+
+    def rule(node: Call, x: Any) -> Any:
+        axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
+        if node.attribute("select_last_index", 0):
+            found = function(sg.flip(x, axis), axis, sg.int64)
+            found = sg.subtract(sg.size(x, sg.int64, axis=axis) - 1, found)
+        else:
+            found = function(x, axis, sg.int64)
+        return sg.expand_dims(found, axis) if node.attribute("keepdims", 1) else found
+
+    return rule
+
+
+def _hardmax(node: Call, x: Any) -> Any:
+    axis = checked_axis(node, node.attribute("axis", -1), x.ndim)
+    return sg.one_hot(sg.argmax(x, axis, sg.int64), x.shape[axis], axis=axis, dtype=x.dtype)
+
+
+def _running(function: Callable[..., Any]) -> Rule:
+    """Sums or products of all elements up to each one."""
+
+    @knows(1)
+    def rule(node: Call, x: Any, axis: Any) -> Any:
+        along = checked_axis(node, int(node.number(1, axis)), x.ndim)
+        exclusive, reverse = (bool(node.attribute(name, 0)) for name in ("exclusive", "reverse"))
+        return function(x, along, exclusive, reverse)
+
+    return rule
+
+
+REDUCTIONS: Table = {
+    "ReduceSum": _reduced(sg.reduce_sum),
+    "ReduceProd": _reduced(sg.reduce_prod),
+    "ReduceMean": _reduced(_mean),
+    "ReduceMax": _reduced(_largest),
+    "ReduceMin": _reduced(_smallest),
+    "ReduceL1": _reduced(lambda x, axes, keepdims: sg.reduce_sum(sg.abs(x), axes, keepdims)),
+    "ReduceL2": _reduced(_norm),
+    "ReduceSumSquare": _reduced(_sum_of_squares),
+    "ReduceLogSum": _reduced(_log_of_sum),
+    "ReduceLogSumExp": _reduced(_log_of_exponentials),
+    "ArgMax": _place(sg.argmax),
+    "ArgMin": _place(sg.argmin),
+    "Hardmax": _hardmax,
+    "CumSum": _running(sg.cumsum),
+    "CumProd": _running(sg.cumprod),
+}

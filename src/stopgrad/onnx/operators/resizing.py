@@ -1,0 +1,297 @@
+"""Images of other sizes: Resize in all its modes, Upsample, CenterCropPad.
+
+Interpolation goes one axis at a time. For each axis it is known, while the graph is built, which old elements
+make each new one, and with which weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.importing.sampling import cubic_weights
+from stopgrad.importing.shapes import padded
+from stopgrad.importing.values import along, axis_of, brought
+from stopgrad.onnx.operators.calling import Call, Table, knows
+
+FEW = 4
+"""With more old elements than these for a new one, the weights are a matrix."""
+
+
+class Axis:
+    """One axis that gets another size.
+
+    Attributes:
+        old, new: its sizes.
+        scale: how much larger it gets.
+        start, end: the part of it that is wanted, from 0 to 1.
+    """
+
+    def __init__(self, old: int, new: int, scale: float, start: float = 0.0, end: float = 1.0) -> None:
+        self.old, self.new, self.scale, self.start, self.end = old, new, scale, start, end
+
+    @property
+    def width(self) -> float:
+        """The new size, before it was made a whole number."""
+        return self.scale * self.old
+
+    @property
+    def is_same(self) -> bool:
+        return self.old == self.new and math.isclose(self.scale, 1.0) and (self.start, self.end) == (0.0, 1.0)
+
+
+def _half_pixel(x: Any, axis: Axis) -> Any:
+    return (x + 0.5) / axis.scale - 0.5
+
+
+def _pytorch_half_pixel(x: Any, axis: Axis) -> Any:
+    return x * 0.0 - 0.5 if axis.width == 1 else _half_pixel(x, axis)
+
+
+def _symmetric(x: Any, axis: Axis) -> Any:
+    return axis.old / 2 * (1 - axis.new / axis.width) + _half_pixel(x, axis)
+
+
+def _align_corners(x: Any, axis: Axis) -> Any:
+    return x * 0.0 if axis.width == 1 else x * (axis.old - 1) / (axis.width - 1)
+
+
+def _cropped(x: Any, axis: Axis) -> Any:
+    span = (axis.end - axis.start) * (axis.old - 1)
+    inner = x * 0.0 + span / 2 if axis.width == 1 else x * span / (axis.width - 1)
+    return inner + axis.start * (axis.old - 1)
+
+
+PLACES: dict[str, Callable[[Any, Axis], Any]] = {
+    "half_pixel": _half_pixel,
+    "half_pixel_symmetric": _symmetric,
+    "pytorch_half_pixel": _pytorch_half_pixel,
+    "align_corners": _align_corners,
+    "asymmetric": lambda x, axis: x / axis.scale,
+    "tf_crop_and_resize": _cropped,
+}
+"""Where in the old axis each new element lies, by ``coordinate_transformation_mode``."""
+
+NEAREST: dict[str, Callable[[Any], Any]] = {
+    "round_prefer_floor": lambda ratio: ratio > 0.5,
+    "round_prefer_ceil": lambda ratio: ratio >= 0.5,
+    "floor": lambda ratio: ratio >= 1.0,
+    "ceil": lambda ratio: ratio > 0.0,
+}
+"""Whether the upper neighbour is taken, by ``nearest_mode`` and the place between the two, in (0, 1]."""
+
+
+def _triangle(distance: Any) -> Any:
+    return np.clip(1 - np.abs(distance), 0, 1)
+
+
+def _cubic(a: float) -> Callable[[Any], Any]:
+    def kernel(distance: Any) -> Any:
+        x = np.abs(distance)
+        near = ((a + 2) * x - (a + 3)) * x * x + 1
+        far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+    return kernel
+
+
+def _smoothed(kernel: Callable[[Any], Any], radius: int, ratio: Any, scale: float) -> Any:
+    """The weights of a kernel that is as wide as a new element is in the old axis: [new, old ones]."""
+    scale = min(scale, 1.0)
+    first = math.floor(-radius / scale) + 1
+    steps = np.arange(first, 2 - first)
+    weights = kernel((steps - ratio[:, None]) * scale)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+class Interpolation:
+    """What a Resize is told about how new elements come from old ones."""
+
+    def __init__(self, node: Call) -> None:
+        self.mode = str(node.attribute("mode", "nearest"))
+        self.transform = str(node.attribute("coordinate_transformation_mode", "half_pixel"))
+        self.nearest = str(node.attribute("nearest_mode", "round_prefer_floor"))
+        self.a = float(node.attribute("cubic_coeff_a", -0.75))
+        self.smooth = bool(node.attribute("antialias", 0))
+        self.inside = bool(node.attribute("exclude_outside", 0))
+        self.beyond = float(node.attribute("extrapolation_value", 0.0))
+        for found, table in ((self.transform, PLACES), (self.nearest, NEAREST)):
+            if found not in table:
+                node.fail(f"{found!r} is unknown; it is one of {', '.join(table)}")
+        if self.mode not in ("nearest", "linear", "cubic"):
+            node.fail(f"mode={self.mode!r} is unknown; it is nearest, linear or cubic")
+
+    def places(self, axis: Axis) -> Any:
+        return PLACES[self.transform](np.arange(axis.new, dtype=np.float64), axis)
+
+    def weights(self, ratio: Any, scale: float) -> Any:
+        """Of the old elements around each new one, [new, old ones], by how far it is behind the lower one."""
+        if self.mode == "nearest":
+            upper = NEAREST[self.nearest](ratio) | (ratio == 1.0)
+            return np.stack([~upper, upper], 1).astype(np.float64)
+        if self.mode == "linear":
+            return _smoothed(_triangle, 1, ratio, scale) if self.smooth else np.stack([1 - ratio, ratio], 1)
+        if self.smooth:
+            return _smoothed(_cubic(self.a), 2, ratio, scale)
+        return np.stack(cubic_weights(ratio, self.a), 1)
+
+    def along(self, axis: Axis) -> tuple[Any, Any]:
+        """Which old elements make each new one, and their weights: twice [new, old ones]."""
+        where = self.places(axis)
+        # A place on an element counts as just behind its lower neighbour.
+        lower = np.ceil(where).astype(np.int64) - 1
+        weights = self.weights(where - lower, axis.scale)
+        count = weights.shape[1]
+        numbers = lower[:, None] + np.arange(1 - count // 2, 1 + count // 2)
+        if self.inside:
+            weights = np.where((numbers < 0) | (numbers >= axis.old), 0.0, weights)
+            total = weights.sum(axis=1, keepdims=True)
+            weights = weights / np.where(total == 0, 1.0, total)
+        return np.clip(numbers, 0, axis.old - 1), weights
+
+
+def interpolated(x: Any, place: int, axis: Axis, how: Interpolation) -> Any:
+    """A tensor with another size along one axis."""
+    numbers, weights = how.along(axis)
+    if how.mode == "nearest":
+        x = sg.take(x, np.take_along_axis(numbers, weights.argmax(axis=1)[:, None], 1)[:, 0], place)
+    elif weights.shape[1] <= FEW:
+        shares = [brought(along(column, place, x.ndim), x.dtype) for column in weights.T]
+        x = sg.add_n([sg.multiply(sg.take(x, at, place), w) for at, w in zip(numbers.T, shares, strict=True)])
+    else:
+        matrix = np.zeros((axis.new, axis.old))
+        np.add.at(matrix, (np.arange(axis.new)[:, None], numbers), weights)
+        x = sg.moveaxis(sg.tensordot(x, brought(matrix, x.dtype), [[place], [1]]), -1, place)
+    if how.transform != "tf_crop_and_resize":
+        return x
+    where = how.places(axis)
+    beyond = along((where < 0) | (where > axis.old - 1), place, x.ndim)
+    return sg.where(beyond, brought(how.beyond, x.dtype), x) if beyond.any() else x
+
+
+def _repeats(old: Any, new: Any, how: Interpolation) -> int | None:
+    """How often each element stands in the result, where that is all that happens; for symbolic sizes."""
+    times = new // old
+    told = (how.transform, how.nearest)
+    plain = told == ("asymmetric", "floor") or (
+        how.transform in ("half_pixel", "pytorch_half_pixel") and how.nearest.startswith("round")
+    )
+    return int(times) if how.mode == "nearest" and plain and isinstance(times, int) else None
+
+
+def resized(
+    node: Call, x: Any, new: Sequence[Any], scales: Sequence[Any], roi: Any, how: Interpolation
+) -> Any:
+    dtype = x.dtype
+    if how.mode != "nearest" and (not dtype.is_floating or dtype.itemsize == 2):
+        x = sg.cast(x, sg.float32)
+    for place, (size, scale) in enumerate(zip(new, scales, strict=True)):
+        old = x.shape[place]
+        if isinstance(old, sg.Dim) or isinstance(size, sg.Dim):
+            if old == size:
+                continue
+            times = _repeats(old, size, how)
+            if times is None:
+                node.fail(
+                    f"axis {place} goes from {old} to {size}; with symbolic sizes only the nearest of whole "
+                    "multiples is known here: fix the sizes of the input"
+                )
+            x = sg.repeat(x, times, place)
+            continue
+        axis = Axis(int(old), int(size), float(scale), *roi[place])
+        if not axis.is_same:
+            x = interpolated(x, place, axis, how)
+    return brought(x, dtype)
+
+
+def _spread(values: Sequence[Any], axes: Sequence[int], whole: Sequence[Any]) -> list[Any]:
+    found = list(whole)
+    for axis, value in zip(axes, values, strict=True):
+        found[axis] = value
+    return found
+
+
+def _quotient(new: Any, old: Any) -> Any:
+    """As a number where it is one."""
+    return new / old if isinstance(new, int) and isinstance(old, int) else 1.0
+
+
+def _kept_ratio(node: Call, x: Any, sizes: list[Any], axes: Sequence[int], policy: str) -> tuple[Any, Any]:
+    """Sizes and scales where all axes get one scale."""
+    if any(isinstance(sizes[axis], sg.Dim) or isinstance(x.shape[axis], sg.Dim) for axis in axes):
+        node.fail("keep_aspect_ratio_policy needs sizes that are numbers")
+    choose = {"not_larger": min, "not_smaller": max}.get(policy)
+    if choose is None:
+        node.fail(f"keep_aspect_ratio_policy={policy!r} is unknown")
+    scale = choose(sizes[axis] / x.shape[axis] for axis in axes)
+    new = [math.floor(scale * x.shape[axis] + 0.5) for axis in axes]
+    return _spread(new, axes, x.shape), _spread([scale] * len(axes), axes, [1.0] * x.ndim)
+
+
+@knows(1, 2, 3)
+def resize(node: Call, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
+    how = Interpolation(node)
+    axes = [axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or range(x.ndim)]
+    parts: list[tuple[float, float]] = [(0.0, 1.0)] * x.ndim
+    if how.transform == "tf_crop_and_resize":
+        known = np.asarray(node.known(1, roi), np.float64)
+        ends = list(zip(known[: len(axes)].tolist(), known[len(axes) :].tolist(), strict=True))
+        parts = _spread(ends, axes, parts)
+    if sizes is not None and sizes.shape != (0,):
+        new = _spread(node.sizes(sizes, 3), axes, x.shape)
+        policy = str(node.attribute("keep_aspect_ratio_policy", "stretch"))
+        if policy != "stretch":
+            return resized(node, x, *_kept_ratio(node, x, new, axes, policy), parts, how)
+        quotients = [_quotient(*pair) for pair in zip(new, x.shape, strict=True)]
+        return resized(node, x, new, quotients, parts, how)
+    if scales is None:
+        node.fail("it has neither scales nor sizes")
+    factors = _spread(np.asarray(node.known(2, scales), np.float64).tolist(), axes, [1.0] * x.ndim)
+    return resized(node, x, _scaled(node, x, factors, parts), factors, parts, how)
+
+
+def _scaled(node: Call, x: Any, factors: Sequence[float], parts: Sequence[tuple[float, float]]) -> list[Any]:
+    """The sizes that factors lead to."""
+    new: list[Any] = []
+    for size, factor, (start, end) in zip(x.shape, factors, parts, strict=True):
+        if not isinstance(size, sg.Dim):
+            new.append(math.floor(size * (end - start) * factor))
+        elif factor == int(factor) and (start, end) == (0.0, 1.0):
+            new.append(size * int(factor))
+        else:
+            node.fail(f"the size {size} is symbolic, and its scale {factor} is no whole number: fix the size")
+    return new
+
+
+@knows(1)
+def upsample(node: Call, x: Any, scales: Any) -> Any:
+    """Of opset 9: from the elements at or below each place."""
+    how = Interpolation(node)
+    how.transform, how.nearest = "asymmetric", "floor"
+    factors = np.asarray(node.known(1, scales), np.float64).tolist()
+    parts = [(0.0, 1.0)] * x.ndim
+    return resized(node, x, _scaled(node, x, factors, parts), factors, parts, how)
+
+
+@knows(1)
+def center_crop_pad(node: Call, x: Any, shape: Any) -> Any:
+    axes = [axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or range(x.ndim)]
+    pairs: list[tuple[Any, Any]] = [(0, 0)] * x.ndim
+    for axis, size in zip(axes, node.sizes(shape, 1), strict=True):
+        more = size - x.shape[axis]
+        if isinstance(more, sg.Dim):
+            node.fail(f"axis {axis} goes from {x.shape[axis]} to {size}; fix the sizes")
+        half = abs(more) // 2
+        pairs[axis] = (half, more - half) if more > 0 else (-half, more + half)
+    return padded(x, pairs)
+
+
+RESIZING: Table = {
+    "Resize": resize,
+    "Upsample": upsample,
+    "CenterCropPad": center_crop_pad,
+}

@@ -1,0 +1,134 @@
+"""Sequences and optional values, which are resolved while the graph is built: lists of tensors, and None."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.importing.shapes import part
+from stopgrad.onnx.operators.calling import Body, Call, Known, Table, knows
+from stopgrad.onnx.operators.moving import checked_axis
+
+
+def _constructed(node: Call, *xs: Any) -> Any:
+    return list(xs)
+
+
+def _empty(node: Call) -> Any:
+    return []
+
+
+def _items(node: Call, x: Any) -> list[Any]:
+    if not isinstance(x, list):
+        node.fail("its operand is a sequence")
+    return x
+
+
+def _place(node: Call, i: int, position: Any, length: int) -> int:
+    """A position in a sequence, counted from the front."""
+    at = int(node.number(i, position))
+    if not -length <= at < length:
+        node.fail(f"there is no element {at} in a sequence of {length}")
+    return at % length
+
+
+@knows(1)
+def _element(node: Call, items: Any, position: Any) -> Any:
+    found = _items(node, items)
+    return found[_place(node, 1, position, len(found))]
+
+
+@knows(2)
+def _inserted(node: Call, items: Any, x: Any, position: Any = None) -> Any:
+    found = list(_items(node, items))
+    at = len(found) if position is None else int(node.number(2, position))
+    if not -len(found) <= at <= len(found):
+        node.fail(f"there is no place {at} in a sequence of {len(found)}")
+    found.insert(at, x)
+    return found
+
+
+@knows(1)
+def _erased(node: Call, items: Any, position: Any = None) -> Any:
+    found = list(_items(node, items))
+    at = len(found) - 1 if position is None else _place(node, 1, position, len(found))
+    if not found:
+        node.fail("nothing can be erased of an empty sequence")
+    del found[at]
+    return found
+
+
+def _length(node: Call, items: Any) -> Any:
+    return Known(np.int64(len(_items(node, items))))
+
+
+def _concatenated(node: Call, items: Any) -> Any:
+    found = _items(node, items)
+    if not found:
+        node.fail("it concatenates an empty sequence")
+    join = sg.stack if node.attribute("new_axis", 0) else sg.concat
+    return join(found, checked_axis(node, node.attribute("axis"), found[0].ndim + (join is sg.stack)))
+
+
+@knows(1)
+def _split(node: Call, x: Any, lengths: Any = None) -> Any:
+    axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
+    size = x.shape[axis]
+    if lengths is None:
+        if isinstance(size, sg.Dim):
+            node.fail("it is split into as many parts as an axis is long, which must be a number")
+        parts = [part(x, axis, i, i + 1) for i in range(size)]
+        return parts if node.attribute("keepdims", 1) else [sg.squeeze(y, axis) for y in parts]
+    given = node.known(1, lengths)
+    if not given.ndim:
+        if isinstance(size, sg.Dim) or given < 1:
+            node.fail("it is split into parts of one size, and the axis' length must be a number")
+        step = int(given)
+        return [part(x, axis, i, min(i + step, size)) for i in range(0, size, step)]
+    return list(sg.split(x, given.tolist(), axis))
+
+
+def _mapped(node: Call, items: Any, *others: Any) -> Any:
+    """A body for each element of a sequence; of several sequences, for the elements at one place."""
+    body: Body = node.attribute("body")
+    first = _items(node, items)
+    rows = [
+        node.run(body, [x, *[other[i] if isinstance(other, list) else other for other in others]])
+        for i, x in enumerate(first)
+    ]
+    return tuple([row[i] for row in rows] for i in range(len(body.outputs)))
+
+
+# ---------------------------------------------------------------------------------------------- optional
+
+
+def _optional(node: Call, x: Any = None) -> Any:
+    return x
+
+
+def _held(node: Call, x: Any = None) -> Any:
+    if x is None:
+        node.fail("its optional operand holds nothing")
+    return x
+
+
+def _holds(node: Call, x: Any = None) -> Any:
+    return Known(np.bool_(x is not None))
+
+
+SEQUENCES: Table = {
+    "SequenceConstruct": _constructed,
+    "SequenceEmpty": _empty,
+    "SequenceAt": _element,
+    "SequenceInsert": _inserted,
+    "SequenceErase": _erased,
+    "SequenceLength": _length,
+    "SequenceMap": _mapped,
+    "ConcatFromSequence": _concatenated,
+    "SplitToSequence": _split,
+    "Optional": _optional,
+    "OptionalGetElement": _held,
+    "OptionalHasElement": _holds,
+}

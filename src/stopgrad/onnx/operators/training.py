@@ -1,0 +1,79 @@
+"""The domain ``ai.onnx.preview.training``: one step of an optimiser, for any number of tensors at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.importing.values import brought
+from stopgrad.onnx.operators.calling import Call, Table
+
+
+def _attribute(node: Call, name: str, default: float, like: Any) -> Any:
+    return brought(float(node.attribute(name, default)), like.dtype)
+
+
+def _regularized(node: Call, x: Any, g: Any) -> Any:
+    """The gradient, with that of half the norm's square."""
+    return sg.add(sg.multiply(_attribute(node, "norm_coefficient", 0.0, x), x), g)
+
+
+def adagrad(node: Call, rate: Any, count: Any, x: Any, g: Any, h: Any) -> tuple[Any, ...]:
+    decay = sg.multiply(brought(count, x.dtype), _attribute(node, "decay_factor", 0.0, x))
+    rate = sg.realdiv(brought(rate, x.dtype), sg.add(decay, brought(1.0, x.dtype)))
+    g = _regularized(node, x, g)
+    h = sg.add(h, sg.square(g))
+    divisor = sg.add(sg.sqrt(h), _attribute(node, "epsilon", 0.0, x))
+    return sg.subtract(x, sg.realdiv(sg.multiply(rate, g), divisor)), h
+
+
+def adam(node: Call, rate: Any, count: Any, x: Any, g: Any, v: Any, h: Any) -> tuple[Any, ...]:
+    alpha, beta = _attribute(node, "alpha", 0.9, x), _attribute(node, "beta", 0.999, x)
+    one, steps = brought(1.0, x.dtype), brought(count, x.dtype)
+    g = _regularized(node, x, g)
+    v = sg.add(sg.multiply(alpha, v), sg.multiply(sg.subtract(one, alpha), g))
+    h = sg.add(sg.multiply(beta, h), sg.multiply(sg.subtract(one, beta), sg.square(g)))
+    divisor = sg.add(sg.sqrt(h), _attribute(node, "epsilon", 0.0, x))
+    begun = sg.greater(count, brought(0, count.dtype))
+    later = sg.where(begun, steps, one)  # So that nothing is divided by 0.
+    short, long = (sg.subtract(one, sg.pow(base, later)) for base in (alpha, beta))
+    rate = brought(rate, x.dtype)
+    rate = sg.where(begun, sg.realdiv(sg.multiply(rate, sg.sqrt(long)), short), rate)
+    x = sg.subtract(x, sg.realdiv(sg.multiply(rate, v), divisor))
+    kept = sg.subtract(one, _attribute(node, "norm_coefficient_post", 0.0, x))
+    return sg.multiply(kept, x), v, h
+
+
+def momentum(node: Call, rate: Any, count: Any, x: Any, g: Any, v: Any) -> tuple[Any, ...]:
+    alpha, beta = _attribute(node, "alpha", 0.0, x), _attribute(node, "beta", 0.0, x)
+    g = _regularized(node, x, g)
+    first = sg.equal(count, brought(0, count.dtype))
+    v = sg.add(sg.multiply(alpha, v), sg.multiply(sg.where(first, brought(1.0, x.dtype), beta), g))
+    if str(node.attribute("mode", "standard")) == "nesterov":
+        return sg.subtract(x, sg.multiply(brought(rate, x.dtype), sg.add(g, sg.multiply(alpha, v)))), v
+    return sg.subtract(x, sg.multiply(brought(rate, x.dtype), v)), v
+
+
+def _of_several(step: Callable[..., tuple[Any, ...]], state: int) -> Any:
+    """The rule for operands that stand together by kind: all tensors, all gradients, all of each state."""
+
+    def rule(node: Call, rate: Any, count: Any, *operands: Any) -> tuple[Any, ...]:
+        kinds = 2 + state
+        number, rest = divmod(len(operands), kinds)
+        if rest or not number:
+            node.fail(f"behind rate and count it takes {kinds} operands for each tensor, not {len(operands)}")
+        columns: Sequence[tuple[Any, ...]] = [
+            step(node, rate, count, *(operands[kind * number + i] for kind in range(kinds)))
+            for i in range(number)
+        ]
+        return tuple(column[kind] for kind in range(1 + state) for column in columns)
+
+    return rule
+
+
+TRAINING: Table = {
+    "ai.onnx.preview.training::Adagrad": _of_several(adagrad, 1),
+    "ai.onnx.preview.training::Adam": _of_several(adam, 2),
+    "ai.onnx.preview.training::Momentum": _of_several(momentum, 1),
+}

@@ -1,0 +1,211 @@
+"""What stands in the files of ONNX, read with care: nothing in them is trusted, and nothing is executed."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import numpy_helper
+
+from stopgrad.errors import ArgumentError, FileError, MissingFileError, StopgradError
+from stopgrad.operands import shorten
+
+OLDEST = 13
+"""The oldest version of ``ai.onnx`` that is read; older models are converted by onnx itself."""
+
+_TYPES = onnx.TensorProto.DataType
+_SPARSE_CELLS = 2**24
+"""As many elements a sparse tensor may have when it is made dense, or so many times what is stored:"""
+_SPARSE_FACTOR = 4096
+
+
+class Source(NamedTuple):
+    """A model and where it comes from.
+
+    Attributes:
+        model: the ``ModelProto``.
+        folder: where its external data lies; None for a model that is in no file.
+        name: what messages call it.
+    """
+
+    model: Any
+    folder: str | None
+    name: str
+
+
+def read(source: Any) -> Source:
+    """A model from a path, from bytes, or as it is.
+
+    Raises:
+        MissingFileError, FileError: there is no such file, or it is no ONNX model that can be read.
+        ArgumentError: it is none of these.
+    """
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, onnx.ModelProto):
+        return Source(_sound(source, "the model"), None, "the model")
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return Source(_parsed(bytes(source), "the model"), None, "the model")
+    if not isinstance(source, (str, os.PathLike)):
+        raise ArgumentError(
+            f"takes the path of a model, its bytes or an onnx.ModelProto, not {shorten(source)}"
+        )
+    path = os.fsdecode(source)
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except FileNotFoundError as error:
+        raise MissingFileError(f"there is no file {path!r}") from error
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path!r} cannot be read: {error}") from error
+    name = os.path.basename(path)
+    return Source(_parsed(content, name), os.path.dirname(os.path.abspath(path)), name)
+
+
+def _parsed(content: bytes, name: str) -> Any:
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except DecodeError as error:
+        raise FileError(f"{name} is no ONNX model, or is truncated or damaged: {error}") from error
+    return _sound(model, name)
+
+
+def _sound(model: Any, name: str) -> Any:
+    """The model, if it is of a version that is known here."""
+    if not model.HasField("graph") or not model.ir_version:
+        raise FileError(f"{name} is no ONNX model, or is truncated: it holds no graph, or no IR version")
+    if model.ir_version > onnx.IR_VERSION:
+        raise FileError(
+            f"{name} is of IR version {model.ir_version}; the installed onnx {onnx.__version__} knows them "
+            f"up to {onnx.IR_VERSION}: install a newer onnx"
+        )
+    version = opsets(model.opset_import, name).get("")
+    newest = onnx.defs.onnx_opset_version()
+    if version is not None and version > newest:
+        raise FileError(
+            f"{name} is of opset {version}; the installed onnx {onnx.__version__} knows them up to {newest}: "
+            "install a newer onnx, or convert the model with onnx.version_converter.convert_version"
+        )
+    return model
+
+
+def opsets(imports: Any, name: str) -> dict[str, int]:
+    """The versions of the domains that a model or function states; the domain ``ai.onnx`` is ``""``."""
+    found: dict[str, int] = {}
+    for one in imports:
+        if found.setdefault(domain_of(one), one.version) != one.version:
+            raise FileError(f"{name} states two versions of the domain {one.domain or 'ai.onnx'!r}")
+    return found
+
+
+def domain_of(x: Any) -> str:
+    """The domain of a node, function or opset; ``ai.onnx`` and nothing are the same."""
+    domain = text(x.domain)
+    return "" if domain == "ai.onnx" else domain
+
+
+def text(x: Any) -> str:
+    """A string of a file, which may be no text."""
+    return x if isinstance(x, str) else bytes(x).decode(errors="replace")
+
+
+# ----------------------------------------------------------------------------------------------- tensors
+
+
+def array_from(tensor: Any, folder: str | None, what: str) -> np.ndarray[Any, Any]:
+    """The values of a ``TensorProto``. No more memory is taken than what is stored needs.
+
+    Args:
+        tensor: the tensor.
+        folder: where external data lies: inside of it, in plain files.
+        what: the tensor, for messages.
+
+    Raises:
+        FileError: its data is not what it declares, or it points outside of its folder.
+    """
+    if any(size < 0 for size in tensor.dims):
+        raise FileError(f"{what} has the sizes {shorten(list(tensor.dims))}, of which one is negative")
+    external = tensor.data_location == onnx.TensorProto.EXTERNAL
+    if external and folder is None:
+        raise FileError(
+            f"{what} lies in an external file, and the model came without a folder: give load the path of the "
+            "model, or put the data in with onnx.load_external_data_for_model"
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Of keys that mean nothing.
+            found = np.asarray(numpy_helper.to_array(tensor, folder or ""))
+    except StopgradError:
+        raise
+    except Exception as error:  # What onnx raises for damaged data is of many types, its own among them.
+        raise FileError(f"{what} cannot be read: {_first_line(error)}") from error
+    if found.shape != tuple(tensor.dims):
+        raise FileError(f"{what} declares the sizes {list(tensor.dims)} and stores {list(found.shape)}")
+    if found.dtype == np.bool_:  # Of which a file may hold other bytes than 0 and 1.
+        found = found.view(np.uint8) != 0
+    return found
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def dense_from(sparse: Any, folder: str | None, what: str) -> np.ndarray[Any, Any]:
+    """A ``SparseTensorProto`` as an array."""
+    values = array_from(sparse.values, folder, f"the values of {what}")
+    indices = array_from(sparse.indices, folder, f"the indices of {what}")
+    shape = tuple(sparse.dims)
+    cells = math.prod(shape)
+    if any(size < 0 for size in shape) or cells > max(_SPARSE_CELLS, _SPARSE_FACTOR * values.size):
+        raise FileError(f"{what} is sparse, of sizes {shorten(list(shape))}, too large to make dense")
+    if values.ndim != 1 or indices.dtype != np.int64 or len(indices) != len(values):
+        raise FileError(f"{what} is sparse, and its indices do not fit its values")
+    if indices.ndim == 2 and indices.shape[1] == len(shape):
+        inside = (indices >= 0).all() and (indices < np.asarray(shape, np.int64)).all()
+        flat = np.ravel_multi_index(tuple(indices.T), shape) if inside and len(indices) else indices[:, :0]
+    else:
+        flat = indices
+        inside = np.bool_(indices.ndim == 1 and ((indices >= 0) & (indices < cells)).all())
+    if not inside:
+        raise FileError(f"{what} is sparse, and its indices lie outside of it")
+    found = np.zeros(cells, values.dtype)
+    found[flat.reshape(-1)] = values
+    return found.reshape(shape)
+
+
+# -------------------------------------------------------------------------------------------- attributes
+
+
+def attribute_value(attribute: Any, folder: str | None, what: str) -> Any:
+    """The value of an attribute that is no graph, as Python's or NumPy's."""
+    kind = attribute.type
+    read = _ATTRIBUTES.get(kind)
+    if read is not None:
+        return read(attribute)
+    tensors = {
+        onnx.AttributeProto.TENSOR: lambda: array_from(attribute.t, folder, what),
+        onnx.AttributeProto.TENSORS: lambda: [array_from(t, folder, what) for t in attribute.tensors],
+        onnx.AttributeProto.SPARSE_TENSOR: lambda: dense_from(attribute.sparse_tensor, folder, what),
+    }
+    if kind not in tensors:
+        raise FileError(f"{what} is of a type ({kind}) that no attribute has here")
+    return tensors[kind]()
+
+
+_ATTRIBUTES: dict[int, Callable[[Any], Any]] = {
+    onnx.AttributeProto.FLOAT: lambda a: float(a.f),
+    onnx.AttributeProto.INT: lambda a: int(a.i),
+    onnx.AttributeProto.STRING: lambda a: text(a.s),
+    onnx.AttributeProto.FLOATS: lambda a: [float(x) for x in a.floats],
+    onnx.AttributeProto.INTS: lambda a: [int(x) for x in a.ints],
+    onnx.AttributeProto.STRINGS: lambda a: [text(x) for x in a.strings],
+    onnx.AttributeProto.TYPE_PROTO: lambda a: a.tp,
+}

@@ -1,0 +1,162 @@
+"""What onnx itself knows of its operators: how many operands, of which types; and their bodies as functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import onnx
+from onnx.defs import OpSchema
+
+import stopgrad as sg
+from stopgrad.onnx.operators.calling import Known, Refused
+from stopgrad.types import DType
+
+_OPTION = OpSchema.FormalParameterOption
+
+
+def schema_of(op_type: str, domain: str, version: int) -> Any:
+    """The schema of an operator in a version of its domain; None where onnx has none."""
+    try:
+        return onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def body_of(schema: Any, node: Any, version: int, operands: Sequence[Any]) -> Any:
+    """An operator as a function of other operators, for operands of these types; None where it is none."""
+    if schema is None:
+        return None
+    if schema.has_function:
+        versions = [v for v in schema.function_opset_versions if v <= version]
+        found = schema.get_function_with_opset_version(max(versions)) if versions else None
+    elif schema.has_context_dependent_function:
+        versions = [v for v in schema.context_dependent_function_opset_versions if v <= version]
+        types = [_type_of(x) for x in operands]
+        if not versions:
+            return None
+        found = schema.get_context_dependent_function_with_opset_version(
+            max(versions), node.SerializeToString(), types
+        )
+    else:
+        return None
+    if not found:
+        return None
+    function = onnx.FunctionProto()
+    function.ParseFromString(found)
+    return function
+
+
+def defaults_of(schema: Any) -> list[Any]:
+    """The attributes that an operator has where a node does not give them."""
+    found = [one.default_value for one in schema.attributes.values()]
+    return [one for one in found if one.type != onnx.AttributeProto.UNDEFINED]
+
+
+def is_same(old: Any, new: Any) -> bool:
+    """Whether a newer version of an operator means the same where it is called as the old one was.
+
+    It may take further element types, and further operands and attributes that need not be given.
+    """
+    if old.since_version == new.since_version:
+        return True
+    operands, results = ([(one.name, one.option) for one in x] for x in (old.inputs, old.outputs))
+    given, made = ([(one.name, one.option) for one in x] for x in (new.inputs, new.outputs))
+    if new.deprecated or given[: len(operands)] != operands or made[: len(results)] != results:
+        return False
+    if any(option == _OPTION.Single for _, option in given[len(operands) :]):
+        return False
+    before, after = _attributes(old), _attributes(new)
+    more = [one.required for name, one in new.attributes.items() if name not in before]
+    return before.items() <= after.items() and not any(more)
+
+
+def _attributes(schema: Any) -> dict[str, Any]:
+    return {
+        name: (one.type, one.required, one.default_value.SerializeToString())
+        for name, one in schema.attributes.items()
+    }
+
+
+def _type_of(x: Any) -> bytes:
+    """The type of an operand, as onnx takes it."""
+    kind = onnx.TypeProto()
+    if x is not None and not isinstance(x, list):
+        kind.tensor_type.elem_type = onnx.helper.np_dtype_to_tensor_dtype(_numpy(x))
+        for size in x.shape:
+            axis = kind.tensor_type.shape.dim.add()
+            if isinstance(size, int):
+                axis.dim_value = size
+    return bytes(kind.SerializeToString())
+
+
+def _numpy(x: Any) -> Any:
+    return x.array.dtype if isinstance(x, Known) and not x.is_symbolic else x.dtype.numpy
+
+
+# -------------------------------------------------------------------------------------------- agreement
+
+
+def check_against(schema: Any, node: Any, operands: Sequence[Any]) -> None:
+    """Refuse a node that its operator's schema does not allow.
+
+    Raises:
+        Refused: of the operands, results or attributes, with the rule that is broken.
+    """
+    if schema is None:
+        return
+    if schema.deprecated:
+        raise Refused("this operator is deprecated in the model's opset; convert the model")
+    _check_counts(schema, node, operands)
+    _check_attributes(schema, node)
+    _check_types(schema, operands)
+
+
+def _check_counts(schema: Any, node: Any, operands: Sequence[Any]) -> None:
+    if not schema.min_input <= len(operands) <= schema.max_input:
+        raise Refused(f"it takes {schema.min_input} to {schema.max_input} operands, not {len(operands)}")
+    if not schema.min_output <= len(node.output) <= schema.max_output:
+        raise Refused(f"it has {schema.min_output} to {schema.max_output} results, not {len(node.output)}")
+    for formal, x in zip(schema.inputs, operands, strict=False):
+        if x is None and formal.option == _OPTION.Single:
+            raise Refused(f"its operand {formal.name} is missing")
+
+
+def _check_attributes(schema: Any, node: Any) -> None:
+    known = schema.attributes
+    given = {a.name: a for a in node.attribute}
+    for name, attribute in given.items():
+        if name not in known:
+            raise Refused(f"it has no attribute {name!r}; it has {', '.join(sorted(known)) or 'none'}")
+        if attribute.type != known[name].type.value:
+            raise Refused(f"its attribute {name!r} is of another type than the operator's")
+    for name, attribute in known.items():
+        if attribute.required and name not in given:
+            raise Refused(f"its attribute {name!r} is missing")
+
+
+def _check_types(schema: Any, operands: Sequence[Any]) -> None:
+    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
+    bound: dict[str, str] = {}
+    for i, x in enumerate(operands):
+        formal = schema.inputs[min(i, len(schema.inputs) - 1)]
+        kind = _written(x)
+        if kind is None:
+            continue
+        if kind not in allowed.get(formal.type_str, [formal.type_str]):
+            raise Refused(f"its operand {formal.name} cannot be a {kind}")
+        if formal.is_homogeneous and bound.setdefault(formal.type_str, kind) != kind:
+            raise Refused(
+                f"its operand {formal.name} is a {kind}, where another is a {bound[formal.type_str]}; "
+                "both must be of one type: put a Cast before it"
+            )
+
+
+def _written(x: Any) -> str | None:
+    """The type of an operand as schemas write it; None where that is not asked."""
+    if not isinstance(x, (sg.Output, Known)) or x.dtype is None:
+        return None
+    return f"tensor({_NAMES.get(x.dtype, x.dtype.name)})"
+
+
+_NAMES: dict[DType, str] = {sg.float32: "float", sg.float64: "double"}

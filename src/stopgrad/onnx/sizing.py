@@ -1,0 +1,34 @@
+"""Sizes as known values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.onnx.operators.calling import Known, dtype_from
+from stopgrad.types import DType
+
+
+def settled(array: Any, dtype: DType) -> Known:
+    """What was computed of sizes: plain numbers where no symbolic size is left."""
+    if not isinstance(array, np.ndarray):  # Of a scalar, NumPy hands on the object itself.
+        alone, array = array, np.empty((), object)
+        array[()] = alone
+    if array.dtype.kind != "O":
+        return Known(array)
+    found = array.reshape(-1).tolist()
+    if any(isinstance(x, sg.Dim) for x in found):
+        return Known(array, dtype)
+    if found and all(isinstance(x, (bool, np.bool_)) for x in found):
+        dtype = sg.bool_
+    return Known(array.astype(dtype.numpy), dtype_from(dtype.numpy))
+
+
+def sizes_known(sizes: Sequence[Any], dtype: DType = sg.int64) -> Known:
+    """Sizes as a known vector."""
+    array = np.empty(len(sizes), object)
+    array[:] = list(sizes)
+    return settled(array, dtype)

@@ -1,0 +1,359 @@
+"""One walk over a model: each node becomes operations of ours, at a line that says the node."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import onnx
+
+import stopgrad as sg
+from stopgrad.build import apply, emit
+from stopgrad.builder import Inside, default_graph
+from stopgrad.errors import FileError
+from stopgrad.interpreter import constant_value
+from stopgrad.onnx.checking import called, gate_of, live
+from stopgrad.onnx.operators import OPERATORS
+from stopgrad.onnx.operators.calling import KNOWS, Body, Call, Known, Refused
+from stopgrad.onnx.reading import array_from, attribute_value, dense_from, domain_of, opsets, text
+from stopgrad.onnx.schemas import body_of, check_against, defaults_of, schema_of
+from stopgrad.onnx.shapes import LARGEST, folded
+from stopgrad.op import REGISTRY
+from stopgrad.source import Location
+
+RANDOM = "random_key"
+"""The parameter that random numbers are drawn from."""
+_DEEPEST = 64
+"""So many functions may stand in one another; none may call itself."""
+_EXPANDED = 1_000_000
+"""So many nodes the functions of a model may become."""
+
+_INVALID = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
+"""What is raised where a node is not as its operator says."""
+
+FAILED = object()
+"""Stands for what a refused node would have computed."""
+
+
+class Refusal:
+    """A node without a translation, and why it has none."""
+
+    def __init__(self, what: str, why: str) -> None:
+        self.what, self.why = what, why
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.why}"
+
+
+class Space:
+    """What the nodes of a graph or function see.
+
+    Attributes:
+        values: outputs, :class:`Known` values and lists of them, by name.
+        versions: of the domains.
+        attributes: of the function that is being read, as ``AttributeProto``, by name.
+        path: names of the functions around, each ended by a slash.
+        depth: how many functions stand around.
+    """
+
+    __slots__ = ("attributes", "depth", "path", "values", "versions")
+
+    def __init__(
+        self,
+        values: Any,
+        versions: Mapping[str, int],
+        attributes: Mapping[str, Any] | None = None,
+        path: str = "",
+        depth: int = 0,
+    ) -> None:
+        self.values, self.versions, self.attributes = values, versions, attributes or {}
+        self.path, self.depth = path, depth
+
+    def below(self, names: Mapping[str, Any]) -> Space:
+        """What a body sees, with names of its own."""
+        return Space(
+            self.values.new_child(dict(names)), self.versions, self.attributes, self.path, self.depth
+        )
+
+
+class Translator:
+    """Translates a model into the graph that is being built.
+
+    Attributes:
+        refusals: what has no translation, in the order of the model.
+        drawn: how many keys for random numbers were asked for.
+    """
+
+    def __init__(self, functions: Mapping[tuple[str, str, str], Any], folder: str | None, file: str) -> None:
+        self.refusals: list[Refusal] = []
+        self.functions = functions
+        self.drawn = 0
+        self.random_key: Any = None
+        self._folder, self._file = folder, file
+        self._expanded = 0
+        self._lines: dict[str, int] = {}
+        self._schemas: dict[tuple[str, str, int], Any] = {}
+
+    # ------------------------------------------------------------------------------------------ graphs
+
+    def run_nodes(self, nodes: Sequence[Any], outputs: Sequence[str], space: Space) -> list[Any]:
+        """What nodes compute for these names of results."""
+        for node in live(nodes, outputs):
+            self._translate(node, space)
+        return [space.values.get(name, FAILED) for name in outputs]
+
+    def run_body(self, body: Body, args: Sequence[Any]) -> list[Any]:
+        """What a body computes from these values of its inputs."""
+        if len(args) != len(body.inputs):
+            raise Refused(f"its body takes {len(body.inputs)} inputs and is given {len(args)}")
+        space = body.around.below(dict(zip(body.inputs, args, strict=True)))
+        self.initializers(body.graph, space.values)
+        before = len(self.refusals)
+        found = self.run_nodes(body.graph.node, body.outputs, space)
+        if any(x is FAILED for x in found):
+            reasons = list(dict.fromkeys(map(str, self.refusals[before:])))
+            del self.refusals[before:]
+            raise Refused("; ".join(["its body cannot be translated", *reasons]))
+        return found
+
+    @contextmanager
+    def trying(self) -> Iterator[None]:
+        """Inside, what fails is told by whoever tries, and counts for nothing else."""
+        before = len(self.refusals)
+        try:
+            yield
+        finally:
+            del self.refusals[before:]
+
+    def initializers(self, graph: Any, values: Any) -> None:
+        """Give the names of a body's initializers their values."""
+        for name, array in stored(graph, self._folder):
+            values[name] = Known(array)
+
+    # ------------------------------------------------------------------------------------------- nodes
+
+    def _translate(self, node: Any, space: Space) -> None:
+        self._expanded += 1
+        if self._expanded > _EXPANDED:
+            raise FileError(f"the functions and loops of the model become more than {_EXPANDED} nodes")
+        name = space.path + called(node)
+        line = self._lines.setdefault(name, len(self._lines) + 1)
+        operands = [space.values.get(text(x), FAILED) if x else None for x in node.input]
+        place = Location(self._file, line, source=described(node, name), function=name)
+        made: Any = FAILED
+        if not any(x is FAILED for x in operands):
+            with Inside(prefix=scope_from(name), place=(place, 0)):
+                try:
+                    made = self._results(node, name, operands, space)
+                except FileError:
+                    raise
+                except (Refused, sg.StopgradError) as error:
+                    why = getattr(error, "message", None) or str(error)
+                    self.refusals.append(Refusal(f"{node.op_type} {name!r}", why))
+                except _INVALID as error:
+                    why = f"the node cannot be read ({type(error).__name__}: {error})"
+                    self.refusals.append(Refusal(f"{node.op_type} {name!r}", why))
+        for i, output in enumerate(node.output):
+            if output:
+                space.values[text(output)] = made if made is FAILED else made[i]
+
+    def _results(self, node: Any, name: str, operands: list[Any], space: Space) -> Sequence[Any]:
+        node = resolved(node, space.attributes)
+        domain, op_type = domain_of(node), text(node.op_type)
+        gate = gate_of(domain, op_type)
+        if gate is not None:
+            return _gated(gate, self._attributes(node, name, space), [self.tensor(x) for x in operands])
+        function = self.functions.get((domain, op_type, text(node.overload)))
+        if function is not None:
+            return self._called(function, node, name, operands, space)
+        key = f"{domain}::{op_type}" if domain else op_type
+        version = space.versions.get(domain, 1)
+        schema = self.schema(op_type, domain, version)
+        check_against(schema, node, operands)
+        call = Call(node, name, version, self._attributes(node, name, space), operands, self, schema)
+        rule = OPERATORS.get(key)
+        if rule is None:
+            body = body_of(schema, node, version, operands)
+            if body is None:
+                raise Refused("there is no such operator here")
+            return self._called(body, node, name, operands, space, defaults_of(schema))
+        known = folded(call, operands, rule)
+        if known is not None:
+            return known
+        return self._ruled(call, rule, operands)
+
+    def _ruled(self, call: Call, rule: Any, operands: Sequence[Any]) -> Sequence[Any]:
+        knows = KNOWS.get(rule, frozenset())
+        call._given = [
+            x if i in knows or not isinstance(x, Known) else self.tensor(x) for i, x in enumerate(operands)
+        ]
+        made = rule(call, *call._given)
+        found = made if isinstance(made, tuple) else (made,)
+        if len(found) < call.outputs and any(call.wants(i) for i in range(len(found), call.outputs)):
+            raise Refused(f"only its first {len(found)} results are computed here")
+        return found
+
+    def _called(
+        self,
+        function: Any,
+        node: Any,
+        name: str,
+        operands: Sequence[Any],
+        space: Space,
+        defaults: Sequence[Any] = (),
+    ) -> list[Any]:
+        """What a function computes, built in the place of the node that calls it."""
+        if space.depth >= _DEEPEST:
+            raise FileError(f"{name}: functions call one another more than {_DEEPEST} deep")
+        given = [*operands, *[None] * (len(function.input) - len(operands))]
+        attributes = {text(a.name): a for a in (*defaults, *function.attribute_proto, *node.attribute)}
+        inner = Space(
+            ChainMap(dict(zip(map(text, function.input), given, strict=False))),
+            {**space.versions, **opsets(function.opset_import, function.name)},
+            attributes,
+            f"{name}/",
+            space.depth + 1,
+        )
+        before = len(self.refusals)
+        wanted = [text(y) for y, asked in zip(function.output, node.output, strict=False) if asked]
+        made = dict(zip(wanted, self.run_nodes(function.node, wanted, inner), strict=True))
+        if any(x is FAILED for x in made.values()) and len(self.refusals) == before:
+            raise Refused(f"the function {function.name} does not compute all of its results")
+        return [made.get(text(y), FAILED) for y in function.output]
+
+    def _attributes(self, node: Any, name: str, space: Space) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for a in node.attribute:
+            if a.type == onnx.AttributeProto.GRAPH:
+                found[text(a.name)] = Body(a.g, space)
+            elif a.type == onnx.AttributeProto.GRAPHS:
+                found[text(a.name)] = [Body(g, space) for g in a.graphs]
+            else:
+                found[text(a.name)] = attribute_value(a, self._folder, f"the attribute {a.name} of {name!r}")
+        return found
+
+    def schema(self, op_type: str, domain: str, version: int) -> Any:
+        """What onnx itself knows of an operator; None where it knows none."""
+        key = op_type, domain, version
+        if key not in self._schemas:
+            self._schemas[key] = schema_of(*key)
+        return self._schemas[key]
+
+    # ------------------------------------------------------------------------------------------ values
+
+    def known(self, x: Any) -> Known | None:
+        """What is known of a value while the graph is built: stored, folded, or computed of nothing else."""
+        if not isinstance(x, sg.Output):
+            return x if isinstance(x, Known) else None
+        if any(not isinstance(size, int) for size in x.shape) or math.prod(x.shape) > LARGEST:
+            return None
+        value = constant_value(x)
+        return None if value is None else Known(value)
+
+    def tensor(self, x: Any) -> Any:
+        """A value as an output of the graph that is being built here; lists and None as they are."""
+        if isinstance(x, (list, tuple)):
+            return [self.tensor(y) for y in x]
+        if not isinstance(x, Known):
+            return x
+        if x.output is not None and (x.initializer or _is_here(x.output)):
+            return x.output
+        if x.dtype is None:
+            raise Refused(f"there is no element type {x.array.dtype} here; convert to another one before")
+        if x.is_symbolic:
+            x.output = self._sizes(x)
+        else:
+            x.output = sg.constant(x.array, x.dtype)
+        return x.output
+
+    def _sizes(self, x: Known) -> Any:
+        parts = [_size(size, x.dtype) for size in x.array.reshape(-1).tolist()]
+        return parts[0] if not x.ndim else sg.reshape(sg.stack(parts), x.shape)
+
+    def next_key(self, seed: float | None) -> Any:
+        """A key for random numbers: of a seed, or another one for each node."""
+        if seed is not None:
+            return sg.constant(np.array([0, np.float32(seed).view(np.uint32)], np.uint32))
+        if self.random_key is None:
+            raise Refused("it draws random numbers, and this model has no key for them")
+        self.drawn += 1
+        return sg.random_fold_in(self.random_key, self.drawn)
+
+
+def _size(size: Any, dtype: Any) -> Any:
+    """A size as a scalar."""
+    if isinstance(size, sg.Dim):
+        return emit(REGISTRY["Size"], (), (size, dtype), "", default_graph()).outputs[0]
+    return sg.constant(size, dtype)
+
+
+def _is_here(x: Any) -> bool:
+    """Whether an output is of the graph that is being built here, and still there."""
+    graph = default_graph()
+    return x.op.graph is graph and graph.holds(x.op)
+
+
+# ------------------------------------------------------------------------------------------------- names
+
+
+def resolved(node: Any, attributes: Mapping[str, Any]) -> Any:
+    """A node of a function with the attributes that it takes from the function's."""
+    if not any(a.ref_attr_name for a in node.attribute):
+        return node
+    found = onnx.NodeProto()
+    found.CopyFrom(node)
+    del found.attribute[:]
+    for a in node.attribute:
+        given = attributes.get(text(a.ref_attr_name)) if a.ref_attr_name else a
+        if given is not None:
+            found.attribute.add().CopyFrom(given)
+            found.attribute[-1].name = a.name
+    return found
+
+
+def scope_from(name: str) -> str:
+    """A name of a model's as a prefix of names."""
+    parts = [label_from(part) for part in name.split("/")]
+    return "".join([f"{part}/" for part in parts if part])
+
+
+def label_from(name: str) -> str:
+    """A name of a model's with the characters that names have here."""
+    return re.sub(r"[^A-Za-z0-9_.\\>/-]", "_", name).lstrip("_->\\/").rstrip("/")
+
+
+def described(node: Any, name: str) -> str:
+    """A node as messages and reports show its line."""
+    inputs = ", ".join([text(x) or "-" for x in node.input][:8])
+    return f"{text(node.op_type)} {name!r} ({inputs}{', ...' if len(node.input) > 8 else ''})"
+
+
+# ------------------------------------------------------------------------------------------------ graphs
+
+
+def stored(graph: Any, folder: str | None) -> Iterator[tuple[str, Any]]:
+    """The initializers of a graph, each with its name."""
+    for tensor in graph.initializer:
+        name = text(tensor.name)
+        yield name, array_from(tensor, folder, f"the initializer {name!r}")
+    for sparse in graph.sparse_initializer:
+        name = text(sparse.values.name)
+        yield name, dense_from(sparse, folder, f"the initializer {name!r}")
+
+
+# ------------------------------------------------------------------------------------------------- gates
+
+
+def _gated(gate: Any, attributes: Mapping[str, Any], operands: Sequence[Any]) -> tuple[Any, ...]:
+    """What a gate makes of tensors."""
+    missing = [name for name in gate.attributes if name not in attributes]
+    if missing or any(x is None for x in operands):
+        raise Refused(f"the gate {gate.type} lacks {missing[0] if missing else 'an operand'}")
+    values = gate.canonical([attributes[name] for name in gate.attributes])
+    made = apply(gate, operands, values)
+    return made if isinstance(made, tuple) else (made,)

@@ -1,0 +1,28 @@
+"""Conversions between dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from stopgrad.op import Op
+from stopgrad.ops.convert import Cast
+
+
+def _cast(xp: Any, x: Any, *, dtype: Any) -> Any:
+    """Integers from floating-point numbers are limited to what their dtype holds, and NaN is 0."""
+    x, target = xp.value(x), dtype.numpy
+    if not dtype.is_integer or x.dtype.kind in "biu":
+        return xp.cast(x, target)
+    limits = np.iinfo(target)
+    x = xp.cast(x, np.float32) if x.dtype.itemsize < 4 else x
+    low, beyond = float(limits.min), float(limits.max // 2 + 1) * 2.0
+    inside = (x >= low) & (x < beyond)
+    found = xp.cast(xp.where(inside, x, np.zeros((), x.dtype)), target)
+    found = xp.where(x < low, np.array(limits.min, target), found)
+    return xp.where(x >= beyond, np.array(limits.max, target), found)
+
+
+CASTS: Mapping[type[Op], Callable[..., Any]] = {Cast: _cast}

@@ -1,0 +1,31 @@
+"""The backend node tests of the ``onnx`` package, through the importer."""
+
+from __future__ import annotations
+
+import pytest
+
+from onnx_node_tools import LEFT_OUT, Count, count
+
+
+@pytest.fixture(scope="module")
+def on_numpy() -> Count:
+    return count()
+
+
+def test_node_tests_pass(on_numpy: Count) -> None:
+    assert not on_numpy.failed, str(on_numpy)
+
+
+def test_few_are_left_out_and_each_for_a_reason(on_numpy: Count) -> None:
+    total = len(on_numpy.passed) + len(on_numpy.left_out)
+    assert total > 1500
+    numbers = [name for name, why in on_numpy.left_out.items() if why in LEFT_OUT]
+    assert set(on_numpy.left_out.values()) >= set(LEFT_OUT), "a reason for which nothing is left out any more"
+    assert len(numbers) / (len(on_numpy.passed) + len(numbers)) < 0.05
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("engine", ["xla", "onnxruntime"])
+def test_node_tests_pass_on_other_engines(engine: str) -> None:
+    found = count(engine)
+    assert not found.failed, str(found)
