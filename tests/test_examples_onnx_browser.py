@@ -1,4 +1,4 @@
-"""The page that trains in a browser: its numbers are those of the same graphs in Python, and it can be used."""
+"""The page that trains in a browser: its numbers are those of the graphs in Python, and it can be used."""
 
 from __future__ import annotations
 
@@ -197,8 +197,7 @@ def test_the_page_trains_and_what_it_shows_and_saves_is_what_onnxruntime_compute
     saved = page.download("#export", tmp_path / "trained.onnx")
     assert accuracy(saved, prepared) == pytest.approx(now, abs=5e-4)
     wrong = page.page.locator("#digits .wrong").count()
-    images, labels = held_out(prepared)
-    assert wrong <= round((1 - now) * len(labels))
+    assert wrong <= round((1 - now) * len(held_out(prepared)[1]))
     page.restart()
     assert page.percent("#before") == pytest.approx(before, abs=5e-4)
 
@@ -217,7 +216,7 @@ def test_steps_in_the_browser_are_the_steps_in_python(page: Opened, prepared: Pa
     found = page.page.evaluate(
         """async (rates) => {
           const { Training, arrays } = await import("/training.js");
-          const [training, digits] = await Promise.all([Training.open("training/"), arrays("digits.safetensors")]);
+          const training = await Training.open("training/"), digits = await arrays("digits.safetensors");
           const part = (name, from, to) => {
             const { dtype, shape, data } = digits.get(name), each = data.length / shape[0];
             return { dtype, shape: [to - from, ...shape.slice(1)], data: data.slice(each * from, each * to) };
@@ -349,14 +348,14 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_and_the_button_that_changes_them(page: Opened, scheme: str) -> None:
-    colours = "(s) => [getComputedStyle(document.body)[s], getComputedStyle(document.querySelector('#pad')).color]"
+    colours = "(s) => ['body', '#pad'].map((n, i) => getComputedStyle(document.querySelector(n))[s[i]])"
     page.page.emulate_media(color_scheme=scheme)
-    paper, ink = (luminance(c) for c in page.page.evaluate(colours, "backgroundColor"))
+    paper, ink = (luminance(c) for c in page.page.evaluate(colours, ["backgroundColor", "color"]))
     assert (paper > 0.9) == (scheme == "light")
     assert abs(paper - ink) > 0.7
     assert page.text("#theme") == {"light": "Dark", "dark": "Light"}[scheme]
     page.page.click("#theme")
-    changed, _ = (luminance(c) for c in page.page.evaluate(colours, "backgroundColor"))
+    changed, _ = (luminance(c) for c in page.page.evaluate(colours, ["backgroundColor", "color"]))
     assert (changed > 0.9) != (scheme == "light")
     page.page.evaluate("delete document.documentElement.dataset.theme")
 
@@ -373,7 +372,9 @@ def test_on_a_phone_it_fits_and_is_drawn_on_by_touch(browser: Any, address: str)
         page.still()
 
 
-def test_what_is_missing_is_said_on_the_page(browser: Any, prepared: Path, runtime: Path, tmp_path: Path) -> None:
+def test_what_is_missing_is_said_on_the_page(
+    browser: Any, prepared: Path, runtime: Path, tmp_path: Path
+) -> None:
     serve = example("onnx/digits/serve")
     (tmp_path / "training").mkdir()
     for name in ("manifest.json", "state.safetensors"):

@@ -1,8 +1,8 @@
 """What is shipped: a small language model of PyTorch's, exported, and graphs that fine-tune it with LoRA.
 
-The model, a causal transformer over letters, learns one text in PyTorch. Of the exported file the graphs are made by
-which it takes on another text where it is used: adapters beside the weights of its attention and its dense layers
-are trained, all else is frozen.
+The model, a causal transformer over letters, learns one text in PyTorch. Of the exported file the graphs are
+made by which it takes on another text where it is used: adapters beside the weights of its attention and its
+dense layers are trained, all else is frozen.
 
     python prepare.py out
 
@@ -11,7 +11,9 @@ are trained, all else is frozen.
 
 The same graphs by the command line:
 
-    stopgrad train-graph out/model.onnx --loss cross-entropy --optimizer adamw --lora '*.weight' -o out/training
+    stopgrad train-graph out/model.onnx --loss cross-entropy --optimizer adamw \\
+        --lora 'blocks.*.qkv.weight' --lora 'blocks.*.out.weight' \\
+        --lora 'blocks.*.up.weight' --lora 'blocks.*.down.weight' --rank 4 --alpha 8 -o out/training
 """
 
 import sys
