@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 import stopgrad as sg
 from examples_references import EXAMPLES, example
+from stopgrad import cli
 from test_docs import blocks
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -110,6 +112,22 @@ def test_of_the_digits_model_only_the_head_is_changed(digits: Path) -> None:
     assert {name for name in old if name.startswith("head/")} == {"head/w", "head/b"}
     for name in (name for name in old if name.startswith(("head/", "backbone/"))):
         assert np.array_equal(old[name], new[name]) == name.startswith("backbone/"), name
+
+
+@pytest.mark.parametrize("name", ["digits", "transformer"])
+def test_the_command_that_is_shown_makes_the_same_graphs(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The command in the text above prepare.py."""
+    folder: Path = request.getfixturevalue(name)
+    text = example(f"onnx/{name}/prepare").__doc__
+    words = shlex.split(text[text.index("stopgrad train-graph") :].replace("\\\n", " "))
+    made = tmp_path / "training"
+    command = [str(folder / "model.onnx") if word == "out/model.onnx" else word for word in words[1:]]
+    assert command[-2:] == ["-o", "out/training"]
+    assert cli.main([*command[:-1], str(made)]) == 0
+    for file in (folder / "training").iterdir():
+        assert (made / file.name).read_bytes() == file.read_bytes(), file.name
 
 
 def test_the_program_of_the_page_trains(digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
