@@ -302,6 +302,37 @@ def test_a_drawn_digit_is_named_and_learnt(page: Opened) -> None:
     assert page.page.locator(".labels button:enabled").count() == 0
 
 
+def test_one_draws_while_it_is_trained(page: Opened) -> None:
+    page.page.click("#start")
+    page.draw(DRAWN[3])
+    page.page.click(".labels button:text-is('3')")
+    page.page.wait_for_selector("#examples li")
+    said = int(page.text("#steps"))
+    while int(page.text("#steps")) < said + 50:
+        page.page.wait_for_timeout(20)
+    page.page.click("#start")
+    page.still()
+    assert page.page.locator("#bars .best").inner_text().startswith("3")
+
+
+def test_a_curve_keeps_so_much_however_long_it_is(page: Opened) -> None:
+    found = page.page.evaluate(
+        """async () => {
+          const { Chart } = await import("/chart.js");
+          const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+          document.body.append(svg);
+          const chart = new Chart(svg, { scale: "log", name: "a curve", shown: String });
+          for (let step = 1; step <= 100001; step++) chart.add(step, step === 500 ? NaN : 1 + (step % 2));
+          chart.draw();
+          svg.remove();
+          const sum = (key) => chart.values.reduce((total, v) => total + v[key], 0);
+          return [chart.values.length, sum("count"), sum("sum"), svg.getAttribute("aria-label")];
+        }"""
+    )
+    assert found[0] <= 800
+    assert found[1:] == [100_000, 150_001, "a curve: 2 after 100001 steps"]
+
+
 def test_everything_is_done_by_keyboard(browser: Any, address: str) -> None:
     with opened(browser, address) as page:
         keyboard_alone(page)
