@@ -1,4 +1,4 @@
-"""Low-rank adapters: the function stays, gradients reach A and B alone, and merging gives the same function."""
+"""Low-rank adapters: the function stays, gradients reach A and B alone, and merging changes nothing."""
 
 from __future__ import annotations
 
@@ -91,7 +91,6 @@ def test_nothing_changes_at_first_and_merging_gives_what_was_learned(name: str, 
     np.testing.assert_allclose(added, low if low.shape == added.shape else low.T, atol=rounding)
     assert np.abs(learned - expected).max() > 1e-3
     with sg.Session(y.op.graph, engine=engine) as session:
-        session.run(y, {x: fed})
         np.testing.assert_allclose(session.run(y, {x: fed, w: merged}), learned, atol=rounding)
 
 
@@ -193,6 +192,15 @@ def test_a_graph_of_another_dtype_than_the_adapters() -> None:
     assert adapted.merged["w"].dtype is sg.float16
     with sg.Session(adapted.graph, engine="numpy") as session:
         assert session.run(adapted.outputs, {adapted[x]: np.ones((2, 4))}).dtype == np.float16
+
+
+def test_numbers_of_numpy_count_as_pythons() -> None:
+    y = built("x @ w")[2]
+    plain = sg.add_lora(y, "layer/w", 2, 3.0, key=7)
+    same = sg.add_lora(y, "layer/w", np.int8(2), np.float32(3.0), key=np.int64(7))
+    assert same.graph.to_text() == plain.graph.to_text()
+    for a, b in zip(same.parameters.values(), plain.parameters.values(), strict=True):
+        np.testing.assert_array_equal(a.op.value.array, b.op.value.array)
 
 
 def add(outputs: Any, weights: Any, rank: Any = 8, **rest: Any) -> Any:

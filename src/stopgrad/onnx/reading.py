@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import stat
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -58,6 +59,8 @@ def read(source: Any) -> Source:
         )
     path = os.fsdecode(source)
     try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise FileError(f"{path!r} is no file")  # A pipe or device would be read without end.
         with open(path, "rb") as file:
             content = file.read()
     except FileNotFoundError as error:

@@ -178,6 +178,8 @@ class Translator:
         call = Call(node, name, version, self._attributes(node, name, space), operands, self, schema)
         rule = OPERATORS.get(key)
         if rule is None:
+            if schema is not None and schema.deprecated:
+                raise Refused("this operator is deprecated in the model's opset; convert the model")
             body = body_of(schema, node, version, operands)
             if body is None:
                 raise Refused("there is no such operator here")

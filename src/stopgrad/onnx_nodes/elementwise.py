@@ -234,7 +234,9 @@ class Elementwise(Writing):
         dtype = self.common(x, y)
         x, y, beyond = self._shifted(x, y, dtype)
         if dtype.kind == "i":  # Of negative numbers the complement is shifted, and complemented again.
-            mask = self.cast(self.where(self.cast(x, dtype) < 0, np.array(-1, dtype), np.array(0, dtype)), x.dtype)
+            mask = self.cast(
+                self.where(self.cast(x, dtype) < 0, np.array(-1, dtype), np.array(0, dtype)), x.dtype
+            )
             x = x ^ mask
         found = self.elementwise("BitShift[RIGHT]", x, y, direction="RIGHT")
         found = found if beyond is None else self.where(beyond, np.zeros((), found.dtype), found)
@@ -256,13 +258,12 @@ class Elementwise(Writing):
         if x.dtype.kind in "biu":
             return x < 0
         if self.opset >= 26:
-            return self.bits(x) < 0
+            return self.same_bits(x, np.dtype(f"int{x.dtype.itemsize * 8}")) < 0
         return (x < 0) | ((x == 0) & (self.divide(1.0, x) < 0))
 
-    def bits(self, x: Value) -> Value:
-        """The bits of floating-point numbers, as signed integers; from version 26 of ONNX on."""
-        kind = np.dtype(f"int{x.dtype.itemsize * 8}")
-        return self.node("BitCast", [x], kind, x.shape, to=kind)
+    def same_bits(self, x: Value, dtype: Any) -> Value:
+        """The same bits as another dtype of that size; from version 26 of ONNX on."""
+        return self.node("BitCast", [x], dtype, x.shape, to=np.dtype(dtype))
 
     @writes
     def copysign(self, x: Any, y: Any) -> Any:

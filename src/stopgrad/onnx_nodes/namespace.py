@@ -12,6 +12,7 @@ import numpy as np
 from stopgrad.onnx_nodes import special
 from stopgrad.onnx_nodes.algebra import Algebra
 from stopgrad.onnx_nodes.elementwise import Elementwise
+from stopgrad.onnx_nodes.loops import Loops
 from stopgrad.onnx_nodes.reducing import Reducing
 from stopgrad.onnx_nodes.shaping import Shaping
 from stopgrad.onnx_nodes.slicing import Slicing
@@ -32,6 +33,10 @@ class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):
     @functools.cached_property
     def fft(self) -> Any:
         return Part(self, "numpy.fft")
+
+    @functools.cached_property
+    def lax(self) -> Any:
+        return Loops(self)
 
     @functools.cached_property
     def special(self) -> Any:
@@ -61,6 +66,15 @@ class Special(Part):
             raise self.xp.missing("the zeta function of an unknown order")
         order = float(s)
         return self.xp.in_float64(lambda xp, q: special.zeta(xp, order, q), q)
+
+    def gammainc(self, a: Any, x: Any) -> Any:
+        return self.xp.in_float64(lambda xp, a, x: special.gammainc(xp, a, x, False), a, x)
+
+    def gammaincc(self, a: Any, x: Any) -> Any:
+        return self.xp.in_float64(lambda xp, a, x: special.gammainc(xp, a, x, True), a, x)
+
+    def betainc(self, a: Any, b: Any, x: Any) -> Any:
+        return self.xp.in_float64(special.betainc, a, b, x)
 
     def _formula(self, name: str, x: Any) -> Any:
         if not isinstance(x, Value):

@@ -107,7 +107,9 @@ class Nodes:
     def declare(self, name: str, dtype: Any, shape: Shape) -> str:
         """A new value of this type; its name."""
         if np.dtype(dtype).kind == "c":
-            raise NotInOnnx("runtimes of ONNX compute no complex numbers; write their real and imaginary parts")
+            raise NotInOnnx(
+                "runtimes of ONNX compute no complex numbers; write their real and imaginary parts"
+            )
         found = self.unique(name)
         self.types[found] = (np.dtype(dtype), tuple(shape))
         return found

@@ -18,6 +18,7 @@ from stopgrad.onnx_nodes.nodes import Body, Named, Node, Nodes
 from stopgrad.onnx_nodes.tidying import tidied
 from stopgrad.onnx_nodes.values import Value
 from stopgrad.ops.gates import Gate
+from stopgrad.types import bfloat16
 
 LATEST = 26
 """The newest version of ONNX's operators that is written."""
@@ -63,13 +64,16 @@ class _Backend:
         return self.namespace.astype(value, dtype)
 
 
-def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: int = LATEST) -> Program:
+def written(
+    inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: int = LATEST, bits: bool = False
+) -> Program:
     """The nodes that compute outputs from inputs.
 
     Args:
         inputs: by the names that they are to have: placeholders, and parameters whose values are given.
         outputs: by the names that they are to have.
         opset: the version of ONNX's operators.
+        bits: whether bfloat16 goes in and out as the bits of int16, which NumPy knows; from version 26 on.
 
     Raises:
         NotInOnnx: an operation has no form; it is named.
@@ -82,17 +86,22 @@ def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: 
     backend = _Backend(xp)
     given = []
     for name, x in inputs.items():
-        nodes.types[name] = (x.dtype.numpy, x.shape)
-        given.append(Value(xp, name, x.dtype.numpy, x.shape))
+        dtype = _outside(x.dtype.numpy, bits)
+        nodes.types[name] = (dtype, x.shape)
+        value = Value(xp, name, dtype, x.shape)
         xp.sizes.read(name, x.shape)
+        given.append(value if dtype == x.dtype.numpy else xp.same_bits(value, x.dtype.numpy))
     run = program([*inputs.values()], [*outputs.values()], backend, _named(xp, backend))
     made = run(given)
-    results = [xp.value(value, y.dtype.numpy).name for y, value in zip(outputs.values(), made, strict=True)]
+    results = []
+    for y, value in zip(outputs.values(), made, strict=True):
+        value, dtype = xp.value(value, y.dtype.numpy), _outside(y.dtype.numpy, bits)
+        results.append((value if dtype == value.dtype else xp.same_bits(value, dtype)).name)
     kept = tidied(nodes, results)
     own = {name for node in kept for name in node.outputs}
     names: dict[str, str] = {}
     for (name, y), result in zip(outputs.items(), results, strict=True):
-        nodes.types[name] = (y.dtype.numpy, y.shape)
+        nodes.types[name] = (_outside(y.dtype.numpy, bits), y.shape)
         if result in own and result not in names:
             names[result] = name
         else:  # An input, a constant, or a result that has another name already.
@@ -100,12 +109,17 @@ def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: 
     return Program(
         opset,
         _renamed(kept, _called(nodes, kept, names)),
-        [Named(name, x.dtype.numpy, x.shape) for name, x in inputs.items()],
-        [Named(name, y.dtype.numpy, y.shape) for name, y in outputs.items()],
+        [Named(name, *nodes.types[name]) for name in inputs],
+        [Named(name, *nodes.types[name]) for name in outputs],
         nodes.constants,
         nodes.functions,
         nodes.types,
     )
+
+
+def _outside(dtype: np.dtype[Any], bits: bool) -> np.dtype[Any]:
+    """The dtype of an input or output."""
+    return np.dtype(np.int16) if bits and dtype == bfloat16.numpy else dtype
 
 
 def _named(xp: Xp, backend: Any) -> Regions:

@@ -17,8 +17,37 @@ IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 12, 25: 13, 26: 
 """The version of the file format that goes with a version of the operators."""
 
 
+class Beside:
+    """Arrays that a model keeps in a file beside it.
+
+    Attributes:
+        location: the name of the file.
+        parts: arrays, and where in the file they begin.
+    """
+
+    LEAST = 1024
+    """Arrays of as many bytes are kept there."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self.parts: list[tuple[int, np.ndarray[Any, Any]]] = []
+        self._end = 0
+
+    def place(self, array: np.ndarray[Any, Any]) -> dict[str, str]:
+        """Find a place for an array; what the model says of it."""
+        # Large ones where pages begin, so that runtimes need no copy of them.
+        step = 4096 if array.nbytes >= 1 << 20 else 64
+        start = -(-self._end // step) * step
+        self._end = start + array.nbytes
+        self.parts.append((start, array))
+        return {"location": self.location, "offset": str(start), "length": str(array.nbytes)}
+
+
 def model_of(
-    program: Program, stored: Mapping[str, np.ndarray[Any, Any]] | None = None, name: str = "stopgrad"
+    program: Program,
+    stored: Mapping[str, np.ndarray[Any, Any]] | None = None,
+    name: str = "stopgrad",
+    beside: Beside | None = None,
 ) -> Any:
     """A program as an ``onnx.ModelProto``.
 
@@ -26,14 +55,16 @@ def model_of(
         program: the nodes.
         stored: the values of inputs that the model is to hold itself, by name.
         name: of the graph.
+        beside: what takes large arrays, which the model then only refers to.
     """
-    return _Writer(require("onnx", "writing ONNX", "onnx")).model(program, dict(stored or {}), name)
+    return _Writer(require("onnx", "writing ONNX", "onnx"), beside).model(program, dict(stored or {}), name)
 
 
 class _Writer:
-    def __init__(self, onnx: Any) -> None:
+    def __init__(self, onnx: Any, beside: Beside | None) -> None:
         self._onnx = onnx
         self._helper = onnx.helper
+        self._beside = beside
 
     def model(self, program: Program, stored: dict[str, Any], name: str) -> Any:
         helper = self._helper
@@ -44,7 +75,7 @@ class _Writer:
             name,
             [self.info(x) for x in program.inputs if x.name not in stored],
             [self.info(y) for y in program.outputs],
-            [self.tensor(array, name) for name, array in held.items() if name in used or name in stored],
+            [self.held(array, name) for name, array in held.items() if name in used or name in stored],
         )
         opsets = [helper.make_opsetid("", program.opset)]
         if program.functions:
@@ -96,6 +127,22 @@ class _Writer:
 
     def info(self, x: Named) -> Any:
         return self._helper.make_tensor_value_info(x.name, self.element(x.dtype), dims(x.shape))
+
+    def held(self, array: np.ndarray[Any, Any], name: str) -> Any:
+        """An array of the graph, in the model or beside it."""
+        if self._beside is None or array.nbytes < Beside.LEAST:
+            return self.tensor(array, name)
+        told = self._beside.place(array)
+        proto = self._onnx.TensorProto
+        return proto(
+            name=name,
+            data_type=self.element(array.dtype),
+            dims=array.shape,
+            data_location=proto.EXTERNAL,
+            external_data=[
+                self._onnx.StringStringEntryProto(key=key, value=value) for key, value in told.items()
+            ],
+        )
 
     def tensor(self, array: np.ndarray[Any, Any], name: str = "") -> Any:
         return self._onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)

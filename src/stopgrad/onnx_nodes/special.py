@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from stopgrad.onnx_nodes import series
-from stopgrad.onnx_nodes.elementary import horner, on
+from stopgrad.onnx_nodes.elementary import horner, log1p, on
 
 _BERNOULLI = (
     *(Fraction(1, 6), Fraction(-1, 30), Fraction(1, 42), Fraction(-1, 30), Fraction(5, 66)),
@@ -138,6 +138,102 @@ def zeta(xp: Any, s: float, q: Any) -> Any:
         found = found + float(b) / math.factorial(2 * k + 2) * factor * power * far ** -(2.0 * k + 1)
         factor = factor * (s + 2 * k + 1) * (s + 2 * k + 2)
     return xp.where(q == math.inf, 0.0, found)
+
+
+# --------------------------------------------------------------------------------------- incomplete
+# Loops: these need a namespace that has ``lax.while_loop``.
+
+_ROUNDS = 10_000
+_PRECISE = 2.0**-53
+_TINY = 1e-300
+
+
+def _converging(xp: Any, step: Any, state: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Steps until none of the factors or terms that a state has last counts any more; its first is the round."""
+    goes_on = lambda now: xp.any(xp.abs(now[-1]) > _PRECISE) & (now[0] < _ROUNDS)
+    found: tuple[Any, ...] = xp.lax.while_loop(goes_on, step, state)
+    return found
+
+
+def _lower_series(xp: Any, a: Any, x: Any) -> Any:
+    """Σ xⁿ / (a (a + 1) … (a + n)) (DLMF 8.7.1)."""
+
+    def step(now: Any) -> Any:
+        n, total, term, _ = now
+        term = term * (x / (a + n))
+        return n + 1.0, total + term, term, term / total
+
+    first = 1 / a
+    one = xp.ones((), a.dtype)
+    return _converging(xp, step, (one, first, first, xp.ones_like(first)))[1]
+
+
+def _lentz(xp: Any, step: Any, start: Any, below: Any, above: Any) -> Any:
+    """A continued fraction, by W. J. Lentz's method as I. J. Thompson and A. R. Barnett 1986 changed it.
+
+    ``step(n)`` is the n-th pair of a numerator and a denominator.
+    """
+
+    def next_(now: Any) -> Any:
+        n, found, c, d, _ = now
+        up, down = step(n)
+        d = down + up * d
+        c = down + up / c
+        d = 1 / xp.where(xp.abs(d) < _TINY, _TINY, d)
+        c = xp.where(xp.abs(c) < _TINY, _TINY, c)
+        return n + 1.0, found * (c * d), c, d, c * d - 1.0
+
+    one = xp.ones((), start.dtype)
+    return _converging(xp, next_, (one, start, above, below, xp.ones_like(start)))[1]
+
+
+def _upper_fraction(xp: Any, a: Any, x: Any) -> Any:
+    """The continued fraction of Γ(a, x) exp(x) x⁻ᵃ (DLMF 8.9.2)."""
+    first = x + 1 - a
+    step = lambda n: (n * (a - n), first + n * 2.0)
+    below = 1 / xp.where(xp.abs(first) < _TINY, _TINY, first)
+    return _lentz(xp, step, below, below, xp.full_like(first, 1 / _TINY))
+
+
+def gammainc(xp: Any, a: Any, x: Any, upper: bool) -> Any:
+    """P(a, x) or, if *upper*, Q(a, x)."""
+    a, x = xp.broadcast_arrays(a, x)
+    inside = (a > 0) & (x > 0) & (a < math.inf) & (x < math.inf)
+    a_in, x_in = xp.where(inside, a, 1.0), xp.where(inside, x, 1.0)
+    by_series = x_in < a_in + 1
+    mass = xp.exp(a_in * xp.log(x_in) - x_in - gammaln(xp, a_in))
+    p = mass * _lower_series(xp, a_in, xp.where(by_series, x_in, 1e-3))
+    q = mass * _upper_fraction(xp, xp.where(by_series, 1.0, a_in), xp.where(by_series, 2.0, x_in))
+    found = xp.where(by_series, 1 - p, q) if upper else xp.where(by_series, p, 1 - q)
+    # All lies above 0, and below ∞; where a is 0 all lies at 0, and where it is ∞, at ∞.
+    below = xp.where((x == math.inf) | (a == 0), 1.0, 0.0)
+    edge = 1 - below if upper else below
+    undefined = (a < 0) | (x < 0) | (a != a) | (x != x) | ((a == 0) & (x == 0)) | ((a == math.inf) & (x == math.inf))
+    return xp.where(undefined, math.nan, xp.where(inside, found, edge))
+
+
+def betainc(xp: Any, a: Any, b: Any, x: Any) -> Any:
+    """Iₓ(a, b), from the side on which the continued fraction (DLMF 8.17.22) converges."""
+    a, b, x = xp.broadcast_arrays(a, b, x)
+    inside = (a > 0) & (b > 0) & (x > 0) & (x < 1) & (a < math.inf) & (b < math.inf)
+    a, b, y = xp.where(inside, a, 1.0), xp.where(inside, b, 1.0), xp.where(inside, x, 0.5)
+    turned = y * (a + b + 2) > a + 1
+    p, q = xp.where(turned, b, a), xp.where(turned, a, b)
+    z = xp.where(turned, 1 - y, y)
+
+    def step(n: Any) -> Any:
+        m = xp.floor(n * 0.5)
+        odd = -(p + m) * (p + q + m) * z / ((p + 2 * m) * (p + 2 * m + 1))
+        even = m * (q - m) * z / ((p + 2 * m - 1) * (p + 2 * m))
+        return xp.where(xp.fmod(n, 2.0) == 1, odd, even), 1.0
+
+    one = xp.ones_like(z)
+    fraction = _lentz(xp, step, one, xp.zeros_like(z), one)
+    logarithm = gammaln(xp, a + b) - gammaln(xp, a) - gammaln(xp, b)
+    mass = xp.exp(logarithm + p * xp.log(z) + q * log1p(xp, -z)) / p
+    found = mass / fraction
+    found = xp.where(turned, 1 - found, found)
+    return xp.where(inside, found, xp.where(x == 0, 0.0, xp.where(x == 1, 1.0, math.nan)))
 
 
 # ------------------------------------------------------------------------------------------- of Bessel

@@ -18,6 +18,7 @@ from stopgrad.operands import Array, Tensor
 from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import cast, where
 from stopgrad.ops.data import assign, constant, parameter
+from stopgrad.ops.groups import group
 from stopgrad.optimizers.arguments import How, checked, loss_in, named
 from stopgrad.optimizers.clipping import by_global_norm, by_value
 from stopgrad.optimizers.groups import rules_for
@@ -40,7 +41,7 @@ class Update:
             for.
         untouched: the parameters given that no gradient reaches, by name, with the reason. They have no
             state, and nothing is computed for them.
-        run: what to fetch.
+        run: what to fetch: it is True when all has been assigned.
 
     Parameters of float16 and bfloat16 are moved in float32, in which their state is kept, too; the parameter
     itself is rounded after each step, so that it does not take steps smaller than its precision. PyTorch
@@ -53,7 +54,7 @@ class Update:
     learning_rate: Output
     averages: dict[Output, Output]
     untouched: dict[str, str]
-    run: tuple[Output, ...]
+    run: Output
 
     def __repr__(self) -> str:
         return (
@@ -85,7 +86,7 @@ def built(
             rate if isinstance(rate, Output) else constant(rate, float64, name="learning_rate"),
             step.averages,
             untouched,
-            tuple([assign(x, new) for x, new in step.next.items()]),
+            group([assign(x, new) for x, new in step.next.items()], name="run"),
         )
 
 

@@ -177,7 +177,7 @@ def attention(
 def flex_attention(node: Call, q: Any, k: Any, v: Any) -> Any:
     """With functions of the scores and of their softmax that the node brings along."""
     dtype = precision(node, "softmax_precision", q.dtype)
-    scores = products(*(brought(x, dtype) for x in (q, k)), node.attribute("scale"))
+    scores = products(brought(q, dtype), brought(k, dtype), node.attribute("scale"))
     if node.attribute("score_mod") is not None:
         (scores,) = node.run(node.attribute("score_mod"), [scores])
     weights = shares(scores, node.attribute("score_mod") is not None, dtype)
@@ -197,6 +197,14 @@ def rotated(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
     return sg.reshape(sg.stack([real, imaginary], axis), list(x.shape))
 
 
+def turned(node: Call, x: Any, cos: Any, sin: Any) -> Any:
+    """[batch, heads, length, features], of which the first are turned, by [batch, length, angles]."""
+    cos, sin = (sg.expand_dims(t, 1) for t in (cos, sin))
+    width = int(node.attribute("rotary_embedding_dim", 0)) or x.shape[-1]
+    y = rotated(x[..., :width], cos, sin, bool(node.attribute("interleaved", 0)))
+    return y if width == x.shape[-1] else sg.concat([y, x[..., width:]], -1)
+
+
 def rotary_embedding(node: Call, x: Any, cos: Any, sin: Any, places: Any = None) -> Any:
     flat = x.ndim == 3
     if flat:
@@ -206,10 +214,7 @@ def rotary_embedding(node: Call, x: Any, cos: Any, sin: Any, places: Any = None)
         x = by_heads(x, heads)
     if places is not None:
         cos, sin = sg.gather(cos, places), sg.gather(sin, places)
-    cos, sin = (sg.expand_dims(t, 1) for t in (cos, sin))  # [batch, 1, length, features / 2]
-    width = int(node.attribute("rotary_embedding_dim", 0)) or x.shape[-1]
-    y = rotated(x[..., :width], cos, sin, bool(node.attribute("interleaved", 0)))
-    y = y if width == x.shape[-1] else sg.concat([y, x[..., width:]], -1)
+    y = turned(node, x, cos, sin)
     return joined_heads(y) if flat else y
 
 

@@ -6,20 +6,21 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.importing.normalizations import layer_normalized, statistics, wide
-from stopgrad.importing.values import along, brought
-from stopgrad.onnx.operators.activations import bent, line, thresholded_relu
+from stopgrad.importing.values import brought
+from stopgrad.onnx.operators.activations import line
 from stopgrad.onnx.operators.attention import (
     Mask,
     by_heads,
     joined_heads,
     means,
     products,
-    rotated,
     shares,
+    turned,
 )
 from stopgrad.onnx.operators.calling import Call, Table
 from stopgrad.onnx.operators.convolutions import conv
 from stopgrad.onnx.operators.normalizations import layer_normalization, rms_normalization
+from stopgrad.onnx.operators.quantized import integer_product
 
 # ------------------------------------------------------------------------------------------ activations
 
@@ -36,24 +37,27 @@ def quick_gelu(node: Call, x: Any) -> Any:
     return sg.silu(x, float(node.attribute("alpha", 1.702)))
 
 
+FUSED: dict[str, tuple[Any, tuple[float, ...]]] = {
+    "Relu": (sg.relu, ()),
+    "Tanh": (sg.tanh, ()),
+    "Sigmoid": (sg.sigmoid, ()),
+    "LeakyRelu": (sg.leaky_relu, (0.01,)),
+    "HardSigmoid": (line, (0.2, 0.5)),
+    "Clip": (sg.clip, ()),
+}
+"""What may follow a convolution, and the parameters that it has by default."""
+
+
 def _activated(node: Call, y: Any) -> Any:
     """By the function that an attribute names, with its parameters."""
     name = str(node.attribute("activation", ""))
-    given = [float(n) for n in node.attribute("activation_params") or ()]
-    functions: dict[str, Any] = {
-        "": lambda: y,
-        "Relu": lambda: sg.relu(y),
-        "Tanh": lambda: sg.tanh(y),
-        "Sigmoid": lambda: sg.sigmoid(y),
-        "LeakyRelu": lambda: sg.leaky_relu(y, *(given or [0.01])),
-        "Clip": lambda: sg.clip(y, *given),
-        "HardSigmoid": lambda: line(y, *(given or [0.2, 0.5])),
-        "Elu": lambda: bent(y, *(given or [1.0]), 1.0),
-        "ThresholdedRelu": lambda: thresholded_relu(node, y),
-    }
-    if name not in functions:
-        node.fail(f"the activation {name!r} is unknown")
-    return functions[name]()
+    if not name:
+        return y
+    if name not in FUSED:
+        node.fail(f"the activation {name!r} is unknown; it is one of {', '.join(FUSED)}")
+    function, usual = FUSED[name]
+    given = [float(n) for n in node.attribute("activation_params") or usual]
+    return function(y, *given)
 
 
 def fused_conv(node: Call, x: Any, w: Any, b: Any = None, z: Any = None) -> Any:
@@ -175,17 +179,14 @@ def rotary(node: Call, x: Any, places: Any, cos: Any, sin: Any) -> Any:
     """Places as one number, where the first token is, or as one for each token."""
     if node.attribute("is_packed_batching", 0) or float(node.attribute("scale", 1.0)) != 1:
         node.fail("it is translated without is_packed_batching, and with scale=1")
-    flat, width = x.ndim == 3, int(node.attribute("rotary_embedding_dim", 0))
+    flat = x.ndim == 3
     if flat:
-        heads = int(node.attribute("num_heads", 0)) if width else 0
+        heads = int(node.attribute("num_heads", 0))
         x = by_heads(x, heads or x.shape[-1] // (2 * cos.shape[-1]))
     if places.ndim == 1:
         steps = sg.range(0, x.shape[2], dtype=places.dtype)
         places = sg.add(sg.reshape(places, [1, 1]), steps)
-    cos, sin = (sg.expand_dims(sg.gather(t, places), 1) for t in (cos, sin))
-    width = width or x.shape[-1]
-    y = rotated(x[..., :width], cos, sin, bool(node.attribute("interleaved", 0)))
-    y = y if width == x.shape[-1] else sg.concat([y, x[..., width:]], -1)
+    y = turned(node, x, sg.gather(cos, places), sg.gather(sin, places))
     return joined_heads(y) if flat else y
 
 
@@ -293,7 +294,7 @@ def group_norm(node: Call, x: Any, scale: Any, bias: Any) -> Any:
     return sg.silu(y) if int(node.attribute("activation", 0)) == 1 else y
 
 
-def dequantize_product(
+def scaled_product(
     node: Call,
     a: Any,
     b: Any,
@@ -303,40 +304,36 @@ def dequantize_product(
     b_zero: Any = None,
     bias: Any = None,
 ) -> Any:
-    """The product of integers, and its scale."""
-    whole = [
-        sg.cast(x, sg.int32) if zero is None else sg.subtract(sg.cast(x, sg.int32), sg.cast(zero, sg.int32))
-        for x, zero in ((a, a_zero), (b, b_zero))
-    ]
+    """The product of integers, times its scale."""
+    whole = integer_product(a, b, a_zero, b_zero)
     scale = sg.multiply(a_scale, b_scale)
-    y = sg.multiply(sg.cast(sg.matmul(*whole), scale.dtype), along(scale, -1, 1) if scale.ndim else scale)
+    y = sg.multiply(sg.cast(whole, scale.dtype), scale)
     return y if bias is None else sg.add(y, bias)
 
 
+_MICROSOFT: Table = {
+    "Gelu": gelu,
+    "BiasGelu": gelu,
+    "FastGelu": fast_gelu,
+    "QuickGelu": quick_gelu,
+    "BiasSplitGelu": bias_split_gelu,
+    "FusedConv": fused_conv,
+    "FusedMatMul": fused_matmul,
+    "TransposeMatMul": fused_matmul,
+    "MatMulNBits": matmul_of_bits,
+    "MatMulIntegerToFloat": scaled_product,
+    "LayerNormalization": layer_normalization,
+    "SimplifiedLayerNormalization": simplified_layer,
+    "SkipLayerNormalization": skip_layer,
+    "SkipSimplifiedLayerNormalization": skip_rms,
+    "EmbedLayerNormalization": embed_layer,
+    "GroupNorm": group_norm,
+    "RotaryEmbedding": rotary,
+    "Attention": attention,
+    "MultiHeadAttention": multi_head_attention,
+}
+
 CONTRIB: Table = {
     "SimplifiedLayerNormalization": simplified_layer,
-    **{
-        f"com.microsoft::{name}": rule
-        for name, rule in {
-            "Gelu": gelu,
-            "BiasGelu": gelu,
-            "FastGelu": fast_gelu,
-            "QuickGelu": quick_gelu,
-            "BiasSplitGelu": bias_split_gelu,
-            "FusedConv": fused_conv,
-            "FusedMatMul": fused_matmul,
-            "TransposeMatMul": fused_matmul,
-            "MatMulNBits": matmul_of_bits,
-            "MatMulIntegerToFloat": dequantize_product,
-            "LayerNormalization": layer_normalization,
-            "SimplifiedLayerNormalization": simplified_layer,
-            "SkipLayerNormalization": skip_layer,
-            "SkipSimplifiedLayerNormalization": skip_rms,
-            "EmbedLayerNormalization": embed_layer,
-            "GroupNorm": group_norm,
-            "RotaryEmbedding": rotary,
-            "Attention": attention,
-            "MultiHeadAttention": multi_head_attention,
-        }.items()
-    },
+    **{f"com.microsoft::{name}": rule for name, rule in _MICROSOFT.items()},
 }

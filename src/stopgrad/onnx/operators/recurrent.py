@@ -53,7 +53,7 @@ def _bound(function: Callable[[Any, float, float], Any], alpha: float, beta: flo
 
 def _activations(node: Call, default: Sequence[str], directions: int) -> list[list[Activation]]:
     """For each direction its functions; alphas and betas go, in order, to those that take them."""
-    names = list(node.attribute("activations") or default * directions)
+    names = list(node.attribute("activations") or [*default] * directions)
     if len(names) != len(default) * directions:
         node.fail(f"activations has {len(names)} names; {directions} directions take {len(default)} each")
     given: list[Iterator[float]] = [

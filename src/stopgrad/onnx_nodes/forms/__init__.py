@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stopgrad.onnx_nodes.forms.casts import CASTS
 from stopgrad.onnx_nodes.forms.composites import COMPOSITES
 from stopgrad.onnx_nodes.forms.control import CONTROL
 from stopgrad.onnx_nodes.forms.convolutions import CONVOLUTIONS
 from stopgrad.onnx_nodes.forms.indexing import INDEXING
 from stopgrad.onnx_nodes.forms.matrices import MATRICES
+from stopgrad.onnx_nodes.forms.numbers import NUMBERS
 from stopgrad.onnx_nodes.forms.order import ORDER
 from stopgrad.onnx_nodes.forms.pools import POOLS
 from stopgrad.onnx_nodes.forms.products import PRODUCTS
@@ -23,12 +23,12 @@ from stopgrad.onnx_nodes.forms.slices import SLICES
 from stopgrad.op import Op, Unsupported
 
 FORMS: Mapping[type[Op], Callable[..., Any] | Unsupported] = {
-    **CASTS,
     **COMPOSITES,
     **CONTROL,
     **CONVOLUTIONS,
     **INDEXING,
     **MATRICES,
+    **NUMBERS,
     **ORDER,
     **POOLS,
     **PRODUCTS,

@@ -99,7 +99,7 @@ def _dynamic_update_slice(xp: Any, x: Any, updates: Any, starts: Any) -> Any:
 
 
 def _spliced(xp: Any, x: Any, updates: Any, axis: int, start: Any, stop: Any) -> Any:
-    """What is before, the update and what is behind. How long the first and the last are, only a run knows."""
+    """What is before, the update and what is behind. How long the first and the last are, a run knows."""
     ahead, behind = [(*x.shape[:axis], dim(), *x.shape[axis + 1 :]) for _ in range(2)]
     axes = xp.ints([axis])
     before = xp.node("Slice", [x, xp.ints([0]), start, axes], x.dtype, ahead)

@@ -1,4 +1,4 @@
-"""Conversions between dtypes."""
+"""Numbers: conversions, draws, and integrals that are computed at once where their definition adds up."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 
 from stopgrad.op import Op
 from stopgrad.ops.convert import Cast
+from stopgrad.ops.incomplete import BetaMoment, LogGammaMoment
+from stopgrad.ops.rejection import RandomLogGamma, RandomPoisson
 
 
 def _cast(xp: Any, x: Any, *, dtype: Any) -> Any:
@@ -25,4 +27,9 @@ def _cast(xp: Any, x: Any, *, dtype: Any) -> Any:
     return xp.where(x >= beyond, np.array(limits.max, target), found)
 
 
-CASTS: Mapping[type[Op], Callable[..., Any]] = {Cast: _cast}
+# These are written for XLA as loops until nothing is pending, and as one sum over an axis.
+NUMBERS: Mapping[type[Op], Callable[..., Any]] = {
+    Cast: _cast,
+    **{definition: definition.xla for definition in (RandomLogGamma, RandomPoisson)},  # type: ignore[attr-defined]
+    **{definition: definition.xla for definition in (LogGammaMoment, BetaMoment)},  # type: ignore[attr-defined]
+}

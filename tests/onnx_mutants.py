@@ -1,0 +1,298 @@
+"""Mutants of ONNX files, made from a seed, and what must hold of any of them when it is loaded.
+
+As a command, a fuzzer in a process of its own, with a bound on its memory:
+``python tests/onnx_mutants.py SEED SECONDS FOLDER`` prints a report, as JSON, and leaves what broke in the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import sys
+import tempfile
+import time
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import onnx
+from google.protobuf.descriptor import FieldDescriptor
+from onnx.backend.test.loader import load_model_tests
+
+import stopgrad as sg
+import stopgrad.onnx as sgo
+
+SECONDS = 5.0
+"""Of the processor, for one file."""
+BYTES = 2**30
+"""Of address space, more than what the process has when it begins."""
+LARGEST = 200_000
+"""Larger files are not mutated: they are no other, only slower."""
+
+# ------------------------------------------------------------------------------------------------ seeds
+
+
+def seeds() -> dict[str, bytes]:
+    """Real models: the node tests of onnx, and what it has on disk; kept in the tests' cache folder."""
+    base = os.environ.get("STOPGRAD_CACHE_DIR", str(Path(tempfile.gettempdir()) / "stopgrad-tests"))
+    path = Path(base) / f"onnx-seeds-{onnx.__version__}.zip"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}")
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
+            for name, content in _gathered():
+                file.writestr(name, content)
+        os.replace(part, path)
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def _gathered() -> Iterator[tuple[str, bytes]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cases = load_model_tests(kind="node")
+    for case in cases:
+        if case.model.ByteSize() <= LARGEST:
+            yield case.name, case.model.SerializeToString()
+    data = Path(onnx.__file__).parent / "backend" / "test" / "data"
+    for path in sorted(data.rglob("*.onnx")):
+        if path.stat().st_size <= LARGEST:
+            yield str(path.relative_to(data)), path.read_bytes()
+
+
+# ---------------------------------------------------------------------------------------------- mutants
+
+NUMBERS = (0, 1, -1, 2, 3, 7, 16, 127, 255, 2**16, 2**31 - 1, -(2**31), 2**32, 2**40, 2**62, 2**63 - 1, -(2**63))
+REALS = (0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, float("inf"), float("-inf"), float("nan"))
+WORDS = ("", "x", "\x00", "../x", "/dev/zero", "ai.onnx.ml", "com.microsoft", "stopgrad", "StopGradient", "é" * 9, "a" * 5000)
+OPERATORS = sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain})
+CPP = FieldDescriptor
+
+
+def mutant(r: random.Random, models: Sequence[bytes]) -> bytes:
+    """A model with something wrong in it."""
+    content = r.choice(models)
+    if r.random() < 0.3:
+        for _ in range(r.choice((1, 1, 1, 2, 8))):
+            content = r.choice(BYTE_WISE)(r, content)
+        return content
+    model = onnx.ModelProto()
+    model.ParseFromString(content)
+    for _ in range(r.choice((1, 1, 1, 2, 3, 6))):
+        mutate_field(r, model)
+    try:
+        return bytes(model.SerializeToString())
+    except Exception:  # What protobuf does not write, such as text that is none.
+        return content
+
+
+def _flipped(r: random.Random, content: bytes) -> bytes:
+    found = bytearray(content)
+    if found:
+        found[r.randrange(len(found))] ^= 1 << r.randrange(8)
+    return bytes(found)
+
+
+def _cut(r: random.Random, content: bytes) -> bytes:
+    return content[: r.randrange(len(content) + 1)]
+
+
+def _without(r: random.Random, content: bytes) -> bytes:
+    i = r.randrange(len(content) + 1)
+    return content[:i] + content[i + r.randrange(20) :]
+
+
+def _doubled(r: random.Random, content: bytes) -> bytes:
+    i, j = sorted((r.randrange(len(content) + 1), r.randrange(len(content) + 1)))
+    return content[:j] + content[i:]
+
+
+def _noisy(r: random.Random, content: bytes) -> bytes:
+    i = r.randrange(len(content) + 1)
+    return content[:i] + r.randbytes(r.randrange(1, 9)) + content[i + r.randrange(9) :]
+
+
+BYTE_WISE: tuple[Callable[[random.Random, bytes], bytes], ...] = (_flipped, _flipped, _cut, _without, _doubled, _noisy)
+
+
+def messages(root: Any) -> list[Any]:
+    """A message and all those in it."""
+    found = [root]
+    for message in found:
+        for field, value in message.ListFields():
+            if field.cpp_type == CPP.CPPTYPE_MESSAGE:
+                found += value if field.is_repeated else [value]
+    return found
+
+
+def mutate_field(r: random.Random, model: Any) -> None:
+    """Change one field of one message in a model."""
+    message = r.choice(messages(model))
+    fields = [field for field, _ in message.ListFields()] if r.random() < 0.85 else []
+    field = r.choice(fields or list(message.DESCRIPTOR.fields))
+    if field.is_repeated:
+        _mutate_repeated(r, message, field, model)
+    elif r.random() < 0.15:
+        message.ClearField(field.name)
+    elif field.cpp_type == CPP.CPPTYPE_MESSAGE:
+        _graft(r, getattr(message, field.name), model)
+    else:
+        _set(message, field, _value(r, field, model))
+
+
+def _mutate_repeated(r: random.Random, message: Any, field: Any, model: Any) -> None:
+    values = getattr(message, field.name)
+    choice = r.randrange(5)
+    if choice == 0 and len(values):
+        del values[r.randrange(len(values))]
+    elif choice == 1 and len(values) > 1:
+        kept = list(values)
+        r.shuffle(kept)
+        copies = [_copy(x) for x in kept]
+        del values[:]
+        values.extend(copies)
+    elif field.cpp_type == CPP.CPPTYPE_MESSAGE:
+        new = values.add() if choice == 2 or not len(values) else r.choice(list(values))
+        _graft(r, new, model)
+    else:
+        new = _value(r, field, model)
+        try:
+            if choice == 2 or not len(values):
+                values.append(new)
+            else:
+                values[r.randrange(len(values))] = new
+        except (ValueError, TypeError):
+            pass  # A number that does not fit the field.
+
+
+def _copy(x: Any) -> Any:
+    if not hasattr(x, "DESCRIPTOR"):
+        return x
+    new = type(x)()
+    new.CopyFrom(x)
+    return new
+
+
+def _graft(r: random.Random, message: Any, model: Any) -> None:
+    """Put another message of its kind from the same model in the place of one."""
+    alike = [m for m in messages(model) if m.DESCRIPTOR is message.DESCRIPTOR and m is not message]
+    if alike:
+        message.CopyFrom(_copy(r.choice(alike)))
+    else:
+        message.SetInParent()
+
+
+def _set(message: Any, field: Any, value: Any) -> None:
+    try:
+        setattr(message, field.name, value)
+    except (ValueError, TypeError):
+        pass  # A number that does not fit the field.
+
+
+def _value(r: random.Random, field: Any, model: Any) -> Any:
+    kind = field.cpp_type
+    if kind in (CPP.CPPTYPE_FLOAT, CPP.CPPTYPE_DOUBLE):
+        return r.choice(REALS)
+    if kind == CPP.CPPTYPE_ENUM:
+        return r.choice([value.number for value in field.enum_type.values])
+    if kind != CPP.CPPTYPE_STRING:
+        return r.choice(NUMBERS) if r.random() < 0.7 else r.randrange(-4, 30)
+    if field.type == CPP.TYPE_BYTES:
+        return r.randbytes(r.choice((0, 1, 4, 8, 33)))
+    if field.name == "op_type" or r.random() < 0.1:
+        return r.choice(OPERATORS)
+    return r.choice(_texts(model)) if r.random() < 0.7 else r.choice(WORDS)
+
+
+def _texts(model: Any) -> list[str]:
+    found = {"x"}
+    for message in messages(model):
+        for field, value in message.ListFields():
+            if field.type == CPP.TYPE_STRING:
+                found.update(value if field.is_repeated else [value])
+    return sorted(found)
+
+
+# --------------------------------------------------------------------------------------------- checking
+
+
+class SlowError(Exception):
+    """Loading took longer than it may."""
+
+
+def _too_slow(signum: int, frame: Any) -> None:
+    raise SlowError
+
+
+@contextmanager
+def bounded(seconds: float | None = None) -> Iterator[None]:
+    """Bound the processor time of a block."""
+    before = signal.signal(signal.SIGPROF, _too_slow)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS if seconds is None else seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def outcome(source: Any) -> tuple[str, str]:
+    """How loading ends: ``("loaded", "")``, ``("refused", kind)``, or ``("broken", what is wrong)``."""
+    try:
+        with bounded(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            sgo.load(source)
+    except sg.InternalError as error:
+        return "broken", f"{type(error).__name__}: {error}"
+    except sg.StopgradError as error:
+        return "refused", type(error).__name__
+    except SlowError:
+        return "broken", f"more than {SECONDS} s"
+    except BaseException as error:
+        return "broken", f"{type(error).__name__}: {error}"
+    return "loaded", ""
+
+
+def main(seed: int, seconds: float, folder: Path) -> None:
+    """Load mutants for some time."""
+    models = list(seeds().values())
+    random.Random(seed).shuffle(models)
+    until = time.process_time() + min(10.0, seconds / 4)
+    # Mutants of what loads get further. What is imported late is not their doing.
+    tried = [content for content in models if time.process_time() < until and outcome(content)[0] == "loaded"]
+    models = tried or models
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + BYTES, used + BYTES))
+    found: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    broken: list[dict[str, str]] = []
+    until = time.monotonic() + seconds
+    current = folder / "current.onnx"
+    slowest, n = 0.0, 0
+    while time.monotonic() < until and len(broken) < 20:
+        content = mutant(random.Random(f"{seed} {n}"), models)
+        current.write_bytes(content)
+        began = time.process_time()
+        how, what = outcome(content)
+        slowest = max(slowest, time.process_time() - began)
+        found[how] += 1
+        if how == "refused":
+            kinds[what] += 1
+        elif how == "broken":
+            path = folder / f"broken-{seed}-{n}.onnx"
+            path.write_bytes(content)
+            broken.append({"file": str(path), "why": what})
+        n += 1
+    current.unlink()
+    print(json.dumps({"tried": n, **found, "kinds": kinds, "slowest": round(slowest, 2), "failures": broken}))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), float(sys.argv[2]), Path(sys.argv[3]))
