@@ -136,8 +136,8 @@ def array_from(tensor: Any, folder: str | None, what: str) -> np.ndarray[Any, An
     external = tensor.data_location == onnx.TensorProto.EXTERNAL
     if external and folder is None:
         raise FileError(
-            f"{what} lies in an external file, and the model came without a folder: give load the path of the "
-            "model, or put the data in with onnx.load_external_data_for_model"
+            f"{what} lies in an external file, and the model came without a folder: give load the path of "
+            "the model, or put the data in with onnx.load_external_data_for_model"
         )
     try:
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What onnx itself knows of its operators: how many operands, of which types; and their bodies as functions."""
+"""What onnx itself knows of its operators: what they take, and their bodies as functions."""
 
 from __future__ import annotations
 

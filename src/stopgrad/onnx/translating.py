@@ -167,7 +167,8 @@ class Translator:
         domain, op_type = domain_of(node), text(node.op_type)
         gate = gate_of(domain, op_type)
         if gate is not None:
-            return _gated(gate, self._attributes(node, name, space), [self.tensor(x) for x in operands])
+            given = [self.tensor(x) for x in operands]
+            return _gated(gate, self._attributes(node, name, space), given, name)
         function = self.functions.get((domain, op_type, text(node.overload)))
         if function is not None:
             return self._called(function, node, name, operands, space)
@@ -349,11 +350,13 @@ def stored(graph: Any, folder: str | None) -> Iterator[tuple[str, Any]]:
 # ------------------------------------------------------------------------------------------------- gates
 
 
-def _gated(gate: Any, attributes: Mapping[str, Any], operands: Sequence[Any]) -> tuple[Any, ...]:
-    """What a gate makes of tensors."""
+def _gated(gate: Any, attributes: Mapping[str, Any], operands: Sequence[Any], name: str) -> tuple[Any, ...]:
+    """What a gate makes of tensors; it is called as its node is."""
     missing = [name for name in gate.attributes if name not in attributes]
     if missing or any(x is None for x in operands):
         raise Refused(f"the gate {gate.type} lacks {missing[0] if missing else 'an operand'}")
     values = gate.canonical([attributes[name] for name in gate.attributes])
-    made = apply(gate, operands, values)
+    head, _, last = label_from(name).rpartition("/")
+    with Inside(prefix=scope_from(head)):
+        made = apply(gate, operands, values, last or None)
     return made if isinstance(made, tuple) else (made,)
