@@ -208,11 +208,19 @@ def live(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
         if any(text(y) in needed for y in node.output if y):
             found.append(node)
             needed.update(map(text, node.input))
+            needed.update(spoken_of(node))
             for graph in graphs_in(node):
                 needed.update(text(y.name) for y in graph.output)
                 needed.update(read_in(graph))
     found.reverse()
     return found
+
+
+def spoken_of(node: Any) -> Iterator[str]:
+    """The names of tensors that are attributes of a node, as they are of ``Gradient`` alone."""
+    if node.op_type == "Gradient" and node.domain == "ai.onnx.preview.training":
+        for a in node.attribute:
+            yield from map(text, [*a.strings, *([a.s] if a.name == "y" else [])])
 
 
 def read_in(graph: Any) -> Iterator[str]:

@@ -105,8 +105,6 @@ def check_against(schema: Any, node: Any, operands: Sequence[Any]) -> None:
     """
     if schema is None:
         return
-    if schema.deprecated:
-        raise Refused("this operator is deprecated in the model's opset; convert the model")
     _check_counts(schema, node, operands)
     _check_attributes(schema, node)
     _check_types(schema, operands)

@@ -176,9 +176,12 @@ class Translator:
         version = space.versions.get(domain, 1)
         schema = self.schema(op_type, domain, version)
         check_against(schema, node, operands)
-        call = Call(node, name, version, self._attributes(node, name, space), operands, self, schema)
+        attributes = self._attributes(node, name, space)
+        call = Call(node, name, version, attributes, operands, self, schema, space.values)
         rule = OPERATORS.get(key)
         if rule is None:
+            if schema is not None and schema.deprecated:
+                raise Refused("this operator is deprecated in the model's opset; convert the model")
             body = body_of(schema, node, version, operands)
             if body is None:
                 raise Refused("there is no such operator here")
