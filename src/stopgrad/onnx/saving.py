@@ -16,6 +16,8 @@ from stopgrad.operands import Array
 from stopgrad.ops.data import Parameter, Placeholder
 from stopgrad.public import guarded
 from stopgrad.rewrite import fold, merge, needed, rewrite, simplify
+from stopgrad.rewrite.forms.products import flatten_summed_product
+from stopgrad.rewrite.loops import unite_scans
 from stopgrad.session import Session
 
 OPSET = 21
@@ -85,7 +87,9 @@ def to_model(
         )
     stored = {x.op.name: x for x in sorted(held, key=lambda x: x.op.id) if x not in set(xs.values())}
     everything = {**xs, **stored}
-    done = rewrite([*ys.values()], [*everything.values()], (simplify, fold, merge))
+    done = rewrite(
+        [*ys.values()], [*everything.values()], (unite_scans, flatten_summed_product, simplify, fold, merge)
+    )
     program = written(
         dict(zip(everything, done.inputs, strict=True)), dict(zip(ys, done.outputs, strict=True)), opset
     )

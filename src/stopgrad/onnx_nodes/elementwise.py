@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from stopgrad.onnx_nodes import elementary
 from stopgrad.onnx_nodes.values import Value
 from stopgrad.onnx_nodes.writing import BOOL, Writing, writes
 
-# Functions of NumPy's that are one operator of ONNX on floating-point operands.
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+# Functions of NumPy's that are one operator of ONNX.
 _UNARY = {
-    **{"abs": "Abs", "negative": "Neg", "sign": "Sign", "floor": "Floor", "ceil": "Ceil", "sqrt": "Sqrt"},
-    **{"exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos", "tan": "Tan", "arcsin": "Asin"},
-    **{"arccos": "Acos", "arctan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh"},
-    **{"arcsinh": "Asinh", "arccosh": "Acosh", "arctanh": "Atanh", "reciprocal": "Reciprocal"},
-    "rint": "Round",
+    **{"sign": "Sign", "sqrt": "Sqrt", "exp": "Exp", "log": "Log"},
+    **{"tanh": "Tanh", "floor": "Floor", "ceil": "Ceil", "rint": "Round", "reciprocal": "Reciprocal"},
 }
-_BINARY = {
-    **{"add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "minimum": "Min"},
-    **{"maximum": "Max", "power": "Pow"},
+# Those which runtimes have in float32 only: in float64 they are written as formulas.
+_UNARY_IN_FLOAT32 = {
+    **{"tan": "Tan", "arcsin": "Asin", "arccos": "Acos", "arctan": "Atan", "sinh": "Sinh", "cosh": "Cosh"},
+    **{"arcsinh": "Asinh", "arccosh": "Acosh", "arctanh": "Atanh"},
 }
+_BINARY = {"add": "Add", "subtract": "Sub", "multiply": "Mul", "minimum": "Min", "maximum": "Max"}
 _COMPARING = {
     **{"equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater"},
     **{"greater_equal": "GreaterOrEqual"},
 }
 _LOGICAL = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
+_BITWISE = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor"}
+
+
+def _floating(x: Any) -> Any:
+    """The dtype in which a function of real numbers is computed that NumPy gives a floating-point result."""
+    return FLOAT64 if x.dtype.kind in "biu" else x.dtype
 
 
 class Elementwise(Writing):
@@ -37,6 +47,133 @@ class Elementwise(Writing):
     def positive(self, x: Any) -> Any:
         return x
 
+    def broadcast_arrays(self, *xs: Any) -> list[Any]:
+        shape = self.broadcast(*xs)
+        return [self.broadcast_to(x, shape) for x in xs]  # type: ignore[attr-defined]
+
+    # ---------------------------------------------------------------------------------------- arithmetic
+
+    @writes
+    def negative(self, x: Any) -> Any:
+        return self.elementwise("Neg", x)
+
+    @writes
+    def abs(self, x: Any) -> Any:
+        return x if x.dtype == BOOL else self.elementwise("Abs", x)
+
+    absolute = abs
+
+    @writes
+    def square(self, x: Any) -> Any:
+        return x * x
+
+    @writes
+    def divide(self, x: Any, y: Any) -> Any:
+        dtype = self.common(x, y)
+        if dtype.kind in "biu":
+            x, y = self.value(x, FLOAT64), self.value(y, FLOAT64)
+        return self.elementwise("Div", x, y)
+
+    true_divide = divide
+
+    @writes
+    def floor_divide(self, x: Any, y: Any) -> Any:
+        dtype = self.common(x, y)
+        if dtype.kind in "iu":
+            return self._whole_quotient(self.value(x, dtype), y)
+        x, y = self.value(x, dtype), self.value(y, dtype)
+        rest = self.fmod(x, y)
+        quotient = (x - rest) / y
+        quotient = self.where((rest != 0) & ((rest < 0) != (y < 0)), quotient - 1.0, quotient)
+        whole = self.floor(quotient)  # type: ignore[attr-defined]
+        whole = self.where(quotient - whole > 0.5, whole + 1.0, whole)
+        plain = x / y
+        return self.where(y == 0, plain, self.where(quotient == 0, self.copysign(quotient, plain), whole))
+
+    def _divisor(self, y: Any, dtype: Any) -> tuple[Value, Any, Any]:
+        """What may be divided by: y, but 1 for 0 and -1, which runtimes do not survive; and where these are."""
+        if not isinstance(y, Value) and not np.any(np.isin(y, (0, -1))):
+            return self.value(y, dtype), None, None
+        y = self.value(y, dtype)
+        zero, negative = y == 0, y == -1 if dtype.kind == "i" else None
+        barred = zero if negative is None else self.logical_or(zero, negative)  # type: ignore[attr-defined]
+        return self.where(barred, np.ones((), dtype), y), zero, negative
+
+    def _whole_quotient(self, x: Value, y: Any) -> Value:
+        """Rounded down. As NumPy has it, 0 where y is."""
+        divisor, zero, negative = self._divisor(y, x.dtype)
+        found = self.elementwise("Div", x, divisor)
+        if x.dtype.kind == "i":
+            rest = x - found * divisor
+            above = (rest != 0) & ((rest < 0) != (divisor < 0))
+            found = found - self.cast(above, x.dtype)
+        if negative is not None:
+            found = self.where(negative, -x, found)
+        return found if zero is None else self.where(zero, np.zeros((), x.dtype), found)
+
+    @writes
+    def remainder(self, x: Any, y: Any) -> Any:
+        dtype = self.common(x, y)
+        if dtype.kind in "iu":
+            # By 1 there is no remainder, as there is none by -1 and, in NumPy, none by 0.
+            return self.elementwise("Mod", self.value(x, dtype), self._divisor(y, dtype)[0])
+        x, y = self.value(x, dtype), self.value(y, dtype)
+        rest = self.fmod(x, y)
+        moved = self.where((rest < 0) != (y < 0), rest + y, rest)
+        return self.where(rest == 0, self.copysign(self.zeros_like(rest), y), moved)  # type: ignore[attr-defined]
+
+    mod = remainder
+
+    @writes
+    def fmod(self, x: Any, y: Any) -> Any:
+        """The remainder with the sign of x."""
+        dtype = self.common(x, y)
+        if dtype.kind not in "iu":
+            return self.elementwise("Mod[fmod]", self.value(x, dtype), y, fmod=1)
+        # Of integers the runtime computes this with floats.
+        x, y = self.value(x, dtype), self._divisor(y, dtype)[0]
+        found = self.elementwise("Mod", x, y)
+        if dtype.kind == "u":
+            return found
+        return self.where((found != 0) & ((x < 0) != (y < 0)), found - y, found)
+
+    @writes
+    def power(self, x: Any, y: Any) -> Any:
+        dtype = self.common(x, y)
+        if dtype.kind in "iu":
+            return self._whole_power(self.value(x, dtype), self.value(y, dtype))
+        return self.elementwise("Pow", x, y)
+
+    float_power = power
+
+    def _whole_power(self, x: Value, y: Value) -> Value:
+        """Modulo 2ⁿ, by squaring: a loop over the bits of the exponent. Runtimes compute it with floats."""
+        shape = self.broadcast(x, y)
+        kinds = [(np.dtype(np.int64), ()), (BOOL, ()), *[(x.dtype, shape)] * 3]
+
+        def step(n: Value, on: Value, found: Value, base: Value, left: Value) -> list[Value]:
+            found = self.where((left & 1) == 1, found * base, found)
+            return [on, found, base * base, left >> 1]
+
+        begin = [self.broadcast_to(v, shape) for v in (np.ones((), x.dtype), x, y)]  # type: ignore[attr-defined]
+        bits = np.array(x.dtype.itemsize * 8, np.int64)
+        body = self.body(kinds, step)
+        return self.write("Loop", [bits, None, *begin], [(x.dtype, shape)] * 3, body=body)[0]
+
+    # ------------------------------------------------------------------------------------------ rounding
+
+    @writes
+    def round(self, x: Any, decimals: int = 0) -> Any:
+        if decimals:
+            raise self.missing("rounding to decimals")
+        return self.elementwise("Round", x) if x.dtype.kind not in "biu" else x
+
+    @writes
+    def trunc(self, x: Any) -> Any:
+        return self.where(x < 0, self.ceil(x), self.floor(x))  # type: ignore[attr-defined]
+
+    # --------------------------------------------------------------------------------------- comparisons
+
     @writes
     def not_equal(self, x: Any, y: Any) -> Any:
         return self.logical_not(self.equal(x, y))  # type: ignore[attr-defined]
@@ -47,41 +184,189 @@ class Elementwise(Writing):
         return self.node("Not", [x], BOOL, x.shape)
 
     @writes
-    def square(self, x: Any) -> Any:
-        return x * x
-
-    @writes
     def where(self, condition: Any, x: Any, y: Any) -> Any:
         dtype = self.common(x, y)
+        if isinstance(condition, (bool, np.bool_)):
+            return self.value(x if condition else y, dtype)
         condition, x, y = self.value(condition, BOOL), self.value(x, dtype), self.value(y, dtype)
         return self.node("Where", [condition, x, y], dtype, self.broadcast(condition, x, y))
 
     @writes
+    def clip(self, x: Any, low: Any, high: Any) -> Any:
+        x = x if low is None else self.maximum(x, low)  # type: ignore[attr-defined]
+        return x if high is None else self.minimum(x, high)  # type: ignore[attr-defined]
+
+    @writes
     def isnan(self, x: Any) -> Any:
-        return self.node("IsNaN", [x], BOOL, x.shape)
+        if x.dtype.kind in "biu":
+            return self.full_like(x, False, BOOL)  # type: ignore[attr-defined]
+        return self.elementwise("IsNaN", x, result=BOOL)
 
     @writes
     def isinf(self, x: Any) -> Any:
-        return self.node("IsInf", [x], BOOL, x.shape)
+        if x.dtype.kind in "biu":
+            return self.full_like(x, False, BOOL)  # type: ignore[attr-defined]
+        return self.elementwise("IsInf", x, result=BOOL)
 
     @writes
     def isfinite(self, x: Any) -> Any:
-        return self.logical_not(self.logical_or(self.isnan(x), self.isinf(x)))  # type: ignore[attr-defined]
+        if x.dtype.kind in "biu":
+            return self.full_like(x, True, BOOL)  # type: ignore[attr-defined]
+        return self.abs(x) < math.inf
+
+    # ---------------------------------------------------------------------------------------------- bits
 
     @writes
-    def clip(self, x: Any, low: Any, high: Any) -> Any:
-        return self.minimum(self.maximum(x, low), high)  # type: ignore[attr-defined]
+    def invert(self, x: Any) -> Any:
+        return self.logical_not(x) if x.dtype == BOOL else self.elementwise("BitwiseNot", x)
+
+    bitwise_not = invert
+
+    @writes
+    def left_shift(self, x: Any, y: Any) -> Any:
+        dtype = self.common(x, y)
+        x, y, beyond = self._shifted(x, y, dtype)
+        found = self.elementwise("BitShift[LEFT]", x, y, direction="LEFT")
+        found = found if beyond is None else self.where(beyond, np.zeros((), found.dtype), found)
+        return self.cast(found, dtype)
+
+    @writes
+    def right_shift(self, x: Any, y: Any) -> Any:
+        dtype = self.common(x, y)
+        x, y, beyond = self._shifted(x, y, dtype)
+        if dtype.kind == "i":  # Of negative numbers the complement is shifted, and complemented again.
+            mask = self.cast(self.where(self.cast(x, dtype) < 0, np.array(-1, dtype), np.array(0, dtype)), x.dtype)
+            x = x ^ mask
+        found = self.elementwise("BitShift[RIGHT]", x, y, direction="RIGHT")
+        found = found if beyond is None else self.where(beyond, np.zeros((), found.dtype), found)
+        return self.cast(found ^ mask if dtype.kind == "i" else found, dtype)
+
+    def _shifted(self, x: Any, y: Any, dtype: np.dtype[Any]) -> tuple[Value, Value, Any]:
+        """The bits of x, by how many they are shifted, and where that is more than there are, as NumPy allows."""
+        bits = np.dtype(f"uint{dtype.itemsize * 8}")
+        x = self.cast(self.value(x, dtype), bits)
+        if not isinstance(y, Value) and np.all((np.asarray(y) >= 0) & (np.asarray(y) < dtype.itemsize * 8)):
+            return x, self.value(y, bits), None
+        y = self.cast(self.value(y, dtype), bits)
+        beyond = y >= dtype.itemsize * 8
+        return x, self.where(beyond, np.zeros((), bits), y), beyond
+
+    @writes
+    def signbit(self, x: Any) -> Any:
+        """Of NaN there is none before version 26 of ONNX, which can look at bits."""
+        if x.dtype.kind in "biu":
+            return x < 0
+        if self.opset >= 26:
+            return self.same_bits(x, np.dtype(f"int{x.dtype.itemsize * 8}")) < 0
+        return (x < 0) | ((x == 0) & (self.divide(1.0, x) < 0))
+
+    def same_bits(self, x: Value, dtype: Any) -> Value:
+        """The same bits as another dtype of that size; from version 26 of ONNX on."""
+        return self.node("BitCast", [x], dtype, x.shape, to=np.dtype(dtype))
+
+    @writes
+    def copysign(self, x: Any, y: Any) -> Any:
+        dtype = self.common(x, y)
+        x, y = self.value(x, dtype), self.value(y, dtype)
+        size = self.abs(x)
+        return self.where(self.signbit(y), -size, size)
+
+    @writes
+    def nextafter(self, x: Any, y: Any) -> Any:
+        dtype = self.common(x, y)
+        x, y = self.value(x, dtype), self.value(y, dtype)
+        return elementary.nextafter(self, x, y)
+
+    # --------------------------------------------------------------------------------------- mathematics
+
+    def in_float64(self, function: Callable[..., Any], *xs: Any) -> Value:
+        """A formula for float64 on operands of any dtype; the result has theirs."""
+        dtype = self.common(*xs)
+        dtype = FLOAT64 if dtype.kind in "biu" else dtype
+        return self.cast(function(self, *[self.value(x, FLOAT64) for x in xs]), dtype)
+
+    @writes
+    def expm1(self, x: Any) -> Any:
+        return elementary.expm1(self, self.value(x, _floating(x)))
 
     @writes
     def log1p(self, x: Any) -> Any:
-        """By Kahan's formula, accurate where x is small."""
-        u = x + 1.0
-        return self.where(self.equal(u, 1.0), x, self.log(u) * (x / (u - 1.0)))  # type: ignore[attr-defined]
+        return elementary.log1p(self, self.value(x, _floating(x)))
+
+    @writes
+    def logaddexp(self, x: Any, y: Any) -> Any:
+        dtype = self.common(x, y)
+        return elementary.logaddexp(self, self.value(x, dtype), self.value(y, dtype))
+
+    @writes
+    def exp2(self, x: Any) -> Any:
+        return self.power(np.array(2, _floating(x)), x)
+
+    @writes
+    def log2(self, x: Any) -> Any:
+        return self.in_float64(lambda xp, x: xp.log(x) * (1 / math.log(2)), x)
+
+    @writes
+    def log10(self, x: Any) -> Any:
+        return self.in_float64(lambda xp, x: xp.log(x) * (1 / math.log(10)), x)
+
+    @writes
+    def sin(self, x: Any) -> Any:
+        x = self.value(x, _floating(x))
+        return elementary.sin(self, x, self._sine) if x.dtype == FLOAT64 else self._sine(x)
+
+    @writes
+    def cos(self, x: Any) -> Any:
+        x = self.value(x, _floating(x))
+        return elementary.cos(self, x, self._sine, self._cosine) if x.dtype == FLOAT64 else self._cosine(x)
+
+    def _sine(self, x: Value) -> Value:
+        return self.elementwise("Sin", x)
+
+    def _cosine(self, x: Value) -> Value:
+        return self.elementwise("Cos", x)
+
+    # ------------------------------------------------------------------------------------------- complex
+
+    @writes
+    def conj(self, x: Any) -> Any:
+        return x
+
+    conjugate = conj
+
+    @writes
+    def real(self, x: Any) -> Any:
+        return x
+
+    @writes
+    def imag(self, x: Any) -> Any:
+        return self.zeros_like(x)  # type: ignore[attr-defined]
 
 
 def _unary(name: str, op_type: str) -> Any:
     def function(self: Any, x: Any) -> Any:
-        return self.elementwise(op_type, x)
+        return self.elementwise(op_type, self.value(x, _floating(x)) if op_type != "Sign" else x)
+
+    function.__name__ = name
+    return writes(function)
+
+
+def _unary_in_float32(name: str, op_type: str) -> Any:
+    formula = getattr(elementary, name)
+
+    def function(self: Any, x: Any) -> Any:
+        x = self.value(x, _floating(x))
+        return formula(self, x) if x.dtype == FLOAT64 else self.elementwise(op_type, x)
+
+    function.__name__ = name
+    return writes(function)
+
+
+def _through_float64(name: str) -> Any:
+    formula = getattr(elementary, name)
+
+    def function(self: Any, *xs: Any) -> Any:
+        return self.in_float64(formula, *xs)
 
     function.__name__ = name
     return writes(function)
@@ -95,9 +380,33 @@ def _binary(name: str, op_type: str, result: Any = None) -> Any:
     return writes(function)
 
 
+def _logical(name: str, op_type: str) -> Any:
+    def function(self: Any, x: Any, y: Any) -> Any:
+        return self.elementwise(op_type, self.value(x, BOOL), self.value(y, BOOL))
+
+    function.__name__ = name
+    return writes(function)
+
+
+def _bitwise(name: str, op_type: str) -> Any:
+    def function(self: Any, x: Any, y: Any) -> Any:
+        return self.elementwise(op_type if self.common(x, y) == BOOL else f"Bitwise{op_type}", x, y)
+
+    function.__name__ = name
+    return writes(function)
+
+
 for _name, _op in _UNARY.items():
     setattr(Elementwise, _name, _unary(_name, _op))
+for _name, _op in _UNARY_IN_FLOAT32.items():
+    setattr(Elementwise, _name, _unary_in_float32(_name, _op))
+for _name in ("arctan2", "cbrt", "hypot"):
+    setattr(Elementwise, _name, _through_float64(_name))
 for _name, _op in _BINARY.items():
     setattr(Elementwise, _name, _binary(_name, _op))
-for _name, _op in {**_COMPARING, **_LOGICAL}.items():
+for _name, _op in _COMPARING.items():
     setattr(Elementwise, _name, _binary(_name, _op, BOOL))
+for _name, _op in _LOGICAL.items():
+    setattr(Elementwise, _name, _logical(_name, _op))
+for _name, _op in _BITWISE.items():
+    setattr(Elementwise, _name, _bitwise(_name, _op))

@@ -9,14 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.onnx_nodes import special
 from stopgrad.onnx_nodes.algebra import Algebra
 from stopgrad.onnx_nodes.elementwise import Elementwise
+from stopgrad.onnx_nodes.loops import Loops
 from stopgrad.onnx_nodes.reducing import Reducing
 from stopgrad.onnx_nodes.shaping import Shaping
+from stopgrad.onnx_nodes.slicing import Slicing
+from stopgrad.onnx_nodes.values import Value
 from stopgrad.onnx_nodes.writing import Writing, has_value
 
 
-class Xp(Elementwise, Shaping, Reducing, Algebra):
+class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):
     """All of it."""
 
     def __getattr__(self, name: str) -> Any:
@@ -31,18 +35,59 @@ class Xp(Elementwise, Shaping, Reducing, Algebra):
         return Part(self, "numpy.fft")
 
     @functools.cached_property
+    def lax(self) -> Any:
+        return Loops(self)
+
+    @functools.cached_property
     def special(self) -> Any:
-        return Part(self, "scipy.special")
+        return Special(self, "scipy.special")
 
 
 class Part:
     """A module of NumPy's or SciPy's: its functions of what is known."""
 
-    def __init__(self, xp: Writing, module: str) -> None:
+    def __init__(self, xp: Any, module: str) -> None:
         self.xp, self._module = xp, module
 
     def __getattr__(self, name: str) -> Any:
         return _otherwise(self.xp, importlib.import_module(self._module), name)
+
+
+class Special(Part):
+    """SciPy's special functions: formulas for float64, which are precise enough for all dtypes."""
+
+    def erf(self, x: Any) -> Any:
+        if isinstance(x, Value) and x.dtype != np.float64:
+            return self.xp.elementwise("Erf", x)
+        return self._formula("erf", x)
+
+    def zeta(self, s: Any, q: Any) -> Any:
+        if isinstance(s, Value):
+            raise self.xp.missing("the zeta function of an unknown order")
+        order = float(s)
+        return self.xp.in_float64(lambda xp, q: special.zeta(xp, order, q), q)
+
+    def gammainc(self, a: Any, x: Any) -> Any:
+        return self.xp.in_float64(lambda xp, a, x: special.gammainc(xp, a, x, False), a, x)
+
+    def gammaincc(self, a: Any, x: Any) -> Any:
+        return self.xp.in_float64(lambda xp, a, x: special.gammainc(xp, a, x, True), a, x)
+
+    def betainc(self, a: Any, b: Any, x: Any) -> Any:
+        return self.xp.in_float64(special.betainc, a, b, x)
+
+    def _formula(self, name: str, x: Any) -> Any:
+        if not isinstance(x, Value):
+            return _otherwise(self.xp, importlib.import_module("scipy.special"), name)(x)
+        return self.xp.in_float64(getattr(special, name), x)
+
+
+def _special(name: str) -> Any:
+    return lambda self, x: self._formula(name, x)
+
+
+for _name in ("erfc", "erfinv", "ndtri", "gammaln", "digamma", "i0", "i0e", "i1", "i1e"):
+    setattr(Special, _name, _special(_name))
 
 
 def _otherwise(xp: Writing, module: ModuleType, name: str) -> Any:

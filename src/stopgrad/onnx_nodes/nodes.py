@@ -15,6 +15,9 @@ Kind = tuple[np.dtype[Any], Shape]
 """A dtype and a shape."""
 
 
+NO_COMPLEX = "runtimes of ONNX compute no complex numbers; write their real and imaginary parts"
+
+
 class NotInOnnx(EngineError):  # noqa: N818 - a reason, not a mistake of somebody's
     """What ONNX has no form for.
 
@@ -62,6 +65,8 @@ class Nodes:
         written: the nodes.
         constants: arrays by name; they belong to the outermost graph.
         types: of all values by name, those of bodies too.
+        made: the nodes by what they make, likewise.
+        results: which values are results of operations, and what these are called.
         place: what new names begin with: the operation that is being written.
     """
 
@@ -70,14 +75,17 @@ class Nodes:
         self.outer = outer
         self.written: list[Node] = []
         self._known: dict[Any, tuple[str, ...]] = {}
+        self.made: dict[str, Node] = {} if outer is None else outer.made
         if outer is None:
             self.constants: dict[str, np.ndarray[Any, Any]] = {}
             self.types: dict[str, Kind] = {}
             self.functions: dict[tuple[str, int], list[str]] = {}
+            self.results: dict[str, str] = {}
             self._arrays: dict[Any, str] = {}
             self._taken: dict[str, int] = {"": 1}
         else:
             self.constants, self.types, self.functions = outer.constants, outer.types, outer.functions
+            self.results = outer.results
             self._arrays, self._taken = outer._arrays, outer._taken
         self.place = "" if outer is None else outer.place
 
@@ -99,11 +107,18 @@ class Nodes:
                 return name
             name = f"{name}_{count}"
 
-    def declare(self, name: str, dtype: np.dtype[Any], shape: Shape) -> str:
+    def declare(self, name: str, dtype: Any, shape: Shape) -> str:
         """A new value of this type; its name."""
         found = self.unique(name)
-        self.types[found] = (np.dtype(dtype), tuple(shape))
+        self.has_type(found, dtype, shape)
         return found
+
+    def has_type(self, name: str, dtype: Any, shape: Shape) -> None:
+        """Say the type of a value."""
+        dtype = np.dtype(dtype)
+        if dtype.kind == "c":
+            raise NotInOnnx(NO_COMPLEX)
+        self.types[name] = (dtype, tuple(shape))
 
     def add(
         self,
@@ -122,16 +137,15 @@ class Nodes:
                 return writer._known[key]
             writer = writer.outer
         outputs = tuple(self.declare(self._called(op_type), *kind) for kind in types)
-        self.written.append(Node(op_type, domain, outputs[0], tuple(inputs), outputs, attributes))
+        node = Node(op_type, domain, outputs[0], tuple(inputs), outputs, attributes)
+        self.written.append(node)
+        self.made.update(dict.fromkeys(outputs, node))
         if key[-1] is not None:
             self._known[key] = outputs
         return outputs
 
     def _called(self, op_type: str) -> str:
-        """What is written first for an operation is called as it is."""
-        if self.place in self._taken:  # As the empty one is.
-            return f"{self.place}/{op_type}" if self.place else op_type
-        return self.place
+        return f"{self.place}/{op_type}" if self.place else op_type
 
     def constant(self, array: np.ndarray[Any, Any]) -> str:
         """The name of an array; equal ones have one name."""

@@ -12,10 +12,13 @@ from stopgrad.graph import Operation, Output, describe
 from stopgrad.interpreter import Region, Regions, Types, prepared, program
 from stopgrad.onnx_nodes.forms import FORMS
 from stopgrad.onnx_nodes.forms.gates import gate
+from stopgrad.onnx_nodes.layouts import source
 from stopgrad.onnx_nodes.namespace import Xp
 from stopgrad.onnx_nodes.nodes import Body, Named, Node, Nodes
+from stopgrad.onnx_nodes.tidying import tidied
 from stopgrad.onnx_nodes.values import Value
 from stopgrad.ops.gates import Gate
+from stopgrad.types import bfloat16
 
 LATEST = 26
 """The newest version of ONNX's operators that is written."""
@@ -61,13 +64,16 @@ class _Backend:
         return self.namespace.astype(value, dtype)
 
 
-def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: int = LATEST) -> Program:
+def written(
+    inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: int = LATEST, bits: bool = False
+) -> Program:
     """The nodes that compute outputs from inputs.
 
     Args:
         inputs: by the names that they are to have: placeholders, and parameters whose values are given.
         outputs: by the names that they are to have.
         opset: the version of ONNX's operators.
+        bits: whether bfloat16 goes in and out as the bits of int16, which NumPy knows; from version 26 on.
 
     Raises:
         NotInOnnx: an operation has no form; it is named.
@@ -80,29 +86,40 @@ def written(inputs: Mapping[str, Output], outputs: Mapping[str, Output], opset: 
     backend = _Backend(xp)
     given = []
     for name, x in inputs.items():
-        nodes.types[name] = (x.dtype.numpy, x.shape)
-        given.append(Value(xp, name, x.dtype.numpy, x.shape))
+        dtype = _outside(x.dtype.numpy, bits)
+        nodes.has_type(name, dtype, x.shape)
+        value = Value(xp, name, dtype, x.shape)
         xp.sizes.read(name, x.shape)
+        given.append(value if dtype == x.dtype.numpy else xp.same_bits(value, x.dtype.numpy))
     run = program([*inputs.values()], [*outputs.values()], backend, _named(xp, backend))
     made = run(given)
-    own = {name for node in nodes.written for name in node.outputs}
+    results = []
+    for y, value in zip(outputs.values(), made, strict=True):
+        value, dtype = xp.value(value, y.dtype.numpy), _outside(y.dtype.numpy, bits)
+        results.append((value if dtype == value.dtype else xp.same_bits(value, dtype)).name)
+    kept = tidied(nodes, results)
+    own = {name for node in kept for name in node.outputs}
     names: dict[str, str] = {}
-    for (name, y), value in zip(outputs.items(), made, strict=True):
-        source = xp.value(value, y.dtype.numpy).name
-        nodes.types[name] = (y.dtype.numpy, y.shape)
-        if source in own and source not in names:
-            names[source] = name
+    for (name, y), result in zip(outputs.items(), results, strict=True):
+        nodes.has_type(name, _outside(y.dtype.numpy, bits), y.shape)
+        if result in own and result not in names:
+            names[result] = name
         else:  # An input, a constant, or a result that has another name already.
-            nodes.written.append(Node("Identity", "", name, (source,), (name,), {}))
+            kept.append(Node("Identity", "", name, (result,), (name,), {}))
     return Program(
         opset,
-        _renamed(nodes.written, names),
-        [Named(name, x.dtype.numpy, x.shape) for name, x in inputs.items()],
-        [Named(name, y.dtype.numpy, y.shape) for name, y in outputs.items()],
+        _renamed(kept, _called(nodes, kept, names)),
+        [Named(name, *nodes.types[name]) for name in inputs],
+        [Named(name, *nodes.types[name]) for name in outputs],
         nodes.constants,
         nodes.functions,
         nodes.types,
     )
+
+
+def _outside(dtype: np.dtype[Any], bits: bool) -> np.dtype[Any]:
+    """The dtype of an input or output."""
+    return np.dtype(np.int16) if bits and dtype == bfloat16.numpy else dtype
 
 
 def _named(xp: Xp, backend: Any) -> Regions:
@@ -120,7 +137,9 @@ def _named(xp: Xp, backend: Any) -> Regions:
         def function(*arrays: Any) -> Any:
             with xp.nodes.at(op.name):
                 made = lowered(*arrays)
-            return (made,) if len(op.outputs) == 1 else made
+            made = (made,) if len(op.outputs) == 1 else made
+            _note(xp, made[0] if made else None, op.name)
+            return made
 
         return function
 
@@ -131,6 +150,26 @@ def _named(xp: Xp, backend: Any) -> Regions:
     return regions
 
 
+def _note(xp: Xp, value: Any, name: str) -> None:
+    """Note what is the result of an operation; of one that stands behind a transpose, that too."""
+    before = source(xp, value)
+    for one in (value, *(before or ())[:1]):
+        if isinstance(one, Value):
+            xp.nodes.results.setdefault(one.name, name)
+
+
+def _called(nodes: Nodes, written: Sequence[Node], names: dict[str, str]) -> dict[str, str]:
+    """The names of values: those given, and those of the operations whose results they are."""
+    for node in written:
+        for value in node.attributes.values():
+            if isinstance(value, Body):
+                _called(nodes, value.nodes, names)
+        result = node.outputs[0]
+        if result in nodes.results and result not in names and not node.domain:
+            names[result] = nodes.unique(nodes.results[result])
+    return names
+
+
 def _renamed(nodes: Sequence[Node], names: Mapping[str, str]) -> list[Node]:
     """Nodes with other names for values, in bodies too."""
     if not names:
@@ -138,13 +177,18 @@ def _renamed(nodes: Sequence[Node], names: Mapping[str, str]) -> list[Node]:
     renamed = []
     for node in nodes:
         attributes = {
-            key: value._replace(nodes=_renamed(value.nodes, names)) if isinstance(value, Body) else value
+            key: _renamed_body(value, names) if isinstance(value, Body) else value
             for key, value in node.attributes.items()
         }
         inputs = tuple(names.get(name, name) for name in node.inputs)
         outputs = tuple(names.get(name, name) for name in node.outputs)
-        renamed.append(node._replace(inputs=inputs, outputs=outputs, attributes=attributes))
+        renamed.append(node._replace(name=outputs[0], inputs=inputs, outputs=outputs, attributes=attributes))
     return renamed
+
+
+def _renamed_body(body: Body, names: Mapping[str, str]) -> Body:
+    outputs = [y._replace(name=names.get(y.name, y.name)) for y in body.outputs]
+    return Body(_renamed(body.nodes, names), body.inputs, outputs)
 
 
 def unwritable(operations: Sequence[Operation]) -> str | None:

@@ -6,10 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.kernels import computed_in
+from stopgrad.onnx_nodes.kernels import computed_in, has_kernel
 from stopgrad.onnx_nodes.values import Value
 from stopgrad.onnx_nodes.writing import BOOL, INT64, Writing, writes
-from stopgrad.types import Dim
+from stopgrad.types import Dim, product
+
+UINT8 = np.dtype(np.uint8)
+_FIRST = np.array(np.iinfo(np.int64).min)
+"""What turns the order of uint64, as int64, into that of int64: an exclusive or with it."""
+
+
+def _counted(x: Any, dtype: Any) -> Any:
+    """The dtype in which NumPy adds and multiplies: none is narrower than 64 bits, if none is asked for."""
+    if dtype is not None or x.dtype.kind not in "biu":
+        return dtype
+    return np.dtype(np.uint64) if x.dtype.kind == "u" else INT64
 
 
 class Reducing(Writing):
@@ -28,20 +39,51 @@ class Reducing(Writing):
 
     @writes
     def sum(self, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
-        made = self.reduce("ReduceSum", self.value(x, dtype), axis, keepdims)
-        return made if dtype is None else self.cast(made, dtype)
+        if x.dtype.kind not in "biu":
+            return self.reduce("ReduceSum", self.value(x, dtype), axis, keepdims)
+        result = np.dtype(_counted(x, dtype) or x.dtype)
+        if result.kind not in "iu":
+            return self.reduce("ReduceSum", self.value(x, result), axis, keepdims)
+        # The runtime adds integers as float64, which is exact up to 2⁵³.
+        x = self.value(x)
+        if 2.0 ** min(8 * x.dtype.itemsize, 8 * result.itemsize) * _most(x.size) < 2.0**53:
+            return self.cast(self.reduce("ReduceSum", self.value(x, INT64), axis, keepdims), result)
+        return self._exactly(self.value(x, result), axis, keepdims, self._added)
 
     @writes
     def prod(self, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
-        return self.reduce("ReduceProd", self.value(x, dtype), axis, keepdims)
+        x = self.value(x, _counted(x, dtype))
+        if x.dtype.kind not in "iu":
+            return self.reduce("ReduceProd", x, axis, keepdims)
+        return self._exactly(x, axis, keepdims, self._multiplied)
 
-    @writes
-    def max(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        return self.reduce("ReduceMax", x, axis, keepdims)
+    def _exactly(self, x: Value, axis: Any, keepdims: bool, function: Any) -> Value:
+        """A reduction of integers modulo 2ⁿ, by one along the last axis of a matrix."""
+        axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+        axes = sorted(int(a) % x.ndim for a in axes) if x.ndim else []
+        if not axes:
+            return x
+        kept = [a for a in range(x.ndim) if a not in axes]
+        shape = [x.shape[a] for a in kept]
+        rows, columns = product(shape), product([x.shape[a] for a in axes])
+        table = self.reshape(self.transpose(x, [*kept, *axes]), (rows, columns))  # type: ignore[attr-defined]
+        whole = [1 if a in axes else size for a, size in enumerate(x.shape)] if keepdims else shape
+        return self.reshape(function(table), whole)  # type: ignore[attr-defined]
 
-    @writes
-    def min(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        return self.reduce("ReduceMin", x, axis, keepdims)
+    def _added(self, table: Value) -> Value:
+        ones = self.full((table.shape[1], 1), 1, table.dtype)  # type: ignore[attr-defined]
+        return self.node("MatMul", [table, ones], table.dtype, (table.shape[0], 1))
+
+    def _multiplied(self, table: Value) -> Value:
+        """Column by column; another one in front, since a scan goes over one at least."""
+        rows = (table.shape[0],)
+        one = self.full((*rows, 1), 1, table.dtype)  # type: ignore[attr-defined]
+        table = self.concatenate([one, table], 1)  # type: ignore[attr-defined]
+        kind = (table.dtype, rows)
+        body = self.body([kind, kind], lambda before, column: [before * column])
+        first = self.full(rows, 1, table.dtype)  # type: ignore[attr-defined]
+        found = self.write("Scan", [first, table], [kind], body=body, num_scan_inputs=1, scan_input_axes=[1])
+        return found[0]
 
     @writes
     def mean(self, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
@@ -49,22 +91,81 @@ class Reducing(Writing):
 
     @writes
     def all(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        return self.cast(self.reduce("ReduceMin", self.cast(x, np.int32), axis, keepdims), BOOL)
+        return self._extreme("ReduceMin", self.value(x, BOOL), axis, keepdims, None)
 
     @writes
     def any(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        return self.cast(self.reduce("ReduceMax", self.cast(x, np.int32), axis, keepdims), BOOL)
+        return self._extreme("ReduceMax", self.value(x, BOOL), axis, keepdims, None)
+
+    # --------------------------------------------------------------------------------- what is ordered
+
+    def ordered(self, operator: str, x: Value) -> tuple[Value, Any]:
+        """Numbers in the same order, for which runtimes have an operator; and what leads back."""
+        if x.dtype == np.uint64 and not has_kernel(operator, x.dtype):
+            return self.cast(x, INT64) ^ _FIRST, lambda found: self.cast(found ^ _FIRST, np.uint64)
+        dtype = x.dtype
+        return self.cast(x, computed_in(operator, dtype)), lambda found: self.cast(found, dtype)
 
     @writes
-    def argmax(self, x: Any, axis: int, keepdims: bool = False) -> Any:
+    def max(self, x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+        return self._extreme("ReduceMax", x, axis, keepdims, initial)
+
+    @writes
+    def min(self, x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
+        return self._extreme("ReduceMin", x, axis, keepdims, initial)
+
+    amax, amin = max, min
+
+    def _extreme(self, op_type: str, x: Value, axis: Any, keepdims: bool, initial: Any) -> Value:
+        given, back = self.ordered(op_type, x)
+        found = back(self.reduce(op_type, given, axis, keepdims))
+        if initial is not None and given.dtype != x.dtype and not _has_elements(x):
+            # Of no elements the runtime gives the limit of the wider dtype.
+            none = np.asarray(initial, x.dtype)
+            found = self.where(self._is_empty(x), none, found)  # type: ignore[attr-defined]
+        if x.dtype.kind in "biu" or found is x:
+            return found
+        # Runtimes pass over NaN, depending on where it stands.
+        bad = self.any(self.isnan(x), axis, keepdims)  # type: ignore[attr-defined]
+        return self.where(bad, np.asarray(np.nan, x.dtype), found)  # type: ignore[attr-defined]
+
+    def _is_empty(self, x: Value) -> Any:
+        return self.equal(self.value(x.size), 0)  # type: ignore[attr-defined]
+
+    # ------------------------------------------------------------------------------------------- where
+
+    @writes
+    def argmax(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         return self._arg("ArgMax", x, axis, keepdims)
 
     @writes
-    def argmin(self, x: Any, axis: int, keepdims: bool = False) -> Any:
+    def argmin(self, x: Any, axis: Any = None, keepdims: bool = False) -> Any:
         return self._arg("ArgMin", x, axis, keepdims)
 
-    def _arg(self, op_type: str, x: Value, axis: int, keepdims: bool) -> Value:
+    def _arg(self, op_type: str, x: Value, axis: Any, keepdims: bool) -> Value:
+        """The first NaN, if there is one."""
+        if axis is None:
+            x, axis = x.reshape(-1), 0
         axis %= x.ndim
         shape: list[int | Dim] = list(x.shape)
         shape[axis : axis + 1] = [1] if keepdims else []
-        return self.node(op_type, [x], INT64, shape, axis=axis, keepdims=int(keepdims))
+        given = self.ordered(op_type, x)[0]
+        found = self.node(op_type, [given], INT64, shape, axis=axis, keepdims=int(keepdims))
+        if x.dtype.kind in "biu":
+            return found
+        bad = self.cast(self.isnan(x), UINT8)  # type: ignore[attr-defined]
+        first = self.node(
+            "ArgMax", [self.cast(bad, np.int32)], INT64, shape, axis=axis, keepdims=int(keepdims)
+        )
+        some = self.cast(self.reduce("ReduceMax", bad, axis, keepdims), BOOL)
+        return self.where(some, first, found)  # type: ignore[attr-defined]
+
+
+def _most(size: int | Dim) -> float:
+    """How many elements an array may have."""
+    return 2.0**30 if isinstance(size, Dim) else float(size)
+
+
+def _has_elements(x: Value) -> bool:
+    """Whether it is known that an array has some."""
+    return not any(isinstance(size, Dim) or size == 0 for size in x.shape)

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.onnx_nodes.layouts import producer, source
 from stopgrad.onnx_nodes.nodes import is_known
 from stopgrad.onnx_nodes.values import Value
-from stopgrad.onnx_nodes.writing import SMALL, Writing, has_value, writes
-from stopgrad.types import Dim, exact_quotient, product, total
+from stopgrad.onnx_nodes.writing import INT64, SMALL, Writing, has_value, writes
+from stopgrad.types import Dim, at_least, exact_quotient, product, total
 
 
 class Shaping(Writing):
@@ -53,14 +54,29 @@ class Shaping(Writing):
 
     empty, empty_like = zeros, zeros_like
 
+    @writes
+    def arange(self, start: Any, stop: Any = None, step: int = 1, dtype: Any = None) -> Any:
+        """Of whole numbers, which may be symbolic."""
+        first, last = (0, start) if stop is None else (start, stop)
+        count = at_least((last - first + (step - (1 if step > 0 else -1))) // step, 0)
+        if is_known([first, last]):
+            return self.value(np.arange(first, last, step, dtype))
+        given = [self.value(n, INT64) for n in (first, last, step)]
+        made = self.node("Range", given, INT64, [count])
+        return made if dtype is None else self.astype(made, dtype)  # type: ignore[attr-defined]
+
     # ------------------------------------------------------------------------------------------ shaped
 
     @writes
     def broadcast_to(self, x: Any, shape: Any) -> Any:
         x = self.value(x)
-        if x.shape == tuple(shape):
+        shape = tuple(shape) if isinstance(shape, (list, tuple)) else (shape,)
+        if x.shape == shape:
             return x
-        return self.node("Expand", [x, self.shape(shape)], x.dtype, shape)
+        # Expand leaves an axis as it is that is to have size 1: no size has to be read for it.
+        behind = (None,) * (len(shape) - x.ndim) + x.shape
+        kept = [1 if have == size else size for have, size in zip(behind, shape, strict=True)]
+        return self.node("Expand", [x, self.shape(kept)], x.dtype, shape)
 
     @writes
     def reshape(self, x: Any, shape: Any) -> Any:
@@ -70,19 +86,23 @@ class Shaping(Writing):
         if len(given) < len(shape):
             rest = exact_quotient(product(x.shape), product(given)) if product(given) != 0 else 0
             shape = tuple(rest if not isinstance(size, Dim) and size == -1 else size for size in shape)
+        before = producer(self, x)
+        if before is not None and before.op_type == "Reshape":  # Two in a row are one.
+            x = Value(self, before.inputs[0], *self.nodes.types[before.inputs[0]])
         if x.shape == shape:
             return x
-        # One symbolic size may be left to the runtime, where no other is 0.
-        if sum(isinstance(size, Dim) for size in shape) == 1 and 0 not in _numbers(shape):
-            sizes = self.value(np.array([-1 if isinstance(size, Dim) else size for size in shape], np.int64))
-        else:
-            sizes = self.shape(shape)
-        return self.node("Reshape", [x, sizes], x.dtype, shape, allowzero=int(0 in _numbers(shape)))
+        zero = {"allowzero": 1} if 0 in _numbers(shape) else {}
+        short = None if zero else _in_short(x.shape, shape)
+        sizes = self.shape(shape) if short is None else np.array(short, np.int64)
+        return self.node("Reshape", [x, sizes], x.dtype, shape, **zero)
 
     @writes
     def transpose(self, x: Any, axes: Any = None) -> Any:
         x = self.value(x)
         axes = tuple(range(x.ndim))[::-1] if axes is None else tuple(int(a) % x.ndim for a in axes)
+        before = source(self, x)
+        if before is not None:  # Two in a row are one.
+            x, axes = before[0], tuple(before[1][a] for a in axes)
         if axes == tuple(range(x.ndim)):
             return x
         return self.node("Transpose", [x], x.dtype, [x.shape[a] for a in axes], perm=list(axes))
@@ -134,55 +154,24 @@ class Shaping(Writing):
         dtype = self.common(*xs)
         return self.concatenate([self.expand_dims(self.value(x, dtype), axis) for x in xs], axis)
 
-    # ----------------------------------------------------------------------------------------- indexed
-
-    def getitem(self, x: Value, index: Any) -> Any:
-        """Basic indexing: whole numbers, slices with known steps, None and an ellipsis."""
-        index = index if isinstance(index, tuple) else (index,)
-        if any(isinstance(i, (Value, np.ndarray, list)) for i in index):
-            return self.take_elements(x, index)
-        place = next((n for n, i in enumerate(index) if i is Ellipsis), len(index))
-        used = sum(i is not None and i is not Ellipsis for i in index)
-        whole = (*index[:place], *[slice(None)] * (x.ndim - used), *index[place + 1 :])
-        starts, ends, steps, axes, dropped, added = [], [], [], [], [], []
-        shape: list[Any] = []
-        axis = 0
-        for i in whole:
-            if i is None:
-                added.append(len(shape))
-                shape.append(1)
-                continue
-            size = x.shape[axis]
-            if isinstance(i, slice):
-                if i != slice(None):
-                    (first,) = self.known([size], "a size that is sliced")
-                    span = range(*i.indices(first))
-                    starts.append(span.start)
-                    ends.append(span.stop if span.stop >= 0 else -(first + 1))
-                    steps.append(span.step)
-                    axes.append(axis)
-                    size = len(span)
-                shape.append(size)
-            else:
-                starts.append(int(i))
-                ends.append(int(i) + 1 if i != -1 else np.iinfo(np.int64).max)
-                steps.append(1)
-                axes.append(axis)
-                dropped.append(axis)
-            axis += 1
-        if axes:
-            cut = list(x.shape)
-            for a, first, last, step in zip(axes, starts, ends, steps, strict=True):
-                cut[a] = 1 if a in dropped else len(range(first, last if last >= 0 else -1, step))
-            parts = [np.array(part, np.int64) for part in (starts, ends, axes, steps)]
-            x = self.node("Slice", [x, *parts], x.dtype, cut)
-        if dropped:
-            x = self.squeeze(x, dropped)
-        return self.expand_dims(x, added) if added else x
-
-    def take_elements(self, x: Value, index: Sequence[Any]) -> Any:
-        raise self.missing("indexing by arrays")
-
 
 def _numbers(shape: Sequence[Any]) -> list[int]:
     return [size for size in shape if not isinstance(size, Dim)]
+
+
+def _in_short(old: Sequence[Any], new: Sequence[Any]) -> list[int] | None:
+    """A shape as Reshape takes it, with 0 for a size that stands where it stood, and -1 for one other.
+
+    None where that says too little.
+    """
+    found: list[int] = []
+    for axis, size in enumerate(new):
+        if not isinstance(size, Dim):
+            found.append(size)
+        elif axis < len(old) and old[axis] is size:
+            found.append(0)
+        elif -1 not in found:
+            found.append(-1)
+        else:
+            return None
+    return found

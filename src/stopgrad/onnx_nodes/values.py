@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -63,10 +64,16 @@ class Value:
         return self.xp.getitem(self, index)
 
     def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array without axes has no length")
         size = self.shape[0]
         if isinstance(size, Dim):
             raise self.xp.unsized(f"the number of rows, {size},")
         return size
+
+    def __iter__(self) -> Iterator[Any]:
+        # Without it, Python would ask for one row after the other until an error of indexing, and none comes.
+        return iter([self[i] for i in range(len(self))])
 
     def __bool__(self) -> bool:
         raise self.xp.missing("a decision by a value, while the graph is written,")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.kernels import computed_in
+from stopgrad.onnx_nodes import elementary
+from stopgrad.onnx_nodes.kernels import computed_in, data_operand
+from stopgrad.onnx_nodes.layouts import behind
 from stopgrad.onnx_nodes.nodes import Body, Kind, Named, Node, Nodes, NotInOnnx, is_known
 from stopgrad.onnx_nodes.sizes import Sizes
 from stopgrad.onnx_nodes.values import Value
@@ -79,9 +81,13 @@ class Writing:
         return Value(self, self.nodes.constant(array), array.dtype, array.shape)
 
     def cast(self, x: Value, dtype: Any) -> Value:
-        """One Cast, as ONNX has it."""
+        """One Cast, as ONNX has it; runtimes go from float64 to float16 through float32, and round twice."""
         dtype = np.dtype(dtype)
-        return x if x.dtype == dtype else self.node("Cast", [x], dtype, x.shape, to=dtype)
+        if x.dtype == dtype:
+            return x
+        if dtype == np.float16 and x.dtype == np.float64:
+            x = elementary.to_11_bits(self, x)
+        return self.node("Cast", [x], dtype, x.shape, to=dtype)
 
     def shape(self, sizes: Sequence[int | Dim]) -> Value:
         """Sizes as a value of shape [n]."""
@@ -96,8 +102,33 @@ class Writing:
     def write(
         self, op_type: str, inputs: Sequence[Any], types: Sequence[Kind], domain: str = "", **attributes: Any
     ) -> list[Value]:
-        """A node with several outputs. None stands for an input that is left out."""
-        names = ["" if x is None else self.value(x).name for x in inputs]
+        """A node with several outputs. None stands for an input that is left out.
+
+        Operators that only hand numbers on, add or multiply them take all dtypes: see :mod:`kernels`.
+        """
+        given = [None if x is None else self.value(x) for x in inputs]
+        found = None if domain else data_operand(op_type, attributes)
+        data = None if found is None else given[found[1]]
+        if found is None or data is None or (within := computed_in(found[0], data.dtype)) == data.dtype:
+            return self._written(op_type, given, types, domain, attributes)
+        dtype = data.dtype
+        given = [
+            x if x is None or i < found[1] or x.dtype != dtype else self.cast(x, within)
+            for i, x in enumerate(given)
+        ]
+        wider = [(within, shape) if kind == dtype else (kind, shape) for kind, shape in types]
+        made = self._written(op_type, given, wider, domain, attributes)
+        return [self.cast(y, kind) for y, (kind, _) in zip(made, types, strict=True)]
+
+    def _written(
+        self,
+        op_type: str,
+        given: Sequence[Value | None],
+        types: Sequence[Kind],
+        domain: str,
+        attributes: Mapping[str, Any],
+    ) -> list[Value]:
+        names = ["" if x is None else x.name for x in given]
         while names and not names[-1]:
             names.pop()
         made = self.nodes.add(op_type, names, types, domain, **attributes)
@@ -107,15 +138,21 @@ class Writing:
         self, op_type: str, inputs: Sequence[Any], dtype: Any, shape: Sequence[int | Dim], **attributes: Any
     ) -> Value:
         """A node with one output."""
+        found = behind(self, op_type, inputs, (np.dtype(dtype), tuple(shape)), attributes)
+        if found is not None:
+            return found
         return self.write(op_type, inputs, [(np.dtype(dtype), tuple(shape))], **attributes)[0]
 
     def elementwise(self, op_type: str, *xs: Any, result: Any = None, **attributes: Any) -> Value:
-        """An operator on operands of one dtype, broadcast; the result has it too, if no other is given."""
+        """An operator on operands of one dtype, broadcast; the result has it too, if no other is given.
+
+        In brackets may stand what an attribute says, as in :data:`kernels.KERNELS`.
+        """
         dtype = self.common(*xs)
         within = computed_in(op_type, dtype)
         operands = [self.value(self.value(x, dtype), within) for x in xs]
         made = self.node(
-            op_type,
+            op_type.partition("[")[0],
             operands,
             within if result is None else result,
             broadcast_shapes(*[x.shape for x in operands]),

@@ -29,6 +29,7 @@ from stopgrad.promotion import Promotion
 from stopgrad.public import builds, guarded, reads_arguments
 from stopgrad.samples import sample
 from stopgrad.types import (
+    Dim,
     DType,
     DTypeLike,
     Shape,
@@ -76,7 +77,8 @@ def positions(xp: Any, shape: tuple[int, ...]) -> Any:
     counter = xp.zeros(shape, np.uint32)
     stride = 1
     for axis in reversed(range(len(shape))):
-        along = xp.arange(shape[axis], dtype=np.uint32) * np.uint32(stride % 2**32)
+        step = xp.asarray(stride if isinstance(stride, Dim) else stride % 2**32).astype(np.uint32)
+        along = xp.arange(shape[axis], dtype=np.uint32) * step
         counter = counter + along.reshape((-1,) + (1,) * (len(shape) - axis - 1))
         stride *= shape[axis]
     return counter

@@ -237,7 +237,7 @@ class Einsum(Op):
     def infer(*xs: TensorType, equation: str) -> TensorType:
         dtype = check_same_dtype(*xs)
         check_dtype(xs[0], is_number, "numbers")
-        sizes = _sizes(equation, [x.shape for x in xs])
+        sizes = sizes_in(equation, [x.shape for x in xs])
         return tensor_type(dtype, tuple(sizes[label] for label in equation.partition("->")[2]))
 
     promotes = Promotion(is_number)
@@ -368,7 +368,7 @@ def _explicit(equation: str, ranks: Sequence[int]) -> str:
     return f"{full}->{right.replace('...', dots)}"
 
 
-def _sizes(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
+def sizes_in(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
     """The size that each letter stands for."""
     left, _, right = equation.partition("->")
     terms = left.split(",")
@@ -397,7 +397,7 @@ def _sizes(equation: str, shapes: Sequence[Any]) -> dict[str, Any]:
 def _without_repetition(equation: str, xs: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """The same sum with axes of size 1 dropped where they would be repeated. Sizes are numbers here."""
     left, _, right = equation.partition("->")
-    sizes = _sizes(equation, [x.shape for x in xs])
+    sizes = sizes_in(equation, [x.shape for x in xs])
     terms, kept = [], []
     for term, x in zip(left.split(","), xs, strict=True):
         drop = tuple(i for i, label in enumerate(term) if x.shape[i] == 1 and sizes[label] != 1)
@@ -416,7 +416,7 @@ def _einsum_gradient(g: Any, op: Any, i: int) -> Tensor:
     terms = left.split(",")
     x, term = op.inputs[i], terms[i]
     others = [(t, conj(op.inputs[k])) for k, t in enumerate(terms) if k != i]
-    sizes = _sizes(op.equation, [v.shape for v in op.inputs])
+    sizes = sizes_in(op.equation, [v.shape for v in op.inputs])
     own = dict(zip(term, x.shape, strict=True))
     reached = set(right).union(*(t for t, _ in others))
     wanted = "".join(

@@ -349,7 +349,7 @@ _LOG_FACTORIALS = np.array([math.lgamma(k + 1) for k in range(128)])
 def _log_probability(xp: Any, k: Any, rate: Any) -> Any:
     """The logarithm of the probability of k ≥ 0. Far out, without the cancellation of large numbers."""
     below = xp.minimum(xp.maximum(k, 0), 127).astype(np.int32)
-    near = k * xp.log(rate) - rate - xp.asarray(_LOG_FACTORIALS)[below]
+    near = k * xp.log(rate) - rate - xp.take(xp.asarray(_LOG_FACTORIALS), below)
     n = xp.maximum(k, 1)
     stirling = (1 / 12 - (1 / 360 - 1 / (1260 * n * n)) / (n * n)) / n
     far = (n - rate) - n * xp.log1p((n - rate) / rate) - 0.5 * xp.log(2 * math.pi * n) - stirling

@@ -12,6 +12,7 @@ from stopgrad.engines.registry import register
 from stopgrad.graph import Operation, Output
 from stopgrad.namespaces import require
 from stopgrad.onnx_nodes import model_of, unwritable, written
+from stopgrad.types import bfloat16
 
 
 @register
@@ -40,7 +41,7 @@ class OnnxRuntimeEngine(Engine):
             return lambda arrays: []
         given = {f"x{i}": x for i, x in enumerate(inputs)}
         wanted = {f"y{i}": y for i, y in enumerate(outputs)}
-        model = model_of(written(given, wanted))
+        model = model_of(written(given, wanted, bits=True))
         options = self._runtime.SessionOptions()
         options.log_severity_level = 4
         session = self._runtime.InferenceSession(
@@ -49,12 +50,14 @@ class OnnxRuntimeEngine(Engine):
         names, run = list(wanted), session.run
         dtypes = [x.dtype.numpy for x in inputs]
 
+        narrow = {i for i, y in enumerate(outputs) if y.dtype is bfloat16}
+
         def compute(arrays: Sequence[Any]) -> list[Any]:
-            fed = {
-                name: np.asarray(array, dtype)
-                for name, array, dtype in zip(given, arrays, dtypes, strict=True)
-            }
-            return list(map(np.asarray, run(names, fed)))
+            fed = {name: _fed(array, dtype) for name, array, dtype in zip(given, arrays, dtypes, strict=True)}
+            found = list(map(np.asarray, run(names, fed)))
+            for i in narrow:
+                found[i] = found[i].view(bfloat16.numpy)
+            return found
 
         return compute
 
@@ -63,3 +66,9 @@ class OnnxRuntimeEngine(Engine):
 
     def is_native(self, x: Any) -> bool:
         return type(x) is np.ndarray and x.dtype.isnative
+
+
+def _fed(array: Any, dtype: Any) -> Any:
+    """An array as the runtime takes it: it knows bfloat16 by its bits only."""
+    array = np.asarray(array, dtype)
+    return array.view(np.int16) if dtype == bfloat16.numpy else array

@@ -1,25 +1,121 @@
-"""Composite operations that are one operator of ONNX."""
+"""Composite operations that are one operator of ONNX, or a few."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
+from stopgrad.onnx_nodes.forms.indexing import bounded
+from stopgrad.onnx_nodes.forms.parts import number
+from stopgrad.onnx_nodes.kernels import computed_in
+from stopgrad.onnx_nodes.nodes import is_known
 from stopgrad.op import Op
-from stopgrad.ops.composite import LogSoftmax, Softmax
+from stopgrad.ops.activations import Elu, Gelu, LeakyRelu, Relu, Relu6, Sigmoid, Silu
+from stopgrad.ops.composite import LayerNorm, LogSoftmax, Softmax
+from stopgrad.ops.losses import SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits
+from stopgrad.ops.units import Softsign
+
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
-def _softmax(definition: type[Op]) -> Callable[..., Any]:
-    def form(xp: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
-        if len(axis) != 1:
-            return definition.lower(xp, x, axis=axis)  # type: ignore[operator]
-        x = xp.value(x)
-        return xp.node(definition.type, [x], x.dtype, x.shape, axis=axis[0])
+def _softmax(xp: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
+    if len(axis) != 1:
+        return Softmax.lower(xp, x, axis=axis)  # type: ignore[operator]
+    return xp.node("Softmax", [x], x.dtype, x.shape, axis=axis[0])
+
+
+def _log_softmax(xp: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
+    """Of infinities of float64 the runtime's operator makes something else than NaN."""
+    if len(axis) != 1 or x.dtype == _FLOAT64:
+        return LogSoftmax.lower(xp, x, axis=axis)  # type: ignore[operator]
+    return xp.node("LogSoftmax", [x], x.dtype, x.shape, axis=axis[0])
+
+
+def _layer_norm(xp: Any, x: Any, *, axis: tuple[int, ...], epsilon: float) -> Any:
+    """Over the last axes, without scale and offset: these are operations of their own."""
+    first = min(axis, default=0)
+    last = tuple(range(first, x.ndim))
+    if tuple(sorted(axis)) != last or not is_known(x.shape[first:]) or not math.prod(x.shape[first:]):
+        return LayerNorm.lower(xp, x, axis=axis, epsilon=epsilon)  # type: ignore[operator]
+    ones = np.ones(x.shape[first:], x.dtype)
+    return xp.node("LayerNormalization", [x, ones], x.dtype, x.shape, axis=first, epsilon=epsilon)
+
+
+# ---------------------------------------------------------------------------------------------- losses
+
+
+def _sparse_cross_entropy(xp: Any, labels: Any, logits: Any) -> Any:
+    """Minus the logarithm of what the label's class is thought to be; NaN for labels that are none."""
+    axis = logits.ndim - 1
+    logs = _log_softmax(xp, logits, axis=(axis,))
+    at, inside = bounded(xp, labels, logits.shape[axis])
+    chosen = xp.node(
+        "GatherElements", [logs, xp.expand_dims(at, axis)], logits.dtype, (*at.shape, 1), axis=axis
+    )
+    losses = xp.negative(xp.squeeze(chosen, axis))
+    return losses if inside is None else xp.where(inside, losses, number(math.nan, logits.dtype))
+
+
+def _cross_entropy(xp: Any, labels: Any, logits: Any, *, axis: int) -> Any:
+    terms = xp.multiply(labels, _log_softmax(xp, logits, axis=(axis,)))
+    zero = number(0, labels.dtype)
+    return xp.negative(xp.sum(xp.where(xp.equal(labels, zero), zero, terms), axis=axis, dtype=labels.dtype))
+
+
+# ----------------------------------------------------------------------------------------- activations
+
+
+def _unary(xp: Any, op_type: str, x: Any, **attributes: Any) -> Any:
+    within = computed_in(op_type, np.dtype(x.dtype))
+    return xp.astype(xp.node(op_type, [xp.value(x, within)], within, x.shape, **attributes), x.dtype)
+
+
+def _activation(op_type: str) -> Callable[..., Any]:
+    return lambda xp, x: _unary(xp, op_type, x)
+
+
+def _in_float32(definition: type[Op], op_type: str, opset: int = 1) -> Callable[..., Any]:
+    """An operator that runtimes have for float32 alone; else the body."""
+
+    def form(xp: Any, x: Any, **attributes: Any) -> Any:
+        if x.dtype != _FLOAT32 or xp.opset < opset:
+            return definition.lower(xp, x, **attributes)  # type: ignore[operator]
+        return xp.node(op_type, [x], x.dtype, x.shape, **attributes)
 
     return form
 
 
+def _relu6(xp: Any, x: Any) -> Any:
+    return xp.minimum(xp.maximum(x, number(0, x.dtype)), number(6, x.dtype))
+
+
+def _silu(xp: Any, x: Any) -> Any:
+    """Not Swish, which onnxruntime 1.31 lacks."""
+    return xp.multiply(x, _unary(xp, "Sigmoid", x))
+
+
+def _gelu(xp: Any, x: Any, *, approximate: bool) -> Any:
+    if x.dtype != _FLOAT32 or xp.opset < 20:
+        return Gelu.lower(xp, x, approximate=approximate)  # type: ignore[operator]
+    ways = {"approximate": "tanh"} if approximate else {}
+    return xp.node("Gelu", [x], x.dtype, x.shape, **ways)
+
+
 COMPOSITES: Mapping[type[Op], Callable[..., Any]] = {
-    Softmax: _softmax(Softmax),
-    LogSoftmax: _softmax(LogSoftmax),
+    Softmax: _softmax,
+    LogSoftmax: _log_softmax,
+    LayerNorm: _layer_norm,
+    SparseSoftmaxCrossEntropyWithLogits: _sparse_cross_entropy,
+    SoftmaxCrossEntropyWithLogits: _cross_entropy,
+    Relu: _activation("Relu"),
+    Relu6: _relu6,
+    Sigmoid: _activation("Sigmoid"),
+    Silu: _silu,
+    Elu: _in_float32(Elu, "Elu"),
+    LeakyRelu: _in_float32(LeakyRelu, "LeakyRelu"),
+    Softsign: _in_float32(Softsign, "Softsign"),
+    Gelu: _gelu,
 }

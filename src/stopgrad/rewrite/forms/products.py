@@ -33,12 +33,13 @@ def flatten_summed_product(
     batch = a.shape[:-2]
     if not batch or summed.op.values != (True, False) or batch != b.shape[:-2]:
         return None
-    if sorted(axis) != list(range(len(batch))) or op.outputs[0].type.symbolic or a.type.symbolic:
+    if sorted(axis) != list(range(len(batch))):
         return None
     count = product(a.shape[:-1])
     flat = [copying.once(Reshape, (x,), ((count, x.shape[-1]),), op)[0] for x in (a, b)]
     made = copying.once(MatMul, tuple(flat), (True, False), op)
-    return copying.once(Reshape, made, (op.outputs[0].shape,), op) if values[1] else made
+    kept = (*(1,) * len(batch), *made[0].shape)
+    return copying.once(Reshape, made, (kept,), op) if values[1] else made
 
 
 FORMS = (flatten_summed_product,)

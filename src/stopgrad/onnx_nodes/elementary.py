@@ -1,0 +1,202 @@
+"""Elementary functions that ONNX lacks, or that runtimes have in float32 only, from those that they have.
+
+Each takes an array namespace and operands of one floating-point dtype, mostly float64, and uses of the namespace
+arithmetic, comparisons, ``where``, ``exp``, ``log``, ``sqrt``, ``sin``, ``cos``, ``round`` and ``floor``. Errors
+are a few ulps of float64, measured in tests/test_onnx_mathematics.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from ml_dtypes import finfo
+
+from stopgrad.onnx_nodes import series
+
+_HALF_PI_LOW = 6.123233995736766e-17
+"""What π/2 lacks in float64."""
+_BIG = 2.0**28
+
+
+def horner(coefficients: Sequence[float], t: Any) -> Any:
+    """A polynomial, the coefficients from the highest power."""
+    first, second, *others = coefficients
+    found = t * first + second
+    for a in others:
+        found = found * t + a
+    return found
+
+
+def on(low: float, high: float, x: Any) -> Any:
+    """From [low, high] to [-1, 1], where the polynomials of :mod:`series` are."""
+    return (x - (high + low) / 2) * (2 / (high - low))
+
+
+def expm1(xp: Any, x: Any) -> Any:
+    """By W. Kahan: the error of u = exp x is undone by dividing by log u."""
+    u = xp.exp(x)
+    v = u - 1
+    plain = (v == -1) | (u == math.inf)
+    return xp.where(v == 0, x, xp.where(plain, v, v * (x / xp.log(u))))
+
+
+def log1p(xp: Any, x: Any) -> Any:
+    """By W. Kahan: the error of u = 1 + x is undone by multiplying with x / (u - 1)."""
+    u = x + 1
+    v = u - 1
+    return xp.where(v == 0, x, xp.where(u == math.inf, u, xp.log(u) * (x / v)))
+
+
+def logaddexp(xp: Any, x: Any, y: Any) -> Any:
+    top, apart = xp.maximum(x, y), xp.abs(x - y)
+    return xp.where(x == y, x + math.log(2), top + log1p(xp, xp.exp(-apart)))
+
+
+_PI = (3.1415926534682512, 1.2154201012607932e-10, 4.044532497591901e-21)
+"""π in three parts, of which the first two are exact times whole numbers below 2²⁰."""
+
+
+def _less_turns(xp: Any, x: Any, turns: Any) -> Any:
+    """x less so many times π, without the error of π."""
+    return ((x - turns * _PI[0]) - turns * _PI[1]) - turns * _PI[2]
+
+
+def sin(xp: Any, x: Any, sine: Callable[[Any], Any]) -> Any:
+    """Near the multiples of π the runtime's sine in float64 is precise by size only, not by digits."""
+    turns = xp.round(xp.where(xp.abs(x) < 1e6, x, 0.0) * (1 / math.pi))
+    found = sine(_less_turns(xp, x, turns))
+    return xp.where(xp.fmod(turns, 2.0) == 0, found, -found)
+
+
+def cos(xp: Any, x: Any, sine: Callable[[Any], Any], cosine: Callable[[Any], Any]) -> Any:
+    """As :func:`sin`, a quarter of a turn on."""
+    small = xp.abs(x) < 1e6
+    turns = xp.floor(xp.where(small, x, 0.0) * (1 / math.pi)) + 0.5
+    found = sine(_less_turns(xp, x, turns))
+    found = xp.where(xp.fmod(turns - 0.5, 2.0) == 0, -found, found)
+    return xp.where(small, found, cosine(x))
+
+
+def tan(xp: Any, x: Any) -> Any:
+    return xp.sin(x) / xp.cos(x)
+
+
+def sinh(xp: Any, x: Any) -> Any:
+    a = xp.abs(x)
+    e = expm1(xp, xp.minimum(a, 1))
+    half = xp.exp(a * 0.5)
+    found = xp.where(a < 1, (e + e / (e + 1)) * 0.5, half * 0.5 * half - 0.5 / half / half)
+    return xp.copysign(found, x)
+
+
+def cosh(xp: Any, x: Any) -> Any:
+    half = xp.exp(xp.abs(x) * 0.5)
+    return half * 0.5 * half + 0.5 / half / half
+
+
+def arctan(xp: Any, x: Any) -> Any:
+    """A polynomial up to tan π/8; beyond by the addition theorem, from 1 / x or (x - 1) / (x + 1)."""
+    a = xp.abs(x)
+    far, middle = a > 1 + math.sqrt(2), a > math.sqrt(2) - 1
+    r = xp.where(far, -1 / a, xp.where(middle, (a - 1) / (a + 1), a))
+    base = xp.where(far, math.pi / 2, xp.where(middle, math.pi / 4, 0.0))
+    rest = xp.where(far, _HALF_PI_LOW, xp.where(middle, _HALF_PI_LOW / 2, 0.0))
+    z = r * r
+    near = r * horner(series.ATAN, on(0, 0.1716, z))
+    return xp.copysign(base + (near + rest), x)
+
+
+def arcsin(xp: Any, x: Any) -> Any:
+    a = xp.abs(x)
+    return xp.copysign(arctan(xp, a / (1 + xp.sqrt((1 - a) * (1 + a)))) * 2, x)
+
+
+def arccos(xp: Any, x: Any) -> Any:
+    return arctan(xp, xp.sqrt((1 - x) / (1 + x))) * 2
+
+
+def arctan2(xp: Any, y: Any, x: Any) -> Any:
+    a, b = xp.abs(y), xp.abs(x)
+    slope = xp.where(a == b, xp.where(a == 0, a, xp.ones_like(a)), a / b)
+    angle = arctan(xp, slope)
+    return xp.copysign(xp.where(xp.signbit(x), math.pi - (angle - 2 * _HALF_PI_LOW), angle), y)
+
+
+def arcsinh(xp: Any, x: Any) -> Any:
+    a = xp.abs(x)
+    near = log1p(xp, a + a * a / (1 + xp.sqrt(a * a + 1)))
+    return xp.copysign(xp.where(a > _BIG, xp.log(a) + math.log(2), near), x)
+
+
+def arccosh(xp: Any, x: Any) -> Any:
+    t = x - 1
+    near = log1p(xp, t + xp.sqrt(t) * xp.sqrt(t + 2))
+    return xp.where(x > _BIG, xp.log(x) + math.log(2), near)
+
+
+def arctanh(xp: Any, x: Any) -> Any:
+    a = xp.abs(x)
+    return xp.copysign(log1p(xp, a * 2 / (1 - a)) * 0.5, x)
+
+
+def cbrt(xp: Any, x: Any) -> Any:
+    """One step of Newton's method from exp(log(x) / 3)."""
+    a = xp.abs(x)
+    plain = (a == 0) | (a == math.inf)
+    start = xp.exp(xp.log(a) * (1 / 3))
+    return xp.where(plain, x, xp.copysign(start - (start - a / (start * start)) * (1 / 3), x))
+
+
+def hypot(xp: Any, x: Any, y: Any) -> Any:
+    a, b = xp.abs(x), xp.abs(y)
+    large, small = xp.maximum(a, b), xp.minimum(a, b)
+    ratio = xp.where(large == 0, large, small / large)
+    infinite = (a == math.inf) | (b == math.inf)
+    return xp.where(infinite, math.inf, large * xp.sqrt(ratio * ratio + 1))
+
+
+def nextafter(xp: Any, x: Any, y: Any) -> Any:
+    """S. M. Rump, P. Zimmermann, S. Boldo and G. Melquiond 2009, "Computing predecessor and successor in rounding
+    to nearest": a little more than half a unit in the last place is added, and the sum is rounded.
+
+    float16 and bfloat16 are computed in float32, so that the only rounding is that to their own dtype.
+    """
+    dtype = x.dtype
+    limits = finfo(dtype)
+    unit, least, largest = float(limits.eps) / 2, float(limits.smallest_subnormal), float(limits.max)
+    narrow = dtype.itemsize == 2
+    wide = np.dtype(np.float32) if narrow else dtype
+    x, y = x.astype(wide), y.astype(wide)
+    size = xp.abs(x)
+
+    def moved(direction: float) -> Any:
+        step = direction * unit * (1 + 2 * unit)
+        found = xp.where(size < least / unit, size + direction * least, size + size * step)
+        if narrow:
+            return found
+        scaled = size * (1 / unit)
+        return xp.where(
+            (size >= least / unit) & (size < least / unit / unit), (scaled + scaled * step) * unit, found
+        )
+
+    back = xp.where(size == math.inf, largest, moved(-1.0))
+    grows = (x == 0) | ((x < y) == (x > 0))
+    found = xp.copysign(xp.where(grows, moved(1.0), back), xp.where(x == 0, y, x))
+    return xp.where(x == y, y, xp.where((x != x) | (y != y), x + y, found)).astype(dtype)
+
+
+def to_11_bits(xp: Any, x: Any) -> Any:
+    """float64 as float16 rounds it. What is float32 already stays as it is.
+
+    By the splitting of G. W. Veltkamp (T. J. Dekker 1971, "A floating-point technique for extending the available
+    precision"); numbers below the normal ones of float16 are rounded where they are added to a large one.
+    """
+    bounded = xp.where(xp.abs(x) > 1e6, xp.sign(x) * math.inf, x)
+    scaled = bounded * (2.0**42 + 1)
+    split = scaled - (scaled - bounded)
+    large = 1.5 * 2.0**28
+    found = xp.where(xp.abs(x) < 2.0**-14, (x + large) - large, split)
+    return xp.where(x.astype(np.float32).astype(np.float64) == x, x, xp.where(xp.abs(x) > 1e6, bounded, found))

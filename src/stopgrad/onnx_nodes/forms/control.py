@@ -1,0 +1,103 @@
+"""Branches and loops: If, Loop and Scan. What their bodies use of the graph around them they see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.control.branches import Case
+from stopgrad.control.loops import While
+from stopgrad.control.scans import Scan
+from stopgrad.onnx_nodes.forms.running import scanned
+from stopgrad.onnx_nodes.layouts import producer
+from stopgrad.onnx_nodes.values import Value
+from stopgrad.onnx_nodes.writing import has_value
+from stopgrad.op import Op
+
+_BOOL, _INT64 = np.dtype(bool), np.dtype(np.int64)
+
+
+def _results(made: Sequence[Any]) -> Any:
+    return made[0] if len(made) == 1 else made
+
+
+def _kinds(types: Sequence[Any]) -> list[Any]:
+    return [(t.dtype.numpy, t.shape) for t in types]
+
+
+def _case(xp: Any, index: Any, *operands: Any, branches: Any, run: Any, types: Any) -> Any:
+    """Branches by halves: an If for each time that they are halved."""
+    if not has_value(index):
+        return _results(run(branches[min(max(int(index), 0), len(branches) - 1)], operands))
+    kinds = _kinds(types.outputs)
+
+    def among(low: int, high: int) -> Sequence[Any]:
+        if high - low == 1:
+            found: Sequence[Any] = run(branches[low], operands)
+            return found
+        middle = (low + high) // 2
+        later = _condition(xp, index) if len(branches) == 2 else None
+        later = xp.greater_equal(index, np.int32(middle)) if later is None else later
+        return xp.write(  # type: ignore[no-any-return]
+            "If",
+            [later],
+            kinds,
+            then_branch=xp.body([], lambda: among(middle, high)),
+            else_branch=xp.body([], lambda: among(low, middle)),
+        )
+
+    return _results(among(0, len(branches)))
+
+
+def _condition(xp: Any, index: Any) -> Any:
+    """The boolean that was made the number of a branch, if it was."""
+    node = producer(xp, index)
+    if node is None or node.op_type != "Cast" or xp.nodes.types[node.inputs[0]] != (_BOOL, ()):
+        return None
+    return Value(xp, node.inputs[0], _BOOL, ())
+
+
+def _while(xp: Any, *operands: Any, condition: Any, body: Any, limit: int, run: Any, types: Any) -> Any:
+    """A Loop whose body says at its end whether there is a next time."""
+    count = len(types.outputs)
+    rest, kinds = operands[count:], _kinds(types.outputs)
+
+    def step(number: Any, holds: Any, *carry: Any) -> list[Any]:
+        made = run(body, [*carry, *rest])
+        return [run(condition, [*made, *rest])[0], *made]
+
+    first = [xp.value(x) for x in operands[:count]]
+    holds = run(condition, [*first, *rest])[0]
+    most = None if limit < 0 else np.asarray(limit, np.int64)
+    inner = xp.body([(_INT64, ()), (_BOOL, ()), *kinds], step)
+    return _results(xp.write("Loop", [most, holds, *first], kinds, body=inner))
+
+
+def _scan(
+    xp: Any,
+    *operands: Any,
+    body: Any,
+    carries: int,
+    sequences: int,
+    length: Any,
+    reverse: bool,
+    unroll: int,
+    run: Any,
+    types: Any,
+) -> Any:
+    """A Scan; one without sequences counts its steps by a sequence that it does not read."""
+    first, parts = operands[:carries], operands[carries : carries + sequences]
+    rest, kinds = operands[carries + sequences :], _kinds(types.outputs[carries:])
+    if length == 0:
+        return _results([*first, *(xp.zeros(shape, dtype) for dtype, shape in kinds)])
+
+    def step(*given: Any) -> Sequence[Any]:
+        made: Sequence[Any] = run(body, [*given[: carries + sequences], *rest])
+        return made
+
+    return _results(scanned(xp, step, first, parts or [xp.arange(length)], kinds, 0, reverse))
+
+
+CONTROL: Mapping[type[Op], Callable[..., Any]] = {Case: _case, While: _while, Scan: _scan}

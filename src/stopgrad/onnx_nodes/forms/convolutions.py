@@ -1,0 +1,177 @@
+"""Convolutions and their gradients: Conv and ConvTranspose, which take [batch, channels, spatial...]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.forms.parts import reshaped, transposed
+from stopgrad.onnx_nodes.forms.windows import added, apart, around, counted, windows
+from stopgrad.onnx_nodes.nodes import is_known
+from stopgrad.op import Op
+from stopgrad.ops.convolution import Conv, ConvBackpropFilter, ConvBackpropInput
+from stopgrad.ops.windows import convolved, reach
+from stopgrad.types import product
+
+_CONV = frozenset(map(np.dtype, ("float32", "float16")))
+"""For others the runtime has no kernel: they are products of matrices."""
+
+
+def first(xp: Any, x: Any) -> Any:
+    """[batch, spatial..., channels] as [batch, channels, spatial...]."""
+    return transposed(xp, x, (0, len(x.shape) - 1, *range(1, len(x.shape) - 1)))
+
+
+def last(xp: Any, x: Any) -> Any:
+    """The reverse."""
+    return transposed(xp, x, (0, *range(2, len(x.shape)), 1))
+
+
+def _weights(xp: Any, filters: Any) -> Any:
+    """[window..., in, out] as [out, in, window...]."""
+    rank = len(filters.shape) - 2
+    return transposed(xp, filters, (rank + 1, rank, *range(rank)))
+
+
+def steps(strides: Any, dilations: Any, groups: int = 1) -> dict[str, Any]:
+    """Attributes that are not as they are where nothing is said."""
+    found: dict[str, Any] = {}
+    if set(strides) != {1}:
+        found["strides"] = list(strides)
+    if set(dilations) != {1}:
+        found["dilations"] = list(dilations)
+    if groups != 1:
+        found["group"] = groups
+    return found
+
+
+def pads_of(pairs: Any, dilations: Any) -> dict[str, Any] | None:
+    """The padding as attributes; None where only a run knows it and no word says it."""
+    numbers = [low for low, _ in pairs] + [high for _, high in pairs]
+    if is_known(numbers):
+        return {"pads": numbers} if any(numbers) else {}
+    return {"auto_pad": "SAME_UPPER"} if set(dilations) == {1} else None
+
+
+def _conv(xp: Any, x: Any, filters: Any, *, strides: Any, padding: Any, dilations: Any, groups: int) -> Any:
+    geometry, ksize = (strides, padding, dilations), filters.shape[:-2]
+    shape = convolved(x.shape, filters.shape, strides, padding, dilations, groups)
+    if 0 in (*shape, *filters.shape):
+        return xp.zeros(shape, x.dtype)
+    if x.dtype not in _CONV:
+        rows = _columns(xp, x, ksize, geometry, groups)
+        made = xp.matmul(rows, _matrices(xp, filters, groups))
+        return reshaped(xp, transposed(xp, made, (1, 0, 2)), shape)
+    pairs = around(x.shape[1:-1], ksize, geometry)
+    pads = pads_of(pairs, dilations)
+    if pads is None:
+        x, pads = xp.padded(x, [(0, 0), *pairs, (0, 0)]), {}
+    attributes = {**pads, **steps(strides, dilations, groups)}
+    kind = (shape[0], shape[-1], *shape[1:-1])
+    return last(xp, xp.node("Conv", [first(xp, x), _weights(xp, filters)], x.dtype, kind, **attributes))
+
+
+def _conv_back_input(
+    xp: Any, filters: Any, g: Any, *, shape: Any, strides: Any, padding: Any, dilations: Any, groups: int
+) -> Any:
+    """ConvTranspose. What no window reaches at an end is padding of its result."""
+    geometry, ksize = (strides, padding, dilations), filters.shape[:-2]
+    if 0 in (*shape, *g.shape, *filters.shape):
+        return xp.zeros(shape, g.dtype)
+    if g.dtype not in _CONV:
+        return _input_by_products(xp, filters, g, shape, geometry, groups)
+    spatial, pairs = shape[1:-1], around(shape[1:-1], ksize, geometry)
+    full = [
+        (o - 1) * s + reach(k, d) for o, k, s, d in zip(g.shape[1:-1], ksize, strides, dilations, strict=True)
+    ]
+    more = [n + low + high - m for n, m, (low, high) in zip(spatial, full, pairs, strict=True)]
+    numbers = [low for low, _ in pairs] + [high for _, high in pairs]
+    attributes, operands = steps(strides, dilations, groups), [first(xp, g), _weights(xp, filters)]
+    if is_known([*more, *numbers]):
+        attributes |= {"pads": numbers} if any(numbers) else {}
+        attributes |= {"output_padding": more} if any(more) else {}
+        made = xp.node("ConvTranspose", operands, g.dtype, (shape[0], shape[-1], *spatial), **attributes)
+        return last(xp, made)
+    made = last(xp, xp.node("ConvTranspose", operands, g.dtype, (shape[0], shape[-1], *full), **attributes))
+    rest = [(-low, n + low - m) for n, m, (low, _) in zip(spatial, full, pairs, strict=True)]
+    return xp.padded(made, [(0, 0), *rest, (0, 0)])
+
+
+def _conv_back_filter(
+    xp: Any, x: Any, g: Any, *, shape: Any, strides: Any, padding: Any, dilations: Any, groups: int
+) -> Any:
+    """A convolution whose batch is the channels, its channels the batch, its filters the cotangent."""
+    geometry, ksize, rank = (strides, padding, dilations), shape[:-2], len(strides)
+    if 0 in (*shape, *g.shape, *x.shape):
+        return xp.zeros(shape, g.dtype)
+    if g.dtype not in _CONV:
+        rows = transposed(xp, _columns(xp, x, ksize, geometry, groups), (0, 2, 1))
+        made = xp.matmul(rows, _by_group(xp, g, groups))
+        return reshaped(xp, transposed(xp, made, (1, 0, 2)), shape)
+    spatial, pairs = x.shape[1:-1], around(x.shape[1:-1], ksize, geometry)
+    turned, weights = _by_channel(xp, x, groups), transposed(xp, g, (rank + 1, 0, *range(1, rank + 1)))
+    numbers = [low for low, _ in pairs] + [high for _, high in pairs]
+    attributes = steps(dilations, strides, groups)
+    if not is_known(numbers):
+        turned = xp.padded(turned, [(0, 0), (0, 0), *pairs])
+    elif any(numbers):
+        attributes["pads"] = numbers
+    found = [
+        (n + low + high - reach(o, s)) // d + 1
+        for n, o, s, d, (low, high) in zip(spatial, g.shape[1:-1], strides, dilations, pairs, strict=True)
+    ]
+    made = xp.node("Conv", [turned, weights], g.dtype, (shape[-2], shape[-1], *found), **attributes)
+    made = xp.cut(made, [(0, n, 1) for n in (shape[-2], shape[-1], *ksize)])
+    return transposed(xp, made, (*range(2, rank + 2), 0, 1))
+
+
+def _by_channel(xp: Any, x: Any, groups: int) -> Any:
+    """[batch, spatial..., groups * each] as [each, groups * batch, spatial...]."""
+    batch, *spatial, channels = x.shape
+    rank = len(spatial)
+    if groups == 1:
+        return transposed(xp, x, (rank + 1, 0, *range(1, rank + 1)))
+    split = reshaped(xp, x, (batch, *spatial, groups, channels // groups))
+    turned = transposed(xp, split, (rank + 2, rank + 1, 0, *range(1, rank + 1)))
+    return reshaped(xp, turned, (channels // groups, groups * batch, *spatial))
+
+
+# ----------------------------------------------------------------------------- as products of matrices
+
+
+def _columns(xp: Any, x: Any, ksize: Any, geometry: Any, groups: int) -> Any:
+    """All windows as rows, by group: [groups, batch * counts, window * channels / groups]."""
+    counts, each = counted(x.shape[1:-1], ksize, geometry), x.shape[-1] // groups
+    rows = apart(xp, windows(xp, x, ksize, geometry), len(counts))
+    count = x.shape[0] * product(counts)
+    rows = reshaped(xp, rows, (count, product(ksize), groups, each))
+    return reshaped(xp, transposed(xp, rows, (2, 0, 1, 3)), (groups, count, product(ksize) * each))
+
+
+def _matrices(xp: Any, filters: Any, groups: int) -> Any:
+    """Filters as a matrix for each group: [groups, window * channels in, channels out]."""
+    split = reshaped(xp, filters, (product(filters.shape[:-1]), groups, filters.shape[-1] // groups))
+    return transposed(xp, split, (1, 0, 2))
+
+
+_by_group = _matrices
+
+
+def _input_by_products(xp: Any, filters: Any, g: Any, shape: Any, geometry: Any, groups: int) -> Any:
+    ksize, counts, each, rank = filters.shape[:-2], g.shape[1:-1], shape[-1] // groups, len(g.shape) - 2
+    turned = transposed(xp, _matrices(xp, filters, groups), (0, 2, 1))
+    rows = xp.matmul(_by_group(xp, g, groups), turned)
+    rows = reshaped(xp, rows, (groups, shape[0], *counts, *ksize, each))
+    pairs = [axis for i in range(rank) for axis in (2 + i, 2 + rank + i)]
+    rows = transposed(xp, rows, (1, *pairs, 0, 2 + 2 * rank))
+    many = tuple(n for pair in zip(counts, ksize, strict=True) for n in pair)
+    return added(xp, reshaped(xp, rows, (shape[0], *many, shape[-1])), shape[1:-1], ksize, geometry)
+
+
+CONVOLUTIONS: Mapping[type[Op], Callable[..., Any]] = {
+    Conv: _conv,
+    ConvBackpropInput: _conv_back_input,
+    ConvBackpropFilter: _conv_back_filter,
+}

@@ -1,0 +1,185 @@
+"""Elements chosen by integer tensors.
+
+ONNX counts negative indices from the end of an axis and refuses those outside. To our operations both are
+indices that choose nothing: an index is brought into the axis, and what it would choose is put out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.forms.parts import along, highest, lowest, moved, number, reshaped, transposed
+from stopgrad.onnx_nodes.nodes import is_known
+from stopgrad.onnx_nodes.writing import has_value
+from stopgrad.op import Op
+from stopgrad.ops.bins import SearchSorted
+from stopgrad.ops.index import (
+    GatherV2,
+    OneHot,
+    ScatterAddAlongAxis,
+    TakeAlongAxis,
+    TensorScatterAdd,
+    gather_perm,
+)
+from stopgrad.ops.scatters import TensorScatterMax, TensorScatterMin, TensorScatterMul, TensorScatterUpdate
+from stopgrad.types import Dim, product
+
+
+def _as_index(xp: Any, indices: Any, wide: bool) -> Any:
+    """Indices as int32 or int64, which Gather takes."""
+    dtype = np.dtype(indices.dtype)
+    if dtype == np.uint64:
+        indices = xp.minimum(indices, number(2**63 - 1, np.uint64))
+    wanted = np.int64 if wide or dtype.itemsize == 8 or dtype == np.uint32 else np.int32
+    return xp.astype(indices, wanted)
+
+
+def bounded(xp: Any, indices: Any, size: Any, wide: bool = False) -> tuple[Any, Any]:
+    """Indices within an axis of this size, and which of them were; None where all are known to be."""
+    indices = _as_index(xp, indices, wide)
+    dtype = indices.dtype
+    if isinstance(indices, np.ndarray) and not isinstance(size, Dim):
+        inside = (indices >= 0) & (indices < size)
+        return np.where(inside, indices, number(0, dtype)), None if inside.all() else inside
+    if isinstance(size, Dim):
+        last = xp.value(size - 1, dtype)
+    else:
+        last = number(min(size - 1, np.iinfo(dtype).max), dtype)
+    fitting = xp.node("Clip", [indices, number(0, dtype), last], dtype, indices.shape)
+    return fitting, xp.equal(fitting, indices)
+
+
+def gather(xp: Any, params: Any, indices: Any, *, axis: int, batch_dims: int) -> Any:
+    """GatherV2: 0 where an index lies outside."""
+    shape = (*params.shape[:axis], *indices.shape[batch_dims:], *params.shape[axis + 1 :])
+    if is_known(params.shape) and not params.shape[axis]:
+        return xp.zeros(shape, params.dtype)
+    at, inside = bounded(xp, indices, params.shape[axis], wide=batch_dims > 0)
+    if not batch_dims:
+        found = xp.node("Gather", [params, at], params.dtype, shape, axis=axis)
+    else:
+        found = _batched(xp, params, at, axis, batch_dims)
+    if inside is None:
+        return found
+    inside = along(xp, inside, axis, len(shape), batch_dims)
+    return xp.where(inside, found, number(0, params.dtype))
+
+
+def _batched(xp: Any, params: Any, at: Any, axis: int, batch_dims: int) -> Any:
+    x = moved(xp, params, axis, batch_dims)
+    at = xp.expand_dims(at, at.ndim)
+    shape = (*at.shape[:-1], *x.shape[batch_dims + 1 :])
+    found = xp.node("GatherND", [x, at], x.dtype, shape, batch_dims=batch_dims)
+    return transposed(xp, found, gather_perm(len(shape), at.ndim - 1 - batch_dims, axis, batch_dims))
+
+
+def _take_along_axis(xp: Any, x: Any, indices: Any, *, axis: int) -> Any:
+    if is_known(x.shape) and not x.shape[axis]:
+        return xp.zeros(indices.shape, x.dtype)
+    at, inside = bounded(xp, indices, x.shape[axis])
+    found = xp.node("GatherElements", [x, at], x.dtype, indices.shape, axis=axis)
+    return found if inside is None else xp.where(inside, found, number(0, x.dtype))
+
+
+# ------------------------------------------------------------------------------------------- scatters
+
+
+def _rows(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> tuple[Any, Any]:
+    """Indices and updates with one axis that is chosen along, where there were several or none."""
+    count = product(indices.shape[batch_dims:])
+    indices = reshaped(xp, indices, (*indices.shape[:batch_dims], count))
+    return indices, reshaped(xp, updates, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
+
+
+def _joined(xp: Any, x: Any, at: Any, updates: Any, axis: int, batch_dims: int, reduction: str) -> Any:
+    """x with rows along an axis joined with updates. All indices lie inside."""
+    if axis == 0:
+        at = xp.expand_dims(xp.astype(at, np.int64), 1)
+        return xp.node("ScatterND", [x, at, updates], x.dtype, x.shape, reduction=reduction)
+    at = xp.broadcast_to(along(xp, at, axis, x.ndim, batch_dims), updates.shape)
+    return xp.node("ScatterElements", [x, at, updates], x.dtype, x.shape, axis=axis, reduction=reduction)
+
+
+def _scatter(reduction: str, neutral: Callable[[Any], Any]) -> Callable[..., Any]:
+    """The form of a scatter whose order does not matter. *neutral* is what changes no number of a dtype."""
+
+    def form(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int, batch_dims: int) -> Any:
+        if is_known(x.shape) and not x.shape[axis]:
+            return x
+        indices, updates = _rows(xp, x, indices, updates, axis, batch_dims)
+        at, inside = bounded(xp, indices, x.shape[axis])
+        if inside is not None:
+            inside = along(xp, inside, axis, x.ndim, batch_dims)
+            updates = xp.where(inside, updates, number(neutral(x.dtype), x.dtype))
+        return _joined(xp, x, at, updates, axis, batch_dims, reduction)
+
+    return form
+
+
+def _scatter_update(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int, batch_dims: int) -> Any:
+    """Each row becomes its last update.
+
+    ONNX leaves open which update wins. So it is first found out, as the largest of their numbers.
+    """
+    if is_known(x.shape) and not x.shape[axis]:
+        return x
+    indices, updates = _rows(xp, x, indices, updates, axis, batch_dims)
+    at, inside = bounded(xp, indices, x.shape[axis])
+    if isinstance(at, np.ndarray) and inside is None and not batch_dims and len(set(at.tolist())) == at.size:
+        return _joined(xp, x, at, updates, axis, 0, "none")
+    order = xp.broadcast_to(xp.arange(at.shape[-1], dtype=np.int64), at.shape)
+    order = order if inside is None else xp.where(inside, order, number(-1, np.int64))
+    none = xp.full((*x.shape[:batch_dims], x.shape[axis]), -1, np.int64)
+    last = _joined(xp, none, at, order, batch_dims, batch_dims, "max")
+    changed = along(xp, xp.greater_equal(last, number(0, np.int64)), axis, x.ndim, batch_dims)
+    return xp.where(changed, gather(xp, updates, last, axis=axis, batch_dims=batch_dims), x)
+
+
+def _scatter_add_along_axis(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int) -> Any:
+    if is_known(x.shape) and not x.shape[axis]:
+        return x
+    at, inside = bounded(xp, indices, x.shape[axis])
+    if inside is not None:
+        updates = xp.where(inside, updates, number(0, x.dtype))
+    return xp.node("ScatterElements", [x, at, updates], x.dtype, x.shape, axis=axis, reduction="add")
+
+
+# ---------------------------------------------------------------------------------------- comparisons
+
+
+def _one_hot(xp: Any, indices: Any, on_value: Any, off_value: Any, *, depth: Any, axis: int) -> Any:
+    """A comparison: OneHot of ONNX's counts negative indices from the end."""
+    indices = _as_index(xp, indices, isinstance(depth, Dim))
+    places = reshaped(xp, xp.arange(depth, dtype=indices.dtype), (depth, *(1,) * (indices.ndim - axis)))
+    hit = xp.equal(xp.expand_dims(indices, axis), places)
+    if not has_value([on_value, off_value]) and on_value == 1 and off_value == 0:
+        return xp.astype(hit, on_value.dtype)
+    return xp.where(hit, on_value, off_value)
+
+
+def _search_sorted(xp: Any, sequence: Any, x: Any, *, right: bool, dtype: Any) -> Any:
+    """How many elements of the sequence come before; NaN comes last."""
+    many, one = xp.expand_dims(sequence, sequence.ndim - 1), xp.expand_dims(x, x.ndim)
+    before = xp.less_equal(many, one) if right else xp.less(many, one)
+    if np.dtype(x.dtype).kind not in "iub":
+        unknown = xp.isnan(one)
+        last = unknown if right else xp.logical_and(unknown, xp.equal(many, many))
+        before = xp.logical_or(before, last)
+    return xp.sum(xp.astype(before, dtype.numpy), axis=x.ndim, dtype=dtype.numpy)
+
+
+INDEXING: Mapping[type[Op], Callable[..., Any]] = {
+    GatherV2: gather,
+    TakeAlongAxis: _take_along_axis,
+    TensorScatterAdd: _scatter("add", lambda dtype: 0),
+    TensorScatterMul: _scatter("mul", lambda dtype: 1),
+    TensorScatterMax: _scatter("max", lowest),
+    TensorScatterMin: _scatter("min", highest),
+    TensorScatterUpdate: _scatter_update,
+    ScatterAddAlongAxis: _scatter_add_along_axis,
+    OneHot: _one_hot,
+    SearchSorted: _search_sorted,
+}

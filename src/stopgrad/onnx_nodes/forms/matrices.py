@@ -1,0 +1,287 @@
+"""Linear algebra: triangles and diagonals, and eliminations by Scan, one row or column after the other.
+
+What factorizes otherwise (QR, eigenvalues, singular values) has no form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.forms.parts import number
+from stopgrad.onnx_nodes.forms.running import scanned
+from stopgrad.onnx_nodes.nodes import is_known
+from stopgrad.op import Op
+from stopgrad.ops.determinants import Adjugate, LogMatrixDeterminant, MatrixDeterminant
+from stopgrad.ops.factorizations import Cholesky
+from stopgrad.ops.inference import broadcast_shapes
+from stopgrad.ops.matrices import ANY, MatrixBandPart, MatrixDiag, MatrixDiagPart
+from stopgrad.ops.solvers import MatrixInverse, MatrixSolve, TriangularSolve
+from stopgrad.types import Dim, product
+
+_TRIANGLES = frozenset(map(np.dtype, ("bool", "float32", "float64", "int32", "int64")))
+"""Of what the runtime takes triangles."""
+
+_MINORS = 16
+"""The adjugate is written for matrices up to this size: it takes a determinant for each element."""
+
+
+def _band_part(xp: Any, x: Any, *, low: int, high: int) -> Any:
+    if x.dtype not in _TRIANGLES:
+        return MatrixBandPart.lower(xp, x, low=low, high=high)  # type: ignore[operator]
+    for bound, end, upper in ((low, -ANY, 1), (high, ANY, 0)):
+        if bound != end:
+            x = xp.node("Trilu", [x, number(bound, np.int64)], x.dtype, x.shape, upper=upper)
+    return x
+
+
+def _diag_part(xp: Any, x: Any, *, offset: int, types: Any) -> Any:
+    """Elements of a row of all of them, as far apart as the diagonal is."""
+    *batch, rows, columns = x.shape
+    length = types.outputs[0].shape[-1]
+    if length == 0:
+        return xp.zeros((*batch, 0), x.dtype)
+    flat = xp.reshape(x, (*batch, rows * columns))
+    start = offset if offset >= 0 else -offset * columns
+    stop, axes = xp.ints([start + length * (columns + 1)]), xp.ints([len(batch)])
+    parts = [xp.ints([start]), stop, axes, xp.ints([columns + 1])]
+    return xp.node("Slice", [flat, *parts], x.dtype, (*batch, length))
+
+
+def _diag(xp: Any, diagonal: Any, *, offset: int, rows: Any, columns: Any) -> Any:
+    """Each element repeated along its row, where the diagonal is."""
+    count = diagonal.shape[-1]
+    before = max(-offset, 0) if isinstance(rows, Dim) else min(max(-offset, 0), rows)
+    around = [(0, 0)] * (diagonal.ndim - 1) + [(before, rows - before - count)]
+    rowwise = xp.expand_dims(xp.padded(diagonal, around), diagonal.ndim)
+    above = xp.subtract(xp.reshape(xp.arange(columns), (1, columns)), xp.reshape(xp.arange(rows), (rows, 1)))
+    return xp.where(xp.equal(above, offset), rowwise, number(0, diagonal.dtype))
+
+
+# ---------------------------------------------------------------------------------------- eliminations
+
+
+def _mask(xp: Any, place: Any, size: Any, compare: str = "equal") -> Any:
+    """Which of the rows stand at a place (or before, or behind it): [size, 1]."""
+    return getattr(xp, compare)(xp.reshape(xp.arange(size), (size, 1)), place)
+
+
+def _matrix(xp: Any, x: Any, batch: Any) -> Any:
+    return xp.broadcast_to(xp.value(x), (*batch, *x.shape[-2:]))
+
+
+def _triangular_solve(xp: Any, matrix: Any, rhs: Any, *, lower: bool, adjoint: bool) -> Any:
+    """Row by row: what the rows found so far say is taken off, and the rest is divided."""
+    batch, size = broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2]), matrix.shape[-1]
+    matrix, rhs = _matrix(xp, matrix, batch), _matrix(xp, rhs, batch)
+    if size == 0:
+        return rhs
+    if adjoint:
+        matrix, lower = xp.swapaxes(matrix, -1, -2), not lower
+    axis = len(batch)
+    diagonal = _diag_part_of(xp, matrix)
+
+    def step(x: Any, place: Any, row: Any, side: Any, pivot: Any) -> list[Any]:
+        # Of what is not known yet, x holds 0.
+        known = xp.matmul(xp.expand_dims(row, axis), x)
+        found = xp.divide(xp.subtract(xp.expand_dims(side, axis), known), xp.reshape(pivot, (*batch, 1, 1)))
+        return [xp.where(_mask(xp, place, size), found, x)]
+
+    strict = xp.node(
+        "Trilu",
+        [matrix, number(-1 if lower else 1, np.int64)],
+        matrix.dtype,
+        matrix.shape,
+        upper=int(not lower),
+    )
+    parts = [xp.arange(size), *(_rows_first(xp, x, axis) for x in (strict, rhs)), _last_first(xp, diagonal)]
+    return scanned(xp, step, [xp.zeros(rhs.shape, rhs.dtype)], parts, [], 0, not lower)[0]
+
+
+def _rows_first(xp: Any, x: Any, axis: int) -> Any:
+    """[..., rows, columns] as [rows, ..., columns]."""
+    return x if not axis else xp.transpose(x, (axis, *range(axis), axis + 1))
+
+
+def _last_first(xp: Any, x: Any) -> Any:
+    return x if x.ndim == 1 else xp.transpose(x, (x.ndim - 1, *range(x.ndim - 1)))
+
+
+def _diag_part_of(xp: Any, x: Any) -> Any:
+    """The main diagonal of square matrices."""
+    *batch, rows, columns = x.shape
+    flat = xp.reshape(x, (*batch, rows * columns))
+    parts = [xp.ints([0]), xp.ints([rows * columns]), xp.ints([len(batch)]), xp.ints([columns + 1])]
+    return xp.node("Slice", [flat, *parts], x.dtype, (*batch, rows))
+
+
+def _cholesky(xp: Any, x: Any) -> Any:
+    """Column by column. A pivot that is not positive makes the whole triangle NaN."""
+    size, axis = x.shape[-1], x.ndim - 2
+    if size == 0:
+        return x
+    symmetric = xp.divide(xp.add(x, xp.swapaxes(x, -1, -2)), number(2, x.dtype))
+
+    def step(factor: Any, good: Any, place: Any, column: Any) -> list[Any]:
+        here = _mask(xp, place, size)
+        row = xp.expand_dims(xp.take(factor, place, axis), axis)
+        rest = xp.subtract(xp.expand_dims(column, axis + 1), xp.matmul(factor, xp.swapaxes(row, -1, -2)))
+        pivot = xp.expand_dims(xp.take(rest, place, axis), axis)
+        root = xp.sqrt(pivot)
+        below = xp.where(_mask(xp, place, size, "greater"), xp.divide(rest, root), number(0, x.dtype))
+        made = xp.where(here, root, below)
+        columns = xp.reshape(xp.arange(size), (1, size))
+        return [
+            xp.where(xp.equal(columns, place), made, factor),
+            xp.logical_and(good, xp.greater(pivot, number(0, x.dtype))),
+        ]
+
+    first = [xp.zeros(x.shape, x.dtype), xp.ones((*x.shape[:-2], 1, 1), bool)]
+    factor, good = scanned(xp, step, first, [xp.arange(size), _last_first(xp, symmetric)], [], 0)
+    lower = np.tril(np.ones((size, size), bool)) if is_known([size]) else _lower(xp, size)
+    return xp.where(xp.logical_or(good, xp.logical_not(lower)), factor, number(np.nan, x.dtype))
+
+
+def _lower(xp: Any, size: Any) -> Any:
+    places = xp.arange(size)
+    return xp.greater_equal(xp.reshape(places, (size, 1)), xp.reshape(places, (1, size)))
+
+
+def _eliminated(xp: Any, matrix: Any, whole: bool) -> tuple[Any, Any, Any]:
+    """Rows of [matrix | more] after elimination by rows with partial pivoting.
+
+    Args:
+        matrix: [..., m, n], n not less than m.
+        whole: whether the columns are eliminated above the pivots, too, and pivots made 1.
+
+    Returns:
+        The rows, the pivots [m, ..., 1, 1], and for each whether rows have changed places for it.
+    """
+    size, axis = matrix.shape[-2], matrix.ndim - 2
+    batch = matrix.shape[:-2]
+    places = xp.reshape(xp.arange(size), (size, 1))
+
+    def step(rows: Any, place: Any) -> list[Any]:
+        column = xp.expand_dims(xp.take(rows, place, axis + 1), axis + 1)
+        left = xp.greater_equal(places, place)
+        largest = xp.argmax(xp.where(left, xp.abs(column), number(-1, matrix.dtype)), axis, keepdims=True)
+        order = xp.where(xp.equal(places, place), largest, xp.where(xp.equal(places, largest), place, places))
+        rows = xp.node(
+            "GatherElements",
+            [rows, xp.broadcast_to(order, rows.shape)],
+            rows.dtype,
+            rows.shape,
+            axis=axis,
+        )
+        top = xp.expand_dims(xp.take(rows, place, axis), axis)
+        pivot = xp.expand_dims(xp.take(top, place, axis + 1), axis + 1)
+        factor = xp.divide(xp.expand_dims(xp.take(rows, place, axis + 1), axis + 1), pivot)
+        if whole:
+            rest = xp.subtract(rows, xp.multiply(factor, top))
+            made = xp.where(xp.equal(places, place), xp.divide(top, pivot), rest)
+        else:
+            below = xp.where(xp.greater(places, place), factor, number(0, matrix.dtype))
+            made = xp.subtract(rows, xp.multiply(below, top))
+        return [made, pivot, xp.not_equal(largest, place)]
+
+    shape = (size, *batch, 1, 1)
+    kinds = [(np.dtype(matrix.dtype), shape), (np.dtype(bool), shape)]
+    rows, pivots, moved = scanned(xp, step, [matrix], [xp.arange(size)], kinds)
+    return rows, pivots, moved
+
+
+def _solve(xp: Any, matrix: Any, rhs: Any, *, adjoint: bool) -> Any:
+    batch, size = broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2]), matrix.shape[-1]
+    matrix, rhs = _matrix(xp, matrix, batch), _matrix(xp, rhs, batch)
+    if size == 0:
+        return rhs
+    matrix = xp.swapaxes(matrix, -1, -2) if adjoint else matrix
+    rows, pivots, _ = _eliminated(xp, xp.concatenate([matrix, rhs], matrix.ndim - 1), True)
+    # Where a pivot is 0 or NaN, nothing is known.
+    good = xp.all(xp.greater(xp.abs(pivots), number(0, rhs.dtype)), axis=0)
+    unknown = xp.any(xp.isnan(matrix), axis=(len(batch), len(batch) + 1), keepdims=True)
+    good = xp.logical_and(good, xp.logical_not(unknown))
+    return xp.where(good, xp.part(rows, rows.ndim - 1, size, rhs.shape[-1]), number(np.nan, rhs.dtype))
+
+
+def _inverse(xp: Any, x: Any) -> Any:
+    size = x.shape[-1]
+    if is_known([size]):
+        unit = np.eye(size, dtype=x.dtype)
+    else:
+        places = xp.arange(size)
+        same = xp.equal(xp.reshape(places, (size, 1)), xp.reshape(places, (1, size)))
+        unit = xp.astype(same, x.dtype)
+    return _solve(xp, x, unit, adjoint=False)
+
+
+def _turned(xp: Any, moved: Any, dtype: Any) -> Any:
+    """-1 for each time that rows have changed places, else 1."""
+    return xp.where(moved, number(-1, dtype), number(1, dtype))
+
+
+def _determinant(xp: Any, x: Any) -> Any:
+    batch, size = x.shape[:-2], x.shape[-1]
+    if size == 0:
+        return xp.ones(batch, x.dtype)
+    if x.dtype == np.float32:
+        return xp.node("Det", [x], x.dtype, batch)
+    # A pivot of 0 ends the elimination: what divides by it counts no more.
+    _, pivots, moved = _eliminated(xp, xp.value(x), False)
+    zero = number(0, x.dtype)
+    found = xp.prod(xp.multiply(pivots, _turned(xp, moved, x.dtype)), axis=0)
+    found = xp.where(xp.any(xp.equal(pivots, zero), axis=0), _unless_nan(xp, x, zero), found)
+    return xp.reshape(found, batch)
+
+
+def _unless_nan(xp: Any, x: Any, value: Any) -> Any:
+    axes = (x.ndim - 2, x.ndim - 1)
+    return xp.where(xp.any(xp.isnan(x), axis=axes, keepdims=True), number(np.nan, x.dtype), value)
+
+
+def _log_determinant(xp: Any, x: Any) -> Any:
+    batch, size, dtype = x.shape[:-2], x.shape[-1], x.dtype
+    if size == 0:
+        return xp.ones(batch, dtype), xp.zeros(batch, dtype)
+    _, pivots, moved = _eliminated(xp, xp.value(x), False)
+    zero = number(0, dtype)
+    singular = xp.any(xp.equal(pivots, zero), axis=0)
+    sign = xp.prod(xp.multiply(xp.sign(pivots), _turned(xp, moved, dtype)), axis=0)
+    size_ = xp.sum(xp.log(xp.abs(pivots)), axis=0)
+    sign = xp.where(singular, _unless_nan(xp, x, zero), sign)
+    size_ = xp.where(singular, _unless_nan(xp, x, number(-np.inf, dtype)), size_)
+    return xp.reshape(sign, batch), xp.reshape(size_, batch)
+
+
+def _adjugate(xp: Any, x: Any) -> Any:
+    """The determinants of what is left without a row and a column."""
+    batch, (size,) = x.shape[:-2], xp.known(x.shape[-1:], "the size of the matrices")
+    if size > _MINORS:
+        raise xp.missing(f"the adjugate of matrices with more than {_MINORS} rows")
+    if size < 2:
+        return xp.ones(x.shape, x.dtype)
+    others = np.array([[k for k in range(size) if k != i] for i in range(size)])
+    axis = len(batch)
+    minors = xp.take(xp.take(x, others, axis), others, axis + 2)  # [..., i, m - 1, k, m - 1]
+    minors = xp.transpose(minors, (*range(axis), axis + 2, axis, axis + 1, axis + 3))
+    count = product(batch) * size * size
+    flat = xp.reshape(minors, (count, size - 1, size - 1))
+    found = xp.reshape(_determinant(xp, flat), (*batch, size, size))
+    turns = np.asarray((-1.0) ** np.add.outer(np.arange(size), np.arange(size)), x.dtype)
+    return xp.multiply(found, turns)
+
+
+MATRICES: Mapping[type[Op], Callable[..., Any]] = {
+    MatrixBandPart: _band_part,
+    MatrixDiagPart: _diag_part,
+    MatrixDiag: _diag,
+    TriangularSolve: _triangular_solve,
+    Cholesky: _cholesky,
+    MatrixSolve: _solve,
+    MatrixInverse: _inverse,
+    MatrixDeterminant: _determinant,
+    LogMatrixDeterminant: _log_determinant,
+    Adjugate: _adjugate,
+}

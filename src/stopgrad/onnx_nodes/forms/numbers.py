@@ -1,0 +1,41 @@
+"""Numbers: conversions, draws, and integrals that are computed at once where their definition adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.nodes import NO_COMPLEX, NotInOnnx
+from stopgrad.op import Op
+from stopgrad.ops.convert import Cast, Complex
+from stopgrad.ops.incomplete import BetaMoment, LogGammaMoment
+from stopgrad.ops.rejection import RandomLogGamma, RandomPoisson
+
+
+def _cast(xp: Any, x: Any, *, dtype: Any) -> Any:
+    """Integers from floating-point numbers are limited to what their dtype holds, and NaN is 0."""
+    x, target = xp.value(x), dtype.numpy
+    if not dtype.is_integer or x.dtype.kind in "biu":
+        return xp.cast(x, target)
+    limits = np.iinfo(target)
+    x = xp.cast(x, np.float32) if x.dtype.itemsize < 4 else x
+    low, beyond = float(limits.min), float(limits.max // 2 + 1) * 2.0
+    inside = (x >= low) & (x < beyond)
+    found = xp.cast(xp.where(inside, x, np.zeros((), x.dtype)), target)
+    found = xp.where(x < low, np.array(limits.min, target), found)
+    return xp.where(x >= beyond, np.array(limits.max, target), found)
+
+
+def _complex(xp: Any, real: Any, imag: Any) -> Any:
+    raise NotInOnnx(NO_COMPLEX)
+
+
+# These are written for XLA as loops until nothing is pending, and as one sum over an axis.
+NUMBERS: Mapping[type[Op], Callable[..., Any]] = {
+    Cast: _cast,
+    Complex: _complex,
+    **{definition: definition.xla for definition in (RandomLogGamma, RandomPoisson)},  # type: ignore[attr-defined]
+    **{definition: definition.xla for definition in (LogGammaMoment, BetaMoment)},  # type: ignore[attr-defined]
+}

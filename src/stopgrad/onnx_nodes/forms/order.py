@@ -1,0 +1,88 @@
+"""Sorting, by TopK, which keeps equal elements in their order, and puts NaN anywhere.
+
+To sort NaN last, numbers of at most 32 bits are brought into float64, in which there are numbers beyond their
+infinities. Of float64 itself, a first pass finds the order of the numbers, and a second brings NaN to the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.forms.parts import number, reshaped
+from stopgrad.op import Op
+from stopgrad.ops.order import Argsort, Sort, TopKV2
+
+_BEYOND = 1e39
+"""Greater than every finite number of 32 bits."""
+
+
+def _ordered(xp: Any, x: Any, k: Any, axis: int, largest: bool) -> tuple[Any, Any]:
+    """The first *k* along an axis in order, and where they stand. There is no NaN."""
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    kinds = [(x.dtype, shape), (np.dtype(np.int64), shape)]
+    values, at = xp.write("TopK", [x, xp.ints([k])], kinds, axis=axis, largest=int(largest), sorted=1)
+    return values, at
+
+
+def _integers(xp: Any, x: Any) -> Any:
+    """Integers and booleans as integers that TopK takes, in the same order."""
+    dtype = np.dtype(x.dtype)
+    if dtype != np.uint64:
+        return xp.astype(x, np.int64 if dtype in (np.uint32, np.int64) else np.int32)
+    half = number(2**63, np.uint64)
+    high = xp.greater_equal(x, half)
+    low = xp.astype(xp.where(high, xp.subtract(x, half), x), np.int64)
+    return xp.where(high, low, xp.add(low, number(-(2**63), np.int64)))
+
+
+def _places(xp: Any, x: Any, k: Any, axis: int, largest: bool) -> Any:
+    """Where the first *k* in order stand; NaN counts as the largest."""
+    dtype = np.dtype(x.dtype)
+    if dtype.kind in "biu":
+        return _ordered(xp, _integers(xp, x), k, axis, largest)[1]
+    unknown = xp.isnan(x)
+    if dtype.itemsize < 8:
+        low, high = number(-_BEYOND, np.float64), number(_BEYOND, np.float64)
+        keys = xp.minimum(xp.maximum(xp.astype(x, np.float64), low), high)
+        keys = xp.where(unknown, number(2 * _BEYOND, np.float64), keys)
+        return _ordered(xp, keys, k, axis, largest)[1]
+    keys = xp.where(unknown, number(np.inf, dtype), x)
+    first = _ordered(xp, keys, x.shape[axis], axis, largest)[1]
+    late = xp.node("GatherElements", [xp.astype(unknown, np.int32), first], np.int32, x.shape, axis=axis)
+    second = _ordered(xp, late, k, axis, largest)[1]
+    return xp.node("GatherElements", [first, second], np.int64, second.shape, axis=axis)
+
+
+def _argsort(xp: Any, x: Any, *, axis: int, descending: bool) -> Any:
+    return xp.astype(_places(xp, x, x.shape[axis], axis, descending), np.int32)
+
+
+def _sort(xp: Any, x: Any, *, axis: int, descending: bool) -> Any:
+    """For floating-point numbers: NaN goes for an infinity, and comes back where so many of them stand."""
+    dtype, size = np.dtype(x.dtype), x.shape[axis]
+    if dtype.kind in "biu":
+        return xp.astype(_taken(xp, x, _places(xp, x, size, axis, descending), axis), dtype)
+    unknown = xp.isnan(x)
+    values, _ = _ordered(xp, xp.where(unknown, number(np.inf, dtype), x), size, axis, descending)
+    count = xp.sum(xp.astype(unknown, np.int32), axis=axis, keepdims=True, dtype=np.int32)
+    places = reshaped(xp, xp.arange(size, dtype=np.int32), (size, *(1,) * (x.ndim - axis - 1)))
+    if descending:
+        missing = xp.less(places, count)
+    else:
+        missing = xp.greater_equal(places, xp.subtract(xp.value(size, np.int32), count))
+    return xp.where(missing, number(np.nan, dtype), values)
+
+
+def _top_k(xp: Any, x: Any, *, k: Any, dtype: Any) -> tuple[Any, Any]:
+    at = _places(xp, x, k, x.ndim - 1, True)
+    return _taken(xp, x, at, x.ndim - 1), xp.astype(at, dtype.numpy)
+
+
+def _taken(xp: Any, x: Any, at: Any, axis: int) -> Any:
+    return xp.node("GatherElements", [x, at], x.dtype, at.shape, axis=axis)
+
+
+ORDER: Mapping[type[Op], Callable[..., Any]] = {Argsort: _argsort, Sort: _sort, TopKV2: _top_k}

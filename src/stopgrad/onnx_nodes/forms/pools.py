@@ -1,0 +1,125 @@
+"""Pooling: MaxPool and AveragePool, which take [batch, channels, spatial...]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.forms.convolutions import first, last, pads_of, steps
+from stopgrad.onnx_nodes.forms.parts import number, reshaped
+from stopgrad.onnx_nodes.forms.windows import around, counted, inside_axes, spread, windows
+from stopgrad.op import Op
+from stopgrad.ops.pooling import AvgPool, AvgPoolGrad, MaxPool, MaxPoolGrad, MaxPoolGradGrad
+from stopgrad.types import Dim, product
+
+_AVERAGED = frozenset(map(np.dtype, ("float32", "float16")))
+"""In what the runtime averages."""
+
+_INT64 = np.dtype(np.int64)
+
+
+def _read(xp: Any, x: Any, ksize: Any, geometry: Any, value: Any) -> tuple[Any, dict[str, Any]]:
+    """The operand, with the padding that no attribute can say, and the attributes."""
+    strides, _, dilations = geometry
+    pairs = around(x.shape[1:-1], ksize, geometry)
+    found = {"kernel_shape": list(ksize), **steps(strides, dilations)}
+    pads = pads_of(pairs, dilations)
+    beyond = any(n >= k for pair, k in zip(pairs, ksize, strict=True) for n in pair if not isinstance(n, Dim))
+    if pads is None or beyond:
+        return xp.padded(x, [(0, 0), *pairs, (0, 0)], number(value, x.dtype)), found
+    return x, found | pads
+
+
+def _most(xp: Any, x: Any, geometry: Mapping[str, Any], places: bool) -> list[Any]:
+    """The largest elements, channels first, and, if asked, where in the operand they stand."""
+    ksize, steps_ = geometry["ksize"], (geometry["strides"], geometry["padding"], geometry["dilations"])
+    shape = (x.shape[0], x.shape[-1], *counted(x.shape[1:-1], ksize, steps_))
+    x, attributes = _read(xp, x, ksize, steps_, -np.inf)
+    kinds = [(np.dtype(x.dtype), shape), (_INT64, shape)]
+    made: list[Any] = xp.write("MaxPool", [first(xp, x)], kinds if places else kinds[:1], **attributes)
+    return made
+
+
+def _places(xp: Any, x: Any, geometry: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The operand with its padding, if that is no attribute, and for each window the number of its choice.
+
+    Elements are numbered channels first; of the largest the first is chosen.
+    """
+    steps_ = (geometry["strides"], geometry["padding"], geometry["dilations"])
+    wide, _ = _read(xp, x, geometry["ksize"], steps_, -np.inf)
+    at = _most(xp, x, geometry, True)[1]
+    return wide, at
+
+
+def _max_pool(xp: Any, x: Any, **geometry: Any) -> Any:
+    return last(xp, _most(xp, x, geometry, False)[0])
+
+
+def _max_pool_grad(xp: Any, x: Any, g: Any, **geometry: Any) -> Any:
+    wide, at = _places(xp, x, geometry)
+    shape = (wide.shape[0], wide.shape[-1], *wide.shape[1:-1])
+    count = product(shape)
+    flat, at = xp.zeros((count,), g.dtype), reshaped(xp, at, (product(at.shape), 1))
+    g = reshaped(xp, first(xp, g), (product(g.shape),))
+    made = xp.node("ScatterND", [flat, at, g], g.dtype, (count,), reduction="add")
+    made = last(xp, reshaped(xp, made, shape))
+    return made if wide is x else _trimmed(xp, made, x, geometry)
+
+
+def _trimmed(xp: Any, made: Any, x: Any, geometry: Mapping[str, Any]) -> Any:
+    steps_ = (geometry["strides"], geometry["padding"], geometry["dilations"])
+    pairs = around(x.shape[1:-1], geometry["ksize"], steps_)
+    return xp.padded(made, [(0, 0), *((-low, -high) for low, high in pairs), (0, 0)])
+
+
+def _max_pool_grad_grad(xp: Any, x: Any, h: Any, **geometry: Any) -> Any:
+    wide, at = _places(xp, x, geometry)
+    if wide is not x:
+        steps_ = (geometry["strides"], geometry["padding"], geometry["dilations"])
+        h = xp.padded(h, [(0, 0), *around(x.shape[1:-1], geometry["ksize"], steps_), (0, 0)])
+    flat = reshaped(xp, first(xp, h), (product(h.shape),))
+    return last(xp, xp.take(flat, at, 0))
+
+
+# --------------------------------------------------------------------------------------------- averages
+
+
+def _numbers(xp: Any, spatial: Any, ksize: Any, geometry: Any, dtype: Any) -> Any:
+    """How many elements of each window are no padding: a number, or [1, counts..., 1]."""
+    if not any(isinstance(n, Dim) or n for pair in around(spatial, ksize, geometry) for n in pair):
+        return number(product(ksize), dtype)
+    inside = windows(xp, xp.value(xp.ones((1, *spatial, 1), dtype)), ksize, geometry)
+    return xp.sum(inside, axis=inside_axes(len(ksize)))
+
+
+def _avg_pool(xp: Any, x: Any, *, ksize: Any, strides: Any, padding: Any, dilations: Any) -> Any:
+    geometry = (strides, padding, dilations)
+    counts = counted(x.shape[1:-1], ksize, geometry)
+    if x.dtype in _AVERAGED and (set(dilations) == {1} or xp.opset >= 19) and 0 not in x.shape:
+        wide, attributes = _read(xp, x, ksize, geometry, 0)
+        if wide is x:
+            shape = (x.shape[0], x.shape[-1], *counts)
+            return last(xp, xp.node("AveragePool", [first(xp, x)], x.dtype, shape, **attributes))
+    total = xp.sum(windows(xp, x, ksize, geometry), axis=inside_axes(len(ksize)))
+    return xp.divide(total, _numbers(xp, x.shape[1:-1], ksize, geometry, x.dtype))
+
+
+def _avg_pool_grad(
+    xp: Any, g: Any, *, shape: Any, ksize: Any, strides: Any, padding: Any, dilations: Any
+) -> Any:
+    geometry = (strides, padding, dilations)
+    if 0 in (*shape, *g.shape):
+        return xp.zeros(shape, g.dtype)
+    share = xp.divide(g, _numbers(xp, shape[1:-1], ksize, geometry, g.dtype))
+    return spread(xp, share, shape[1:-1], ksize, geometry)
+
+
+POOLS: Mapping[type[Op], Callable[..., Any]] = {
+    MaxPool: _max_pool,
+    MaxPoolGrad: _max_pool_grad,
+    MaxPoolGradGrad: _max_pool_grad_grad,
+    AvgPool: _avg_pool,
+    AvgPoolGrad: _avg_pool_grad,
+}

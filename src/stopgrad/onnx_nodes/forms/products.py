@@ -1,0 +1,42 @@
+"""Products of matrices and sums of products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.forms.parts import reshaped
+from stopgrad.op import Op
+from stopgrad.ops.linalg import Einsum, MatMul, sizes_in
+
+_GEMM = frozenset(map(np.dtype, ("float32", "float64")))
+"""Where the runtime has a product that takes matrices as they lie."""
+
+
+def _matmul(xp: Any, a: Any, b: Any, *, transpose_a: bool, transpose_b: bool) -> Any:
+    m, n = a.shape[-1 if transpose_a else -2], b.shape[-2 if transpose_b else -1]
+    if (transpose_a or transpose_b) and a.ndim == b.ndim == 2 and a.dtype in _GEMM:
+        turned = {"transA": 1} if transpose_a else {}
+        turned |= {"transB": 1} if transpose_b else {}
+        return xp.node("Gemm", [a, b], a.dtype, (m, n), **turned)
+    a = xp.swapaxes(a, -1, -2) if transpose_a else a
+    b = xp.swapaxes(b, -1, -2) if transpose_b else b
+    return xp.matmul(a, b)
+
+
+def _einsum(xp: Any, *xs: Any, equation: str) -> Any:
+    """Axes of size 1 that are repeated are dropped: ONNX repeats none."""
+    left, _, right = equation.partition("->")
+    sizes = sizes_in(equation, [x.shape for x in xs])
+    terms, kept = [], []
+    for term, x in zip(left.split(","), xs, strict=True):
+        own = [i for i, label in enumerate(term) if x.shape[i] != 1 or sizes[label] == 1]
+        terms.append("".join(term[i] for i in own))
+        kept.append(reshaped(xp, x, tuple(x.shape[i] for i in own)))
+    made = f"{','.join(terms)}->{right}"
+    return xp.node("Einsum", kept, xs[0].dtype, tuple(sizes[label] for label in right), equation=made)
+
+
+PRODUCTS: Mapping[type[Op], Callable[..., Any]] = {MatMul: _matmul, Einsum: _einsum}

@@ -1,0 +1,123 @@
+"""What runs along an axis: CumSum and CumProd, and Scan for what has no operator of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.forms.parts import highest, lowest, number
+from stopgrad.onnx_nodes.kernels import computed_in
+from stopgrad.op import Op
+from stopgrad.ops.recurrence import LinearRecurrence
+from stopgrad.ops.running import Cummax, Cummin, Cumprod, Cumsum, CumulativeLogsumexp
+
+
+def scanned(
+    xp: Any,
+    step: Callable[..., Sequence[Any]],
+    first: Sequence[Any],
+    parts: Sequence[Any],
+    kinds: Sequence[Any],
+    axis: int = 0,
+    reverse: bool = False,
+) -> list[Any]:
+    """A Scan: what *step* makes of the carry and a slice of each of the parts, along an axis of these.
+
+    Args:
+        step: returns the next carry, and what is stacked along the axis.
+        first: the first carry.
+        parts: at least one, and of at least one slice.
+        kinds: of what is stacked.
+    """
+    first, parts = list(map(xp.value, first)), list(map(xp.value, parts))
+    carried = [(x.dtype, x.shape) for x in first]
+    slices = [(x.dtype, (*x.shape[:axis], *x.shape[axis + 1 :])) for x in parts]
+    ways: dict[str, Any] = {}
+    if axis:
+        ways |= {"scan_input_axes": [axis] * len(parts), "scan_output_axes": [axis] * len(kinds)}
+    if reverse:
+        ways |= {"scan_input_directions": [1] * len(parts), "scan_output_directions": [1] * len(kinds)}
+    if not kinds:
+        ways = {key: value for key, value in ways.items() if "output" not in key}
+    body = xp.body([*carried, *slices], step)
+    made: list[Any] = xp.write(
+        "Scan", [*first, *parts], [*carried, *kinds], body=body, num_scan_inputs=len(parts), **ways
+    )
+    return made
+
+
+def _running(xp: Any, x: Any, axis: int, reverse: bool, join: Callable[..., Any], start: Any) -> Any:
+    if x.shape[axis] == 0:
+        return x
+    rest = (*x.shape[:axis], *x.shape[axis + 1 :])
+
+    def step(before: Any, part: Any) -> list[Any]:
+        after = join(before, part)
+        return [after, after]
+
+    first = xp.full(rest, number(start, x.dtype))
+    return scanned(xp, step, [first], [x], [(np.dtype(x.dtype), x.shape)], axis, reverse)[1]
+
+
+def _by_operator(op_type: str, xp: Any, x: Any, axis: int, exclusive: bool, reverse: bool) -> Any:
+    ways = {"exclusive": 1} if exclusive else {}
+    ways |= {"reverse": 1} if reverse else {}
+    within = computed_in(op_type, x.dtype)
+    made = xp.node(op_type, [xp.value(x, within), number(axis, np.int64)], within, x.shape, **ways)
+    return xp.cast(made, x.dtype)
+
+
+def _cumsum(xp: Any, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> Any:
+    return _by_operator("CumSum", xp, x, axis, exclusive, reverse)
+
+
+def _cumprod(xp: Any, x: Any, *, axis: int, exclusive: bool, reverse: bool) -> Any:
+    if xp.opset >= 26:
+        return _by_operator("CumProd", xp, x, axis, exclusive, reverse)
+    if exclusive and x.shape[axis] != 0:
+        rest = (*x.shape[:axis], *x.shape[axis + 1 :])
+        step = lambda before, part: [xp.multiply(before, part), before]
+        ones = xp.ones(rest, x.dtype)
+        return scanned(xp, step, [ones], [x], [(np.dtype(x.dtype), x.shape)], axis, reverse)[1]
+    return _running(xp, x, axis, reverse, xp.multiply, 1)
+
+
+def _extremum(function: str, start: Callable[[Any], Any]) -> Callable[..., Any]:
+    def form(xp: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+        return _running(xp, x, axis, reverse, getattr(xp, function), start(x.dtype))
+
+    return form
+
+
+def _logsumexp(xp: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+    return _running(xp, x, axis, reverse, xp.logaddexp, -np.inf)
+
+
+def _linear(xp: Any, a: Any, b: Any, *, axis: int, reverse: bool) -> Any:
+    """The first factor meets nothing: it is put to 0, so that not even an infinite one is seen."""
+    size = b.shape[axis]
+    if size == 0:
+        return b
+    if size == 1:
+        return b
+    places = xp.reshape(xp.arange(size), (size, *(1,) * (b.ndim - axis - 1)))
+    factors = xp.where(xp.equal(places, size - 1 if reverse else 0), number(0, a.dtype), a)
+
+    def step(before: Any, factor: Any, term: Any) -> list[Any]:
+        after = xp.add(xp.multiply(factor, before), term)
+        return [after, after]
+
+    first = xp.zeros((*b.shape[:axis], *b.shape[axis + 1 :]), b.dtype)
+    return scanned(xp, step, [first], [factors, b], [(np.dtype(b.dtype), b.shape)], axis, reverse)[1]
+
+
+RUNNING: Mapping[type[Op], Callable[..., Any]] = {
+    Cumsum: _cumsum,
+    Cumprod: _cumprod,
+    Cummax: _extremum("maximum", lowest),
+    Cummin: _extremum("minimum", highest),
+    CumulativeLogsumexp: _logsumexp,
+    LinearRecurrence: _linear,
+}

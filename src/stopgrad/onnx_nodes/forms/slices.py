@@ -1,0 +1,123 @@
+"""Slices, their gradients and updates, padding, and blocks that begin where a tensor says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.forms.parts import number, reshaped
+from stopgrad.onnx_nodes.nodes import is_known
+from stopgrad.onnx_nodes.slicing import LAST
+from stopgrad.op import Op
+from stopgrad.ops.dynamic import DynamicSlice, DynamicUpdateSlice
+from stopgrad.ops.join import PadV2, Split
+from stopgrad.ops.scatters import TensorStridedSliceUpdate
+from stopgrad.ops.slices import StridedSlice, StridedSliceGrad
+from stopgrad.types import dim
+
+
+def _spread(xp: Any, g: Any, *, shape: Any, spans: Sequence[tuple[Any, Any, int]]) -> Any:
+    """Zeros between the elements, as each is one of *step* that are otherwise padding; then zeros around."""
+    g = xp.flip(g, [i for i, (_, _, step) in enumerate(spans) if step < 0])
+    apart = [abs(step) for *_, step in spans]
+    if any(step != 1 for step in apart):
+        single = tuple(n for size in g.shape for n in (size, 1))
+        g = xp.padded(reshaped(xp, g, single), [p for step in apart for p in ((0, 0), (0, step - 1))])
+        g = reshaped(xp, g, tuple(n * s for n, s in zip(g.shape[::2], apart, strict=True)))
+    around = []
+    for total, (start, count, step), have in zip(shape, spans, g.shape, strict=True):
+        low = start if step > 0 or (is_known([count]) and not count) else start + (count - 1) * step
+        around.append((low, total - low - have))
+    return xp.padded(g, around)
+
+
+def _updated(xp: Any, x: Any, updates: Any, *, spans: Any) -> Any:
+    """Along one axis, what is before, the update and what is behind; else a choice by a mask."""
+    spans = [tuple(span) for span in spans]
+    cut = [i for i, (span, size) in enumerate(zip(spans, x.shape, strict=True)) if span != (0, size, 1)]
+    if not cut:
+        return updates
+    if len(cut) == 1 and spans[cut[0]][2] == 1:
+        axis, (start, count, _) = cut[0], spans[cut[0]]
+        stop, size = start + count, x.shape[cut[0]]
+        parts = [xp.part(x, axis, 0, start)] if not is_known([start]) or start else []
+        parts.append(updates)
+        parts += [xp.part(x, axis, stop, size - stop)] if not is_known([size - stop]) or size - stop else []
+        return xp.concatenate(parts, axis)
+    only = [(span if i in cut else (0, 1, 1)) for i, span in enumerate(spans)]
+    ones = xp.ones(tuple(count for _, count, _ in only), np.bool_)
+    sizes = tuple(n if i in cut else 1 for i, n in enumerate(x.shape))
+    mask = _spread(xp, ones, shape=sizes, spans=only)
+    return xp.where(mask, _spread(xp, updates, shape=x.shape, spans=spans), x)
+
+
+# ----------------------------------------------------------------------------------- where tensors say
+
+
+def _starts(xp: Any, starts: Any, shape: Any, sizes: Any, axes: Sequence[int]) -> Any:
+    """Where a block begins along some axes, so that it fits: a vector of int64."""
+    if list(axes) != list(range(len(shape))):
+        starts = xp.take(starts, np.array(axes, np.int64), axis=0)
+    signed = np.dtype(starts.dtype).kind == "i"
+    if np.dtype(starts.dtype) == np.uint64:
+        starts = xp.minimum(starts, number(2**63 - 1, np.uint64))
+    at, zero = xp.astype(starts, np.int64), number(0, np.int64)
+    if signed:
+        at = xp.where(xp.less(at, zero), xp.add(at, xp.ints([shape[i] for i in axes])), at)
+    return xp.minimum(xp.maximum(at, zero), xp.ints([shape[i] - sizes[i] for i in axes]))
+
+
+def _cut(shape: Any, sizes: Any) -> list[int]:
+    return [i for i, (n, count) in enumerate(zip(shape, sizes, strict=True)) if n != count]
+
+
+def _dynamic_slice(xp: Any, x: Any, starts: Any, *, sizes: Any) -> Any:
+    axes = _cut(x.shape, sizes)
+    if not axes:
+        return x
+    at = _starts(xp, starts, x.shape, sizes, axes)
+    ends = xp.add(at, xp.ints([sizes[i] for i in axes]))
+    return xp.node("Slice", [x, at, ends, xp.ints(axes)], x.dtype, sizes)
+
+
+def _dynamic_update_slice(xp: Any, x: Any, updates: Any, starts: Any) -> Any:
+    axes = _cut(x.shape, updates.shape)
+    if not axes:
+        return updates
+    at = _starts(xp, starts, x.shape, updates.shape, axes)
+    stop = xp.add(at, xp.ints([updates.shape[i] for i in axes]))
+    if len(axes) == 1:
+        return _spliced(xp, x, updates, axes[0], at, stop)
+    pads = xp.concatenate([at, xp.subtract(xp.ints([x.shape[i] for i in axes]), stop)], 0)
+    ones = xp.ones(tuple(n if i in axes else 1 for i, n in enumerate(updates.shape)), np.bool_)
+    shape = tuple(n if i in axes else 1 for i, n in enumerate(x.shape))
+    mask = xp.node("Pad", [ones, pads, None, xp.ints(axes)], np.bool_, shape)
+    around = xp.node("Pad", [updates, pads, None, xp.ints(axes)], x.dtype, x.shape)
+    return xp.where(mask, around, x)
+
+
+def _spliced(xp: Any, x: Any, updates: Any, axis: int, start: Any, stop: Any) -> Any:
+    """What is before, the update and what is behind. How long the first and the last are, only a run knows."""
+    ahead, behind = [(*x.shape[:axis], dim(), *x.shape[axis + 1 :]) for _ in range(2)]
+    axes = xp.ints([axis])
+    before = xp.node("Slice", [x, xp.ints([0]), start, axes], x.dtype, ahead)
+    after = xp.node("Slice", [x, stop, xp.ints([LAST]), axes], x.dtype, behind)
+    return xp.node("Concat", [before, updates, after], x.dtype, x.shape, axis=axis)
+
+
+def _split(xp: Any, x: Any, *, sizes: Any, axis: int) -> Any:
+    parts = xp.parts(xp.value(x), sizes, axis)
+    return parts if len(parts) > 1 else parts[0]
+
+
+SLICES: Mapping[type[Op], Callable[..., Any]] = {
+    StridedSlice: lambda xp, x, *, spans: xp.cut(x, spans),
+    StridedSliceGrad: _spread,
+    TensorStridedSliceUpdate: _updated,
+    DynamicSlice: _dynamic_slice,
+    DynamicUpdateSlice: _dynamic_update_slice,
+    PadV2: lambda xp, x, value, *, paddings: xp.padded(x, paddings, value),
+    Split: _split,
+}

@@ -1,0 +1,98 @@
+"""Windows over the spatial axes of [batch, spatial..., channels], for what no operator of ONNX computes.
+
+Along one axis, the windows of size k are a gather by a matrix of indices, [count, k]; to add them up where they
+came from is a product with a matrix of zeros and ones. Both take one axis after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.forms.parts import reshaped, transposed
+from stopgrad.ops.windows import Geometry, output_shape, reach
+from stopgrad.types import at_least, product
+
+
+def around(spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> list[tuple[Any, Any]]:
+    """How many elements are added before and after each spatial axis; sizes may be symbolic."""
+    strides, padding, dilations = geometry
+    if padding == "VALID":
+        return [(0, 0)] * len(spatial)
+    if padding != "SAME":
+        return list(padding)
+    counts = counted(spatial, ksize, geometry)
+    found = []
+    for n, k, s, d, o in zip(spatial, ksize, strides, dilations, counts, strict=True):
+        total = at_least((o - 1) * s + reach(k, d) - n, 0)
+        found.append((total // 2, total - total // 2))
+    return found
+
+
+def counted(spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> tuple[Any, ...]:
+    """How many windows there are along each axis."""
+    return output_shape(tuple(spatial), tuple(ksize), geometry)
+
+
+def _positions(xp: Any, count: Any, k: Any, stride: int, dilation: int) -> Any:
+    """The elements of each window along an axis: [count, k]."""
+    first = xp.multiply(xp.arange(count, dtype=np.int64), np.int64(stride))
+    inside = xp.multiply(xp.arange(k, dtype=np.int64), np.int64(dilation))
+    return xp.add(reshaped(xp, first, (count, 1)), reshaped(xp, inside, (1, k)))
+
+
+def windows(xp: Any, x: Any, ksize: Sequence[Any], geometry: Geometry, value: Any = None) -> Any:
+    """All windows, [batch, count, k, count, k, ..., channels]."""
+    strides, _, dilations = geometry
+    counts = counted(x.shape[1:-1], ksize, geometry)
+    x = xp.padded(x, [(0, 0), *around(x.shape[1:-1], ksize, geometry), (0, 0)], value)
+    for i, (o, k, s, d) in enumerate(zip(counts, ksize, strides, dilations, strict=True)):
+        x = xp.take(x, _positions(xp, o, k, s, d), 1 + 2 * i)
+    return x
+
+
+def inside_axes(rank: int) -> tuple[int, ...]:
+    """The axes of :func:`windows` that run inside them."""
+    return tuple(range(2, 2 + 2 * rank, 2))
+
+
+def apart(xp: Any, x: Any, rank: int) -> Any:
+    """[batch, count, k, ..., channels] as [batch, counts..., ks..., channels]."""
+    return transposed(xp, x, (0, *range(1, 1 + 2 * rank, 2), *inside_axes(rank), 1 + 2 * rank))
+
+
+def _matrix(xp: Any, n: Any, low: Any, at: Any, dtype: Any) -> Any:
+    """Which element of windows each element of an axis is: zeros and ones, [n, count, k]."""
+    places = xp.add(xp.arange(n, dtype=np.int64), xp.asarray(low, np.int64))
+    return xp.astype(xp.equal(reshaped(xp, places, (n, 1, 1)), xp.expand_dims(at, 0)), dtype)
+
+
+def added(xp: Any, x: Any, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
+    """[batch, count, k, count, k, ..., channels] added up to [batch, spatial..., channels]."""
+    batch, channels, rest = x.shape[0], x.shape[-1], x.shape[1:-1]
+    pads = around(spatial, ksize, geometry)
+    for i, (n, k, s, d) in enumerate(zip(spatial, ksize, geometry[0], geometry[2], strict=True)):
+        o = rest[2 * i]
+        matrix = _matrix(xp, n, pads[i][0], _positions(xp, o, k, s, d), x.dtype)
+        behind = product(rest[2 * i + 2 :]) * channels
+        flat = reshaped(xp, x, (batch, *spatial[:i], o * k, behind))
+        x = xp.matmul(reshaped(xp, matrix, (n, o * k)), flat)
+    return reshaped(xp, x, (batch, *spatial, channels))
+
+
+def spread(xp: Any, g: Any, spatial: Sequence[Any], ksize: Sequence[Any], geometry: Geometry) -> Any:
+    """Each window's number added to all its elements: [batch, counts..., channels] to [batch, spatial...]."""
+    batch, channels, counts = g.shape[0], g.shape[-1], g.shape[1:-1]
+    pads = around(spatial, ksize, geometry)
+    apart_ = zip(spatial, ksize, geometry[0], geometry[2], counts, pads, strict=True)
+    if all(s == k and d == 1 and low == 0 and n == o * k for n, k, s, d, o, (low, _) in apart_):
+        many = tuple(n for pair in zip(counts, ksize, strict=True) for n in pair)
+        single = reshaped(xp, g, (batch, *(n for o in counts for n in (o, 1)), channels))
+        return reshaped(xp, xp.broadcast_to(single, (batch, *many, channels)), (batch, *spatial, channels))
+    for i, (n, k, s, d) in enumerate(zip(spatial, ksize, geometry[0], geometry[2], strict=True)):
+        matrix = _matrix(xp, n, pads[i][0], _positions(xp, counts[i], k, s, d), g.dtype)
+        behind = product(counts[i + 1 :]) * channels
+        g = xp.matmul(xp.sum(matrix, axis=2), reshaped(xp, g, (batch, *spatial[:i], counts[i], behind)))
+    return reshaped(xp, g, (batch, *spatial, channels))

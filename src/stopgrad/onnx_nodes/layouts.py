@@ -1,0 +1,174 @@
+"""Transposes are moved behind what is computed elementwise, where they meet others and vanish.
+
+Our convolutions have their channels last, those of ONNX first: without this, each would stand between two
+transposes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.nodes import Node
+from stopgrad.onnx_nodes.values import Value
+from stopgrad.ops.inference import broadcast_shapes
+from stopgrad.types import Dim
+
+_ELEMENTWISE = frozenset(
+    [
+        "Abs",
+        "Add",
+        "And",
+        "Cast",
+        "Ceil",
+        "Clip",
+        "Cos",
+        "Div",
+        "Elu",
+        "Equal",
+        "Erf",
+        "Exp",
+        "Floor",
+        "Greater",
+        "GreaterOrEqual",
+        "HardSigmoid",
+        "HardSwish",
+        "IsInf",
+        "IsNaN",
+        "LeakyRelu",
+        "Less",
+        "LessOrEqual",
+        "Log",
+        "Max",
+        "Min",
+        "Mish",
+        "Mod",
+        "Mul",
+        "Neg",
+        "Not",
+        "Or",
+        "Pow",
+        "PRelu",
+        "Reciprocal",
+        "Relu",
+        "Round",
+        "Sigmoid",
+        "Sign",
+        "Sin",
+        "Softplus",
+        "Softsign",
+        "Sqrt",
+        "Sub",
+        "Swish",
+        "Tanh",
+        "Where",
+        "Xor",
+        "Gelu",
+    ]
+)
+_REDUCTIONS = frozenset(["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"])
+
+_RANK = 3
+"""Of fewer axes, transposes are those of matrices, which products take as they are."""
+
+
+def producer(xp: Any, x: Any) -> Node | None:
+    """The node that makes a value."""
+    found: Node | None = xp.nodes.made.get(x.name) if isinstance(x, Value) else None
+    return found
+
+
+def source(xp: Any, x: Any) -> tuple[Value, tuple[int, ...]] | None:
+    """What a value is the transpose of, and the order of the axes."""
+    node = producer(xp, x)
+    if node is None or node.op_type != "Transpose":
+        return None
+    dtype, shape = xp.nodes.types[node.inputs[0]]
+    return Value(xp, node.inputs[0], dtype, shape), tuple(node.attributes["perm"])
+
+
+def behind(
+    xp: Any, op_type: str, inputs: Sequence[Any], kind: tuple[Any, Any], attributes: Mapping[str, Any]
+) -> Value | None:
+    """The result of a node, as the transpose of what it makes of operands before they were transposed."""
+    found = [source(xp, x) for x in inputs]
+    turned = next((one for one in found if one is not None and len(one[1]) >= _RANK), None)
+    if turned is None:
+        return None
+    perm = turned[1]
+    if op_type in _ELEMENTWISE:
+        return _elementwise(xp, op_type, inputs, found, perm, kind, attributes)
+    if op_type in _REDUCTIONS and found[0] is turned:
+        return _reduction(xp, op_type, inputs, turned, kind, attributes)
+    if op_type == "Concat" and all(one is not None and one[1] == perm for one in found):
+        axis = perm[attributes["axis"]]
+        made = xp.node(op_type, [one[0] for one in found if one], kind[0], _back(kind[1], perm), axis=axis)
+        return _turned(xp, made, perm)
+    return None
+
+
+def _turned(xp: Any, x: Value, perm: Sequence[int]) -> Value:
+    made: Value = xp.transpose(x, perm)
+    return made
+
+
+def _back(shape: Sequence[Any], perm: Sequence[int]) -> tuple[Any, ...]:
+    """The shape before axes were put in this order."""
+    found: list[Any] = [1] * len(perm)
+    for size, axis in zip(shape, perm, strict=True):
+        found[axis] = size
+    return tuple(found)
+
+
+def _elementwise(
+    xp: Any,
+    op_type: str,
+    inputs: Sequence[Any],
+    found: Sequence[Any],
+    perm: tuple[int, ...],
+    kind: tuple[Any, Any],
+    attributes: Mapping[str, Any],
+) -> Value | None:
+    operands: list[Any] = []
+    for x, one in zip(inputs, found, strict=True):
+        shape = np.shape(x) if not isinstance(x, Value) else x.shape
+        wide = [i for i, size in enumerate(shape) if isinstance(size, Dim) or size != 1]
+        if one is not None and one[1] == perm:
+            operands.append(one[0])
+        elif not wide:
+            operands.append(x)
+        elif len(wide) == 1:  # To say it for the other order moves no data.
+            full = (1,) * (len(perm) - len(shape)) + tuple(shape)
+            operands.append(xp.reshape(x, _back(full, perm)))
+        else:
+            return None
+    shapes = [x.shape if isinstance(x, Value) else np.shape(x) for x in operands]
+    if len(perm) != len(kind[1]):
+        return None
+    made = xp.node(op_type, operands, kind[0], broadcast_shapes(*shapes), **attributes)
+    return _turned(xp, made, perm)
+
+
+def _reduction(
+    xp: Any,
+    op_type: str,
+    inputs: Sequence[Any],
+    turned: tuple[Value, tuple[int, ...]],
+    kind: tuple[Any, Any],
+    attributes: Mapping[str, Any],
+) -> Value | None:
+    x, perm = turned
+    if len(inputs) != 2 or not isinstance(inputs[1], np.ndarray):
+        return None
+    axes = inputs[1].tolist()
+    rest = [a for i, a in enumerate(perm) if i not in axes]
+    before = np.array(sorted(perm[a] for a in axes), np.int64)
+    if attributes.get("keepdims", 1):
+        made = xp.node(op_type, [x, before], kind[0], _back(kind[1], perm), **attributes)
+        return _turned(xp, made, perm)
+    if rest != sorted(rest):
+        return None
+    made = xp.node(op_type, [x, before], kind[0], kind[1], **attributes)
+    return made if isinstance(made, Value) else None

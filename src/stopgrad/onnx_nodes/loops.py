@@ -1,0 +1,54 @@
+"""Loops of lowerings, with JAX's names, as loops of ONNX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.nodes import Kind
+from stopgrad.onnx_nodes.values import Value
+from stopgrad.onnx_nodes.writing import BOOL, INT64
+
+
+class Loops:
+    """What lowerings for JAX take from ``jax.lax``: ``while_loop`` and ``fori_loop`` over tuples of arrays."""
+
+    def __init__(self, xp: Any) -> None:
+        self._xp = xp
+
+    def while_loop(self, goes_on: Callable[[Any], Any], step: Callable[[Any], Any], start: Any) -> Any:
+        """Steps while a condition of the state holds."""
+        xp = self._xp
+        state = [xp.value(x) for x in start]
+        kinds = [(x.dtype, x.shape) for x in state]
+
+        def body(n: Value, on: Value, *now: Value) -> list[Value]:
+            after = self._fitted(step(tuple(now)), kinds)
+            return [xp.value(goes_on(tuple(after)), BOOL), *after]
+
+        first = xp.value(goes_on(tuple(state)), BOOL)
+        made = xp.body([(INT64, ()), (BOOL, ()), *kinds], body)
+        return tuple(xp.write("Loop", [None, first, *state], kinds, body=made))
+
+    def fori_loop(self, low: int, high: Any, step: Callable[[Any, Any], Any], start: Any) -> Any:
+        """Steps with the numbers from *low* to *high*, which may be an array."""
+        xp = self._xp
+        alone = not isinstance(start, (tuple, list))
+        state = [xp.value(x) for x in ((start,) if alone else start)]
+        kinds = [(x.dtype, x.shape) for x in state]
+
+        def body(n: Value, on: Value, *now: Value) -> list[Value]:
+            after = step(n + low, now[0] if alone else tuple(now))
+            return [on, *self._fitted((after,) if alone else after, kinds)]
+
+        count = xp.maximum(high - low, 0) if isinstance(high, Value) else np.array(max(high - low, 0))
+        made = xp.body([(INT64, ()), (BOOL, ()), *kinds], body)
+        found = xp.write("Loop", [xp.value(count, INT64), None, *state], kinds, body=made)
+        return found[0] if alone else tuple(found)
+
+    def _fitted(self, values: Any, kinds: Sequence[Kind]) -> list[Value]:
+        """What a step makes, of the types that the state has."""
+        xp = self._xp
+        return [xp.broadcast_to(xp.value(x, dtype), shape) for x, (dtype, shape) in zip(values, kinds, strict=True)]

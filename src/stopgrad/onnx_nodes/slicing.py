@@ -1,0 +1,167 @@
+"""Parts of arrays, and arrays with more around them, as nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.nodes import is_known
+from stopgrad.onnx_nodes.values import Value
+from stopgrad.onnx_nodes.writing import INT64, Writing, has_value, writes
+from stopgrad.ops.inference import broadcast_shapes
+from stopgrad.ops.slices import position_in, span_of
+from stopgrad.types import Dim, product
+
+LAST = 2**63 - 1
+"""As the end of a slice: the end of the axis. As a negative number, what lies before its beginning."""
+
+
+class Slicing(Writing):
+    """Functions that take parts of arrays."""
+
+    def ints(self, numbers: Sequence[Any]) -> Any:
+        """Whole numbers and sizes as a vector of int64; an array of NumPy's where all are known."""
+        return np.array(numbers, np.int64).reshape(-1) if is_known(numbers) else self.shape(numbers)
+
+    def cut(self, x: Any, spans: Sequence[tuple[Any, Any, int]]) -> Any:
+        """For each axis the first element, the number of elements and the step: one Slice."""
+        spans = [tuple(span) for span in spans]
+        axes = [a for a, (size, span) in enumerate(zip(x.shape, spans, strict=True)) if span != (0, size, 1)]
+        if not axes:
+            return x
+        bounds = [_bounds(x.shape[a], *spans[a]) for a in axes]
+        parts = [self.ints([first for first, _ in bounds]), self.ints([last for _, last in bounds])]
+        parts.append(self.ints(axes))
+        if any(spans[a][2] != 1 for a in axes):
+            parts.append(self.ints([spans[a][2] for a in axes]))
+        return self.node("Slice", [x, *parts], x.dtype, [count for _, count, _ in spans])
+
+    def part(self, x: Any, axis: int, start: Any, count: Any, step: int = 1) -> Any:
+        """Elements along one axis."""
+        return self.cut(x, [(start, count, step) if a == axis else (0, n, 1) for a, n in enumerate(x.shape)])
+
+    def padded(self, x: Any, around: Sequence[Sequence[Any]], value: Any = None) -> Any:
+        """*x* with elements before and after each axis; negative numbers take some away."""
+        axes = [a for a, pair in enumerate(around) if any(isinstance(n, Dim) or n for n in pair)]
+        if not axes:
+            return x
+        shape = [low + n + high for n, (low, high) in zip(x.shape, around, strict=True)]
+        pads = self.ints([low for low, _ in around] + [high for _, high in around])
+        more = [] if value is None or (not has_value(value) and not np.any(value)) else [value]
+        return self.node("Pad", [x, pads, *more], x.dtype, shape)
+
+    @writes
+    def pad(self, x: Any, pad_width: Any, constant_values: Any = 0) -> Any:
+        x = self.value(x)
+        return self.padded(x, pad_width, self.astype(constant_values, x.dtype))  # type: ignore[attr-defined]
+
+    @writes
+    def flip(self, x: Any, axis: Any = None) -> Any:
+        chosen = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+        axes = [int(a) % x.ndim for a in chosen]
+        return self.cut(x, [(n - 1, n, -1) if a in axes else (0, n, 1) for a, n in enumerate(x.shape)])
+
+    @writes
+    def split(self, x: Any, places: Any, axis: int = 0) -> Any:
+        """By the number of equal parts, or the places between parts, as NumPy's."""
+        axis %= x.ndim
+        total = x.shape[axis]
+        if isinstance(places, int):
+            places = [total // places * i for i in range(1, places)]
+        ends = [*places, total]
+        return self.parts(x, [b - a for a, b in zip([0, *places], ends, strict=True)], axis)
+
+    def parts(self, x: Any, sizes: Sequence[Any], axis: int) -> list[Any]:
+        """Parts of an axis, of these sizes."""
+        if len(sizes) < 2:
+            return [x]
+        types = [(x.dtype, (*x.shape[:axis], n, *x.shape[axis + 1 :])) for n in sizes]
+        return self.write("Split", [x, self.ints(sizes)], types, axis=axis)
+
+    @writes
+    def tile(self, x: Any, reps: Any) -> Any:
+        x, reps = self.value(x), [reps] if isinstance(reps, (int, Dim)) else list(reps)
+        if len(reps) < x.ndim:
+            reps = [1] * (x.ndim - len(reps)) + reps
+        x = self.expand_dims(x, range(len(reps) - x.ndim)) if len(reps) > x.ndim else x  # type: ignore[attr-defined]
+        shape = [m * n for m, n in zip(reps, x.shape, strict=True)]
+        return x if reps == [1] * len(reps) else self.node("Tile", [x, self.ints(reps)], x.dtype, shape)
+
+    # ----------------------------------------------------------------------------------------- indexed
+
+    def getitem(self, x: Value, index: Any) -> Any:
+        """Basic indexing, by whole numbers, slices, None and an ellipsis; or by one array along an axis."""
+        index = index if isinstance(index, tuple) else (index,)
+        place = next((n for n, i in enumerate(index) if i is Ellipsis), len(index))
+        used = sum(i is not None and i is not Ellipsis for i in index)
+        whole = (*index[:place], *[slice(None)] * (x.ndim - used), *index[place + 1 :])
+        if any(isinstance(i, (Value, np.ndarray, list)) for i in whole):
+            return self._taken(x, whole)
+        spans, dropped, added = [], [], []
+        for i in whole:
+            axis = len(spans)
+            if i is None:
+                added.append(axis - len(dropped) + len(added))
+            elif isinstance(i, slice):
+                spans.append(span_of(i, x.shape[axis]))
+            else:
+                at = position_in(i if isinstance(i, Dim) else int(i), x.shape[axis])
+                spans.append((at, 1, 1))
+                dropped.append(axis)
+        x = self.cut(x, spans)
+        x = self.squeeze(x, dropped) if dropped else x  # type: ignore[attr-defined]
+        return self.expand_dims(x, added) if added else x  # type: ignore[attr-defined]
+
+    def _taken(self, x: Value, index: Sequence[Any]) -> Any:
+        arrays = [a for a, i in enumerate(index) if isinstance(i, (Value, np.ndarray, list))]
+        others = [i for a, i in enumerate(index) if a not in arrays]
+        if len(arrays) != 1 or any(i != slice(None) for i in others):
+            raise self.missing("indexing by several arrays")
+        return self.take(x, index[arrays[0]], arrays[0])
+
+    @writes
+    def take(self, x: Any, indices: Any, axis: int | None = None) -> Any:
+        """Along an axis; all indices lie in it."""
+        if axis is None:
+            x, axis = self.reshape(x, (product(x.shape),)), 0  # type: ignore[attr-defined]
+        x, at = self.value(x), self._index(indices)
+        axis %= x.ndim
+        return self.node(
+            "Gather", [x, at], x.dtype, (*x.shape[:axis], *at.shape, *x.shape[axis + 1 :]), axis=axis
+        )
+
+    @writes
+    def take_along_axis(self, x: Any, indices: Any, axis: int = -1) -> Any:
+        """All indices lie in the axis; other axes may have size 1 in one of both."""
+        x, at = self.value(x), self._index(indices)
+        axis %= x.ndim
+        shape = broadcast_shapes(x.shape[:axis] + x.shape[axis + 1 :], at.shape[:axis] + at.shape[axis + 1 :])
+        x = self.broadcast_to(x, (*shape[:axis], x.shape[axis], *shape[axis:]))  # type: ignore[attr-defined]
+        at = self.broadcast_to(at, (*shape[:axis], at.shape[axis], *shape[axis:]))  # type: ignore[attr-defined]
+        return self.node("GatherElements", [x, at], x.dtype, at.shape, axis=axis)
+
+    def _index(self, indices: Any) -> Value:
+        at = self.value(indices)
+        if at.dtype in (np.int32, np.int64):
+            return at
+        return self.cast(at, np.int32 if at.dtype.itemsize < 4 else INT64)
+
+
+def _bounds(size: Any, start: Any, count: Any, step: int) -> tuple[Any, Any]:
+    """Where Slice begins and ends along an axis of a size."""
+    if not isinstance(count, Dim) and count == 0:
+        return 0, 0
+    beyond = start + count * step
+    if step > 0:
+        if is_known([beyond, size]):
+            return start, min(beyond, size)
+        return start, LAST if step == 1 and beyond == size else beyond
+    # Counted from the end, so that what lies before the first element is less than all of these.
+    if is_known([beyond, start]):
+        return start, beyond if beyond >= 0 else -LAST
+    first = start - size
+    # An end is at most one step before the first element: that is where the axis begins.
+    last = start + (count - 1) * step
+    return first, -LAST if not isinstance(last, Dim) and last == 0 else first + count * step

@@ -1,0 +1,141 @@
+"""A written graph without what nobody uses, and with the operators that do what several do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.onnx_nodes.nodes import Body, Node, Nodes
+
+
+def tidied(nodes: Nodes, wanted: Sequence[str]) -> list[Node]:
+    """The nodes of a graph that make what is wanted, in fewer.
+
+    Args:
+        nodes: as they were written.
+        wanted: the names of the results.
+    """
+    kept, _ = _needed(nodes.written, wanted)
+    return _needed(_Fusing(nodes, kept, wanted).fused(kept), wanted)[0]
+
+
+def _needed(written: Sequence[Node], wanted: Sequence[str]) -> tuple[list[Node], set[str]]:
+    """The nodes that are needed, bodies' included, and all names that they read."""
+    read, kept = set(wanted), []
+    for node in reversed(written):
+        if read.isdisjoint(node.outputs):
+            continue
+        attributes = dict(node.attributes)
+        for key, value in attributes.items():
+            if isinstance(value, Body):
+                inner, names = _needed(value.nodes, [y.name for y in value.outputs])
+                attributes[key] = value._replace(nodes=inner)
+                read |= names
+        read.update(node.inputs)
+        kept.append(node._replace(attributes=attributes))
+    return kept[::-1], read
+
+
+def reads(nodes: Sequence[Node]) -> Iterator[str]:
+    """What nodes read, those of bodies included, and what bodies hand out."""
+    for node in nodes:
+        yield from node.inputs
+        for value in node.attributes.values():
+            if isinstance(value, Body):
+                yield from reads(value.nodes)
+                yield from (y.name for y in value.outputs)
+
+
+class _Fusing:
+    """What stands for several nodes; each must be used by the next alone."""
+
+    def __init__(self, nodes: Nodes, written: Sequence[Node], wanted: Sequence[str]) -> None:
+        self._nodes = nodes
+        self._uses = Counter([*reads(written), *wanted])
+        self._made: dict[str, Node] = {}
+        self._names: dict[str, str] = {}
+        self._pools: dict[Any, tuple[list[Node], int]] = {}
+
+    def fused(self, written: Sequence[Node]) -> list[Node]:
+        done: list[Node] = []
+        for node in written:
+            attributes = {
+                key: value._replace(nodes=self.fused(value.nodes)) if isinstance(value, Body) else value
+                for key, value in node.attributes.items()
+            }
+            inputs = tuple(self._names.get(name, name) for name in node.inputs)
+            node = node._replace(inputs=inputs, attributes=attributes)
+            if node.op_type == "MaxPool" and self._pooled(node, done):
+                continue
+            node = _FUSED.get(node.op_type, _as_it_is)(self, node)
+            self._made.update(dict.fromkeys(node.outputs, node))
+            done.append(node)
+        return done
+
+    def _pooled(self, node: Node, done: list[Node]) -> bool:
+        """Whether a pool is one with an earlier one, which then says where the largest elements stand."""
+        key = (node.inputs, tuple(sorted((k, repr(v)) for k, v in node.attributes.items())))
+        graph, place = self._pools.setdefault(key, (done, len(done)))
+        if place == len(done) or graph is not done:
+            return False
+        first = done[place]
+        done[place] = first._replace(outputs=(first.outputs[0], *node.outputs[1:]))
+        self._names[node.outputs[0]] = first.outputs[0]
+        return True
+
+    def own(self, name: str, op_type: str) -> Node | None:
+        """The node of a type that makes a value which is used once."""
+        node = self._made.get(name)
+        return node if node is not None and node.op_type == op_type and self._uses[name] == 1 else None
+
+    def shape(self, name: str) -> Any:
+        return self._nodes.types[name][1]
+
+    def vector(self, name: str, channels: Any) -> str | None:
+        """The name of a vector that stands, reshaped, for the channels behind a batch and before all else."""
+        *ahead, count = [size for size in self.shape(name) if size != 1] or [0]
+        if ahead or count != channels:
+            return None
+        if name in self._nodes.constants:
+            return self._nodes.constant(self._nodes.constants[name].reshape(-1))
+        node = self._made.get(name)
+        if node is not None and node.op_type == "Reshape" and self.shape(node.inputs[0]) == (count,):
+            return node.inputs[0]
+        return None
+
+
+def _as_it_is(fusing: _Fusing, node: Node) -> Node:
+    return node
+
+
+def _scaled(fusing: _Fusing, node: Node) -> Node:
+    """LayerNormalization times a scale."""
+    for x, scale in (node.inputs, node.inputs[::-1]):
+        norm = fusing.own(x, "LayerNormalization")
+        if norm is not None and len(norm.inputs) == 2 and fusing.shape(scale) == fusing.shape(norm.inputs[1]):
+            ones = fusing._nodes.constants.get(norm.inputs[1])
+            if ones is not None and np.all(ones == 1):
+                return norm._replace(inputs=(norm.inputs[0], scale), outputs=node.outputs)
+    return node
+
+
+def _biased(fusing: _Fusing, node: Node) -> Node:
+    """LayerNormalization plus an offset; Conv or ConvTranspose plus a bias."""
+    for x, bias in (node.inputs, node.inputs[::-1]):
+        norm = fusing.own(x, "LayerNormalization")
+        if norm is not None and len(norm.inputs) == 2 and fusing.shape(bias) == fusing.shape(norm.inputs[1]):
+            return norm._replace(inputs=(*norm.inputs, bias), outputs=node.outputs)
+        conv = fusing.own(x, "Conv") or fusing.own(x, "ConvTranspose")
+        if conv is not None and len(conv.inputs) == 2:
+            shape, given = fusing.shape(x), fusing.shape(bias)
+            if len(given) == len(shape) - 1 or (len(given) == len(shape) and given[0] == 1):
+                vector = fusing.vector(bias, shape[1]) if given[1 - len(shape)] == shape[1] else None
+                if vector is not None:
+                    return conv._replace(inputs=(*conv.inputs, vector), outputs=node.outputs)
+    return node
+
+
+_FUSED: Mapping[str, Callable[[_Fusing, Node], Node]] = {"Mul": _scaled, "Add": _biased}
