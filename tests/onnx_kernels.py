@@ -96,7 +96,10 @@ def _trials() -> Iterator[tuple[str, Trial]]:
     yield "GatherElements", Trial([(2, 2), array([[0, 1]])], {"axis": 0})
     yield "GatherND", Trial([(2, 2), array([[0, 1]])])
     for how in ("none", "add", "mul", "max", "min"):
-        yield f"ScatterElements[{how}]", Trial([(2, 2), array([[0, 1]]), (1, 2)], {"axis": 0, "reduction": how})
+        yield (
+            f"ScatterElements[{how}]",
+            Trial([(2, 2), array([[0, 1]]), (1, 2)], {"axis": 0, "reduction": how}),
+        )
         yield f"ScatterND[{how}]", Trial([(2, 2), array([[0, 1]]), (1,)], {"reduction": how})
     yield "Slice", Trial([(2, 2), array([0]), array([1]), array([1]), array([1])])
     for how in ("constant", "edge", "reflect", "wrap"):
@@ -178,9 +181,7 @@ def _body(name: str, code: int) -> dict[str, Any]:
     if name == "Loop":
         keep = helper.make_node("Identity", ["c"], ["d"])
         inputs = [scalar("n", 7, []), scalar("c", 9, []), scalar("x", code, None)]
-        graph = helper.make_graph(
-            [keep, same], "b", inputs, [scalar("d", 9, []), scalar("y", code, None)]
-        )
+        graph = helper.make_graph([keep, same], "b", inputs, [scalar("d", 9, []), scalar("y", code, None)])
         return {"body": graph}
     second = helper.make_node("Identity", ["u"], ["v"])
     graph = helper.make_graph(
@@ -251,4 +252,8 @@ if __name__ == "__main__":
     print(f"# onnxruntime {ort.__version__}, onnx {onnx.__version__}, opsets {OPSETS}")
     for wanted in sys.argv[1:] or TRIALS:
         by_opset = {o: types_of(wanted, (o,)) for o in OPSETS if o >= TRIALS[wanted].since}
-        print(f'    "{wanted}": "{types_of(wanted)}",', "" if len(set(by_opset.values())) == 1 else by_opset, flush=True)
+        print(
+            f'    "{wanted}": "{types_of(wanted)}",',
+            "" if len(set(by_opset.values())) == 1 else by_opset,
+            flush=True,
+        )

@@ -99,13 +99,28 @@ def _bessel(n: int) -> Callable[[Any], Any]:
 SERIES: dict[str, tuple[str, Callable[[], list[float]]]] = {
     "ATAN": ("atan(x) / x, x² from 0 to 0.1716", lambda: between(0, "0.1716", _atan)),
     "ERF": ("erf(x) / x, x² from 0 to 1", lambda: between(0, 1, _erf)),
-    "SCALED_ERFC": ("(1 + 2x) exp(x²) erfc(x), (x - 2) / (x + 2) from -1 to 1", lambda: polynomial(_scaled_erfc, 81)),
-    "MIDDLE_QUANTILE": ("ndtri(1/2 + y) / y, y² from 0 to 0.17", lambda: between(0, "0.17", _middle_quantile)),
-    "NEAR_QUANTILE": ("-ndtri(exp(-r²)), r from 1.5 to 4", lambda: between("1.5", 4, lambda r: -ndtri(mp.exp(-r * r)))),
-    "FAR_QUANTILE": ("-ndtri(exp(-r²)) / r, 1/r from 0.036 to 0.25", lambda: between("0.036", "0.25", lambda s: -ndtri(mp.exp(-1 / (s * s))) * s)),
+    "SCALED_ERFC": (
+        "(1 + 2x) exp(x²) erfc(x), (x - 2) / (x + 2) from -1 to 1",
+        lambda: polynomial(_scaled_erfc, 81),
+    ),
+    "MIDDLE_QUANTILE": (
+        "ndtri(1/2 + y) / y, y² from 0 to 0.17",
+        lambda: between(0, "0.17", _middle_quantile),
+    ),
+    "NEAR_QUANTILE": (
+        "-ndtri(exp(-r²)), r from 1.5 to 4",
+        lambda: between("1.5", 4, lambda r: -ndtri(mp.exp(-r * r))),
+    ),
+    "FAR_QUANTILE": (
+        "-ndtri(exp(-r²)) / r, 1/r from 0.036 to 0.25",
+        lambda: between("0.036", "0.25", lambda s: -ndtri(mp.exp(-1 / (s * s))) * s),
+    ),
     "LGAMMA_LOW": ("log Γ(x) / ((x - 1) (x - 2)), x from 0.5 to 3", lambda: between("0.5", 3, _lgamma)),
     "LGAMMA_MIDDLE": ("log Γ(x), x from 3 to 8", lambda: between(3, 8, mp.loggamma)),
-    "I0_NEAR": ("exp(-x) I₀(x), x from 0 to 8", lambda: between(0, 8, lambda x: mp.exp(-x) * mp.besseli(0, x))),
+    "I0_NEAR": (
+        "exp(-x) I₀(x), x from 0 to 8",
+        lambda: between(0, 8, lambda x: mp.exp(-x) * mp.besseli(0, x)),
+    ),
     "I0_FAR": ("√x exp(-x) I₀(x), 16/x - 1 from -1 to 1", lambda: polynomial(_bessel(0))),
     "I1_NEAR": (
         "exp(-x) I₁(x) / x, x from 0 to 8",

@@ -9,8 +9,9 @@ from typing import Any
 from stopgrad.costs import Cost, cost_of
 from stopgrad.engines import Engine
 from stopgrad.feeds import sizes_of
-from stopgrad.graph import Graph
+from stopgrad.graph import Graph, Output
 from stopgrad.rewrite import prepare
+from stopgrad.structure import flatten, paths
 from stopgrad.traced import Traced
 
 
@@ -47,6 +48,20 @@ class Lowered:
     def graph(self) -> Graph:
         """What the function has built, gates included, before anything is rewritten."""
         return self._traced.graph
+
+    @property
+    def inputs(self) -> dict[str, Output]:
+        """The traced arguments, by their paths."""
+        return dict(zip(self.paths, self._traced.inputs, strict=True))
+
+    @property
+    def outputs(self) -> dict[str, Output]:
+        """The results, by their paths in what the function returns; one alone is called ``"output"``."""
+        tree = self._traced.rebuild(self._traced.outputs)
+        if isinstance(tree, Output):
+            return {"output": tree}
+        pairs = zip(paths(tree), flatten(tree)[0], strict=True)
+        return {path: leaf for path, leaf in pairs if isinstance(leaf, Output)}
 
     def to_text(self) -> str:
         """The graph, an operation a line."""

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import onnx
 
-from stopgrad.errors import ArgumentError
+import stopgrad as sg
+from stopgrad.errors import ArgumentError, EngineError
 from stopgrad.files import AnyPath, replacing
+from stopgrad.function import Function
 from stopgrad.graph import Operation, Output, describe
-from stopgrad.onnx_nodes import model_of, written
+from stopgrad.imported import Model
+from stopgrad.onnx_nodes import Beside, Program, model_of, written
 from stopgrad.onnx_nodes.program import LATEST, OLDEST
-from stopgrad.operands import Array
+from stopgrad.operands import Array, as_array, shorten
 from stopgrad.ops.data import Parameter, Placeholder
 from stopgrad.public import guarded
 from stopgrad.rewrite import fold, merge, needed, rewrite, simplify
@@ -23,28 +30,39 @@ from stopgrad.session import Session
 OPSET = 21
 """The version of ONNX's operators that is written where no other is asked for."""
 
+LARGEST = 2**31 - 2**20
+"""As many bytes a model may have in one file; the file format holds no more than 2 GiB."""
+
 Names = Mapping[str, Output] | Sequence[Output] | Output
+Wanted = Names | Model | Callable[..., Any]
+Given = Names | Sequence[Any] | None
+Values = Session | Mapping[str, Any] | None
 
 
 @guarded("save")
 def save(
     path: AnyPath,
-    outputs: Names,
-    inputs: Names | None = None,
+    outputs: Wanted,
+    inputs: Given = None,
     *,
-    values: Session | Mapping[str, Array] | None = None,
+    values: Values = None,
     opset: int = OPSET,
+    external: bool | None = None,
 ) -> None:
     """Write a graph, for instance a gradient, as a model of ONNX that any runtime executes.
 
     Args:
         path: of the file.
         outputs: what the model computes, by the names that its results are to have; outputs without a name
-            are called as their operations.
+            are called as their operations. Or an imported model, or a function of arrays, whose results are
+            called ``"output"``, or by their paths in what it returns.
         inputs: what it is given, likewise; by default all placeholders that are needed, in their order. A
-            parameter among them is an input of the model; others are stored in it.
+            parameter among them is an input of the model; others are stored in it. Of a function, a list of
+            arrays like its arguments; sizes that are to stay open, :func:`function` names (``shapes=``).
         values: of parameters: a session, or arrays by the parameters' names; by default their first values.
         opset: the version of ONNX's operators, from 18 to 26.
+        external: whether arrays of 1 KiB and more are kept in a file beside the model, called as it is with
+            ``.data`` behind; by default only where they are too much for one file, which holds 2 GiB.
 
     Raises:
         ArgumentError: an argument is not what it must be, or an input is missing.
@@ -54,22 +72,68 @@ def save(
     References:
         ONNX, https://onnx.ai/onnx/repo-docs/IR.html.
     """
-    model = to_model(outputs, inputs, values=values, opset=opset)
-    with replacing(path) as file, open(file, "wb", closefd=False) as stream:
-        stream.write(model.SerializeToString())
+    ready = _ready(outputs, inputs, values, opset)
+    if external not in (None, True, False):
+        raise ArgumentError(f"external is True, False or None, not {external!r}")
+    if external is None:
+        external = ready.bytes > LARGEST
+    if not external:
+        _write(path, ready.model(), None)
+        return
+    target = Path(os.path.realpath(os.fspath(path)))
+    beside = Beside(_free(target))
+    model = ready.model(beside)
+    _write_parts(target.parent / beside.location, beside)
+    _write(path, model, target.parent / beside.location)
+    for old in _data_files(target):  # What the model that stood there referred to.
+        if old.name != beside.location:
+            old.unlink(missing_ok=True)
 
 
 @guarded("to_model")
 def to_model(
-    outputs: Names,
-    inputs: Names | None = None,
+    outputs: Wanted,
+    inputs: Given = None,
     *,
-    values: Session | Mapping[str, Array] | None = None,
+    values: Values = None,
     opset: int = OPSET,
 ) -> onnx.ModelProto:
-    """The model that :func:`save` writes, as an object of ``onnx``. Arguments and errors are the same."""
+    """The model that :func:`save` writes, as an object of ``onnx``. Arguments and errors are the same.
+
+    Examples:
+        >>> import stopgrad.onnx as sgo
+        >>> with sg.Graph().as_default():
+        ...     x = sg.placeholder(sg.float32, ["batch", 2], name="x")
+        ...     (dx,) = sg.gradients(x * sg.exp(sg.stop_gradient(x)), [x])
+        >>> [node.op_type for node in sgo.to_model({"dx": dx}).graph.node]
+        ['StopGradient', 'Exp']
+    """
+    return _ready(outputs, inputs, values, opset).model()
+
+
+# ---------------------------------------------------------------------------------------------- the graph
+
+
+class _Ready(NamedTuple):
+    """A program, and the values of the parameters that it is to hold."""
+
+    program: Program
+    stored: dict[str, Array]
+
+    @property
+    def bytes(self) -> int:
+        return sum(array.nbytes for held in (self.stored, self.program.constants) for array in held.values())
+
+    def model(self, beside: Beside | None = None) -> onnx.ModelProto:
+        made = model_of(self.program, self.stored, beside=beside)
+        made.producer_version = sg.__version__
+        return made
+
+
+def _ready(outputs: Any, inputs: Any, values: Any, opset: Any) -> _Ready:
     if isinstance(opset, bool) or not isinstance(opset, int) or not OLDEST <= opset <= LATEST:
         raise ArgumentError(f"opset is a whole number from {OLDEST} to {LATEST}, not {opset!r}")
+    outputs, inputs = _of_program(outputs, inputs)
     ys = _by_name(outputs, "outputs")
     if not ys:
         raise ArgumentError("a model has at least one output; give outputs")
@@ -80,20 +144,42 @@ def to_model(
     if xs is None:
         places = sorted(given - set(held), key=lambda x: x.op.id)
         xs = {x.op.name: x for x in places}
-    missing = [x for x in given - set(held) if x not in set(xs.values())]
+    fed = set(xs.values())
+    missing = [x for x in given - set(held) if x not in fed]
     if missing:
         raise ArgumentError(
             f"the outputs need {describe(missing[0])}, which is not among the inputs; give it"
         )
-    stored = {x.op.name: x for x in sorted(held, key=lambda x: x.op.id) if x not in set(xs.values())}
+    stored = {x.op.name: x for x in sorted(held, key=lambda x: x.op.id) if x not in fed}
+    twice = next((name for name in xs if name in stored or name in ys), None)
+    if twice is not None:
+        raise ArgumentError(
+            f"two values of the model are called {twice!r}; give inputs and outputs other names"
+        )
     everything = {**xs, **stored}
-    done = rewrite(
-        [*ys.values()], [*everything.values()], (unite_scans, flatten_summed_product, simplify, fold, merge)
-    )
+    rules = (unite_scans, flatten_summed_product, simplify, fold, merge)
+    done = rewrite([*ys.values()], [*everything.values()], rules)
     program = written(
         dict(zip(everything, done.inputs, strict=True)), dict(zip(ys, done.outputs, strict=True)), opset
     )
-    return model_of(program, {name: _value(x, name, values) for name, x in stored.items()})
+    return _Ready(program, {name: _value(x, name, values) for name, x in stored.items()})
+
+
+def _of_program(outputs: Any, inputs: Any) -> tuple[Any, Any]:
+    """The outputs and inputs of an imported model or of a function; of others, as they are given."""
+    if isinstance(outputs, Model):
+        if inputs is not None:
+            raise ArgumentError("a model has inputs of its own; leave inputs out")
+        return outputs.outputs, outputs.inputs
+    if isinstance(outputs, (Output, Operation, Mapping)) or not callable(outputs):
+        return outputs, inputs
+    if isinstance(inputs, (str, bytes, Mapping)) or not isinstance(inputs, Sequence):
+        raise ArgumentError(
+            f"inputs of a function are a list of arrays like its arguments, not {shorten(inputs)}"
+        )
+    function = outputs if isinstance(outputs, Function) else sg.function(outputs)
+    lowered = function.lower(*inputs)
+    return lowered.outputs, lowered.inputs
 
 
 def _by_name(given: Any, what: str) -> dict[str, Output]:
@@ -118,9 +204,51 @@ def _by_name(given: Any, what: str) -> dict[str, Output]:
     return found
 
 
-def _value(x: Output, name: str, values: Session | Mapping[str, Array] | None) -> Array:
+def _value(x: Output, name: str, values: Any) -> Array:
+    """The value of a parameter that the model holds."""
     if isinstance(values, Session):
         return values.value(x)
-    if values is not None and name in values:
-        return values[name]
-    return x.op.values[0].array
+    if values is None or name not in values:
+        array: Array = x.op.values[0].array
+        return array
+    array = as_array(values[name])
+    if array.shape != x.shape or array.dtype != x.dtype.numpy:
+        raise ArgumentError(
+            f"the parameter {name!r} is {x.type!r}, not {array.dtype}{list(array.shape)} as values has it"
+        )
+    return array
+
+
+# ---------------------------------------------------------------------------------------------- the files
+
+
+def _write(path: AnyPath, model: onnx.ModelProto, data: Path | None) -> None:
+    try:
+        content = model.SerializeToString()
+    except Exception as error:
+        if data is not None:
+            data.unlink(missing_ok=True)
+        raise EngineError(f"the model does not fit into one file: {error}; take external=True") from error
+    with replacing(path) as file, open(file, "wb", closefd=False) as stream:
+        stream.write(content)
+
+
+def _write_parts(path: Path, beside: Beside) -> None:
+    with replacing(path) as file, open(file, "wb", closefd=False) as stream:
+        for start, array in beside.parts:
+            stream.write(b"\0" * (start - stream.tell()))
+            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+            stream.write(np.ascontiguousarray(little).reshape(-1).view(np.uint8).data)
+
+
+def _data_files(target: Path) -> list[Path]:
+    """The files beside a model that its large arrays are kept in."""
+    pattern = re.compile(re.escape(target.name) + r"(\.\d+)?\.data")
+    return [one for one in target.parent.iterdir() if pattern.fullmatch(one.name)]
+
+
+def _free(target: Path) -> str:
+    """A name for such a file that no older model refers to, which must be whole until it is replaced."""
+    taken = {one.name for one in _data_files(target)} if target.parent.is_dir() else set()
+    names = (f"{target.name}{f'.{i}' if i else ''}.data" for i in range(len(taken) + 1))
+    return next(name for name in names if name not in taken)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from stopgrad.onnx_nodes.nodes import NotInOnnx
 from stopgrad.onnx_nodes.program import Program, unwritable, written
-from stopgrad.onnx_nodes.proto import model_of
+from stopgrad.onnx_nodes.proto import Beside, model_of
 
-__all__ = ["NotInOnnx", "Program", "model_of", "unwritable", "written"]
+__all__ = ["Beside", "NotInOnnx", "Program", "model_of", "unwritable", "written"]

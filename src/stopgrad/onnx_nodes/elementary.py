@@ -199,4 +199,6 @@ def to_11_bits(xp: Any, x: Any) -> Any:
     split = scaled - (scaled - bounded)
     large = 1.5 * 2.0**28
     found = xp.where(xp.abs(x) < 2.0**-14, (x + large) - large, split)
-    return xp.where(x.astype(np.float32).astype(np.float64) == x, x, xp.where(xp.abs(x) > 1e6, bounded, found))
+    return xp.where(
+        x.astype(np.float32).astype(np.float64) == x, x, xp.where(xp.abs(x) > 1e6, bounded, found)
+    )

@@ -235,7 +235,9 @@ class Elementwise(Writing):
         dtype = self.common(x, y)
         x, y, beyond = self._shifted(x, y, dtype)
         if dtype.kind == "i":  # Of negative numbers the complement is shifted, and complemented again.
-            mask = self.cast(self.where(self.cast(x, dtype) < 0, np.array(-1, dtype), np.array(0, dtype)), x.dtype)
+            mask = self.cast(
+                self.where(self.cast(x, dtype) < 0, np.array(-1, dtype), np.array(0, dtype)), x.dtype
+            )
             x = x ^ mask
         found = self.elementwise("BitShift[RIGHT]", x, y, direction="RIGHT")
         found = found if beyond is None else self.where(beyond, np.zeros((), found.dtype), found)

@@ -51,4 +51,7 @@ class Loops:
     def _fitted(self, values: Any, kinds: Sequence[Kind]) -> list[Value]:
         """What a step makes, of the types that the state has."""
         xp = self._xp
-        return [xp.broadcast_to(xp.value(x, dtype), shape) for x, (dtype, shape) in zip(values, kinds, strict=True)]
+        return [
+            xp.broadcast_to(xp.value(x, dtype), shape)
+            for x, (dtype, shape) in zip(values, kinds, strict=True)
+        ]

@@ -14,10 +14,10 @@ from stopgrad.onnx_nodes.forms import FORMS
 from stopgrad.onnx_nodes.forms.gates import gate
 from stopgrad.onnx_nodes.layouts import source
 from stopgrad.onnx_nodes.namespace import Xp
-from stopgrad.onnx_nodes.nodes import Body, Named, Node, Nodes
+from stopgrad.onnx_nodes.nodes import Body, Named, Node, Nodes, NotInOnnx
 from stopgrad.onnx_nodes.tidying import tidied
 from stopgrad.onnx_nodes.values import Value
-from stopgrad.ops.gates import Gate
+from stopgrad.ops import gates
 from stopgrad.types import bfloat16
 
 LATEST = 26
@@ -39,7 +39,7 @@ class Program(NamedTuple):
         inputs: named as asked for.
         outputs: likewise.
         constants: arrays by name.
-        functions: gates that are used, by type and number of operands: the names of their attributes.
+        functions: gates that are used, by type: the largest number of operands, and the names of attributes.
         types: of all values by name.
     """
 
@@ -48,7 +48,7 @@ class Program(NamedTuple):
     inputs: Sequence[Named]
     outputs: Sequence[Named]
     constants: Mapping[str, np.ndarray[Any, Any]]
-    functions: Mapping[tuple[str, int], Sequence[str]]
+    functions: Mapping[str, tuple[int, Sequence[str]]]
     types: Mapping[str, Any]
 
 
@@ -86,6 +86,8 @@ def written(
     backend = _Backend(xp)
     given = []
     for name, x in inputs.items():
+        if x.dtype.is_complex:
+            raise NotInOnnx(f"{describe(x)} is complex, and runtimes of ONNX compute no complex numbers")
         dtype = _outside(x.dtype.numpy, bits)
         nodes.has_type(name, dtype, x.shape)
         value = Value(xp, name, dtype, x.shape)
@@ -129,7 +131,7 @@ def _named(xp: Xp, backend: Any) -> Regions:
         return [Region((op,), op.inputs, op.outputs, _function(op)) for op in operations]
 
     def _function(op: Operation) -> Any:
-        if issubclass(op.definition, Gate):
+        if issubclass(op.definition, gates.Gate):
             lowered = gate(xp, op)
         else:
             lowered = _lowered(op)
@@ -138,7 +140,7 @@ def _named(xp: Xp, backend: Any) -> Regions:
             with xp.nodes.at(op.name):
                 made = lowered(*arrays)
             made = (made,) if len(op.outputs) == 1 else made
-            _note(xp, made[0] if made else None, op.name)
+            _note(xp, made[0] if made else None, op)
             return made
 
         return function
@@ -150,12 +152,12 @@ def _named(xp: Xp, backend: Any) -> Regions:
     return regions
 
 
-def _note(xp: Xp, value: Any, name: str) -> None:
+def _note(xp: Xp, value: Any, op: Operation) -> None:
     """Note what is the result of an operation; of one that stands behind a transpose, that too."""
     before = source(xp, value)
     for one in (value, *(before or ())[:1]):
-        if isinstance(one, Value):
-            xp.nodes.results.setdefault(one.name, name)
+        if isinstance(one, Value) and (op.definition is gates.Named or one.name not in xp.nodes.results):
+            xp.nodes.results[one.name] = op.name
 
 
 def _called(nodes: Nodes, written: Sequence[Node], names: dict[str, str]) -> dict[str, str]:

@@ -60,7 +60,7 @@ class Shaping(Writing):
         first, last = (0, start) if stop is None else (start, stop)
         count = at_least((last - first + (step - (1 if step > 0 else -1))) // step, 0)
         if is_known([first, last]):
-            return self.value(np.arange(first, last, step, dtype))
+            return np.arange(first, last, step, dtype)  # type: ignore[call-overload]
         given = [self.value(n, INT64) for n in (first, last, step)]
         made = self.node("Range", given, INT64, [count])
         return made if dtype is None else self.astype(made, dtype)  # type: ignore[attr-defined]

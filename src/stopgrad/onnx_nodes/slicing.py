@@ -99,7 +99,9 @@ class Slicing(Writing):
         whole = (*index[:place], *[slice(None)] * (x.ndim - used), *index[place + 1 :])
         if any(isinstance(i, (Value, np.ndarray, list)) for i in whole):
             return self._taken(x, whole)
-        spans, dropped, added = [], [], []
+        spans: list[Any] = []
+        dropped: list[int] = []
+        added: list[int] = []
         for i in whole:
             axis = len(spans)
             if i is None:

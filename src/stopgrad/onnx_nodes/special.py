@@ -209,7 +209,9 @@ def gammainc(xp: Any, a: Any, x: Any, upper: bool) -> Any:
     # All lies above 0, and below ∞; where a is 0 all lies at 0, and where it is ∞, at ∞.
     below = xp.where((x == math.inf) | (a == 0), 1.0, 0.0)
     edge = 1 - below if upper else below
-    undefined = (a < 0) | (x < 0) | (a != a) | (x != x) | ((a == 0) & (x == 0)) | ((a == math.inf) & (x == math.inf))
+    undefined = (
+        (a < 0) | (x < 0) | (a != a) | (x != x) | ((a == 0) & (x == 0)) | ((a == math.inf) & (x == math.inf))
+    )
     return xp.where(undefined, math.nan, xp.where(inside, found, edge))
 
 

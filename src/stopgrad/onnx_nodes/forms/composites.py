@@ -23,14 +23,14 @@ _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 def _softmax(xp: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
     if len(axis) != 1:
-        return Softmax.lower(xp, x, axis=axis)  # type: ignore[operator]
+        return Softmax.lower(xp, x, axis=axis)
     return xp.node("Softmax", [x], x.dtype, x.shape, axis=axis[0])
 
 
 def _log_softmax(xp: Any, x: Any, *, axis: tuple[int, ...]) -> Any:
     """Of infinities of float64 the runtime's operator makes something else than NaN."""
     if len(axis) != 1 or x.dtype == _FLOAT64:
-        return LogSoftmax.lower(xp, x, axis=axis)  # type: ignore[operator]
+        return LogSoftmax.lower(xp, x, axis=axis)
     return xp.node("LogSoftmax", [x], x.dtype, x.shape, axis=axis[0])
 
 
@@ -39,7 +39,7 @@ def _layer_norm(xp: Any, x: Any, *, axis: tuple[int, ...], epsilon: float) -> An
     first = min(axis, default=0)
     last = tuple(range(first, x.ndim))
     if tuple(sorted(axis)) != last or not is_known(x.shape[first:]) or not math.prod(x.shape[first:]):
-        return LayerNorm.lower(xp, x, axis=axis, epsilon=epsilon)  # type: ignore[operator]
+        return LayerNorm.lower(xp, x, axis=axis, epsilon=epsilon)
     ones = np.ones(x.shape[first:], x.dtype)
     return xp.node("LayerNormalization", [x, ones], x.dtype, x.shape, axis=first, epsilon=epsilon)
 
@@ -77,12 +77,12 @@ def _activation(op_type: str) -> Callable[..., Any]:
     return lambda xp, x: _unary(xp, op_type, x)
 
 
-def _in_float32(definition: type[Op], op_type: str, opset: int = 1) -> Callable[..., Any]:
+def _in_float32(definition: Any, op_type: str, opset: int = 1) -> Callable[..., Any]:
     """An operator that runtimes have for float32 alone; else the body."""
 
     def form(xp: Any, x: Any, **attributes: Any) -> Any:
         if x.dtype != _FLOAT32 or xp.opset < opset:
-            return definition.lower(xp, x, **attributes)  # type: ignore[operator]
+            return definition.lower(xp, x, **attributes)
         return xp.node(op_type, [x], x.dtype, x.shape, **attributes)
 
     return form
@@ -99,7 +99,7 @@ def _silu(xp: Any, x: Any) -> Any:
 
 def _gelu(xp: Any, x: Any, *, approximate: bool) -> Any:
     if x.dtype != _FLOAT32 or xp.opset < 20:
-        return Gelu.lower(xp, x, approximate=approximate)  # type: ignore[operator]
+        return Gelu.lower(xp, x, approximate=approximate)
     ways = {"approximate": "tanh"} if approximate else {}
     return xp.node("Gelu", [x], x.dtype, x.shape, **ways)
 

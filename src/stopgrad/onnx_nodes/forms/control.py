@@ -40,7 +40,7 @@ def _case(xp: Any, index: Any, *operands: Any, branches: Any, run: Any, types: A
         middle = (low + high) // 2
         later = _condition(xp, index) if len(branches) == 2 else None
         later = xp.greater_equal(index, np.int32(middle)) if later is None else later
-        return xp.write(  # type: ignore[no-any-return]
+        return xp.write(
             "If",
             [later],
             kinds,

@@ -30,7 +30,7 @@ _MINORS = 16
 
 def _band_part(xp: Any, x: Any, *, low: int, high: int) -> Any:
     if x.dtype not in _TRIANGLES:
-        return MatrixBandPart.lower(xp, x, low=low, high=high)  # type: ignore[operator]
+        return MatrixBandPart.lower(xp, x, low=low, high=high)
     for bound, end, upper in ((low, -ANY, 1), (high, ANY, 0)):
         if bound != end:
             x = xp.node("Trilu", [x, number(bound, np.int64)], x.dtype, x.shape, upper=upper)

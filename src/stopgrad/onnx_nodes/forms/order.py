@@ -1,7 +1,8 @@
 """Sorting, by TopK, which keeps equal elements in their order, and puts NaN anywhere.
 
-To sort NaN last, numbers of at most 32 bits are brought into float64, in which there are numbers beyond their
-infinities. Of float64 itself, a first pass finds the order of the numbers, and a second brings NaN to the end.
+To sort NaN last, numbers of at most 32 bits are brought into float64, in which there are numbers beyond
+their infinities. Of float64 itself, a first pass finds the order of the numbers, and a second brings NaN to
+the end.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def reshaped(xp: Any, x: Any, shape: Sequence[Any]) -> Any:
 
 
 def along(xp: Any, x: Any, axis: int, ndim: int, batch_dims: int = 0) -> Any:
-    """An array whose axes behind the first *batch_dims* stand at *axis*, so that it broadcasts with *ndim* axes."""
+    """An array whose axes behind the first *batch_dims* stand at *axis*, and that broadcasts with *ndim*."""
     ahead = (*x.shape[:batch_dims], *(1,) * (axis - batch_dims), *x.shape[batch_dims:])
     return reshaped(xp, x, (*ahead, *(1,) * (ndim - len(ahead))))
 

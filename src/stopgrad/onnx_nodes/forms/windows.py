@@ -1,7 +1,7 @@
 """Windows over the spatial axes of [batch, spatial..., channels], for what no operator of ONNX computes.
 
-Along one axis, the windows of size k are a gather by a matrix of indices, [count, k]; to add them up where they
-came from is a product with a matrix of zeros and ones. Both take one axis after the other.
+Along one axis, the windows of size k are a gather by a matrix of indices, [count, k]; to add them up where
+they came from is a product with a matrix of zeros and ones. Both take one axis after the other.
 """
 
 from __future__ import annotations
