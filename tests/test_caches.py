@@ -122,6 +122,8 @@ CONSTANT = {
     "stopgrad.flow.checking.numeric.NOT_HOLOMORPHIC",
     "stopgrad.flow.page.marks.LETTERS",
     "stopgrad.flow.page.notebook.COLOURS",
+    "stopgrad.optimizers.matrices._ADJUSTMENTS",
+    "stopgrad.optimizers.rules._CHECKS",
     "stopgrad.ops.segments._MEANS",
     "stopgrad.ops.segments._NUMBERS",
     "stopgrad.ops.segments._PRODUCTS",

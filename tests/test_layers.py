@@ -60,6 +60,7 @@ ROWS = [
     ["calls", "instances", "traced"],
     ["session", "function", "lowered"],
     ["flow", "interchange"],
+    ["optimizers", "adapters"],
     ["imported"],
     # The package itself: what stands below is written as users write, with ``import stopgrad as sg``.
     [""],

@@ -319,6 +319,8 @@ ELSEWHERE = {
     ("isdtype", "kind"),
     ("permute_dims", "axes"),
     ("result_type", "arrays_and_dtypes"),
+    # In tests/test_adapters.py.
+    *(("add_lora", p) for p in ("outputs", "rank")),
     # In tests/test_ablate.py.
     *(("ablate", p) for p in ("argnums", "engine", "feed_dict", "repeats", "seed")),
     ("dim", "name"),

@@ -26,6 +26,7 @@ ELSEWHERE = {
     "tests/test_ablate": "ablate",
     "tests/test_check_gradients": "check_gradients",
     "tests/test_flow_assertions": "assert_flows assert_blocked assert_only_flows",
+    "tests/test_adapters": "add_lora",
     "tests/contract, again": "explain no_gradient",
     "tests/test_indexing, tests/test_arrays": "at broadcast_static_shape map_structure",
     "tests/test_xp": "broadcast_shapes can_cast finfo from_dlpack iinfo isdtype result_type",

@@ -402,6 +402,7 @@ def test_the_first_of_equal_elements_takes_the_gradient_of_max_pool(engine: str)
 
 WITHOUT_VALUE = {
     "assert_blocked": "it checks paths",
+    "add_lora": "it rewrites a graph, whose values are compared in test_adapters",
     "ablate": "its figures are compared with JAX and by hand in test_ablate",
     "assert_flows": "it checks paths",
     "assert_only_flows": "it checks paths",

@@ -15,8 +15,10 @@ from stopgrad import (
     engines as engines,
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
     ops as ops,
+    optimizers as optimizers,
     xp as xp,
 )
+from stopgrad.adapters import Adapted as Adapted, add_lora as add_lora
 from stopgrad.autodiff.reverse import (
     Gradients as Gradients,
     gradients as gradients,

@@ -114,7 +114,7 @@ def guarded(what: str, by_type: bool = False) -> Callable[[F], F]:
     return decorate
 
 
-_SPACES = {"np": "np", "xp": "sg.xp"}
+_SPACES = {"np": "np", "optimizers": "sg.optimizers", "xp": "sg.xp"}
 """Where help finds the functions whose names begin so."""
 
 

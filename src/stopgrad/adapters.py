@@ -1,0 +1,396 @@
+"""Low-rank adapters: what a frozen weight learns besides, in few numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stopgrad.autodiff.tracing import outputs_in
+from stopgrad.errors import ArgumentError, DTypeError, GraphError
+from stopgrad.flow.patterns import matching
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.inferred import infer_types
+from stopgrad.interpreter import constant_value
+from stopgrad.operands import Array, Literal
+from stopgrad.ops.arithmetic import AddV2, Mul
+from stopgrad.ops.convert import Cast, cast
+from stopgrad.ops.data import Const, Parameter
+from stopgrad.ops.gates import StopGradient
+from stopgrad.ops.keys import random_fold_in, random_key
+from stopgrad.ops.linalg import MatMul, matmul
+from stopgrad.ops.matrices import matrix_transpose
+from stopgrad.ops.random import random_uniform
+from stopgrad.ops.shape import Transpose
+from stopgrad.plain import is_whole, real, whole
+from stopgrad.public import guarded, reads_arguments
+from stopgrad.rewrite.engine import Copying, needed, rewrite
+from stopgrad.structure import flatten, unflatten
+from stopgrad.types import DType, DTypeLike, dtype_of
+
+__all__ = ["add_lora"]
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """A graph with adapters beside some of its weights.
+
+    Attributes:
+        graph: a new one, with all that the outputs need.
+        outputs: in the structure in which they were given.
+        parameters: what the adapters learn, by name: ``"w/lora_a"`` and ``"w/lora_b"`` of the weight ``"w"``.
+        merged: each adapted weight with what its adapter adds, by the weight's name: values for the graph
+            without adapters.
+        mapping: what became of each tensor of the old graph that the outputs need.
+    """
+
+    graph: Graph
+    outputs: Any
+    parameters: dict[str, Output]
+    merged: dict[str, Output]
+    mapping: Mapping[Output, Output]
+
+    def __getitem__(self, x: Any) -> Output:
+        """What stands in the new graph for a tensor of the old one, such as a placeholder."""
+        (output,) = outputs_in(x, "Adapted")
+        if output not in self.mapping:
+            raise GraphError(f"Adapted: the outputs do not need {describe(output)}, so it was left out")
+        return self.mapping[output]
+
+
+@guarded("add_lora")
+def add_lora(
+    outputs: Any,
+    weights: Any,
+    rank: int = 8,
+    alpha: float = 16.0,
+    *,
+    key: Any,
+    dtype: DTypeLike | None = None,
+) -> Adapted:
+    """Put low-rank adapters beside weights: ``x @ W`` becomes ``x @ W + alpha / rank * x @ A @ B``.
+
+    A is random and B zero, so that nothing changes at first. Gradients reach A and B; those of W are stopped.
+    An adapter belongs to a weight: all its uses share it.
+
+    Args:
+        outputs: an output, or a nested structure of outputs of one graph.
+        weights: parameters with two axes that matrix products use, as they are or behind transpositions and
+            casts; or patterns of the names of such parameters, such as ``"encoder/*"``.
+        rank: the columns of A and rows of B.
+        alpha: what is learned counts alpha / rank times.
+        key: a seed, or a key, from which A is drawn.
+        dtype: of A and B; by default the weight's.
+
+    Returns:
+        An :class:`Adapted`: a new graph. The one given stays as it is.
+
+    Raises:
+        ArgumentError: a pattern matches nothing, or rank and alpha are no positive numbers.
+        GraphError: a weight is no parameter of the graph, or something else than a matrix product uses it.
+        DTypeError: a weight is not floating-point.
+
+    References:
+        Hu et al. 2021, "LoRA: low-rank adaptation of large language models", arXiv 2106.09685. A is on the
+        side of the input and drawn as Hugging Face's ``peft`` draws it: uniformly, up to one over the root of
+        the number of inputs.
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     x = sg.placeholder(sg.float64, ["batch", 3], name="x")
+        ...     w = sg.parameter(np.ones((3, 2)), name="w")
+        ...     y = sg.matmul(x, w)
+        >>> adapted = sg.add_lora(y, "w", rank=2, key=0)
+        >>> with sg.Session(adapted.graph) as session:
+        ...     session.run(adapted.outputs, {adapted[x]: np.ones((1, 3))})
+        array([[3., 3.]])
+        >>> {name: p.shape for name, p in adapted.parameters.items()}
+        {'w/lora_a': (3, 2), 'w/lora_b': (2, 2)}
+    """
+    wanted = outputs_in(outputs, "add_lora: outputs", "; a function is traced with sg.function")
+    if not wanted:
+        raise GraphError("add_lora: there are no outputs; give at least one")
+    chosen = _chosen(wanted, weights)
+    scale = _above_zero(alpha, "alpha") / _rank(rank)
+    kind = None if dtype is None else dtype_of(dtype)
+    if kind is not None and not kind.is_floating:
+        raise DTypeError(f"add_lora: adapters are floating-point, not {kind}")
+    writing = _Writing(_uses(chosen, wanted), whole(rank), scale, kind, _seed(key))
+    made = rewrite(wanted, (), (writing.rule,))
+    new = {**made.mapping, **{w: a.weight for w, a in writing.adapters.items()}}
+    parameters = {p.op.name: p for a in writing.adapters.values() for p in (a.a, a.b)}
+    merged = {w.op.name: a.merged() for w, a in writing.adapters.items()}
+    leaves, spec = flatten(outputs)
+    shown = made.outputs[0] if len(leaves) == 1 and leaves[0] is outputs else unflatten(spec, made.outputs)
+    return Adapted(made.graph, shown, parameters, merged, new)
+
+
+# --------------------------------------------------------------------------------------------- arguments
+
+
+@reads_arguments
+def _rank(rank: Any) -> int:
+    if not is_whole(rank) or whole(rank) < 1:
+        raise ArgumentError(f"add_lora: rank is a whole number from 1 on, not {rank!r:.60}")
+    return whole(rank)
+
+
+@reads_arguments
+def _above_zero(value: Any, name: str) -> float:
+    found = real(value)
+    if not 0.0 < found < math.inf:
+        raise ArgumentError(f"add_lora: {name} is a number above 0, not {value!r:.60}")
+    return found
+
+
+def _seed(key: Any) -> Array:
+    """A key as an array, whatever graph is open."""
+    with Graph().as_default():
+        found = random_key(key) if is_whole(key) else key
+        value = constant_value(found) if isinstance(found, Output) else np.asarray(found)
+    if value is None or value.shape != (2,) or value.dtype != np.uint32:
+        raise ArgumentError(
+            f"add_lora: key is a whole number or a key, as sg.random_key(7) makes it, not {key!r:.60}"
+        )
+    return value
+
+
+def _chosen(wanted: Sequence[Output], weights: Any) -> list[Output]:
+    """The weights meant."""
+    graph = wanted[0].op.graph
+    leaves = flatten(weights)[0]
+    if leaves and all(isinstance(x, str) for x in leaves):
+        known = {w.op.name: w for w in _multiplied(wanted)}
+        return [known[name] for name in matching("add_lora: weights", leaves, known)]
+    if isinstance(weights, Iterable) and not leaves:
+        raise ArgumentError("add_lora: there are no weights; give parameters, or patterns of their names")
+    chosen = list(dict.fromkeys(outputs_in(weights, "add_lora: weights")))
+    for w in chosen:
+        if w.op.graph is not graph:
+            raise GraphError(f"add_lora: {describe(w)} belongs to another graph than the outputs")
+        if w.op.definition is not Parameter or w.type.ndim != 2:
+            raise GraphError(
+                f"add_lora: an adapter stands beside a parameter with two axes, not {describe(w)}"
+            )
+        if not w.dtype.is_floating:
+            raise DTypeError(f"add_lora: {describe(w)} is not floating-point, so no adapter fits beside it")
+    return chosen
+
+
+def _multiplied(wanted: Sequence[Output]) -> list[Output]:
+    """The parameters with two axes that matrix products use, in the order of the graph."""
+    sources: dict[Output, Output] = {}
+    found: dict[Output, None] = {}
+    for op in needed(wanted, {}):
+        if op.definition is Parameter:
+            w = op.outputs[0]
+            if w.type.ndim == 2 and w.dtype.is_floating:
+                sources[w] = w
+        elif op.definition is MatMul:
+            found.update(dict.fromkeys([sources[x] for x in op.inputs if x in sources]))
+        else:
+            for i, x in enumerate(op.inputs):
+                if x in sources and _turns(op, i) is not None:
+                    sources[op.outputs[0]] = sources[x]
+    return list(found)
+
+
+# --------------------------------------------------------------------------------------------------- uses
+
+
+class _Use(NamedTuple):
+    """A matrix product of which a weight is an operand.
+
+    Attributes:
+        operand: 0 or 1.
+        turned: whether the operand is the weight's transpose.
+    """
+
+    operand: int
+    turned: bool
+
+    @property
+    def reads(self) -> int:
+        """Which axis of the weight meets the other operand."""
+        return int(self.turned) if self.operand else 1 - int(self.turned)
+
+
+def _turns(op: Operation, i: int) -> bool | None:
+    """Whether an operation hands on its operand transposed; None where it makes something else of it."""
+    if op.definition is Transpose and op.inputs[0].type.ndim == 2:
+        return tuple(op.perm) == (1, 0)
+    if (op.definition is Cast and op.dtype.is_floating) or tuple(op.definition.handed_on(op)) == (i,):
+        return False
+    return None
+
+
+def _uses(weights: Sequence[Output], wanted: Sequence[Output]) -> dict[Output, dict[Operation, _Use]]:
+    """For each weight all the matrix products that use it.
+
+    Raises:
+        GraphError: something else does, or nothing.
+    """
+    turned = {w: (w, False) for w in weights}
+    uses: dict[Output, dict[Operation, _Use]] = {w: {} for w in weights}
+    for op in needed(wanted, {}):
+        operands = [(i, *turned[x]) for i, x in enumerate(op.inputs) if x in turned]
+        if len(operands) > 1 and op.definition is MatMul:
+            raise GraphError(
+                f"add_lora: both operands of {describe(op)} are weights that were chosen, "
+                f"{operands[0][1].op.name!r} and {operands[1][1].op.name!r}; leave one out"
+            )
+        for i, w, is_turned in operands:
+            turns = _turns(op, i)
+            if op.definition is MatMul:
+                uses[w][op] = _Use(i, is_turned != bool(op.values[i]))
+            elif turns is not None:
+                turned[op.outputs[0]] = w, is_turned != turns
+            else:
+                raise GraphError(
+                    f"add_lora: {describe(op)} uses the weight {describe(w)}, and an adapter is for matrix "
+                    "products alone; leave this weight out"
+                )
+    for y in wanted:
+        if y in turned:
+            raise GraphError(f"add_lora: the weight {describe(turned[y][0])} is itself an output, {y.name}")
+    for w, products in uses.items():
+        if not products:
+            raise GraphError(f"add_lora: the outputs do not need the weight {describe(w)}; leave it out")
+    return uses
+
+
+# ------------------------------------------------------------------------------------------------ writing
+
+
+@dataclass(frozen=True, eq=False)
+class _Adapter:
+    """A weight in the new graph, with what it learns.
+
+    Attributes:
+        reads: the axis of the weight that meets inputs: A has its size.
+        scale: how much ``a @ b`` counts.
+    """
+
+    weight: Output
+    a: Output
+    b: Output
+    reads: int
+    scale: float
+
+    def factors(self, turned: bool) -> tuple[tuple[Output, bool], tuple[Output, bool]]:
+        """The two factors of what is added to the weight or its transpose, and whether each is turned."""
+        if turned == bool(self.reads):
+            return (self.a, False), (self.b, False)
+        return (self.b, True), (self.a, True)
+
+    def merged(self) -> Output:
+        """The weight with what was learned."""
+        added = self.scale * matmul(self.a, self.b)
+        whole = matrix_transpose(added) if self.reads else added
+        found: Output = self.weight + cast(whole, self.weight.dtype)
+        return found
+
+
+class _Writing:
+    """The rule that writes adapters into a copy of a graph."""
+
+    def __init__(
+        self,
+        uses: Mapping[Output, Mapping[Operation, _Use]],
+        rank: int,
+        scale: float,
+        dtype: DType | None,
+        key: Array,
+    ) -> None:
+        self.adapters: dict[Output, _Adapter] = {}
+        self._uses, self._rank, self._scale, self._dtype, self._key = uses, rank, scale, dtype, key
+        self._places = {op: w for w, products in uses.items() for op in products}
+
+    def rule(
+        self, copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+    ) -> Sequence[Output] | None:
+        if op.definition is Parameter and op.outputs[0] in self._uses:
+            adapter = self._adapter(copying, op, values)
+            return _added(copying, StopGradient, (adapter.weight,), (), op, "lora/").outputs
+        if op in self._places:
+            return self._product(copying, op, inputs, values)
+        return None
+
+    def _adapter(self, copying: Copying, op: Operation, values: tuple[Any, ...]) -> _Adapter:
+        old = op.outputs[0]
+        (weight,) = copying.add(Parameter, (), values, op)
+        reads = next(iter(self._uses[old].values())).reads
+        dtype = self._dtype or weight.dtype
+        shape = op.value.array.shape
+        columns = np.zeros((self._rank, shape[1 - reads]), dtype.numpy)
+        a = _parameter(copying, op, "lora_a", self._drawn(shape[reads], dtype))
+        b = _parameter(copying, op, "lora_b", columns)
+        self.adapters[old] = _Adapter(weight, a, b, reads, self._scale)
+        return self.adapters[old]
+
+    def _drawn(self, inputs: int, dtype: DType) -> Array:
+        """The first value of A."""
+        bound = 1.0 / math.sqrt(max(inputs, 1))
+        with Graph().as_default():
+            key = random_fold_in(self._key, len(self.adapters))
+            drawn = random_uniform((inputs, self._rank), key, -bound, bound, dtype)
+            value = constant_value(drawn)
+        assert value is not None
+        return value
+
+    def _product(
+        self, copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+    ) -> Sequence[Output]:
+        old = self._places[op]
+        adapter, use = self.adapters[old], self._uses[old][op]
+        first, second = adapter.factors(use.turned)
+        other = inputs[1 - use.operand]
+
+        def add(definition: Any, operands: tuple[Output, ...], attributes: tuple[Any, ...] = ()) -> Output:
+            return _added(copying, definition, operands, attributes, op, "lora/").outputs[0]
+
+        def of(factor: Output) -> Output:
+            return factor if factor.dtype is other.dtype else add(Cast, (factor,), (other.dtype,))
+
+        scale = add(Const, (), (Literal(np.asarray(self._scale, other.dtype.numpy)),))
+        whole = add(MatMul, inputs, values)
+        if use.operand:
+            inner = add(MatMul, (other, of(first[0])), (values[0], first[1]))
+            low = add(MatMul, (add(Mul, (inner, scale)), of(second[0])), (False, second[1]))
+        else:
+            inner = add(MatMul, (of(second[0]), other), (second[1], values[1]))
+            low = add(MatMul, (of(first[0]), add(Mul, (inner, scale))), (first[1], False))
+        return _added(copying, AddV2, (whole, low), (), op, None).outputs
+
+
+def _parameter(copying: Copying, weight: Operation, name: str, value: Array) -> Output:
+    """A parameter named below a weight, with the weight's line."""
+    label, graph = f"{weight.name}/{name}", weight.graph
+    while graph.operation(label) is not None:
+        label += "_"
+    place = (weight._place, weight._instruction)
+    types = infer_types(Parameter, (), (Literal(value),))
+    return Operation(
+        copying.graph, Parameter, (), (Literal(value),), types, label, place, None, None
+    ).outputs[0]
+
+
+def _added(
+    copying: Copying,
+    definition: Any,
+    inputs: tuple[Output, ...],
+    values: tuple[Any, ...],
+    like: Operation,
+    below: str | None,
+) -> Operation:
+    """An operation at the line of an old one; with its name, or named below it."""
+    label = like._label
+    if below is not None:
+        label = f"{label}/{below}" if label and label[-1] != "/" else f"{label}{below}"
+    types = infer_types(definition, tuple([x.type for x in inputs]), values)
+    region = like.graph._hidden.get(like) if like.graph._hidden else None
+    place = (like._place, like._instruction)
+    return Operation(copying.graph, definition, inputs, values, types, label, place, like.origin, region)

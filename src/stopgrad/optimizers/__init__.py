@@ -1,0 +1,48 @@
+"""Optimisers: one step of training as operations of the graph that a loss stands in.
+
+Examples:
+    >>> with sg.Graph().as_default() as graph:
+    ...     x = sg.placeholder(sg.float32, ["batch", 2], name="x")
+    ...     w = sg.parameter([[0.5], [-0.5]], name="w")
+    ...     loss = sg.reduce_mean(sg.square(x @ w - 1.0))
+    ...     update = sg.optimizers.adamw(loss, [w], learning_rate=0.1)
+    >>> with sg.Session(graph) as session:
+    ...     losses = [float(session.run([loss, update.run], {x: [[1.0, 2.0]]})[0]) for _ in range(20)]
+    >>> losses[-1] < losses[0]
+    True
+"""
+
+from __future__ import annotations
+
+from stopgrad.optimizers.adaptive import (
+    Adagrad as Adagrad,
+    Adam as Adam,
+    AdamW as AdamW,
+    RMSprop as RMSprop,
+)
+from stopgrad.optimizers.arguments import How as How
+from stopgrad.optimizers.descent import SGD as SGD, Lion as Lion
+from stopgrad.optimizers.functions import (
+    adafactor as adafactor,
+    adagrad as adagrad,
+    adam as adam,
+    adamw as adamw,
+    lion as lion,
+    muon as muon,
+    rmsprop as rmsprop,
+    sgd as sgd,
+)
+from stopgrad.optimizers.matrices import Adafactor as Adafactor, Muon as Muon
+from stopgrad.optimizers.rules import Rule as Rule
+from stopgrad.optimizers.schedules import (
+    Schedule as Schedule,
+    constant as constant,
+    cosine as cosine,
+    exponential as exponential,
+    join as join,
+    linear as linear,
+    piecewise as piecewise,
+    polynomial as polynomial,
+    warmup as warmup,
+)
+from stopgrad.optimizers.update import Update as Update

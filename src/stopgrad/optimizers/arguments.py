@@ -1,0 +1,141 @@
+"""What optimisers are given: a loss, parameters, and how to treat them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict
+
+from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
+from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.names import check_name
+from stopgrad.operands import shorten
+from stopgrad.ops.data import Parameter
+from stopgrad.optimizers.rules import Rule, at_least
+from stopgrad.plain import is_whole, whole
+from stopgrad.public import reads_arguments
+from stopgrad.structure import flatten, paths
+
+Patterns: TypeAlias = "str | Iterable[str]"
+"""Names of parameters, such as ``"encoder/*"``; ``"encoder"`` stands for all below it, too."""
+
+
+class How(TypedDict, total=False):
+    """What every optimiser takes besides its hyperparameters, by keyword.
+
+    Attributes:
+        groups: hyperparameters for some of the parameters, by patterns of their names:
+            ``{"head/*": {"learning_rate": 1e-2}, ("*/b", "*/scale"): {"weight_decay": 0.0}}``. In the place
+            of a dict a rule such as ``sg.optimizers.AdamW()`` moves these parameters in its own way. The
+            first pattern that matches counts.
+        no_decay: patterns of the parameters whose weight decay is 0.
+        clip_norm: the gradients, all together, are scaled down to this norm where theirs is greater, as
+            ``torch.nn.utils.clip_grad_norm_`` does it.
+        clip_value: each element of a gradient is held between minus and plus this.
+        accumulate: parameters change at each so-many-th run, by the mean of the gradients since.
+        average: keeps an average of each parameter, of which so much is kept in a step.
+        name: the scope of what is built, and the beginning of the names of state.
+    """
+
+    groups: Mapping[str | tuple[str, ...], Mapping[str, Any] | Rule]
+    no_decay: Patterns
+    clip_norm: float | None
+    clip_value: float | None
+    accumulate: int
+    average: float | None
+    name: str | None
+
+
+@reads_arguments
+def checked(how: Mapping[str, Any]) -> How:
+    """The keyword arguments, all there."""
+    unknown = [key for key in how if key not in How.__annotations__]
+    if unknown:
+        raise ArgumentError(
+            f"there is no argument {unknown[0]!r}; besides the hyperparameters there are "
+            f"{shorten(list(How.__annotations__))}"
+        )
+    accumulate = how.get("accumulate", 1)
+    if not is_whole(accumulate) or whole(accumulate) < 1:
+        raise ArgumentError(f"accumulate is a whole number from 1 on, not {accumulate!r:.60}")
+    average = how.get("average")
+    groups = {} if how.get("groups") is None else how["groups"]
+    if not isinstance(groups, Mapping):
+        raise ArgumentError(
+            "groups is a dict from patterns of names to hyperparameters, such as "
+            f"{{'head/*': {{'learning_rate': 0.01}}}}, not {groups!r:.60}"
+        )
+    name = how.get("name")
+    if name is not None:
+        check_name(name)
+    return How(
+        groups=groups,
+        no_decay=() if how.get("no_decay") is None else how["no_decay"],
+        clip_norm=_bound(how.get("clip_norm"), "clip_norm"),
+        clip_value=_bound(how.get("clip_value"), "clip_value"),
+        accumulate=whole(accumulate),
+        average=None if average is None else at_least(average, "average", 0.0, 1.0),
+        name=name,
+    )
+
+
+def _bound(value: Any, name: str) -> float | None:
+    if value is None:
+        return None
+    found = at_least(value, name)
+    if not found:
+        raise ArgumentError(f"{name} is a number above 0, or None; not {value!r:.60}")
+    return found
+
+
+# ------------------------------------------------------------------------------------------ the tensors
+
+
+def loss_in(loss: Any) -> Output:
+    """The loss, which is a scalar of a graph."""
+    if isinstance(loss, Operation):
+        loss = loss.as_output()
+    if not isinstance(loss, Output):
+        raise GraphError(
+            f"the loss is an output of a graph, not {loss!r:.60}; for functions of arrays there is sg.grad"
+        )
+    if not loss.dtype.is_floating:
+        raise DTypeError(f"the loss is a floating-point number, not {describe(loss)}")
+    if loss.type.ndim:
+        raise ShapeError(f"the loss is a scalar, not {describe(loss)}; take its mean with sg.reduce_mean")
+    return loss
+
+
+def named(parameters: Any, graph: Graph) -> dict[str, Output]:
+    """The parameters by name: the keys of a dict, else what they are called in the graph."""
+    leaves = flatten(parameters)[0]
+    keys: Sequence[str] = paths(parameters) if isinstance(parameters, Mapping) else ()
+    found: dict[str, Output] = {}
+    seen: set[Output] = set()
+    for i, leaf in enumerate(leaves):
+        x = _parameter(leaf, graph)
+        if x in seen:
+            raise GraphError(f"{describe(x)} is among the parameters twice; give it once")
+        seen.add(x)
+        found[keys[i] if keys else x.op.name] = x
+    if not found:
+        raise GraphError("there are no parameters to move; give those that sg.parameter made")
+    return found
+
+
+def _parameter(x: Any, graph: Graph) -> Output:
+    if isinstance(x, Operation):
+        x = x.as_output()
+    if not isinstance(x, Output):
+        raise GraphError(f"parameters are outputs that sg.parameter made, not {x!r:.60}")
+    if x.op.definition is not Parameter:
+        raise GraphError(f"only a parameter, made by sg.parameter, can be moved; not {describe(x)}")
+    if x.op.graph is not graph:
+        raise GraphError(f"{describe(x)} belongs to another graph than the loss")
+    if not x.dtype.is_floating:
+        cure = (
+            "make a parameter for the real part and one for the imaginary part"
+            if x.dtype.is_complex
+            else "no gradient reaches it; leave it out"
+        )
+        raise DTypeError(f"{describe(x)} is not a floating-point parameter; {cure}")
+    return x

@@ -1,0 +1,59 @@
+"""Rules that go along the gradient, or along its average."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stopgrad.errors import ArgumentError
+from stopgrad.operands import Array, Tensor
+from stopgrad.ops.arithmetic import sign
+from stopgrad.ops.convert import cast
+from stopgrad.optimizers.rules import Betas, Moment, Rate, Rule, zeros
+from stopgrad.types import DType, float64
+
+
+@dataclass(frozen=True, eq=False)
+class SGD(Rule):
+    """The rule of :func:`stopgrad.optimizers.sgd`."""
+
+    learning_rate: Rate = 1e-3
+    momentum: float = 0.0
+    dampening: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+
+    def check(self) -> None:
+        if self.nesterov and (not self.momentum or self.dampening):
+            raise ArgumentError("nesterov needs a momentum, and a dampening of 0")
+
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+        return {"momentum": zeros(shape, dtype)} if self.momentum else {}
+
+    def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
+        gradient, kept = at.regularised(self.weight_decay), {}
+        if self.momentum:
+            added = gradient
+            if self.dampening:  # The first gradient is taken whole.
+                later = at.clock.once("later", lambda: cast(at.clock.count > 1.0, float64))
+                added = gradient * at.scalar(("taken", self.dampening), lambda: 1.0 - self.dampening * later)
+            average = kept["momentum"] = self.momentum * at.state["momentum"] + added
+            gradient = gradient + self.momentum * average if self.nesterov else average
+        return at.value - at.rate * gradient, kept
+
+
+@dataclass(frozen=True, eq=False)
+class Lion(Rule):
+    """The rule of :func:`stopgrad.optimizers.lion`."""
+
+    learning_rate: Rate = 1e-4
+    betas: Betas = (0.9, 0.99)
+    weight_decay: float = 0.0
+
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+        return {"m": zeros(shape, dtype)}
+
+    def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
+        (beta1, beta2), average = self.betas, at.state["m"]
+        way = sign(beta1 * average + (1.0 - beta1) * at.gradient)
+        kept = {"m": beta2 * average + (1.0 - beta2) * at.gradient}
+        return at.decayed(self.weight_decay) - at.rate * way, kept

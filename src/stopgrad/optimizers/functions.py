@@ -1,0 +1,402 @@
+"""The optimisers as functions of a loss."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from stopgrad.errors import ArgumentError
+from stopgrad.optimizers.adaptive import Adagrad, Adam, AdamW, RMSprop
+from stopgrad.optimizers.arguments import How
+from stopgrad.optimizers.descent import SGD, Lion
+from stopgrad.optimizers.matrices import Adafactor, Muon
+from stopgrad.optimizers.rules import Rate, Rule
+from stopgrad.optimizers.update import Update, built
+from stopgrad.public import guarded
+from stopgrad.types import DTypeLike, bfloat16
+
+__all__ = ["adafactor", "adagrad", "adam", "adamw", "lion", "muon", "rmsprop", "sgd"]
+
+
+@guarded("optimizers.sgd")
+def sgd(
+    loss: Any,
+    parameters: Any,
+    learning_rate: Rate = 1e-3,
+    momentum: float = 0.0,
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+    *,
+    maximize: bool = False,
+    **how: Unpack[How],
+) -> Update:
+    """A step along the gradient, or along an average of the gradients so far; as ``torch.optim.SGD``.
+
+    Args:
+        loss: what is to fall: a scalar of a graph.
+        parameters: those to move: parameters of the same graph, as a sequence, a dict or a nested structure
+            of these. In a dict, its keys are their names; else they are called as in the graph.
+        learning_rate: a number; a scalar of the graph, such as a placeholder; or a schedule.
+        momentum: how much of the average is kept in a step.
+        dampening: how much less of a new gradient is added to the average. The first is taken whole.
+        weight_decay: adds this times the parameter to its gradient.
+        nesterov: whether to go along the average as it will be.
+        maximize: whether the loss is to grow instead.
+        how: groups, clipping, accumulation and more: see :class:`How`.
+
+    Returns:
+        An :class:`Update`.
+
+    Raises:
+        ArgumentError: a hyperparameter is out of its range.
+        GraphError, ShapeError, DTypeError: the loss is no scalar of a graph, or the parameters are not all
+            floating-point parameters of that graph.
+        GradientError: no gradient reaches any of the parameters.
+
+    References:
+        Polyak 1964 (momentum); Nesterov 1983, in the form of Sutskever et al. 2013, "On the importance of
+        initialization and momentum in deep learning". Optax's momentum is this one without dampening.
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     w = sg.parameter([1.0, 2.0], name="w")
+        ...     loss = sg.reduce_sum(w * w)
+        ...     update = sg.optimizers.sgd(loss, [w], learning_rate=0.25)
+        >>> with sg.Session(graph) as session:
+        ...     float(session.run([loss, update.run])[0]), session.value(w).tolist()
+        (5.0, [0.5, 1.0])
+    """
+    rule = SGD(learning_rate, momentum, dampening, weight_decay, nesterov, maximize=maximize)
+    return built(loss, parameters, rule, how)
+
+
+@guarded("optimizers.adam")
+def adam(
+    loss: Any,
+    parameters: Any,
+    learning_rate: Rate = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    amsgrad: bool = False,
+    *,
+    maximize: bool = False,
+    **how: Unpack[How],
+) -> Update:
+    """A step along the average gradient, over its root mean square; as ``torch.optim.Adam``.
+
+    Args:
+        loss, parameters, learning_rate, maximize, how: as for :func:`sgd`.
+        betas: how much of the average, and of that of the squares, is kept in a step.
+        eps: is added to the root mean square.
+        weight_decay: adds this times the parameter to its gradient.
+        amsgrad: whether to divide by the greatest root mean square so far.
+
+    Returns:
+        An :class:`Update`.
+
+    Raises:
+        As :func:`sgd`.
+
+    References:
+        Kingma & Ba 2015, "Adam: a method for stochastic optimization", arXiv 1412.6980; Reddi et al. 2018,
+        "On the convergence of Adam and beyond" (amsgrad, here of the squares before their correction, as
+        PyTorch has it; Optax corrects first).
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     w = sg.parameter([1.0, -2.0], name="w")
+        ...     update = sg.optimizers.adam(sg.reduce_sum(w * w), [w], learning_rate=0.25)
+        >>> with sg.Session(graph) as session:
+        ...     _ = session.run(update.run)
+        ...     session.value(w).round(3).tolist(), sorted(update.state)
+        ([0.75, -1.75], ['adam/m/w', 'adam/step', 'adam/v/w'])
+    """
+    rule = Adam(learning_rate, betas, eps, weight_decay, amsgrad, maximize=maximize)
+    return built(loss, parameters, rule, how)
+
+
+@guarded("optimizers.adamw")
+def adamw(
+    loss: Any,
+    parameters: Any,
+    learning_rate: Rate = 1e-3,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 1e-2,
+    amsgrad: bool = False,
+    *,
+    maximize: bool = False,
+    **how: Unpack[How],
+) -> Update:
+    """:func:`adam` with the weight decay apart from the gradient; as ``torch.optim.AdamW``.
+
+    Args:
+        loss, parameters, learning_rate, maximize, how: as for :func:`sgd`.
+        betas, eps, amsgrad: as for :func:`adam`.
+        weight_decay: shrinks parameters in a step by the learning rate times this. 0.01 by default, as in
+            PyTorch; Optax's is 0.0001.
+
+    Returns:
+        An :class:`Update`.
+
+    Raises:
+        As :func:`sgd`.
+
+    References:
+        Loshchilov & Hutter 2019, "Decoupled weight decay regularization", arXiv 1711.05101.
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     w = sg.parameter([1.0, -2.0], name="w")
+        ...     update = sg.optimizers.adamw(sg.reduce_sum(w * w), {"w": w}, weight_decay=0.1)
+        >>> update
+        <Update of 1 parameters with 3 of state>
+    """
+    rule = AdamW(learning_rate, betas, eps, weight_decay, amsgrad, maximize=maximize)
+    return built(loss, parameters, rule, how)
+
+
+@guarded("optimizers.lion")
+def lion(
+    loss: Any,
+    parameters: Any,
+    learning_rate: Rate = 1e-4,
+    betas: tuple[float, float] = (0.9, 0.99),
+    weight_decay: float = 0.0,
+    *,
+    maximize: bool = False,
+    **how: Unpack[How],
+) -> Update:
+    """A step of the same length in each element, by the sign of an average gradient.
+
+    Args:
+        loss, parameters, learning_rate, maximize, how: as for :func:`sgd`.
+        betas: how much of the average counts beside the new gradient for the sign; and how much of it is
+            kept in a step.
+        weight_decay: shrinks parameters in a step by the learning rate times this. 0 by default, as in the
+            authors' code; Optax's is 0.001.
+
+    Returns:
+        An :class:`Update`.
+
+    Raises:
+        As :func:`sgd`.
+
+    References:
+        Chen et al. 2023, "Symbolic discovery of optimization algorithms", arXiv 2302.06675; as
+        ``optax.lion``. PyTorch has none.
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     w = sg.parameter([1.0, -2.0], name="w")
+        ...     update = sg.optimizers.lion(sg.reduce_sum(w * w), [w], learning_rate=0.25)
+        >>> with sg.Session(graph) as session:
+        ...     _ = session.run(update.run)
+        ...     session.value(w).tolist()
+        [0.75, -1.75]
+    """
+    rule = Lion(learning_rate, betas, weight_decay, maximize=maximize)
+    return built(loss, parameters, rule, how)
+
+
+@guarded("optimizers.rmsprop")
+def rmsprop(
+    loss: Any,
+    parameters: Any,
+    learning_rate: Rate = 1e-2,
+    alpha: float = 0.99,
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    momentum: float = 0.0,
+    centered: bool = False,
+    *,
+    maximize: bool = False,
+    **how: Unpack[How],
+) -> Update:
+    """A step along the gradient, over the root of an average of its squares; as ``torch.optim.RMSprop``.
+
+    Args:
+        loss, parameters, learning_rate, maximize, how: as for :func:`sgd`.
+        alpha: how much of the average of squares is kept in a step. Optax calls it ``decay``, 0.9 by default.
+        eps: is added to the root; Optax adds it to the average.
+        weight_decay: adds this times the parameter to its gradient.
+        momentum: how much of an average of the steps is kept.
+        centered: whether to divide by the standard deviation instead.
+
+    Returns:
+        An :class:`Update`.
+
+    Raises:
+        As :func:`sgd`.
+
+    References:
+        Tieleman & Hinton 2012, "Neural networks for machine learning", lecture 6.5; centered: Graves 2013,
+        "Generating sequences with recurrent neural networks", arXiv 1308.0850.
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     w = sg.parameter([1.0, -2.0], name="w")
+        ...     sorted(sg.optimizers.rmsprop(sg.reduce_sum(w * w), [w], momentum=0.9).state)
+        ['rmsprop/momentum/w', 'rmsprop/step', 'rmsprop/v/w']
+    """
+    rule = RMSprop(learning_rate, alpha, eps, weight_decay, momentum, centered, maximize=maximize)
+    return built(loss, parameters, rule, how)
+
+
+@guarded("optimizers.adagrad")
+def adagrad(
+    loss: Any,
+    parameters: Any,
+    learning_rate: Rate = 1e-2,
+    lr_decay: float = 0.0,
+    weight_decay: float = 0.0,
+    initial_accumulator_value: float = 0.0,
+    eps: float = 1e-10,
+    *,
+    maximize: bool = False,
+    **how: Unpack[How],
+) -> Update:
+    """A step along the gradient, over the root of the sum of all its squares; as ``torch.optim.Adagrad``.
+
+    Args:
+        loss, parameters, learning_rate, maximize, how: as for :func:`sgd`.
+        lr_decay: in step t the learning rate is divided by ``1 + (t - 1) * lr_decay``.
+        weight_decay: adds this times the parameter to its gradient.
+        initial_accumulator_value: what the sum begins with. Optax's is 0.1 by default.
+        eps: is added to the root.
+
+    Returns:
+        An :class:`Update`.
+
+    Raises:
+        As :func:`sgd`.
+
+    References:
+        Duchi et al. 2011, "Adaptive subgradient methods for online learning and stochastic optimization".
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     w = sg.parameter([1.0, -2.0], name="w")
+        ...     update = sg.optimizers.adagrad(sg.reduce_sum(w * w), [w], learning_rate=0.25)
+        >>> with sg.Session(graph) as session:
+        ...     _ = session.run(update.run)
+        ...     session.value(w).tolist()
+        [0.75, -1.75]
+    """
+    rule = Adagrad(learning_rate, lr_decay, weight_decay, initial_accumulator_value, eps, maximize=maximize)
+    return built(loss, parameters, rule, how)
+
+
+@guarded("optimizers.adafactor")
+def adafactor(
+    loss: Any,
+    parameters: Any,
+    learning_rate: Rate = 1e-2,
+    beta2_decay: float = -0.8,
+    eps: tuple[float | None, float] = (None, 1e-3),
+    d: float = 1.0,
+    weight_decay: float = 0.0,
+    *,
+    maximize: bool = False,
+    **how: Unpack[How],
+) -> Update:
+    """A step over a root mean square that is kept by rows and columns; as ``torch.optim.Adafactor``.
+
+    Of a matrix of m rows and n columns, or each in a stack of them, only m + n numbers are kept.
+
+    Args:
+        loss, parameters, maximize, how: as for :func:`sgd`.
+        learning_rate: the step relative to the parameter's root mean square; at most one over the root of the
+            number of the step.
+        beta2_decay: in step t the averages of squares take over ``t ** beta2_decay`` of the new ones.
+        eps: what squares are at least, the root of it, by default the dtype's precision; and what a
+            parameter's root mean square is taken for at least.
+        d: a step whose root mean square is greater is made as small as this.
+        weight_decay: shrinks parameters in a step by the learning rate times this.
+
+    Returns:
+        An :class:`Update`.
+
+    Raises:
+        As :func:`sgd`.
+
+    References:
+        Shazeer & Stern 2018, "Adafactor: adaptive learning rates with sublinear memory cost",
+        arXiv 1804.04235, with PyTorch's details: no momentum, every matrix is kept by rows and columns
+        however small, and the weight decay goes with the learning rate alone. Optax's keeps matrices below
+        128 rows and columns whole, and scales otherwise.
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     w = sg.parameter(np.ones((3, 2)), name="w")
+        ...     update = sg.optimizers.adafactor(sg.reduce_sum(w * w), [w])
+        ...     {name: x.shape for name, x in update.state.items()}
+        {'adafactor/step': (), 'adafactor/rows/w': (3, 1), 'adafactor/columns/w': (1, 2)}
+    """
+    rule = Adafactor(learning_rate, beta2_decay, eps, d, weight_decay, maximize=maximize)
+    return built(loss, parameters, rule, how)
+
+
+@guarded("optimizers.muon")
+def muon(
+    loss: Any,
+    parameters: Any,
+    learning_rate: Rate = 1e-3,
+    weight_decay: float = 0.1,
+    momentum: float = 0.95,
+    nesterov: bool = True,
+    ns_coefficients: tuple[float, float, float] = (3.4445, -4.775, 2.0315),
+    eps: float = 1e-7,
+    ns_steps: int = 5,
+    adjust_lr_fn: str | None = None,
+    *,
+    others: Rule | None = None,
+    ns_dtype: DTypeLike = bfloat16,
+    maximize: bool = False,
+    **how: Unpack[How],
+) -> Update:
+    """A step along the orthogonal matrix nearest to an average gradient; as ``torch.optim.Muon``.
+
+    Args:
+        loss, parameters, learning_rate, maximize, how: as for :func:`sgd`.
+        weight_decay: shrinks parameters in a step by the learning rate times this.
+        momentum: how much of the average is kept in a step.
+        nesterov: whether to go along the average as it will be.
+        ns_coefficients, ns_steps: of the iteration that finds that matrix, roughly: singular values become
+            numbers from about 0.7 to 1.2.
+        eps: what the norm that the gradient is divided by is at least.
+        adjust_lr_fn: what the learning rate is multiplied by, of m rows and n columns: ``"original"``, which
+            None is too, ``sqrt(max(1, m / n))``; ``"match_rms_adamw"``, ``0.2 * sqrt(max(m, n))``.
+        others: a rule, such as ``sg.optimizers.AdamW()``, for parameters that are no matrices. Embeddings
+            and output layers, which are matrices, better go by another rule, too: give it in ``groups``.
+        ns_dtype: of the iteration. PyTorch's is always bfloat16; float32 is faster where that is emulated, as
+            on most CPUs.
+
+    Returns:
+        An :class:`Update`.
+
+    Raises:
+        ArgumentError: also where a parameter is no matrix, and there are no *others*.
+        As :func:`sgd`.
+
+    References:
+        Jordan 2024, "Muon: an optimizer for hidden layers in neural networks"; Liu et al. 2025, "Muon is
+        scalable for LLM training", arXiv 2502.16982 (``"match_rms_adamw"``).
+
+    Examples:
+        >>> with sg.Graph().as_default() as graph:
+        ...     w, b = sg.parameter(np.ones((3, 2)), name="w"), sg.parameter(np.ones(2), name="b")
+        ...     loss = sg.reduce_sum(w + b)
+        ...     update = sg.optimizers.muon(loss, [w, b], others=sg.optimizers.AdamW())
+        ...     list(update.state)
+        ['muon/step', 'muon/momentum/w', 'muon/m/b', 'muon/v/b']
+    """
+    rule = Muon(
+        *(learning_rate, weight_decay, momentum, nesterov, ns_coefficients, eps, ns_steps, adjust_lr_fn),
+        ns_dtype=ns_dtype,
+        maximize=maximize,
+    )
+    if others is not None and not isinstance(others, Rule):
+        raise ArgumentError(f"others is a rule, such as sg.optimizers.AdamW(), not {others!r:.60}")
+    return built(loss, parameters, rule, how, others)

@@ -1,0 +1,328 @@
+"""Learning rates that change from step to step: functions of the number of steps done, inside the graph.
+
+The first step is made with the rate at 0. What is computed is float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.errors import ArgumentError
+from stopgrad.operands import Tensor
+from stopgrad.ops.arithmetic import maximum, minimum
+from stopgrad.ops.convert import cast, where
+from stopgrad.ops.powers import log, pow
+from stopgrad.ops.rounding import floor, rint
+from stopgrad.ops.trigonometric import cos
+from stopgrad.optimizers.rules import at_least
+from stopgrad.plain import flag, is_whole, whole
+from stopgrad.public import call, guarded
+from stopgrad.types import float64
+
+__all__ = [
+    "Schedule",
+    "constant",
+    "cosine",
+    "exponential",
+    "join",
+    "linear",
+    "piecewise",
+    "polynomial",
+    "warmup",
+]
+
+
+class Schedule:
+    """A learning rate that depends on the number of steps done.
+
+    Called with that number, an output or a plain one, it gives the rate as float64. Any other function that
+    does so can be used in its place.
+
+    Examples:
+        >>> rate = sg.optimizers.cosine(0.1, 100)
+        >>> rate, float(rate(0)), float(rate(50)), float(rate(1000))
+        (cosine(0.1, 100), 0.1, 0.05, 0.0)
+    """
+
+    def __init__(self, text: str, rate: Callable[[Tensor], Tensor]) -> None:
+        self._text = text
+        self._rate = rate
+
+    def __call__(self, step: Any) -> Tensor:
+        return self._rate(cast(step, float64))
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+@guarded("optimizers.constant")
+def constant(rate: float) -> Schedule:
+    """The same rate at every step.
+
+    Args:
+        rate: a number.
+
+    Returns:
+        A :class:`Schedule`.
+
+    Examples:
+        >>> float(sg.optimizers.constant(0.1)(7))
+        0.1
+    """
+    value = at_least(rate, "rate")
+    return Schedule(f"constant({value:g})", lambda step: 0.0 * step + value)
+
+
+@guarded("optimizers.linear")
+def linear(start: float, end: float, steps: int) -> Schedule:
+    """A rate on a line, up or down.
+
+    Args:
+        start: the first rate.
+        end: the rate after so many steps, and from then on.
+        steps: how many.
+
+    Returns:
+        A :class:`Schedule`.
+
+    Examples:
+        >>> rate = sg.optimizers.linear(0.0, 0.1, 10)
+        >>> [float(rate(i)) for i in (0, 5, 10, 20)]
+        [0.0, 0.05, 0.1, 0.1]
+    """
+    return Schedule(f"linear({start!r}, {end!r}, {steps!r})", _power(start, end, steps, 1.0))
+
+
+@guarded("optimizers.polynomial")
+def polynomial(start: float, end: float, steps: int, power: float = 2.0) -> Schedule:
+    """A rate on a power of what is left to do: ``end + (start - end) * (1 - step / steps) ** power``.
+
+    Args:
+        start: the first rate.
+        end: the rate after so many steps, and from then on.
+        steps: how many.
+        power: 1 for a line.
+
+    Returns:
+        A :class:`Schedule`; the rates of ``optax.polynomial_schedule``.
+
+    Examples:
+        >>> rate = sg.optimizers.polynomial(0.4, 0.0, 10)
+        >>> [float(rate(i)) for i in (0, 5, 10)]
+        [0.4, 0.1, 0.0]
+    """
+    return Schedule(f"polynomial({start!r}, {end!r}, {steps!r}, {power!r})", _power(start, end, steps, power))
+
+
+def _power(start: Any, end: Any, steps: Any, power: Any) -> Callable[[Tensor], Tensor]:
+    first, last, exponent = at_least(start, "start"), at_least(end, "end"), at_least(power, "power")
+    count = _count(steps, "steps")
+
+    def rate(step: Tensor) -> Tensor:
+        left = 1.0 - minimum(step, float(count)) / float(count)
+        return last + (first - last) * (left if exponent == 1.0 else pow(left, exponent))
+
+    return rate
+
+
+@guarded("optimizers.cosine")
+def cosine(
+    start: float, steps: int, end: float = 0.0, *, restarts: bool = False, stretch: int = 1
+) -> Schedule:
+    """Half a cosine, from one rate down to another.
+
+    Args:
+        start: the first rate.
+        steps: after so many, the rate is *end*.
+        end: the last rate, which stays; or, with *restarts*, is nearly reached before each of them.
+        restarts: whether to begin again at *start* after so many steps, and so on.
+        stretch: how many times as long as the one before each round is.
+
+    Returns:
+        A :class:`Schedule`; the rates of ``optax.cosine_decay_schedule`` with ``alpha=end / start`` and,
+        with *restarts*, of PyTorch's ``CosineAnnealingWarmRestarts(T_0=steps, T_mult=stretch, eta_min=end)``.
+        PyTorch's ``CosineAnnealingLR`` goes up again after *steps*; this does not.
+
+    References:
+        Loshchilov & Hutter 2017, "SGDR: stochastic gradient descent with warm restarts", arXiv 1608.03983.
+
+    Examples:
+        >>> rate = sg.optimizers.cosine(0.1, 10, restarts=True, stretch=2)
+        >>> [round(float(rate(i)), 6) for i in (0, 5, 10, 20, 30)]
+        [0.1, 0.05, 0.1, 0.05, 0.1]
+    """
+    first, last = at_least(start, "start"), at_least(end, "end")
+    count, factor, again = _count(steps, "steps"), _count(stretch, "stretch"), flag(restarts, "restarts")
+    if factor > 1 and not again:
+        raise ArgumentError("stretch is about the rounds after restarts; give restarts=True")
+
+    def rate(step: Tensor) -> Tensor:
+        done = _in_round(step, count, factor) if again else minimum(step, float(count)) / float(count)
+        return last + (first - last) * (0.5 * (1.0 + cos(math.pi * done)))
+
+    more = f", restarts=True, stretch={factor}" if again else ""
+    return Schedule(f"cosine({start!r}, {steps!r}{f', {end!r}' if end else ''}{more})", rate)
+
+
+def _in_round(step: Tensor, steps: int, stretch: int) -> Tensor:
+    """Which part of its round is done, when each is *stretch* times as long as the one before."""
+    if stretch == 1:
+        return (step - steps * floor(step / float(steps))) / float(steps)
+
+    def begin(round: Tensor) -> Tensor:
+        return float(steps) * ((rint(pow(float(stretch), round)) - 1.0) / (stretch - 1.0))
+
+    guess = floor(log(step * ((stretch - 1.0) / steps) + 1.0) / math.log(stretch))
+    # Rounding may put the first step of a round into the one before it, and the last into the next.
+    now = guess + cast(step >= begin(guess + 1.0), float64) - cast(step < begin(guess), float64)
+    return (step - begin(now)) / (begin(now + 1.0) - begin(now))
+
+
+@guarded("optimizers.exponential")
+def exponential(
+    start: float, decay: float, steps: int = 1, *, staircase: bool = False, end: float = 0.0
+) -> Schedule:
+    """A rate that is multiplied by a number in each step, or each so many.
+
+    Args:
+        start: the first rate.
+        decay: what it is multiplied by.
+        steps: in so many steps.
+        staircase: whether at once after them, instead of a little in each.
+        end: what the rate does not fall below.
+
+    Returns:
+        A :class:`Schedule`; the rates of ``optax.exponential_decay``, and with *staircase* those of PyTorch's
+        ``StepLR(step_size=steps, gamma=decay)``.
+
+    Examples:
+        >>> rate = sg.optimizers.exponential(0.1, 0.5, 10)
+        >>> [float(rate(i)) for i in (0, 10, 20)]
+        [0.1, 0.05, 0.025]
+    """
+    first, factor, last = at_least(start, "start"), at_least(decay, "decay"), at_least(end, "end")
+    count, jumps = _count(steps, "steps"), flag(staircase, "staircase")
+
+    def rate(step: Tensor) -> Tensor:
+        times = step / float(count)
+        found = first * pow(np.float64(factor), floor(times) if jumps else times)
+        return maximum(found, last) if last else found
+
+    more = f"{', staircase=True' if jumps else ''}{f', end={end!r}' if last else ''}"
+    return Schedule(f"exponential({start!r}, {decay!r}, {steps!r}{more})", rate)
+
+
+@guarded("optimizers.piecewise")
+def piecewise(rates: Sequence[float], boundaries: Sequence[int]) -> Schedule:
+    """One rate up to a step, another from there on, and so on.
+
+    Args:
+        rates: one more than there are boundaries.
+        boundaries: the first step of each rate but the first, in order.
+
+    Returns:
+        A :class:`Schedule`.
+
+    Examples:
+        >>> rate = sg.optimizers.piecewise([0.1, 0.01, 0.001], [100, 200])
+        >>> [float(rate(i)) for i in (0, 99, 100, 200)]
+        [0.1, 0.1, 0.01, 0.001]
+    """
+    values = [at_least(rate, f"rates[{i}]") for i, rate in enumerate(rates)]
+    bounds = _bounds(boundaries, len(values), "rates")
+
+    def rate(step: Tensor) -> Tensor:
+        found: Any = np.float64(values[0])
+        for bound, value in zip(bounds, values[1:], strict=True):
+            found = where(step < float(bound), found, np.float64(value))
+        return found
+
+    return Schedule(f"piecewise({list(rates)!r}, {list(boundaries)!r})", rate)
+
+
+@guarded("optimizers.join")
+def join(schedules: Sequence[Any], boundaries: Sequence[int]) -> Schedule:
+    """One schedule after another, each counting from where it begins.
+
+    Args:
+        schedules: one more than there are boundaries; functions of the number of steps, or numbers.
+        boundaries: the first step of each schedule but the first, in order.
+
+    Returns:
+        A :class:`Schedule`; the rates of ``optax.join_schedules``.
+
+    Examples:
+        >>> up, down = sg.optimizers.linear(0.0, 0.1, 10), sg.optimizers.cosine(0.1, 100)
+        >>> rate = sg.optimizers.join([up, down], [10])
+        >>> [float(rate(i)) for i in (0, 5, 10, 60, 110)]
+        [0.0, 0.05, 0.1, 0.05, 0.0]
+    """
+    parts = [_schedule(part, f"schedules[{i}]") for i, part in enumerate(schedules)]
+    bounds = _bounds(boundaries, len(parts), "schedules")
+
+    def rate(step: Tensor) -> Tensor:
+        found = parts[0](step)
+        for bound, part in zip(bounds, parts[1:], strict=True):
+            since = maximum(step - float(bound), 0.0)
+            found = where(step < float(bound), found, part(since))
+        return found
+
+    return Schedule(f"join({list(schedules)!r}, {list(boundaries)!r})", rate)
+
+
+@guarded("optimizers.warmup")
+def warmup(schedule: Any, steps: int, start: float = 0.0) -> Schedule:
+    """A line up to the first rate of a schedule, and then that schedule.
+
+    Args:
+        schedule: a schedule, or a number.
+        steps: how many are on the line.
+        start: the first rate.
+
+    Returns:
+        A :class:`Schedule`.
+
+    Examples:
+        >>> rate = sg.optimizers.warmup(sg.optimizers.cosine(0.1, 100), 10)
+        >>> [float(rate(i)) for i in (0, 5, 10, 110)]
+        [0.0, 0.05, 0.1, 0.0]
+    """
+    after, count, first = _schedule(schedule, "schedule"), _count(steps, "steps"), at_least(start, "start")
+
+    def rate(step: Tensor) -> Tensor:
+        part = minimum(step / float(count), 1.0)
+        later = after(maximum(step - float(count), 0.0))
+        return where(step < float(count), first + (after(0.0 * step) - first) * part, later)
+
+    return Schedule(f"warmup({schedule!r}, {steps!r}{f', {start!r}' if first else ''})", rate)
+
+
+# ------------------------------------------------------------------------------------------- arguments
+
+
+def _count(steps: Any, name: str) -> int:
+    if not is_whole(steps) or whole(steps) < 1:
+        raise ArgumentError(f"{name} is a whole number from 1 on, not {steps!r:.60}")
+    return whole(steps)
+
+
+def _bounds(boundaries: Any, parts: int, name: str) -> list[int]:
+    found = [_count(bound, f"boundaries[{i}]") for i, bound in enumerate(boundaries)]
+    if sorted(set(found)) != found:
+        raise ArgumentError(f"boundaries are steps in rising order, not {found}")
+    if parts != len(found) + 1:
+        raise ArgumentError(
+            f"there is one of the {name} more than there are boundaries; got {parts} and {len(found)}"
+        )
+    return found
+
+
+def _schedule(given: Any, name: str) -> Callable[[Tensor], Tensor]:
+    if callable(given):
+        return lambda step: call(given, step)
+    value = at_least(given, name)
+    return lambda step: 0.0 * step + value

@@ -1,0 +1,228 @@
+"""One step of training, built into the graph of a loss: from a rule to assignments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stopgrad.autodiff.reverse import gradients
+from stopgrad.builder import Inside, current
+from stopgrad.control.branches import cond
+from stopgrad.errors import GradientError
+from stopgrad.flow.explain import explain
+from stopgrad.graph import Graph, Output, describe
+from stopgrad.operands import Array, Tensor
+from stopgrad.ops.compare import equal
+from stopgrad.ops.convert import cast, where
+from stopgrad.ops.data import assign, constant, parameter
+from stopgrad.ops.groups import group
+from stopgrad.optimizers.arguments import How, checked, loss_in, named
+from stopgrad.optimizers.clipping import by_global_norm, by_value
+from stopgrad.optimizers.groups import rules_for
+from stopgrad.optimizers.rules import Clock, Moment, Rule, arithmetic, rate_at
+from stopgrad.types import float64
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """One step of an optimiser: what ``session.run([loss, update.run])`` assigns, all at once.
+
+    Attributes:
+        updates: each parameter, and each parameter that holds state, with its next value. All are computed
+            from the values before the step.
+        state: what the optimiser keeps, by name, such as ``"adamw/m/dense/w"``: parameters of the graph,
+            which a session saves and restores with all others. ``"adamw/step"`` counts the steps made.
+        gradients: of the loss by each parameter that is moved, before anything is done to them.
+        learning_rate: that of the step to come, a scalar; of parameters in no group of their own.
+        averages: each parameter that is moved with the parameter that holds its average; empty unless asked
+            for.
+        untouched: the parameters given that no gradient reaches, by name, with the reason. They have no
+            state, and nothing is computed for them.
+        run: what to fetch: it is True when all has been assigned.
+
+    Parameters of float16 and bfloat16 are moved in float32, in which their state is kept, too; the parameter
+    itself is rounded after each step, so that it does not take steps smaller than its precision. PyTorch
+    computes all in the parameter's dtype.
+    """
+
+    updates: dict[Output, Output]
+    state: dict[str, Output]
+    gradients: dict[Output, Output]
+    learning_rate: Output
+    averages: dict[Output, Output]
+    untouched: dict[str, str]
+    run: Output
+
+    def __repr__(self) -> str:
+        return (
+            f"<Update of {len(self.gradients)} parameters with {len(self.state)} of state"
+            f"{f', {len(self.untouched)} untouched' if self.untouched else ''}>"
+        )
+
+
+def built(
+    loss: Any, parameters: Any, rule: Rule, how: Mapping[str, Any], others: Rule | None = None
+) -> Update:
+    """The step of a rule, in the graph of the loss; *others* moves what the rule cannot."""
+    scalar, treated = loss_in(loss), checked(how)
+    graph = scalar.op.graph
+    all_named = named(parameters, graph)
+    rules = rules_for(all_named, rule, others, treated)
+    with _below(graph, treated["name"] or rule.name):
+        found = dict(zip(all_named, gradients(scalar, list(all_named.values())), strict=True))
+        untouched = _untouched(scalar, {n: x for n, x in all_named.items() if found[n] is None})
+        if len(untouched) == len(all_named):
+            raise GradientError(_no_gradient(scalar, untouched))
+        step = _Step({n: x for n, x in all_named.items() if n not in untouched}, rules, treated)
+        step.build({n: g for n, g in found.items() if g is not None})
+        rate = step.rate_of(rule)
+        return Update(
+            step.next,
+            step.state,
+            {all_named[n]: g for n, g in found.items() if g is not None},
+            rate if isinstance(rate, Output) else constant(rate, float64, name="learning_rate"),
+            step.averages,
+            untouched,
+            group([assign(x, new) for x, new in step.next.items()], name="run"),
+        )
+
+
+class _Step:
+    """One step, as it is built.
+
+    Attributes:
+        parameters: those that are moved, by name.
+        state: the parameters that hold state, by their names in the graph.
+        averages: the parameters that hold averages.
+        next: the parameters and the state with their values after the step.
+    """
+
+    def __init__(self, parameters: Mapping[str, Output], rules: Mapping[str, Rule], how: How) -> None:
+        self.parameters, self.rules, self.how = parameters, rules, how
+        self.state: dict[str, Output] = {}
+        self.averages: dict[Output, Output] = {}
+        self.next: dict[Output, Tensor] = {}
+        self._done = self._hold("step", np.zeros((), np.int64))
+        self._rates: dict[Rule, Any] = {}
+
+    def build(self, gradients: Mapping[str, Output]) -> None:
+        """Fill :attr:`next`."""
+        wide = {n: cast(g, arithmetic(self.parameters[n].dtype)) for n, g in gradients.items()}
+        slots = {n: self._slots(n) for n in wide}
+        for n in wide:
+            self.rate_of(self.rules[n])
+        if self.how["average"] is not None:
+            for n, x in self.parameters.items():
+                first = x.op.value.array.astype(arithmetic(x.dtype).numpy)
+                self.averages[x] = self._hold(f"average/{n}", first)
+        times = self.how["accumulate"]
+        if times == 1:
+            self.next.update(self._moved(wide, slots))
+            return
+        count = self._hold("micro_step", np.zeros((), np.int64))
+        full = equal(count, np.int64(times - 1))
+        sums = {
+            n: self._hold(f"accumulated/{n}", np.zeros(x.op.value.array.shape, wide[n].dtype.numpy))
+            for n, x in self.parameters.items()
+        }
+        summed = {n: sums[n] + g for n, g in wide.items()}
+        changing = self._changing(slots)
+
+        def moved() -> list[Tensor]:
+            """What changes only now and then is computed only then."""
+            return list(self._moved({n: total / float(times) for n, total in summed.items()}, slots).values())
+
+        new = cond(full, moved, lambda: list(changing))
+        self.next.update(zip(changing, new, strict=True))
+        self.next[count] = where(full, np.int64(0), count + np.int64(1))
+        self.next.update(
+            {sums[n]: where(full, np.zeros((), total.dtype.numpy), total) for n, total in summed.items()}
+        )
+
+    def rate_of(self, rule: Rule) -> Any:
+        """The learning rate of a rule in this step."""
+        if rule not in self._rates:
+            same = next((one for one in self._rates if one.learning_rate is rule.learning_rate), None)
+            self._rates[rule] = rate_at(rule.learning_rate, self._done) if same is None else self._rates[same]
+        return self._rates[rule]
+
+    def _hold(self, name: str, value: Array) -> Output:
+        """A parameter for state."""
+        held = parameter(value, name=name)
+        self.state[held.op.name] = held
+        return held
+
+    def _slots(self, name: str) -> dict[str, Output]:
+        x = self.parameters[name]
+        first = self.rules[name].slots(x.op.value.array.shape, arithmetic(x.dtype))
+        return {slot: self._hold(f"{slot}/{name}", value) for slot, value in first.items()}
+
+    def _changing(self, slots: Mapping[str, Mapping[str, Output]]) -> list[Output]:
+        """What :meth:`_moved` has new values for, in its order."""
+        held = [x for each in slots.values() for x in each.values()]
+        return [*self.parameters.values(), *held, *self.averages.values(), self._done]
+
+    def _moved(
+        self, gradients: Mapping[str, Tensor], slots: Mapping[str, Mapping[str, Output]]
+    ) -> dict[Output, Tensor]:
+        """Parameters, state and averages after the step, and the count of steps."""
+        if self.how["clip_value"] is not None:
+            gradients = by_value(gradients, self.how["clip_value"])
+        if self.how["clip_norm"] is not None:
+            gradients = by_global_norm(gradients, self.how["clip_norm"])
+        done = self._done + np.int64(1)
+        count = cast(done, float64)
+        clocks = {rule: Clock(count, rate) for rule, rate in self._rates.items()}
+        moved: dict[Output, Tensor] = {}
+        kept: dict[Output, Tensor] = {}
+        averages: dict[Output, Tensor] = {}
+        for n, x in self.parameters.items():
+            rule, g = self.rules[n], gradients[n]
+            at = Moment(cast(x, g.dtype), -g if rule.maximize else g, slots[n], clocks[rule])
+            new, state = rule.step(at)
+            moved[x] = cast(new, x.dtype)
+            kept.update({held: state[slot] for slot, held in slots[n].items()})
+            part = self.how["average"]
+            if part is not None:
+                average = self.averages[x]
+                averages[average] = part * average + (1.0 - part) * cast(moved[x], average.dtype)
+        return {**moved, **kept, **averages, self._done: done}
+
+
+def _below(graph: Graph, name: str) -> Inside:
+    """Inside, operations are built in the graph, and named below *name*."""
+    block = Inside(graph=graph, pending=None)
+    return block.named(graph, current().prefix_in(graph) + name)
+
+
+# ---------------------------------------------------------------------------------------- no gradient
+
+
+def _untouched(loss: Output, without: Mapping[str, Output]) -> dict[str, str]:
+    """Why no gradient reaches each of these, by name."""
+    if not without:
+        return {}
+    flow = explain(loss, list(without.values()))
+    found = {}
+    for name, x in without.items():
+        reach = flow[x]
+        cuts = "; ".join(str(cut) for cut in reach.cuts[:_SHOWN])
+        more = f"; and {len(reach.cuts) - _SHOWN} more" if len(reach.cuts) > _SHOWN else ""
+        found[name] = f"{reach.status.value}: {cuts}{more}" if cuts else reach.status.value
+    return found
+
+
+_SHOWN = 3
+"""So many cuts are told for a parameter."""
+
+
+def _no_gradient(loss: Output, untouched: Mapping[str, str]) -> str:
+    told = [f"\n  {name}: {reason}" for name, reason in list(untouched.items())[:10]]
+    more = f"\n  and {len(untouched) - 10} more" if len(untouched) > 10 else ""
+    return (
+        f"no gradient of {describe(loss)} reaches any of the parameters, so there is nothing to move; "
+        f"take a stop away, or give other parameters{''.join(told)}{more}"
+    )
