@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-for needed in ("torch", "transformers", "onnx", "onnxruntime", "onnxscript"):
-    pytest.importorskip(needed)
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("onnxscript")
+pytest.importorskip("onnxruntime")
 
 import onnxruntime
 import torch

@@ -79,7 +79,7 @@ class Nodes:
         if outer is None:
             self.constants: dict[str, np.ndarray[Any, Any]] = {}
             self.types: dict[str, Kind] = {}
-            self.functions: dict[tuple[str, int], list[str]] = {}
+            self.functions: dict[str, tuple[int, list[str]]] = {}
             self.results: dict[str, str] = {}
             self._arrays: dict[Any, str] = {}
             self._taken: dict[str, int] = {"": 1}
@@ -131,7 +131,7 @@ class Nodes:
     ) -> tuple[str, ...]:
         """Write a node; the names of its outputs, which have these types."""
         key = (op_type, domain, tuple(inputs), len(types), _key(attributes))
-        writer: Nodes | None = self
+        writer: Nodes | None = None if domain else self  # Gates are never one.
         while writer is not None:
             if key in writer._known:
                 return writer._known[key]
@@ -140,7 +140,7 @@ class Nodes:
         node = Node(op_type, domain, outputs[0], tuple(inputs), outputs, attributes)
         self.written.append(node)
         self.made.update(dict.fromkeys(outputs, node))
-        if key[-1] is not None:
+        if key[-1] is not None and not domain:
             self._known[key] = outputs
         return outputs
 
