@@ -61,7 +61,7 @@ ROWS = [
     ["session", "function", "lowered"],
     ["flow", "interchange"],
     ["optimizers", "adapters"],
-    ["imported"],
+    ["imported", "trainer"],
     # The package itself: what stands below is written as users write, with ``import stopgrad as sg``.
     [""],
     ["importing"],

@@ -1,4 +1,4 @@
-"""The ``stopgrad`` command: reports on a user's function, lists the operations, runs the workloads."""
+"""The ``stopgrad`` command: reports on functions, graphs that train, the operations, the workloads."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from stopgrad.cli.common import ERROR, FAILED, INTERRUPTED, LEFT, OK, told
 from stopgrad.cli.flow import add_flow
 from stopgrad.cli.ops import add_ops
 from stopgrad.cli.tour import add_tour
+from stopgrad.cli.train_graph import add_train_graph
 
 __all__ = ["ERROR", "FAILED", "INTERRUPTED", "LEFT", "OK", "main"]
 
@@ -46,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"stopgrad {sg.__version__}")
     commands = parser.add_subparsers(metavar="command", required=True)
     add_flow(commands)
+    add_train_graph(commands)
     add_tour(commands)
     add_ops(commands)
     return parser

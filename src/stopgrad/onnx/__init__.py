@@ -10,5 +10,7 @@ from __future__ import annotations
 
 from stopgrad.onnx.loading import load
 from stopgrad.onnx.saving import save, to_model
+from stopgrad.onnx.training import Lora, TrainingFiles, training
+from stopgrad.trainer import Trainer
 
-__all__ = ["load", "save", "to_model"]
+__all__ = ["Lora", "Trainer", "TrainingFiles", "load", "save", "to_model", "training"]

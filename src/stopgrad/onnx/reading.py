@@ -47,6 +47,8 @@ def read(source: Any) -> Source:
         MissingFileError, FileError: there is no such file, or it is no ONNX model that can be read.
         ArgumentError: it is none of these.
     """
+    if isinstance(source, Source):
+        return source
     if isinstance(source, onnx.ModelProto):
         return Source(_sound(source, "the model"), None, "the model")
     if isinstance(source, (bytes, bytearray, memoryview)):

@@ -1,0 +1,161 @@
+"""``stopgrad train-graph``: from a model of ONNX to graphs that train it."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from stopgrad.builder import Placed
+from stopgrad.cli.common import OK, wrapped
+from stopgrad.errors import ArgumentError
+from stopgrad.namespaces import require
+from stopgrad.source import Location
+
+WIDTH = 100
+"""Of what is printed where the terminal has none."""
+
+
+def add_train_graph(commands: Any) -> None:
+    """The command and its options."""
+    parser = commands.add_parser(
+        "train-graph",
+        help="write graphs that train an ONNX model",
+        description="Write training graphs of an ONNX model, as plain ONNX that any stock runtime executes.",
+    )
+    parser.add_argument("model", metavar="model.onnx", help="the model")
+    parser.add_argument(
+        "--loss",
+        required=True,
+        metavar="LOSS",
+        help="cross-entropy, binary, mse, mae, huber, cosine or contrastive, with options after a colon "
+        "(cross-entropy:axis=1,ignore=-100); or an ONNX model of outputs and labels",
+    )
+    parser.add_argument(
+        "--optimizer",
+        default="adamw",
+        metavar="OPTIMIZER",
+        help="sgd, adam, adamw, lion, rmsprop, adagrad, adafactor or muon, with options "
+        "(sgd:momentum=0.9,nesterov=true); adamw unless given",
+    )
+    parser.add_argument(
+        "-o", "--out", required=True, type=Path, metavar="FOLDER", help="where to write; made, or replaced"
+    )
+    for name, what in _PATTERNS.items():
+        parser.add_argument(f"--{name}", action="append", default=[], metavar="PATTERN", help=what)
+    parser.add_argument(
+        "--clip", type=float, metavar="NORM", help="the greatest norm of all gradients together"
+    )
+    parser.add_argument("--rank", type=int, metavar="N", help="of the adapters of --lora (8)")
+    parser.add_argument("--alpha", type=float, metavar="X", help="adapters count alpha/rank (the rank)")
+    parser.add_argument(
+        "--accumulate", type=int, default=1, metavar="N", help="steps over which gradients are averaged (1)"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, metavar="X", help="the first; a step may be fed another"
+    )
+    parser.add_argument(
+        "--schedule",
+        metavar="SCHEDULE",
+        help="of the learning rate: constant, linear, polynomial, cosine, exponential or piecewise, with "
+        "options (cosine:1e-3,1000,warmup=50)",
+    )
+    parser.add_argument(
+        "--mode",
+        choices=("model", "train", "eval"),
+        default="model",
+        help="of batch normalisation and dropout: as the file has it, or all in one (model)",
+    )
+    parser.add_argument(
+        "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
+    )
+    parser.add_argument(
+        "--explain", action="store_true", help="print where gradients flow in what is shipped"
+    )
+    parser.set_defaults(run=run, parser=parser)
+
+
+_PATTERNS = {
+    "freeze": "names of parameters that are not trained, such as 'backbone.*'; may be given often",
+    "only": "names of those that are trained, and no others",
+    "stop": "names of scopes, nodes or values behind which no gradient goes, such as encoder/layer3",
+    "outputs": "the outputs that the loss reads, where there are several",
+    "lora": "names of weights that get LoRA adapters; the others are frozen unless --only names them",
+}
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the folder and say what is in it."""
+    if not arguments.lora and (arguments.rank is not None or arguments.alpha is not None):
+        arguments.parser.error("--rank and --alpha are about the adapters of --lora")
+    patterns = {name: _listed(getattr(arguments, name)) for name in _PATTERNS}
+    lora = None
+    if patterns["lora"]:
+        lora = {"weights": patterns["lora"], "rank": arguments.rank or 8, "alpha": arguments.alpha}
+    sgo = require("stopgrad.onnx", "stopgrad train-graph", "onnx")
+    options = ("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule", "mode", "opset")
+    # What is built has no line of a program of the user's: it was asked for by this command.
+    with Placed(
+        Location("train-graph", 1, source=f"--loss {arguments.loss} --optimizer {arguments.optimizer}")
+    ):
+        made = sgo.training(
+            arguments.model,
+            folder=arguments.out,
+            **{name: getattr(arguments, name) for name in options},
+            **{**patterns, "lora": lora},
+        )
+    if arguments.explain:
+        width = shutil.get_terminal_size((WIDTH, 24)).columns
+        print(made.flow.to_text(width=max(40, width)))
+        print()
+    for line in summary(arguments.out, made.manifest):
+        print(wrapped(line, WIDTH))
+    for note in made.notes:
+        print(wrapped(f"stopgrad: note: {note}", WIDTH), file=sys.stderr)
+    return OK
+
+
+def _listed(given: list[str]) -> list[str]:
+    """Patterns, of which one option may bring several, separated by commas."""
+    patterns = [part.strip() for text in given for part in text.split(",")]
+    if not all(patterns):
+        raise ArgumentError(
+            f"{','.join(given)!r} names nothing; write a pattern of names, such as 'encoder.*'"
+        )
+    return patterns
+
+
+def summary(folder: Path, manifest: Any) -> list[str]:
+    """What was written, in a few lines."""
+    state = manifest["state"]
+    trained = [name for name, one in state.items() if one["kind"] == "parameter"]
+    kept = [name for name, one in state.items() if one["role"] == "state"]
+    step = manifest["graphs"]["train_step"]
+    fed = [x["name"] for x in step["inputs"] if x["role"] not in ("parameter", "state")]
+    sizes = {one["file"]: (folder / one["file"]).stat().st_size for one in manifest["graphs"].values()}
+    return [
+        f"{folder}: {', '.join(f'{name} {_bytes(size)}' for name, size in sizes.items())}",
+        f"a step is fed {', '.join(fed)}; opset {manifest['opset']}",
+        f"trained: {_count(trained, state)}; frozen: {len(manifest['frozen'])} tensors",
+        f"state of {manifest['optimizer']['name']}: {_count(kept, state)}",
+    ]
+
+
+def _count(names: list[str], state: Any) -> str:
+    total = 0
+    for name in names:
+        size = 1
+        for side in state[name]["shape"]:
+            size *= side
+        total += size
+    return f"{len(names)} tensors, {total:,} numbers"
+
+
+def _bytes(size: int) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000  # type: ignore[assignment]
+    return f"{size:.3g} GB"

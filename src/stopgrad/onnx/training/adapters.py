@@ -1,0 +1,127 @@
+"""LoRA: small trained matrices beside frozen weights, as :func:`stopgrad.add_lora` puts them there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.adapters import Adapted
+from stopgrad.errors import ArgumentError
+from stopgrad.graph import Output
+from stopgrad.onnx.training.choosing import patterns_of
+from stopgrad.operands import show_shape
+from stopgrad.plain import real
+
+
+@dataclass(frozen=True)
+class Lora:
+    """Which weights get adapters, and of what size.
+
+    Attributes:
+        weights: patterns of names of parameters that are matrices.
+        rank: of the adapters.
+        alpha: adapters count alpha / rank; by default the rank, so that they count 1.
+        seed: of the random beginnings.
+    """
+
+    weights: Sequence[str]
+    rank: int = 8
+    alpha: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", tuple(patterns_of(self.weights, "lora")))
+        if not isinstance(self.rank, int) or isinstance(self.rank, bool) or self.rank < 1:
+            raise ArgumentError(f"lora: the rank is a whole number from 1 on, not {self.rank!r}")
+        if self.alpha is not None and not real(self.alpha) > 0:
+            raise ArgumentError(f"lora: alpha is a number above 0, not {self.alpha!r}")
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise ArgumentError(f"lora: the seed is a whole number from 0 on, not {self.seed!r}")
+
+
+def lora_of(given: Any) -> Lora | None:
+    """Adapters as users say them: patterns, a dict of what :class:`Lora` takes, or a Lora."""
+    if given is None or isinstance(given, Lora):
+        return given
+    if isinstance(given, Mapping):
+        known = list(Lora.__dataclass_fields__)
+        wrong = next((key for key in given if key not in known), None)
+        if wrong is not None or "weights" not in given:
+            said = f"no {wrong!r}" if wrong is not None else "no default for weights"
+            raise ArgumentError(f"lora: there is {said}; it takes {', '.join(known)}")
+        return Lora(**given)
+    return Lora(given)
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """The small matrices beside one weight.
+
+    Attributes:
+        weight: its name.
+        first, second: the names of the matrices, which are trained.
+        merged: the weight with what they add.
+        scale: how much they count.
+    """
+
+    weight: str
+    first: str
+    second: str
+    merged: Output
+    scale: float
+
+
+def adapted(
+    lora: Lora, outputs: Sequence[Output], weights: Mapping[str, Output], taken: Collection[str]
+) -> tuple[Adapted, list[Adapter]]:
+    """A copy of a graph with adapters beside some of its weights.
+
+    Args:
+        lora: of what size they are.
+        outputs: all that is needed of the copy.
+        weights: those that get adapters, by name.
+        taken: names that the adapters may not have.
+
+    Raises:
+        ArgumentError: a weight is no matrix that matrix products use, or the rank is larger than it.
+    """
+    for name, w in weights.items():
+        shape = w.op.value.array.shape
+        if len(shape) != 2:
+            raise ArgumentError(
+                f"lora: {name!r} is {w.dtype.name}{show_shape(shape)}, and adapters stand beside matrices; "
+                "choose others"
+            )
+        if lora.rank > min(shape):
+            raise ArgumentError(
+                f"lora: the rank {lora.rank} is larger than a side of {name!r}, {show_shape(shape)}"
+            )
+        clash = next((one for one in _names(name) if one in taken), None)
+        if clash is not None:
+            raise ArgumentError(f"lora: the model has {clash!r} already; leave {name!r} out")
+    alpha = lora.rank if lora.alpha is None else lora.alpha
+    based = set(weights.values())
+    wanted = [y for y in outputs if y not in based]
+    made = sg.add_lora(wanted, list(weights.values()), lora.rank, alpha, key=lora.seed)
+    adapters = [
+        Adapter(name, *_names(name), made.merged[w.op.name], alpha / lora.rank) for name, w in weights.items()
+    ]
+    return made, adapters
+
+
+def learned(made: Adapted, weights: Mapping[str, Output]) -> dict[str, Output]:
+    """What adapters learn, by name."""
+    found = {}
+    for name, w in weights.items():
+        for own, end in zip(_names(name), _ENDS, strict=True):
+            found[own] = made.parameters[f"{w.op.name}/{end}"]
+    return found
+
+
+_ENDS = ("lora_a", "lora_b")
+
+
+def _names(weight: str) -> tuple[str, str]:
+    return f"{weight}/{_ENDS[0]}", f"{weight}/{_ENDS[1]}"

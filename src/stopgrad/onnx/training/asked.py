@@ -1,0 +1,164 @@
+"""What a training graph is asked to be, as it was read from arguments or from a command line."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import onnx
+
+import stopgrad as sg
+from stopgrad.errors import ArgumentError
+from stopgrad.onnx.reading import Source, read
+from stopgrad.onnx.training.adapters import Lora
+from stopgrad.onnx.training.losses import LOSSES
+from stopgrad.onnx.training.specs import Spec, found, spec_of
+from stopgrad.plain import is_whole, real
+
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    name: getattr(sg.optimizers, name)
+    for name in ("sgd", "adam", "adamw", "lion", "rmsprop", "adagrad", "adafactor", "muon")
+}
+"""The optimisers by name."""
+
+_BESIDES = ("no_decay", "clip_value", "average")
+"""Options that all of them have; what else they have is an argument of its own here."""
+
+SCHEDULES: dict[str, Callable[..., Any]] = {
+    name: getattr(sg.optimizers, name)
+    for name in ("constant", "linear", "polynomial", "cosine", "exponential", "piecewise")
+}
+"""The schedules of learning rates by name."""
+
+_WARMUP = "warmup"
+"""The option of all schedules: after how many steps they begin, up to which the rate grows from 0."""
+
+Loss = Spec | Source | Callable[..., Any]
+"""A loss by its name, as a model of its own, or as a function of the outputs."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Something of a table with its options, or a function of the user's.
+
+    Attributes:
+        spec: its name, and its options by name.
+        call: what it is.
+    """
+
+    spec: Spec
+    call: Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a training graph is asked to be: the arguments of :func:`stopgrad.onnx.training`."""
+
+    loss: Loss
+    optimizer: Chosen
+    freeze: list[str]
+    only: list[str]
+    stop: list[str]
+    outputs: list[str]
+    clip: float | None
+    lora: Lora | None
+    accumulate: int
+    schedule: Chosen | None
+    learning_rate: float | None
+    mode: str
+    opset: int
+
+    def __post_init__(self) -> None:
+        if self.clip is not None and not real(self.clip) > 0:
+            raise ArgumentError(f"clip: the greatest norm is a number above 0, not {self.clip!r}")
+        if not is_whole(self.accumulate) or self.accumulate < 1:
+            raise ArgumentError(f"accumulate is a whole number from 1 on, not {self.accumulate!r}")
+        if self.learning_rate is not None and self.schedule is not None:
+            raise ArgumentError("a schedule gives the learning rate; leave one of the two out")
+
+    def settings(self, rate: Any) -> dict[str, Any]:
+        """Arguments of the optimiser besides its options, with the learning rate of the step."""
+        asked: dict[str, Any] = {"learning_rate": rate}
+        if self.optimizer.spec.name == "muon":
+            asked["others"] = sg.optimizers.AdamW(rate)
+        if self.clip is not None:
+            asked["clip_norm"] = float(self.clip)
+        if self.accumulate > 1:
+            asked["accumulate"] = int(self.accumulate)
+        return asked
+
+    def rate(self) -> float | None:
+        """The learning rate that is fed where nothing else is said."""
+        if self.schedule is not None:
+            return None
+        given = self.learning_rate
+        if given is None:
+            given = self.optimizer.spec.options.get("learning_rate")
+        if given is None:
+            asked = inspect.signature(self.optimizer.call).parameters.get("learning_rate")
+            given = asked.default if asked is not None and asked.default is not asked.empty else 1e-3
+        return float(real(given))
+
+
+def loss_of(given: Any) -> Loss:
+    """A loss: a name with options, the path of a model, or a function.
+
+    Raises:
+        ArgumentError: it is none of these, or there is none of this name.
+    """
+    if isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".onnx")):
+        return read(given)
+    if isinstance(given, (bytes, onnx.ModelProto)):
+        return read(given)
+    if isinstance(given, str):
+        spec = spec_of(given, "loss")
+        return Spec(spec.name, found(spec, LOSSES, "loss")[1])
+    if callable(given):
+        return given
+    raise ArgumentError(
+        f"a loss is a name such as 'cross-entropy', the path of a model or a function, not {given!r:.60}"
+    )
+
+
+def optimizer_of(given: Any) -> Chosen:
+    """An optimiser: a name with options, or a function.
+
+    Raises:
+        ArgumentError: it is neither, or there is none of this name.
+    """
+    if isinstance(given, str):
+        spec = spec_of(given, "optimizer")
+        own = ("loss", "parameters", "others")
+        function, options = found(spec, OPTIMIZERS, "optimizer", own, _BESIDES)
+        if function is sg.optimizers.muon:  # Runtimes compute bfloat16 slowly, where they do at all.
+            options.setdefault("ns_dtype", "float32")
+        rest = {key: value for key, value in options.items() if key != "learning_rate"}
+        return Chosen(Spec(spec.name, options), partial(function, **rest))
+    if callable(given):
+        return Chosen(Spec(getattr(given, "__name__", "function")), given)
+    raise ArgumentError(f"an optimizer is a name such as 'adamw' or a function, not {given!r:.60}")
+
+
+def schedule_of(given: Any) -> Chosen | None:
+    """A schedule: a name with options, or a function of the number of the step.
+
+    Raises:
+        ArgumentError: it is neither, or there is none of this name.
+    """
+    if given is None:
+        return None
+    if isinstance(given, str):
+        spec = spec_of(given, "schedule")
+        function, options = found(spec, SCHEDULES, "schedule", (), (_WARMUP,))
+        steps = options.get(_WARMUP, 0)
+        schedule = function(**{key: value for key, value in options.items() if key != _WARMUP})
+        if steps:
+            schedule = sg.optimizers.warmup(schedule, steps)
+        return Chosen(Spec(spec.name, options), schedule)
+    if callable(given):
+        return Chosen(Spec(getattr(given, "__name__", None) or repr(given)), given)
+    raise ArgumentError(f"a schedule is a name with options or a function, not {given!r:.60}")

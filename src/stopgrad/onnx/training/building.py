@@ -1,0 +1,167 @@
+"""The training graph: a wired model with its loss, gradients and the step of an optimiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import stopgrad as sg
+from stopgrad.errors import ArgumentError
+from stopgrad.graph import Output
+from stopgrad.onnx.reading import Source
+from stopgrad.onnx.training.asked import Asked, Loss
+from stopgrad.onnx.training.losses import Judged, built, scalar
+from stopgrad.onnx.training.own_loss import of_model
+from stopgrad.onnx.training.specs import Spec
+from stopgrad.onnx.training.wiring import Wired
+
+
+@dataclass
+class Judgement:
+    """A wired model and its loss.
+
+    Attributes:
+        wired: the model.
+        loss: a scalar.
+        labels: what is fed besides the model's inputs, by name.
+        notes: what the user should know.
+    """
+
+    wired: Wired
+    loss: Output
+    labels: dict[str, Output]
+    notes: list[str]
+
+
+@dataclass
+class Step:
+    """One step of training.
+
+    Attributes:
+        judgement: the model and its loss.
+        rate: what the learning rate is fed to; None where a schedule gives it.
+        parameters: what is trained, by name; without what no gradient reaches.
+        gradients: by the name of what is trained.
+        state: what the optimiser keeps, by name, and what else is carried from step to step.
+        renewed: by the names of all of these, what they are after the step.
+        untouched: the parameters that no gradient reaches, with the reasons.
+        kinds: of the state, by name.
+    """
+
+    judgement: Judgement
+    rate: Output | None
+    parameters: dict[str, Output]
+    gradients: dict[str, Output]
+    state: dict[str, Output]
+    renewed: dict[str, Output]
+    untouched: dict[str, str]
+    kinds: dict[str, str] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------------------------------------- losses
+
+
+def judged(model: Wired, loss: Loss, outputs: Sequence[str], hidden: Sequence[str] = ()) -> Judgement:
+    """Build a loss behind a model.
+
+    Args:
+        model: ready for it.
+        loss: what it is.
+        outputs: the names of those that the loss reads; without one, all.
+        hidden: names of outputs that are no results.
+
+    Raises:
+        ArgumentError: an output is not there.
+        DTypeError, ShapeError: the loss does not fit the outputs.
+    """
+    results = {name: y for name, y in model.outputs.items() if name not in hidden}
+    unknown = next((name for name in outputs if name not in results), None)
+    if unknown is not None:
+        raise ArgumentError(f"outputs: the model has no output {unknown!r}; it has {', '.join(results)}")
+    wanted = {name: results[name] for name in outputs} if outputs else results
+    named = loss.name if isinstance(loss, (Spec, Source)) else getattr(loss, "__name__", "loss")
+    taken = [*model.inputs, *model.outputs, *model.weights, *model.trained, "learning_rate", "loss"]
+    asks = Judged(named, wanted, taken)
+    with model.graph.as_default(), sg.name_scope("loss"):
+        if isinstance(loss, Spec):
+            value = built(loss, asks)
+        elif isinstance(loss, Source):
+            value = of_model(loss, asks)
+        else:
+            value = _of_function(loss, asks)
+        if value.dtype != sg.float32 and value.dtype.itemsize < 4:
+            value = sg.cast(value, sg.float32)
+    return Judgement(model, value, asks.labels, asks.notes)
+
+
+def _of_function(loss: Callable[..., Any], asks: Judged) -> Output:
+    """A loss that is a function of the outputs; the placeholders that it makes are fed besides."""
+    before = set(asks.outputs.values())
+    value = scalar(loss(dict(asks.outputs)), asks.name)
+    graph = next(iter(before)).op.graph
+    known = set(asks.labels.values())
+    for op in graph.operations:
+        if op.type == "Placeholder" and op.name.startswith("loss/") and op.outputs[0] not in known:
+            asks.labels[op.name.removeprefix("loss/")] = op.outputs[0]
+    return value
+
+
+# --------------------------------------------------------------------------------------------- the step
+
+
+def stepped(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -> Step:
+    """Build gradients and the step of an optimiser behind a loss.
+
+    Args:
+        judgement: the model and its loss.
+        asked: the optimiser, and all that it is to mind.
+        statistics: parameters that the model itself renews, with the names of the outputs that do.
+
+    Raises:
+        ArgumentError: there is no such optimiser, or it has no such option.
+        GradientError: no gradient arrives anywhere.
+    """
+    wired = judgement.wired
+    build = asked.optimizer.call
+    with wired.graph.as_default():
+        rate = sg.placeholder(sg.float32, (), name="learning_rate") if asked.schedule is None else None
+        given = rate if asked.schedule is None else asked.schedule.call
+        update = build(judgement.loss, wired.trained, **asked.settings(given))
+        renewed = {name: wired.outputs[source] for name, source in statistics.items()}
+        carried = _random(wired, judgement.loss)
+        renewed |= {name: new for name, (_, new) in carried.items()}
+    parameters = {name: x for name, x in wired.trained.items() if x in update.gradients}
+    kinds = dict.fromkeys(parameters, "parameter") | dict.fromkeys(statistics, "statistic")
+    kinds |= dict.fromkeys(update.state, "optimizer") | dict.fromkeys(carried, "random")
+    moved = parameters | update.state
+    state = {name: wired.weights[name] for name in statistics} | update.state
+    state |= {name: key for name, (key, _) in carried.items()}
+    return Step(
+        judgement,
+        rate,
+        parameters,
+        {name: update.gradients[x] for name, x in parameters.items()},
+        state,
+        {name: update.updates[x] for name, x in moved.items()} | renewed,
+        dict(update.untouched),
+        kinds,
+    )
+
+
+RANDOM = "random_key"
+"""What an imported model calls the key of its random numbers."""
+
+
+def _random(wired: Wired, loss: Output) -> dict[str, tuple[Output, Output]]:
+    """The key of random numbers, if there is one, and the key of the next step."""
+    key = wired.weights.get(RANDOM)
+    if key is None or key.dtype is not sg.uint32:
+        return {}
+    return {RANDOM: (key, sg.random_fold_in(key, _NEXT))}
+
+
+_NEXT = np.uint32(2**32 - 1)
+"""What is folded into a key for the next step. Nodes of a model fold in small numbers, from 1 on."""

@@ -1,0 +1,143 @@
+"""Which parameters are trained, and where gradients are stopped: chosen by patterns of names."""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from stopgrad.errors import ArgumentError
+from stopgrad.flow.words import some
+from stopgrad.graph import Operation, Output
+
+SHOWN = 6
+"""So many names are shown at most of those that a pattern may mean."""
+
+
+def patterns_of(given: str | Iterable[str], what: str) -> list[str]:
+    """Patterns, of which one alone may be given as text."""
+    patterns = [given] if isinstance(given, str) else list(given)
+    wrong = next((one for one in patterns if not isinstance(one, str) or not one.strip()), None)
+    if wrong is not None:
+        raise ArgumentError(f"{what}: a pattern of names is text, such as 'encoder.*', not {wrong!r:.60}")
+    return [one.strip() for one in patterns]
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a name is meant: by the pattern, or by the pattern of a scope that it is below.
+
+    Examples:
+        >>> matches("encoder.0.weight", "encoder"), matches("encoder.0.weight", "*.weight")
+        (True, True)
+        >>> matches("encoder2.weight", "encoder")
+        False
+    """
+    name, pattern = name.strip("/"), pattern.strip("/")
+    return any(fnmatch.fnmatchcase(name, one) for one in (pattern, f"{pattern}.*", f"{pattern}/*"))
+
+
+def missing(what: str, pattern: str, names: Iterable[str], kind: str) -> ArgumentError:
+    """The error that a pattern matches nothing, with the names that it is near to."""
+    known = list(names)
+    near = difflib.get_close_matches(pattern.strip("/*."), known, 3, 0.4) or known
+    there = f"there are {some(near, SHOWN)}" if known else f"the model has no {kind}"
+    return ArgumentError(f"{what}: {pattern!r} matches no {kind}; {there}")
+
+
+def chosen(what: str, patterns: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The names of parameters that match any of the patterns, in their order.
+
+    Raises:
+        ArgumentError: a pattern matches nothing.
+    """
+    found: set[str] = set()
+    for pattern in patterns:
+        hits = [name for name in names if matches(name, pattern)]
+        if not hits:
+            raise missing(what, pattern, names, "parameter")
+        found.update(hits)
+    return [name for name in names if name in found]
+
+
+def trained(
+    names: Sequence[str], freeze: Sequence[str], only: Sequence[str], numbers: Collection[str] = ()
+) -> list[str]:
+    """The parameters that are trained.
+
+    Args:
+        names: of all parameters.
+        freeze: patterns of those that are not.
+        only: patterns of those that may be; without one, all.
+        numbers: the names of those that are single numbers. Most often these are constants that stand in a
+            model, and so they are trained only where *only* names them.
+
+    Raises:
+        ArgumentError: a pattern matches nothing, or nothing is left.
+    """
+    wanted = chosen("only", only, names) if only else [name for name in names if name not in numbers]
+    frozen = set(chosen("freeze", freeze, names))
+    left = [name for name in wanted if name not in frozen]
+    if not left:
+        raise ArgumentError(
+            "no parameter is left to train: "
+            + (
+                f"freeze leaves none of {some(wanted, SHOWN)}"
+                if wanted
+                else f"single numbers such as {some(names, SHOWN)} are trained if only= names them"
+                if names
+                else "the model has none"
+            )
+        )
+    return left
+
+
+def stopped(
+    patterns: Sequence[str],
+    operations: Sequence[Operation],
+    results: Iterable[Output],
+    aliases: Mapping[str, str] | None = None,
+) -> dict[str, list[Output]]:
+    """Where gradients are to be stopped, by pattern.
+
+    Args:
+        patterns: of names of operations; of scopes, which stand for what leaves them; or of values.
+        operations: of the model, in order.
+        results: of the model.
+        aliases: further names of nodes and values, each with the scope that is meant.
+
+    Raises:
+        ArgumentError: a pattern matches nothing that a gradient could pass.
+    """
+    named = {op: op.name for op in operations}
+    scopes = dict.fromkeys(prefix for name in named.values() for prefix in _scopes(name))
+    found = {}
+    for pattern in patterns:
+        meant = [pattern, *(scope for name, scope in (aliases or {}).items() if matches(name, pattern))]
+        inside = {op for op, name in named.items() if any(_meant(name, one) for one in meant)}
+        hits = [x for x in _leaving(inside, operations, results) if x.dtype.is_differentiable]
+        if not hits:
+            known = [*scopes, *named.values(), *(aliases or {})]
+            raise missing("stop", pattern, dict.fromkeys(known), "scope, operation or value of floats")
+        found[pattern] = hits
+    return found
+
+
+def _scopes(name: str) -> list[str]:
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: i + 1]) for i in range(len(parts))]
+
+
+def _meant(name: str, pattern: str) -> bool:
+    """Whether an operation, or a scope that it is in, is called so."""
+    pattern = pattern.strip("/")
+    return fnmatch.fnmatchcase(name, pattern) or any(
+        fnmatch.fnmatchcase(scope, pattern) for scope in _scopes(name)
+    )
+
+
+def _leaving(
+    inside: set[Operation], operations: Sequence[Operation], results: Iterable[Output]
+) -> list[Output]:
+    """The outputs of some operations that others use, or nobody but the caller."""
+    used = [x for op in operations if op not in inside for x in op.inputs] + list(results)
+    return [x for x in dict.fromkeys(used) if x.op in inside]

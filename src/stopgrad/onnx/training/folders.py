@@ -1,0 +1,155 @@
+"""A training folder on disk: all of it, or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from stopgrad.errors import ArgumentError, FileError
+from stopgrad.files import AnyPath, replacing, write_arrays
+from stopgrad.onnx.training.manifest import FORMAT, STATE_FILE
+from stopgrad.operands import Array
+
+MANIFEST = "manifest.json"
+WEIGHTS = "weights.bin"
+"""Holds what of the graphs is too large to stand in each of them."""
+
+APART = 64 * 2**20
+"""From so many bytes of stored arrays on, in all graphs together, they are kept apart, each once."""
+SMALL = 1024
+"""Arrays of fewer bytes stay in their graphs."""
+
+
+def write_folder(
+    folder: AnyPath,
+    models: Mapping[str, Any],
+    state: Mapping[str, Array],
+    manifest: Mapping[str, Any],
+) -> None:
+    """Write a training folder.
+
+    Args:
+        folder: where; nothing, an empty folder or an older training folder, which is replaced.
+        models: by file name; large arrays are taken out of them.
+        state: arrays by name.
+        manifest: what stands in ``manifest.json``.
+
+    Raises:
+        FileError: something else is there, or the system refuses. What was there stays.
+    """
+    with replacing_folder(folder) as part:
+        _set_apart(models, part)
+        for name, model in models.items():
+            with replacing(part / name) as file, open(file, "wb", closefd=False) as stream:
+                stream.write(model.SerializeToString())
+        write_arrays(part / STATE_FILE, state, {"made_for": FORMAT})
+        with replacing(part / MANIFEST) as file, open(file, "w", encoding="utf-8", closefd=False) as text:
+            json.dump(manifest, text, indent=1, ensure_ascii=False)
+            text.write("\n")
+
+
+@contextmanager
+def replacing_folder(folder: AnyPath) -> Iterator[Path]:
+    """A new folder, which takes the place of *folder* when the block ends without an error.
+
+    Raises:
+        FileError: something is there that is no training folder, or the system refuses.
+    """
+    target = checked(folder)
+    part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+    old = target.with_name(f".{target.name}.{secrets.token_hex(4)}.old")
+    try:
+        part.mkdir()
+        yield part
+        if target.exists():
+            os.rename(target, old)
+        try:
+            os.rename(part, target)
+        except OSError:
+            if old.exists():
+                os.rename(old, target)
+            raise
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"{target} cannot be written: {error.strerror or error}") from error
+    finally:
+        for rest in (part, old):
+            with contextlib.suppress(OSError):
+                shutil.rmtree(rest)
+
+
+def checked(folder: AnyPath) -> Path:
+    """The path of a folder that may be written.
+
+    Raises:
+        ArgumentError: it is no path.
+        FileError: something else is there, or the folder around it is not.
+    """
+    try:
+        target = Path(os.path.realpath(os.fspath(folder)))
+    except (TypeError, ValueError):
+        raise ArgumentError(f"folder: {folder!r:.60} is no path; take a string or a pathlib.Path") from None
+    if not target.parent.is_dir():
+        raise FileError(f"{target} cannot be written: the folder {target.parent} does not exist")
+    if target.exists():
+        if not target.is_dir():
+            raise FileError(f"{target} is a file; give the path of a folder")
+        if any(target.iterdir()) and not is_training_folder(target):
+            raise FileError(
+                f"{target} holds other files; give the path of a new folder, or of a training folder"
+            )
+    return target
+
+
+def is_training_folder(folder: Path) -> bool:
+    """Whether a folder is one that was written here."""
+    try:
+        held = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(held, dict) and held.get("format") == FORMAT
+
+
+# -------------------------------------------------------------------------------------- large arrays
+
+
+def _set_apart(models: Mapping[str, Any], folder: Path) -> None:
+    """Put the stored arrays of models into one file, each once, where they are large altogether."""
+    tensors = [t for model in models.values() for t in model.graph.initializer]
+    large = [t for t in tensors if t.HasField("raw_data") and len(t.raw_data) >= SMALL]
+    if sum(len(t.raw_data) for t in large) < APART:
+        return
+    places: dict[bytes, int] = {}
+    end = 0
+    with replacing(folder / WEIGHTS) as file, open(file, "wb", closefd=False) as stream:
+        for tensor in large:
+            data = tensor.raw_data
+            key = hashlib.sha256(data).digest()
+            if key not in places:
+                end += stream.write(b"\0" * (-end % _ALIGNED))
+                places[key] = end
+                end += stream.write(data)
+            _point(tensor, places[key], len(data))
+
+
+_ALIGNED = 4096
+"""Runtimes map a file into memory by pages."""
+
+
+def _point(tensor: Any, offset: int, length: int) -> None:
+    """Let a tensor say that its data lies in the file."""
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    for key, value in (("location", WEIGHTS), ("offset", offset), ("length", length)):
+        tensor.external_data.add(key=key, value=str(value))

@@ -1,0 +1,256 @@
+"""Losses of a model's outputs: built in its graph, with placeholders for what is fed besides.
+
+Each is a scalar, the mean over all that it judges, and what PyTorch's function of that name gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import stopgrad as sg
+from stopgrad.errors import ArgumentError, DTypeError, ShapeError
+from stopgrad.graph import Output
+from stopgrad.onnx.training.specs import Spec, found
+from stopgrad.operands import show_shape
+from stopgrad.types import DType, Shape
+
+_PROBABILITIES = {"Softmax": "probabilities", "Sigmoid": "probabilities", "LogSoftmax": "log-probabilities"}
+
+
+class Judged:
+    """What a loss reads: outputs of the model, and labels, which it asks for.
+
+    Attributes:
+        name: of the loss, as errors say it.
+        outputs: the model's outputs by name, those that the loss is to read.
+        labels: what is fed besides, by name.
+        notes: what the user should know, though it is no error.
+    """
+
+    def __init__(self, name: str, outputs: Mapping[str, Output], taken: Sequence[str]) -> None:
+        self.name = name
+        self.outputs = dict(outputs)
+        self.labels: dict[str, Output] = {}
+        self.notes: list[str] = []
+        self._taken = set(taken)
+
+    def output(self) -> tuple[str, Output]:
+        """The output that is judged, where the loss reads one."""
+        if len(self.outputs) != 1:
+            raise ArgumentError(
+                f"the loss {self.name} reads one output, and the model has {', '.join(self.outputs)}; "
+                "say which one with outputs= (--outputs)"
+            )
+        return next(iter(self.outputs.items()))
+
+    def floating(self, name: str) -> Output:
+        """An output that holds numbers, as float32 at least."""
+        x = self.outputs[name]
+        if not x.dtype.is_floating:
+            raise DTypeError(
+                f"the loss {self.name} does not fit the output {name!r}: {self.name} takes floats, and "
+                f"{name!r} is {x.dtype.name}{show_shape(x.shape)}"
+            )
+        return sg.cast(x, sg.float32) if x.dtype.itemsize < 4 else x
+
+    def logits(self, name: str, takes: str = "logits") -> Output:
+        """The same, where it should not have gone through a softmax; a note, where it has."""
+        kind = _PROBABILITIES.get(self.outputs[name].op.type)
+        if kind is not None:
+            self.notes.append(
+                f"the output {name!r} holds {kind}, as {self.outputs[name].op.name} gives them; "
+                f"{self.name} takes {takes}"
+            )
+        return self.floating(name)
+
+    def label(self, name: str, dtype: DType, shape: Shape) -> Output:
+        """A placeholder for what is fed besides; its name is made unlike those of the model."""
+        unique, i = name, 1
+        while unique in self._taken:
+            unique, i = f"{name}_{i}", i + 1
+        self._taken.add(unique)
+        self.labels[unique] = sg.placeholder(dtype, shape, name=unique)
+        return self.labels[unique]
+
+    def misfit(self, name: str, rule: str) -> ShapeError:
+        """The error that the shape of an output is not what the loss takes."""
+        x = self.outputs[name]
+        return ShapeError(
+            f"the loss {self.name} does not fit the output {name!r}: {rule}, and {name!r} is "
+            f"{x.dtype.name}{show_shape(x.shape)}"
+        )
+
+
+def cross_entropy(
+    judged: Judged,
+    *,
+    labels: str = "classes",
+    axis: int = -1,
+    ignore: int | None = None,
+    smoothing: float = 0.0,
+) -> Output:
+    """Mean of -log softmax(logits)[label], as ``torch.nn.functional.cross_entropy``.
+
+    Args:
+        labels: ``classes`` (int64 numbers, of the logits' shape without the axis) or ``soft``
+            (probabilities, of the logits' shape).
+        axis: of the logits, that of the classes; in PyTorch, it is 1.
+        ignore: a label that does not count, in PyTorch -100.
+        smoothing: what part of each label is spread over all classes.
+    """
+    if labels not in ("classes", "soft"):
+        raise ArgumentError(f"{judged.name}: labels are 'classes' or 'soft', not {labels!r}")
+    if labels == "soft" and ignore is not None:
+        raise ArgumentError(f"{judged.name}: soft labels have no class that is ignored; leave ignore out")
+    if not 0 <= smoothing < 1:
+        raise ArgumentError(f"{judged.name}: smoothing is a number from 0 up to 1, not {smoothing!r}")
+    name, _ = judged.output()
+    x = judged.logits(name)
+    if not x.shape:
+        raise judged.misfit(name, "it takes logits with an axis of classes")
+    if not -len(x.shape) <= axis < len(x.shape):
+        raise judged.misfit(name, f"axis {axis} is to be that of the classes")
+    if labels == "soft":
+        truth = judged.label("labels", x.dtype, x.shape)
+        truth = truth * (1 - smoothing) + smoothing / _classes(x, axis) if smoothing else truth
+        return sg.reduce_mean(sg.softmax_cross_entropy_with_logits(truth, x, axis=axis), axis=None)
+    x = _last(x, axis)
+    classes = judged.label("labels", sg.int64, x.shape[:-1])
+    counts = None if ignore is None else sg.not_equal(classes, ignore)
+    known = classes if counts is None else sg.where(counts, classes, 0)
+    each = sg.sparse_softmax_cross_entropy_with_logits(known, x)
+    if smoothing:
+        spread = -sg.reduce_mean(sg.log_softmax(x, -1), axis=-1)
+        each = each * (1 - smoothing) + spread * smoothing
+    if counts is None:
+        return sg.reduce_mean(each, axis=None)
+    weights = sg.cast(counts, x.dtype)
+    return sg.reduce_sum(sg.where(counts, each, 0.0), axis=None) / sg.maximum(
+        sg.reduce_sum(weights, axis=None), 1.0
+    )
+
+
+def _last(x: Output, axis: int) -> Output:
+    """With an axis moved to the end."""
+    ndim = len(x.shape)
+    axis %= ndim
+    order = [i for i in range(ndim) if i != axis] + [axis]
+    return x if axis == ndim - 1 else sg.transpose(x, order)
+
+
+def _classes(x: Output, axis: int) -> Any:
+    size = x.shape[axis]
+    return size if isinstance(size, int) else sg.cast(sg.shape(x)[axis], x.dtype)
+
+
+def binary(judged: Judged) -> Output:
+    """Mean cross entropy of yes-or-no questions, as ``binary_cross_entropy_with_logits``.
+
+    The labels are probabilities of the logits' shape.
+    """
+    name, _ = judged.output()
+    x = judged.logits(name)
+    return sg.reduce_mean(
+        sg.sigmoid_cross_entropy_with_logits(judged.label("labels", x.dtype, x.shape), x), axis=None
+    )
+
+
+def mse(judged: Judged) -> Output:
+    """Mean of the squared differences to the labels, which have the output's shape."""
+    x = judged.floating(judged.output()[0])
+    return sg.mean_squared_error(judged.label("labels", x.dtype, x.shape), x, axis=None)
+
+
+def mae(judged: Judged) -> Output:
+    """Mean of the absolute differences to the labels, which have the output's shape."""
+    x = judged.floating(judged.output()[0])
+    return sg.mean_absolute_error(judged.label("labels", x.dtype, x.shape), x, axis=None)
+
+
+def huber(judged: Judged, *, delta: float = 1.0) -> Output:
+    """Mean of e²/2 where |e| ≤ delta, else delta (|e| - delta/2), of the differences e to the labels."""
+    if not delta > 0:
+        raise ArgumentError(f"{judged.name}: delta is a number above 0, not {delta!r}")
+    x = judged.floating(judged.output()[0])
+    return sg.huber(judged.label("labels", x.dtype, x.shape), x, delta, axis=None)
+
+
+def cosine(judged: Judged, *, axis: int = -1) -> Output:
+    """Mean of 1 - cos(output, labels) along an axis, as 1 - ``torch.nn.functional.cosine_similarity``."""
+    name, _ = judged.output()
+    x = judged.floating(name)
+    if not -len(x.shape) <= axis < len(x.shape):
+        raise judged.misfit(name, f"axis {axis} is to be that of the vectors")
+    y = judged.label("labels", x.dtype, x.shape)
+    return sg.reduce_mean(1.0 - sg.reduce_sum(_unit(x, axis) * _unit(y, axis), axis=axis), axis=None)
+
+
+def _unit(x: Output, axis: int) -> Output:
+    """Vectors of length 1; those shorter than 1e-8 as PyTorch has them."""
+    square = sg.reduce_sum(sg.square(x), axis=axis, keepdims=True)
+    return x * sg.rsqrt(sg.maximum(square, 1e-16))
+
+
+def contrastive(judged: Judged, *, temperature: float = 0.07, symmetric: bool = True) -> Output:
+    """InfoNCE of two embeddings of each example: it must know its own partner among those of the batch.
+
+    The embeddings are two outputs of the model, or one output and the labels; [batch, size] both. With
+    ``symmetric`` the mean of both directions, as in CLIP.
+    """
+    if not temperature > 0:
+        raise ArgumentError(f"{judged.name}: temperature is a number above 0, not {temperature!r}")
+    names = list(judged.outputs)
+    if len(names) > 2:
+        raise ArgumentError(
+            f"the loss {judged.name} reads two outputs, or one and labels, and the model has "
+            f"{', '.join(names)}; say which with outputs= (--outputs)"
+        )
+    for name in names:
+        if len(judged.outputs[name].shape) != 2:
+            raise judged.misfit(name, "it takes embeddings [batch, size]")
+    xs = [judged.floating(name) for name in names]
+    if len(xs) == 1:
+        xs.append(judged.label("labels", xs[0].dtype, xs[0].shape))
+    elif xs[0].shape[1] != xs[1].shape[1]:
+        raise judged.misfit(names[1], f"its vectors must be as long as those of {names[0]!r}")
+    a, b = (_unit(x, 1) for x in xs)
+    near = sg.matmul(a, b, transpose_b=True) / temperature
+    own = sg.reduce_sum(a * b, axis=1) / temperature
+    ways = [sg.reduce_logsumexp(near, axis=i) - own for i in ((1, 0) if symmetric else (1,))]
+    means = [sg.reduce_mean(way, axis=None) for way in ways]
+    return means[0] if len(means) == 1 else (means[0] + means[1]) * 0.5
+
+
+LOSSES: dict[str, Callable[..., Output]] = {
+    "cross-entropy": cross_entropy,
+    "binary": binary,
+    "binary-cross-entropy": binary,
+    "mse": mse,
+    "mae": mae,
+    "huber": huber,
+    "cosine": cosine,
+    "contrastive": contrastive,
+}
+"""The losses by name."""
+
+
+def built(spec: Spec, judged: Judged) -> Output:
+    """The loss that is called so, of what is judged.
+
+    Raises:
+        ArgumentError: there is none of this name, or it has not these options.
+        DTypeError, ShapeError: it does not fit the output.
+    """
+    function, options = found(spec, LOSSES, "loss")
+    return scalar(function(judged, **options), judged.name)
+
+
+def scalar(loss: Any, name: str) -> Output:
+    """A loss, which must be one number that gradients can leave."""
+    if not isinstance(loss, Output):
+        raise ArgumentError(f"the loss {name} must be one output, not {type(loss).__name__}")
+    if loss.shape != () or not loss.dtype.is_floating:
+        shown = f"{loss.dtype.name}{show_shape(loss.shape)}"
+        raise ShapeError(f"the loss {name} must be one number (float32[]), and is {shown}; take its mean")
+    return loss

@@ -1,0 +1,227 @@
+"""``sgo.training``: from a model to a folder of plain ONNX that any runtime trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stopgrad.files import AnyPath
+from stopgrad.flow.explain import explain
+from stopgrad.flow.report import Flow
+from stopgrad.imported import Model
+from stopgrad.onnx.checking import called
+from stopgrad.onnx.loading import load
+from stopgrad.onnx.reading import read, text
+from stopgrad.onnx.saving import OPSET, to_model
+from stopgrad.onnx.training.adapters import lora_of
+from stopgrad.onnx.training.asked import Asked, loss_of, optimizer_of, schedule_of
+from stopgrad.onnx.training.building import RANDOM, Step, judged, stepped
+from stopgrad.onnx.training.choosing import patterns_of
+from stopgrad.onnx.training.folders import checked, write_folder
+from stopgrad.onnx.training.manifest import Plan
+from stopgrad.onnx.training.modes import Forms, forms, opened, taken_in
+from stopgrad.onnx.training.plans import (
+    carried,
+    eval_plan,
+    gradients_plan,
+    manifest_of,
+    merge_plan,
+    predict_plan,
+    step_plan,
+)
+from stopgrad.onnx.training.wiring import Wired, wired
+from stopgrad.onnx.translating import scope_from
+from stopgrad.operands import Array
+from stopgrad.public import guarded
+from stopgrad.rewrite import erase_gates, rewrite
+
+
+@dataclass(frozen=True)
+class TrainingFiles:
+    """What :func:`training` has written.
+
+    Attributes:
+        folder: where.
+        manifest: what stands in ``manifest.json``.
+        flow: the flow report of the loss and all parameters.
+        notes: what the user should know, though it is no error.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    flow: Flow
+    notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        trained = sum(1 for one in self.manifest["state"].values() if one["kind"] == "parameter")
+        return (
+            f"<TrainingFiles {str(self.folder)!r}: {trained} trained, {len(self.manifest['frozen'])} frozen>"
+        )
+
+
+@guarded("training")
+def training(
+    model: Any,
+    *,
+    loss: Any,
+    optimizer: Any = "adamw",
+    folder: AnyPath,
+    freeze: str | Iterable[str] = (),
+    only: str | Iterable[str] = (),
+    stop: str | Iterable[str] = (),
+    outputs: str | Iterable[str] = (),
+    clip: float | None = None,
+    lora: Any = None,
+    accumulate: int = 1,
+    schedule: Any = None,
+    learning_rate: float | None = None,
+    mode: str = "model",
+    opset: int = OPSET,
+) -> TrainingFiles:
+    """Write training graphs of a model: plain ONNX, which any stock runtime executes.
+
+    The folder holds ``train_step.onnx``, ``gradients.onnx``, ``eval.onnx``, ``predict.onnx``, ``merge.onnx``,
+    the first state as ``state.safetensors`` and ``manifest.json``, which says what is what.
+    :class:`Trainer` runs it.
+
+    Args:
+        model: a path, bytes or an ``onnx.ModelProto``; or what :func:`load` returned.
+        loss: ``"cross-entropy"``, ``"binary"``, ``"mse"``, ``"mae"``, ``"huber"``, ``"cosine"`` or
+            ``"contrastive"``, with options after a colon (``"cross-entropy:axis=1,ignore=-100"``); the path
+            of an ONNX model whose inputs are outputs of the model, by name or else in order, and labels; or a
+            function from the dict of the outputs to a scalar, whose placeholders become inputs.
+        optimizer: one of :mod:`stopgrad.optimizers` by name, with options after a colon
+            (``"adamw:weight_decay=0.1,betas=0.9,0.95"``); or a function such as these.
+        folder: where to write. An older training folder is replaced; anything else that is there is an error.
+        freeze: patterns of names of parameters that are not trained.
+        only: patterns of names of those that are; others are not.
+        stop: patterns of names of scopes, nodes or values behind which no gradient goes.
+        outputs: which outputs the loss reads, where the model has several.
+        clip: the greatest norm of all gradients together.
+        lora: patterns of names of weights that get adapters, or a :class:`Lora`. What *only* does not name is
+            frozen then.
+        accumulate: over how many steps gradients are averaged before parameters are moved.
+        schedule: of the learning rate, one of :mod:`stopgrad.optimizers` by name with options
+            (``"cosine:..."``), or a function of the number of the step. Then no rate is fed.
+        learning_rate: what :class:`Trainer` feeds where nothing else is said; by default the optimiser's own.
+        mode: ``"model"``: batch normalisation and dropout are as the file has them; ``"train"`` or
+            ``"eval"``: all of them in that mode. What comes out in the end is always for use.
+        opset: of what is written, from 18 to 26.
+
+    Returns:
+        The :class:`TrainingFiles`.
+
+    Raises:
+        ArgumentError: a pattern matches nothing, a name or an option is unknown, nothing is left to train.
+        DTypeError, ShapeError: the loss does not fit the outputs.
+        GradientError: no gradient arrives at what is to be trained.
+        GraphError, EngineError: an operation cannot be read or written; all are named at once.
+        FileError: a file is damaged, or the folder cannot be written. What was there stays.
+    """
+    target = checked(folder)
+    asked = Asked(
+        loss=loss_of(loss),
+        optimizer=optimizer_of(optimizer),
+        freeze=patterns_of(freeze, "freeze"),
+        only=patterns_of(only, "only"),
+        stop=patterns_of(stop, "stop"),
+        outputs=[outputs] if isinstance(outputs, str) else list(outputs),
+        clip=clip,
+        lora=lora_of(lora),
+        accumulate=accumulate,
+        schedule=schedule_of(schedule),
+        learning_rate=learning_rate,
+        mode=mode,
+        opset=opset,
+    )
+    made = _made(model, asked)
+    write_folder(target, made.models, made.state, made.manifest)
+    return TrainingFiles(target, made.manifest, made.flow, tuple(made.notes))
+
+
+@dataclass
+class _Made:
+    """What is to be written."""
+
+    models: dict[str, Any]
+    state: dict[str, Array]
+    manifest: dict[str, Any]
+    flow: Flow
+    notes: list[str]
+
+
+def _made(model: Any, asked: Asked) -> _Made:
+    held = model if isinstance(model, Model) else None
+    if held is not None:
+        shapes, trained, used = Forms(None, None), held, held
+    else:
+        source = read(model)
+        shapes = forms(taken_in(source), asked.mode)
+        trained = load(source._replace(model=shapes.training))
+        used = load(source._replace(model=shapes.inference)) if shapes.differ else trained
+    judgement = judged(
+        _wired(trained, asked, shapes), asked.loss, asked.outputs, [*shapes.statistics.values()]
+    )
+    step = stepped(judgement, asked, shapes.statistics)
+    again = judgement
+    if shapes.differ:
+        again = judged(_wired(used, replace(asked, stop=[]), shapes), asked.loss, asked.outputs)
+    plans = {
+        "train_step": step_plan(step),
+        "gradients": gradients_plan(step),
+        "eval": eval_plan(step, again, dict.fromkeys(shapes.statistics.values())),
+        "predict": predict_plan(step, used),
+        "merge": merge_plan(step),
+    }
+    models = {name: _model(plan, asked.opset) for name, plan in plans.items() if plan.outputs}
+    if held is None:
+        weights = [port.name for port in plans["predict"].inputs if port.role == "parameter"]
+        models["predict"] = opened(shapes.inference, weights)
+    first = judgement.wired
+    xs = first.trained | {name: first.weights[name] for name in first.frozen}
+    return _Made(
+        {f"{name}.onnx": one for name, one in models.items()},
+        {port.name: port.value.op.value.array for port in carried(step)},
+        manifest_of(asked, step, plans),
+        explain(judgement.loss, {name: x for name, x in xs.items() if x.dtype.is_floating}),
+        [*shapes.notes, *judgement.notes, *_notes(step)],
+    )
+
+
+def _wired(model: Model, asked: Asked, shapes: Forms) -> Wired:
+    """A model with its stops; parameters that are no weights are not trained."""
+    return wired(
+        model,
+        freeze=asked.freeze,
+        only=asked.only,
+        stop=asked.stop,
+        lora=asked.lora,
+        states={*shapes.statistics, *shapes.fixed, RANDOM},
+        aliases=_aliases(shapes.training) if asked.stop else {},
+    )
+
+
+def _aliases(model: Any) -> dict[str, str]:
+    """What nodes and values of a model are called, each with the scope of its operations."""
+    found: dict[str, str] = {}
+    for node in [] if model is None else model.graph.node:
+        scope = scope_from(called(node)).rstrip("/")
+        found |= dict.fromkeys([called(node), *map(text, node.output)], scope)
+    return found
+
+
+def _model(plan: Plan, opset: int) -> Any:
+    """One of the graphs, without its gates: they have done their work."""
+    xs, ys = [port.value for port in plan.inputs], [port.value for port in plan.outputs]
+    done = rewrite(ys, xs, (erase_gates,))
+    return to_model(
+        dict(zip([port.name for port in plan.outputs], done.outputs, strict=True)),
+        dict(zip([port.name for port in plan.inputs], done.inputs, strict=True)),
+        opset=opset,
+    )
+
+
+def _notes(step: Step) -> list[str]:
+    return [f"{name!r} is not trained: {reason}" for name, reason in step.untouched.items()]

@@ -1,0 +1,93 @@
+"""What ``manifest.json`` says of a folder: docs/train-graph.md has its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+
+import stopgrad as sg
+from stopgrad.graph import Output
+from stopgrad.types import Dim
+
+FORMAT = "stopgrad.training"
+VERSION = 1
+"""Of the schema. What only adds to it leaves the number as it is."""
+
+STATE_FILE = "state.safetensors"
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of one of the graphs.
+
+    Attributes:
+        name: in the file.
+        role: of inputs ``input``, ``labels``, ``learning_rate``, ``parameter`` or ``state``; of outputs
+            ``loss``, ``output``, ``gradient``, ``parameter`` or ``state``.
+        value: the tensor.
+        more: what else is said: ``updates`` or ``of``.
+    """
+
+    name: str
+    role: str
+    value: Output
+    more: Mapping[str, str] | None = None
+
+    def entry(self) -> dict[str, Any]:
+        """As the manifest says it."""
+        kind = described(self.value)
+        return {"name": self.name, "role": self.role, **kind, **(self.more or {})}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One of the graphs, before it is written."""
+
+    inputs: list[Port]
+    outputs: list[Port]
+
+    def entry(self, file: str) -> dict[str, Any]:
+        """As the manifest says it."""
+        return {
+            "file": file,
+            "inputs": [port.entry() for port in self.inputs],
+            "outputs": [port.entry() for port in self.outputs],
+        }
+
+
+def described(x: Output) -> dict[str, Any]:
+    """The dtype and shape of a tensor; sizes that are not known by their names."""
+    return {"dtype": x.dtype.name, "shape": [str(s) if isinstance(s, Dim) else s for s in x.shape]}
+
+
+def ports(named: Mapping[str, Output], role: str) -> list[Port]:
+    """Inputs or outputs of one role."""
+    return [Port(name, role, x) for name, x in named.items()]
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """A name that is not taken, which then is."""
+    found, i = name, 1
+    while found in taken:
+        found, i = f"{name}_{i}", i + 1
+    taken.add(found)
+    return found
+
+
+def versions() -> dict[str, str]:
+    """Of what wrote the folder."""
+    return {"stopgrad": sg.__version__, "onnx": str(onnx.__version__)}
+
+
+def parameters_first(names: Iterable[str], kinds: Mapping[str, str]) -> list[str]:
+    """Names of state: what belongs to the model before what the optimiser keeps."""
+    listed = list(names)
+    return [n for n in listed if of_model(kinds[n])] + [n for n in listed if not of_model(kinds[n])]
+
+
+def of_model(kind: str) -> bool:
+    """Whether a kind of state is part of the model that comes out."""
+    return kind in ("parameter", "statistic")

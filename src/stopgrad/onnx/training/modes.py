@@ -1,0 +1,208 @@
+"""A model as it is trained, and as it is used: batch normalisation and dropout are different in the two."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import onnx
+from onnx import numpy_helper
+
+from stopgrad.errors import ArgumentError
+from stopgrad.onnx.reading import Source, array_from, domain_of, opsets, text
+
+MODES = ("model", "train", "eval")
+"""As the file has it; all for training; all for use."""
+
+_TRAINS_SINCE = 14
+"""The opset from which on BatchNormalization says whether it is being trained."""
+
+
+@dataclass
+class Forms:
+    """A model in two forms.
+
+    Attributes:
+        training: what the loss is built on.
+        inference: what comes out in the end.
+        statistics: the initializers that training renews, each with the output that gives the new value.
+        fixed: the initializers that hold statistics and are not renewed.
+        notes: what the user should know.
+    """
+
+    training: Any
+    inference: Any
+    statistics: dict[str, str] = field(default_factory=dict)
+    fixed: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def differ(self) -> bool:
+        """Whether the two forms are not the same."""
+        return self.training is not self.inference
+
+
+def taken_in(source: Source) -> Any:
+    """A copy of a model with all data in it, and a name for each size that is not known.
+
+    Raises:
+        FileError: what lies in files beside it cannot be read.
+    """
+    model = onnx.ModelProto()
+    model.CopyFrom(source.model)
+    for tensor in model.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            name = text(tensor.name)
+            array = array_from(tensor, source.folder, f"the initializer {name!r}")
+            tensor.CopyFrom(numpy_helper.from_array(array, name))
+    for x in model.graph.input:
+        if x.type.HasField("tensor_type"):
+            for i, d in enumerate(x.type.tensor_type.shape.dim):
+                if not d.HasField("dim_value") and not d.dim_param:
+                    d.dim_param = f"{re.sub(r'[^0-9A-Za-z_]', '_', text(x.name))}_{i}"
+    return model
+
+
+def forms(model: Any, mode: str) -> Forms:
+    """A model as it is trained and as it is used.
+
+    Args:
+        model: an ``onnx.ModelProto`` that holds its data.
+        mode: one of :data:`MODES`.
+
+    Raises:
+        ArgumentError: there is no such mode, or the model's opset cannot say it.
+    """
+    if mode not in MODES:
+        raise ArgumentError(f"mode is one of {', '.join(MODES)}, not {mode!r}")
+    norms = list(_of_type(model, "BatchNormalization"))
+    drops = list(_of_type(model, "Dropout"))
+    inference = model
+    if any(map(_norm_trains, norms)) or any(_drop_trains(model, node) for node in drops):
+        inference = _copy(model)
+        for node in _of_type(inference, "BatchNormalization"):
+            _set_norm(node, False)
+        for node in _of_type(inference, "Dropout"):
+            del node.input[2:]
+        _without_missing(inference)
+    training = inference if mode == "eval" else model
+    if mode == "train" and (norms or drops):
+        version = opsets(model.opset_import, "the model").get("", 1)
+        if norms and version < _TRAINS_SINCE:
+            raise ArgumentError(
+                f"mode='train' needs opset {_TRAINS_SINCE} or later, since which BatchNormalization can be "
+                f"trained; the model has {version}: convert it with onnx.version_converter.convert_version"
+            )
+        training = _copy(model)
+        for node in _of_type(training, "BatchNormalization"):
+            _set_norm(node, True)
+        _set_dropping(training)
+    found = Forms(training, inference)
+    _find_statistics(found)
+    return found
+
+
+def _copy(model: Any) -> Any:
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    return made
+
+
+def _of_type(model: Any, op_type: str) -> Iterable[Any]:
+    return (node for node in model.graph.node if node.op_type == op_type and not domain_of(node))
+
+
+def _norm_trains(node: Any) -> bool:
+    return any(a.name == "training_mode" and a.i for a in node.attribute)
+
+
+def _drop_trains(model: Any, node: Any) -> bool:
+    """Whether a dropout drops anything, so far as the file says it."""
+    if len(node.input) < 3 or not node.input[2]:
+        return False
+    for tensor in model.graph.initializer:
+        if tensor.name == node.input[2]:
+            return bool(numpy_helper.to_array(tensor))
+    for one in model.graph.node:
+        if node.input[2] in one.output and one.op_type == "Constant":
+            return any(a.name == "value" and bool(numpy_helper.to_array(a.t)) for a in one.attribute)
+    return True
+
+
+def _set_norm(node: Any, trains: bool) -> None:
+    kept = [a for a in node.attribute if a.name != "training_mode"]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    if trains:
+        node.attribute.append(onnx.helper.make_attribute("training_mode", 1))
+    else:
+        del node.output[1:]
+
+
+_TRUE = "stopgrad.training"
+"""The initializer that says that dropouts drop."""
+
+
+def _set_dropping(model: Any) -> None:
+    """Let all dropouts drop."""
+    nodes = list(_of_type(model, "Dropout"))
+    if nodes:
+        model.graph.initializer.append(onnx.helper.make_tensor(_TRUE, onnx.TensorProto.BOOL, (), [True]))
+    for node in nodes:
+        given = [*node.input, "", ""][:2]
+        del node.input[:]
+        node.input.extend([*given, _TRUE])
+
+
+def _without_missing(model: Any) -> None:
+    """Take the results away that nothing computes any more."""
+    made = {y for node in model.graph.node for y in node.output}
+    made |= {x.name for x in model.graph.input} | {t.name for t in model.graph.initializer}
+    kept = [y for y in model.graph.output if y.name in made]
+    del model.graph.output[:]
+    model.graph.output.extend(kept)
+
+
+def _find_statistics(found: Forms) -> None:
+    """The running means and variances; those that training renews become outputs of its form."""
+    graph = found.training.graph
+    stored = {t.name for t in graph.initializer}
+    for i, node in enumerate(list(_of_type(found.training, "BatchNormalization"))):
+        held = [name if name in stored else None for name in node.input[3:5]]
+        if not _norm_trains(node):
+            found.fixed += [name for name in held if name is not None]
+            continue
+        for k, name in enumerate(held):
+            if name is None:
+                continue
+            if name in found.statistics:
+                found.notes.append(
+                    f"{name!r} is renewed by more than one BatchNormalization; the last one's value is kept"
+                )
+            while len(node.output) < k + 2:
+                node.output.append("")
+            result = node.output[k + 1] or f"stopgrad.statistics.{i}.{k}"
+            node.output[k + 1] = result
+            found.statistics[name] = result
+            if result not in {y.name for y in graph.output}:
+                graph.output.append(onnx.helper.make_empty_tensor_value_info(result))
+
+
+def opened(model: Any, weights: list[str]) -> Any:
+    """A model to which some of its initializers are given, as inputs after its own."""
+    made = _copy(model)
+    wanted = set(weights)
+    held = {t.name: t for t in made.graph.initializer if t.name in wanted}
+    declared = {x.name for x in made.graph.input}
+    for name in weights:
+        if name not in declared:
+            tensor = held[name]
+            made.graph.input.append(
+                onnx.helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims))
+            )
+    kept = [t for t in made.graph.initializer if t.name not in wanted]
+    del made.graph.initializer[:]
+    made.graph.initializer.extend(kept)
+    return made

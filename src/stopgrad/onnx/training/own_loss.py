@@ -1,0 +1,86 @@
+"""A loss that is an ONNX model of its own: of outputs of the model, and of what is fed besides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from stopgrad.errors import ArgumentError, ShapeError
+from stopgrad.graph import Output
+from stopgrad.onnx.loading import load
+from stopgrad.onnx.reading import Source, text
+from stopgrad.onnx.training.losses import Judged, scalar
+from stopgrad.onnx.training.modes import taken_in
+from stopgrad.operands import show_shape
+from stopgrad.types import Dim
+
+
+def of_model(source: Source, judged: Judged) -> Output:
+    """The loss that an ONNX model computes.
+
+    Its inputs are outputs of the judged model: those of the same names, or else in order. Further ones are
+    fed. What it holds itself is not trained.
+
+    Raises:
+        ArgumentError: it has not one output.
+        ShapeError: an input does not fit the output, or the loss is no number.
+    """
+    model = taken_in(source)
+    stored = {t.name for t in model.graph.initializer}
+    asked = [x for x in model.graph.input if x.name not in stored]
+    by_name = [x.name for x in asked if x.name in judged.outputs]
+    matched = {name: name for name in by_name} or {
+        x.name: name for x, name in zip(asked, judged.outputs, strict=False)
+    }
+    if len(model.graph.output) != 1:
+        names = ", ".join(text(y.name) for y in model.graph.output)
+        raise ArgumentError(f"the loss {judged.name} must have one output, a number; it has {names}")
+    _name_sizes(asked, {x: judged.outputs[name] for x, name in matched.items()})
+    loss = load(source._replace(model=model))
+    given: dict[str, Output] = {}
+    for name, x in loss.inputs.items():
+        if name not in matched:
+            given[name] = judged.label(name, x.dtype, x.shape)
+            continue
+        y = judged.outputs[matched[name]]
+        if y.dtype is not x.dtype or not _fits(y.shape, x.shape):
+            raise ShapeError(
+                f"the loss {judged.name} does not fit the output {matched[name]!r}: its input {name!r} is "
+                f"{x.dtype.name}{show_shape(x.shape)}, and {matched[name]!r} is "
+                f"{y.dtype.name}{show_shape(y.shape)}"
+            )
+        given[name] = y
+    return scalar(loss.apply({}, **given), judged.name)
+
+
+def _fits(given: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Whether two shapes may be the same."""
+    return len(given) == len(wanted) and all(
+        a == b for a, b in zip(given, wanted, strict=True) if isinstance(a, int) and isinstance(b, int)
+    )
+
+
+def _name_sizes(inputs: Sequence[Any], given: Mapping[str, Output]) -> None:
+    """Let the sizes of inputs that nobody knows yet be those of what is given to them, everywhere."""
+    known: dict[str, int | str] = {}
+    for x in inputs:
+        dims = x.type.tensor_type.shape.dim
+        if x.name in given and len(dims) == len(given[x.name].shape):
+            for d, size in zip(dims, given[x.name].shape, strict=True):
+                if d.HasField("dim_value"):
+                    continue
+                named = str(size) if isinstance(size, Dim) else size
+                known.setdefault(d.dim_param, named) if d.dim_param else _set(d, named)
+    for x in inputs:
+        for d in x.type.tensor_type.shape.dim:
+            if d.dim_param in known and not d.HasField("dim_value"):
+                _set(d, known[d.dim_param])
+
+
+def _set(d: onnx.TensorShapeProto.Dimension, size: int | str) -> None:
+    if isinstance(size, int):
+        d.dim_value = size
+    else:
+        d.dim_param = size

@@ -1,0 +1,143 @@
+"""The graphs of a training folder: what goes into each, and what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stopgrad.imported import Model
+from stopgrad.onnx.training.asked import Asked
+from stopgrad.onnx.training.building import Judgement, Step
+from stopgrad.onnx.training.manifest import (
+    FORMAT,
+    STATE_FILE,
+    VERSION,
+    Plan,
+    Port,
+    described,
+    of_model,
+    ports,
+    unique,
+    versions,
+)
+from stopgrad.onnx.training.specs import Spec
+
+
+def step_plan(step: Step) -> Plan:
+    """Batch, labels, learning rate, parameters and state in; loss, new parameters and state out."""
+    inputs = _batch(step.judgement)
+    if step.rate is not None:
+        inputs.append(Port("learning_rate", "learning_rate", step.rate))
+    held = carried(step)
+    inputs += held
+    taken = {port.name for port in inputs}
+    outputs = [Port(unique("loss", taken), "loss", step.judgement.loss)]
+    outputs += [
+        Port(unique(f"{port.name}/new", taken), port.role, step.renewed[port.name], {"updates": port.name})
+        for port in held
+    ]
+    return Plan(inputs, outputs)
+
+
+def gradients_plan(step: Step) -> Plan:
+    """Batch, labels and parameters in; loss and gradients out."""
+    inputs = [*_batch(step.judgement), *_model_state(step)]
+    taken = {port.name for port in inputs}
+    outputs = [Port(unique("loss", taken), "loss", step.judgement.loss)]
+    outputs += [
+        Port(unique(f"{name}/gradient", taken), "gradient", g, {"of": name})
+        for name, g in step.gradients.items()
+    ]
+    return Plan(inputs, outputs)
+
+
+def eval_plan(step: Step, judgement: Judgement, hidden: Mapping[str, Any]) -> Plan:
+    """Batch, labels and parameters in; loss and the model's outputs out."""
+    wired = judgement.wired
+    known = {**wired.weights, **wired.trained}
+    inputs = [*_batch(judgement)]
+    inputs += [Port(port.name, port.role, known[port.name]) for port in _model_state(step)]
+    results = {name: y for name, y in wired.outputs.items() if name not in hidden}
+    taken = {port.name for port in inputs} | set(results)
+    return Plan(inputs, [Port(unique("loss", taken), "loss", judgement.loss), *ports(results, "output")])
+
+
+def merge_plan(step: Step) -> Plan:
+    """Parameters in; the weights of the inference model that training changed out."""
+    inputs = [port for port in _model_state(step) if port.role == "parameter"]
+    taken = {port.name for port in inputs}
+    adapters = [one for one in step.judgement.wired.adapters if one.first in taken or one.second in taken]
+    small = {name for one in adapters for name in (one.first, one.second)}
+    merged = {port.name: port.value for port in inputs if port.name not in small}
+    merged |= {one.weight: one.merged for one in adapters}
+    outputs = [Port(unique(f"{n}/merged", taken), "parameter", y, {"of": n}) for n, y in merged.items()]
+    return Plan(inputs, outputs)
+
+
+def predict_plan(step: Step, model: Model) -> Plan:
+    """The model's inputs and the weights that training changes in; the model's outputs out."""
+    names = [port.more["of"] for port in merge_plan(step).outputs if port.more]
+    weights = {name: model.parameters[name] for name in names}
+    return Plan([*ports(model.inputs, "input"), *ports(weights, "parameter")], ports(model.outputs, "output"))
+
+
+def carried(step: Step) -> list[Port]:
+    """What is fed back from step to step: what belongs to the model first."""
+    held = step.parameters | step.state
+    return [
+        *[Port(n, "parameter", x) for n, x in held.items() if of_model(step.kinds[n])],
+        *[Port(n, "state", x) for n, x in held.items() if not of_model(step.kinds[n])],
+    ]
+
+
+def _model_state(step: Step) -> list[Port]:
+    """What of that the loss depends on: no optimiser's."""
+    return [port for port in carried(step) if step.kinds[port.name] != "optimizer"]
+
+
+def _batch(judgement: Judgement) -> list[Port]:
+    return [*ports(judgement.wired.inputs, "input"), *ports(judgement.labels, "labels")]
+
+
+def manifest_of(asked: Asked, step: Step, plans: Mapping[str, Plan]) -> dict[str, Any]:
+    """What ``manifest.json`` says."""
+    wired = step.judgement.wired
+    held = {port.name: port for port in carried(step)}
+    rate = asked.rate()
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "made_by": versions(),
+        "opset": asked.opset,
+        "graphs": {name: plan.entry(f"{name}.onnx") for name, plan in plans.items()},
+        "step": {p.more["updates"]: p.name for p in plans["train_step"].outputs if p.more},
+        "state_file": STATE_FILE,
+        "state": {
+            name: {"role": port.role, "kind": step.kinds[name], **described(port.value)}
+            for name, port in held.items()
+        },
+        "frozen": wired.frozen,
+        "stopped": wired.stops,
+        "untouched": step.untouched,
+        "loss": _spoken(asked.loss),
+        "optimizer": _spoken(asked.optimizer.spec),
+        "learning_rate": (
+            {"schedule": _spoken(asked.schedule.spec)}
+            if asked.schedule is not None
+            else {"input": "learning_rate", "default": rate}
+        ),
+        "clip": asked.clip,
+        "accumulate": asked.accumulate,
+        "mode": asked.mode,
+        "adapters": [
+            {"weight": a.weight, "first": a.first, "second": a.second, "scale": a.scale}
+            for a in wired.adapters
+        ],
+    }
+
+
+def _spoken(given: Any) -> dict[str, Any]:
+    """A name with its options."""
+    if isinstance(given, Spec):
+        return {"name": given.name, "options": dict(given.options)}
+    return {"name": getattr(given, "__name__", "function"), "options": {}}

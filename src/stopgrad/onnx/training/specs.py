@@ -1,0 +1,119 @@
+"""What is chosen by name, with options: ``huber:delta=0.5``, as a command line and a manifest say it."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stopgrad.errors import ArgumentError
+
+Value = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A name and its options.
+
+    Attributes:
+        name: of a loss, an optimiser or a schedule.
+        options: by their names.
+        values: options without a name, in their order.
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    values: tuple[Any, ...] = ()
+
+
+def spec_of(text: str, what: str) -> Spec:
+    """What a text says.
+
+    Args:
+        text: a name; after a colon, options separated by commas: values in their order, then
+            ``option=value``, of which one may have several values.
+        what: whose it is, as an error says it.
+
+    Raises:
+        ArgumentError: it has another form.
+
+    Examples:
+        >>> spec_of("huber:delta=0.5", "loss").options
+        {'delta': 0.5}
+        >>> spec_of("adam:1e-3,betas=0.9,0.95", "optimizer")
+        Spec(name='adam', options={'betas': (0.9, 0.95)}, values=(0.001,))
+    """
+    name, _, rest = text.partition(":")
+    values: list[Value] = []
+    options: dict[str, list[Value]] = {}
+    for part in filter(None, (part.strip() for part in rest.split(","))):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            (next(reversed(options.values())) if options else values).append(_value(part))
+        elif not key or not value:
+            raise ArgumentError(f"{what} {text!r}: {part!r} is no option; write {name}:option=value")
+        else:
+            options[key.replace("-", "_")] = [_value(value)]
+    known = {key: many[0] if len(many) == 1 else tuple(many) for key, many in options.items()}
+    return Spec(name.strip(), known, tuple(values))
+
+
+def _value(text: str) -> Value:
+    words = {"true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    return text
+
+
+def found(
+    spec: Spec,
+    table: Mapping[str, Callable[..., Any]],
+    what: str,
+    own: Sequence[str] = ("judged",),
+    more: Sequence[str] = (),
+) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """What a table has for a name, and the options by their names.
+
+    Args:
+        spec: the name and the options.
+        table: of functions.
+        what: they are, as an error says it.
+        own: which of their arguments are no options.
+        more: options besides their arguments.
+
+    Raises:
+        ArgumentError: there is none of this name, or it has no such option, or lacks one.
+    """
+    name = spec.name.replace("_", "-").lower()
+    if name not in table:
+        near = difflib.get_close_matches(name, table, 1)
+        cure = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(table)}"
+        raise ArgumentError(f"there is no {what} {spec.name!r}; {cure}")
+    asked = {
+        key: one
+        for key, one in inspect.signature(table[name]).parameters.items()
+        if key not in own and one.kind is not one.VAR_KEYWORD
+    }
+    known = [*asked, *more]
+    cure = f"it has {', '.join(known)}" if known else "it has none"
+    if len(spec.values) > len(asked):
+        raise ArgumentError(f"the {what} {name} has not so many options; {cure}")
+    options = dict(zip(asked, spec.values, strict=False))
+    wrong = next((key for key in spec.options if key not in known or key in options), None)
+    if wrong is not None:
+        said = "is given twice" if wrong in options else "does not exist"
+        raise ArgumentError(f"the {what} {name}: the option {wrong!r} {said}; {cure}")
+    options |= spec.options
+    lacking = next(
+        (key for key, one in asked.items() if one.default is one.empty and key not in options), None
+    )
+    if lacking is not None:
+        raise ArgumentError(f"the {what} {name} needs the option {lacking!r}; write {name}:{lacking}=...")
+    return table[name], options

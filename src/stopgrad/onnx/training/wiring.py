@@ -1,0 +1,121 @@
+"""The model as it is trained: a copy in which frozen weights and chosen values are behind stops."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stopgrad.build import without_gc
+from stopgrad.flow.ablation.without import stopping
+from stopgrad.graph import Graph, Output
+from stopgrad.imported import Model
+from stopgrad.onnx.training.adapters import Adapter, Lora, adapted, learned
+from stopgrad.onnx.training.choosing import chosen, stopped, trained
+from stopgrad.rewrite import rewrite
+
+
+@dataclass
+class Wired:
+    """A model, ready for a loss.
+
+    Attributes:
+        graph: the copy.
+        inputs, outputs: of the model, by name.
+        weights: all parameters of the model, by name.
+        trained: what is trained, by name: parameters of the model, or adapters.
+        frozen: the names of the others.
+        stops: by pattern, the names of what was put behind a stop.
+        adapters: of weights.
+    """
+
+    graph: Graph
+    inputs: dict[str, Output]
+    outputs: dict[str, Output]
+    weights: dict[str, Output]
+    trained: dict[str, Output]
+    frozen: list[str]
+    stops: dict[str, list[str]]
+    adapters: list[Adapter]
+
+
+def wired(
+    model: Model,
+    *,
+    freeze: Sequence[str] = (),
+    only: Sequence[str] = (),
+    stop: Sequence[str] = (),
+    lora: Lora | None = None,
+    states: Collection[str] = (),
+    aliases: Mapping[str, str] | None = None,
+) -> Wired:
+    """A copy of a model in which gradients flow only where they are wanted.
+
+    Args:
+        model: as it was loaded.
+        freeze, only: patterns of names of parameters.
+        stop: patterns of names of scopes, operations or values.
+        lora: adapters; with them, only what *only* names is trained besides.
+        states: the names of parameters that are no weights, but statistics or a key of random numbers.
+        aliases: further names of nodes and values, each with its scope.
+
+    Raises:
+        ArgumentError: a pattern matches nothing, or nothing is left to train.
+    """
+    kept = {name: x for name, x in model.parameters.items() if name not in states}
+    names = [name for name, x in kept.items() if x.dtype.is_floating]
+    operations = list(model.graph.operations)
+    based_on = chosen("lora", lora.weights, names) if lora is not None else []
+    if lora is None:
+        numbers = {name for name in names if not kept[name].shape}
+        chosen_names = trained(names, freeze, only, numbers)
+    else:
+        frozen_too = set(chosen("freeze", freeze, names)) | set(based_on)
+        chosen_names = [n for n in (chosen("only", only, names) if only else []) if n not in frozen_too]
+    stops = stopped(stop, operations, model.outputs.values(), aliases)
+    frozen = [name for name in kept if name not in set(chosen_names)]
+    based = set(based_on)
+    tensors = [kept[name] for name in frozen if name not in based]
+    tensors += [x for hits in stops.values() for x in hits]
+    made = _copied(model, tensors, {name: kept[name] for name in based_on}, lora)
+    learning = {name: made.weights[name] for name in chosen_names}
+    return replace(
+        made,
+        trained=learning | made.trained,
+        frozen=frozen,
+        stops={pattern: [x.op.name for x in hits] for pattern, hits in stops.items()},
+    )
+
+
+def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output], lora: Lora | None) -> Wired:
+    """A copy with these tensors behind stops, and with adapters."""
+    places = [*model.inputs.values(), *model.parameters.values()]
+    done = without_gc(rewrite, [*model.outputs.values(), *places], (), (stopping(dict.fromkeys(tensors)),))
+    outputs = dict(zip(model.outputs, done.outputs, strict=False))
+    moved = dict(zip(places, map(_behind, done.outputs[len(outputs) :]), strict=True))
+    learning: dict[str, Output] = {}
+    made: list[Adapter] = []
+    if lora is not None:
+        weights = {name: moved[x] for name, x in based.items()}
+        new, made = adapted(
+            lora, [*outputs.values(), *moved.values()], weights, {*model.parameters, *model.inputs}
+        )
+        learning = learned(new, weights)
+        outputs = {name: new.mapping[y] for name, y in outputs.items()}
+        moved = {old: new.mapping[x] for old, x in moved.items()}
+    return Wired(
+        next(iter(outputs.values())).op.graph,
+        {name: moved[x] for name, x in model.inputs.items()},
+        outputs,
+        {name: _behind(moved[x]) for name, x in model.parameters.items()},
+        learning,
+        [],
+        {},
+        made,
+    )
+
+
+def _behind(x: Output) -> Output:
+    """The parameter itself, where a stop stands before it."""
+    while x.op.type == "StopGradient":
+        x = x.op.inputs[0]
+    return x

@@ -1,0 +1,176 @@
+"""What a training folder says of itself, read with care."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stopgrad.errors import ArgumentError, DTypeError, FileError, MissingFileError, ShapeError
+from stopgrad.files import AnyPath
+from stopgrad.operands import Array, show_shape
+from stopgrad.types import DTYPES
+
+FORMAT = "stopgrad.training"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of a graph; as the manifest says it."""
+
+    name: str
+    role: str
+    dtype: str
+    shape: tuple[int | str, ...]
+    updates: str
+    of: str
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A training folder.
+
+    Attributes:
+        folder: where it is.
+        manifest: all that it says.
+        inputs, outputs: of the graphs, by the name of the graph.
+        files: of the graphs.
+        state: what is carried from step to step, by name.
+        state_file: what it begins with.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    inputs: dict[str, list[Port]]
+    outputs: dict[str, list[Port]]
+    files: dict[str, Path]
+    state: dict[str, Port]
+    state_file: Path
+
+
+def contents(folder: AnyPath) -> Contents:
+    """Read a training folder's manifest.
+
+    Raises:
+        MissingFileError: there is none.
+        FileError: it is damaged, or of a later version.
+    """
+    try:
+        home = Path(folder)
+    except TypeError:
+        raise ArgumentError(f"{folder!r:.60} is no path of a folder") from None
+    path = home / "manifest.json"
+    try:
+        with open(path, encoding="utf-8") as file:
+            manifest = json.load(file)
+    except FileNotFoundError:
+        raise MissingFileError(
+            f"{home} is no training folder: it has no manifest.json; sgo.training writes one"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path} cannot be read: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise FileError(f"{path} is no manifest of a training folder")
+    if manifest.get("version") != VERSION:
+        raise FileError(
+            f"{path} is of version {manifest.get('version')}, and version {VERSION} is read here: install a "
+            "newer stopgrad"
+        )
+    try:
+        return _contents(home, manifest)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise FileError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+
+
+def _contents(home: Path, manifest: dict[str, Any]) -> Contents:
+    graphs = manifest["graphs"]
+    inputs = {name: [_port(x) for x in graph["inputs"]] for name, graph in graphs.items()}
+    held = [port for port in inputs["train_step"] if port.role in ("parameter", "state")]
+    return Contents(
+        home,
+        manifest,
+        inputs,
+        {name: [_port(y) for y in graph["outputs"]] for name, graph in graphs.items()},
+        {name: home / _plain(graph["file"]) for name, graph in graphs.items()},
+        {port.name: port for port in held},
+        home / _plain(manifest["state_file"]),
+    )
+
+
+def _port(entry: Mapping[str, Any]) -> Port:
+    if entry["dtype"] not in DTYPES:
+        raise ValueError(f"there is no dtype {entry['dtype']!r}")
+    shape = tuple(size if isinstance(size, int) else str(size) for size in entry["shape"])
+    more = {key: str(entry.get(key, "")) for key in ("updates", "of")}
+    return Port(str(entry["name"]), str(entry["role"]), str(entry["dtype"]), shape, **more)
+
+
+def _plain(name: str) -> str:
+    if Path(name).name != name:
+        raise ValueError(f"{name!r} is no file of the folder")
+    return name
+
+
+# ---------------------------------------------------------------------------------------------- feeds
+
+
+def fed(what: str, wanted: list[Port], given: Mapping[str, Any]) -> dict[str, Array]:
+    """What is fed, as arrays of the dtypes and shapes that a graph takes.
+
+    Args:
+        what: who asks, as an error says it.
+        wanted: the inputs.
+        given: arrays, numbers or lists, by name.
+
+    Raises:
+        ArgumentError: an input is missing, or there is no such input.
+        DTypeError, ShapeError: an array is not what it must be.
+    """
+    names = [port.name for port in wanted]
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None:
+        raise ArgumentError(f"{what}: there is no input {unknown!r}; it takes {', '.join(names) or 'none'}")
+    missing = [name for name in names if name not in given]
+    if missing:
+        raise ArgumentError(f"{what}: {', '.join(missing)} is missing; it takes {', '.join(names)}")
+    sizes: dict[str, tuple[int, str]] = {}
+    return {port.name: _fitting(what, port, given[port.name], sizes) for port in wanted}
+
+
+def _fitting(what: str, port: Port, value: Any, sizes: dict[str, tuple[int, str]]) -> Array:
+    dtype = DTYPES[port.dtype].numpy
+    if hasattr(value, "__array__"):
+        array = np.asarray(value)
+        if array.dtype != dtype:
+            raise DTypeError(
+                f"{what}: {port.name} is {port.dtype}, not {array.dtype}; "
+                f"convert it with .astype({port.dtype!r})"
+            )
+    else:
+        try:
+            array = np.asarray(value, dtype)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DTypeError(
+                f"{what}: {port.name} is {port.dtype}{show_shape(port.shape)}: {error}"
+            ) from None
+    if array.ndim != len(port.shape):
+        raise ShapeError(
+            f"{what}: {port.name} has the shape {show_shape(port.shape)}, not {show_shape(array.shape)}"
+        )
+    for size, actual in zip(port.shape, array.shape, strict=True):
+        known, whose = (size, "") if isinstance(size, int) else sizes.get(size, (actual, ""))
+        if actual != known:
+            said = f", and {size} is {known} in {whose}" if whose else ""
+            raise ShapeError(
+                f"{what}: {port.name} has the shape {show_shape(port.shape)}, "
+                f"not {show_shape(array.shape)}{said}"
+            )
+        if isinstance(size, str) and re.fullmatch(r"\w+", size):
+            sizes.setdefault(size, (actual, port.name))
+    return np.ascontiguousarray(array) if array.ndim else array

@@ -1,0 +1,185 @@
+"""An inference model with weights put in, as bytes: nothing but the fields that change is read.
+
+A model file is a message of Protocol Buffers: fields, each with its number and the kind of its value. What
+holds the graph is walked, and all else is copied as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from stopgrad.errors import FileError
+from stopgrad.operands import Array
+
+_GRAPH = 7
+_INITIALIZER, _INPUT = 5, 11
+_INPUT_NAME = 1
+_DIMS, _DATA_TYPE, _TENSOR_NAME, _RAW, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14
+_KEY, _VALUE = 1, 2
+
+_CODES = {
+    "float32": 1,
+    "uint8": 2,
+    "int8": 3,
+    "uint16": 4,
+    "int16": 5,
+    "int32": 6,
+    "int64": 7,
+    "bool": 9,
+    "float16": 10,
+    "float64": 11,
+    "uint32": 12,
+    "uint64": 13,
+    "bfloat16": 16,
+}
+"""The numbers of ``TensorProto.DataType``."""
+
+LARGEST = 2**31 - 1
+"""So many bytes a message may have."""
+
+
+class Field(NamedTuple):
+    """One field of a message.
+
+    Attributes:
+        number: which.
+        value: a whole number, or the bytes.
+        whole: all of it, as it stands.
+    """
+
+    number: int
+    value: int | memoryview
+    whole: memoryview
+
+    @property
+    def text(self) -> str:
+        """The value of a string."""
+        return "" if isinstance(self.value, int) else bytes(self.value).decode(errors="replace")
+
+
+def with_weights(model: bytes, weights: Mapping[str, Array], folder: Path) -> bytes:
+    """A model whose inputs of these names have become stored weights.
+
+    Args:
+        model: the bytes of a file.
+        weights: arrays by the names of inputs.
+        folder: where what the model keeps in other files lies; it is taken in.
+
+    Raises:
+        FileError: the bytes are no model, or what comes out is larger than a file may be.
+    """
+    parts: list[bytes | memoryview] = []
+    for field in fields(memoryview(model)):
+        if field.number == _GRAPH and isinstance(field.value, memoryview):
+            parts.append(_message(_GRAPH, _graph(field.value, weights, folder)))
+        else:
+            parts.append(field.whole)
+    made = b"".join(parts)
+    if len(made) > LARGEST:
+        raise FileError(f"the model has {len(made)} bytes, and a file of ONNX holds {LARGEST}")
+    return made
+
+
+def _graph(graph: memoryview, weights: Mapping[str, Array], folder: Path) -> bytes:
+    parts: list[bytes | memoryview] = []
+    for field in fields(graph):
+        if field.number == _INPUT and _named(field, _INPUT_NAME) in weights:
+            continue
+        if field.number == _INITIALIZER and isinstance(field.value, memoryview):
+            parts.append(_message(_INITIALIZER, _taken_in(field.value, folder)))
+        else:
+            parts.append(field.whole)
+    parts += [_message(_INITIALIZER, _tensor(name, array)) for name, array in weights.items()]
+    return b"".join(parts)
+
+
+def _taken_in(tensor: memoryview, folder: Path) -> bytes | memoryview:
+    """A tensor with its data in it."""
+    held = list(fields(tensor))
+    if not any(field.number == _LOCATION and field.value == 1 for field in held):
+        return tensor
+    said = {}
+    for field in held:
+        if field.number == _EXTERNAL and isinstance(field.value, memoryview):
+            entry = {one.number: one.text for one in fields(field.value)}
+            said[entry.get(_KEY, "")] = entry.get(_VALUE, "")
+    name = said.get("location", "")
+    if not name or Path(name).name != name:
+        raise FileError(f"the data of a weight lies in {name!r}, which is no file of the folder")
+    with open(folder / name, "rb") as file:
+        file.seek(int(said.get("offset") or 0))
+        data = file.read(int(said["length"]) if said.get("length") else -1)
+    kept = [field.whole for field in held if field.number not in (_EXTERNAL, _LOCATION)]
+    return b"".join([*kept, _message(_RAW, data)])
+
+
+def _named(field: Field, number: int) -> str:
+    if isinstance(field.value, int):
+        return ""
+    return next((one.text for one in fields(field.value) if one.number == number), "")
+
+
+def _tensor(name: str, array: Array) -> bytes:
+    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    dims = b"".join(_varint(_DIMS << 3) + _varint(size) for size in array.shape)
+    kind = _varint(_DATA_TYPE << 3) + _varint(_CODES[array.dtype.name])
+    return dims + kind + _message(_TENSOR_NAME, name.encode()) + _message(_RAW, little.tobytes())
+
+
+# ----------------------------------------------------------------------------------- protocol buffers
+
+
+def fields(message: memoryview) -> Iterator[Field]:
+    """The fields of a message, in order.
+
+    Raises:
+        FileError: it is none.
+    """
+    at, end = 0, len(message)
+    while at < end:
+        start = at
+        tag, at = _read_varint(message, at)
+        value: int | memoryview
+        kind = tag & 7
+        if kind == 0:
+            value, at = _read_varint(message, at)
+        elif kind == 2:
+            length, at = _read_varint(message, at)
+            value, at = message[at : at + length], at + length
+        elif kind in (1, 5):
+            length = 8 if kind == 1 else 4
+            value, at = message[at : at + length], at + length
+        else:
+            raise FileError(f"the model is damaged: a field of kind {kind} at byte {start}")
+        if at > end:
+            raise FileError("the model is truncated")
+        yield Field(tag >> 3, value, message[start:at])
+
+
+def _read_varint(message: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(message) or shift > 63:
+            raise FileError("the model is truncated or damaged")
+        byte = message[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def _message(number: int, content: bytes | memoryview) -> bytes:
+    return b"".join([_varint(number << 3 | 2), _varint(len(content)), content])

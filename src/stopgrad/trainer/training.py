@@ -1,0 +1,291 @@
+"""The trainer: state that stays in the runtime, and steps that change it all at once or not at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stopgrad.errors import ArgumentError, EngineError, FileError, StopgradError
+from stopgrad.files import AnyPath, ArrayFile, replacing, write_arrays
+from stopgrad.namespaces import require
+from stopgrad.operands import Array, shorten
+from stopgrad.trainer.contents import FORMAT, Port, contents, fed
+from stopgrad.trainer.exported import with_weights
+from stopgrad.types import DTYPES, tensor_type
+
+
+class Trainer:
+    """Trains a model by the graphs of a folder, on a stock ONNX Runtime.
+
+    Parameters and the optimiser's state are held twice: a step reads the one and writes the other, without a
+    copy, and then the two change places. So after an error all is as it was before the step.
+
+    Args:
+        folder: what :func:`stopgrad.onnx.training` or ``stopgrad train-graph`` has written.
+        threads: how many threads an operation may use; by default the runtime decides.
+        providers: of the runtime, the preferred first.
+
+    Attributes:
+        manifest: what the folder says of itself.
+        learning_rate: what a step is fed where nothing else is said; None where a schedule gives it.
+
+    Raises:
+        MissingFileError, FileError, GraphError: the folder is none, or is damaged.
+        EngineError: onnxruntime is not installed, or refuses a graph.
+    """
+
+    def __init__(
+        self,
+        folder: AnyPath,
+        *,
+        threads: int | None = None,
+        providers: tuple[str, ...] = ("CPUExecutionProvider",),
+    ) -> None:
+        self._runtime = require("onnxruntime", "a Trainer", "onnx")
+        self._contents = contents(folder)
+        self.manifest: Mapping[str, Any] = self._contents.manifest
+        rate = self.manifest.get("learning_rate", {})
+        self.learning_rate: float | None = rate.get("default")
+        self._threads, self._providers = threads, list(providers)
+        self._sessions: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self._hold(self._read(self._contents.state_file))
+
+    # -------------------------------------------------------------------------------------- training
+
+    def step(
+        self, batch: Mapping[str, Any] | None = None, /, *, learning_rate: Any = None, **named: Any
+    ) -> float:
+        """One step of training.
+
+        Args:
+            batch: what is fed, by name, where names are no names of arguments.
+            learning_rate: of this step; by default :attr:`learning_rate`.
+            named: the batch and its labels, by name.
+
+        Returns:
+            The loss, as it was before the step.
+
+        Raises:
+            ArgumentError, DTypeError, ShapeError: of what is fed. The state is as it was.
+            EngineError: the runtime failed. The state is as it was.
+        """
+        given = self._given(batch, named)
+        wanted = [port for port in self._contents.inputs["train_step"] if port.role not in _HELD]
+        rate = next((port for port in wanted if port.role == "learning_rate"), None)
+        if rate is None and learning_rate is not None:
+            raise ArgumentError("step: a schedule gives the learning rate of this training; leave it out")
+        if rate is not None:
+            given[rate.name] = self.learning_rate if learning_rate is None else learning_rate
+        arrays = fed("step", wanted, given)
+        with self._lock:
+            session, binding = self._session("train_step"), self._binding()
+            for name, array in arrays.items():
+                binding.bind_cpu_input(name, array)
+            self._run("train_step", lambda: session.run_with_iobinding(binding))
+            self._now, self._merged = 1 - self._now, None
+            return float(self._loss)
+
+    def _binding(self) -> Any:
+        """What a step reads and writes, in the memory that is its turn."""
+        if self._bindings[self._now] is None:
+            binding = self._session("train_step").io_binding()
+            for name, pair in self._held.items():
+                binding.bind_ortvalue_input(name, pair[self._now][1])
+            for port in self._contents.outputs["train_step"]:
+                value = (
+                    self._held[port.updates][1 - self._now][1] if port.updates else self._value(self._loss)
+                )
+                binding.bind_ortvalue_output(port.name, value)
+            self._bindings[self._now] = binding
+        return self._bindings[self._now]
+
+    # ------------------------------------------------------------------------------------------ asking
+
+    def evaluate(self, batch: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Any]:
+        """The loss and the model's outputs, by name, as the model is used: nothing is trained.
+
+        Args:
+            batch, named: the batch and its labels, as for :meth:`step`.
+        """
+        return self._asked("eval", batch, named)
+
+    def gradients(self, batch: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Array]:
+        """The gradients of the loss, by the names of the parameters; before clipping.
+
+        Args:
+            batch, named: the batch and its labels, as for :meth:`step`.
+        """
+        found = self._asked("gradients", batch, named)
+        return {port.of: found[port.name] for port in self._contents.outputs["gradients"] if port.of}
+
+    def predict(self, batch: Mapping[str, Any] | None = None, /, **named: Any) -> dict[str, Array]:
+        """The model's outputs, by name; without labels.
+
+        Args:
+            batch, named: the model's inputs, as for :meth:`step`.
+        """
+        given = self._given(batch, named)
+        with self._lock:
+            return self._outputs("predict", given, self._weights())
+
+    def _asked(self, graph: str, batch: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
+        given = self._given(batch, named)
+        with self._lock:
+            found = self._outputs(graph, given, self._arrays())
+        for port in self._contents.outputs[graph]:
+            if port.role == "loss":
+                found[port.name] = float(found[port.name])
+        return found
+
+    def _outputs(self, graph: str, given: dict[str, Any], held: Mapping[str, Array]) -> dict[str, Any]:
+        inputs = self._contents.inputs[graph]
+        arrays = fed(graph, [port for port in inputs if port.role not in _HELD], given)
+        feeds = arrays | {port.name: held[port.name] for port in inputs if port.role in _HELD}
+        session = self._session(graph)
+        names = [port.name for port in self._contents.outputs[graph]]
+        return dict(zip(names, self._run(graph, lambda: session.run(names, feeds)), strict=True))
+
+    # ------------------------------------------------------------------------------------------- state
+
+    @property
+    def state(self) -> dict[str, Array]:
+        """Parameters and the optimiser's state by name; copies."""
+        with self._lock:
+            return {name: np.array(array) for name, array in self._arrays().items()}
+
+    def save(self, path: AnyPath) -> None:
+        """Write the state in the safetensors format. An older file stays until the new one is whole.
+
+        Raises:
+            FileError: the system refuses.
+        """
+        with self._lock:
+            write_arrays(path, self._arrays(), {"made_for": FORMAT})
+
+    def restore(self, path: AnyPath) -> None:
+        """Go on from a state that :meth:`save` has written.
+
+        Raises:
+            FileError, GraphError: the file is damaged, or holds the state of another training. All is as it
+                was before.
+        """
+        arrays = self._read(path)
+        with self._lock:
+            self._hold(arrays)
+
+    def reset(self) -> None:
+        """Go back to the beginning."""
+        self.restore(self._contents.state_file)
+
+    def export(self, path: AnyPath) -> None:
+        """Write the trained model for use: the model that was given, with the weights as they are now.
+
+        Args:
+            path: of the file, one ONNX model with all its weights in it.
+
+        Raises:
+            FileError: the system refuses, or the model is larger than a file of ONNX may be.
+        """
+        with self._lock:
+            weights = self._weights()
+        try:
+            model = self._contents.files["predict"].read_bytes()
+            made = with_weights(model, weights, self._contents.folder)
+        except OSError as error:
+            raise FileError(f"the folder {self._contents.folder} cannot be read: {error}") from error
+        with replacing(path) as file, open(file, "wb", closefd=False) as stream:
+            stream.write(made)
+
+    def _read(self, path: AnyPath) -> dict[str, Array]:
+        state = self._contents.state
+        with ArrayFile(path) as file:
+            missing = [name for name in state if name not in file.names]
+            extra = sorted(name for name in file.names if name not in state)
+            if missing or extra:
+                said = f"it lacks {shorten(missing)}" if missing else f"it has {shorten(extra)} besides"
+                raise FileError(f"{path} is the state of another training: {said}")
+            return {name: file.read(name, _type(port), name) for name, port in state.items()}
+
+    def _hold(self, arrays: Mapping[str, Array]) -> None:
+        """Take over a state. What holds it is there as a whole before the old one goes."""
+        held = {}
+        for name, array in arrays.items():
+            pair = [np.array(array), np.empty_like(array)]
+            held[name] = [(one, self._value(one)) for one in pair]
+        loss = next(port for port in self._contents.outputs["train_step"] if port.role == "loss")
+        self._loss: Array = np.zeros((), DTYPES[loss.dtype].numpy)
+        self._merged: dict[str, Array] | None = None
+        self._bindings: list[Any] = [None, None]
+        self._held, self._now = held, 0
+
+    def _arrays(self) -> dict[str, Array]:
+        return {name: pair[self._now][0] for name, pair in self._held.items()}
+
+    def _weights(self) -> dict[str, Array]:
+        """The weights of the model for use, by its own names."""
+        if self._merged is None:
+            arrays = self._arrays()
+            outputs = self._contents.outputs["merge"]
+            if all(port.of in arrays for port in outputs):
+                self._merged = {port.of: arrays[port.of] for port in outputs}
+            else:
+                found = self._outputs("merge", {}, arrays)
+                self._merged = {port.of: found[port.name] for port in outputs}
+        return self._merged
+
+    # ----------------------------------------------------------------------------------------- runtime
+
+    def _value(self, array: Array) -> Any:
+        """An array as a value of the runtime, in the same memory."""
+        kind = self._runtime.OrtValue
+        if array.dtype.name == "bfloat16":  # NumPy's own dtypes are those that it knows.
+            return kind.ortvalue_from_numpy_with_onnx_type(array, _BFLOAT16)
+        return kind.ortvalue_from_numpy(array)
+
+    def _session(self, graph: str) -> Any:
+        """The session of a graph, made when it is first asked for."""
+        found = self._sessions.get(graph)
+        if found is None:
+            options = self._runtime.SessionOptions()
+            options.log_severity_level = 3
+            if self._threads is not None:
+                options.intra_op_num_threads = self._threads
+            path = self._contents.files.get(graph)
+            if path is None:
+                raise FileError(f"{self._contents.folder} has no graph {graph}")
+            found = self._run(
+                graph,
+                lambda: self._runtime.InferenceSession(str(path), options, providers=self._providers),
+            )
+            self._sessions[graph] = found
+        return found
+
+    def _run(self, graph: str, run: Any) -> Any:
+        try:
+            return run()
+        except StopgradError:
+            raise
+        except Exception as error:  # What onnxruntime raises has no base of its own.
+            raise EngineError(f"{self._contents.files[graph]}: onnxruntime: {error}") from error
+
+    def _given(self, batch: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
+        if batch is not None and not isinstance(batch, Mapping):
+            raise ArgumentError(f"a batch is fed by name, or as a dict, not as {shorten(batch)}")
+        return {**(batch or {}), **named}
+
+    def __repr__(self) -> str:
+        loss, optimizer = self.manifest["loss"]["name"], self.manifest["optimizer"]["name"]
+        return f"<Trainer {str(Path(self._contents.folder))!r}: {loss} by {optimizer}>"
+
+
+_HELD = ("parameter", "state")
+_BFLOAT16 = 16
+
+
+def _type(port: Port) -> Any:
+    return tensor_type(DTYPES[port.dtype], tuple(int(size) for size in port.shape))
