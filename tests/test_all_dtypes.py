@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import ENGINES
 from references import (
     ELEMENTWISE,
     LONG,
@@ -44,7 +45,6 @@ from stopgrad.rewrite import prepare
 from stopgrad.samples import Sample, Values
 from stopgrad.types import DTYPES, DType, dtype_of
 
-ENGINES = ("numpy", "xla")
 NARROW = 0.51
 """The limit in ulps for float16 and bfloat16: half of one, and a little for the error in float32."""
 

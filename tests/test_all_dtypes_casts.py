@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_style
 from references import LONG, Array, Wide, distance, drawn, edges, flushed, widen, wrapped
 from stopgrad.types import DTYPES, DType
 
@@ -79,7 +80,7 @@ def test_casts_of_many_values(name: str, seed: int) -> None:
     check(name, 20_000, seed)
 
 
-@pytest.mark.parametrize("engine", ["immediate", "numpy", "xla"])
+@each_style
 def test_integers_saturate_and_wrap(engine: str) -> None:
     def run(x: Any, dtype: Any) -> Any:
         f = lambda x: sg.cast(x, dtype)

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_engine, each_style
 from references import least_normal
 from stopgrad.types import DTYPES, dtype_of
 
 BFLOAT16 = ml_dtypes.bfloat16
 NARROW = pytest.mark.parametrize("dtype", [np.float16, BFLOAT16], ids=["float16", "bfloat16"])
-ENGINES = pytest.mark.parametrize("engine", ["immediate", "numpy", "xla"])
 INTEGERS = [name for name, d in DTYPES.items() if d.is_integer]
 REAL = [name for name, d in DTYPES.items() if d.is_integer or d.is_floating]
 
@@ -51,7 +51,7 @@ def near(found: Any, expected: Any, dtype: Any, ulps: float = 1) -> None:
 MANY = 70_000
 
 
-@ENGINES
+@each_style
 @NARROW
 def test_nothing_is_lost_in_sums_of_many_numbers(engine: str, dtype: Any) -> None:
     x = np.linspace(0.5, 1.5, MANY).astype(dtype)
@@ -92,7 +92,7 @@ def test_nothing_is_lost_in_sums_of_many_numbers(engine: str, dtype: Any) -> Non
             raise AssertionError(f"sum {i}: {error}") from None
 
 
-@ENGINES
+@each_style
 def test_a_mean_does_not_overflow_in_its_sum(engine: str) -> None:
     x = np.full(1000, 60_000, np.float16)
     assert by(engine, sg.reduce_mean, x) == 60_000
@@ -126,7 +126,7 @@ RATES: list[tuple[str, Callable[[Any], Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 @NARROW
 def test_gradients_are_those_of_float64_but_for_the_last_bits(engine: str, dtype: Any) -> None:
     x = np.random.default_rng(0).normal(size=2000).astype(dtype)
@@ -139,7 +139,7 @@ def test_gradients_are_those_of_float64_but_for_the_last_bits(engine: str, dtype
             raise AssertionError(f"{name}: {error}") from None
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 @NARROW
 def test_gradients_do_not_vanish_because_their_dtype_counts_no_further(engine: str, dtype: Any) -> None:
     x = np.zeros(MANY, dtype)
@@ -150,7 +150,7 @@ def test_gradients_do_not_vanish_because_their_dtype_counts_no_further(engine: s
 # ---------------------------------------------------------------------------------- axes without elements
 
 
-@ENGINES
+@each_style
 @pytest.mark.parametrize("name", REAL)
 def test_reductions_over_no_elements(engine: str, name: str) -> None:
     dtype = DTYPES[name].numpy
@@ -174,7 +174,7 @@ def test_reductions_over_no_elements(engine: str, name: str) -> None:
 # ------------------------------------------------------------------------------------- the ends of integers
 
 
-@ENGINES
+@each_style
 @pytest.mark.parametrize("name", INTEGERS)
 def test_the_ends_of_integers(engine: str, name: str) -> None:
     dtype = DTYPES[name].numpy
@@ -215,7 +215,7 @@ def test_the_ends_of_integers(engine: str, name: str) -> None:
         assert y.dtype == want.dtype
 
 
-@ENGINES
+@each_style
 @pytest.mark.parametrize("dtype", [np.int8, np.int32, np.int64, np.uint8])
 def test_powers_of_integers_are_modulo_what_the_dtype_holds(engine: str, dtype: Any) -> None:
     bits, signed = 8 * np.dtype(dtype).itemsize, np.dtype(dtype).kind == "i"
@@ -238,7 +238,7 @@ def test_a_negative_number_is_no_exponent_of_integers() -> None:
 # -------------------------------------------------------------------------------- order: ties, NaN and zeros
 
 
-@ENGINES
+@each_style
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64"])
 def test_order_of_ties_zeros_and_nan(engine: str, name: str) -> None:
     nan, inf = math.nan, math.inf
@@ -301,7 +301,7 @@ def test_range_is_rounded_once() -> None:
 # ------------------------------------------------------------------------------------------ special functions
 
 
-@ENGINES
+@each_style
 def test_digamma_and_polygamma_left_of_zero(engine: str) -> None:
     """At the poles and around them; values are swept in test_all_dtypes.py."""
     x = np.array([0.0, -0.0, -1.0, -7.0, -20.0, math.inf, -math.inf, math.nan, -1e9, -1e300])
@@ -312,7 +312,7 @@ def test_digamma_and_polygamma_left_of_zero(engine: str) -> None:
     np.testing.assert_array_equal(third, [-inf, -inf, -inf, -inf, -inf, 0, nan, nan, -inf, -inf])
 
 
-@ENGINES
+@each_style
 def test_complex_numbers_have_parts_that_do_not_mix(engine: str) -> None:
     real, imag = np.array([1.0, math.inf, -0.0, math.nan]), np.array([math.inf, -0.0, -0.0, 1.0])
     z = by(engine, sg.complex, real, imag)
@@ -325,7 +325,7 @@ def test_complex_numbers_have_parts_that_do_not_mix(engine: str) -> None:
 # ------------------------------------------------------------------------------------------- neighbours
 
 
-@ENGINES
+@each_style
 @pytest.mark.parametrize("dtype", [np.float16, BFLOAT16, np.float32, np.float64])
 def test_neighbours_are_those_whose_bits_are_one_apart(engine: str, dtype: Any) -> None:
     """As IEEE 754 has it: away from 0, the bits of the next number are those of this one plus 1."""

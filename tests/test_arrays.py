@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import ENGINES
 from stopgrad.structure import flatten
 
-ENGINES = ("numpy", "xla")
 RNG = np.random.default_rng(11)
 D = RNG.normal(size=(3, 4))
 B = RNG.normal(size=(2, 3, 4))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_engine
 from stopgrad.build import emit
 from stopgrad.inferred import infer_types
 from stopgrad.op import REGISTRY, Kind
@@ -231,7 +232,7 @@ def test_every_kind_has_a_form() -> None:
 # ----------------------------------------------------------------------------- sizes that come out wrong
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_a_size_divided_by_a_fed_zero_is_our_error(engine: str) -> None:
     graph = sg.Graph()
     with graph.as_default():
@@ -244,7 +245,7 @@ def test_a_size_divided_by_a_fed_zero_is_our_error(engine: str) -> None:
         assert session.run(quotient, {x: np.ones(6), y: np.ones(3)}) == 11
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_a_size_that_is_fed_negative_is_our_error(engine: str) -> None:
     graph = sg.Graph()
     with graph.as_default():

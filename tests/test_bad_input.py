@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import ENGINES
 from stopgrad.engines import registry
 from stopgrad.namespaces import NUMPY
 
@@ -2025,8 +2026,6 @@ GOOD = [
     ),
     good("integers wrap around", lambda x: x + 1, (sg.int8, [], 127), gives=np.int8(-128)),
 ]
-
-ENGINES = ["numpy", "xla"]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

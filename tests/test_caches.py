@@ -25,6 +25,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_engine
 from stopgrad import inferred, interpreter, op, sizes, source
 from stopgrad.body import Body
 from stopgrad.dtypes import DType
@@ -374,7 +375,7 @@ def held(roots: list[Any], depth: int = 12) -> list[Any]:
     return list(seen.values())
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_what_a_user_made_goes_with_him(engine: str) -> None:
     user = User(engine)
     user.work()

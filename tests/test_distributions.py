@@ -16,8 +16,9 @@ import scipy.special
 import scipy.stats
 
 import stopgrad as sg
+from all_engines import each_engine
 from stopgrad.ops.incomplete import log_gamma_slope
-from values import ENGINES, by, close
+from values import by, close
 
 KEY = sg.random_key(31)
 MANY = 20000
@@ -162,7 +163,7 @@ DRAWS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("name", DRAWS)
-@ENGINES
+@each_engine
 def test_many_keys_give_what_each_gives_alone(name: str, engine: str) -> None:
     keys = sg.random_split(KEY, 5)
     found = by(engine, sg.vmap(DRAWS[name]), keys)
@@ -202,7 +203,7 @@ def test_a_number_depends_on_its_key_and_position_alone() -> None:
     np.testing.assert_array_equal(counts[:, 1], sg.random_poisson([3, 4], KEY, 20.0)[:, 1])
 
 
-@ENGINES
+@each_engine
 def test_seeds_and_data_may_be_traced_in_every_integer_dtype(engine: str) -> None:
     for dtype in ("int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"):
         numbers = [0, 5, 100]
@@ -220,7 +221,7 @@ def test_seeds_and_data_may_be_traced_in_every_integer_dtype(engine: str) -> Non
     np.testing.assert_array_equal(steps, expected)
 
 
-@ENGINES
+@each_engine
 def test_keys_are_parameters_and_feeds_and_sizes_may_be_unknown(engine: str) -> None:
     with sg.Graph().as_default() as graph:
         key = sg.parameter(KEY, name="key")
@@ -285,7 +286,7 @@ def test_the_dtype_is_that_asked_for_or_that_of_the_parameters() -> None:
             np.testing.assert_array_equal(traced, draw(dtype=wanted))
 
 
-@ENGINES
+@each_engine
 def test_parameters_at_the_edge(engine: str) -> None:
     alpha = np.array([0.0, INF, NAN, -1.0, 1e-300, 1e300])
     found = by(engine, lambda k, a: sg.random_gamma(None, k, a), KEY, alpha)
@@ -324,7 +325,7 @@ def test_truncated_normal_stays_inside_and_reaches_far() -> None:
         assert far.max() <= -3
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_dropout_of_nothing_and_of_all(engine: str, dtype: str) -> None:
     x = sg.cast(np.linspace(-2.0, 2.0, 9), dtype)
@@ -358,7 +359,7 @@ def quantile(alpha: Any, share: Any) -> Any:
     return scipy.special.gammaincinv(alpha, share)
 
 
-@ENGINES
+@each_engine
 def test_the_gradient_of_a_gamma_number_is_that_of_its_quantile(engine: str) -> None:
     alpha = np.exp(np.random.default_rng(5).uniform(-1.5, 4.0, 60))
     found = by(engine, lambda k, a: sg.random_gamma(None, k, a), KEY, alpha)
@@ -515,7 +516,7 @@ def test_a_shuffled_tensor_has_a_gradient() -> None:
 # -------------------------------------------------------------------------- incomplete gamma and beta
 
 
-@ENGINES
+@each_engine
 def test_gradients_of_the_incomplete_functions(engine: str) -> None:
     generator = np.random.default_rng(6)
     a, b = np.exp(generator.uniform(-3, 4, (2, 12)))

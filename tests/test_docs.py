@@ -95,12 +95,12 @@ def test_an_engine_in_the_package_is_found_by_its_folder(extended: Path) -> None
         "import sys, stopgrad as sg; print(*sg.engines.ENGINES, 'jax' in sys.modules); "
         "print(sg.function(lambda x: (1.0 + x) - 1.0, engine='wide')(1e-8))"
     )
-    assert run(extended.parent, "-c", text, package=extended) == "xla numpy wide False\n1e-08\n"
+    assert run(extended.parent, "-c", text, package=extended) == "xla onnxruntime numpy wide False\n1e-08\n"
 
 
 def test_the_commands_list_the_new_engine_and_operation(extended: Path) -> None:
     text = run(extended.parent, "-m", "stopgrad.cli", "ops", "charbonnier", package=extended)
-    assert re.search(r"Charbonnier +charbonnier +x; epsilon +x: yes +rule +xla, numpy, wide", text), text
+    assert re.search(r"Charbonnier +charbonnier +x; epsilon +x: yes +rule +xla, onnxruntime, numpy, wide", text), text
 
 
 # ----------------------------------------------------------------------------------------- the other pages

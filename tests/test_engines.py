@@ -67,6 +67,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
 
 Tanh, Exp = REGISTRY["Tanh"], REGISTRY["Exp"]
+OURS = ["xla", "onnxruntime", "numpy"]
 NO_TANH = {Tanh: unsupported("it knows no tanh")}
 
 
@@ -74,24 +75,25 @@ NO_TANH = {Tanh: unsupported("it knows no tanh")}
 
 
 def test_the_engines_of_the_package_are_found_in_its_folders() -> None:
-    assert list(ENGINES) == ["xla", "numpy"]
+    assert list(ENGINES) == OURS
     assert {name: inspect.getmodule(kind).__name__ for name, kind in ENGINES.items()} == {  # type: ignore[union-attr]
         "xla": "stopgrad.engines.xla",
+        "onnxruntime": "stopgrad.engines.onnxruntime",
         "numpy": "stopgrad.engines.numpy",
     }
 
 
 def test_a_registered_engine_is_made_once_and_computes(make: Make) -> None:
     make("mine", priority=-1)
-    assert list(ENGINES) == ["xla", "numpy", "mine"]
+    assert list(ENGINES) == [*OURS, "mine"]
     assert engine("mine") is engine("mine")
     assert sg.function(lambda x: x * 2.0, engine="mine")(np.ones(2)).tolist() == [2.0, 2.0]
 
 
 def test_engines_are_asked_in_the_order_of_their_priority(make: Make) -> None:
     make("first")
-    make("between", priority=50)
-    assert list(ENGINES) == ["first", "xla", "between", "numpy"]
+    make("between", priority=70)
+    assert list(ENGINES) == ["first", "xla", "between", "onnxruntime", "numpy"]
     assert engine().name == "first"
 
 
@@ -99,7 +101,7 @@ def test_engines_are_asked_in_the_order_of_their_priority(make: Make) -> None:
 def test_a_name_that_stands_for_something_else_is_refused(name: str, make: Make) -> None:
     with pytest.raises(sg.EngineError, match="take another name"):
         make(name)
-    assert list(ENGINES) == ["xla", "numpy"]
+    assert list(ENGINES) == OURS
 
 
 def test_an_engines_form_of_an_operation_is_used_by_it_alone(make: Make) -> None:
@@ -155,7 +157,7 @@ def test_an_operation_inside_a_body_counts(make: Make) -> None:
 def test_where_no_engine_can_the_error_says_why_for_each(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     make("mine", forms=NO_TANH)
     make("absent", needs=("no_such_library",))
-    for name in ("numpy", "xla"):
+    for name in ("numpy", "xla", "onnx"):  # The engine onnxruntime computes what is written as ONNX.
         monkeypatch.setattr(Tanh, name, Unsupported(f"not on {name}"), raising=False)
     with Graph().as_default() as graph:
         y = sg.tanh(sg.placeholder(sg.float64, [2], name="x"), name="bend")
@@ -167,6 +169,7 @@ def test_where_no_engine_can_the_error_says_why_for_each(make: Make, monkeypatch
         "mine: cannot compute Tanh 'bend' built at",
         "it knows no tanh",
         "not on xla",
+        "not on onnx",
         "not on numpy",
     ):
         assert reason in text
@@ -194,7 +197,7 @@ def test_a_session_moves_to_an_engine_that_can_and_keeps_its_values(make: Make) 
 
 
 def test_arrays_of_the_engine_that_is_left_are_fed_to_the_next(make: Make) -> None:
-    make("mine", forms={Tanh: lambda xp, x: np.tanh(_own(x))}, priority=50)
+    make("mine", forms={Tanh: lambda xp, x: np.tanh(_own(x))}, priority=70)
     xla = ENGINES["xla"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tanh, "xla", unsupported("not today"), raising=False)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_engine
 from examples_references import EXAMPLES, Case, all_cases, example
 from stopgrad.structure import flatten, unflatten
 
@@ -51,7 +52,7 @@ def floating(args: tuple[Any, ...]) -> tuple[int, ...]:
 # ------------------------------------------------------------------------------ values, gradients, stops
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 @by_case
 def test_loss_and_every_gradient_are_those_of_jax(
     key: tuple[str, str], engine: str, monkeypatch: pytest.MonkeyPatch

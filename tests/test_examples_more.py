@@ -14,6 +14,7 @@ from scipy.special import ndtr, softmax
 from scipy.stats import multivariate_normal
 
 import stopgrad as sg
+from all_engines import each_engine
 from examples_references import all_cases, example
 from stopgrad.structure import flatten, unflatten
 
@@ -207,8 +208,6 @@ def test_a_short_training_reaches_its_aim(name: str) -> None:
 
 # ------------------------------------------------------------------------------------ what holds exactly
 
-engines = pytest.mark.parametrize("engine", ["numpy", "xla"])
-
 
 CASES = all_cases()
 
@@ -252,7 +251,7 @@ def test_quantised_numbers_are_the_hard_ones_bit_for_bit() -> None:
     np.testing.assert_array_equal(quantisation.pact(x, alpha), np.round(np.clip(x, 0, alpha) * scale) / scale)
 
 
-@engines
+@each_engine
 def test_the_step_and_the_bound_learn_as_lsq_and_pact_say(engine: str) -> None:
     """Element by element, against eq. 3 of LSQ and of PACT; without the gates nothing would arrive."""
     quantisation = example("quantisation")
@@ -315,7 +314,7 @@ def test_gates_for_gradients_leave_a_network_as_it_is() -> None:
     assert all(np.abs(gradients[0] - other).max() > 1e-4 for other in gradients[1:])
 
 
-@engines
+@each_engine
 def test_decoding_writes_what_recomputation_writes(engine: str) -> None:
     """The loop over a buffer of fixed length beside NumPy, which begins anew for each letter."""
     transformer = example("transformer")
@@ -386,7 +385,7 @@ def exact_posterior(vae: Any, rng: np.random.Generator) -> Any:
     return {"decoder": {"W": W, "b": b}, "encoder": encoder}
 
 
-@engines
+@each_engine
 def test_at_the_exact_posterior_the_encoder_gradient_has_no_noise(engine: str) -> None:
     """Sticking the landing is zero for each draw, as is the doubly reparametrised one; the plain are not."""
     vae = example("vae")
@@ -411,7 +410,7 @@ def test_more_samples_bound_the_likelihood_tighter() -> None:
     np.testing.assert_allclose(many, exact_loss(params, x), atol=0.05)
 
 
-@engines
+@each_engine
 def test_the_direction_of_svgd_is_the_sum_of_its_paper(engine: str) -> None:
     energy = example("energy_based")
     x, centre, h = np.random.default_rng(9).normal(size=(6, 2)), np.array([1.0, -1.0]), 0.8
@@ -425,7 +424,7 @@ def test_the_direction_of_svgd_is_the_sum_of_its_paper(engine: str) -> None:
     np.testing.assert_allclose(f(x), expected / 6, atol=1e-12)
 
 
-@engines
+@each_engine
 def test_an_expert_takes_no_more_than_its_capacity(engine: str) -> None:
     """Who is let in, counted one by one; who is not gets nothing said, and hands no gradient back."""
     experts = example("mixture_of_experts")
@@ -482,7 +481,7 @@ def every_sentence(params: Any, length: int, module: Any) -> tuple[np.ndarray, n
     return sentences[order], scores[order]
 
 
-@engines
+@each_engine
 @pytest.mark.parametrize("seed", range(3))
 def test_a_beam_that_is_wide_enough_finds_the_best_of_all_sentences(engine: str, seed: int) -> None:
     """With as many beams as there are beginnings nothing is left out, and all are found in order."""

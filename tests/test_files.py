@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import stopgrad as sg
+from all_engines import each_engine
 from stopgrad import files, sizes
 from stopgrad.files import ArrayFile, write_arrays
 from stopgrad.interchange import limits
@@ -70,7 +71,7 @@ def bits_of_every_kind(dtype: sg.types.DType) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize("dtype", list(DTYPES.values()), ids=str)
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_a_session_saves_and_restores_every_bit(dtype: sg.types.DType, engine: str, tmp_path: Path) -> None:
     value = bits_of_every_kind(dtype)
     values = {

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_engine
 from stopgrad.ops import fourier, fourier_planes, frequencies
-from values import ENGINES, by, complex_normal, normal
+from values import by, complex_normal, normal
 
 NAMED = vars(fourier) | vars(fourier_planes) | vars(frequencies)
 NORMS = ("backward", "ortho", "forward")
@@ -39,7 +40,7 @@ CALLS: list[tuple[str, dict[str, Any], Any]] = [
 ]
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("name", sorted({name for name, _, _ in CALLS}))
 def test_values_are_those_of_numpy(name: str, engine: str) -> None:
     mine = [(options, x) for other, options, x in CALLS if other == name]
@@ -54,7 +55,7 @@ def test_values_are_those_of_numpy(name: str, engine: str) -> None:
         np.testing.assert_allclose(value, expected, rtol=1e-11, atol=1e-11, err_msg=str(options))
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("name", ["fft", "ifftn", "rfft", "rfftn", "irfft", "irfftn", "hfft", "ihfft"])
 @pytest.mark.parametrize("norm", NORMS)
 def test_gradients_of_both_orders_are_those_of_jax(name: str, norm: str, engine: str) -> None:
@@ -94,7 +95,7 @@ def test_vmap_is_a_loop(name: str) -> None:
         np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-@ENGINES
+@each_engine
 def test_sizes_may_be_known_later(engine: str) -> None:
     graph = sg.Graph()
     with graph.as_default():
@@ -140,7 +141,7 @@ def test_frequencies_and_shifts(n: int) -> None:
         np.testing.assert_array_equal(frequencies.ifftshift(x, axes), np.fft.ifftshift(x, axes))
 
 
-@ENGINES
+@each_engine
 def test_dtypes(engine: str) -> None:
     for given, wanted in (
         (np.float16, np.complex64),
@@ -180,7 +181,7 @@ def test_errors_say_what_is_wrong(call: Callable[[], Any], message: str) -> None
     assert not isinstance(caught.value, sg.InternalError)
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("name", ["fft2", "ifft2", "rfft2", "irfft2"])
 def test_transforms_of_planes_are_those_of_numpy(name: str, engine: str) -> None:
     x = X if name == "rfft2" else C

@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_engine
 from stopgrad import compiling
 from stopgrad.arguments import operation_name, plain_path
 from stopgrad.engines import engine as engine_named
 
 F32, F64 = np.float32, np.float64
-ENGINES = pytest.mark.parametrize("engine", ["numpy", "xla"])
 HERE = __file__
 
 
@@ -81,7 +81,7 @@ def make_model(engine: str) -> Any:
     return Model
 
 
-@ENGINES
+@each_engine
 def test_methods_are_traced_once_for_each_instance(engine: str) -> None:
     model = make_model(engine)
     two, three = model(2.0), model(3.0)
@@ -102,7 +102,7 @@ def test_methods_are_traced_once_for_each_instance(engine: str) -> None:
     assert isinstance(model.scaled, sg.Function)
 
 
-@ENGINES
+@each_engine
 def test_static_and_class_methods_in_either_order(engine: str) -> None:
     model = make_model(engine)
     for whose in (model, model(2.0)):
@@ -327,7 +327,7 @@ def test_every_path_gives_a_name_that_an_operation_can_have(path: str) -> None:
 # ------------------------------------------------------------------------------------------ open sizes
 
 
-@ENGINES
+@each_engine
 def test_a_new_batch_size_does_not_trace_again(engine: str) -> None:
     runs: list[Any] = []
 
@@ -361,7 +361,7 @@ def test_without_shapes_sizes_are_plain_integers() -> None:
     assert all(type(n) is int for shape in seen for n in shape)
 
 
-@ENGINES
+@each_engine
 def test_gradients_loops_and_donation_with_open_sizes(engine: str) -> None:
     @sg.function(engine=engine, shapes={"x": ["n"], "state": {"m": [None]}}, donate_argnums=1)
     def step(x: Any, state: Any, rate: Any) -> Any:
@@ -379,7 +379,7 @@ def test_gradients_loops_and_donation_with_open_sizes(engine: str) -> None:
     assert len(step.report()) == 3
 
 
-@ENGINES
+@each_engine
 def test_measured_ways_and_ahead_of_time_with_open_sizes(
     engine: str, tmp_path: Any, monkeypatch: Any
 ) -> None:
@@ -400,7 +400,7 @@ def probed(x: Any) -> Any:
     return sg.reduce_sum(parts["a"] ** 2) + sg.reduce_sum(parts["b"])
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("transform", [sg.grad, sg.value_and_grad])
 def test_gradients_at_probes_are_returned(engine: str, transform: Any) -> None:
     f = sg.function(transform(probed), engine=engine, with_probes=True)
@@ -452,7 +452,7 @@ def test_probes_under_vmap_have_a_gradient_for_each_example() -> None:
 # ----------------------------------------------------------------------------- lowering, compiling, costs
 
 
-@ENGINES
+@each_engine
 def test_lowering_shows_counts_and_compiles(engine: str) -> None:
     runs: list[int] = []
 
@@ -601,7 +601,7 @@ def adam(m: Any, step: Any) -> Any:
     return m / (1.0 - 0.9**step)
 
 
-@ENGINES
+@each_engine
 def test_the_advice_of_the_retrace_warning_works(engine: str) -> None:
     f = sg.function(adam, engine=engine)
     m = np.ones(2, F32)

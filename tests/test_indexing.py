@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
-
-ENGINES = ("numpy", "xla")
-
+from all_engines import ENGINES
 
 # --------------------------------------------------------------------------------- any index, as NumPy has it
 

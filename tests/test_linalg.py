@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from values import ENGINES, by, complex_normal, normal
+from all_engines import each_engine
+from values import by, complex_normal, normal
 
 S, Z = normal(2, 3, 3), complex_normal(2, 3, 3)
 D, H = S @ S.swapaxes(-1, -2) + np.eye(3), Z @ np.conj(Z.swapaxes(-1, -2)) + np.eye(3)
@@ -114,7 +115,7 @@ def of_jax(name: str) -> Any:
         return first(*xs), jax.grad(slope, argnums=tuple(range(len(xs))))(*xs)
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("name", PAIRS)
 def test_gradients_of_both_orders_are_those_of_jax(name: str, engine: str) -> None:
     ours, _, xs = PAIRS[name]
@@ -135,7 +136,7 @@ def test_gradients_of_both_orders_are_those_of_jax(name: str, engine: str) -> No
             np.testing.assert_allclose(a / scale, np.conj(b) / scale, rtol=1e-8, atol=1e-9)
 
 
-@ENGINES
+@each_engine
 def test_the_gradient_of_eigenvalues_is_that_of_jax(engine: str) -> None:
     with jax.enable_x64(True):
         expected = jax.grad(weighted(jnp.linalg.eigvals, jnp))(Z)
@@ -168,7 +169,7 @@ def of_pairs(xp: Any) -> dict[str, Callable[..., Any]]:
     return {"eigh": projected, "svd": polar}
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize(("name", "x"), [("eigh", D), ("eigh", H), ("svd", TALL), ("svd", WIDE), ("svd", Z)])
 def test_gradients_of_spectral_projections_are_those_of_jax(name: str, x: Any, engine: str) -> None:
     with jax.enable_x64(True):
@@ -177,7 +178,7 @@ def test_gradients_of_spectral_projections_are_those_of_jax(name: str, x: Any, e
     np.testing.assert_allclose(found, np.conj(expected), rtol=1e-8, atol=1e-9)
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("x", [S, Z, H])
 def test_the_first_large_component_of_vectors_is_real_and_positive(x: Any, engine: str) -> None:
     for vectors in (
@@ -192,7 +193,7 @@ def test_the_first_large_component_of_vectors_is_real_and_positive(x: Any, engin
                 assert abs(pivot.imag) < 1e-12
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("x", [S, Z, TALL, WIDE])
 def test_factors_multiply_to_what_was_factored(x: Any, engine: str) -> None:
     s, u, v = by(engine, sg.svd, x)
@@ -208,7 +209,7 @@ def test_factors_multiply_to_what_was_factored(x: Any, engine: str) -> None:
 # ---------------------------------------------------------------------------------- singular and repeated
 
 
-@ENGINES
+@each_engine
 def test_the_gradient_of_the_determinant_is_right_for_singular_matrices(engine: str) -> None:
     for x in (
         np.ones((2, 2)),
@@ -230,7 +231,7 @@ def test_the_gradient_of_the_determinant_is_right_for_singular_matrices(engine: 
     np.testing.assert_allclose(hessian, expected, atol=1e-12)
 
 
-@ENGINES
+@each_engine
 def test_repeated_eigenvalues_have_finite_gradients_that_are_right_for_what_they_span(engine: str) -> None:
     turn = np.linalg.qr(normal(4, 4))[0]
     for diagonal in (np.array([1.0, 1.0, 2.0, 3.0]), np.array([1.0, 1.0, 3.0, 3.0])):
@@ -261,7 +262,7 @@ def test_repeated_eigenvalues_have_finite_gradients_that_are_right_for_what_they
         assert np.isfinite(by(engine, sg.grad(weighted(sg.eigh, sg)), x)).all()
 
 
-@ENGINES
+@each_engine
 def test_singular_values_that_repeat_or_are_zero_have_finite_gradients(engine: str) -> None:
     for x in (np.eye(3), np.zeros((3, 2)), np.ones((2, 3)), np.diag([2.0, 1.0, 0.0])):
         for f in (sg.svd, sg.svdvals, lambda x: sg.norm(x, "nuc", (-2, -1))):
@@ -271,7 +272,7 @@ def test_singular_values_that_repeat_or_are_zero_have_finite_gradients(engine: s
     np.testing.assert_allclose(nuclear, np.eye(3), atol=1e-12)
 
 
-@ENGINES
+@each_engine
 def test_norms_of_zeros_have_the_gradient_0(engine: str) -> None:
     functions: list[Callable[[Any], Any]] = [
         *(lambda x, p=p: sg.norm(x, p) for p in (0.5, 1, 2, 3, np.inf)),
@@ -308,7 +309,7 @@ def test_structures_of_tensors_come_back_as_they_are() -> None:
 SINGULAR = np.stack([np.eye(2), np.ones((2, 2)), np.full((2, 2), np.nan)])
 
 
-@ENGINES
+@each_engine
 def test_a_singular_matrix_of_a_batch_spoils_none_of_the_others(engine: str) -> None:
     for f in (sg.inv, lambda x: sg.solve(x, np.eye(2))):
         found = by(engine, f, SINGULAR)
@@ -326,7 +327,7 @@ def test_a_singular_matrix_of_a_batch_spoils_none_of_the_others(engine: str) -> 
     np.testing.assert_array_equal(log, [0, -np.inf])
 
 
-@ENGINES
+@each_engine
 def test_a_gradient_that_is_not_determined_is_refused(engine: str) -> None:
     for f, name in (
         (lambda x: sg.reduce_sum(sg.qr(x, full_matrices=True)[0]), "Qr"),
@@ -394,7 +395,7 @@ def test_vmap_is_a_loop(case: int) -> None:
         np.testing.assert_allclose(y, np.stack([e[i] for e in expected]), rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_sizes_may_be_known_later(engine: str) -> None:
     graph = sg.Graph()
     with graph.as_default():
@@ -432,7 +433,7 @@ def test_sizes_may_be_known_later(engine: str) -> None:
         assert np.isfinite(gy).all()
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.complex64])
 def test_small_dtypes_stay(dtype: Any, engine: str) -> None:
     x = (D[0] / np.abs(D[0]).max() + np.eye(3)).astype(dtype)
@@ -458,7 +459,7 @@ def test_small_dtypes_stay(dtype: Any, engine: str) -> None:
         assert np.isfinite(slope.astype(wide.dtype)).all()
 
 
-@ENGINES
+@each_engine
 def test_matrices_without_elements(engine: str) -> None:
     x = np.zeros((2, 0, 0))
     for f in (sg.inv, sg.cholesky, sg.expm, sg.pinv, sg.det, sg.eigvalsh, sg.svdvals, sg.trace, sg.norm):

@@ -11,6 +11,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 import stopgrad as sg
+from all_engines import each_engine
 from stopgrad.cli.tour import WORKLOADS
 from stopgrad.recipes import adversarial, boltzmann, em, softmax, targets, training
 from stopgrad.recipes.result import Check, LossGraph, Result, differentiate
@@ -52,7 +53,7 @@ def test_softmax_without_the_stop_leaves_rounding_on_the_largest_logits_only() -
     assert (residue[largest.sum(axis=-1) > 1] > 0).any()
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_softmax_passes_its_checks_on_each_engine(engine: str) -> None:
     # On xla the stop would make no difference to the numbers, if the engine's own form of softmax were taken.
     assert [str(check) for check in softmax.run(0, engine).checks if not check.passed] == []

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_engine
 
-ENGINES = pytest.mark.parametrize("engine", ["numpy", "xla"])
 SIZES = (1, 2, 5)
 HERE = __file__
 
@@ -74,7 +74,7 @@ OF_TENSORS = {
 }
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.int64])
 @pytest.mark.parametrize("name", OF_TENSORS)
 def test_a_size_counts_as_a_python_integer(name: str, dtype: Any, engine: str) -> None:
@@ -105,7 +105,7 @@ ALONE = {
 }
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("name", ALONE)
 def test_sizes_among_sizes_numbers_and_arrays(name: str, engine: str) -> None:
     f, expected, dtype = ALONE[name]
@@ -317,7 +317,7 @@ def test_what_is_no_number_is_no_size(name: str) -> None:
 # ---------------------------------------------------------------------------------- parameters, wrt
 
 
-@ENGINES
+@each_engine
 def test_a_parameters_first_value_may_be_computed_from_constants(engine: str) -> None:
     key = sg.random_key(3)
     with sg.Graph().as_default() as graph:

@@ -14,12 +14,13 @@ import pytest
 import scipy.special
 
 import stopgrad as sg
-from values import COVERED, ENGINES, Cases, by, close, each, normal, values_of
+from all_engines import each_engine, each_style
+from values import COVERED, Cases, by, close, each, normal, values_of
 
 # ------------------------------------------------------------------------------------------------ losses
 
 
-@ENGINES
+@each_engine
 @values_of(
     sg.softmax_cross_entropy_with_logits,
     sg.sparse_softmax_cross_entropy_with_logits,
@@ -58,7 +59,7 @@ def test_relu_and_clip_at_their_kinks_as_tensorflow() -> None:
 # ------------------------------------------------------------------------------------------------- index
 
 
-@ENGINES
+@each_engine
 @values_of(sg.gather)
 def test_gather(engine: str) -> None:
     x, at = normal(4, 5, 6), np.array([[1, 0], [3, 2]])
@@ -73,7 +74,7 @@ def test_gather(engine: str) -> None:
     )
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
 @values_of(sg.gather, sg.scatter_add, sg.take_along_axis, sg.one_hot)
 def test_indices_outside_choose_nothing(engine: str, dtype: str) -> None:
@@ -87,7 +88,7 @@ def test_indices_outside_choose_nothing(engine: str, dtype: str) -> None:
     )
 
 
-@ENGINES
+@each_engine
 @values_of(sg.scatter_add)
 def test_scatter_add_is_the_product_with_a_transposed_one_hot_matrix(engine: str) -> None:
     x, at, updates = normal(4, 3), np.array([1, 1, 3, 0, 1]), normal(5, 3, seed=1)
@@ -107,7 +108,7 @@ def test_scatter_add_is_the_product_with_a_transposed_one_hot_matrix(engine: str
     )
 
 
-@ENGINES
+@each_engine
 @values_of(sg.one_hot)
 def test_one_hot_values_and_axis(engine: str) -> None:
     at = np.array([[2, 0], [1, 1]])
@@ -117,7 +118,7 @@ def test_one_hot_values_and_axis(engine: str) -> None:
     )
 
 
-@ENGINES
+@each_engine
 @values_of(sg.sort, sg.argsort, sg.top_k)
 def test_sorting(engine: str) -> None:
     x = np.random.default_rng(0).integers(0, 5, (4, 30)).astype(float)
@@ -167,7 +168,7 @@ def test_range_of_a_symbolic_size(n: int) -> None:
 # ------------------------------------------------------------------------------------------------ einsum
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize(
     ("equation", "shapes"),
     [
@@ -234,7 +235,7 @@ def _slow_convolution(x: Any, f: Any, strides: Any, around: Any, dilations: Any,
     return y
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize(("rank", "strides", "padding", "dilations"), WINDOWS)
 @values_of(sg.conv)
@@ -257,7 +258,7 @@ def test_depthwise_convolution_finds_its_groups() -> None:
     close(sg.conv2d(x, f, 1, "VALID"), _slow_convolution(x, f, (1, 1), [(0, 0)] * 2, (1, 1), 3))
 
 
-@ENGINES
+@each_engine
 @values_of(sg.conv1d, sg.conv2d)
 def test_convolutions_of_one_and_two_axes(engine: str) -> None:
     x, f = normal(2, 9, 3), normal(4, 3, 5, seed=1)
@@ -271,7 +272,7 @@ def test_convolutions_of_one_and_two_axes(engine: str) -> None:
     close(found, _slow_convolution(x, f, (2, 1), [(1, 1), (0, 1)], (1, 2), 1))
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize(("padding", "around"), [("VALID", [(0, 0), (0, 0)]), ("SAME", [(0, 1), (1, 1)])])
 @values_of(sg.conv2d_backprop_input, sg.conv2d_backprop_filter, sg.conv2d_transpose)
 def test_backward_convolutions_are_products_with_the_transposed_matrix(
@@ -309,7 +310,7 @@ def test_convolution_refuses_what_does_not_fit() -> None:
             call()
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize(("rank", "strides", "padding", "dilations"), WINDOWS)
 @values_of(sg.max_pool, sg.avg_pool)
 def test_pooling(engine: str, rank: int, strides: Any, padding: Any, dilations: Any) -> None:
@@ -336,7 +337,7 @@ def test_pooling(engine: str, rank: int, strides: Any, padding: Any, dilations: 
     close(by(engine, lambda x: sg.avg_pool(x, ksize, strides, padding, dilations=dilations), x), mean)
 
 
-@ENGINES
+@each_engine
 @values_of(sg.max_pool1d, sg.avg_pool1d, sg.max_pool2d, sg.avg_pool2d)
 def test_pooling_of_one_and_two_axes(engine: str) -> None:
     x = normal(2, 6, 3)
@@ -349,7 +350,7 @@ def test_pooling_of_one_and_two_axes(engine: str) -> None:
     close(by(engine, lambda x: sg.avg_pool2d(x, (2, 3), None, "VALID"), x), windows.mean((2, 4)))
 
 
-@ENGINES
+@each_engine
 def test_padding_is_never_the_largest_even_of_nothing_but_minus_infinity(engine: str) -> None:
     x = np.full((1, 3, 1), -np.inf)
     found = by(engine, sg.grad(lambda x: sg.reduce_sum(sg.max_pool1d(x, 3, 1, "SAME"))), x)
@@ -391,7 +392,7 @@ def test_negative_paddings_are_refused_with_the_rule_they_break() -> None:
         sg.max_pool(np.ones((1, 3, 1)), 2, 2, [(-1, 0)])
 
 
-@ENGINES
+@each_engine
 def test_the_first_of_equal_elements_takes_the_gradient_of_max_pool(engine: str) -> None:
     x = np.zeros((1, 4, 4, 1))
     found = by(engine, sg.grad(lambda x: sg.reduce_sum(sg.max_pool2d(x, 2, 2, "VALID"))), x)
@@ -454,7 +455,7 @@ def test_a_test_that_does_not_call_a_function_gives_it_no_value() -> None:
         cases.add(sg.exp, each(lambda x: sg.exp(x)), normal(3))
 
 
-@pytest.mark.parametrize("engine", ["immediate", "numpy", "xla"])
+@each_style
 @pytest.mark.parametrize(
     ("expected", "message"),
     [

@@ -14,7 +14,8 @@ import pytest
 import scipy.special
 
 import stopgrad as sg
-from values import ENGINES, Cases, by, complex_normal, each, normal, uniform
+from all_engines import each_engine
+from values import Cases, by, complex_normal, each, normal, uniform
 
 NAN, INF = math.nan, math.inf
 CASES = Cases()
@@ -284,7 +285,7 @@ def test_integers_are_clipped_from_one_side() -> None:
 # --------------------------------------------------------------- gradients where a derivative is missing
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize(
     ("f", "x", "expected"),
     [

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import stopgrad as sg
-from values import ENGINES, Cases, complex_normal, normal, same_values, values_of
+from all_engines import each_engine, each_style
+from values import Cases, complex_normal, normal, same_values, values_of
 
 CASES = Cases()
 X, Y, C = normal(2, 3), normal(2, 3, seed=1), complex_normal(3)
@@ -45,7 +45,7 @@ def test_gates(engine: str, name: str) -> None:
     CASES.check(engine, name)
 
 
-@ENGINES
+@each_engine
 @values_of(sg.no_gradient, sg.custom_gradient)
 def test_values_inside_of_blocks_and_custom_gradients(engine: str) -> None:
     @sg.custom_gradient
@@ -66,7 +66,7 @@ def test_values_inside_of_blocks_and_custom_gradients(engine: str) -> None:
 # ------------------------------------------------------------------------------------ stored, fed
 
 
-@ENGINES
+@each_engine
 @values_of(sg.parameter, sg.assign, sg.placeholder)
 def test_values_that_are_stored_and_fed(engine: str) -> None:
     with sg.Graph().as_default() as graph:
@@ -121,7 +121,7 @@ def _same(found: Any, expected: Any, what: str) -> None:
         same_values(a, b, 1e-11, 1e-13, what)
 
 
-@pytest.mark.parametrize("engine", ["immediate", "numpy", "xla"])
+@each_style
 @values_of(sg.grad, sg.value_and_grad, sg.vjp, sg.jvp, sg.jacobian, sg.hessian, sg.hvp)
 def test_transforms_are_those_of_jax(engine: str) -> None:
     x, w, v = normal(4), normal(4, seed=1), normal(4, seed=2)

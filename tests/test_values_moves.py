@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import stopgrad as sg
-from values import ENGINES, Cases, by, complex_normal, normal, values_of
+from all_engines import each_engine
+from values import Cases, by, complex_normal, normal, values_of
 
 CASES = Cases()
 add = CASES.add
@@ -286,7 +287,7 @@ def test_functions_that_move_count_and_search(engine: str, name: str) -> None:
     CASES.check(engine, name)
 
 
-@ENGINES
+@each_engine
 @values_of(sg.at)
 def test_what_at_changes_is_what_numpy_changes(engine: str) -> None:
     expected = X.copy()

@@ -13,6 +13,7 @@ import pytest
 import scipy.special
 
 import stopgrad as sg
+from all_engines import each_engine
 from values import Cases, each, normal, uniform
 
 CASES = Cases()
@@ -419,7 +420,7 @@ def test_derivatives_of_both_orders(f: Callable[..., Any], arrays: Any, rest: An
     check_derivatives(lambda *xs: f(*xs, *rest), tuple(np.asarray(a, float) for a in arrays))
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_losses_and_gradients_stay_finite_where_answers_are_certain(engine: str) -> None:
     far = np.array([-1e4, -200.0, 0.0, 200.0, 1e4], np.float32)
     for labels in (np.zeros(5, np.float32), np.ones(5, np.float32)):

@@ -15,12 +15,12 @@ import pytest
 import scipy.special
 
 import stopgrad as sg
+from all_engines import each_engine
 from test_values_nn import check_derivatives
 from values import Cases, by, normal, values_of
 
 CASES = Cases()
 add = CASES.add
-ENGINES = pytest.mark.parametrize("engine", ["numpy", "xla"])
 
 
 def waves(*shape: int, k: float = 1.0) -> Any:
@@ -243,7 +243,7 @@ def lstm_loop(x: Any, kernel: Any, recurrent: Any, bias: Any) -> tuple[Any, Any,
     return np.stack(ys, 1), h, c
 
 
-@ENGINES
+@each_engine
 @values_of(sg.lstm)
 def test_lstm(engine: str) -> None:
     """Against torch.nn.LSTM, also both ways over packed sequences, and keras.layers.LSTM."""
@@ -429,7 +429,7 @@ def test_derivatives_of_both_orders(f: Callable[..., Any], arrays: Any) -> None:
     check_derivatives(f, arrays)
 
 
-@ENGINES
+@each_engine
 def test_nothing_comes_back_from_what_no_query_or_alignment_reaches(engine: str) -> None:
     blocked = np.zeros((3, 5), bool)
     slopes = by(
@@ -475,7 +475,7 @@ def test_symbolic_sizes() -> None:
         np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
-@ENGINES
+@each_engine
 def test_layers_are_batched(engine: str) -> None:
     xs = normal(5, 2, 4, 3, seed=9)
     found = by(engine, sg.vmap(lambda x: sg.lstm(x, *FOURS, sequence_length=[3, 4])[0]), xs)

@@ -15,8 +15,9 @@ import scipy.special
 import scipy.stats
 
 import stopgrad as sg
+from all_engines import each_engine
 from stopgrad.ops.keys import threefry
-from values import ENGINES, Cases, by, close, normal, uniform, values_of
+from values import Cases, by, close, normal, uniform, values_of
 
 SEEDS = [0, 1, 7, 2**31, 2**32 - 1]
 
@@ -35,7 +36,7 @@ def test_threefry_meets_the_published_vectors_of_random123(key: Any, counter: An
     assert tuple(int(w[0]) for w in threefry(jnp, *map(jnp.asarray, words))) == expected
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("seed", SEEDS)
 @values_of(sg.random_key, sg.random_split, sg.random_fold_in, sg.random_bits, sg.random_uniform)
 def test_keys_and_bits_are_those_of_jax(engine: str, seed: int) -> None:
@@ -60,7 +61,7 @@ def test_keys_and_bits_are_those_of_jax(engine: str, seed: int) -> None:
             np.testing.assert_array_equal(found.astype(np.float64), expected.astype(np.float64))
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @values_of(sg.random_normal, sg.random_gumbel, sg.random_categorical, sg.random_bernoulli)
 def test_normal_gumbel_and_categorical_numbers_are_those_of_jax(engine: str, dtype: str) -> None:
@@ -144,7 +145,7 @@ def test_integers_permutations_and_dropout() -> None:
     assert kept.mean() == pytest.approx(1, abs=0.03)
 
 
-@ENGINES
+@each_engine
 @values_of(sg.random_uniform, sg.random_normal, sg.random_integers, sg.random_permutation, sg.dropout)
 def test_what_is_made_from_the_bits_of_jax(engine: str) -> None:
     key, x, rate = sg.random_key(21), normal(6, 4), 0.3
@@ -191,7 +192,7 @@ def test_random_numbers_of_a_symbolic_shape() -> None:
 # -------------------------------------------------------------------------- distributions, as JAX has them
 
 
-@ENGINES
+@each_engine
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 @values_of(
     sg.random_exponential,
@@ -227,7 +228,7 @@ def test_standard_numbers_are_those_of_jax(engine: str, dtype: str) -> None:
             close(found[usual], expected[usual], rtol)
 
 
-@ENGINES
+@each_engine
 @values_of(sg.random_choice, sg.random_shuffle)
 def test_choices_are_those_of_jax_and_shuffles_follow_the_bits(engine: str) -> None:
     key, a, p = sg.random_key(4), normal(5, 2), np.array([0.1, 0.0, 0.4, 0.3, 0.2])
@@ -296,7 +297,7 @@ def poisson_number(key: Any, position: int, rate: float) -> int:
     return k
 
 
-@ENGINES
+@each_engine
 @values_of(sg.random_gamma, sg.random_beta, sg.random_dirichlet, sg.random_poisson)
 def test_gamma_and_poisson_numbers_are_those_of_the_papers(engine: str) -> None:
     key = sg.random_key(13)

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import ENGINES
 from stopgrad import xp
-
-ENGINES = ("numpy", "xla")
 
 
 def words(text: str) -> list[str]:

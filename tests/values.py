@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_style
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 COVERED: dict[str, list[str]] = defaultdict(list)
@@ -34,9 +35,6 @@ def complex_normal(*shape: int, seed: int = 0) -> Any:
 
 def uniform(low: float, high: float, *shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).uniform(low, high, shape)
-
-
-ENGINES = pytest.mark.parametrize("engine", ["numpy", "xla"])
 
 
 def close(found: Any, expected: Any, rtol: float = 1e-9) -> None:
@@ -152,9 +150,7 @@ class Cases:
         assert "check" in names_in(test)
         for name in self.by_name:
             COVERED[name].append(f"{test.__module__}.{test.__name__}")
-        return pytest.mark.parametrize("name", self.by_name)(
-            pytest.mark.parametrize("engine", ["immediate", "numpy", "xla"])(test)
-        )
+        return pytest.mark.parametrize("name", self.by_name)(each_style(test))
 
     def check(self, engine: str, name: str) -> None:
         """All calls of one function, as one computation."""

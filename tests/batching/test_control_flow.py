@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_engine
 from stopgrad import batch_core
 from stopgrad.graph import Graph
 from stopgrad.structure import flatten, unflatten
@@ -74,14 +75,14 @@ SCALAR = {f.__name__: f for f in (collatz_like, counted, branching, three_ways, 
 
 
 @pytest.mark.parametrize("name", SCALAR)
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_values_are_those_of_the_loop(name: str, engine: str) -> None:
     f = SCALAR[name]
     assert_alike(sg.function(sg.vmap(f), engine=engine)(XS), loop(f, XS))
 
 
 @pytest.mark.parametrize("name", sorted(set(SCALAR) - {"counted"}))
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_gradients_are_those_of_the_loop(name: str, engine: str) -> None:
     """The gradient inside of vmap, and that of vmap."""
 
@@ -93,7 +94,7 @@ def test_gradients_are_those_of_the_loop(name: str, engine: str) -> None:
     assert_alike(sg.function(sg.grad(lambda xs: sg.reduce_sum(sg.vmap(f)(xs))), engine=engine)(XS), expected)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_a_scan_over_parts_of_each_example(engine: str) -> None:
     assert_alike(sg.function(sg.vmap(rnn), engine=engine)(ROWS), loop(rnn, ROWS))
     assert_alike(sg.function(sg.vmap(sg.grad(rnn)), engine=engine)(ROWS), loop(sg.grad(rnn), ROWS))

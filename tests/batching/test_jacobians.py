@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_engine
 
 W = np.random.default_rng(0).normal(size=(6, 5))
 X = np.random.default_rng(1).normal(size=5)
@@ -44,7 +45,7 @@ FUNCTIONS = {
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_jacobians_are_those_of_jax(name: str, engine: str) -> None:
     found = sg.function(sg.jacobian(FUNCTIONS[name](sg)), engine=engine)(X)
     expected = jax.jacrev(FUNCTIONS[name](jnp))(X)
@@ -52,7 +53,7 @@ def test_jacobians_are_those_of_jax(name: str, engine: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_hessians_are_those_of_jax(engine: str) -> None:
     def loss(lib: Any) -> Any:
         return lambda x: lib.sum(lib.tanh(W @ x) ** 2) if lib is jnp else sg.reduce_sum(sg.tanh(W @ x) ** 2)

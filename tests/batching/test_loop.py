@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_engine
 from stopgrad.build import apply
 from stopgrad.cli import main
 from stopgrad.op import REGISTRY, Op
@@ -50,7 +51,7 @@ def weighted_cumsum() -> Iterator[Any]:
         del REGISTRY["WeightedCumsum"]
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 @pytest.mark.parametrize("axes", [(0, 0), (0, None), (None, 0)])
 def test_without_a_rule_it_runs_in_a_loop(weighted_cumsum: Any, engine: str, axes: Any) -> None:
     x, s = X if axes[0] == 0 else X[0], S if axes[1] == 0 else S[1]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_engine
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4, 3))
@@ -81,7 +82,7 @@ def test_what_is_no_tensor_is_handed_on() -> None:
     close(found, X * 3)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_in_functions_and_graphs(engine: str) -> None:
     f = sg.vmap(lambda x, w: sg.tanh(x @ w), in_axes=(0, None))
     w = RNG.normal(size=(3, 2))
@@ -168,7 +169,7 @@ def parameters(*sizes: int) -> Any:
     return [(RNG.normal(size=(m, n)) / np.sqrt(m), RNG.normal(size=n)) for m, n in itertools.pairwise(sizes)]
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_gradients_per_example_of_a_network(engine: str) -> None:
     params, labels = parameters(3, 8, 6, 2), RNG.normal(size=(4, 2))
     ours = sg.vmap(sg.grad(lambda p, x, t: mlp(sg, p, x, t)), (None, 0, 0))
@@ -321,7 +322,7 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("name", DRAWS)
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_each_key_gives_what_it_gives_alone(name: str, engine: str) -> None:
     keys = sg.random_split(sg.random_key(3), 4)
     found = np.asarray(sg.function(sg.vmap(DRAWS[name]), engine=engine)(keys))

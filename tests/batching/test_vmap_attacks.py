@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import each_engine
 from stopgrad.rewrite import prepare
 
 RNG = np.random.default_rng(0)
@@ -101,7 +102,7 @@ def test_the_jacobian_of_a_complex_value_of_a_real_argument_is_refused() -> None
     np.testing.assert_allclose(dz, np.diag(2 * (X[0] - 1j)))
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_what_an_example_does_not_compute_leaves_no_nan_in_its_gradient(engine: str) -> None:
     chosen = lambda a: sg.cond(a > 0.0, lambda: sg.sqrt(a), lambda: a * 2.0)
     ways = lambda a: sg.switch(sg.cast(a, sg.int32), [lambda: a, lambda: sg.sqrt(a - 1.0), lambda: 3.0 * a])

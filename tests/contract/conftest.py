@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
+from all_engines import ENGINES
 from stopgrad.structure import flatten
-
-ENGINES = ("numpy", "xla")
 
 
 def run_on(engine: str, fetches: Any, feeds: Any = None) -> Any:

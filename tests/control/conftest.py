@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 import stopgrad as sg
+from all_engines import ENGINES
 from stopgrad.structure import flatten
-
-ENGINES = ("numpy", "xla")
 
 
 @pytest.fixture(params=ENGINES)
