@@ -184,3 +184,69 @@ def test_exports_are_kept() -> None:
     before = first.path.stat().st_mtime_ns
     assert exported("mlp", "script").path.stat().st_mtime_ns == before
     assert first.path.parent == onnx_models.folder()
+
+
+# ---------------------------------------------------------------------------------------- training
+
+STEPS, RATE = 20, 1e-2
+TRAINED = {
+    "mlp": "cross-entropy",
+    "resnet, training": "cross-entropy",
+    "resnet, resting": "cross-entropy",
+    "lstm": "cross-entropy",
+    "unet": "mse",
+    "gpt": "cross-entropy",
+}
+
+
+def _batch(of: Exported, loss: str, step: int) -> tuple[tuple[Any, ...], Any]:
+    """Inputs, and labels that fit the output."""
+    xs = of.draw(FED, 100 + step)
+    generator = torch.Generator().manual_seed(200 + step)
+    shape = _output(of, xs).shape
+    if loss == "mse":
+        return xs, torch.randn(shape, generator=generator)
+    return xs, torch.randint(0, shape[-1], shape[:-1], generator=generator)
+
+
+def _output(of: Exported, xs: Any) -> Any:
+    return _values(of.module(*xs))[0]
+
+
+def _theirs(of: Exported, loss: str, xs: Any, labels: Any) -> Any:
+    y = _output(of, xs)
+    if loss == "mse":
+        return torch.nn.functional.mse_loss(y, labels)
+    return torch.nn.functional.cross_entropy(y.flatten(0, -2), labels.flatten())
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        pytest.param(name, way, marks=pytest.mark.nightly if way == "dynamo" and name != "mlp" else ())
+        for name in TRAINED
+        for way in WAYS
+    ],
+)
+def test_steps_of_adamw_in_onnxruntime_are_those_of_pytorch(name: str, way: str, tmp_path: Path) -> None:
+    of, loss = exported(name, way), TRAINED[name]
+    trained = [n for n, _ in of.module.named_parameters()]
+    state = {key: value.clone() for key, value in of.module.state_dict().items()}
+    options = f"{loss}:axis=-1" if loss == "cross-entropy" else loss
+    made = sgo.training(of.path, loss=options, optimizer="adamw", folder=tmp_path / "out")
+    trainer = sgo.Trainer(made.folder, threads=1)
+    optimizer = torch.optim.AdamW(of.module.parameters(), lr=RATE)
+    for step in range(STEPS):
+        xs, labels = _batch(of, loss, step)
+        optimizer.zero_grad()
+        theirs = _theirs(of, loss, xs, labels)
+        theirs.backward()
+        optimizer.step()
+        fed = {name: x.numpy() for name, x in zip(of.names, xs, strict=True)}
+        ours = trainer.step(**fed, labels=labels.numpy(), learning_rate=RATE)
+        assert ours == pytest.approx(theirs.item(), rel=1e-4)
+    for key in trained:
+        if key in trainer.state:
+            p = dict(of.module.named_parameters())[key].detach().numpy()
+            moved = _size(p - state[key].numpy())
+            assert _size(trainer.state[key] - p) < 1e-4 * max(1.0, _size(p)), (key, moved)
