@@ -4,7 +4,7 @@
 
 **Steps.** One step is forward, loss, backward and AdamW, on one batch in single precision. PyTorch runs it
 eagerly and compiled, with its fused AdamW; ONNX Runtime runs the ``train_step.onnx`` that was made of the
-module's export. Each way has a process of its own; the processes take turns, and a round is half a second of
+module's export, under a Trainer (*trainer*), and by itself, in a loop that feeds what came out (*stock*). Each way has a process of its own; the processes take turns, and a round is half a second of
 steps; the figure is the least of the rounds' medians. *first* is from the start of a cold process to the end of its first
 step (the least of several processes, with the compilers' caches empty); *peak* is the most memory that the process held. *disk* is
 what must be there: the files of the model, and the installed packages that run it, with what they need.
@@ -16,6 +16,7 @@ writes and the one that `onnx_ad.reverse` makes of the same file, in one process
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import json
 import os
@@ -34,17 +35,24 @@ import numpy as np
 from runtime.workers import Worker, peak_mb, timed
 
 CASES = ("mlp", "resnet", "transformer")
-WAYS = ("eager", "compile", "onnxruntime")
+WAYS = ("eager", "compile", "trainer", "stock")
 RATE = 1e-3
 LIMIT = 600.0
-PACKAGES = {"eager": ["torch"], "compile": ["torch"], "onnxruntime": ["stopgrad", "onnxruntime"]}
+PACKAGES = {
+    "eager": ["torch"],
+    "compile": ["torch"],
+    "trainer": ["stopgrad", "onnxruntime", "numpy", "ml_dtypes", "optree", "safetensors", "rich"],
+    "stock": ["onnxruntime", "numpy", "safetensors"],
+}
 
 # ---------------------------------------------------------------------------------------- in a worker
 
 
 def step_of(way: str, case: str, folder: Path, quick: bool, threads: int) -> Callable[[], float]:
     """A function that makes one step and returns its loss."""
-    if way == "onnxruntime":
+    if way == "stock":
+        return stock(folder / case, threads)
+    if way == "trainer":
         from stopgrad.trainer import Trainer  # What the process imports is what is measured.
 
         trainer = Trainer(folder / case / "out", threads=threads)
@@ -68,6 +76,30 @@ def step_of(way: str, case: str, folder: Path, quick: bool, threads: int) -> Cal
         loss.backward()
         optimizer.step()
         return loss.item()
+
+    return step
+
+
+def stock(folder: Path, threads: int) -> Callable[[], float]:
+    """The same without this package: what somebody writes who has the files and ONNX Runtime."""
+    import onnxruntime
+    from safetensors.numpy import load_file
+
+    manifest = json.loads((folder / "out" / "manifest.json").read_text())
+    graph = manifest["graphs"]["train_step"]
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    path = str(folder / "out" / graph["file"])
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    fed = load_file(folder / "out" / manifest["state_file"]) | dict(np.load(folder / "batch.npz"))
+    fed["learning_rate"] = np.array(RATE, np.float32)
+    names = [y["name"] for y in graph["outputs"]]
+    updates = [y.get("updates") for y in graph["outputs"]]
+
+    def step() -> float:
+        made = session.run(names, fed)
+        fed.update((name, value) for name, value in zip(updates, made, strict=True) if name)
+        return float(made[updates.index(None)])
 
     return step
 
@@ -102,18 +134,20 @@ def export(case: str, quick: bool, folder: Path) -> None:
     model, x, labels = made(case, quick)
     here = folder / case
     here.mkdir(parents=True, exist_ok=True)
-    torch.onnx.export(
-        model,
-        (x,),
-        str(here / "model.onnx"),
-        dynamo=False,
-        input_names=["x"],
-        output_names=["y"],
-        opset_version=17,
-        training=torch.onnx.TrainingMode.PRESERVE,
-        do_constant_folding=False,
-        dynamic_axes={"x": {0: "batch"}},
-    )
+    for name in ("model", "resting"):
+        torch.onnx.export(
+            model,
+            (x,),
+            str(here / f"{name}.onnx"),
+            dynamo=False,
+            input_names=["x"],
+            output_names=["y"],
+            opset_version=17,
+            training=torch.onnx.TrainingMode.PRESERVE,
+            do_constant_folding=False,
+            dynamic_axes={"x": {0: "batch"}},
+        )
+        model.eval()  # As which onnx-ad differentiates batch norms.
     np.savez(here / "batch.npz", x=x.numpy(), labels=labels.numpy())
 
 
@@ -140,7 +174,11 @@ def gradients(case: str, folder: Path, rounds: int, threads: int) -> dict[str, A
     import stopgrad as sg
     import stopgrad.onnx as sgo
 
-    model = onnx.load(folder / case / "model.onnx")
+    model = onnx.load(folder / case / "resting.onnx")
+    batch = len(np.load(folder / case / "batch.npz")["x"])
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = batch  # Which onnx-ad must know.
+    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model = onnx.shape_inference.infer_shapes(model)
     x = np.load(folder / case / "batch.npz")["x"]
     weights = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
     loaded = sgo.load(model)
@@ -367,14 +405,15 @@ def main() -> None:
         given = {"folder": name, "quick": options.quick, "threads": options.threads}
         os.environ["STOPGRAD_BENCH"] = json.dumps(given)
         packages = {way: installed_mb(names) for way, names in PACKAGES.items()}
-        packages["onnxruntime"] += own_mb()
+        packages["trainer"] += own_mb()
         for case in options.only.split(","):
             separately("export", case, options.quick, name)
             written = separately("write", case, name)
             row = measured(case, folder, options)
             exported = (folder / case / "model.onnx").stat().st_size / 2**20
-            row["files_mb"] = dict.fromkeys(("eager", "compile"), exported) | {
-                "onnxruntime": written.get("files_mb", 0.0)
+            row["files_mb"] = dict.fromkeys(WAYS, written.get("files_mb", 0.0)) | {
+                "eager": exported,
+                "compile": exported,
             }
             row["packages_mb"], row["written"] = packages, written
             row["gradients"] = separately("gradients", case, name, options.rounds, options.threads)
