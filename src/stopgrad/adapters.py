@@ -133,7 +133,7 @@ def add_lora(
 
 @reads_arguments
 def _rank(rank: Any) -> int:
-    if not is_whole(rank) or whole(rank) < 1:
+    if not is_whole(rank) or not 1 <= whole(rank) < 2**31:
         raise ArgumentError(f"add_lora: rank is a whole number from 1 on, not {rank!r:.60}")
     return whole(rank)
 
@@ -146,6 +146,7 @@ def _above_zero(value: Any, name: str) -> float:
     return found
 
 
+@reads_arguments
 def _seed(key: Any) -> Array:
     """A key as an array, whatever graph is open."""
     with Graph().as_default():

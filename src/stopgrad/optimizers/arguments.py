@@ -56,7 +56,7 @@ def checked(how: Mapping[str, Any]) -> How:
             f"{shorten(list(How.__annotations__))}"
         )
     accumulate = how.get("accumulate", 1)
-    if not is_whole(accumulate) or whole(accumulate) < 1:
+    if not is_whole(accumulate) or not 1 <= whole(accumulate) < 2**53:
         raise ArgumentError(f"accumulate is a whole number from 1 on, not {accumulate!r:.60}")
     average = how.get("average")
     groups = {} if how.get("groups") is None else how["groups"]
