@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.nodes import NotInOnnx
+from stopgrad.onnx_nodes.nodes import NO_COMPLEX, NotInOnnx
 from stopgrad.types import bfloat16
 
 _KERNELS = {
@@ -121,6 +121,8 @@ def has_kernel(operator: str, dtype: np.dtype[Any]) -> bool:
 def computed_in(operator: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which an operator is to be computed whose operands have this one."""
     dtype = np.dtype(dtype)
+    if dtype.kind == "c":
+        raise NotInOnnx(NO_COMPLEX)
     letter, kernels = _LETTERS[dtype], KERNELS[operator]
     if letter in kernels:
         return dtype

@@ -200,9 +200,13 @@ def unwritable(operations: Sequence[Operation]) -> str | None:
     tried: set[Any] = set()
     for op in operations:
         key = (op.type, tuple([x.type for x in op.inputs]), op.values)
-        if key in tried or op.type in ("Placeholder", "Parameter"):
+        if key in tried:
             continue
         tried.add(key)
+        if any(x.dtype.is_complex for x in (*op.inputs, *op.outputs)):
+            return f"cannot compute {describe(op)}: {NO_COMPLEX}"
+        if op.type in ("Placeholder", "Parameter"):
+            continue
         xp = Xp(Nodes(LATEST))
         try:
             given = [xp.input(f"x{i}", x.dtype.numpy, x.shape) for i, x in enumerate(op.inputs)]
