@@ -68,6 +68,10 @@ CHANGES = {
 
 # Those that are as they were when the package was imported.
 CONSTANT = {
+    "stopgrad.onnx.operators.contrib._MICROSOFT",
+    "stopgrad.onnx.operators.contrib.FUSED",
+    "stopgrad.onnx.operators.contrib.CONTRIB",
+    "stopgrad.importing.convolutions.LAYOUTS",
     "stopgrad.cli.train_graph._PATTERNS",
     "stopgrad.onnx.training.asked.OPTIMIZERS",
     "stopgrad.onnx.training.asked.SCHEDULES",
@@ -223,7 +227,6 @@ CONSTANT = {
     "stopgrad.torch.importing.aten.elementwise._ELEMENTARY",
     "stopgrad.torch.importing.aten.indexing.INDEXING",
     "stopgrad.torch.importing.aten.normalizations.NORMALIZATIONS",
-    "stopgrad.torch.importing.aten.products.LAYOUTS",
     "stopgrad.torch.importing.aten.products.PRODUCTS",
     "stopgrad.torch.importing.aten.reductions.REDUCTIONS",
     "stopgrad.torch.importing.aten.shapes.SHAPES",

@@ -57,6 +57,10 @@ def versions_of(model: Any, name: str) -> dict[str, int]:
         FileError: others are in such a model.
     """
     versions = opsets(model.opset_import, name)
+    if "" not in versions and any(not domain_of(node) for node in all_nodes(model)):
+        raise FileError(
+            f"{name} states no opset of ai.onnx, whose operators it has: the file may be truncated"
+        )
     stated = versions.setdefault("", OLDEST)
     if stated < OLDEST:
         changed = sorted({text(node.op_type) for node in all_nodes(model) if _has_changed(node, stated)})

@@ -1,8 +1,8 @@
 """Elementary functions that ONNX lacks, or that runtimes have in float32 only, from those that they have.
 
-Each takes an array namespace and operands of one floating-point dtype, mostly float64, and uses of the namespace
-arithmetic, comparisons, ``where``, ``exp``, ``log``, ``sqrt``, ``sin``, ``cos``, ``round`` and ``floor``. Errors
-are a few ulps of float64, measured in tests/test_onnx_mathematics.py.
+Each takes an array namespace and operands of one floating-point dtype, mostly float64, and uses of the
+namespace arithmetic, comparisons, ``where``, ``exp``, ``log``, ``sqrt``, ``sin``, ``cos``, ``round`` and
+``floor``. Errors are a few ulps of float64, measured in tests/test_onnx_mathematics.py.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
-from ml_dtypes import finfo
 
 from stopgrad.onnx_nodes import series
 
@@ -159,13 +159,15 @@ def hypot(xp: Any, x: Any, y: Any) -> Any:
 
 
 def nextafter(xp: Any, x: Any, y: Any) -> Any:
-    """S. M. Rump, P. Zimmermann, S. Boldo and G. Melquiond 2009, "Computing predecessor and successor in rounding
-    to nearest": a little more than half a unit in the last place is added, and the sum is rounded.
+    """A little more than half a unit in the last place is added, and the sum is rounded.
+
+    By S. M. Rump, P. Zimmermann, S. Boldo and G. Melquiond 2009, "Computing predecessor and successor in
+    rounding to nearest".
 
     float16 and bfloat16 are computed in float32, so that the only rounding is that to their own dtype.
     """
     dtype = x.dtype
-    limits = finfo(dtype)
+    limits: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     unit, least, largest = float(limits.eps) / 2, float(limits.smallest_subnormal), float(limits.max)
     narrow = dtype.itemsize == 2
     wide = np.dtype(np.float32) if narrow else dtype
@@ -191,8 +193,9 @@ def nextafter(xp: Any, x: Any, y: Any) -> Any:
 def to_11_bits(xp: Any, x: Any) -> Any:
     """float64 as float16 rounds it. What is float32 already stays as it is.
 
-    By the splitting of G. W. Veltkamp (T. J. Dekker 1971, "A floating-point technique for extending the available
-    precision"); numbers below the normal ones of float16 are rounded where they are added to a large one.
+    By the splitting of G. W. Veltkamp (T. J. Dekker 1971, "A floating-point technique for extending the
+    available precision"); numbers below the normal ones of float16 are rounded where they are added to a
+    large one.
     """
     bounded = xp.where(xp.abs(x) > 1e6, xp.sign(x) * math.inf, x)
     scaled = bounded * (2.0**42 + 1)

@@ -61,7 +61,7 @@ class Elementwise(Writing):
     def abs(self, x: Any) -> Any:
         return x if x.dtype == BOOL else self.elementwise("Abs", x)
 
-    absolute = abs
+    absolute = abs  # noqa: A003 - the method above
 
     @writes
     def square(self, x: Any) -> Any:
@@ -91,7 +91,7 @@ class Elementwise(Writing):
         return self.where(y == 0, plain, self.where(quotient == 0, self.copysign(quotient, plain), whole))
 
     def _divisor(self, y: Any, dtype: Any) -> tuple[Value, Any, Any]:
-        """What may be divided by: y, but 1 for 0 and -1, which runtimes do not survive; and where these are."""
+        """What may be divided by: y, but 1 for 0 and -1, which runtimes do not survive; where these are."""
         if not isinstance(y, Value) and not np.any(np.isin(y, (0, -1))):
             return self.value(y, dtype), None, None
         y = self.value(y, dtype)
@@ -151,7 +151,7 @@ class Elementwise(Writing):
         shape = self.broadcast(x, y)
         kinds = [(np.dtype(np.int64), ()), (BOOL, ()), *[(x.dtype, shape)] * 3]
 
-        def step(n: Value, on: Value, found: Value, base: Value, left: Value) -> list[Value]:
+        def step(n: Any, on: Any, found: Any, base: Any, left: Any) -> list[Any]:
             found = self.where((left & 1) == 1, found * base, found)
             return [on, found, base * base, left >> 1]
 
@@ -244,7 +244,7 @@ class Elementwise(Writing):
         return self.cast(found ^ mask if dtype.kind == "i" else found, dtype)
 
     def _shifted(self, x: Any, y: Any, dtype: np.dtype[Any]) -> tuple[Value, Value, Any]:
-        """The bits of x, by how many they are shifted, and where that is more than there are, as NumPy allows."""
+        """The bits of x, how far they are shifted, and where that is more than there are, as NumPy allows."""
         bits = np.dtype(f"uint{dtype.itemsize * 8}")
         x = self.cast(self.value(x, dtype), bits)
         if not isinstance(y, Value) and np.all((np.asarray(y) >= 0) & (np.asarray(y) < dtype.itemsize * 8)):
@@ -270,8 +270,8 @@ class Elementwise(Writing):
     def copysign(self, x: Any, y: Any) -> Any:
         dtype = self.common(x, y)
         x, y = self.value(x, dtype), self.value(y, dtype)
-        size = self.abs(x)
-        return self.where(self.signbit(y), -size, size)
+        # Not chosen from -|x| and |x|: the runtime's Where gives 0.0 for -0.0.
+        return self.abs(x) * self.where(self.signbit(y), np.array(-1, dtype), np.array(1, dtype))
 
     @writes
     def nextafter(self, x: Any, y: Any) -> Any:

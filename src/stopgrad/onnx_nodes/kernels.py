@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.nodes import NotInOnnx
+from stopgrad.onnx_nodes.nodes import NO_COMPLEX, NotInOnnx
 from stopgrad.types import bfloat16
 
 _KERNELS = {
@@ -68,8 +68,8 @@ _KERNELS = {
     "efdbl": "Unique",
     "efbiB": "Resize Resize[linear]",
 }
-"""Operators by the dtypes for which the CPU provider of onnxruntime 1.31 has them, at the versions 18, 21 and 26
-of ONNX alike. Letters are NumPy's, and E is bfloat16. Made by tests/onnx_kernels.py."""
+"""Operators by the dtypes for which the CPU provider of onnxruntime 1.31 has them, at the versions 18, 21 and
+26 of ONNX alike. Letters are NumPy's, and E is bfloat16. Made by tests/onnx_kernels.py."""
 
 KERNELS = {operator: letters for letters, names in _KERNELS.items() for operator in names.split()}
 """The same, by operator; in brackets stands what an attribute says."""
@@ -78,7 +78,7 @@ _WIDER = {
     **{"e": "fd", "E": "fd", "f": "d", "b": "hil", "h": "il", "i": "l", "l": "L"},
     **{"B": "ilIL", "H": "ilIL", "I": "lL", "L": "l", "?": "Bil"},
 }
-"""Where to compute instead, the best first. uint64 goes to int64, which is the same modulo 2⁶⁴, in another order."""
+"""Where to compute instead, the best first. uint64 goes to int64: the same modulo 2⁶⁴, in another order."""
 
 _LETTERS = {bfloat16.numpy: "E"} | {np.dtype(c): c for c in "efdbhilBHIL?"}
 _DTYPES = {letter: dtype for dtype, letter in _LETTERS.items()}
@@ -121,6 +121,8 @@ def has_kernel(operator: str, dtype: np.dtype[Any]) -> bool:
 def computed_in(operator: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which an operator is to be computed whose operands have this one."""
     dtype = np.dtype(dtype)
+    if dtype.kind == "c":
+        raise NotInOnnx(NO_COMPLEX)
     letter, kernels = _LETTERS[dtype], KERNELS[operator]
     if letter in kernels:
         return dtype

@@ -69,6 +69,11 @@ class Special(Part):
             return self.xp.elementwise("Erf", x)
         return self._formula("erf", x)
 
+    def erfc(self, x: Any) -> Any:
+        if isinstance(x, Value) and x.dtype != np.float64:
+            return self.xp.cast(special.erfc_in_float32(self.xp, self.xp.value(x, np.float32)), x.dtype)
+        return self._formula("erfc", x)
+
     def zeta(self, s: Any, q: Any) -> Any:
         if isinstance(s, Value):
             raise self.xp.missing("the zeta function of an unknown order")
@@ -94,7 +99,7 @@ def _special(name: str) -> Any:
     return lambda self, x: self._formula(name, x)
 
 
-for _name in ("erfc", "erfinv", "ndtri", "gammaln", "digamma", "i0", "i0e", "i1", "i1e"):
+for _name in ("erfinv", "ndtri", "gammaln", "digamma", "i0", "i0e", "i1", "i1e"):
     setattr(Special, _name, _special(_name))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from stopgrad.errors import EngineError
 from stopgrad.graph import Operation, Output, describe
-from stopgrad.interpreter import Region, Regions, Types, prepared, program
+from stopgrad.interpreter import Region, Regions, Types, prepared, program, quietly
 from stopgrad.onnx_nodes.forms import FORMS
 from stopgrad.onnx_nodes.forms.gates import gate
 from stopgrad.onnx_nodes.layouts import source
@@ -94,7 +94,7 @@ def written(
         xp.sizes.read(name, x.shape)
         given.append(value if dtype == x.dtype.numpy else xp.same_bits(value, x.dtype.numpy))
     run = program([*inputs.values()], [*outputs.values()], backend, _named(xp, backend))
-    made = run(given)
+    made = quietly(run, given)  # What is known is computed by NumPy at once.
     results = []
     for y, value in zip(outputs.values(), made, strict=True):
         value, dtype = xp.value(value, y.dtype.numpy), _outside(y.dtype.numpy, bits)
@@ -200,13 +200,17 @@ def unwritable(operations: Sequence[Operation]) -> str | None:
     tried: set[Any] = set()
     for op in operations:
         key = (op.type, tuple([x.type for x in op.inputs]), op.values)
-        if key in tried or op.type in ("Placeholder", "Parameter"):
+        if key in tried:
             continue
         tried.add(key)
+        if any(x.dtype.is_complex for x in (*op.inputs, *op.outputs)):
+            return f"cannot compute {describe(op)}: {NO_COMPLEX}"
+        if op.type in ("Placeholder", "Parameter"):
+            continue
         xp = Xp(Nodes(LATEST))
         try:
             given = [xp.input(f"x{i}", x.dtype.numpy, x.shape) for i, x in enumerate(op.inputs)]
-            _named(xp, _Backend(xp))([op], op.outputs)[0].function(*given)
+            quietly(_named(xp, _Backend(xp))([op], op.outputs)[0].function, *given)
         except EngineError as error:
             if not getattr(error, "sizes", False):
                 return f"cannot compute {describe(op)}: {error.message}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,7 @@ from stopgrad.onnx_nodes.writing import BOOL, INT64, Writing, writes
 from stopgrad.types import Dim, product
 
 UINT8 = np.dtype(np.uint8)
-_FIRST = np.array(np.iinfo(np.int64).min)
-"""What turns the order of uint64, as int64, into that of int64: an exclusive or with it."""
+_SIGNED: dict[Any, Any] = {np.dtype(np.uint32): np.dtype(np.int32), np.dtype(np.uint64): INT64}
 
 
 def _counted(x: Any, dtype: Any) -> Any:
@@ -101,10 +101,12 @@ class Reducing(Writing):
 
     def ordered(self, operator: str, x: Value) -> tuple[Value, Any]:
         """Numbers in the same order, for which runtimes have an operator; and what leads back."""
-        if x.dtype == np.uint64 and not has_kernel(operator, x.dtype):
-            return self.cast(x, INT64) ^ _FIRST, lambda found: self.cast(found ^ _FIRST, np.uint64)
-        dtype = x.dtype
-        return self.cast(x, computed_in(operator, dtype)), lambda found: self.cast(found, dtype)
+        dtype, signed = x.dtype, _SIGNED.get(x.dtype)
+        if signed is None or has_kernel(operator, dtype):
+            return self.cast(x, computed_in(operator, dtype)), lambda found: self.cast(found, dtype)
+        # An exclusive or with the first bit makes the order that of signed integers.
+        first = np.array(np.iinfo(signed).min, signed)
+        return self.cast(x, signed) ^ first, lambda found: self.cast(found ^ first, dtype)
 
     @writes
     def max(self, x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
@@ -114,10 +116,13 @@ class Reducing(Writing):
     def min(self, x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
         return self._extreme("ReduceMin", x, axis, keepdims, initial)
 
-    amax, amin = max, min
+    amax, amin = max, min  # noqa: A003 - the methods above
 
     def _extreme(self, op_type: str, x: Value, axis: Any, keepdims: bool, initial: Any) -> Value:
         given, back = self.ordered(op_type, x)
+        if given.dtype == INT64:
+            extreme = functools.partial(self._extreme_of_rows, op_type)
+            return back(self._exactly(given, axis, keepdims, extreme))
         found = back(self.reduce(op_type, given, axis, keepdims))
         if initial is not None and given.dtype != x.dtype and not _has_elements(x):
             # Of no elements the runtime gives the limit of the wider dtype.
@@ -128,6 +133,17 @@ class Reducing(Writing):
         # Runtimes pass over NaN, depending on where it stands.
         bad = self.any(self.isnan(x), axis, keepdims)  # type: ignore[attr-defined]
         return self.where(bad, np.asarray(np.nan, x.dtype), found)  # type: ignore[attr-defined]
+
+    def _extreme_of_rows(self, op_type: str, table: Value) -> Value:
+        """By where it stands: onnxruntime's ReduceMax of int64 compares some of the bits only."""
+        limits = np.iinfo(table.dtype)
+        if not _has_elements(table):
+            none = limits.min if op_type == "ReduceMax" else limits.max
+            rest = self.full((table.shape[0], 1), none, table.dtype)  # type: ignore[attr-defined]
+            table = self.concatenate([table, rest], 1)  # type: ignore[attr-defined]
+        shape = (table.shape[0], 1)
+        place = self.node(op_type.replace("Reduce", "Arg"), [table], INT64, shape, axis=1, keepdims=1)
+        return self.node("GatherElements", [table, place], table.dtype, shape, axis=1)
 
     def _is_empty(self, x: Value) -> Any:
         return self.equal(self.value(x.size), 0)  # type: ignore[attr-defined]

@@ -36,6 +36,6 @@ def _complex(xp: Any, real: Any, imag: Any) -> Any:
 NUMBERS: Mapping[type[Op], Callable[..., Any]] = {
     Cast: _cast,
     Complex: _complex,
-    **{definition: definition.xla for definition in (RandomLogGamma, RandomPoisson)},  # type: ignore[attr-defined]
-    **{definition: definition.xla for definition in (LogGammaMoment, BetaMoment)},  # type: ignore[attr-defined]
+    **{definition: definition.xla for definition in (RandomLogGamma, RandomPoisson)},
+    **{definition: definition.xla for definition in (LogGammaMoment, BetaMoment)},
 }
