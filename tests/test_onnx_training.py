@@ -16,7 +16,7 @@ from torch.nn import functional
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_training_tools import Twin, batches, mlp, node, normal, write
+from onnx_training_tools import Twin, batches, mlp, node, normal, scaled, write
 
 STEPS = 20
 
@@ -315,6 +315,43 @@ def test_mode_eval_trains_a_training_model_as_it_is_used(tmp_path: Path) -> None
     assert list(trainer.state) == ["w", "v", "scale", "bias", "sgd/step"]
     with pytest.raises(sg.ArgumentError, match="mode"):
         trained(tmp_path / "norm.onnx", loss="mse", mode="half")
+
+
+def test_dropout_draws_anew_in_each_step_and_not_where_the_model_is_used(tmp_path: Path) -> None:
+    nodes = [node("MatMul", ["x", "w"], "a"), node("Dropout", ["a"], "b", "/drop"), node("MatMul", ["b", "v"], "y")]
+    weights = {"w": normal(4, 50, scale=0.1), "v": normal(50, 3, seed=1)}
+    write(tmp_path / "m.onnx", nodes, {"x": ["batch", 4]}, {"y": ["batch", 3]}, weights)
+    trainer = trained(tmp_path / "m.onnx", loss="mse", optimizer="sgd", mode="train")
+    assert trainer.manifest["state"]["random_key"]["kind"] == "random"
+    fed = {"x": normal(8, 4), "labels": normal(8, 3)}
+    losses = [trainer.step(**fed, learning_rate=0.0) for _ in range(4)]
+    assert len(set(losses)) == 4
+    trainer.reset()
+    assert [trainer.step(**fed, learning_rate=0.0) for _ in range(4)] == losses
+    one, other = trainer.gradients(**fed)["w"], trainer.gradients(**fed)["w"]
+    np.testing.assert_array_equal(one, other)  # At one state, they are of one draw.
+    plain = trained(tmp_path / "m.onnx", "plain", loss="mse", optimizer="sgd")
+    assert trainer.evaluate(**fed)["loss"] == plain.evaluate(**fed)["loss"]
+    assert trainer.predict(x=fed["x"])["y"].shape == (8, 3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_models_of_other_floats_are_trained(dtype: Any, tmp_path: Path) -> None:
+    model = scaled([3], dtype)
+    sgo.training(model, loss="cross-entropy", optimizer="adamw", folder=tmp_path / "out")
+    trainer = sgo.Trainer(tmp_path / "out", threads=1)
+    x, y = normal(6, 3).astype(dtype), np.array([0, 1, 2, 0, 1, 2])
+    w = torch.tensor(trainer.state["w"].astype(np.float32), requires_grad=True)
+    optimizer = torch.optim.AdamW([w], lr=0.05)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(torch.tensor(x.astype(np.float32)) * w, torch.tensor(y))
+        loss.backward()
+        optimizer.step()
+        found = trainer.step(x=x, labels=y, learning_rate=0.05)
+        assert found == pytest.approx(loss.item(), rel=3e-3 if dtype is np.float16 else 1e-5)
+    assert trainer.state["w"].dtype == dtype
+    assert trainer.state["adamw/m/w"].dtype == (np.float32 if dtype is np.float16 else dtype)
 
 
 # ------------------------------------------------------------------------------------------- the files

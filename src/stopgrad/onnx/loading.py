@@ -14,13 +14,14 @@ import stopgrad as sg
 from stopgrad.builder import Inside
 from stopgrad.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
 from stopgrad.imported import Model
-from stopgrad.onnx.checking import check_model, draws, graphs_in, live, read_in, versions_of
+from stopgrad.onnx.checking import all_nodes, check_model, draws, graphs_in, live, read_in, versions_of
 from stopgrad.onnx.operators import OPERATORS
 from stopgrad.onnx.operators.calling import KNOWS, Known, dtype_of_code
 from stopgrad.onnx.reading import Source, domain_of, read, text
 from stopgrad.onnx.translating import FAILED, RANDOM, Space, Translator, label_from, scope_from, stored
 from stopgrad.operands import as_array, shorten
 from stopgrad.public import guarded
+from stopgrad.source import Location
 
 
 @guarded("load")
@@ -85,7 +86,8 @@ class _Loading:
     def model(self) -> Model:
         functions = check_model(self.proto, self.name, OPERATORS)
         graph = sg.Graph()
-        translator = Translator(functions, self.source.folder, self.name)
+        count = sum(1 for _ in all_nodes(self.proto))
+        translator = Translator(functions, self.source.folder, self.name, count)
         with graph.as_default():
             values = self._values(translator)
             if draws(self.proto):
@@ -136,7 +138,8 @@ class _Loading:
         if held.dtype is None or not held.dtype.is_differentiable or as_known:
             return held
         head, _, last = label_from(name).rpartition("/")
-        with Inside(prefix=scope_from(head)):
+        place = Location(self.name, 0, source=f"initializer {name!r}")
+        with Inside(prefix=scope_from(head), place=(place, 0)):
             parameter = sg.parameter(np.array(array), name=last or "parameter")
         self.parameters[name] = parameter
         return Known(array, initializer=name, output=parameter)

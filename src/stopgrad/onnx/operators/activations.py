@@ -6,7 +6,7 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.importing.values import axis_of, brought
-from stopgrad.onnx.operators.calling import Call, Table
+from stopgrad.onnx.operators.calling import Call, Known, Table, knows
 
 
 def _of_features(function: Any) -> Any:
@@ -87,13 +87,16 @@ def shrink(node: Call, x: Any) -> Any:
     return sg.where(low, up, sg.where(high, down, brought(0, x.dtype)))
 
 
+@knows(1, 2)
 def clip(node: Call, x: Any, low: Any = None, high: Any = None) -> Any:
+    """Between bounds that, where they are stored, are constants and no parameters: nobody trains them."""
     if node.opset < 11:
-        low, high = (
-            None if bound is None else brought(bound, x.dtype)
-            for bound in (node.attribute("min"), node.attribute("max"))
-        )
-    return x if low is None and high is None else sg.clip(x, low, high)
+        bounds = [node.attribute("min"), node.attribute("max")]
+    else:
+        bounds = [bound.array if isinstance(bound, Known) else bound for bound in (low, high)]
+    if bounds[0] is None and bounds[1] is None:
+        return x
+    return sg.clip(x, *(None if bound is None else brought(bound, x.dtype) for bound in bounds))
 
 
 def along_axes(node: Call, x: Any) -> tuple[int, ...]:
