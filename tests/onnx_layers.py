@@ -34,7 +34,7 @@ class Layer(NamedTuple):
 
     op: str
     inputs: Sequence[Array | None]
-    attributes: dict[str, Any] = {}  # noqa: RUF012 - never changed
+    attributes: dict[str, Any] = {}
     known: Sequence[int] = ()
     outputs: int = 1
     opset: int = 21
@@ -174,7 +174,9 @@ def _pooling() -> dict[str, Layer]:
     return {
         "MaxPool": Layer("MaxPool", [X2], plane, outputs=2),
         "MaxPoolColumns": Layer("MaxPool", [X2], {**plane, "storage_order": 1}, outputs=2),
-        "MaxPool1d": Layer("MaxPool", [X1], {"kernel_shape": [3], "dilations": [2], "strides": [2]}, outputs=2),
+        "MaxPool1d": Layer(
+            "MaxPool", [X1], {"kernel_shape": [3], "dilations": [2], "strides": [2]}, outputs=2
+        ),
         "MaxPool3d": Layer("MaxPool", [X3], {"kernel_shape": [2, 2, 3], "strides": [2, 1, 2]}, outputs=2),
         "MaxPoolCeil": Layer("MaxPool", [X2], {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}),
         "MaxPoolSame": Layer("MaxPool", [X2], {"kernel_shape": [3, 2], "auto_pad": "SAME_UPPER"}),
@@ -251,7 +253,9 @@ def _recurrent() -> dict[str, Layer]:
         ),
         "GRU": Layer("GRU", [x, *weights(3), None, state()], one, outputs=2),
         "GRUReset": Layer("GRU", [x, *weights(3, 2), lengths], {**two, "linear_before_reset": 1}, outputs=2),
-        "GRUBack": Layer("GRU", [x, *weights(3), lengths], {**one, "direction": "reverse", "clip": 0.4}, outputs=2),
+        "GRUBack": Layer(
+            "GRU", [x, *weights(3), lengths], {**one, "direction": "reverse", "clip": 0.4}, outputs=2
+        ),
         "LSTM": Layer("LSTM", [x, *weights(4), None, state(), state(seed=1)], one, outputs=3),
         "LSTMBoth": Layer("LSTM", [x, *weights(4, 2), lengths, state(2), state(2, 1)], two, outputs=3),
         "LSTMPeepholes": Layer("LSTM", [x, *weights(4), lengths, None, None, peepholes], one, outputs=3),
@@ -298,7 +302,9 @@ def _losses() -> dict[str, Layer]:
     loss, nll = "SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss"
     return {
         "SoftmaxCrossEntropy": Layer(loss, [floats(4, 5), ints(4, high=5)], smooth=(0,)),
-        "SoftmaxCrossEntropyWeighted": Layer(loss, [scores, labels, weights], ignored, outputs=2, smooth=(0,)),
+        "SoftmaxCrossEntropyWeighted": Layer(
+            loss, [scores, labels, weights], ignored, outputs=2, smooth=(0,)
+        ),
         "SoftmaxCrossEntropyNone": Layer(loss, [scores, labels, weights], {"reduction": "none", **ignored}),
         "NegativeLogLikelihood": Layer(nll, [scores, labels], {"reduction": "sum"}, reference="onnx"),
         "NegativeLogLikelihoodWeighted": Layer(nll, [scores, labels, weights], ignored, reference="onnx"),
@@ -324,7 +330,9 @@ def _images() -> dict[str, Layer]:
             "Resize", [X2, None, np.array([1, 1, 1.7, 0.6], np.float32)], {"mode": "linear"}, (2,)
         ),
         "GridSample": Layer("GridSample", [X2, grid], {"padding_mode": "zeros"}, opset=20),
-        "GridSampleBorder": Layer("GridSample", [X2, grid], {"padding_mode": "border", "align_corners": 1}, opset=20),
+        "GridSampleBorder": Layer(
+            "GridSample", [X2, grid], {"padding_mode": "border", "align_corners": 1}, opset=20
+        ),
         "GridSampleReflect": Layer("GridSample", [X2, grid], {"padding_mode": "reflection"}, opset=20),
         "GridSampleCubic": Layer("GridSample", [X2, grid], {"mode": "cubic"}, opset=20),
         "GridSample3d": Layer("GridSample", [X3, cube[..., [0, 1, 2]]], opset=20),
@@ -362,7 +370,10 @@ def _quantized() -> dict[str, Layer]:
     x, bytes_ = floats(3, 4, low=-30, high=30), np.uint8
     small = ints(3, 4, high=255, kind=bytes_)
     scale, zero = np.array(0.37), np.array(117, bytes_)
-    image, window = ints(1, 2, 5, 5, high=255, kind=bytes_), ints(3, 2, 2, 2, high=120, low=-120, kind=np.int8)
+    image, window = (
+        ints(1, 2, 5, 5, high=255, kind=bytes_),
+        ints(3, 2, 2, 2, high=120, low=-120, kind=np.int8),
+    )
     scales, zeros = floats(3, low=0.01, high=0.04), ints(3, high=9, kind=np.int8)
     return {
         "QuantizeLinear": Layer("QuantizeLinear", [x, scale, zero], smooth=()),
@@ -374,12 +385,24 @@ def _quantized() -> dict[str, Layer]:
         "DynamicQuantizeLinear": Layer("DynamicQuantizeLinear", [x], outputs=3, smooth=()),
         "MatMulInteger": Layer("MatMulInteger", [small, small.T, zero], smooth=()),
         "QLinearMatMul": Layer(
-            "QLinearMatMul", [small, scale, zero, small.T.copy(), scale, zero, np.array(90.0), zero], smooth=()
+            "QLinearMatMul",
+            [small, scale, zero, small.T.copy(), scale, zero, np.array(90.0), zero],
+            smooth=(),
         ),
         "ConvInteger": Layer("ConvInteger", [image, window.astype(bytes_), zero], smooth=()),
         "QLinearConv": Layer(
             "QLinearConv",
-            [image, np.array(0.02), zero, window, scales, 0 * zeros, np.array(0.5), zero, ints(3, high=99, kind=np.int32)],
+            [
+                image,
+                np.array(0.02),
+                zero,
+                window,
+                scales,
+                0 * zeros,
+                np.array(0.5),
+                zero,
+                ints(3, high=99, kind=np.int32),
+            ],
             {"pads": [1, 1, 0, 0]},
             smooth=(),
             known=(1, 2, 4, 5, 6, 7),
@@ -401,7 +424,9 @@ def _contrib() -> dict[str, Layer]:
         "BiasGelu": Layer("BiasGelu", [x, bias]),
         "FusedMatMul": Layer("FusedMatMul", [x, skip], {"transB": 1, "alpha": 0.3}),
         "FusedMatMulBatch": Layer(
-            "FusedMatMul", [floats(3, 2, 4), floats(3, 2, 4, seed=1)], {"transBatchA": 1, "transBatchB": 1, "transB": 1}
+            "FusedMatMul",
+            [floats(3, 2, 4), floats(3, 2, 4, seed=1)],
+            {"transBatchA": 1, "transBatchB": 1, "transB": 1},
         ),
         "FusedConv": Layer(
             "FusedConv", [X2, floats(3, 4, 2, 2)], {"activation": "LeakyRelu", "activation_params": [0.2]}
@@ -448,6 +473,4 @@ FAMILIES: dict[str, Callable[[], dict[str, Layer]]] = {
     "contrib": _contrib,
 }
 
-LAYERS = {
-    f"{family}-{name}": layer for family, made in FAMILIES.items() for name, layer in made().items()
-}
+LAYERS = {f"{family}-{name}": layer for family, made in FAMILIES.items() for name, layer in made().items()}

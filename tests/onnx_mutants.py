@@ -69,9 +69,39 @@ def _gathered() -> Iterator[tuple[str, bytes]]:
 
 # ---------------------------------------------------------------------------------------------- mutants
 
-NUMBERS = (0, 1, -1, 2, 3, 7, 16, 127, 255, 2**16, 2**31 - 1, -(2**31), 2**32, 2**40, 2**62, 2**63 - 1, -(2**63))
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    16,
+    127,
+    255,
+    2**16,
+    2**31 - 1,
+    -(2**31),
+    2**32,
+    2**40,
+    2**62,
+    2**63 - 1,
+    -(2**63),
+)
 REALS = (0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, float("inf"), float("-inf"), float("nan"))
-WORDS = ("", "x", "\x00", "../x", "/dev/zero", "ai.onnx.ml", "com.microsoft", "stopgrad", "StopGradient", "é" * 9, "a" * 5000)
+WORDS = (
+    "",
+    "x",
+    "\x00",
+    "../x",
+    "/dev/zero",
+    "ai.onnx.ml",
+    "com.microsoft",
+    "stopgrad",
+    "StopGradient",
+    "é" * 9,
+    "a" * 5000,
+)
 OPERATORS = sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain})
 CPP = FieldDescriptor
 
@@ -119,7 +149,14 @@ def _noisy(r: random.Random, content: bytes) -> bytes:
     return content[:i] + r.randbytes(r.randrange(1, 9)) + content[i + r.randrange(9) :]
 
 
-BYTE_WISE: tuple[Callable[[random.Random, bytes], bytes], ...] = (_flipped, _flipped, _cut, _without, _doubled, _noisy)
+BYTE_WISE: tuple[Callable[[random.Random, bytes], bytes], ...] = (
+    _flipped,
+    _flipped,
+    _cut,
+    _without,
+    _doubled,
+    _noisy,
+)
 
 
 def messages(root: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """The backend node tests of the ``onnx`` package, run through the importer; as a command, their count.
 
-``python tests/onnx_node_tools.py [engine]`` prints how many pass of how many there are, what fails, and what is
-left out, with the reason.
+``python tests/onnx_node_tools.py [engine]`` prints how many pass of how many there are, what fails, and what
+is left out, with the reason.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def _says_sizes(x: Any) -> bool:
 _HERE = {code for code in onnx.TensorProto.DataType.values() if dtype_of_code(code) is not None}
 
 LEFT_OUT = {
-    "random numbers, which are not those of the reference": r"^bernoulli|^training_dropout(_default)?(_mask)?$",
+    "random numbers, which are not those of the reference": (
+        r"^bernoulli|^training_dropout(_default)?(_mask)?$"
+    ),
     "an operator that was another one before opset 13": (
         r"dropout_(default|random)_old|scatter_with(out)?_axis|loop11|scan_sum|upsample_nearest"
     ),
@@ -125,7 +127,7 @@ def computed(case: Case, engine: str = "numpy") -> list[np.ndarray[Any, Any]]:
 
 
 def compare(case: Case, found: Sequence[Any]) -> None:
-    """Raise where results are not those that onnx says, within its tolerance; of 16 bits, within a few roundings."""
+    """Raise where results are not those of onnx, within its tolerance; of 16 bits, a few roundings."""
     assert len(found) == len(case.outputs), f"{len(found)} results, not {len(case.outputs)}"
     for y, expected in zip(found, map(array_of, case.outputs), strict=True):
         wanted = np.asarray(expected)

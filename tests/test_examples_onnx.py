@@ -172,7 +172,9 @@ def test_the_adapters_follow_those_of_pytorch(transformer: Path) -> None:
     named = {name: torch.from_numpy(x.copy()) for name, x in weights(transformer / "model.onnx").items()}
     model.load_state_dict({name: named[name] for name in model.state_dict()})
     frozen = {name: x.detach() for name, x in model.named_parameters()}
-    small = {n: torch.tensor(np.array(x), requires_grad=True) for n, x in trainer.state.items() if ".lora_" in n}
+    small = {
+        n: torch.tensor(np.array(x), requires_grad=True) for n, x in trainer.state.items() if ".lora_" in n
+    }
     adapted = sorted({name.rpartition(".")[0] for name in small})
     optimizer = torch.optim.AdamW(small.values(), lr=0.01)
     rng = np.random.default_rng(1)

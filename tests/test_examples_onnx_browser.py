@@ -334,7 +334,9 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_and_the_button_that_changes_them(page: Opened, scheme: str) -> None:
-    colours = "(s) => [getComputedStyle(document.body)[s], getComputedStyle(document.querySelector('#pad')).color]"
+    colours = (
+        "(s) => [getComputedStyle(document.body)[s], getComputedStyle(document.querySelector('#pad')).color]"
+    )
     page.page.emulate_media(color_scheme=scheme)
     paper, ink = (luminance(c) for c in page.page.evaluate(colours, "backgroundColor"))
     assert (paper > 0.9) == (scheme == "light")
@@ -358,7 +360,9 @@ def test_on_a_phone_it_fits_and_is_drawn_on_by_touch(browser: Any, address: str)
         page.still()
 
 
-def test_what_is_missing_is_said_on_the_page(browser: Any, prepared: Path, runtime: Path, tmp_path: Path) -> None:
+def test_what_is_missing_is_said_on_the_page(
+    browser: Any, prepared: Path, runtime: Path, tmp_path: Path
+) -> None:
     serve = example("onnx/digits/serve")
     (tmp_path / "training").mkdir()
     for name in ("manifest.json", "state.safetensors"):

@@ -51,7 +51,10 @@ def follows(trainer: sgo.Trainer, theirs: Twin, optimizer: Any, **fed: Any) -> N
 
 OPTIMIZERS = [
     ("adamw", lambda w: torch.optim.AdamW(w, lr=0.05)),
-    ("adamw:betas=0.8,0.95,weight_decay=0.1", lambda w: torch.optim.AdamW(w, 0.05, (0.8, 0.95), weight_decay=0.1)),
+    (
+        "adamw:betas=0.8,0.95,weight_decay=0.1",
+        lambda w: torch.optim.AdamW(w, 0.05, (0.8, 0.95), weight_decay=0.1),
+    ),
     ("adam", lambda w: torch.optim.Adam(w, lr=0.05)),
     ("sgd", lambda w: torch.optim.SGD(w, lr=0.05)),
     ("sgd:momentum=0.9,nesterov=true", lambda w: torch.optim.SGD(w, lr=0.05, momentum=0.9, nesterov=True)),
@@ -107,7 +110,11 @@ def test_a_schedule_takes_the_place_of_the_learning_rate(model: Path) -> None:
     trainer, theirs = trained(model, optimizer="sgd", schedule="cosine:0.1,10,warmup=2"), twin(model)
     optimizer = torch.optim.SGD([*theirs.weights.values()], lr=1.0)
     schedule = sg.optimizers.warmup(sg.optimizers.cosine(0.1, 10), 2)
-    assert [x["name"] for x in trainer.manifest["graphs"]["train_step"]["inputs"]][:3] == ["x", "labels", "enc.weight"]
+    assert [x["name"] for x in trainer.manifest["graphs"]["train_step"]["inputs"]][:3] == [
+        "x",
+        "labels",
+        "enc.weight",
+    ]
     for i, (x, y) in enumerate(batches(6)):
         optimizer.param_groups[0]["lr"] = float(schedule(i))
         optimizer.zero_grad()
@@ -179,18 +186,24 @@ def test_single_numbers_are_trained_only_where_they_are_asked_for(tmp_path: Path
 
 
 def test_adapters_are_trained_and_their_base_is_not(model: Path) -> None:
-    trainer = trained(model, lora={"weights": ["enc.weight", "mid.*t"], "rank": 2, "alpha": 4.0}, only="head.bias")
+    trainer = trained(
+        model, lora={"weights": ["enc.weight", "mid.*t"], "rank": 2, "alpha": 4.0}, only="head.bias"
+    )
     state = trainer.state
     assert list(state)[:5] == ["head.bias", *(f"{w}.weight/lora_{k}" for w in ("enc", "mid") for k in "ab")]
     assert "enc.weight" in trainer.manifest["frozen"]
     plain = twin(model)
-    theirs = {name: torch.tensor(value, requires_grad=True) for name, value in state.items() if "adamw" not in name}
+    theirs = {
+        name: torch.tensor(value, requires_grad=True) for name, value in state.items() if "adamw" not in name
+    }
 
     def forward(x: Any) -> Any:
         plain.weights["head.bias"] = theirs["head.bias"]
         saved = dict(plain.weights)
         for name in ("enc.weight", "mid.weight"):
-            plain.weights[name] = saved[name].detach() + 2.0 * theirs[f"{name}/lora_a"] @ theirs[f"{name}/lora_b"]
+            plain.weights[name] = (
+                saved[name].detach() + 2.0 * theirs[f"{name}/lora_a"] @ theirs[f"{name}/lora_b"]
+            )
         y = plain(x)
         plain.weights.update(saved)
         return y
@@ -233,17 +246,29 @@ def with_norm(path: Path, training: bool) -> Path:
     names = ["y0", "mean_new", "var_new"] if training else ["y0"]
     nodes = [
         node("MatMul", ["x", "w"], "a"),
-        node("BatchNormalization", ["a", "scale", "bias", "mean", "var"], names, "/norm", training_mode=int(training)),
+        node(
+            "BatchNormalization",
+            ["a", "scale", "bias", "mean", "var"],
+            names,
+            "/norm",
+            training_mode=int(training),
+        ),
         node("MatMul", ["y0", "v"], "y"),
     ]
     weights = {"w": normal(4, 5), "v": normal(5, 3, seed=1), "scale": np.ones(5, np.float32)}
-    weights |= {"bias": np.zeros(5, np.float32), "mean": np.zeros(5, np.float32), "var": np.ones(5, np.float32)}
+    weights |= {
+        "bias": np.zeros(5, np.float32),
+        "mean": np.zeros(5, np.float32),
+        "var": np.ones(5, np.float32),
+    }
     write(path, nodes, {"x": ["batch", 4]}, {"y": ["batch", 3]}, weights)
     return path
 
 
 def norm_in_pytorch(model: Path) -> tuple[Any, Any]:
-    weights = {t.name: torch.tensor(onnx.numpy_helper.to_array(t)) for t in onnx.load(model).graph.initializer}
+    weights = {
+        t.name: torch.tensor(onnx.numpy_helper.to_array(t)) for t in onnx.load(model).graph.initializer
+    }
     norm = torch.nn.BatchNorm1d(5)
     w, v = (weights[name].requires_grad_() for name in "wv")
     return lambda x: norm(torch.tensor(x) @ w) @ v, (norm, w, v)
@@ -310,7 +335,9 @@ def test_all_graphs_are_valid_and_their_batch_is_symbolic(model: Path) -> None:
         assert {o.domain for o in found.opset_import} <= {""}, "a stock runtime knows all operators"
         assert [i.name for i in found.graph.input] == [x["name"] for x in graph["inputs"]], name
         assert [o.name for o in found.graph.output] == [y["name"] for y in graph["outputs"]], name
-        for i, x in zip([*found.graph.input, *found.graph.output], graph["inputs"] + graph["outputs"], strict=True):
+        for i, x in zip(
+            [*found.graph.input, *found.graph.output], graph["inputs"] + graph["outputs"], strict=True
+        ):
             shape = [d.dim_param or d.dim_value for d in i.type.tensor_type.shape.dim]
             assert shape == x["shape"], (name, x)
         if name != "predict":
@@ -445,7 +472,13 @@ def test_unknown_operators_are_all_listed(tmp_path: Path) -> None:
 def test_external_data_that_points_elsewhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "secret.bin").write_bytes(normal(3).tobytes())
-    model = write(tmp_path / "in" / "m.onnx", [node("Mul", ["x", "w"], "y")], {"x": ["n", 3]}, {"y": ["n", 3]}, {"w": normal(3)})
+    model = write(
+        tmp_path / "in" / "m.onnx",
+        [node("Mul", ["x", "w"], "y")],
+        {"x": ["n", 3]},
+        {"y": ["n", 3]},
+        {"w": normal(3)},
+    )
     tensor = model.graph.initializer[0]
     tensor.ClearField("raw_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL

@@ -87,7 +87,9 @@ def main(folder):
     train, held_out = digits()
     arrays = {"train/images": train[0], "train/labels": train[1]}
     arrays |= {"held_out/images": held_out[0], "held_out/labels": held_out[1]}
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / "digits.safetensors")
+    save_file(
+        {name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / "digits.safetensors"
+    )
 
 
 if __name__ == "__main__":

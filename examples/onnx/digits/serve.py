@@ -35,7 +35,15 @@ def fetched(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     package = folder / f"{RUNTIME.replace('@', '-')}.tgz"
     if not package.exists():
-        command = ["npm", "pack", RUNTIME, "--pack-destination", str(folder), "--loglevel=error", "--fetch-retries=1"]
+        command = [
+            "npm",
+            "pack",
+            RUNTIME,
+            "--pack-destination",
+            str(folder),
+            "--loglevel=error",
+            "--fetch-retries=1",
+        ]
         subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
     found = base64.b64encode(hashlib.sha512(package.read_bytes()).digest()).decode()
     if found != INTEGRITY:

@@ -1,7 +1,7 @@
 """A language model fine-tuned with LoRA by stock onnxruntime: where this runs, no PyTorch is installed.
 
-    python prepare.py out         once, where the model is made
-    python train.py out           where it is used
+python prepare.py out         once, where the model is made
+python train.py out           where it is used
 """
 
 import sys

@@ -18,7 +18,7 @@ def convolved(
     weight: Any,
     bias: Any,
     stride: Sequence[int],
-    pads: Sequence[tuple[int, int]],
+    pads: Sequence[tuple[int, int]] | str,
     dilation: Sequence[int],
     groups: int,
 ) -> Any:
@@ -28,13 +28,13 @@ def convolved(
         x: [batch, channels, sizes].
         weight: [output channels, channels / groups, window].
         bias: [output channels], or None.
-        stride, pads, dilation: for each spatial axis.
+        stride, pads, dilation: for each spatial axis; pads may be "SAME", too.
         groups: of channels, each convolved by itself.
     """
     spatial = len(stride)
     # Ours: [window, channels / groups, output channels].
     filters = sg.transpose(weight, (*range(2, weight.ndim), 1, 0))
-    y = sg.convolution(x, filters, list(stride), list(pads), LAYOUTS[spatial], list(dilation), groups=groups)
+    y = sg.convolution(x, filters, list(stride), pads, LAYOUTS[spatial], list(dilation), groups=groups)
     return biased(y, bias)
 
 

@@ -7,10 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 import stopgrad as sg
-from stopgrad.importing.values import brought, product, static
+from stopgrad.importing.values import brought, product
 from stopgrad.ops.shape import reshape
 
 
@@ -26,28 +24,34 @@ def cubic_weights(t: Any, a: float = -0.75) -> list[Any]:
     return [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
 
 
-def _unnormalised(place: Any, size: int, align: bool) -> Any:
+def _measure(size: Any, like: Any) -> Any:
+    """A size to compute with: as a number, or, where it is symbolic, as a scalar in the graph of another."""
+    return brought(size, like.dtype, like) if isinstance(size, sg.Dim) else size
+
+
+def _unnormalised(place: Any, size: Any, align: bool) -> Any:
     """From [-1, 1] to pixels."""
+    size = _measure(size, place)
     return (place + 1.0) * (0.5 * (size - 1)) if align else ((place + 1.0) * size - 1.0) * 0.5
 
 
-def _reflected(place: Any, size: int, align: bool) -> Any:
-    low, span = (0.0, size - 1.0) if align else (-0.5, float(size))
-    if span == 0:
+def _reflected(place: Any, size: Any, align: bool) -> Any:
+    low, span = (0.0, _measure(size, place) - 1.0) if align else (-0.5, _measure(size, place) * 1.0)
+    if not isinstance(span, sg.Output) and span == 0:
         return sg.zeros_like(place)
     away = sg.abs(place - low)
-    turns = sg.floor(away * (1.0 / span))
+    turns = sg.floor(away / span if isinstance(span, sg.Output) else away * (1.0 / span))
     rest = away - turns * span
     back = sg.not_equal(sg.floormod(turns, brought(2, turns.dtype)), brought(0, turns.dtype))
     return sg.where(back, span - rest + low, rest + low)
 
 
-def _inside(place: Any, size: int, padding: int, align: bool) -> Any:
+def _inside(place: Any, size: Any, padding: int, align: bool) -> Any:
     """Where a place beyond the image is taken for."""
     if padding == 2:
         place = _reflected(place, size, align)
     if padding:
-        zero, last = brought(0, place.dtype), brought(size - 1, place.dtype)
+        zero, last = brought(0, place.dtype), brought(size - 1, place.dtype, place)
         place = sg.minimum(sg.maximum(place, zero), last)
     return place
 
@@ -56,21 +60,21 @@ class Sampling:
     """Pixels of an image, [batch, channels, sizes], at places known as the program runs."""
 
     def __init__(self, x: Any, padding: int, align: bool) -> None:
-        self.sizes = static(x.shape[2:], "grid_sample")
+        self.sizes = x.shape[2:]
         self.padding, self.align = padding, align
         self.dtype = x.dtype
         self.channels = x.shape[1]
-        self.flat = reshape(x, [x.shape[0], x.shape[1], int(np.prod(self.sizes))])
+        self.flat = reshape(x, [x.shape[0], x.shape[1], product(self.sizes)])
 
     def at(self, places: Sequence[Any]) -> Any:
         """The pixels at whole places, which are floating-point; 0 outside: [batch, channels, places]."""
         number = valid = None
         for place, size in zip(places, self.sizes, strict=True):
-            zero, last = brought(0, place.dtype), brought(size - 1, place.dtype)
+            zero, last = brought(0, place.dtype), brought(size - 1, place.dtype, place)
             here = sg.logical_and(sg.greater_equal(place, zero), sg.less_equal(place, last))
             valid = here if valid is None else sg.logical_and(valid, here)
             whole = sg.cast(sg.stop_gradient(sg.where(here, place, zero)), sg.int64)
-            number = whole if number is None else number * size + whole
+            number = whole if number is None else number * _measure(size, number) + whole
         assert number is not None
         count = product(number.shape[1:])
         wide = sg.broadcast_to(

@@ -57,6 +57,10 @@ def versions_of(model: Any, name: str) -> dict[str, int]:
         FileError: others are in such a model.
     """
     versions = opsets(model.opset_import, name)
+    if "" not in versions and any(not domain_of(node) for node in all_nodes(model)):
+        raise FileError(
+            f"{name} states no opset of ai.onnx, whose operators it has: the file may be truncated"
+        )
     stated = versions.setdefault("", OLDEST)
     if stated < OLDEST:
         changed = sorted({text(node.op_type) for node in all_nodes(model) if _has_changed(node, stated)})
@@ -208,11 +212,19 @@ def live(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
         if any(text(y) in needed for y in node.output if y):
             found.append(node)
             needed.update(map(text, node.input))
+            needed.update(spoken_of(node))
             for graph in graphs_in(node):
                 needed.update(text(y.name) for y in graph.output)
                 needed.update(read_in(graph))
     found.reverse()
     return found
+
+
+def spoken_of(node: Any) -> Iterator[str]:
+    """The names of tensors that are attributes of a node, as they are of ``Gradient`` alone."""
+    if node.op_type == "Gradient" and node.domain == "ai.onnx.preview.training":
+        for a in node.attribute:
+            yield from map(text, [*a.strings, *([a.s] if a.name == "y" else [])])
 
 
 def read_in(graph: Any) -> Iterator[str]:

@@ -14,7 +14,7 @@ import stopgrad as sg
 from stopgrad.builder import Inside
 from stopgrad.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
 from stopgrad.imported import Model
-from stopgrad.onnx.checking import check_model, draws, graphs_in, live, read_in, versions_of
+from stopgrad.onnx.checking import all_nodes, check_model, draws, graphs_in, live, read_in, versions_of
 from stopgrad.onnx.operators import OPERATORS
 from stopgrad.onnx.operators.calling import KNOWS, Known, dtype_of_code
 from stopgrad.onnx.reading import Source, domain_of, read, text
@@ -85,7 +85,8 @@ class _Loading:
     def model(self) -> Model:
         functions = check_model(self.proto, self.name, OPERATORS)
         graph = sg.Graph()
-        translator = Translator(functions, self.source.folder, self.name)
+        count = sum(1 for _ in all_nodes(self.proto))
+        translator = Translator(functions, self.source.folder, self.name, count)
         with graph.as_default():
             values = self._values(translator)
             if draws(self.proto):

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
 from stopgrad.errors import ArgumentError, FileError, MissingFileError, StopgradError
@@ -75,7 +74,7 @@ def _parsed(content: bytes, name: str) -> Any:
     model = onnx.ModelProto()
     try:
         model.ParseFromString(content)
-    except DecodeError as error:
+    except Exception as error:  # Of protobuf's, which has no types.
         raise FileError(f"{name} is no ONNX model, or is truncated or damaged: {error}") from error
     return _sound(model, name)
 
@@ -138,8 +137,8 @@ def array_from(tensor: Any, folder: str | None, what: str) -> np.ndarray[Any, An
     external = tensor.data_location == onnx.TensorProto.EXTERNAL
     if external and folder is None:
         raise FileError(
-            f"{what} lies in an external file, and the model came without a folder: give load the path of the "
-            "model, or put the data in with onnx.load_external_data_for_model"
+            f"{what} lies in an external file, and the model came without a folder: give load the path of "
+            "the model, or put the data in with onnx.load_external_data_for_model"
         )
     try:
         with warnings.catch_warnings():
@@ -193,7 +192,7 @@ def attribute_value(attribute: Any, folder: str | None, what: str) -> Any:
     read = _ATTRIBUTES.get(kind)
     if read is not None:
         return read(attribute)
-    tensors = {
+    tensors: dict[int, Callable[[], Any]] = {
         onnx.AttributeProto.TENSOR: lambda: array_from(attribute.t, folder, what),
         onnx.AttributeProto.TENSORS: lambda: [array_from(t, folder, what) for t in attribute.tensors],
         onnx.AttributeProto.SPARSE_TENSOR: lambda: dense_from(attribute.sparse_tensor, folder, what),

@@ -1,4 +1,4 @@
-"""What onnx itself knows of its operators: how many operands, of which types; and their bodies as functions."""
+"""What onnx itself knows of its operators: what they take, and their bodies as functions."""
 
 from __future__ import annotations
 
@@ -115,8 +115,9 @@ def _check_counts(schema: Any, node: Any, operands: Sequence[Any]) -> None:
         raise Refused(f"it takes {schema.min_input} to {schema.max_input} operands, not {len(operands)}")
     if not schema.min_output <= len(node.output) <= schema.max_output:
         raise Refused(f"it has {schema.min_output} to {schema.max_output} results, not {len(node.output)}")
-    for formal, x in zip(schema.inputs, operands, strict=False):
-        if x is None and formal.option == _OPTION.Single:
+    for i, x in enumerate(operands):
+        formal = schema.inputs[min(i, len(schema.inputs) - 1)]
+        if x is None and formal.option != _OPTION.Optional:
             raise Refused(f"its operand {formal.name} is missing")
 
 

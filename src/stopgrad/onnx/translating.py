@@ -30,8 +30,9 @@ RANDOM = "random_key"
 """The parameter that random numbers are drawn from."""
 _DEEPEST = 64
 """So many functions may stand in one another; none may call itself."""
-_EXPANDED = 1_000_000
-"""So many nodes the functions of a model may become."""
+_EXPANDED = 30_000
+_EXPANSION = 16
+"""So many nodes a model may become by its functions and loops; and so many for each that it has."""
 
 _INVALID = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, AssertionError)
 """What is raised where a node is not as its operator says."""
@@ -89,12 +90,15 @@ class Translator:
         drawn: how many keys for random numbers were asked for.
     """
 
-    def __init__(self, functions: Mapping[tuple[str, str, str], Any], folder: str | None, file: str) -> None:
+    def __init__(
+        self, functions: Mapping[tuple[str, str, str], Any], folder: str | None, file: str, nodes: int = 0
+    ) -> None:
         self.refusals: list[Refusal] = []
         self.functions = functions
         self.drawn = 0
         self.random_key: Any = None
         self._folder, self._file = folder, file
+        self._limit = _EXPANDED + _EXPANSION * nodes
         self._expanded = 0
         self._lines: dict[str, int] = {}
         self._schemas: dict[tuple[str, str, int], Any] = {}
@@ -139,8 +143,8 @@ class Translator:
 
     def _translate(self, node: Any, space: Space) -> None:
         self._expanded += 1
-        if self._expanded > _EXPANDED:
-            raise FileError(f"the functions and loops of the model become more than {_EXPANDED} nodes")
+        if self._expanded > self._limit:
+            raise FileError(f"the functions and loops of the model become more than {self._limit} nodes")
         name = space.path + called(node)
         line = self._lines.setdefault(name, len(self._lines) + 1)
         operands = [space.values.get(text(x), FAILED) if x else None for x in node.input]
@@ -167,7 +171,8 @@ class Translator:
         domain, op_type = domain_of(node), text(node.op_type)
         gate = gate_of(domain, op_type)
         if gate is not None:
-            return _gated(gate, self._attributes(node, name, space), [self.tensor(x) for x in operands])
+            given = [self.tensor(x) for x in operands]
+            return _gated(gate, self._attributes(node, name, space), given, name)
         function = self.functions.get((domain, op_type, text(node.overload)))
         if function is not None:
             return self._called(function, node, name, operands, space)
@@ -175,7 +180,8 @@ class Translator:
         version = space.versions.get(domain, 1)
         schema = self.schema(op_type, domain, version)
         check_against(schema, node, operands)
-        call = Call(node, name, version, self._attributes(node, name, space), operands, self, schema)
+        attributes = self._attributes(node, name, space)
+        call = Call(node, name, version, attributes, operands, self, schema, space.values)
         rule = OPERATORS.get(key)
         if rule is None:
             if schema is not None and schema.deprecated:
@@ -351,11 +357,13 @@ def stored(graph: Any, folder: str | None) -> Iterator[tuple[str, Any]]:
 # ------------------------------------------------------------------------------------------------- gates
 
 
-def _gated(gate: Any, attributes: Mapping[str, Any], operands: Sequence[Any]) -> tuple[Any, ...]:
-    """What a gate makes of tensors."""
+def _gated(gate: Any, attributes: Mapping[str, Any], operands: Sequence[Any], name: str) -> tuple[Any, ...]:
+    """What a gate makes of tensors; it is called as its node is."""
     missing = [name for name in gate.attributes if name not in attributes]
     if missing or any(x is None for x in operands):
         raise Refused(f"the gate {gate.type} lacks {missing[0] if missing else 'an operand'}")
     values = gate.canonical([attributes[name] for name in gate.attributes])
-    made = apply(gate, operands, values)
+    head, _, last = label_from(name).rpartition("/")
+    with Inside(prefix=scope_from(head)):
+        made = apply(gate, operands, values, last or None)
     return made if isinstance(made, tuple) else (made,)

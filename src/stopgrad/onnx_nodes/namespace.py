@@ -12,6 +12,7 @@ import numpy as np
 from stopgrad.onnx_nodes import special
 from stopgrad.onnx_nodes.algebra import Algebra
 from stopgrad.onnx_nodes.elementwise import Elementwise
+from stopgrad.onnx_nodes.forms.matrices import solved
 from stopgrad.onnx_nodes.loops import Loops
 from stopgrad.onnx_nodes.reducing import Reducing
 from stopgrad.onnx_nodes.shaping import Shaping
@@ -28,7 +29,7 @@ class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):
 
     @functools.cached_property
     def linalg(self) -> Any:
-        return Part(self, "numpy.linalg")
+        return Linalg(self, "numpy.linalg")
 
     @functools.cached_property
     def fft(self) -> Any:
@@ -51,6 +52,13 @@ class Part:
 
     def __getattr__(self, name: str) -> Any:
         return _otherwise(self.xp, importlib.import_module(self._module), name)
+
+
+class Linalg(Part):
+    """NumPy's linear algebra: what elimination gives."""
+
+    def solve(self, matrix: Any, rhs: Any) -> Any:
+        return solved(self.xp, self.xp.value(matrix), self.xp.value(rhs), adjoint=False)
 
 
 class Special(Part):

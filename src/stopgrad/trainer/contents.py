@@ -155,7 +155,9 @@ def _fitting(what: str, port: Port, value: Any, sizes: dict[str, tuple[int, str]
         try:
             array = np.asarray(value, dtype)
         except (TypeError, ValueError, OverflowError) as error:
-            raise DTypeError(f"{what}: {port.name} is {port.dtype}{show_shape(port.shape)}: {error}") from None
+            raise DTypeError(
+                f"{what}: {port.name} is {port.dtype}{show_shape(port.shape)}: {error}"
+            ) from None
     if array.ndim != len(port.shape):
         raise ShapeError(
             f"{what}: {port.name} has the shape {show_shape(port.shape)}, not {show_shape(array.shape)}"

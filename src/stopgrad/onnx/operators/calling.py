@@ -8,7 +8,7 @@ has several results; what it builds, it builds with this library's public functi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -122,6 +122,7 @@ class Call:
         attributes: by name, as Python values; tensors as arrays, graphs as :class:`Body`.
         outputs: how many results the node names; those that it leaves out count where others follow.
         schema: the operator's schema, ``onnx.defs.OpSchema``, or None.
+        around: the values of the graph that the node stands in, by name.
     """
 
     def __init__(
@@ -133,8 +134,9 @@ class Call:
         operands: Sequence[Any],
         translator: Any,
         schema: Any = None,
+        around: Mapping[str, Any] | None = None,
     ) -> None:
-        self.node, self.schema = node, schema
+        self.node, self.schema, self.around = node, schema, around or {}
         self.op_type, self.domain, self.name = str(node.op_type), str(node.domain), name
         self.opset = opset
         self.attributes = attributes
@@ -229,6 +231,17 @@ class Call:
     def tensor(self, x: Any) -> Any:
         """An operand as an output, where it may be a :class:`Known`."""
         return self._translator.tensor(x)
+
+    def named(self, name: str) -> Any:
+        """The value of a name of the graph that the node stands in, as an output.
+
+        Raises:
+            Refused: no node before this one computes it.
+        """
+        found = self.tensor(self.around.get(name))
+        if not isinstance(found, sg.Output):
+            self.fail(f"it speaks of {name!r}, which is no tensor that stands before it")
+        return found
 
     def key(self) -> Any:
         """A key for random numbers: of the attribute ``seed``, or another one for each node."""

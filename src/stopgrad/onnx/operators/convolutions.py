@@ -25,7 +25,7 @@ def geometry(node: Call, x: Any, w: Any) -> Spatial:
 def conv(node: Call, x: Any, w: Any, b: Any = None) -> Any:
     found = geometry(node, x, w)
     groups = int(node.attribute("group", 1))
-    return convolved(x, w, b, found.stride, found.pads, found.dilation, groups)
+    return convolved(x, w, b, found.stride, found.padding, found.dilation, groups)
 
 
 def conv_transpose(node: Call, x: Any, w: Any, b: Any = None) -> Any:

@@ -81,7 +81,7 @@ def _adapted(node: Call, x: Any, rois: Any, ends: Any, images: Any, counts: list
 def _aligned(
     node: Call, x: Any, ends: Any, images: Any, counts: list[int], samples: list[int], least: bool
 ) -> Any:
-    sizes = static(x.shape[2:], "RoiAlign")
+    sizes = x.shape[2:]
     starts, stops = (ends[:, 1], ends[:, 0]), (ends[:, 3], ends[:, 2])
     places, inside = [], []
     for i, (start, stop) in enumerate(zip(starts, stops, strict=True)):
@@ -90,9 +90,9 @@ def _aligned(
         steps = (np.arange(counts[i] * samples[i]) + 0.5) / (counts[i] * samples[i])
         place = sg.add(along(start, 0, 2), sg.multiply(along(span, 0, 2), brought(steps[None], x.dtype)))
         place = sg.expand_dims(place, 2 - i)  # [regions, places, 1] and [regions, 1, places]
-        last = brought(sizes[i], x.dtype)
+        last = brought(sizes[i], x.dtype, x)
         inside.append(sg.logical_and(sg.greater_equal(place, -1.0), sg.less_equal(place, last)))
-        places.append(sg.clip_by_value(place, brought(0, x.dtype), brought(sizes[i] - 1, x.dtype)))
+        places.append(sg.clip_by_value(place, brought(0, x.dtype), brought(sizes[i] - 1, x.dtype, x)))
     shape = [ends.shape[0], counts[0] * samples[0], counts[1] * samples[1]]
     wide = [sg.broadcast_to(place, shape) for place in places]
     parts = corners(Sampling(sg.gather(x, images), 0, True), wide)
@@ -150,6 +150,7 @@ def non_max_suppression(node: Call, *operands: Any) -> Any:
     """How many boxes are left depends on their values; so these must be known."""
     names = [name for name in node.node.input if name]
     known = [node.known(i, x) for i, x in enumerate(operands) if x is not None]
+    known = [x if x.ndim else x.reshape(1) for x in known]  # The reference takes limits as vectors.
     (found,) = ReferenceEvaluator(node.node).run(None, dict(zip(names, known, strict=True)))
     return sg.constant(found)
 

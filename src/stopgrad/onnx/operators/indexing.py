@@ -26,6 +26,8 @@ def _features(node: Call, x: Any, indices: Any) -> Any:
 
 def _gathered_elements(node: Call, x: Any, indices: Any) -> Any:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
+    if indices.ndim != x.ndim:
+        node.fail(f"its indices have {indices.ndim} axes, and its data {x.ndim}")
     return sg.take_along_axis(_cut(x, indices, axis), indices, axis)
 
 
@@ -66,6 +68,10 @@ def _method(node: Call) -> str:
 
 def _scattered_elements(node: Call, x: Any, indices: Any, updates: Any) -> Any:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
+    if indices.ndim != x.ndim or updates.ndim != x.ndim:
+        node.fail(
+            f"its indices and updates have {indices.ndim} and {updates.ndim} axes, and its data {x.ndim}"
+        )
     if any(not isinstance(size, sg.Dim) and size == 0 for size in indices.shape):
         return x
     places = tuple(

@@ -107,9 +107,9 @@ def _split(node: Call, x: Any, sizes: Any = None) -> Any:
     if sizes is not None:
         lengths = list(node.sizes(sizes, 1))
     else:
-        lengths = _even(x.shape[axis], node.attribute("num_outputs", node.outputs))
-    if len(lengths) != node.outputs:
-        node.fail(f"it is split into {len(lengths)} parts and has {node.outputs} results")
+        lengths = _even(x.shape[axis], node.outputs)
+    if len(lengths) != node.outputs or node.attribute("num_outputs", node.outputs) != node.outputs:
+        node.fail(f"its parts are not as many as its {node.outputs} results")
     return tuple(sg.split(x, lengths, axis))
 
 
@@ -182,22 +182,27 @@ def _mirrored(node: Call, x: Any, axis: int, pair: tuple[Any, Any], mode: str) -
     before, after = pair
     x = part(x, axis, -before if before < 0 else 0, x.shape[axis] + after if after < 0 else None)
     before, after = max(before, 0), max(after, 0)
+    size = x.shape[axis]
     if not before and not after:
         return x
-    size = x.shape[axis]
     if not isinstance(size, sg.Dim):
         if not size:
             node.fail("a margin of its own elements, around none")
-        places: Any = np.pad
-        return sg.take(x, places(np.arange(size), (before, after), mode=mode), axis)
-    if mode == "reflect":
-        return sg.pad(x, [(before, after) if i == axis else (0, 0) for i in range(x.ndim)], "REFLECT")
-    first, last = (before, after) if mode == "edge" else (after, before)
-    head = part(x, axis, 0, 1 if mode == "edge" else first)
-    tail = part(x, axis, size - (1 if mode == "edge" else last), None)
+        if mode == "reflect" and max(before, after) < size:
+            return sg.pad(x, [(before, after) if i == axis else (0, 0) for i in range(x.ndim)], "REFLECT")
+    steps = sg.range(-before, size + after, dtype=sg.int64)
+    return sg.take(x, _inside(steps, sg.size(x, sg.int64, axis=axis), mode), axis)
+
+
+def _inside(steps: Any, size: Any, mode: str) -> Any:
+    """Which element stands for one outside of an axis."""
+    if mode == "edge":
+        return sg.minimum(sg.maximum(steps, np.int64(0)), sg.subtract(size, np.int64(1)))
     if mode == "wrap":
-        return sg.concat([y for y, n in ((tail, before), (x, 1), (head, after)) if n], axis)
-    return sg.concat([*[head] * before, x, *[tail] * after], axis)
+        return sg.floormod(steps, size)
+    period = sg.maximum(sg.multiply(sg.subtract(size, np.int64(1)), np.int64(2)), np.int64(1))
+    place = sg.floormod(steps, period)
+    return sg.where(sg.less(place, size), place, sg.subtract(period, place))
 
 
 # --------------------------------------------------------------------------------------- blocks and times

@@ -25,6 +25,7 @@ class Pooling(Spatial):
 
     def __init__(self, node: Call, x: Any) -> None:
         super().__init__(node, x)
+        self.node = node
         if len(self.window) not in LAYOUTS:
             node.fail(f"there is pooling over one to three axes here, not over {len(self.window)}")
         self.layout = LAYOUTS[len(self.window)]
@@ -53,6 +54,8 @@ class Pooling(Spatial):
 
     def means(self, x: Any) -> Any:
         """The means of the windows of x with zeros around it, which count."""
+        if self.padding is not self.pads:
+            self.node.fail("padding that counts needs sizes that are numbers; give it pads")
         x = padded(x, [(0, 0), (0, 0), *self.wide])
         return sg.avg_pool(x, *self._told("VALID"), dilations=list(self.dilation))
 
@@ -61,7 +64,8 @@ class Pooling(Spatial):
 
     def pooled(self, function: Any, x: Any) -> Any:
         """By a function that leaves padding out of what it counts."""
-        return function(x, *self._told(self.wide), dilations=list(self.dilation))
+        around = self.wide if self.padding is self.pads else self.padding
+        return function(x, *self._told(around), dilations=list(self.dilation))
 
 
 def max_pool(node: Call, x: Any) -> Any:

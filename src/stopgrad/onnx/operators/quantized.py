@@ -14,7 +14,7 @@ from stopgrad.importing.convolutions import convolved
 from stopgrad.importing.shapes import part
 from stopgrad.importing.values import along, axis_of, brought
 from stopgrad.onnx.operators.attention import precision
-from stopgrad.onnx.operators.calling import Call, Table
+from stopgrad.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.onnx.operators.convolutions import geometry
 
 
@@ -51,7 +51,17 @@ def quantize(node: Call, x: Any, scale: Any, zero_point: Any = None) -> Any:
     return rounded(shares if shares.dtype.itemsize > 2 else sg.cast(shares, sg.float32), zero, dtype)
 
 
+def _held(node: Call, x: Any) -> Any:
+    """Stored numbers of element types that there are not here, of 4 bits say, in one that there is."""
+    if not isinstance(x, Known) or x.dtype is not None:
+        return node.tensor(x)
+    whole = "int" in x.array.dtype.name
+    return sg.constant(x.array.astype(np.int8 if whole else np.float32))
+
+
+@knows(0, 2)
 def dequantize(node: Call, x: Any, scale: Any, zero_point: Any = None) -> Any:
+    x, zero_point = _held(node, x), _held(node, zero_point)
     dtype = precision(node, "output_dtype", scale.dtype)
     within = dtype if dtype.itemsize > 2 else sg.float32
     values = brought(x, within)

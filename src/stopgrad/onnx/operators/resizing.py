@@ -44,29 +44,36 @@ class Axis:
         return self.old == self.new and math.isclose(self.scale, 1.0) and (self.start, self.end) == (0.0, 1.0)
 
 
-def _half_pixel(x: Any, axis: Axis) -> Any:
+def _if_one(width: Any, alone: float, other: Any) -> Any:
+    """One of two, by whether a size, which may be an output, is 1."""
+    if isinstance(width, sg.Output):
+        return sg.where(sg.equal(width, 1.0), alone, other)
+    return alone if width == 1 else other
+
+
+def _half_pixel(x: Any, axis: Any) -> Any:
     return (x + 0.5) / axis.scale - 0.5
 
 
-def _pytorch_half_pixel(x: Any, axis: Axis) -> Any:
-    return x * 0.0 - 0.5 if axis.width == 1 else _half_pixel(x, axis)
+def _pytorch_half_pixel(x: Any, axis: Any) -> Any:
+    return (x + 0.5) / axis.scale * _if_one(axis.width, 0.0, 1.0) - 0.5
 
 
-def _symmetric(x: Any, axis: Axis) -> Any:
+def _symmetric(x: Any, axis: Any) -> Any:
     return axis.old / 2 * (1 - axis.new / axis.width) + _half_pixel(x, axis)
 
 
-def _align_corners(x: Any, axis: Axis) -> Any:
-    return x * 0.0 if axis.width == 1 else x * (axis.old - 1) / (axis.width - 1)
+def _align_corners(x: Any, axis: Any) -> Any:
+    return x * (axis.old - 1) / _if_one(axis.width, 1.0, axis.width - 1)
 
 
-def _cropped(x: Any, axis: Axis) -> Any:
+def _cropped(x: Any, axis: Any) -> Any:
     span = (axis.end - axis.start) * (axis.old - 1)
     inner = x * 0.0 + span / 2 if axis.width == 1 else x * span / (axis.width - 1)
     return inner + axis.start * (axis.old - 1)
 
 
-PLACES: dict[str, Callable[[Any, Axis], Any]] = {
+PLACES: dict[str, Callable[[Any, Any], Any]] = {
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _symmetric,
     "pytorch_half_pixel": _pytorch_half_pixel,
@@ -173,6 +180,46 @@ def interpolated(x: Any, place: int, axis: Axis, how: Interpolation) -> Any:
     return sg.where(beyond, brought(how.beyond, x.dtype), x) if beyond.any() else x
 
 
+class OpenAxis:
+    """One axis some of whose sizes are symbolic: the same as :class:`Axis`, as outputs."""
+
+    def __init__(self, x: Any, place: int, new: Any, scale: float | None) -> None:
+        old = x.shape[place]
+        self.count, self.last = new, brought(old - 1, sg.int64, x)
+        self.old, self.new = (brought(size, sg.float64, x) for size in (old, new))
+        self.scale = sg.realdiv(self.new, self.old) if scale is None else brought(scale, sg.float64)
+        self.width = sg.multiply(self.scale, self.old)
+
+
+def _opened(node: Call, x: Any, place: int, axis: OpenAxis, how: Interpolation) -> Any:
+    """As :func:`interpolated`; which old elements make a new one is computed when the sizes are known."""
+    if how.smooth or how.transform == "tf_crop_and_resize":
+        node.fail(
+            "with antialias, or where it crops, it needs sizes that are numbers; fix those of its input"
+        )
+    where = PLACES[how.transform](sg.cast(sg.range(0, axis.count, dtype=sg.int64), sg.float64), axis)
+    behind = sg.ceil(where) - 1.0
+    ratio, lower = where - behind, sg.cast(behind, sg.int64)
+    if how.mode == "nearest":
+        upper = sg.logical_or(NEAREST[how.nearest](ratio), sg.equal(ratio, 1.0))
+        return sg.take(x, _kept(lower + sg.cast(upper, sg.int64), axis), place)
+    weights = [1.0 - ratio, ratio] if how.mode == "linear" else cubic_weights(ratio, how.a)
+    numbers = [lower + (i + 1 - len(weights) // 2) for i in range(len(weights))]
+    if how.inside:
+        kept = [sg.equal(number, _kept(number, axis)) for number in numbers]
+        weights = [sg.where(inside, w, 0.0) for inside, w in zip(kept, weights, strict=True)]
+        total = sg.add_n(weights)
+        weights = [sg.divide_no_nan(w, total) for w in weights]
+    shares = [brought(along(w, place, x.ndim), x.dtype) for w in weights]
+    taken = [sg.take(x, _kept(number, axis), place) for number in numbers]
+    return sg.add_n([sg.multiply(pixels, w) for pixels, w in zip(taken, shares, strict=True)])
+
+
+def _kept(numbers: Any, axis: OpenAxis) -> Any:
+    """Numbers of elements, those beyond the ends brought to them."""
+    return sg.minimum(sg.maximum(numbers, 0), axis.last)
+
+
 def _repeats(old: Any, new: Any, how: Interpolation) -> int | None:
     """How often each element stands in the result, where that is all that happens; for symbolic sizes."""
     times = new // old
@@ -180,11 +227,12 @@ def _repeats(old: Any, new: Any, how: Interpolation) -> int | None:
     plain = told == ("asymmetric", "floor") or (
         how.transform in ("half_pixel", "pytorch_half_pixel") and how.nearest.startswith("round")
     )
-    return int(times) if how.mode == "nearest" and plain and isinstance(times, int) else None
+    whole = isinstance(times, int) and old * times == new
+    return int(times) if how.mode == "nearest" and plain and whole else None
 
 
 def resized(
-    node: Call, x: Any, new: Sequence[Any], scales: Sequence[Any], roi: Any, how: Interpolation
+    node: Call, x: Any, new: Sequence[Any], scales: Sequence[float | None], roi: Any, how: Interpolation
 ) -> Any:
     dtype = x.dtype
     if how.mode != "nearest" and (not dtype.is_floating or dtype.itemsize == 2):
@@ -192,17 +240,15 @@ def resized(
     for place, (size, scale) in enumerate(zip(new, scales, strict=True)):
         old = x.shape[place]
         if isinstance(old, sg.Dim) or isinstance(size, sg.Dim):
-            if old == size:
+            if old is size or old == size:
                 continue
             times = _repeats(old, size, how)
-            if times is None:
-                node.fail(
-                    f"axis {place} goes from {old} to {size}; with symbolic sizes only the nearest of whole "
-                    "multiples is known here: fix the sizes of the input"
-                )
-            x = sg.repeat(x, times, place)
+            if times is not None:
+                x = sg.repeat(x, times, place)
+                continue
+            x = _opened(node, x, place, OpenAxis(x, place, size, scale), how)
             continue
-        axis = Axis(int(old), int(size), float(scale), *roi[place])
+        axis = Axis(int(old), int(size), size / old if scale is None else float(scale), *roi[place])
         if not axis.is_same:
             x = interpolated(x, place, axis, how)
     return brought(x, dtype)
@@ -213,11 +259,6 @@ def _spread(values: Sequence[Any], axes: Sequence[int], whole: Sequence[Any]) ->
     for axis, value in zip(axes, values, strict=True):
         found[axis] = value
     return found
-
-
-def _quotient(new: Any, old: Any) -> Any:
-    """As a number where it is one."""
-    return new / old if isinstance(new, int) and isinstance(old, int) else 1.0
 
 
 def _kept_ratio(node: Call, x: Any, sizes: list[Any], axes: Sequence[int], policy: str) -> tuple[Any, Any]:
@@ -246,8 +287,7 @@ def resize(node: Call, x: Any, roi: Any = None, scales: Any = None, sizes: Any =
         policy = str(node.attribute("keep_aspect_ratio_policy", "stretch"))
         if policy != "stretch":
             return resized(node, x, *_kept_ratio(node, x, new, axes, policy), parts, how)
-        quotients = [_quotient(*pair) for pair in zip(new, x.shape, strict=True)]
-        return resized(node, x, new, quotients, parts, how)
+        return resized(node, x, new, [None] * x.ndim, parts, how)
     if scales is None:
         node.fail("it has neither scales nor sizes")
     factors = _spread(np.asarray(node.known(2, scales), np.float64).tolist(), axes, [1.0] * x.ndim)
@@ -260,10 +300,16 @@ def _scaled(node: Call, x: Any, factors: Sequence[float], parts: Sequence[tuple[
     for size, factor, (start, end) in zip(x.shape, factors, parts, strict=True):
         if not isinstance(size, sg.Dim):
             new.append(math.floor(size * (end - start) * factor))
-        elif factor == int(factor) and (start, end) == (0.0, 1.0):
+        elif (start, end) != (0.0, 1.0):
+            node.fail(f"the size {size} is symbolic, and part of it is cropped: fix the size")
+        elif factor == int(factor):
             new.append(size * int(factor))
+        elif math.isclose(1 / factor, round(1 / factor), rel_tol=1e-6):
+            new.append(size // round(1 / factor))
         else:
-            node.fail(f"the size {size} is symbolic, and its scale {factor} is no whole number: fix the size")
+            node.fail(
+                f"the size {size} is symbolic, and neither {factor} nor its inverse is whole: fix the size"
+            )
     return new
 
 

@@ -11,6 +11,9 @@ from stopgrad.importing.shapes import part
 from stopgrad.onnx.operators.calling import Body, Call, Known, Table, knows
 from stopgrad.onnx.operators.moving import checked_axis
 
+_PARTS = 2**14
+"""Into so many parts a tensor is split at most."""
+
 
 def _constructed(node: Call, *xs: Any) -> Any:
     return list(xs)
@@ -77,8 +80,8 @@ def _split(node: Call, x: Any, lengths: Any = None) -> Any:
     axis = checked_axis(node, node.attribute("axis", 0), x.ndim)
     size = x.shape[axis]
     if lengths is None:
-        if isinstance(size, sg.Dim):
-            node.fail("it is split into as many parts as an axis is long, which must be a number")
+        if isinstance(size, sg.Dim) or size > _PARTS:
+            node.fail(f"it is split into as many parts as an axis is long, a number of at most {_PARTS}")
         parts = [part(x, axis, i, i + 1) for i in range(size)]
         return parts if node.attribute("keepdims", 1) else [sg.squeeze(y, axis) for y in parts]
     given = node.known(1, lengths)
@@ -86,6 +89,8 @@ def _split(node: Call, x: Any, lengths: Any = None) -> Any:
         if isinstance(size, sg.Dim) or given < 1:
             node.fail("it is split into parts of one size, and the axis' length must be a number")
         step = int(given)
+        if size > _PARTS * step:
+            node.fail(f"it is split into more than {_PARTS} parts")
         return [part(x, axis, i, min(i + step, size)) for i in range(0, size, step)]
     return list(sg.split(x, given.tolist(), axis))
 

@@ -14,7 +14,8 @@ class Spatial:
 
     Attributes:
         window, stride, dilation: a number for each axis.
-        pads: for each axis what stands before and after it; they may be symbolic.
+        pads: for each axis what stands before and after it.
+        padding: the same as functions take it: the pads; or "SAME", where they follow from symbolic sizes.
     """
 
     def __init__(self, node: Call, x: Any, window: Sequence[int] | None = None) -> None:
@@ -31,6 +32,9 @@ class Spatial:
         self.dilation = _numbers(node, "dilations", count)
         self.auto_pad = str(node.attribute("auto_pad", "NOTSET"))
         self.pads = self._padding(node, x.shape[2:])
+        self.padding: Any = self.pads
+        if self.auto_pad == "SAME_UPPER" and any(isinstance(size, sg.Dim) for size in x.shape[2:]):
+            self.padding = "SAME"
 
     @property
     def reach(self) -> tuple[int, ...]:
@@ -54,6 +58,8 @@ class Spatial:
         if step == 1:
             return reach - 1
         if isinstance(size, sg.Dim):
+            if self.auto_pad == "SAME_UPPER":  # Whose padding whoever convolves finds out.
+                return 0
             node.fail(f"auto_pad={self.auto_pad!r} with strides needs sizes that are numbers; give it pads")
         return max((-(-size // step) - 1) * step + reach - size, 0)
 

@@ -1,4 +1,4 @@
-"""The domain ``ai.onnx.preview.training``: one step of an optimiser, for any number of tensors at once."""
+"""The domain ``ai.onnx.preview.training``: gradients, and one step of an optimiser for several tensors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import stopgrad as sg
+from stopgrad.build import inline
 from stopgrad.importing.values import brought
 from stopgrad.onnx.operators.calling import Call, Table
 
@@ -72,7 +73,37 @@ def _of_several(step: Callable[..., tuple[Any, ...]], state: int) -> Any:
     return rule
 
 
+def gradient(node: Call, *given: Any) -> tuple[Any, ...]:
+    """The derivatives of the tensor that ``y`` names, with respect to those that ``xs`` names.
+
+    The operands are the values at which they are taken: of these, and then of those that ``zs`` names. Where
+    they are other values than those of the graph, what leads from there to y is built again.
+    """
+    xs = [node.named(name) for name in node.attribute("xs")]
+    zs = [node.named(name) for name in node.attribute("zs") or ()]
+    if len(given) != len(xs) + len(zs):
+        node.fail(f"it has {len(given)} operands for the {len(xs) + len(zs)} names of its attributes")
+    y = node.named(str(node.attribute("y")))
+    values = dict(zip([*xs, *zs], given, strict=True))
+    if any(x is not value for x, value in values.items()):
+        y = _elsewhere(y, values)
+    return tuple(sg.gradients([y], list(given[: len(xs)]), unconnected_gradients="zero"))
+
+
+def _elsewhere(y: Any, values: dict[Any, Any]) -> Any:
+    """What y is where some of the tensors that lead to it have other values."""
+    other = {x for x, value in values.items() if x is not value}
+    kept: dict[Any, Any] = {}
+    for op in y.op.graph.subgraph_to([y]):
+        if any(x in other for x in op.inputs):
+            other.update(op.outputs)
+        else:
+            kept.update((x, x) for x in op.outputs)
+    return inline([y], values, kept)[0]
+
+
 TRAINING: Table = {
+    "ai.onnx.preview.training::Gradient": gradient,
     "ai.onnx.preview.training::Adagrad": _of_several(adagrad, 1),
     "ai.onnx.preview.training::Adam": _of_several(adam, 2),
     "ai.onnx.preview.training::Momentum": _of_several(momentum, 1),

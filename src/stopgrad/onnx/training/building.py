@@ -18,6 +18,7 @@ from stopgrad.onnx.training.own_loss import of_model
 from stopgrad.onnx.training.specs import Spec
 from stopgrad.onnx.training.wiring import Wired
 
+
 @dataclass
 class Judgement:
     """A wired model and its loss.

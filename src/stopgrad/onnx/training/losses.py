@@ -83,7 +83,12 @@ class Judged:
 
 
 def cross_entropy(
-    judged: Judged, *, labels: str = "classes", axis: int = -1, ignore: int | None = None, smoothing: float = 0.0
+    judged: Judged,
+    *,
+    labels: str = "classes",
+    axis: int = -1,
+    ignore: int | None = None,
+    smoothing: float = 0.0,
 ) -> Output:
     """Mean of -log softmax(logits)[label], as ``torch.nn.functional.cross_entropy``.
 

@@ -56,7 +56,9 @@ class TrainingFiles:
 
     def __repr__(self) -> str:
         trained = sum(1 for one in self.manifest["state"].values() if one["kind"] == "parameter")
-        return f"<TrainingFiles {str(self.folder)!r}: {trained} trained, {len(self.manifest['frozen'])} frozen>"
+        return (
+            f"<TrainingFiles {str(self.folder)!r}: {trained} trained, {len(self.manifest['frozen'])} frozen>"
+        )
 
 
 @guarded("training")
@@ -159,7 +161,9 @@ def _made(model: Any, asked: Asked) -> _Made:
         shapes = forms(taken_in(source), asked.mode)
         trained = load(source._replace(model=shapes.training))
         used = load(source._replace(model=shapes.inference)) if shapes.differ else trained
-    judgement = judged(_wired(trained, asked, shapes), asked.loss, asked.outputs, [*shapes.statistics.values()])
+    judgement = judged(
+        _wired(trained, asked, shapes), asked.loss, asked.outputs, [*shapes.statistics.values()]
+    )
     step = stepped(judgement, asked, shapes.statistics)
     again = judgement
     if shapes.differ:

@@ -111,7 +111,9 @@ def found(
         said = "is given twice" if wrong in options else "does not exist"
         raise ArgumentError(f"the {what} {name}: the option {wrong!r} {said}; {cure}")
     options |= spec.options
-    lacking = next((key for key, one in asked.items() if one.default is one.empty and key not in options), None)
+    lacking = next(
+        (key for key, one in asked.items() if one.default is one.empty and key not in options), None
+    )
     if lacking is not None:
         raise ArgumentError(f"the {what} {name} needs the option {lacking!r}; write {name}:{lacking}=...")
     return table[name], options

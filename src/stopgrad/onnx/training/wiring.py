@@ -96,7 +96,9 @@ def _copied(model: Model, tensors: Sequence[Output], based: Mapping[str, Output]
     made: list[Adapter] = []
     if lora is not None:
         weights = {name: moved[x] for name, x in based.items()}
-        new, made = adapted(lora, [*outputs.values(), *moved.values()], weights, {*model.parameters, *model.inputs})
+        new, made = adapted(
+            lora, [*outputs.values(), *moved.values()], weights, {*model.parameters, *model.inputs}
+        )
         learning = learned(new, weights)
         outputs = {name: new.mapping[y] for name, y in outputs.items()}
         moved = {old: new.mapping[x] for old, x in moved.items()}
