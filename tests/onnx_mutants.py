@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from onnx.backend.test.loader import load_model_tests
@@ -42,7 +43,7 @@ LARGEST = 200_000
 def seeds() -> dict[str, bytes]:
     """Real models: the node tests of onnx, and what it has on disk; kept in the tests' cache folder."""
     base = os.environ.get("STOPGRAD_CACHE_DIR", str(Path(tempfile.gettempdir()) / "stopgrad-tests"))
-    path = Path(base) / f"onnx-seeds-{onnx.__version__}.zip"
+    path = Path(base) / f"onnx-seeds-{onnx.__version__}-known.zip"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")
@@ -61,10 +62,23 @@ def _gathered() -> Iterator[tuple[str, bytes]]:
     for case in cases:
         if case.model.ByteSize() <= LARGEST:
             yield case.name, case.model.SerializeToString()
+            inputs = case.data_sets[0][0] if case.data_sets else []
+            yield f"{case.name} with known sizes", _known(case.model, inputs).SerializeToString()
     data = Path(onnx.__file__).parent / "backend" / "test" / "data"
     for path in sorted(data.rglob("*.onnx")):
         if path.stat().st_size <= LARGEST:
             yield str(path.relative_to(data)), path.read_bytes()
+
+
+def _known(model: Any, inputs: Sequence[Any]) -> Any:
+    """A model whose small whole-number inputs, which may say sizes, are stored in it."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for x, value in zip(list(made.graph.input), inputs, strict=False):
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iub" and value.ndim <= 1:
+            made.graph.input.remove(x)
+            made.graph.initializer.append(onnx.numpy_helper.from_array(value, x.name))
+    return made
 
 
 # ---------------------------------------------------------------------------------------------- mutants

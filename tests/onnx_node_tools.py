@@ -116,9 +116,8 @@ def why_left_out(case: Case) -> str | None:
 # ------------------------------------------------------------------------------------------------ running
 
 
-def computed(case: Case, engine: str = "numpy") -> list[np.ndarray[Any, Any]]:
+def computed(model: Any, given: dict[str, Any], engine: str = "numpy") -> list[np.ndarray[Any, Any]]:
     """What a model computes of its inputs, on an engine."""
-    model, given = loaded(case)
     if engine == "numpy":
         found = model(**given)
     else:
@@ -126,8 +125,11 @@ def computed(case: Case, engine: str = "numpy") -> list[np.ndarray[Any, Any]]:
     return [np.asarray(y) for y in (found.values() if isinstance(found, dict) else [found])]
 
 
-def compare(case: Case, found: Sequence[Any]) -> None:
-    """Raise where results are not those of onnx, within its tolerance; of 16 bits, a few roundings."""
+def compare(case: Case, found: Sequence[Any], share: float = 0.0) -> None:
+    """Raise where results are not those of onnx, within its tolerance; of 16 bits, a few roundings.
+
+    Sums in another order may differ by a share of the largest number.
+    """
     assert len(found) == len(case.outputs), f"{len(found)} results, not {len(case.outputs)}"
     for y, expected in zip(found, map(array_of, case.outputs), strict=True):
         wanted = np.asarray(expected)
@@ -136,7 +138,9 @@ def compare(case: Case, found: Sequence[Any]) -> None:
         if wanted.dtype.kind in "fcV":
             rtol = max(case.rtol, 4.0 * _ROUNDINGS.get(wanted.dtype.name, 0.0))
             y, wanted = (x.astype(np.float64) if x.dtype.kind in "fV" else x for x in (y, wanted))
-            np.testing.assert_allclose(y, wanted, rtol, case.atol)
+            finite = np.abs(wanted[np.isfinite(wanted)])
+            atol = max(case.atol, share * float(finite.max(initial=0.0)))
+            np.testing.assert_allclose(y, wanted, rtol, atol)
         else:
             np.testing.assert_array_equal(y, wanted)
 
@@ -152,11 +156,13 @@ class Count(NamedTuple):
         passed: the names of those that pass.
         failed: the others' names, each with what was raised.
         left_out: the names of those that are not run, each with the reason.
+        fixed: the names of those that pass with some inputs given when the model is loaded.
     """
 
     passed: list[str]
     failed: dict[str, str]
     left_out: dict[str, str]
+    fixed: list[str]
 
     def __str__(self) -> str:
         total = len(self.passed) + len(self.failed) + len(self.left_out)
@@ -164,24 +170,29 @@ class Count(NamedTuple):
         lines = [
             f"{len(self.passed)} of {total} node tests of onnx {onnx.__version__} pass "
             f"({len(self.passed) / total:.1%}), and of the {run} that are not left out "
-            f"{len(self.passed) / max(run, 1):.1%}"
+            f"{len(self.passed) / max(run, 1):.1%}; {len(self.fixed)} with inputs that are fixed when loaded"
         ]
         lines += [f"  left out, {n}: {why}" for why, n in Counter(self.left_out.values()).most_common()]
         lines += [f"  fails: {name}: {error}" for name, error in self.failed.items()]
         return "\n".join(lines)
 
 
-def count(engine: str = "numpy") -> Count:
-    """Run all tests that are not left out."""
-    made = Count([], {}, {})
-    for case in cases():
+def count(engine: str = "numpy", step: int = 1) -> Count:
+    """Run all tests that are not left out, or some of them: one in so many."""
+    made = Count([], {}, {}, [])
+    for case in cases()[::step]:
         why = why_left_out(case)
         if why is not None:
             made.left_out[case.name] = why
             continue
         try:
-            compare(case, computed(case, engine))
+            model, given = loaded(case)
+            compare(case, computed(model, given, engine), 0.0 if engine == "numpy" else 1e-6)
             made.passed.append(case.name)
+            if len(given) < len(case.inputs):
+                made.fixed.append(case.name)
+        except sg.EngineError as error:  # An engine need not run every operation.
+            made.left_out[case.name] = f"the {engine} engine: {error.message[:80]}"
         except (AssertionError, sg.StopgradError) as error:
             made.failed[case.name] = " ".join(str(error).split())[:300]
     return made

@@ -49,6 +49,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return package
 
 
+RUNTIME = importlib.util.find_spec("onnxruntime") is not None
 FRAMEWORKS = [importlib.util.find_spec(name) for name in ("torch", "jax")]
 
 PAGES = [
@@ -56,7 +57,8 @@ PAGES = [
     "add-an-engine.md",
     "arrays.md",
     "flow-report.md",
-    "onnx.md",
+    pytest.param("onnx.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
+    pytest.param("train-graph.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
     pytest.param(
         "other-code.md", marks=pytest.mark.skipif(None in FRAMEWORKS, reason="needs PyTorch and JAX")
     ),

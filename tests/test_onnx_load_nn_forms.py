@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import math
+import pkgutil
 from typing import Any
 
 import ml_dtypes
@@ -14,6 +17,7 @@ from onnx import helper
 import stopgrad as sg
 import stopgrad.onnx as sgo
 from onnx_layers import LAYERS, Layer, fed, floats, ints, model_of, sizes
+from stopgrad.onnx import operators
 
 TRAINING = "ai.onnx.preview.training"
 
@@ -31,6 +35,18 @@ def _model(nodes: list[Any], inputs: dict[str, tuple[int, ...]], outputs: list[s
     )
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid(TRAINING, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def test_no_operator_stands_in_two_tables() -> None:
+    seen: dict[str, str] = {}
+    for module in pkgutil.iter_modules(operators.__path__):
+        table = getattr(
+            importlib.import_module(f"{operators.__name__}.{module.name}"), module.name.upper(), {}
+        )
+        for name in table:
+            assert name not in seen, f"{name} stands in {seen[name]} and {module.name}"
+            seen[name] = module.name
+    assert set(seen) == set(operators.OPERATORS)
 
 
 # ------------------------------------------------------------------------------------------ symbolic sizes
@@ -144,6 +160,34 @@ def test_running_statistics_have_no_gradient() -> None:
     sg.assert_blocked(moved, values["x0"])
 
 
+def test_stored_running_statistics_are_not_trained() -> None:
+    layer = LAYERS["normalizations-BatchNormalization"]._replace(known=(1, 2, 3, 4))
+    model = sgo.load(model_of(layer, np.float64))
+    flow = sg.explain(model.outputs["y0"], list(model.parameters.values()))
+    found = {name: flow[x].status for name, x in model.parameters.items()}
+    assert found == {"x1": "flows", "x2": "flows", "x3": "stopped", "x4": "stopped"}
+
+
+def test_stored_bounds_of_a_clip_are_constants() -> None:
+    assert not sgo.load(model_of(LAYERS["activations-Clip"], np.float32)).parameters
+
+
+def test_bias_split_gelu_and_group_norm() -> None:
+    layer = LAYERS["contrib-BiasSplitGelu"]
+    x, bias = fed(layer, np.float64).values()
+    left, right = np.split(x + bias, 2, -1)
+    gelu = right * 0.5 * (1 + np.vectorize(math.erf)(right / math.sqrt(2)))
+    np.testing.assert_allclose(sgo.load(model_of(layer, np.float64))(x, bias), left * gelu, 1e-9)
+    layer = LAYERS["contrib-GroupNorm"]
+    x, scale, bias = fed(layer, np.float64).values()
+    split = x.reshape(2, 9, 2, 4)
+    deviation = np.sqrt(split.var(axis=(1, 3), keepdims=True) + 1e-5)
+    y = ((split - split.mean(axis=(1, 3), keepdims=True)) / deviation).reshape(x.shape) * scale + bias
+    np.testing.assert_allclose(
+        sgo.load(model_of(layer, np.float64))(x, scale, bias), y / (1 + np.exp(-y)), 1e-9
+    )
+
+
 def test_local_response_of_an_even_size_looks_one_channel_further_ahead() -> None:
     layer = LAYERS["normalizations-LRNEven"]
     x = fed(layer, np.float64)["x0"]
@@ -239,6 +283,17 @@ def test_dropout_of_everything_and_in_inference() -> None:
     still = _dropout(0.3, training=False)(x)
     np.testing.assert_array_equal(still["y0"], x)
     assert still["mask0"].all()
+
+
+def test_dropout_may_be_switched_as_the_model_runs() -> None:
+    node = helper.make_node("Dropout", ["x", "ratio", "training"], ["y"])
+    model = _model([node], {"x": (40, 50)}, ["y"], ratio=np.array(0.25, np.float32))
+    model.graph.input.append(helper.make_tensor_value_info("training", onnx.TensorProto.BOOL, []))
+    loaded, x = sgo.load(model), floats(40, 50).astype(np.float32)
+    np.testing.assert_array_equal(loaded(x, np.array(False)), x)
+    dropped = loaded(x, np.array(True))
+    np.testing.assert_allclose(dropped[dropped != 0], (x / np.float32(0.75))[dropped != 0], 1e-6)
+    assert 0.65 < (dropped != 0).mean() < 0.85
 
 
 # ----------------------------------------------------------------------------------------------- quantised

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_training_tools import Twin, batches, mlp, node, normal, write
+from onnx_training_tools import Twin, batches, mlp, node, normal, scaled, write
 
 STEPS = 20
 
@@ -41,7 +40,7 @@ def follows(trainer: sgo.Trainer, theirs: Twin, optimizer: Any, **fed: Any) -> N
     """Twenty steps of both end at the same parameters."""
     for x, y in batches(STEPS):
         optimizer.zero_grad()
-        loss = F.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y))
+        loss = functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y))
         loss.backward()
         optimizer.step()
         assert trainer.step(x=x, labels=y, **fed) == pytest.approx(loss.item(), rel=1e-4)
@@ -78,7 +77,7 @@ def test_the_other_optimizers_lower_the_loss(optimizer: str, model: Path) -> Non
 def test_gradients_are_clipped_by_their_norm_together(model: Path) -> None:
     trainer, theirs = trained(model, optimizer="sgd", clip=0.05), twin(model)
     ((x, y),) = batches(1)
-    F.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)).backward()
+    functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)).backward()
     found = trainer.gradients(x=x, labels=y)  # Those that arrive.
     for name, w in theirs.weights.items():
         np.testing.assert_allclose(found[name], w.grad.numpy(), rtol=1e-4, atol=1e-6)
@@ -96,7 +95,7 @@ def test_gradients_of_several_steps_are_averaged(model: Path) -> None:
     optimizer = torch.optim.AdamW([*theirs.weights.values()], lr=0.05)
     for i, (x, y) in enumerate(batches(9)):
         before = trainer.state["enc.weight"]
-        (F.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)) / 3).backward()
+        (functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)) / 3).backward()
         trainer.step(x=x, labels=y, learning_rate=0.05)
         if i % 3 == 2:
             optimizer.step()
@@ -118,7 +117,7 @@ def test_a_schedule_takes_the_place_of_the_learning_rate(model: Path) -> None:
     for i, (x, y) in enumerate(batches(6)):
         optimizer.param_groups[0]["lr"] = float(schedule(i))
         optimizer.zero_grad()
-        F.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)).backward()
+        functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)).backward()
         optimizer.step()
         trainer.step(x=x, labels=y)
     np.testing.assert_allclose(trainer.state["head.bias"], theirs.weights["head.bias"].detach(), rtol=1e-4)
@@ -137,7 +136,7 @@ def test_frozen_parts_have_no_gradient_and_no_state(model: Path) -> None:
     whole, half = trained(model), trained(model, "half", freeze="enc.*")
     head = trained(model, "head", only=["head"])
     products = [operations(model.parent / name).count("MatMul") for name in ("out", "half", "head")]
-    # Forward three; of the gradient: one for each weight that is trained, and one for each layer gone through.
+    # Forward three; of the gradient: one for each weight that is trained, and one for each layer gone.
     fused = [operations(model.parent / name).count("Gemm") for name in ("out", "half", "head")]
     assert [a + b for a, b in zip(products, fused, strict=True)] == [3 + 3 + 2, 3 + 2 + 1, 3 + 1]
     assert half.manifest["frozen"] == ["enc.weight", "enc.bias"]
@@ -211,7 +210,7 @@ def test_adapters_are_trained_and_their_base_is_not(model: Path) -> None:
     optimizer = torch.optim.AdamW([*theirs.values()], lr=0.05)
     for x, y in batches(STEPS):
         optimizer.zero_grad()
-        F.cross_entropy(forward(torch.tensor(x)), torch.tensor(y)).backward()
+        functional.cross_entropy(forward(torch.tensor(x)), torch.tensor(y)).backward()
         optimizer.step()
         trainer.step(x=x, labels=y, learning_rate=0.05)
     for name, value in theirs.items():
@@ -286,7 +285,7 @@ def test_running_statistics_are_state_where_the_model_is_in_training(
     for i in range(5):
         x, y = normal(8, 4, seed=i), normal(8, 3, seed=50 + i)
         optimizer.zero_grad()
-        loss = F.mse_loss(theirs(x), torch.tensor(y))
+        loss = functional.mse_loss(theirs(x), torch.tensor(y))
         loss.backward()
         optimizer.step()
         assert trainer.step(x=x, labels=y, learning_rate=0.1) == pytest.approx(loss.item(), rel=1e-4)
@@ -316,6 +315,43 @@ def test_mode_eval_trains_a_training_model_as_it_is_used(tmp_path: Path) -> None
     assert list(trainer.state) == ["w", "v", "scale", "bias", "sgd/step"]
     with pytest.raises(sg.ArgumentError, match="mode"):
         trained(tmp_path / "norm.onnx", loss="mse", mode="half")
+
+
+def test_dropout_draws_anew_in_each_step_and_not_where_the_model_is_used(tmp_path: Path) -> None:
+    nodes = [node("MatMul", ["x", "w"], "a"), node("Dropout", ["a"], "b", "/drop"), node("MatMul", ["b", "v"], "y")]
+    weights = {"w": normal(4, 50, scale=0.1), "v": normal(50, 3, seed=1)}
+    write(tmp_path / "m.onnx", nodes, {"x": ["batch", 4]}, {"y": ["batch", 3]}, weights)
+    trainer = trained(tmp_path / "m.onnx", loss="mse", optimizer="sgd", mode="train")
+    assert trainer.manifest["state"]["random_key"]["kind"] == "random"
+    fed = {"x": normal(8, 4), "labels": normal(8, 3)}
+    losses = [trainer.step(**fed, learning_rate=0.0) for _ in range(4)]
+    assert len(set(losses)) == 4
+    trainer.reset()
+    assert [trainer.step(**fed, learning_rate=0.0) for _ in range(4)] == losses
+    one, other = trainer.gradients(**fed)["w"], trainer.gradients(**fed)["w"]
+    np.testing.assert_array_equal(one, other)  # At one state, they are of one draw.
+    plain = trained(tmp_path / "m.onnx", "plain", loss="mse", optimizer="sgd")
+    assert trainer.evaluate(**fed)["loss"] == plain.evaluate(**fed)["loss"]
+    assert trainer.predict(x=fed["x"])["y"].shape == (8, 3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_models_of_other_floats_are_trained(dtype: Any, tmp_path: Path) -> None:
+    model = scaled([3], dtype)
+    sgo.training(model, loss="cross-entropy", optimizer="adamw", folder=tmp_path / "out")
+    trainer = sgo.Trainer(tmp_path / "out", threads=1)
+    x, y = normal(6, 3).astype(dtype), np.array([0, 1, 2, 0, 1, 2])
+    w = torch.tensor(trainer.state["w"].astype(np.float32), requires_grad=True)
+    optimizer = torch.optim.AdamW([w], lr=0.05)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(torch.tensor(x.astype(np.float32)) * w, torch.tensor(y))
+        loss.backward()
+        optimizer.step()
+        found = trainer.step(x=x, labels=y, learning_rate=0.05)
+        assert found == pytest.approx(loss.item(), rel=3e-3 if dtype is np.float16 else 1e-5)
+    assert trainer.state["w"].dtype == dtype
+    assert trainer.state["adamw/m/w"].dtype == (np.float32 if dtype is np.float16 else dtype)
 
 
 # ------------------------------------------------------------------------------------------- the files
@@ -382,12 +418,11 @@ def test_large_weights_are_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def disk_full(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def disk_full(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("stopgrad.files.os.replace", refuse)
-    yield
 
 
 def test_a_folder_is_written_whole_or_not_at_all(model: Path, disk_full: None) -> None:
@@ -448,6 +483,25 @@ def test_damaged_files_are_refused_and_nothing_is_written(model: Path, tmp_path:
         with pytest.raises(sg.StopgradError):
             trained(model)
     assert [f.name for f in tmp_path.iterdir()] == ["mlp.onnx"]
+
+
+@pytest.mark.parametrize(("version", "said"), [(6, "opset 6"), (99, "opset 99")])
+def test_an_opset_that_is_not_known_is_refused(version: int, said: str, model: Path) -> None:
+    changed = onnx.load(model)
+    changed.opset_import[0].version = version
+    model.write_bytes(changed.SerializeToString())
+    with pytest.raises(sg.FileError, match=said):
+        trained(model)
+    assert [f.name for f in model.parent.iterdir()] == ["mlp.onnx"]
+
+
+def test_names_with_signs_of_patterns_are_found_as_they_are(tmp_path: Path) -> None:
+    nodes = [node("Mul", ["x", "layers[0].w"], "a"), node("Mul", ["a", "layers[1].w"], "y")]
+    weights = {"layers[0].w": normal(3), "layers[1].w": normal(3, seed=1)}
+    write(tmp_path / "m.onnx", nodes, {"x": ["n", 3]}, {"y": ["n", 3]}, weights)
+    trainer = trained(tmp_path / "m.onnx", loss="mse", optimizer="sgd", freeze="layers[0].w")
+    assert list(trainer.state) == ["layers[1].w", "sgd/step"]
+    trainer.step(x=normal(2, 3), labels=normal(2, 3))
 
 
 def test_unknown_operators_are_all_listed(tmp_path: Path) -> None:

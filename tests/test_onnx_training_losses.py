@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
@@ -36,29 +36,39 @@ def with_ignored(*shape: int) -> np.ndarray[Any, Any]:
 Case = tuple[str, list[int], Callable[[], np.ndarray[Any, Any]], Callable[[Any, Any], Any]]
 
 CASES: list[Case] = [
-    ("cross-entropy", [4], lambda: classes(BATCH), F.cross_entropy),
-    ("cross-entropy", [3, 4], lambda: classes(BATCH, 3), lambda x, y: F.cross_entropy(x.transpose(1, 2), y)),
-    ("cross-entropy:axis=1", [4, 2, 3], lambda: classes(BATCH, 2, 3), F.cross_entropy),
-    ("cross-entropy:ignore=-100", [4], lambda: with_ignored(BATCH), F.cross_entropy),
+    ("cross-entropy", [4], lambda: classes(BATCH), functional.cross_entropy),
+    (
+        "cross-entropy",
+        [3, 4],
+        lambda: classes(BATCH, 3),
+        lambda x, y: functional.cross_entropy(x.transpose(1, 2), y),
+    ),
+    ("cross-entropy:axis=1", [4, 2, 3], lambda: classes(BATCH, 2, 3), functional.cross_entropy),
+    ("cross-entropy:ignore=-100", [4], lambda: with_ignored(BATCH), functional.cross_entropy),
     (
         "cross-entropy:smoothing=0.1",
         [4],
         lambda: classes(BATCH),
-        lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1),
+        lambda x, y: functional.cross_entropy(x, y, label_smoothing=0.1),
     ),
-    ("cross-entropy:soft", [4], lambda: soft(BATCH, 4), F.cross_entropy),
+    ("cross-entropy:soft", [4], lambda: soft(BATCH, 4), functional.cross_entropy),
     (
         "cross-entropy:labels=soft,smoothing=0.2",
         [4],
         lambda: soft(BATCH, 4),
-        lambda x, y: F.cross_entropy(x, y, label_smoothing=0.2),
+        lambda x, y: functional.cross_entropy(x, y, label_smoothing=0.2),
     ),
-    ("binary", [3], lambda: soft(BATCH, 3), F.binary_cross_entropy_with_logits),
-    ("mse", [3], lambda: normal(BATCH, 3, seed=4), F.mse_loss),
-    ("mae", [3], lambda: normal(BATCH, 3, seed=4), F.l1_loss),
-    ("huber", [3], lambda: normal(BATCH, 3, seed=4), F.huber_loss),
-    ("huber:0.3", [3], lambda: normal(BATCH, 3, seed=4), lambda x, y: F.huber_loss(x, y, delta=0.3)),
-    ("cosine", [3], lambda: normal(BATCH, 3, seed=4), lambda x, y: (1 - F.cosine_similarity(x, y)).mean()),
+    ("binary", [3], lambda: soft(BATCH, 3), functional.binary_cross_entropy_with_logits),
+    ("mse", [3], lambda: normal(BATCH, 3, seed=4), functional.mse_loss),
+    ("mae", [3], lambda: normal(BATCH, 3, seed=4), functional.l1_loss),
+    ("huber", [3], lambda: normal(BATCH, 3, seed=4), functional.huber_loss),
+    ("huber:0.3", [3], lambda: normal(BATCH, 3, seed=4), lambda x, y: functional.huber_loss(x, y, delta=0.3)),
+    (
+        "cosine",
+        [3],
+        lambda: normal(BATCH, 3, seed=4),
+        lambda x, y: (1 - functional.cosine_similarity(x, y)).mean(),
+    ),
     ("contrastive", [3], lambda: normal(BATCH, 3, seed=4), lambda x, y: info_nce(x, y, 0.07)),
     (
         "contrastive:temperature=0.5,symmetric=false",
@@ -70,10 +80,10 @@ CASES: list[Case] = [
 
 
 def info_nce(x: Any, y: Any, temperature: float, symmetric: bool = True) -> Any:
-    near = F.normalize(x) @ F.normalize(y).T / temperature
+    near = functional.normalize(x) @ functional.normalize(y).T / temperature
     own = torch.arange(len(x))
-    one = F.cross_entropy(near, own)
-    return (one + F.cross_entropy(near.T, own)) / 2 if symmetric else one
+    one = functional.cross_entropy(near, own)
+    return (one + functional.cross_entropy(near.T, own)) / 2 if symmetric else one
 
 
 @pytest.mark.parametrize(
@@ -131,7 +141,7 @@ def test_an_onnx_model_is_a_loss(inputs: list[str], tmp_path: Path) -> None:
         node("Mul", ["size", "factor"], "weighted"),
         node("ReduceMean", ["weighted"], "loss", keepdims=0),
     ]
-    sides = dict.fromkeys(inputs, ["n", 3])
+    sides = {name: ["n", 3] for name in inputs}
     write(tmp_path / "own.onnx", nodes, sides, {"loss": []}, {"factor": np.array([1, 2, 3], np.float32)})
     sgo.training(scaled([3]), loss=tmp_path / "own.onnx", optimizer="sgd", folder=tmp_path / "out")
     trainer = sgo.Trainer(tmp_path / "out", threads=1)

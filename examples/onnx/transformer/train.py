@@ -45,7 +45,7 @@ def train(trainer, steps=200, learning_rate=1e-2, seed=0):
 
 
 def main(folder):
-    trainer = Trainer(folder / "training")
+    trainer = Trainer(folder / "training", threads=1)
     print(f"before: {written(trainer, 'a ')}")
     losses = train(trainer)
     print(f"loss: {losses[0]:.3f} at first, {np.mean(losses[-20:]):.3f} at last")

@@ -59,8 +59,8 @@ def add_train_graph(commands: Any) -> None:
     parser.add_argument(
         "--schedule",
         metavar="SCHEDULE",
-        help="of the learning rate: constant, linear, polynomial, cosine, exponential or piecewise, with options "
-        "(cosine:1e-3,1000,warmup=50)",
+        help="of the learning rate: constant, linear, polynomial, cosine, exponential or piecewise, with "
+        "options (cosine:1e-3,1000,warmup=50)",
     )
     parser.add_argument(
         "--mode",
@@ -138,8 +138,8 @@ def summary(folder: Path, manifest: Any) -> list[str]:
     return [
         f"{folder}: {', '.join(f'{name} {_bytes(size)}' for name, size in sizes.items())}",
         f"a step is fed {', '.join(fed)}; opset {manifest['opset']}",
-        f"trained: {_count(trained, state)}; state of {manifest['optimizer']['name']}: {_count(kept, state)}; "
-        f"frozen: {len(manifest['frozen'])} tensors",
+        f"trained: {_count(trained, state)}; frozen: {len(manifest['frozen'])} tensors",
+        f"state of {manifest['optimizer']['name']}: {_count(kept, state)}",
     ]
 
 

@@ -102,6 +102,8 @@ def opsets(imports: Any, name: str) -> dict[str, int]:
     """The versions of the domains that a model or function states; the domain ``ai.onnx`` is ``""``."""
     found: dict[str, int] = {}
     for one in imports:
+        if not 0 < one.version < 2**31:
+            raise FileError(f"{name} states version {one.version} of the domain {one.domain or 'ai.onnx'!r}")
         if found.setdefault(domain_of(one), one.version) != one.version:
             raise FileError(f"{name} states two versions of the domain {one.domain or 'ai.onnx'!r}")
     return found

@@ -153,7 +153,10 @@ class Translator:
         if not any(x is FAILED for x in operands):
             with Inside(prefix=scope_from(name), place=(place, 0)):
                 try:
-                    made = self._results(node, name, operands, space)
+                    found = self._results(node, name, operands, space)
+                    if any(node.output[len(found) :]):
+                        raise Refused(f"it has only {len(found)} results here, not {len(node.output)}")
+                    made = found
                 except FileError:
                     raise
                 except (Refused, sg.StopgradError) as error:
@@ -201,10 +204,7 @@ class Translator:
             x if i in knows or not isinstance(x, Known) else self.tensor(x) for i, x in enumerate(operands)
         ]
         made = rule(call, *call._given)
-        found = made if isinstance(made, tuple) else (made,)
-        if len(found) < call.outputs and any(call.wants(i) for i in range(len(found), call.outputs)):
-            raise Refused(f"only its first {len(found)} results are computed here")
-        return found
+        return made if isinstance(made, tuple) else (made,)
 
     def _called(
         self,

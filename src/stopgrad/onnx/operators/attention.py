@@ -44,6 +44,11 @@ def products(q: Any, k: Any, scale: float | None) -> Any:
     return _shared(q, sg.swapaxes(k, -1, -2))
 
 
+def capped(scores: Any, cap: float) -> Any:
+    """Scores kept between -cap and cap, smoothly; 0 for no cap."""
+    return scores if cap <= 0 else sg.multiply(sg.tanh(sg.divide(scores, cap)), cap)
+
+
 def _shared(x: Any, y: Any) -> Any:
     """x · y, where neighbouring heads of x share one of y."""
     group = x.shape[1] // y.shape[1]
@@ -165,12 +170,11 @@ def attention(
             offset = sg.subtract(ends, q.shape[2])
     masked = _windows(node, found, q.shape[2], offset, masked)
     raw = products(q, k, node.attribute("scale"))
-    cap = float(node.attribute("softcap", 0.0))
-    capped = raw if cap <= 0 else sg.multiply(sg.tanh(sg.divide(raw, cap)), cap)
-    biased = found.on(capped)
+    bounded = capped(raw, float(node.attribute("softcap", 0.0)))
+    biased = found.on(bounded)
     weights = shares(biased, masked, precision(node, "softmax_precision", biased.dtype))
     y = means(weights, v)
-    shown = (raw, capped, biased, weights)[int(node.attribute("qk_matmul_output_mode", 0))]
+    shown = (raw, bounded, biased, weights)[int(node.attribute("qk_matmul_output_mode", 0))]
     return joined_heads(y) if flat else y, k, v, shown
 
 
@@ -198,10 +202,15 @@ def rotated(x: Any, cos: Any, sin: Any, interleaved: bool) -> Any:
 
 
 def turned(node: Call, x: Any, cos: Any, sin: Any) -> Any:
+    """As :func:`turned_by`, as the node's attributes say."""
+    width = int(node.attribute("rotary_embedding_dim", 0)) or x.shape[-1]
+    return turned_by(x, cos, sin, width, bool(node.attribute("interleaved", 0)))
+
+
+def turned_by(x: Any, cos: Any, sin: Any, width: Any, interleaved: bool) -> Any:
     """[batch, heads, length, features], of which the first are turned, by [batch, length, angles]."""
     cos, sin = (sg.expand_dims(t, 1) for t in (cos, sin))
-    width = int(node.attribute("rotary_embedding_dim", 0)) or x.shape[-1]
-    y = rotated(x[..., :width], cos, sin, bool(node.attribute("interleaved", 0)))
+    y = rotated(x[..., :width], cos, sin, interleaved)
     return y if width == x.shape[-1] else sg.concat([y, x[..., width:]], -1)
 
 

@@ -11,11 +11,13 @@ from stopgrad.onnx.operators.activations import line
 from stopgrad.onnx.operators.attention import (
     Mask,
     by_heads,
+    capped,
     joined_heads,
     means,
     products,
     shares,
     turned,
+    turned_by,
 )
 from stopgrad.onnx.operators.calling import Call, Table
 from stopgrad.onnx.operators.convolutions import conv
@@ -282,6 +284,48 @@ def _biased(x: Any, bias: Any, start: int) -> Any:
     return x if bias is None else sg.add(x, bias[start : start + x.shape[-1]])
 
 
+def group_query_attention(
+    node: Call,
+    q: Any,
+    k: Any,
+    v: Any,
+    past_k: Any,
+    past_v: Any,
+    lengths: Any,
+    total: Any,
+    cos: Any = None,
+    sin: Any = None,
+    places: Any = None,
+    bias: Any = None,
+    *rest: Any,
+) -> Any:
+    """Of a sequence from its beginning, as in training: nothing may be cached."""
+    heads, shared = int(node.attribute("num_heads")), int(node.attribute("kv_num_heads"))
+    for x in (past_k, past_v):
+        if x is not None and not (isinstance(x.shape[2], int) and x.shape[2] == 0):
+            node.fail(
+                "it is translated without a cache; fix past_key and past_value to a length of 0, with known="
+            )
+    if node.attribute("smooth_softmax", 0) or any(x is not None for x in rest):
+        node.fail("it is translated without smooth_softmax, head_sink and quantized caches")
+    if k is None:  # All in one.
+        width = q.shape[-1] // (heads + 2 * shared)
+        q, k, v = sg.split(q, [heads * width, shared * width, shared * width], 2)
+    q, k, v = by_heads(q, heads), by_heads(k, shared), by_heads(v, shared)
+    if node.attribute("do_rotary", 0):
+        near = bool(node.attribute("rotary_interleaved", 0))
+        cos, sin = (sg.expand_dims(t[: q.shape[2]], 0) for t in (cos, sin))
+        q, k = (turned_by(x, cos, sin, 2 * cos.shape[-1], near) for x in (q, k))
+    mask = Mask(k.shape[2])
+    if bias is not None:
+        mask.given(bias)
+    window = int(node.attribute("local_window_size", -1))
+    mask.near(q.shape[2], 0, max(window - 1, -1), 0 if node.attribute("causal", 1) else -1)
+    raw = capped(products(q, k, node.attribute("scale") or None), float(node.attribute("softcap", 0.0)))
+    weights = shares(mask.on(raw), bias is not None, raw.dtype)
+    return joined_heads(means(weights, v)), k, v
+
+
 def bias_split_gelu(node: Call, x: Any, bias: Any) -> Any:
     left, right = sg.split(sg.add(x, bias), 2, -1)
     return sg.multiply(left, sg.gelu(right))
@@ -331,6 +375,7 @@ _MICROSOFT: Table = {
     "RotaryEmbedding": rotary,
     "Attention": attention,
     "MultiHeadAttention": multi_head_attention,
+    "GroupQueryAttention": group_query_attention,
 }
 
 CONTRIB: Table = {

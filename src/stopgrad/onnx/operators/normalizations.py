@@ -15,7 +15,7 @@ from stopgrad.importing.normalizations import (
 )
 from stopgrad.importing.shapes import padded, part
 from stopgrad.importing.values import axis_of, brought
-from stopgrad.onnx.operators.calling import Call, Table, knows
+from stopgrad.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.onnx.operators.pooling import powers, root
 
 
@@ -24,9 +24,17 @@ def _epsilon(node: Call) -> float:
 
 
 def batch_normalization(node: Call, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> Any:
-    """In training, by the statistics of the batch; they then move the running ones, without a gradient."""
+    """In training, by the statistics of the batch; they then move the running ones, without a gradient.
+
+    In inference, stored statistics are behind a stop: they are moved and never trained, as PyTorch's buffers.
+    """
     training = bool(node.attribute("training_mode", 0)) if node.opset >= 14 else node.wants(1)
     if not training:
+        stored = [isinstance(node.raw(s), Known) for s in (mean, var)]
+        mean, var = (
+            sg.stop_gradient(s, name="running") if kept else s
+            for s, kept in zip((mean, var), stored, strict=True)
+        )
         return with_running(x, scale, bias, mean, var, _epsilon(node))
     kept = float(node.attribute("momentum", 0.9))
     y, *batch, _ = batch_normalized(x, scale, bias, _epsilon(node))

@@ -151,7 +151,7 @@ def max_unpool(node: Call, x: Any, places: Any, shape: Any = None) -> Any:
         for size, step, pad, n in zip(x.shape[2:], stride, pads, window, strict=True)
     ]
     start = sg.zeros([product([x.shape[0], x.shape[1], *before])], x.dtype)
-    flat = sg.at(start)[sg.reshape(places, [-1])].set(sg.reshape(x, [-1]))
+    flat = sg.scatter_update(start, sg.reshape(places, [-1]), sg.reshape(x, [-1]))
     y = sg.reshape(flat, [x.shape[0], x.shape[1], *before])
     if shape is None:
         return y
