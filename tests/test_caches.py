@@ -109,7 +109,6 @@ CONSTANT = {
     "stopgrad.onnx.training.asked.SCHEDULES",
     "stopgrad.onnx.training.losses.LOSSES",
     "stopgrad.onnx.training.losses._PROBABILITIES",
-    "stopgrad.trainer.exported._CODES",
     "stopgrad.onnx.operators.OPERATORS",
     "stopgrad.onnx.operators.activations.ACTIVATIONS",
     "stopgrad.onnx.operators.attention.ATTENTION",
