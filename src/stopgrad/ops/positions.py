@@ -70,9 +70,11 @@ class RavelMultiIndex(Op):
         wanted = dtype.numpy
         number = inside = None
         for at, size in zip(indices, sizes, strict=True):
-            here = at < size if size <= np.iinfo(at.dtype).max else at == at
+            low, high = np.iinfo(at.dtype).min, np.iinfo(at.dtype).max
+            known = isinstance(size, int)  # Engines may keep sizes symbolic.
+            here = at == at if known and size > high else at < size
             if at.dtype.kind == "i":
-                here = here & (at >= max(-size, np.iinfo(at.dtype).min))
+                here = here & (at >= (max(-size, low) if known else -size))
             front = at.astype(np.int64 if at.dtype.itemsize == 8 else np.int32)
             if at.dtype.kind == "i":
                 front = xp.where(front < 0, front + xp.asarray(size, front.dtype), front)
