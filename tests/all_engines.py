@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
+
+from stopgrad.engines import engine
+from stopgrad.graph import Output
 
 ENGINES = ("numpy", "xla", "onnxruntime")
 """By name; the first is the reference."""
@@ -17,3 +22,9 @@ each_style = pytest.mark.parametrize("engine", STYLES)
 def form_for(engine: str) -> str:
     """The name under which a definition has its form for an engine."""
     return "onnx" if engine == "onnxruntime" else engine
+
+
+def engines_for(outputs: Sequence[Output]) -> list[str]:
+    """The engines that can compute these."""
+    operations = outputs[0].op.graph.subgraph_to(outputs)
+    return [name for name in ENGINES if engine(name).unsupported(operations) is None]

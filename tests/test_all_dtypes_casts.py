@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from all_engines import each_style
+from all_engines import ENGINES, each_style
 from references import LONG, Array, Wide, distance, drawn, edges, flushed, widen, wrapped
 from stopgrad.types import DTYPES, DType
 
@@ -46,7 +46,7 @@ def _long(v: int) -> Any:
 def check(name: str, count: int, seed: int) -> None:
     a = DTYPES[name]
     x = np.concatenate([edges(a), drawn(a, count, np.random.default_rng(seed))])
-    for engine in ("numpy", "xla"):
+    for engine in ENGINES:
         found = sg.function(lambda x: [sg.cast(x, b) for b in DTYPES.values()], engine=engine)(x)
         for b, y in zip(DTYPES.values(), map(np.asarray, found), strict=True):
             apart = cast_distance(x, a, b, y)

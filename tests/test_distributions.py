@@ -16,7 +16,7 @@ import scipy.special
 import scipy.stats
 
 import stopgrad as sg
-from all_engines import each_engine
+from all_engines import ENGINES, each_engine
 from stopgrad.ops.incomplete import log_gamma_slope
 from values import by, close
 
@@ -185,13 +185,14 @@ def test_engines_decide_alike() -> None:
         lambda k, a: sg.random_gamma(None, k, sg.cast(a, "float32")),
         lambda k, a: sg.random_gamma(None, k, a),
     ):
-        runs = [sg.function(f, engine=engine) for engine in ("numpy", "xla")]
+        runs = [sg.function(f, engine=engine) for engine in ENGINES]
         for key in sg.random_split(KEY, 10):
-            a, b = (run(key, PARAMETERS) for run in runs)
-            if a.dtype.kind == "i":
-                np.testing.assert_array_equal(a, b)
-            else:  # Subnormal numbers are 0 on XLA.
-                np.testing.assert_allclose(a, b, rtol=1.3e-7 if a.itemsize == 4 else 1e-13, atol=1e-37)
+            a, *others = (run(key, PARAMETERS) for run in runs)
+            for b in others:
+                if a.dtype.kind == "i":
+                    np.testing.assert_array_equal(a, b)
+                else:  # Subnormal numbers are 0 on XLA.
+                    np.testing.assert_allclose(a, b, rtol=1.3e-7 if a.itemsize == 4 else 1e-13, atol=1e-37)
 
 
 def test_a_number_depends_on_its_key_and_position_alone() -> None:
@@ -343,7 +344,7 @@ def test_the_rate_of_dropout_may_be_traced() -> None:
     x = np.linspace(1.0, 2.0, 50)
     for rate in (0.0, 0.25, 0.7, 1.0):
         expected = sg.dropout(x, rate, key=KEY)
-        for engine in ("numpy", "xla"):
+        for engine in ENGINES:
             found = by(engine, lambda x, r, k: sg.dropout(x, r, key=k), x, np.array(rate), KEY)
             close(found, expected, 1e-14)
     mask = sg.dropout(x, 0.25, key=KEY) != 0

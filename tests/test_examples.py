@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from all_engines import each_engine
+from all_engines import ENGINES, each_engine
 from examples_references import EXAMPLES, Case, all_cases, example
 from stopgrad.structure import flatten, unflatten
 
@@ -229,9 +229,10 @@ GRAPH_STYLE = ("double_dqn", "gan")
 )
 def test_engines_train_alike(name: str) -> None:
     """The few first losses; later ones drift apart by rounding. Losses themselves are compared above."""
-    ours, other = (example(name).train(steps=4, engine=engine)[-1] for engine in ("numpy", "xla"))
+    ours, *others = (example(name).train(steps=4, engine=engine)[-1] for engine in ENGINES)
     assert len(ours) == 4
-    np.testing.assert_allclose(ours, other, rtol=1e-3)
+    for other in others:
+        np.testing.assert_allclose(ours, other, rtol=1e-3)
 
 
 def test_each_example_is_compared() -> None:

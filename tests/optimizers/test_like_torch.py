@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import stopgrad as sg
+from all_engines import each_engine
 
 SHAPES = {"matrix": (3, 4), "tall": (5, 2), "vector": (3,), "scalar": (), "empty": (0, 2), "deep": (2, 3, 2)}
 STEPS = 50
@@ -166,7 +167,7 @@ def test_values_are_clipped_as_pytorchs() -> None:
         )
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_accumulated_gradients_are_clipped_and_applied_as_their_mean(engine: str) -> None:
     """Also an average of parameters, which moves when they do."""
     options = {"lr": 0.1, "accumulate": 4, "clip_norm": 1.0, "average": 0.9}

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import stopgrad as sg
+from all_engines import each_engine
 from stopgrad import optimizers as so
 
 STEPS = 70
@@ -107,7 +108,7 @@ def test_stairs_are_pytorchs() -> None:
     np.testing.assert_allclose(in_graph(so.exponential(0.1, 0.3, 7, staircase=True)), expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_an_optimiser_makes_each_step_with_its_rate(engine: str) -> None:
     schedule = so.warmup(so.cosine(0.5, 5), 3)
     with sg.Graph().as_default() as graph:
