@@ -447,6 +447,12 @@ WRONG = [
     ),
     wrong("can be moved; not Placeholder 'x'", lambda s: so.sgd(s.loss, [s.w, s.x]), sg.GraphError),
     wrong("belongs to another graph than the loss", lambda s: so.sgd(s.loss, [s.other]), sg.GraphError),
+    wrong(
+        "two parameters are called 'a.b'",
+        lambda s: so.sgd(s.loss, {"a": {"b": s.w}, "a.b": s.b}),
+        sg.GraphError,
+    ),
+    wrong("'m/a b' cannot name", lambda s: so.adam(s.loss, {"a b": s.w}), sg.GraphError),
     wrong("is among the parameters twice", lambda s: so.sgd(s.loss, [s.w, s.w]), sg.GraphError),
     wrong("no gradient reaches it; leave it out", lambda s: so.sgd(s.loss, [s.whole]), sg.DTypeError),
     wrong("one for the imaginary part", lambda s: so.sgd(s.loss, [s.waves]), sg.DTypeError),
