@@ -45,6 +45,19 @@ from stopgrad.rewrite import prepare
 from stopgrad.samples import Sample, Values
 from stopgrad.types import DTYPES, DType, dtype_of
 
+ROUGH = ("Elu", "Gelu", "Sigmoid", "Silu", "Tanh")
+"""Operators of onnxruntime's in float32 that are precise by size, to 10⁻⁷, and not by digits."""
+
+DROPS_NAN = (
+    "TensorScatterMax",
+    "TensorScatterMin",
+    "MaxPool",
+    "MaxPoolGrad",
+    "MaxPoolGradGrad",
+    "AvgPoolGrad",
+)
+"""Where onnxruntime passes over NaN, or spreads it."""
+
 NARROW = 0.51
 """The limit in ulps for float16 and bfloat16: half of one, and a little for the error in float32."""
 
@@ -128,9 +141,9 @@ def calls(
     samples: Sequence[Sample],
     swept_dtypes: Sequence[DType],
     shapes: Callable[[Sample, list[DType]], Sequence[Any]],
-) -> tuple[list[Call], list[Output]]:
+) -> list[Call]:
     """One graph in which the operation is called on each sample in each dtype that it takes."""
-    graph, made, inputs = Graph(), [], []
+    graph, made = Graph(), []
     for sample, dtype in itertools.product(samples, swept_dtypes):
         swept = groups(definition, sample)
         dtypes = [dtype if i in swept else d for i, d in enumerate(dtypes_of(sample))]
@@ -144,13 +157,20 @@ def calls(
         except sg.DTypeError:
             continue
         made.append(Call(sample, dtypes, xs, outputs))
-        inputs += xs
-    return made, inputs
+    return made
 
 
-def run(
-    made: Sequence[Call], inputs: Sequence[Output], name: str
-) -> Callable[[Sequence[Array]], list[Array]]:
+def computed(made: Sequence[Call], name: str) -> list[Call]:
+    """Those of an engine: ONNX's has no complex numbers."""
+    return [
+        call
+        for call in made
+        if name != "onnxruntime" or not any(x.dtype.is_complex for x in (*call.inputs, *call.outputs))
+    ]
+
+
+def run(made: Sequence[Call], name: str) -> Callable[[Sequence[Array]], list[Array]]:
+    inputs = [x for call in made for x in call.inputs]
     ready = prepare([y for call in made for y in call.outputs], list(inputs), {})
     compiled = engine(name).compile(ready.inputs, ready.outputs)
     return lambda arrays: [np.asarray(v) for v in compiled(arrays)]
@@ -222,6 +242,9 @@ def elementwise_distance(
         lossy = name == "xla" or definition.type in ("Erfc", "Gelu")  # SciPy's erfc ends there, too.
         least = least_normal(inexact) if lossy else ulp(LONG(0), inexact)
         size = np.maximum.reduce([np.where(np.isfinite(w), np.abs(w), 1) for w in wide])
+        if name == "onnxruntime" and definition.type in ROUGH:
+            near = np.abs(widen(found) - expected) <= 2e-7 * np.maximum(size, 1)
+            apart = np.where(near & (inexact.itemsize < 8), 0, apart)
         choices = zip(wide, [widen(flushed(a)) for a in arrays], strict=True) if name == "xla" else zip(wide)
         for choice in itertools.product(*choices):
             other = reference(list(choice), attributes)
@@ -245,15 +268,15 @@ def check_elementwise(
         return [(size["n"],)] * len(dtypes)
 
     distinct = {str(s.attributes): s for s in definition.samples}
-    made, inputs = calls(definition, list(distinct.values()), swept_dtypes, shapes)
+    made = calls(definition, list(distinct.values()), swept_dtypes, shapes)
     assert made
     compared = 0
-    runs = {name: run(made, inputs, name) for name in ENGINES}
+    runs = {name: (own := computed(made, name), run(own, name)) for name in ENGINES}
     for seed in seeds:
-        feeds = [chosen(definition, call.dtypes, count, seed) for call in made]
-        for name in ENGINES:
-            found = runs[name]([a for arrays in feeds for a in arrays])
-            for (call, (result,)), arrays in zip(parts(found, made), feeds, strict=True):
+        for name, (own, compute) in runs.items():
+            feeds = [chosen(definition, call.dtypes, count, seed) for call in own]
+            found = compute([a for arrays in feeds for a in arrays])
+            for (call, (result,)), arrays in zip(parts(found, own), feeds, strict=True):
                 apart, expected = elementwise_distance(name, definition, call, arrays, result)
                 limit = NARROW if call.narrow else ELEMENTWISE[definition.type].ulps
                 what = f"{definition.type} of {call.dtypes} by {name}, {call.sample.attributes}"
@@ -306,16 +329,19 @@ def check_shaped(
     def shapes(sample: Sample, dtypes: list[DType]) -> list[tuple[int, ...]]:
         return [tuple(3 if isinstance(n, str) else n for n in o.shape) for o in sample.operands]
 
-    made, inputs = calls(definition, samples, swept_dtypes, shapes)
+    made = calls(definition, samples, swept_dtypes, shapes)
     assert made
     reference, compared = SHAPED[definition.type], 0
-    runs = {name: run(made, inputs, name) for name in ENGINES}
+    runs = {name: (own := computed(made, name), run(own, name)) for name in ENGINES}
     generator = np.random.default_rng(zlib.crc32(definition.type.encode()))
     for kind in kinds:
-        feeds = [filled(definition, call, kind, generator) for call in made]
-        for name in ENGINES:
-            found = runs[name]([a for arrays in feeds for a in arrays])
-            for (call, results), arrays in zip(parts(found, made), feeds, strict=True):
+        arrays_of = {id(call): filled(definition, call, kind, generator) for call in made}
+        for name, (own, compute) in runs.items():
+            if name == "onnxruntime" and kind == "hard" and definition.type in DROPS_NAN:
+                continue
+            feeds = [arrays_of[id(call)] for call in own]
+            found = compute([a for arrays in feeds for a in arrays])
+            for (call, results), arrays in zip(parts(found, own), feeds, strict=True):
                 wide, attributes = [widen(a) for a in arrays], call.sample.attributes
                 inexact = any(d.is_differentiable for d in call.dtypes)
                 with np.errstate(all="ignore"):

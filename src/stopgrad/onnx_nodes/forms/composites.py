@@ -84,10 +84,6 @@ def _unary(xp: Any, op_type: str, x: Any, **attributes: Any) -> Any:
     return xp.astype(xp.node(op_type, [xp.value(x, within)], within, x.shape, **attributes), x.dtype)
 
 
-def _activation(op_type: str) -> Callable[..., Any]:
-    return lambda xp, x: _unary(xp, op_type, x)
-
-
 def _in_float32(definition: Any, op_type: str, opset: int = 1) -> Callable[..., Any]:
     """An operator that runtimes have for float32 alone; else the body."""
 
@@ -97,6 +93,10 @@ def _in_float32(definition: Any, op_type: str, opset: int = 1) -> Callable[..., 
         return xp.node(op_type, [x], x.dtype, x.shape, **attributes)
 
     return form
+
+
+def _relu(xp: Any, x: Any) -> Any:
+    return _unary(xp, "Relu", x) if x.dtype.kind not in "iu" else xp.maximum(x, number(0, x.dtype))
 
 
 def _relu6(xp: Any, x: Any) -> Any:
@@ -127,7 +127,7 @@ COMPOSITES: Mapping[type[Op], Callable[..., Any]] = {
     Mean: _mean,
     SparseSoftmaxCrossEntropyWithLogits: _sparse_cross_entropy,
     SoftmaxCrossEntropyWithLogits: _cross_entropy,
-    Relu: _activation("Relu"),
+    Relu: _relu,
     Relu6: _relu6,
     Sigmoid: _sigmoid,
     Silu: _silu,
