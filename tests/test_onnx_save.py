@@ -147,6 +147,21 @@ def test_names_of_bodies_are_their_own() -> None:
     assert len(names) == len(set(names))
 
 
+def test_what_stands_before_a_loop_is_not_moved_into_it() -> None:
+    with sg.Graph().as_default():
+        x = sg.placeholder(sg.float32, ["batch", 8, 8, 3], name="x")
+        scale = sg.parameter(np.ones(4, np.float32))
+        h = sg.conv(x, np.ones((3, 3, 3, 4), np.float32), padding="SAME")
+        normal = sg.layer_norm(sg.reduce_sum(h, axis=(1, 2)))
+        carry, _ = sg.scan(
+            lambda c, _: (c + sg.reduce_sum(normal * scale) + sg.reduce_sum(sg.exp(h)), c), 0.0, length=3
+        )
+    model = sgo.to_model({"y": carry})
+    assert {node.op_type for node in model.graph.node} >= {"LayerNormalization", "Transpose", "Conv"}
+    (body,) = [a.g for node in model.graph.node for a in node.attribute if a.name == "body"]
+    assert not {node.op_type for node in body.node} & {"LayerNormalization", "Transpose"}
+
+
 def test_what_is_not_needed_is_not_written() -> None:
     with sg.Graph().as_default():
         x = sg.placeholder(sg.float32, ["batch", 4], name="x")

@@ -93,7 +93,8 @@ def behind(
     xp: Any, op_type: str, inputs: Sequence[Any], kind: tuple[Any, Any], attributes: Mapping[str, Any]
 ) -> Value | None:
     """The result of a node, as the transpose of what it makes of operands before they were transposed."""
-    found = [source(xp, x) for x in inputs]
+    # What is transposed outside of a loop's body stays transposed there, once.
+    found = [source(xp, x) if getattr(x, "name", None) in xp.nodes.here else None for x in inputs]
     turned = next((one for one in found if one is not None and len(one[1]) >= _RANK), None)
     if turned is None:
         return None

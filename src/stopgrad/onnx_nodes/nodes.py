@@ -66,6 +66,7 @@ class Nodes:
         constants: arrays by name; they belong to the outermost graph.
         types: of all values by name, those of bodies too.
         made: the nodes by what they make, likewise.
+        here: what is made in this graph or body itself.
         results: which values are results of operations, and what these are called.
         place: what new names begin with: the operation that is being written.
     """
@@ -76,6 +77,7 @@ class Nodes:
         self.written: list[Node] = []
         self._known: dict[Any, tuple[str, ...]] = {}
         self.made: dict[str, Node] = {} if outer is None else outer.made
+        self.here: set[str] = set()
         if outer is None:
             self.constants: dict[str, np.ndarray[Any, Any]] = {}
             self.types: dict[str, Kind] = {}
@@ -140,6 +142,7 @@ class Nodes:
         node = Node(op_type, domain, outputs[0], tuple(inputs), outputs, attributes)
         self.written.append(node)
         self.made.update(dict.fromkeys(outputs, node))
+        self.here.update(outputs)
         if key[-1] is not None and not domain:
             self._known[key] = outputs
         return outputs

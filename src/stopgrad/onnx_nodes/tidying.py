@@ -55,12 +55,14 @@ class _Fusing:
     def __init__(self, nodes: Nodes, written: Sequence[Node], wanted: Sequence[str]) -> None:
         self._nodes = nodes
         self._uses = Counter([*reads(written), *wanted])
-        self._made: dict[str, Node] = {}
+        self._made: dict[str, tuple[Node, list[Node]]] = {}
+        self._graphs: list[list[Node]] = []
         self._names: dict[str, str] = {}
         self._pools: dict[Any, tuple[list[Node], int]] = {}
 
     def fused(self, written: Sequence[Node]) -> list[Node]:
         done: list[Node] = []
+        self._graphs.append(done)
         for node in written:
             attributes = {
                 key: value._replace(nodes=self.fused(value.nodes)) if isinstance(value, Body) else value
@@ -71,8 +73,9 @@ class _Fusing:
             if node.op_type == "MaxPool" and self._pooled(node, done):
                 continue
             node = _FUSED.get(node.op_type, _as_it_is)(self, node)
-            self._made.update(dict.fromkeys(node.outputs, node))
+            self._made.update(dict.fromkeys(node.outputs, (node, done)))
             done.append(node)
+        self._graphs.pop()
         return done
 
     def _pooled(self, node: Node, done: list[Node]) -> bool:
@@ -87,9 +90,11 @@ class _Fusing:
         return True
 
     def own(self, name: str, op_type: str) -> Node | None:
-        """The node of a type that makes a value which is used once."""
-        node = self._made.get(name)
-        return node if node is not None and node.op_type == op_type and self._uses[name] == 1 else None
+        """The node of a type, in the same graph or body, that makes a value which is used once."""
+        node, graph = self._made.get(name, (None, None))
+        if node is None or graph is not self._graphs[-1] or node.op_type != op_type or self._uses[name] != 1:
+            return None
+        return node
 
     def shape(self, name: str) -> Any:
         return self._nodes.types[name][1]
@@ -101,7 +106,7 @@ class _Fusing:
             return None
         if name in self._nodes.constants:
             return self._nodes.constant(self._nodes.constants[name].reshape(-1))
-        node = self._made.get(name)
+        node, _ = self._made.get(name, (None, None))
         if node is not None and node.op_type == "Reshape" and self.shape(node.inputs[0]) == (count,):
             return node.inputs[0]
         return None
