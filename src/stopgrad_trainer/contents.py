@@ -19,6 +19,7 @@ AnyPath = str | os.PathLike[str]
 
 FORMAT = "stopgrad.training"
 VERSION = 1
+"""Of the schema of a manifest. What only adds to it leaves the number as it is."""
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ class Trainer:
         self._threads, self._providers = threads, list(providers)
         self._sessions: dict[str, Any] = {}
         self._lock = threading.Lock()
+        self._merged: dict[str, Array] | None = None
         self._hold(self._read(self._contents.state_file))
 
     # -------------------------------------------------------------------------------------- training
@@ -86,7 +87,8 @@ class Trainer:
             for name, array in arrays.items():
                 binding.bind_cpu_input(name, array)
             self._run("train_step", lambda: session.run_with_iobinding(binding))
-            self._now, self._merged = 1 - self._now, None
+            self._now = 1 - self._now
+            self._merged = None
             return float(self._loss)
 
     def _binding(self) -> Any:
@@ -237,7 +239,7 @@ class Trainer:
             held[name] = [(one, self._value(one)) for one in pair]
         loss = next(port for port in self._contents.outputs["train_step"] if port.role == "loss")
         self._loss: Array = np.zeros((), dtype_of(loss.dtype))
-        self._merged: dict[str, Array] | None = None
+        self._merged = None
         self._bindings: list[Any] = [None, None]
         self._held, self._now = held, 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,7 @@ import onnx
 import stopgrad as sg
 from stopgrad.graph import Output
 from stopgrad.types import Dim
-
-FORMAT = "stopgrad.training"
-VERSION = 1
-"""Of the schema. What only adds to it leaves the number as it is."""
+from stopgrad_trainer.contents import FORMAT as FORMAT, VERSION as VERSION
 
 STATE_FILE = "state.safetensors"
 
@@ -80,12 +77,6 @@ def unique(name: str, taken: set[str]) -> str:
 def versions() -> dict[str, str]:
     """Of what wrote the folder."""
     return {"stopgrad": sg.__version__, "onnx": str(onnx.__version__)}
-
-
-def parameters_first(names: Iterable[str], kinds: Mapping[str, str]) -> list[str]:
-    """Names of state: what belongs to the model before what the optimiser keeps."""
-    listed = list(names)
-    return [n for n in listed if of_model(kinds[n])] + [n for n in listed if not of_model(kinds[n])]
 
 
 def of_model(kind: str) -> bool:
