@@ -59,7 +59,9 @@ class Block(nn.Module):
         self.bn2 = nn.BatchNorm2d(outer)
         self.shortcut = nn.Sequential()
         if stride != 1 or inner != outer:
-            self.shortcut = nn.Sequential(nn.Conv2d(inner, outer, 1, stride, bias=False), nn.BatchNorm2d(outer))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(inner, outer, 1, stride, bias=False), nn.BatchNorm2d(outer)
+            )
 
     def forward(self, x: Any) -> Any:
         h = self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x)))))
@@ -94,7 +96,9 @@ class UNet(nn.Module):
     def __init__(self, width: int = 4) -> None:
         super().__init__()
         self.down1 = nn.Sequential(nn.Conv2d(2, width, 3, padding=1), nn.GroupNorm(2, width), nn.SiLU())
-        self.down2 = nn.Sequential(nn.Conv2d(width, 2 * width, 3, padding=1), nn.InstanceNorm2d(2 * width), nn.ELU())
+        self.down2 = nn.Sequential(
+            nn.Conv2d(width, 2 * width, 3, padding=1), nn.InstanceNorm2d(2 * width), nn.ELU()
+        )
         self.middle = nn.Conv2d(2 * width, 4 * width, 3, padding=2, dilation=2)
         self.up2 = nn.ConvTranspose2d(4 * width, 2 * width, 2, stride=2)
         self.join2 = nn.Conv2d(4 * width, width, 3, padding=1)

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from onnx.backend.test.loader import load_model_tests
@@ -42,7 +43,7 @@ LARGEST = 200_000
 def seeds() -> dict[str, bytes]:
     """Real models: the node tests of onnx, and what it has on disk; kept in the tests' cache folder."""
     base = os.environ.get("STOPGRAD_CACHE_DIR", str(Path(tempfile.gettempdir()) / "stopgrad-tests"))
-    path = Path(base) / f"onnx-seeds-{onnx.__version__}.zip"
+    path = Path(base) / f"onnx-seeds-{onnx.__version__}-known.zip"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(f".{os.getpid()}")
@@ -61,17 +62,60 @@ def _gathered() -> Iterator[tuple[str, bytes]]:
     for case in cases:
         if case.model.ByteSize() <= LARGEST:
             yield case.name, case.model.SerializeToString()
+            inputs = case.data_sets[0][0] if case.data_sets else []
+            yield f"{case.name} with known sizes", _known(case.model, inputs).SerializeToString()
     data = Path(onnx.__file__).parent / "backend" / "test" / "data"
     for path in sorted(data.rglob("*.onnx")):
         if path.stat().st_size <= LARGEST:
             yield str(path.relative_to(data)), path.read_bytes()
 
 
+def _known(model: Any, inputs: Sequence[Any]) -> Any:
+    """A model whose small whole-number inputs, which may say sizes, are stored in it."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for x, value in zip(list(made.graph.input), inputs, strict=False):
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iub" and value.ndim <= 1:
+            made.graph.input.remove(x)
+            made.graph.initializer.append(onnx.numpy_helper.from_array(value, x.name))
+    return made
+
+
 # ---------------------------------------------------------------------------------------------- mutants
 
-NUMBERS = (0, 1, -1, 2, 3, 7, 16, 127, 255, 2**16, 2**31 - 1, -(2**31), 2**32, 2**40, 2**62, 2**63 - 1, -(2**63))
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    3,
+    7,
+    16,
+    127,
+    255,
+    2**16,
+    2**31 - 1,
+    -(2**31),
+    2**32,
+    2**40,
+    2**62,
+    2**63 - 1,
+    -(2**63),
+)
 REALS = (0.0, -0.0, 1.0, -1.0, 1e-45, 3e38, float("inf"), float("-inf"), float("nan"))
-WORDS = ("", "x", "\x00", "../x", "/dev/zero", "ai.onnx.ml", "com.microsoft", "stopgrad", "StopGradient", "é" * 9, "a" * 5000)
+WORDS = (
+    "",
+    "x",
+    "\x00",
+    "../x",
+    "/dev/zero",
+    "ai.onnx.ml",
+    "com.microsoft",
+    "stopgrad",
+    "StopGradient",
+    "é" * 9,
+    "a" * 5000,
+)
 OPERATORS = sorted({schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain})
 CPP = FieldDescriptor
 
@@ -119,7 +163,14 @@ def _noisy(r: random.Random, content: bytes) -> bytes:
     return content[:i] + r.randbytes(r.randrange(1, 9)) + content[i + r.randrange(9) :]
 
 
-BYTE_WISE: tuple[Callable[[random.Random, bytes], bytes], ...] = (_flipped, _flipped, _cut, _without, _doubled, _noisy)
+BYTE_WISE: tuple[Callable[[random.Random, bytes], bytes], ...] = (
+    _flipped,
+    _flipped,
+    _cut,
+    _without,
+    _doubled,
+    _noisy,
+)
 
 
 def messages(root: Any) -> list[Any]:

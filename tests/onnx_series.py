@@ -1,7 +1,7 @@
 """Makes the polynomials of ``stopgrad.onnx_nodes.series``: ``python tests/onnx_series.py > .../series.py``.
 
-Each is a function, smooth after a change of variable, interpolated at Chebyshev nodes with 60 digits by mpmath
-and cut where its terms no longer count in float64.
+Each is a function, smooth after a change of variable, interpolated at Chebyshev nodes with 60 digits by
+mpmath, and cut where its terms no longer count in float64.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ mp.mp.dps = 60
 NEGLIGIBLE = mp.mpf(2) ** -57
 
 
-def polynomial(f: Callable[[Any], Any], degree: int = 61) -> list[float]:
+def polynomial(f: Callable[[Any], Any], degree: int = 61, negligible: Any = NEGLIGIBLE) -> list[float]:
     """Coefficients, the highest first, of the polynomial that is f on [-1, 1]."""
     count = degree + 1
     angles = [mp.pi * (k + mp.mpf(1) / 2) / count for k in range(count)]
@@ -26,7 +26,7 @@ def polynomial(f: Callable[[Any], Any], degree: int = 61) -> list[float]:
     ]
     terms[0] /= 2
     scale = max(map(abs, terms))
-    while abs(terms[-1]) < NEGLIGIBLE * scale:
+    while abs(terms[-1]) < negligible * scale:
         terms.pop()
     if len(terms) == count:
         raise ValueError("does not converge")
@@ -102,6 +102,10 @@ SERIES: dict[str, tuple[str, Callable[[], list[float]]]] = {
     "SCALED_ERFC": (
         "(1 + 2x) exp(x²) erfc(x), (x - 2) / (x + 2) from -1 to 1",
         lambda: polynomial(_scaled_erfc, 81),
+    ),
+    "SCALED_ERFC_IN_FLOAT32": (
+        "the same, as precise as float32",
+        lambda: polynomial(_scaled_erfc, 81, mp.mpf(2) ** -27),
     ),
     "MIDDLE_QUANTILE": (
         "ndtri(1/2 + y) / y, y² from 0 to 0.17",

@@ -67,7 +67,9 @@ def mlp(path: Path, last: str = "") -> dict[str, np.ndarray[Any, Any]]:
 
 def node(op_type: str, inputs: list[str], output: str | list[str], name: str = "", **attributes: Any) -> Any:
     """A node of ONNX."""
-    return helper.make_node(op_type, inputs, [output] if isinstance(output, str) else output, name, **attributes)
+    return helper.make_node(
+        op_type, inputs, [output] if isinstance(output, str) else output, name, **attributes
+    )
 
 
 def write(
@@ -110,6 +112,4 @@ def batches(count: int, seed: int = 7) -> list[tuple[np.ndarray[Any, Any], np.nd
     """Batches of examples and labels for :func:`mlp`; not all of one size."""
     random = np.random.default_rng(seed)
     sizes = [6 if i % 5 else 3 for i in range(count)]
-    return [
-        (random.normal(size=(n, 4)).astype(np.float32), random.integers(0, 3, n)) for n in sizes
-    ]
+    return [(random.normal(size=(n, 4)).astype(np.float32), random.integers(0, 3, n)) for n in sizes]

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import stopgrad as sg
+import stopgrad.torch as sgt
 
 RNG = np.random.default_rng(5)
 W, SQUARE = RNG.normal(size=(4, 3)), RNG.normal(size=(4, 4))
@@ -42,6 +44,16 @@ USES: dict[str, tuple[tuple[Any, ...], Any, Callable[[Any, Any], Any]]] = {
         W.astype(np.float32),
         lambda x, w: x @ sg.transpose(sg.cast(w, sg.float64)),
     ),
+    "repeated for a batch": (
+        (2, "n", 3),
+        W,
+        lambda x, w: sg.matmul(x, sg.broadcast_to(sg.transpose(w), [2, 3, 4])),
+    ),
+    "a batch of one, transposed": (
+        (2, "n", 3),
+        W,
+        lambda x, w: x @ sg.transpose(sg.reshape(sg.expand_dims(w, 0), [1, 4, 3]), [0, 2, 1]),
+    ),
     "behind gates": (("n", 4), W, lambda x, w: x @ sg.identity(sg.stop_gradient(w))),
 }
 
@@ -59,8 +71,16 @@ def built(name: str) -> tuple[Any, ...]:
     return x, w, y, fed_for(shape)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
-@pytest.mark.parametrize("name", USES)
+COMPILED = ("x @ w, batches", "w @ x", "used both ways", "behind a cast and a transposition")
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [
+        *((name, "numpy") for name in USES),
+        *((name, engine) for name in COMPILED for engine in ("xla", "onnxruntime")),
+    ],
+)
 def test_nothing_changes_at_first_and_merging_gives_what_was_learned(name: str, engine: str) -> None:
     x, w, y, fed = built(name)
     before = len(y.op.graph)
@@ -194,6 +214,41 @@ def test_a_graph_of_another_dtype_than_the_adapters() -> None:
         assert session.run(adapted.outputs, {adapted[x]: np.ones((2, 4))}).dtype == np.float16
 
 
+class Encoder(torch.nn.Module):
+    """A layer of a transformer, with packed projections of the attention, between two linear ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(8, 16)
+        self.layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
+        self.last = torch.nn.Linear(16, 3, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.layer(torch.relu(self.first(x))))
+
+
+def test_a_transformer_of_pytorchs_with_what_was_learned_is_that_with_merged_weights() -> None:
+    torch.manual_seed(3)
+    module, x = Encoder().eval().double(), torch.randn(2, 5, 8, dtype=torch.float64)
+    model = sgt.load(module, x)
+    weights = {name: p for name, p in model.parameters.items() if p.type.ndim == 2}
+    assert len(weights) == 6
+    adapted = sg.add_lora(model.outputs, weights, rank=2, key=0)
+    assert list(adapted.merged) == [p.op.name for p in weights.values()]
+    rng = np.random.default_rng(0)
+    learned = {p: rng.normal(size=p.shape) * 0.1 for p in adapted.parameters.values()}
+    with sg.Session(adapted.graph, engine="numpy") as session:
+        feeds = {adapted[given]: x.numpy() for given in model.inputs.values()}
+        (first,) = session.run(adapted.outputs, feeds).values()
+        np.testing.assert_allclose(first, module(x).detach(), atol=1e-12)
+        (found,) = session.run(adapted.outputs, {**feeds, **learned}).values()
+        merged = session.run(adapted.merged, learned)
+    assert np.abs(found - first).max() > 0.1
+    state = {**module.state_dict(), **{n: torch.tensor(merged[p.op.name]) for n, p in weights.items()}}
+    module.load_state_dict(state)
+    np.testing.assert_allclose(found, module(x).detach(), atol=1e-12)
+
+
 def test_numbers_of_numpy_count_as_pythons() -> None:
     y = built("x @ w")[2]
     plain = sg.add_lora(y, "layer/w", 2, 3.0, key=7)
@@ -218,7 +273,8 @@ def refused() -> Any:
         z = sg.gather(table, [0, 1]) @ w + sg.reduce_sum(x @ table)
         g = table @ sg.transpose(table)
         both = table @ w
-    return graph, x, w, table, whole, b, y, z, g, both
+        loop = sg.fori_loop(0, 3, lambda i, h: h @ table, x)
+    return graph, x, w, table, whole, b, y, z, g, both, loop
 
 
 @pytest.mark.parametrize(
@@ -241,6 +297,7 @@ def refused() -> Any:
         (lambda s: add(s[6], [s[4]]), sg.DTypeError, "not floating-point"),
         (lambda s: add(s[6], [s[3]]), sg.GraphError, "the outputs do not need the weight"),
         (lambda s: add(s[7], [s[3]]), sg.GraphError, "uses the weight Parameter 'table'"),
+        (lambda s: add(s[10], [s[3]]), sg.GraphError, "uses the weight Parameter 'table'"),
         (lambda s: add(s[8], [s[3]]), sg.GraphError, "both operands of MatMul"),
         (lambda s: add(s[9], [s[3], s[2]]), sg.GraphError, "both operands of MatMul"),
         (lambda s: add([s[6], s[2]], [s[2]]), sg.GraphError, "is itself an output, w:0"),

@@ -58,8 +58,8 @@ def printed(folder: Path, command: str) -> str:
 
 
 def steady(text: str) -> str:
-    """Without what another machine or moment prints otherwise: rounding and times."""
-    for what in (r"error \d\.\de-\d\d", r"time: .*", r" in \d+\.\d+s"):
+    """Without what another machine, moment or version prints otherwise: rounding, times, sizes of files."""
+    for what in (r"error \d\.\de-\d\d", r"time: .*", r" in \d+\.\d+s", r"[\d.]+\s+[kM]?B\b"):
         text = re.sub(what, "", text)
     return text
 
@@ -83,7 +83,7 @@ def test_a_command_prints_what_the_page_shows(command: str, output: str, tmp_pat
 
 def test_every_command_and_option_is_on_the_page(capsys: pytest.CaptureFixture[str]) -> None:
     text = (DOCS / PAGE).read_text()
-    for name in ("explain", "check", "trace-nan", "ablate"):
+    for name in ("explain", "check", "trace-nan", "ablate", "train-graph"):
         with pytest.raises(SystemExit):
             cli.main([name, "--help"])
         for option in set(re.findall(r"(?<![\w-])--[a-z-]+", capsys.readouterr().out)) - {"--help"}:

@@ -49,6 +49,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return package
 
 
+RUNTIME = importlib.util.find_spec("onnxruntime") is not None
 FRAMEWORKS = [importlib.util.find_spec(name) for name in ("torch", "jax")]
 
 PAGES = [
@@ -56,7 +57,8 @@ PAGES = [
     "add-an-engine.md",
     "arrays.md",
     "flow-report.md",
-    "onnx.md",
+    pytest.param("onnx.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
+    pytest.param("train-graph.md", marks=pytest.mark.skipif(not RUNTIME, reason="needs onnxruntime")),
     pytest.param(
         "other-code.md", marks=pytest.mark.skipif(None in FRAMEWORKS, reason="needs PyTorch and JAX")
     ),
@@ -101,7 +103,9 @@ def test_an_engine_in_the_package_is_found_by_its_folder(extended: Path) -> None
 
 def test_the_commands_list_the_new_engine_and_operation(extended: Path) -> None:
     text = run(extended.parent, "-m", "stopgrad.cli", "ops", "charbonnier", package=extended)
-    assert re.search(r"Charbonnier +charbonnier +x; epsilon +x: yes +rule +xla, onnxruntime, numpy, wide", text), text
+    assert re.search(
+        r"Charbonnier +charbonnier +x; epsilon +x: yes +rule +xla, onnxruntime, numpy, wide", text
+    ), text
 
 
 # ----------------------------------------------------------------------------------------- the other pages

@@ -1,4 +1,4 @@
-"""The page that trains in a browser: its numbers are those of the same graphs in Python, and it can be used."""
+"""The page that trains in a browser: its numbers are those of the graphs in Python, and it can be used."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 
 from examples_references import example
 from page_tools import started
+from test_docs import blocks
 
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
@@ -196,8 +197,7 @@ def test_the_page_trains_and_what_it_shows_and_saves_is_what_onnxruntime_compute
     saved = page.download("#export", tmp_path / "trained.onnx")
     assert accuracy(saved, prepared) == pytest.approx(now, abs=5e-4)
     wrong = page.page.locator("#digits .wrong").count()
-    images, labels = held_out(prepared)
-    assert wrong <= round((1 - now) * len(labels))
+    assert wrong <= round((1 - now) * len(held_out(prepared)[1]))
     page.restart()
     assert page.percent("#before") == pytest.approx(before, abs=5e-4)
 
@@ -216,7 +216,7 @@ def test_steps_in_the_browser_are_the_steps_in_python(page: Opened, prepared: Pa
     found = page.page.evaluate(
         """async (rates) => {
           const { Training, arrays } = await import("/training.js");
-          const [training, digits] = await Promise.all([Training.open("training/"), arrays("digits.safetensors")]);
+          const training = await Training.open("training/"), digits = await arrays("digits.safetensors");
           const part = (name, from, to) => {
             const { dtype, shape, data } = digits.get(name), each = data.length / shape[0];
             return { dtype, shape: [to - from, ...shape.slice(1)], data: data.slice(each * from, each * to) };
@@ -235,6 +235,20 @@ def test_steps_in_the_browser_are_the_steps_in_python(page: Opened, prepared: Pa
     for name, value in trainer.state.items():
         assert state[name].dtype == np.asarray(value).dtype
         np.testing.assert_allclose(state[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_the_loop_that_the_docs_show_trains(page: Opened) -> None:
+    (shown,) = blocks("ship.md", "js")
+    used = """
+      const digits = read(await bytes("digits.safetensors")), losses = [];
+      const some = (name, count, shape) =>
+        new ort.Tensor(digits.get(name).dtype, digits.get(name).data.slice(0, count), shape);
+      const image = some("train/images", 64 * 64, [64, 1, 8, 8]), labels = some("train/labels", 64, [64]);
+      for (let i = 0; i < 30; i++) losses.push(await step(image, labels, 0.01));
+      return losses;
+    """
+    losses = page.page.evaluate(f"async () => {{ {shown} {used} }}")
+    assert losses[-1] < 0.2 * losses[0]
 
 
 def test_a_saved_state_is_read_again_here_and_in_python(page: Opened, prepared: Path, tmp_path: Path) -> None:
@@ -288,6 +302,37 @@ def test_a_drawn_digit_is_named_and_learnt(page: Opened) -> None:
     assert page.page.locator(".labels button:enabled").count() == 0
 
 
+def test_one_draws_while_it_is_trained(page: Opened) -> None:
+    page.page.click("#start")
+    page.draw(DRAWN[3])
+    page.page.click(".labels button:text-is('3')")
+    page.page.wait_for_selector("#examples li")
+    said = int(page.text("#steps"))
+    while int(page.text("#steps")) < said + 50:
+        page.page.wait_for_timeout(20)
+    page.page.click("#start")
+    page.still()
+    assert page.page.locator("#bars .best").inner_text().startswith("3")
+
+
+def test_a_curve_keeps_so_much_however_long_it_is(page: Opened) -> None:
+    found = page.page.evaluate(
+        """async () => {
+          const { Chart } = await import("/chart.js");
+          const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+          document.body.append(svg);
+          const chart = new Chart(svg, { scale: "log", name: "a curve", shown: String });
+          for (let step = 1; step <= 100001; step++) chart.add(step, step === 500 ? NaN : 1 + (step % 2));
+          chart.draw();
+          svg.remove();
+          const sum = (key) => chart.values.reduce((total, v) => total + v[key], 0);
+          return [chart.values.length, sum("count"), sum("sum"), svg.getAttribute("aria-label")];
+        }"""
+    )
+    assert found[0] <= 800
+    assert found[1:] == [100_000, 150_001, "a curve: 2 after 100001 steps"]
+
+
 def test_everything_is_done_by_keyboard(browser: Any, address: str) -> None:
     with opened(browser, address) as page:
         keyboard_alone(page)
@@ -334,14 +379,14 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark_and_the_button_that_changes_them(page: Opened, scheme: str) -> None:
-    colours = "(s) => [getComputedStyle(document.body)[s], getComputedStyle(document.querySelector('#pad')).color]"
+    colours = "(s) => ['body', '#pad'].map((n, i) => getComputedStyle(document.querySelector(n))[s[i]])"
     page.page.emulate_media(color_scheme=scheme)
-    paper, ink = (luminance(c) for c in page.page.evaluate(colours, "backgroundColor"))
+    paper, ink = (luminance(c) for c in page.page.evaluate(colours, ["backgroundColor", "color"]))
     assert (paper > 0.9) == (scheme == "light")
     assert abs(paper - ink) > 0.7
     assert page.text("#theme") == {"light": "Dark", "dark": "Light"}[scheme]
     page.page.click("#theme")
-    changed, _ = (luminance(c) for c in page.page.evaluate(colours, "backgroundColor"))
+    changed, _ = (luminance(c) for c in page.page.evaluate(colours, ["backgroundColor", "color"]))
     assert (changed > 0.9) != (scheme == "light")
     page.page.evaluate("delete document.documentElement.dataset.theme")
 
@@ -358,7 +403,9 @@ def test_on_a_phone_it_fits_and_is_drawn_on_by_touch(browser: Any, address: str)
         page.still()
 
 
-def test_what_is_missing_is_said_on_the_page(browser: Any, prepared: Path, runtime: Path, tmp_path: Path) -> None:
+def test_what_is_missing_is_said_on_the_page(
+    browser: Any, prepared: Path, runtime: Path, tmp_path: Path
+) -> None:
     serve = example("onnx/digits/serve")
     (tmp_path / "training").mkdir()
     for name in ("manifest.json", "state.safetensors"):

@@ -39,7 +39,9 @@ def real() -> list[bytes]:
 # ---------------------------------------------------------------------------------------------- mutants
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 @given(r=st.randoms(use_true_random=False))
 def test_mutants_that_hypothesis_makes(real: list[bytes], r: random.Random) -> None:
     content = mutant(r, real)
@@ -59,7 +61,9 @@ def _fuzzed(seed: int, seconds: float, folder: Path) -> dict[str, Any]:
         timeout=300 + 4 * seconds,
     )
     left = folder / "current.onnx"  # What it was loading when it was killed.
-    assert run.returncode == 0, f"exit {run.returncode} at {left if left.exists() else 'start'}: {run.stderr[-2000:]}"
+    assert run.returncode == 0, (
+        f"exit {run.returncode} at {left if left.exists() else 'start'}: {run.stderr[-2000:]}"
+    )
     return dict(json.loads(run.stdout))
 
 
@@ -109,7 +113,9 @@ def little_memory() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def model(nodes: list[Any], initializers: dict[str, Any] | None = None, functions: Any = (), **opsets: int) -> Any:
+def model(
+    nodes: list[Any], initializers: dict[str, Any] | None = None, functions: Any = (), **opsets: int
+) -> Any:
     """A model from x to y, of float32 with an open batch size."""
     values = [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in (initializers or {}).items()]
     x, y = (helper.make_tensor_value_info(name, FLOATS, ["n", 2]) for name in "xy")
@@ -128,7 +134,9 @@ def nested(depth: int) -> Any:
     inner = made.graph.node[0]
     for i in range(depth):
         inner.op_type = "If"
-        branches = {name: inner.attribute.add(name=name, type=onnx.AttributeProto.GRAPH).g for name in BRANCHES}
+        branches = {
+            name: inner.attribute.add(name=name, type=onnx.AttributeProto.GRAPH).g for name in BRANCHES
+        }
         for j, (name, graph) in enumerate(branches.items()):
             graph.name = name
             graph.output.add().name = f"y{i}_{j}"
@@ -144,7 +152,9 @@ BRANCHES = ("then_branch", "else_branch")
 
 
 def function(name: str, nodes: list[Any]) -> Any:
-    return helper.make_function("f", name, ["x"], ["y"], nodes, [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)])
+    return helper.make_function(
+        "f", name, ["x"], ["y"], nodes, [helper.make_opsetid("", 18), helper.make_opsetid("f", 1)]
+    )
 
 
 def own(name: str, x: str, y: str) -> Any:
@@ -154,7 +164,9 @@ def own(name: str, x: str, y: str) -> Any:
 def doubling(levels: int) -> Any:
     """Functions of which each calls the one below twice."""
     functions = [function("F0", [node("Neg", "x", "y")])]
-    functions += [function(f"F{i}", [own(f"F{i - 1}", "x", "h"), own(f"F{i - 1}", "h", "y")]) for i in range(1, levels)]
+    functions += [
+        function(f"F{i}", [own(f"F{i - 1}", "x", "h"), own(f"F{i - 1}", "h", "y")]) for i in range(1, levels)
+    ]
     return model([own(f"F{levels - 1}", "x", "y")], functions=functions, f=1)
 
 

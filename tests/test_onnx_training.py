@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,11 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-import torch.nn.functional as F
+from torch.nn import functional
 
 import stopgrad as sg
 import stopgrad.onnx as sgo
-from onnx_training_tools import Twin, batches, mlp, node, normal, write
+from onnx_training_tools import Twin, batches, mlp, node, normal, scaled, write
 
 STEPS = 20
 
@@ -41,7 +40,7 @@ def follows(trainer: sgo.Trainer, theirs: Twin, optimizer: Any, **fed: Any) -> N
     """Twenty steps of both end at the same parameters."""
     for x, y in batches(STEPS):
         optimizer.zero_grad()
-        loss = F.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y))
+        loss = functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y))
         loss.backward()
         optimizer.step()
         assert trainer.step(x=x, labels=y, **fed) == pytest.approx(loss.item(), rel=1e-4)
@@ -51,7 +50,10 @@ def follows(trainer: sgo.Trainer, theirs: Twin, optimizer: Any, **fed: Any) -> N
 
 OPTIMIZERS = [
     ("adamw", lambda w: torch.optim.AdamW(w, lr=0.05)),
-    ("adamw:betas=0.8,0.95,weight_decay=0.1", lambda w: torch.optim.AdamW(w, 0.05, (0.8, 0.95), weight_decay=0.1)),
+    (
+        "adamw:betas=0.8,0.95,weight_decay=0.1",
+        lambda w: torch.optim.AdamW(w, 0.05, (0.8, 0.95), weight_decay=0.1),
+    ),
     ("adam", lambda w: torch.optim.Adam(w, lr=0.05)),
     ("sgd", lambda w: torch.optim.SGD(w, lr=0.05)),
     ("sgd:momentum=0.9,nesterov=true", lambda w: torch.optim.SGD(w, lr=0.05, momentum=0.9, nesterov=True)),
@@ -75,7 +77,7 @@ def test_the_other_optimizers_lower_the_loss(optimizer: str, model: Path) -> Non
 def test_gradients_are_clipped_by_their_norm_together(model: Path) -> None:
     trainer, theirs = trained(model, optimizer="sgd", clip=0.05), twin(model)
     ((x, y),) = batches(1)
-    F.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)).backward()
+    functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)).backward()
     found = trainer.gradients(x=x, labels=y)  # Those that arrive.
     for name, w in theirs.weights.items():
         np.testing.assert_allclose(found[name], w.grad.numpy(), rtol=1e-4, atol=1e-6)
@@ -93,7 +95,7 @@ def test_gradients_of_several_steps_are_averaged(model: Path) -> None:
     optimizer = torch.optim.AdamW([*theirs.weights.values()], lr=0.05)
     for i, (x, y) in enumerate(batches(9)):
         before = trainer.state["enc.weight"]
-        (F.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)) / 3).backward()
+        (functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)) / 3).backward()
         trainer.step(x=x, labels=y, learning_rate=0.05)
         if i % 3 == 2:
             optimizer.step()
@@ -107,11 +109,15 @@ def test_a_schedule_takes_the_place_of_the_learning_rate(model: Path) -> None:
     trainer, theirs = trained(model, optimizer="sgd", schedule="cosine:0.1,10,warmup=2"), twin(model)
     optimizer = torch.optim.SGD([*theirs.weights.values()], lr=1.0)
     schedule = sg.optimizers.warmup(sg.optimizers.cosine(0.1, 10), 2)
-    assert [x["name"] for x in trainer.manifest["graphs"]["train_step"]["inputs"]][:3] == ["x", "labels", "enc.weight"]
+    assert [x["name"] for x in trainer.manifest["graphs"]["train_step"]["inputs"]][:3] == [
+        "x",
+        "labels",
+        "enc.weight",
+    ]
     for i, (x, y) in enumerate(batches(6)):
         optimizer.param_groups[0]["lr"] = float(schedule(i))
         optimizer.zero_grad()
-        F.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)).backward()
+        functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y)).backward()
         optimizer.step()
         trainer.step(x=x, labels=y)
     np.testing.assert_allclose(trainer.state["head.bias"], theirs.weights["head.bias"].detach(), rtol=1e-4)
@@ -130,7 +136,7 @@ def test_frozen_parts_have_no_gradient_and_no_state(model: Path) -> None:
     whole, half = trained(model), trained(model, "half", freeze="enc.*")
     head = trained(model, "head", only=["head"])
     products = [operations(model.parent / name).count("MatMul") for name in ("out", "half", "head")]
-    # Forward three; of the gradient: one for each weight that is trained, and one for each layer gone through.
+    # Forward three; of the gradient: one for each weight that is trained, and one for each layer gone.
     fused = [operations(model.parent / name).count("Gemm") for name in ("out", "half", "head")]
     assert [a + b for a, b in zip(products, fused, strict=True)] == [3 + 3 + 2, 3 + 2 + 1, 3 + 1]
     assert half.manifest["frozen"] == ["enc.weight", "enc.bias"]
@@ -179,18 +185,24 @@ def test_single_numbers_are_trained_only_where_they_are_asked_for(tmp_path: Path
 
 
 def test_adapters_are_trained_and_their_base_is_not(model: Path) -> None:
-    trainer = trained(model, lora={"weights": ["enc.weight", "mid.*t"], "rank": 2, "alpha": 4.0}, only="head.bias")
+    trainer = trained(
+        model, lora={"weights": ["enc.weight", "mid.*t"], "rank": 2, "alpha": 4.0}, only="head.bias"
+    )
     state = trainer.state
     assert list(state)[:5] == ["head.bias", *(f"{w}.weight/lora_{k}" for w in ("enc", "mid") for k in "ab")]
     assert "enc.weight" in trainer.manifest["frozen"]
     plain = twin(model)
-    theirs = {name: torch.tensor(value, requires_grad=True) for name, value in state.items() if "adamw" not in name}
+    theirs = {
+        name: torch.tensor(value, requires_grad=True) for name, value in state.items() if "adamw" not in name
+    }
 
     def forward(x: Any) -> Any:
         plain.weights["head.bias"] = theirs["head.bias"]
         saved = dict(plain.weights)
         for name in ("enc.weight", "mid.weight"):
-            plain.weights[name] = saved[name].detach() + 2.0 * theirs[f"{name}/lora_a"] @ theirs[f"{name}/lora_b"]
+            plain.weights[name] = (
+                saved[name].detach() + 2.0 * theirs[f"{name}/lora_a"] @ theirs[f"{name}/lora_b"]
+            )
         y = plain(x)
         plain.weights.update(saved)
         return y
@@ -198,7 +210,7 @@ def test_adapters_are_trained_and_their_base_is_not(model: Path) -> None:
     optimizer = torch.optim.AdamW([*theirs.values()], lr=0.05)
     for x, y in batches(STEPS):
         optimizer.zero_grad()
-        F.cross_entropy(forward(torch.tensor(x)), torch.tensor(y)).backward()
+        functional.cross_entropy(forward(torch.tensor(x)), torch.tensor(y)).backward()
         optimizer.step()
         trainer.step(x=x, labels=y, learning_rate=0.05)
     for name, value in theirs.items():
@@ -233,17 +245,29 @@ def with_norm(path: Path, training: bool) -> Path:
     names = ["y0", "mean_new", "var_new"] if training else ["y0"]
     nodes = [
         node("MatMul", ["x", "w"], "a"),
-        node("BatchNormalization", ["a", "scale", "bias", "mean", "var"], names, "/norm", training_mode=int(training)),
+        node(
+            "BatchNormalization",
+            ["a", "scale", "bias", "mean", "var"],
+            names,
+            "/norm",
+            training_mode=int(training),
+        ),
         node("MatMul", ["y0", "v"], "y"),
     ]
     weights = {"w": normal(4, 5), "v": normal(5, 3, seed=1), "scale": np.ones(5, np.float32)}
-    weights |= {"bias": np.zeros(5, np.float32), "mean": np.zeros(5, np.float32), "var": np.ones(5, np.float32)}
+    weights |= {
+        "bias": np.zeros(5, np.float32),
+        "mean": np.zeros(5, np.float32),
+        "var": np.ones(5, np.float32),
+    }
     write(path, nodes, {"x": ["batch", 4]}, {"y": ["batch", 3]}, weights)
     return path
 
 
 def norm_in_pytorch(model: Path) -> tuple[Any, Any]:
-    weights = {t.name: torch.tensor(onnx.numpy_helper.to_array(t)) for t in onnx.load(model).graph.initializer}
+    weights = {
+        t.name: torch.tensor(onnx.numpy_helper.to_array(t)) for t in onnx.load(model).graph.initializer
+    }
     norm = torch.nn.BatchNorm1d(5)
     w, v = (weights[name].requires_grad_() for name in "wv")
     return lambda x: norm(torch.tensor(x) @ w) @ v, (norm, w, v)
@@ -261,7 +285,7 @@ def test_running_statistics_are_state_where_the_model_is_in_training(
     for i in range(5):
         x, y = normal(8, 4, seed=i), normal(8, 3, seed=50 + i)
         optimizer.zero_grad()
-        loss = F.mse_loss(theirs(x), torch.tensor(y))
+        loss = functional.mse_loss(theirs(x), torch.tensor(y))
         loss.backward()
         optimizer.step()
         assert trainer.step(x=x, labels=y, learning_rate=0.1) == pytest.approx(loss.item(), rel=1e-4)
@@ -293,6 +317,43 @@ def test_mode_eval_trains_a_training_model_as_it_is_used(tmp_path: Path) -> None
         trained(tmp_path / "norm.onnx", loss="mse", mode="half")
 
 
+def test_dropout_draws_anew_in_each_step_and_not_where_the_model_is_used(tmp_path: Path) -> None:
+    nodes = [node("MatMul", ["x", "w"], "a"), node("Dropout", ["a"], "b", "/drop"), node("MatMul", ["b", "v"], "y")]
+    weights = {"w": normal(4, 50, scale=0.1), "v": normal(50, 3, seed=1)}
+    write(tmp_path / "m.onnx", nodes, {"x": ["batch", 4]}, {"y": ["batch", 3]}, weights)
+    trainer = trained(tmp_path / "m.onnx", loss="mse", optimizer="sgd", mode="train")
+    assert trainer.manifest["state"]["random_key"]["kind"] == "random"
+    fed = {"x": normal(8, 4), "labels": normal(8, 3)}
+    losses = [trainer.step(**fed, learning_rate=0.0) for _ in range(4)]
+    assert len(set(losses)) == 4
+    trainer.reset()
+    assert [trainer.step(**fed, learning_rate=0.0) for _ in range(4)] == losses
+    one, other = trainer.gradients(**fed)["w"], trainer.gradients(**fed)["w"]
+    np.testing.assert_array_equal(one, other)  # At one state, they are of one draw.
+    plain = trained(tmp_path / "m.onnx", "plain", loss="mse", optimizer="sgd")
+    assert trainer.evaluate(**fed)["loss"] == plain.evaluate(**fed)["loss"]
+    assert trainer.predict(x=fed["x"])["y"].shape == (8, 3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_models_of_other_floats_are_trained(dtype: Any, tmp_path: Path) -> None:
+    model = scaled([3], dtype)
+    sgo.training(model, loss="cross-entropy", optimizer="adamw", folder=tmp_path / "out")
+    trainer = sgo.Trainer(tmp_path / "out", threads=1)
+    x, y = normal(6, 3).astype(dtype), np.array([0, 1, 2, 0, 1, 2])
+    w = torch.tensor(trainer.state["w"].astype(np.float32), requires_grad=True)
+    optimizer = torch.optim.AdamW([w], lr=0.05)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(torch.tensor(x.astype(np.float32)) * w, torch.tensor(y))
+        loss.backward()
+        optimizer.step()
+        found = trainer.step(x=x, labels=y, learning_rate=0.05)
+        assert found == pytest.approx(loss.item(), rel=3e-3 if dtype is np.float16 else 1e-5)
+    assert trainer.state["w"].dtype == dtype
+    assert trainer.state["adamw/m/w"].dtype == (np.float32 if dtype is np.float16 else dtype)
+
+
 # ------------------------------------------------------------------------------------------- the files
 
 
@@ -310,7 +371,9 @@ def test_all_graphs_are_valid_and_their_batch_is_symbolic(model: Path) -> None:
         assert {o.domain for o in found.opset_import} <= {""}, "a stock runtime knows all operators"
         assert [i.name for i in found.graph.input] == [x["name"] for x in graph["inputs"]], name
         assert [o.name for o in found.graph.output] == [y["name"] for y in graph["outputs"]], name
-        for i, x in zip([*found.graph.input, *found.graph.output], graph["inputs"] + graph["outputs"], strict=True):
+        for i, x in zip(
+            [*found.graph.input, *found.graph.output], graph["inputs"] + graph["outputs"], strict=True
+        ):
             shape = [d.dim_param or d.dim_value for d in i.type.tensor_type.shape.dim]
             assert shape == x["shape"], (name, x)
         if name != "predict":
@@ -355,12 +418,11 @@ def test_large_weights_are_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def disk_full(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def disk_full(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("stopgrad.files.os.replace", refuse)
-    yield
 
 
 def test_a_folder_is_written_whole_or_not_at_all(model: Path, disk_full: None) -> None:
@@ -423,6 +485,25 @@ def test_damaged_files_are_refused_and_nothing_is_written(model: Path, tmp_path:
     assert [f.name for f in tmp_path.iterdir()] == ["mlp.onnx"]
 
 
+@pytest.mark.parametrize(("version", "said"), [(6, "opset 6"), (99, "opset 99")])
+def test_an_opset_that_is_not_known_is_refused(version: int, said: str, model: Path) -> None:
+    changed = onnx.load(model)
+    changed.opset_import[0].version = version
+    model.write_bytes(changed.SerializeToString())
+    with pytest.raises(sg.FileError, match=said):
+        trained(model)
+    assert [f.name for f in model.parent.iterdir()] == ["mlp.onnx"]
+
+
+def test_names_with_signs_of_patterns_are_found_as_they_are(tmp_path: Path) -> None:
+    nodes = [node("Mul", ["x", "layers[0].w"], "a"), node("Mul", ["a", "layers[1].w"], "y")]
+    weights = {"layers[0].w": normal(3), "layers[1].w": normal(3, seed=1)}
+    write(tmp_path / "m.onnx", nodes, {"x": ["n", 3]}, {"y": ["n", 3]}, weights)
+    trainer = trained(tmp_path / "m.onnx", loss="mse", optimizer="sgd", freeze="layers[0].w")
+    assert list(trainer.state) == ["layers[1].w", "sgd/step"]
+    trainer.step(x=normal(2, 3), labels=normal(2, 3))
+
+
 def test_unknown_operators_are_all_listed(tmp_path: Path) -> None:
     nodes = [
         onnx.helper.make_node("Whirl", ["x"], ["a"], "first/Whirl", domain="own"),
@@ -445,7 +526,13 @@ def test_unknown_operators_are_all_listed(tmp_path: Path) -> None:
 def test_external_data_that_points_elsewhere_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "secret.bin").write_bytes(normal(3).tobytes())
-    model = write(tmp_path / "in" / "m.onnx", [node("Mul", ["x", "w"], "y")], {"x": ["n", 3]}, {"y": ["n", 3]}, {"w": normal(3)})
+    model = write(
+        tmp_path / "in" / "m.onnx",
+        [node("Mul", ["x", "w"], "y")],
+        {"x": ["n", 3]},
+        {"y": ["n", 3]},
+        {"w": normal(3)},
+    )
     tensor = model.graph.initializer[0]
     tensor.ClearField("raw_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL

@@ -50,3 +50,18 @@ def test_all_geometries(shape: Any, args: Any, pool: Callable[..., Any]) -> None
     (found,) = sg.function(function, engine="xla", strict=True)(x, g)
     (expected,) = sg.function(function, engine="numpy")(x, g)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_of_pooled_results_on_xla() -> None:
+    """XLA computes what is pooled again in each place that needs it, and may round it otherwise there."""
+    generator = np.random.default_rng(0)
+    x, w = generator.standard_normal((5, 4, 12, 12)), generator.standard_normal((5, 4, 6, 6))
+
+    def loss(x: Any) -> Any:
+        centred = x - sg.reduce_mean(x, axis=(0, 2, 3), keepdims=True)
+        return sg.reduce_sum(
+            w * sg.max_pool(centred, 3, strides=2, padding=[(1, 1), (1, 1)], data_format="NCHW")
+        )
+
+    ours, theirs = (sg.function(sg.grad(loss), engine=engine)(x) for engine in ("xla", "numpy"))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)

@@ -24,7 +24,7 @@ from stopgrad.ops.keys import random_fold_in, random_key
 from stopgrad.ops.linalg import MatMul, matmul
 from stopgrad.ops.matrices import matrix_transpose
 from stopgrad.ops.random import random_uniform
-from stopgrad.ops.shape import Transpose
+from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
 from stopgrad.plain import is_whole, real, whole
 from stopgrad.public import guarded, reads_arguments
 from stopgrad.rewrite.engine import Copying, needed, rewrite
@@ -219,12 +219,24 @@ class _Use(NamedTuple):
 
 
 def _turns(op: Operation, i: int) -> bool | None:
-    """Whether an operation hands on its operand transposed; None where it makes something else of it."""
-    if op.definition is Transpose and op.inputs[0].type.ndim == 2:
-        return tuple(op.perm) == (1, 0)
-    if (op.definition is Cast and op.dtype.is_floating) or tuple(op.definition.handed_on(op)) == (i,):
+    """Whether an operation hands on the matrix of its operand's last two axes transposed; None: not at all.
+
+    Along axes before these the matrix is repeated, as exporters do it for batches.
+    """
+    definition, kind, made = op.definition, op.inputs[i].type, op.outputs[0].type
+    if definition is Transpose:
+        last = tuple(op.perm)[-2:]
+        axes = kind.ndim - 2, kind.ndim - 1
+        return None if {*last} != {*axes} else last != axes
+    if definition in _RESHAPING and i == 0:
+        return False if made.shape[-2:] == kind.shape[-2:] else None
+    if (definition is Cast and op.dtype.is_floating) or tuple(definition.handed_on(op)) == (i,):
         return False
     return None
+
+
+_RESHAPING = frozenset((BroadcastTo, Reshape))
+"""What leaves the last two axes as they are where their sizes stay."""
 
 
 def _uses(weights: Sequence[Output], wanted: Sequence[Output]) -> dict[Output, dict[Operation, _Use]]:

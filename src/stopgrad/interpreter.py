@@ -186,7 +186,10 @@ def program(
                         values[i] = convert(value, dtype)
                     value = None  # It would be kept until the next of these.
             except Exception as error:
-                raise failed(describe(op), backend.name, error) from error
+                named = failed(describe(op), backend.name, error)
+                if named is error:  # No error is its own cause.
+                    raise
+                raise named from error
             for i in dead:
                 values[i] = None
         return [values[i] for i in results]

@@ -692,3 +692,19 @@ def test_a_branch_that_is_not_taken_may_fail_to_be_finite(run: Callable[..., Any
     y = sg.cond(x > 0.0, lambda: sg.log(x), lambda: x)
     assert run([y, *sg.gradients(y, x)], {x: -1.0}) == [-1.0, 1.0]
     assert run([y, *sg.gradients(y, x)], {x: 1.0}) == [0.0, 1.0]
+
+
+def test_a_failure_in_a_body_is_not_its_own_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> Any:
+        raise ValueError("no memory left")
+
+    monkeypatch.setattr(sg.ops.Tan, "numpy", staticmethod(fails), raising=False)
+    with pytest.raises(sg.EngineError, match=r"Tan 'Tan'.*no memory left") as caught:
+        sg.function(lambda x: sg.scan(lambda c, _: (sg.tan(c), None), x, length=2)[0], engine="numpy")(1.0)
+    seen: list[BaseException] = []
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert error not in seen
+        seen.append(error)
+        error = error.__cause__
+    assert isinstance(seen[-1], ValueError)

@@ -1,7 +1,7 @@
 """What is shipped: an image model that knows half the digits, and graphs that train its head on all of them.
 
-A small convolutional network learns 0, 1, 2, 3 and 4, and is exported. Of the exported model the graphs are made by
-which it learns the others where it is used: its head is trained, its backbone is frozen.
+A small convolutional network learns 0, 1, 2, 3 and 4, and is exported. Of the exported model the graphs are
+made by which it learns the others where it is used: its head is trained, its backbone is frozen.
 
     python prepare.py out
 
@@ -30,7 +30,7 @@ KNOWN = 5
 
 
 def digits():
-    """Images [count, 1, 8, 8] from 0 to 1 and labels, in one order for everybody: to train with, and held out."""
+    """Images [count, 1, 8, 8] from 0 to 1 and labels, always in the same order: to train with, held out."""
     found = load_digits()
     order = np.random.default_rng(0).permutation(len(found.target))
     images, labels = found.images[order, None].astype(np.float32) / 16, found.target[order].astype(np.int64)
@@ -87,7 +87,8 @@ def main(folder):
     train, held_out = digits()
     arrays = {"train/images": train[0], "train/labels": train[1]}
     arrays |= {"held_out/images": held_out[0], "held_out/labels": held_out[1]}
-    save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, folder / "digits.safetensors")
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    save_file(arrays, folder / "digits.safetensors")
 
 
 if __name__ == "__main__":

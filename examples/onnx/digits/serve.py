@@ -1,11 +1,11 @@
-"""Training in the browser: a folder with the page, stock onnxruntime-web and the training graphs, and a small server.
+"""Training in the browser: a folder with the page, stock onnxruntime-web and the graphs, and a small server.
 
     python prepare.py out        the model, the training graphs, the digits
     python serve.py out          fetches onnxruntime-web once (npm pack onnxruntime-web@1.30.0), then
                                  http://127.0.0.1:8000/
 
-What comes out, out/site, is a folder of plain files, which any web server hands out; the page asks for nothing
-else, so that it works without a network.
+What comes out, out/site, is a folder of plain files, which any web server hands out; the page asks for
+nothing else, so that it works without a network.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import http.server
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -32,15 +33,17 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".m
 
 def fetched(folder: Path) -> Path:
     """The package of onnxruntime-web, from the npm registry unless it is in the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    package = folder / f"{RUNTIME.replace('@', '-')}.tgz"
-    if not package.exists():
-        command = ["npm", "pack", RUNTIME, "--pack-destination", str(folder), "--loglevel=error", "--fetch-retries=1"]
-        subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
-    found = base64.b64encode(hashlib.sha512(package.read_bytes()).digest()).decode()
-    if found != INTEGRITY:
-        raise SystemExit(f"{package} is not {RUNTIME}: its sha512 is {found}")
-    return package
+    name = f"{RUNTIME.replace('@', '-')}.tgz"
+    if not (folder / name).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as new:
+            command = ["npm", "pack", RUNTIME, "--loglevel=error", "--fetch-retries=1"]
+            subprocess.run(command, cwd=new, check=True, capture_output=True, text=True)  # noqa: S603
+            found = base64.b64encode(hashlib.sha512(Path(new, name).read_bytes()).digest()).decode()
+            if found != INTEGRITY:
+                raise SystemExit(f"what npm gave is not {RUNTIME}: its sha512 is {found}")
+            Path(new, name).replace(folder / name)
+    return folder / name
 
 
 def site(prepared: Path, package: Path) -> Path:

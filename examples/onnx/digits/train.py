@@ -1,7 +1,7 @@
 """The head of an image model trained by stock onnxruntime: NumPy, onnxruntime and safetensors, no framework.
 
-    python prepare.py out         once, where the model is made
-    python train.py out           where it is used
+python prepare.py out         once, where the model is made
+python train.py out           where it is used
 """
 
 import sys
@@ -36,7 +36,8 @@ def main(folder):
     start = time.perf_counter()
     trainer, losses, before, after = train(folder)
     print(f"accuracy on held-out digits: {before:.1%} before, {after:.1%} after {len(losses)} steps")
-    print(f"loss: {losses[0]:.3f} at first, {np.mean(losses[-20:]):.3f} at last; {time.perf_counter() - start:.1f} s")
+    print(f"loss: {losses[0]:.3f} at first, {np.mean(losses[-20:]):.3f} at last")
+    print(f"{time.perf_counter() - start:.1f} s from the first line of main")
     trainer.export(folder / "trained.onnx")
     print(f"the trained model: {folder / 'trained.onnx'}")
 

@@ -1,8 +1,8 @@
 """What is shipped: a small language model of PyTorch's, exported, and graphs that fine-tune it with LoRA.
 
-The model, a causal transformer over letters, learns one text in PyTorch. Of the exported file the graphs are made by
-which it takes on another text where it is used: adapters beside the weights of its attention and its dense layers
-are trained, all else is frozen.
+The model, a causal transformer over letters, learns one text in PyTorch. Of the exported file the graphs are
+made by which it takes on another text where it is used: adapters beside the weights of its attention and its
+dense layers are trained, all else is frozen.
 
     python prepare.py out
 
@@ -11,7 +11,9 @@ are trained, all else is frozen.
 
 The same graphs by the command line:
 
-    stopgrad train-graph out/model.onnx --loss cross-entropy --optimizer adamw --lora '*.weight' -o out/training
+    stopgrad train-graph out/model.onnx --loss cross-entropy --optimizer adamw \\
+        --lora 'blocks.*.qkv.weight' --lora 'blocks.*.out.weight' \\
+        --lora 'blocks.*.up.weight' --lora 'blocks.*.down.weight' --rank 4 --alpha 8 -o out/training
 """
 
 import sys
@@ -69,9 +71,10 @@ def batch(rng, text, count=16, length=LENGTH):
     return pieces[:, :-1], pieces[:, 1:]
 
 
-def pretrained(steps=150):
+def pretrained(steps=120):
     """The model after some steps on the first text."""
     torch.manual_seed(0)
+    torch.set_num_threads(1)  # For so small a model, more of them wait for each other.
     rng, model = np.random.default_rng(0), Transformer()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(steps):

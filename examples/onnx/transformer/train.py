@@ -1,7 +1,7 @@
 """A language model fine-tuned with LoRA by stock onnxruntime: where this runs, no PyTorch is installed.
 
-    python prepare.py out         once, where the model is made
-    python train.py out           where it is used
+python prepare.py out         once, where the model is made
+python train.py out           where it is used
 """
 
 import sys
@@ -45,7 +45,7 @@ def train(trainer, steps=200, learning_rate=1e-2, seed=0):
 
 
 def main(folder):
-    trainer = Trainer(folder / "training")
+    trainer = Trainer(folder / "training", threads=1)
     print(f"before: {written(trainer, 'a ')}")
     losses = train(trainer)
     print(f"loss: {losses[0]:.3f} at first, {np.mean(losses[-20:]):.3f} at last")

@@ -1,4 +1,4 @@
-"""The ``stopgrad`` command: reports on a user's function, writes training graphs, lists the operations, runs the workloads."""
+"""The ``stopgrad`` command: reports on functions, graphs that train, the operations, the workloads."""
 
 from __future__ import annotations
 

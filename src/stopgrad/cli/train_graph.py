@@ -45,18 +45,22 @@ def add_train_graph(commands: Any) -> None:
     )
     for name, what in _PATTERNS.items():
         parser.add_argument(f"--{name}", action="append", default=[], metavar="PATTERN", help=what)
-    parser.add_argument("--clip", type=float, metavar="NORM", help="the greatest norm of all gradients together")
+    parser.add_argument(
+        "--clip", type=float, metavar="NORM", help="the greatest norm of all gradients together"
+    )
     parser.add_argument("--rank", type=int, metavar="N", help="of the adapters of --lora (8)")
     parser.add_argument("--alpha", type=float, metavar="X", help="adapters count alpha/rank (the rank)")
     parser.add_argument(
         "--accumulate", type=int, default=1, metavar="N", help="steps over which gradients are averaged (1)"
     )
-    parser.add_argument("--learning-rate", type=float, metavar="X", help="the first; a step may be fed another")
+    parser.add_argument(
+        "--learning-rate", type=float, metavar="X", help="the first; a step may be fed another"
+    )
     parser.add_argument(
         "--schedule",
         metavar="SCHEDULE",
-        help="of the learning rate: constant, linear, polynomial, cosine, exponential or piecewise, with options "
-        "(cosine:1e-3,1000,warmup=50)",
+        help="of the learning rate: constant, linear, polynomial, cosine, exponential or piecewise, with "
+        "options (cosine:1e-3,1000,warmup=50)",
     )
     parser.add_argument(
         "--mode",
@@ -64,8 +68,12 @@ def add_train_graph(commands: Any) -> None:
         default="model",
         help="of batch normalisation and dropout: as the file has it, or all in one (model)",
     )
-    parser.add_argument("--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)")
-    parser.add_argument("--explain", action="store_true", help="print where gradients flow in what is shipped")
+    parser.add_argument(
+        "--opset", type=int, default=21, metavar="N", help="of what is written, 18 to 26 (21)"
+    )
+    parser.add_argument(
+        "--explain", action="store_true", help="print where gradients flow in what is shipped"
+    )
     parser.set_defaults(run=run, parser=parser)
 
 
@@ -89,7 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
     sgo = require("stopgrad.onnx", "stopgrad train-graph", "onnx")
     options = ("loss", "optimizer", "clip", "accumulate", "learning_rate", "schedule", "mode", "opset")
     # What is built has no line of a program of the user's: it was asked for by this command.
-    with Placed(Location("train-graph", 1, source=f"--loss {arguments.loss} --optimizer {arguments.optimizer}")):
+    with Placed(
+        Location("train-graph", 1, source=f"--loss {arguments.loss} --optimizer {arguments.optimizer}")
+    ):
         made = sgo.training(
             arguments.model,
             folder=arguments.out,
@@ -111,7 +121,9 @@ def _listed(given: list[str]) -> list[str]:
     """Patterns, of which one option may bring several, separated by commas."""
     patterns = [part.strip() for text in given for part in text.split(",")]
     if not all(patterns):
-        raise ArgumentError(f"{','.join(given)!r} names nothing; write a pattern of names, such as 'encoder.*'")
+        raise ArgumentError(
+            f"{','.join(given)!r} names nothing; write a pattern of names, such as 'encoder.*'"
+        )
     return patterns
 
 
@@ -126,8 +138,8 @@ def summary(folder: Path, manifest: Any) -> list[str]:
     return [
         f"{folder}: {', '.join(f'{name} {_bytes(size)}' for name, size in sizes.items())}",
         f"a step is fed {', '.join(fed)}; opset {manifest['opset']}",
-        f"trained: {_count(trained, state)}; state of {manifest['optimizer']['name']}: {_count(kept, state)}; "
-        f"frozen: {len(manifest['frozen'])} tensors",
+        f"trained: {_count(trained, state)}; frozen: {len(manifest['frozen'])} tensors",
+        f"state of {manifest['optimizer']['name']}: {_count(kept, state)}",
     ]
 
 

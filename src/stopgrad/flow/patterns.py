@@ -30,7 +30,8 @@ def matching(what: str, patterns: str | Iterable[str], names: Iterable[str]) -> 
     """
     known = list(names)
     found: dict[str, None] = {}
-    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+    several = isinstance(patterns, Iterable) and not isinstance(patterns, str)
+    for pattern in patterns if several else [patterns]:
         if not isinstance(pattern, str):
             raise ArgumentError(
                 f"{what}: a pattern of names is text, such as 'encoder.*', not {pattern!r:.60}"

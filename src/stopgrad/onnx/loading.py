@@ -21,6 +21,7 @@ from stopgrad.onnx.reading import Source, domain_of, read, text
 from stopgrad.onnx.translating import FAILED, RANDOM, Space, Translator, label_from, scope_from, stored
 from stopgrad.operands import as_array, shorten
 from stopgrad.public import guarded
+from stopgrad.source import Location
 
 
 @guarded("load")
@@ -137,7 +138,8 @@ class _Loading:
         if held.dtype is None or not held.dtype.is_differentiable or as_known:
             return held
         head, _, last = label_from(name).rpartition("/")
-        with Inside(prefix=scope_from(head)):
+        place = Location(self.name, 0, source=f"initializer {name!r}")
+        with Inside(prefix=scope_from(head), place=(place, 0)):
             parameter = sg.parameter(np.array(array), name=last or "parameter")
         self.parameters[name] = parameter
         return Known(array, initializer=name, output=parameter)

@@ -19,12 +19,11 @@ from stopgrad.graph import Operation, Output, describe
 from stopgrad.imported import Model
 from stopgrad.onnx_nodes import Beside, Program, model_of, written
 from stopgrad.onnx_nodes.program import LATEST, OLDEST
+from stopgrad.onnx_nodes.rules import RULES
 from stopgrad.operands import Array, as_array, shorten
 from stopgrad.ops.data import Parameter, Placeholder
 from stopgrad.public import guarded
-from stopgrad.rewrite import fold, merge, needed, rewrite, simplify
-from stopgrad.rewrite.forms.products import flatten_summed_product
-from stopgrad.rewrite.loops import unite_scans
+from stopgrad.rewrite import needed, rewrite
 from stopgrad.session import Session
 
 OPSET = 21
@@ -157,8 +156,7 @@ def _ready(outputs: Any, inputs: Any, values: Any, opset: Any) -> _Ready:
             f"two values of the model are called {twice!r}; give inputs and outputs other names"
         )
     everything = {**xs, **stored}
-    rules = (unite_scans, flatten_summed_product, simplify, fold, merge)
-    done = rewrite([*ys.values()], [*everything.values()], rules)
+    done = rewrite([*ys.values()], [*everything.values()], RULES)
     program = written(
         dict(zip(everything, done.inputs, strict=True)), dict(zip(ys, done.outputs, strict=True)), opset
     )

@@ -1,18 +1,18 @@
 """Elementary functions that ONNX lacks, or that runtimes have in float32 only, from those that they have.
 
-Each takes an array namespace and operands of one floating-point dtype, mostly float64, and uses of the namespace
-arithmetic, comparisons, ``where``, ``exp``, ``log``, ``sqrt``, ``sin``, ``cos``, ``round`` and ``floor``. Errors
-are a few ulps of float64, measured in tests/test_onnx_mathematics.py.
+Each takes an array namespace and operands of one floating-point dtype, mostly float64, and uses of the
+namespace arithmetic, comparisons, ``where``, ``exp``, ``log``, ``sqrt``, ``sin``, ``cos``, ``round`` and
+``floor``. Errors are a few ulps of float64, measured in tests/test_onnx_mathematics.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
-from ml_dtypes import finfo
 
 from stopgrad.onnx_nodes import series
 
@@ -53,6 +53,31 @@ def log1p(xp: Any, x: Any) -> Any:
 def logaddexp(xp: Any, x: Any, y: Any) -> Any:
     top, apart = xp.maximum(x, y), xp.abs(x - y)
     return xp.where(x == y, x + math.log(2), top + log1p(xp, xp.exp(-apart)))
+
+
+_PI = (3.1415926534682512, 1.2154201012607932e-10, 4.044532497591901e-21)
+"""π in three parts, of which the first two are exact times whole numbers below 2²⁰."""
+
+
+def _less_turns(xp: Any, x: Any, turns: Any) -> Any:
+    """x less so many times π, without the error of π."""
+    return ((x - turns * _PI[0]) - turns * _PI[1]) - turns * _PI[2]
+
+
+def sin(xp: Any, x: Any, sine: Callable[[Any], Any]) -> Any:
+    """Near the multiples of π the runtime's sine in float64 is precise by size only, not by digits."""
+    turns = xp.round(xp.where(xp.abs(x) < 1e6, x, 0.0) * (1 / math.pi))
+    found = sine(_less_turns(xp, x, turns))
+    return xp.where(xp.fmod(turns, 2.0) == 0, found, -found)
+
+
+def cos(xp: Any, x: Any, sine: Callable[[Any], Any], cosine: Callable[[Any], Any]) -> Any:
+    """As :func:`sin`, a quarter of a turn on."""
+    small = xp.abs(x) < 1e6
+    turns = xp.floor(xp.where(small, x, 0.0) * (1 / math.pi)) + 0.5
+    found = sine(_less_turns(xp, x, turns))
+    found = xp.where(xp.fmod(turns - 0.5, 2.0) == 0, -found, found)
+    return xp.where(small, found, cosine(x))
 
 
 def tan(xp: Any, x: Any) -> Any:
@@ -134,13 +159,15 @@ def hypot(xp: Any, x: Any, y: Any) -> Any:
 
 
 def nextafter(xp: Any, x: Any, y: Any) -> Any:
-    """S. M. Rump, P. Zimmermann, S. Boldo and G. Melquiond 2009, "Computing predecessor and successor in rounding
-    to nearest": a little more than half a unit in the last place is added, and the sum is rounded.
+    """A little more than half a unit in the last place is added, and the sum is rounded.
+
+    By S. M. Rump, P. Zimmermann, S. Boldo and G. Melquiond 2009, "Computing predecessor and successor in
+    rounding to nearest".
 
     float16 and bfloat16 are computed in float32, so that the only rounding is that to their own dtype.
     """
     dtype = x.dtype
-    limits = finfo(dtype)
+    limits: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     unit, least, largest = float(limits.eps) / 2, float(limits.smallest_subnormal), float(limits.max)
     narrow = dtype.itemsize == 2
     wide = np.dtype(np.float32) if narrow else dtype
@@ -166,8 +193,9 @@ def nextafter(xp: Any, x: Any, y: Any) -> Any:
 def to_11_bits(xp: Any, x: Any) -> Any:
     """float64 as float16 rounds it. What is float32 already stays as it is.
 
-    By the splitting of G. W. Veltkamp (T. J. Dekker 1971, "A floating-point technique for extending the available
-    precision"); numbers below the normal ones of float16 are rounded where they are added to a large one.
+    By the splitting of G. W. Veltkamp (T. J. Dekker 1971, "A floating-point technique for extending the
+    available precision"); numbers below the normal ones of float16 are rounded where they are added to a
+    large one.
     """
     bounded = xp.where(xp.abs(x) > 1e6, xp.sign(x) * math.inf, x)
     scaled = bounded * (2.0**42 + 1)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from stopgrad.onnx_nodes import elementary
-from stopgrad.onnx_nodes.kernels import computed_in
 from stopgrad.onnx_nodes.values import Value
 from stopgrad.onnx_nodes.writing import BOOL, Writing, writes
 
@@ -17,7 +16,7 @@ FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 # Functions of NumPy's that are one operator of ONNX.
 _UNARY = {
-    **{"sign": "Sign", "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos"},
+    **{"sign": "Sign", "sqrt": "Sqrt", "exp": "Exp", "log": "Log"},
     **{"tanh": "Tanh", "floor": "Floor", "ceil": "Ceil", "rint": "Round", "reciprocal": "Reciprocal"},
 }
 # Those which runtimes have in float32 only: in float64 they are written as formulas.
@@ -62,7 +61,7 @@ class Elementwise(Writing):
     def abs(self, x: Any) -> Any:
         return x if x.dtype == BOOL else self.elementwise("Abs", x)
 
-    absolute = abs
+    absolute = abs  # noqa: A003 - the method above
 
     @writes
     def square(self, x: Any) -> Any:
@@ -92,7 +91,7 @@ class Elementwise(Writing):
         return self.where(y == 0, plain, self.where(quotient == 0, self.copysign(quotient, plain), whole))
 
     def _divisor(self, y: Any, dtype: Any) -> tuple[Value, Any, Any]:
-        """What may be divided by: y, but 1 for 0 and -1, which runtimes do not survive; and where these are."""
+        """What may be divided by: y, but 1 for 0 and -1, which runtimes do not survive; where these are."""
         if not isinstance(y, Value) and not np.any(np.isin(y, (0, -1))):
             return self.value(y, dtype), None, None
         y = self.value(y, dtype)
@@ -129,9 +128,14 @@ class Elementwise(Writing):
     def fmod(self, x: Any, y: Any) -> Any:
         """The remainder with the sign of x."""
         dtype = self.common(x, y)
-        if dtype.kind in "iu":
-            y = self._divisor(y, dtype)[0]
-        return self.elementwise("Mod[fmod]", self.value(x, dtype), y, fmod=1)
+        if dtype.kind not in "iu":
+            return self.elementwise("Mod[fmod]", self.value(x, dtype), y, fmod=1)
+        # Of integers the runtime computes this with floats.
+        x, y = self.value(x, dtype), self._divisor(y, dtype)[0]
+        found = self.elementwise("Mod", x, y)
+        if dtype.kind == "u":
+            return found
+        return self.where((found != 0) & ((x < 0) != (y < 0)), found - y, found)
 
     @writes
     def power(self, x: Any, y: Any) -> Any:
@@ -147,7 +151,7 @@ class Elementwise(Writing):
         shape = self.broadcast(x, y)
         kinds = [(np.dtype(np.int64), ()), (BOOL, ()), *[(x.dtype, shape)] * 3]
 
-        def step(n: Value, on: Value, found: Value, base: Value, left: Value) -> list[Value]:
+        def step(n: Any, on: Any, found: Any, base: Any, left: Any) -> list[Any]:
             found = self.where((left & 1) == 1, found * base, found)
             return [on, found, base * base, left >> 1]
 
@@ -184,11 +188,8 @@ class Elementwise(Writing):
         dtype = self.common(x, y)
         if isinstance(condition, (bool, np.bool_)):
             return self.value(x if condition else y, dtype)
-        within = computed_in("Where", dtype)
-        condition = self.value(condition, BOOL)
-        x, y = (self.value(self.value(v, dtype), within) for v in (x, y))
-        made = self.node("Where", [condition, x, y], within, self.broadcast(condition, x, y))
-        return self.cast(made, dtype)
+        condition, x, y = self.value(condition, BOOL), self.value(x, dtype), self.value(y, dtype)
+        return self.node("Where", [condition, x, y], dtype, self.broadcast(condition, x, y))
 
     @writes
     def clip(self, x: Any, low: Any, high: Any) -> Any:
@@ -243,7 +244,7 @@ class Elementwise(Writing):
         return self.cast(found ^ mask if dtype.kind == "i" else found, dtype)
 
     def _shifted(self, x: Any, y: Any, dtype: np.dtype[Any]) -> tuple[Value, Value, Any]:
-        """The bits of x, by how many they are shifted, and where that is more than there are, as NumPy allows."""
+        """The bits of x, how far they are shifted, and where that is more than there are, as NumPy allows."""
         bits = np.dtype(f"uint{dtype.itemsize * 8}")
         x = self.cast(self.value(x, dtype), bits)
         if not isinstance(y, Value) and np.all((np.asarray(y) >= 0) & (np.asarray(y) < dtype.itemsize * 8)):
@@ -269,8 +270,8 @@ class Elementwise(Writing):
     def copysign(self, x: Any, y: Any) -> Any:
         dtype = self.common(x, y)
         x, y = self.value(x, dtype), self.value(y, dtype)
-        size = self.abs(x)
-        return self.where(self.signbit(y), -size, size)
+        # Not chosen from -|x| and |x|: the runtime's Where gives 0.0 for -0.0.
+        return self.abs(x) * self.where(self.signbit(y), np.array(-1, dtype), np.array(1, dtype))
 
     @writes
     def nextafter(self, x: Any, y: Any) -> Any:
@@ -310,6 +311,22 @@ class Elementwise(Writing):
     @writes
     def log10(self, x: Any) -> Any:
         return self.in_float64(lambda xp, x: xp.log(x) * (1 / math.log(10)), x)
+
+    @writes
+    def sin(self, x: Any) -> Any:
+        x = self.value(x, _floating(x))
+        return elementary.sin(self, x, self._sine) if x.dtype == FLOAT64 else self._sine(x)
+
+    @writes
+    def cos(self, x: Any) -> Any:
+        x = self.value(x, _floating(x))
+        return elementary.cos(self, x, self._sine, self._cosine) if x.dtype == FLOAT64 else self._cosine(x)
+
+    def _sine(self, x: Value) -> Value:
+        return self.elementwise("Sin", x)
+
+    def _cosine(self, x: Value) -> Value:
+        return self.elementwise("Cos", x)
 
     # ------------------------------------------------------------------------------------------- complex
 

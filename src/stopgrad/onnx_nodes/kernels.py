@@ -6,11 +6,12 @@ sums none of 8 bits. Integers come out right modulo 2ⁿ, whatever they are comp
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.nodes import NotInOnnx
+from stopgrad.onnx_nodes.nodes import NO_COMPLEX, NotInOnnx
 from stopgrad.types import bfloat16
 
 _KERNELS = {
@@ -67,8 +68,8 @@ _KERNELS = {
     "efdbl": "Unique",
     "efbiB": "Resize Resize[linear]",
 }
-"""Operators by the dtypes for which the CPU provider of onnxruntime 1.31 has them, at the versions 18, 21 and 26
-of ONNX alike. Letters are NumPy's, and E is bfloat16. Made by tests/onnx_kernels.py."""
+"""Operators by the dtypes for which the CPU provider of onnxruntime 1.31 has them, at the versions 18, 21 and
+26 of ONNX alike. Letters are NumPy's, and E is bfloat16. Made by tests/onnx_kernels.py."""
 
 KERNELS = {operator: letters for letters, names in _KERNELS.items() for operator in names.split()}
 """The same, by operator; in brackets stands what an attribute says."""
@@ -77,10 +78,39 @@ _WIDER = {
     **{"e": "fd", "E": "fd", "f": "d", "b": "hil", "h": "il", "i": "l", "l": "L"},
     **{"B": "ilIL", "H": "ilIL", "I": "lL", "L": "l", "?": "Bil"},
 }
-"""Where to compute instead, the best first. uint64 goes to int64, which is the same modulo 2⁶⁴, in another order."""
+"""Where to compute instead, the best first. uint64 goes to int64: the same modulo 2⁶⁴, in another order."""
 
 _LETTERS = {bfloat16.numpy: "E"} | {np.dtype(c): c for c in "efdbhilBHIL?"}
 _DTYPES = {letter: dtype for dtype, letter in _LETTERS.items()}
+
+
+_TOLD_APART = {"Pad": ("mode", "constant"), "ScatterElements": ("reduction", "none")}
+_TOLD_APART["ScatterND"] = _TOLD_APART["ScatterElements"]
+"""Operators of which an attribute decides what there is, and its default."""
+
+_DATA = {
+    **dict.fromkeys(
+        ("Compress", "Einsum", "Expand", "MatMul", "MaxPool", "Pad", "Relu", "ReverseSequence"), 0
+    ),
+    **dict.fromkeys(("ScatterElements", "ScatterND", "Tile", "Trilu", "DepthToSpace", "SpaceToDepth"), 0),
+    **dict.fromkeys(("AveragePool", "Conv", "ConvTranspose", "Gemm", "Softmax", "LogSoftmax", "Gelu"), 0),
+    "Where": 1,
+}
+"""Operators that are written for operands of any dtype, and which operand says it."""
+
+
+def data_operand(op_type: str, attributes: Mapping[str, Any]) -> tuple[str, int] | None:
+    """The name of an operator in :data:`KERNELS`, and the position of the operand whose dtype counts.
+
+    None for those that are written with the dtype that they are computed in.
+    """
+    place = _DATA.get(op_type)
+    if place is None:
+        return None
+    if op_type in _TOLD_APART:
+        name, default = _TOLD_APART[op_type]
+        op_type = f"{op_type}[{attributes.get(name, default)}]"
+    return op_type, place
 
 
 def has_kernel(operator: str, dtype: np.dtype[Any]) -> bool:
@@ -91,6 +121,8 @@ def has_kernel(operator: str, dtype: np.dtype[Any]) -> bool:
 def computed_in(operator: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which an operator is to be computed whose operands have this one."""
     dtype = np.dtype(dtype)
+    if dtype.kind == "c":
+        raise NotInOnnx(NO_COMPLEX)
     letter, kernels = _LETTERS[dtype], KERNELS[operator]
     if letter in kernels:
         return dtype

@@ -13,7 +13,7 @@ from stopgrad.onnx_nodes.writing import BOOL, INT64
 
 
 class Loops:
-    """What lowerings for JAX take from ``jax.lax``: ``while_loop`` and ``fori_loop`` over tuples of arrays."""
+    """What lowerings take from ``jax.lax``: ``while_loop`` and ``fori_loop`` over tuples of arrays."""
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
@@ -24,7 +24,7 @@ class Loops:
         state = [xp.value(x) for x in start]
         kinds = [(x.dtype, x.shape) for x in state]
 
-        def body(n: Value, on: Value, *now: Value) -> list[Value]:
+        def body(n: Any, on: Any, *now: Any) -> list[Any]:
             after = self._fitted(step(tuple(now)), kinds)
             return [xp.value(goes_on(tuple(after)), BOOL), *after]
 
@@ -39,7 +39,7 @@ class Loops:
         state = [xp.value(x) for x in ((start,) if alone else start)]
         kinds = [(x.dtype, x.shape) for x in state]
 
-        def body(n: Value, on: Value, *now: Value) -> list[Value]:
+        def body(n: Any, on: Any, *now: Any) -> list[Any]:
             after = step(n + low, now[0] if alone else tuple(now))
             return [on, *self._fitted((after,) if alone else after, kinds)]
 
@@ -51,4 +51,7 @@ class Loops:
     def _fitted(self, values: Any, kinds: Sequence[Kind]) -> list[Value]:
         """What a step makes, of the types that the state has."""
         xp = self._xp
-        return [xp.broadcast_to(xp.value(x, dtype), shape) for x, (dtype, shape) in zip(values, kinds, strict=True)]
+        return [
+            xp.broadcast_to(xp.value(x, dtype), shape)
+            for x, (dtype, shape) in zip(values, kinds, strict=True)
+        ]

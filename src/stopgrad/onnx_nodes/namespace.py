@@ -12,6 +12,7 @@ import numpy as np
 from stopgrad.onnx_nodes import special
 from stopgrad.onnx_nodes.algebra import Algebra
 from stopgrad.onnx_nodes.elementwise import Elementwise
+from stopgrad.onnx_nodes.forms.matrices import solved
 from stopgrad.onnx_nodes.loops import Loops
 from stopgrad.onnx_nodes.reducing import Reducing
 from stopgrad.onnx_nodes.shaping import Shaping
@@ -28,7 +29,7 @@ class Xp(Elementwise, Shaping, Slicing, Reducing, Algebra):
 
     @functools.cached_property
     def linalg(self) -> Any:
-        return Part(self, "numpy.linalg")
+        return Linalg(self, "numpy.linalg")
 
     @functools.cached_property
     def fft(self) -> Any:
@@ -53,6 +54,13 @@ class Part:
         return _otherwise(self.xp, importlib.import_module(self._module), name)
 
 
+class Linalg(Part):
+    """NumPy's linear algebra: what elimination gives."""
+
+    def solve(self, matrix: Any, rhs: Any) -> Any:
+        return solved(self.xp, self.xp.value(matrix), self.xp.value(rhs), adjoint=False)
+
+
 class Special(Part):
     """SciPy's special functions: formulas for float64, which are precise enough for all dtypes."""
 
@@ -60,6 +68,11 @@ class Special(Part):
         if isinstance(x, Value) and x.dtype != np.float64:
             return self.xp.elementwise("Erf", x)
         return self._formula("erf", x)
+
+    def erfc(self, x: Any) -> Any:
+        if isinstance(x, Value) and x.dtype != np.float64:
+            return self.xp.cast(special.erfc_in_float32(self.xp, self.xp.value(x, np.float32)), x.dtype)
+        return self._formula("erfc", x)
 
     def zeta(self, s: Any, q: Any) -> Any:
         if isinstance(s, Value):
@@ -86,7 +99,7 @@ def _special(name: str) -> Any:
     return lambda self, x: self._formula(name, x)
 
 
-for _name in ("erfc", "erfinv", "ndtri", "gammaln", "digamma", "i0", "i0e", "i1", "i1e"):
+for _name in ("erfinv", "ndtri", "gammaln", "digamma", "i0", "i0e", "i1", "i1e"):
     setattr(Special, _name, _special(_name))
 
 

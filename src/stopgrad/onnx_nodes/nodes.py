@@ -15,6 +15,9 @@ Kind = tuple[np.dtype[Any], Shape]
 """A dtype and a shape."""
 
 
+NO_COMPLEX = "runtimes of ONNX compute no complex numbers; write their real and imaginary parts"
+
+
 class NotInOnnx(EngineError):  # noqa: N818 - a reason, not a mistake of somebody's
     """What ONNX has no form for.
 
@@ -76,7 +79,7 @@ class Nodes:
         if outer is None:
             self.constants: dict[str, np.ndarray[Any, Any]] = {}
             self.types: dict[str, Kind] = {}
-            self.functions: dict[tuple[str, int], list[str]] = {}
+            self.functions: dict[str, tuple[int, list[str]]] = {}
             self.results: dict[str, str] = {}
             self._arrays: dict[Any, str] = {}
             self._taken: dict[str, int] = {"": 1}
@@ -106,13 +109,16 @@ class Nodes:
 
     def declare(self, name: str, dtype: Any, shape: Shape) -> str:
         """A new value of this type; its name."""
-        if np.dtype(dtype).kind == "c":
-            raise NotInOnnx(
-                "runtimes of ONNX compute no complex numbers; write their real and imaginary parts"
-            )
         found = self.unique(name)
-        self.types[found] = (np.dtype(dtype), tuple(shape))
+        self.has_type(found, dtype, shape)
         return found
+
+    def has_type(self, name: str, dtype: Any, shape: Shape) -> None:
+        """Say the type of a value."""
+        dtype = np.dtype(dtype)
+        if dtype.kind == "c":
+            raise NotInOnnx(NO_COMPLEX)
+        self.types[name] = (dtype, tuple(shape))
 
     def add(
         self,
@@ -125,7 +131,7 @@ class Nodes:
     ) -> tuple[str, ...]:
         """Write a node; the names of its outputs, which have these types."""
         key = (op_type, domain, tuple(inputs), len(types), _key(attributes))
-        writer: Nodes | None = self
+        writer: Nodes | None = None if domain else self  # Gates are never one.
         while writer is not None:
             if key in writer._known:
                 return writer._known[key]
@@ -134,7 +140,7 @@ class Nodes:
         node = Node(op_type, domain, outputs[0], tuple(inputs), outputs, attributes)
         self.written.append(node)
         self.made.update(dict.fromkeys(outputs, node))
-        if key[-1] is not None:
+        if key[-1] is not None and not domain:
             self._known[key] = outputs
         return outputs
 

@@ -9,15 +9,15 @@ import numpy as np
 
 from stopgrad.errors import EngineError
 from stopgrad.graph import Operation, Output, describe
-from stopgrad.interpreter import Region, Regions, Types, prepared, program
+from stopgrad.interpreter import Region, Regions, Types, prepared, program, quietly
 from stopgrad.onnx_nodes.forms import FORMS
 from stopgrad.onnx_nodes.forms.gates import gate
 from stopgrad.onnx_nodes.layouts import source
 from stopgrad.onnx_nodes.namespace import Xp
-from stopgrad.onnx_nodes.nodes import Body, Named, Node, Nodes
+from stopgrad.onnx_nodes.nodes import NO_COMPLEX, Body, Named, Node, Nodes, NotInOnnx
 from stopgrad.onnx_nodes.tidying import tidied
 from stopgrad.onnx_nodes.values import Value
-from stopgrad.ops.gates import Gate
+from stopgrad.ops import gates
 from stopgrad.types import bfloat16
 
 LATEST = 26
@@ -39,7 +39,7 @@ class Program(NamedTuple):
         inputs: named as asked for.
         outputs: likewise.
         constants: arrays by name.
-        functions: gates that are used, by type and number of operands: the names of their attributes.
+        functions: gates that are used, by type: the largest number of operands, and the names of attributes.
         types: of all values by name.
     """
 
@@ -48,7 +48,7 @@ class Program(NamedTuple):
     inputs: Sequence[Named]
     outputs: Sequence[Named]
     constants: Mapping[str, np.ndarray[Any, Any]]
-    functions: Mapping[tuple[str, int], Sequence[str]]
+    functions: Mapping[str, tuple[int, Sequence[str]]]
     types: Mapping[str, Any]
 
 
@@ -86,13 +86,15 @@ def written(
     backend = _Backend(xp)
     given = []
     for name, x in inputs.items():
+        if x.dtype.is_complex:
+            raise NotInOnnx(f"{describe(x)}: {NO_COMPLEX}")
         dtype = _outside(x.dtype.numpy, bits)
-        nodes.types[name] = (dtype, x.shape)
+        nodes.has_type(name, dtype, x.shape)
         value = Value(xp, name, dtype, x.shape)
         xp.sizes.read(name, x.shape)
         given.append(value if dtype == x.dtype.numpy else xp.same_bits(value, x.dtype.numpy))
     run = program([*inputs.values()], [*outputs.values()], backend, _named(xp, backend))
-    made = run(given)
+    made = quietly(run, given)  # What is known is computed by NumPy at once.
     results = []
     for y, value in zip(outputs.values(), made, strict=True):
         value, dtype = xp.value(value, y.dtype.numpy), _outside(y.dtype.numpy, bits)
@@ -101,7 +103,7 @@ def written(
     own = {name for node in kept for name in node.outputs}
     names: dict[str, str] = {}
     for (name, y), result in zip(outputs.items(), results, strict=True):
-        nodes.types[name] = (_outside(y.dtype.numpy, bits), y.shape)
+        nodes.has_type(name, _outside(y.dtype.numpy, bits), y.shape)
         if result in own and result not in names:
             names[result] = name
         else:  # An input, a constant, or a result that has another name already.
@@ -129,7 +131,9 @@ def _named(xp: Xp, backend: Any) -> Regions:
         return [Region((op,), op.inputs, op.outputs, _function(op)) for op in operations]
 
     def _function(op: Operation) -> Any:
-        if issubclass(op.definition, Gate):
+        if any(x.dtype.is_complex for x in (*op.inputs, *op.outputs)):
+            raise NotInOnnx(f"{describe(op)}: {NO_COMPLEX}")
+        if issubclass(op.definition, gates.Gate):
             lowered = gate(xp, op)
         else:
             lowered = _lowered(op)
@@ -138,7 +142,7 @@ def _named(xp: Xp, backend: Any) -> Regions:
             with xp.nodes.at(op.name):
                 made = lowered(*arrays)
             made = (made,) if len(op.outputs) == 1 else made
-            _note(xp, made[0] if made else None, op.name)
+            _note(xp, made[0] if made else None, op)
             return made
 
         return function
@@ -150,12 +154,12 @@ def _named(xp: Xp, backend: Any) -> Regions:
     return regions
 
 
-def _note(xp: Xp, value: Any, name: str) -> None:
+def _note(xp: Xp, value: Any, op: Operation) -> None:
     """Note what is the result of an operation; of one that stands behind a transpose, that too."""
     before = source(xp, value)
     for one in (value, *(before or ())[:1]):
-        if isinstance(one, Value):
-            xp.nodes.results.setdefault(one.name, name)
+        if isinstance(one, Value) and (op.definition is gates.Named or one.name not in xp.nodes.results):
+            xp.nodes.results[one.name] = op.name
 
 
 def _called(nodes: Nodes, written: Sequence[Node], names: dict[str, str]) -> dict[str, str]:
@@ -196,13 +200,17 @@ def unwritable(operations: Sequence[Operation]) -> str | None:
     tried: set[Any] = set()
     for op in operations:
         key = (op.type, tuple([x.type for x in op.inputs]), op.values)
-        if key in tried or op.type in ("Placeholder", "Parameter"):
+        if key in tried:
             continue
         tried.add(key)
+        if any(x.dtype.is_complex for x in (*op.inputs, *op.outputs)):
+            return f"cannot compute {describe(op)}: {NO_COMPLEX}"
+        if op.type in ("Placeholder", "Parameter"):
+            continue
         xp = Xp(Nodes(LATEST))
         try:
             given = [xp.input(f"x{i}", x.dtype.numpy, x.shape) for i, x in enumerate(op.inputs)]
-            _named(xp, _Backend(xp))([op], op.outputs)[0].function(*given)
+            quietly(_named(xp, _Backend(xp))([op], op.outputs)[0].function, *given)
         except EngineError as error:
             if not getattr(error, "sizes", False):
                 return f"cannot compute {describe(op)}: {error.message}"

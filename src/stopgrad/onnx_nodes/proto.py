@@ -11,6 +11,7 @@ from stopgrad.namespaces import require
 from stopgrad.onnx_nodes.forms.gates import DOMAIN
 from stopgrad.onnx_nodes.nodes import Body, Named, Node
 from stopgrad.onnx_nodes.program import Program
+from stopgrad.onnx_nodes.tidying import reads
 from stopgrad.types import Dim, Shape
 
 IR_VERSIONS = {18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11, 24: 12, 25: 13, 26: 13}
@@ -68,14 +69,19 @@ class _Writer:
 
     def model(self, program: Program, stored: dict[str, Any], name: str) -> Any:
         helper = self._helper
-        held = {**program.constants, **stored}
-        used = {name for node in program.nodes for name in _reads(node)}
+        used = {name for node in program.nodes for name in reads([node])}
+        constants = {name: array for name, array in program.constants.items() if name in used}
+        fixed = [name for name, array in constants.items() if self._is_node(array)]
+        held = {
+            name: array for name, array in (constants | stored).items() if name in used and name not in fixed
+        }
         graph = helper.make_graph(
-            [self.node(node) for node in program.nodes],
+            [self.constant(constants[name], name) for name in fixed]
+            + [self.node(node) for node in program.nodes],
             name,
             [self.info(x) for x in program.inputs if x.name not in stored],
             [self.info(y) for y in program.outputs],
-            [self.held(array, name) for name, array in held.items() if name in used or name in stored],
+            [self.held(array, name) for name, array in held.items()],
         )
         opsets = [helper.make_opsetid("", program.opset)]
         if program.functions:
@@ -83,14 +89,15 @@ class _Writer:
         return helper.make_model(
             graph,
             opset_imports=opsets,
-            functions=[self.function(program.opset, *item) for item in program.functions.items()],
+            functions=[
+                self.function(program.opset, op_type, *of) for op_type, of in program.functions.items()
+            ],
             producer_name="stopgrad",
             ir_version=IR_VERSIONS[program.opset],
         )
 
-    def function(self, opset: int, called: tuple[str, int], attributes: Sequence[str]) -> Any:
-        """The identity, under the name of a gate."""
-        op_type, operands = called
+    def function(self, opset: int, op_type: str, operands: int, attributes: Sequence[str]) -> Any:
+        """The identity, under the name of a gate. A call may leave out the last operands."""
         helper = self._helper
         return helper.make_function(
             DOMAIN,
@@ -128,6 +135,13 @@ class _Writer:
     def info(self, x: Named) -> Any:
         return self._helper.make_tensor_value_info(x.name, self.element(x.dtype), dims(x.shape))
 
+    def _is_node(self, array: np.ndarray[Any, Any]) -> bool:
+        """Whether a constant is a node: readers take floating-point initializers for parameters."""
+        return array.dtype.kind not in "biu" and (self._beside is None or array.nbytes < Beside.LEAST)
+
+    def constant(self, array: np.ndarray[Any, Any], name: str) -> Any:
+        return self._helper.make_node("Constant", [], [name], name=name, value=self.tensor(array))
+
     def held(self, array: np.ndarray[Any, Any], name: str) -> Any:
         """An array of the graph, in the model or beside it."""
         if self._beside is None or array.nbytes < Beside.LEAST:
@@ -155,13 +169,3 @@ class _Writer:
 def dims(shape: Shape) -> list[int | str]:
     """Sizes as ONNX writes them: numbers and names."""
     return [repr(size) if isinstance(size, Dim) else size for size in shape]
-
-
-def _reads(node: Node) -> list[str]:
-    """What a node reads, its bodies included."""
-    bodies = [value for value in node.attributes.values() if isinstance(value, Body)]
-    names = list(node.inputs)
-    for body in bodies:
-        for inner in body.nodes:
-            names += _reads(inner)
-    return names

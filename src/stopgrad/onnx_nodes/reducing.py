@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,10 @@ import numpy as np
 from stopgrad.onnx_nodes.kernels import computed_in, has_kernel
 from stopgrad.onnx_nodes.values import Value
 from stopgrad.onnx_nodes.writing import BOOL, INT64, Writing, writes
-from stopgrad.types import Dim
+from stopgrad.types import Dim, product
 
 UINT8 = np.dtype(np.uint8)
-_FIRST = np.array(np.iinfo(np.int64).min)
-"""What turns the order of uint64, as int64, into that of int64: an exclusive or with it."""
+_SIGNED: dict[Any, Any] = {np.dtype(np.uint32): np.dtype(np.int32), np.dtype(np.uint64): INT64}
 
 
 def _counted(x: Any, dtype: Any) -> Any:
@@ -39,11 +39,51 @@ class Reducing(Writing):
 
     @writes
     def sum(self, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
-        return self.reduce("ReduceSum", self.value(x, _counted(x, dtype)), axis, keepdims)
+        if x.dtype.kind not in "biu":
+            return self.reduce("ReduceSum", self.value(x, dtype), axis, keepdims)
+        result = np.dtype(_counted(x, dtype) or x.dtype)
+        if result.kind not in "iu":
+            return self.reduce("ReduceSum", self.value(x, result), axis, keepdims)
+        # The runtime adds integers as float64, which is exact up to 2⁵³.
+        x = self.value(x)
+        if 2.0 ** min(8 * x.dtype.itemsize, 8 * result.itemsize) * _most(x.size) < 2.0**53:
+            return self.cast(self.reduce("ReduceSum", self.value(x, INT64), axis, keepdims), result)
+        return self._exactly(self.value(x, result), axis, keepdims, self._added)
 
     @writes
     def prod(self, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
-        return self.reduce("ReduceProd", self.value(x, _counted(x, dtype)), axis, keepdims)
+        x = self.value(x, _counted(x, dtype))
+        if x.dtype.kind not in "iu":
+            return self.reduce("ReduceProd", x, axis, keepdims)
+        return self._exactly(x, axis, keepdims, self._multiplied)
+
+    def _exactly(self, x: Value, axis: Any, keepdims: bool, function: Any) -> Value:
+        """A reduction of integers modulo 2ⁿ, by one along the last axis of a matrix."""
+        axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+        axes = sorted(int(a) % x.ndim for a in axes) if x.ndim else []
+        if not axes:
+            return x
+        kept = [a for a in range(x.ndim) if a not in axes]
+        shape = [x.shape[a] for a in kept]
+        rows, columns = product(shape), product([x.shape[a] for a in axes])
+        table = self.reshape(self.transpose(x, [*kept, *axes]), (rows, columns))  # type: ignore[attr-defined]
+        whole = [1 if a in axes else size for a, size in enumerate(x.shape)] if keepdims else shape
+        return self.reshape(function(table), whole)  # type: ignore[attr-defined]
+
+    def _added(self, table: Value) -> Value:
+        ones = self.full((table.shape[1], 1), 1, table.dtype)  # type: ignore[attr-defined]
+        return self.node("MatMul", [table, ones], table.dtype, (table.shape[0], 1))
+
+    def _multiplied(self, table: Value) -> Value:
+        """Column by column; another one in front, since a scan goes over one at least."""
+        rows = (table.shape[0],)
+        one = self.full((*rows, 1), 1, table.dtype)  # type: ignore[attr-defined]
+        table = self.concatenate([one, table], 1)  # type: ignore[attr-defined]
+        kind = (table.dtype, rows)
+        body = self.body([kind, kind], lambda before, column: [before * column])
+        first = self.full(rows, 1, table.dtype)  # type: ignore[attr-defined]
+        found = self.write("Scan", [first, table], [kind], body=body, num_scan_inputs=1, scan_input_axes=[1])
+        return found[0]
 
     @writes
     def mean(self, x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
@@ -61,10 +101,12 @@ class Reducing(Writing):
 
     def ordered(self, operator: str, x: Value) -> tuple[Value, Any]:
         """Numbers in the same order, for which runtimes have an operator; and what leads back."""
-        if x.dtype == np.uint64 and not has_kernel(operator, x.dtype):
-            return self.cast(x, INT64) ^ _FIRST, lambda found: self.cast(found ^ _FIRST, np.uint64)
-        dtype = x.dtype
-        return self.cast(x, computed_in(operator, dtype)), lambda found: self.cast(found, dtype)
+        dtype, signed = x.dtype, _SIGNED.get(x.dtype)
+        if signed is None or has_kernel(operator, dtype):
+            return self.cast(x, computed_in(operator, dtype)), lambda found: self.cast(found, dtype)
+        # An exclusive or with the first bit makes the order that of signed integers.
+        first = np.array(np.iinfo(signed).min, signed)
+        return self.cast(x, signed) ^ first, lambda found: self.cast(found ^ first, dtype)
 
     @writes
     def max(self, x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
@@ -74,10 +116,13 @@ class Reducing(Writing):
     def min(self, x: Any, axis: Any = None, keepdims: bool = False, initial: Any = None) -> Any:
         return self._extreme("ReduceMin", x, axis, keepdims, initial)
 
-    amax, amin = max, min
+    amax, amin = max, min  # noqa: A003 - the methods above
 
     def _extreme(self, op_type: str, x: Value, axis: Any, keepdims: bool, initial: Any) -> Value:
         given, back = self.ordered(op_type, x)
+        if given.dtype == INT64:
+            extreme = functools.partial(self._extreme_of_rows, op_type)
+            return back(self._exactly(given, axis, keepdims, extreme))
         found = back(self.reduce(op_type, given, axis, keepdims))
         if initial is not None and given.dtype != x.dtype and not _has_elements(x):
             # Of no elements the runtime gives the limit of the wider dtype.
@@ -88,6 +133,17 @@ class Reducing(Writing):
         # Runtimes pass over NaN, depending on where it stands.
         bad = self.any(self.isnan(x), axis, keepdims)  # type: ignore[attr-defined]
         return self.where(bad, np.asarray(np.nan, x.dtype), found)  # type: ignore[attr-defined]
+
+    def _extreme_of_rows(self, op_type: str, table: Value) -> Value:
+        """By where it stands: onnxruntime's ReduceMax of int64 compares some of the bits only."""
+        limits = np.iinfo(table.dtype)
+        if not _has_elements(table):
+            none = limits.min if op_type == "ReduceMax" else limits.max
+            rest = self.full((table.shape[0], 1), none, table.dtype)  # type: ignore[attr-defined]
+            table = self.concatenate([table, rest], 1)  # type: ignore[attr-defined]
+        shape = (table.shape[0], 1)
+        place = self.node(op_type.replace("Reduce", "Arg"), [table], INT64, shape, axis=1, keepdims=1)
+        return self.node("GatherElements", [table, place], table.dtype, shape, axis=1)
 
     def _is_empty(self, x: Value) -> Any:
         return self.equal(self.value(x.size), 0)  # type: ignore[attr-defined]
@@ -119,6 +175,11 @@ class Reducing(Writing):
         )
         some = self.cast(self.reduce("ReduceMax", bad, axis, keepdims), BOOL)
         return self.where(some, first, found)  # type: ignore[attr-defined]
+
+
+def _most(size: int | Dim) -> float:
+    """How many elements an array may have."""
+    return 2.0**30 if isinstance(size, Dim) else float(size)
 
 
 def _has_elements(x: Value) -> bool:

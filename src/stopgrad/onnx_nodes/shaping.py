@@ -59,7 +59,8 @@ class Shaping(Writing):
         """Of whole numbers, which may be symbolic."""
         first, last = (0, start) if stop is None else (start, stop)
         count = at_least((last - first + (step - (1 if step > 0 else -1))) // step, 0)
-        if is_known([first, last]):
+        whole = isinstance(count, int) and all(isinstance(n, int) for n in (first, last, step))
+        if is_known([first, last]) and not (whole and count > SMALL):
             return np.arange(first, last, step, dtype)  # type: ignore[call-overload]
         given = [self.value(n, INT64) for n in (first, last, step)]
         made = self.node("Range", given, INT64, [count])

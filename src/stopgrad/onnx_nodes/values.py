@@ -25,6 +25,25 @@ class Value:
     __slots__ = ("dtype", "name", "shape", "xp")
     __array_ufunc__ = None  # NumPy's arrays leave their operators to us.
 
+    # Operators are set below.
+    __add__: Any
+    __sub__: Any
+    __mul__: Any
+    __truediv__: Any
+    __and__: Any
+    __or__: Any
+    __xor__: Any
+    __lshift__: Any
+    __rshift__: Any
+    __neg__: Any
+    __invert__: Any
+    __lt__: Any
+    __le__: Any
+    __gt__: Any
+    __ge__: Any
+    __eq__: Any
+    __ne__: Any
+
     def __init__(self, xp: Xp, name: str, dtype: Any, shape: Shape) -> None:
         self.xp = xp
         self.name = name

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from stopgrad.onnx_nodes import elementary
-from stopgrad.onnx_nodes.kernels import computed_in
+from stopgrad.onnx_nodes.kernels import computed_in, data_operand
 from stopgrad.onnx_nodes.layouts import behind
 from stopgrad.onnx_nodes.nodes import Body, Kind, Named, Node, Nodes, NotInOnnx, is_known
 from stopgrad.onnx_nodes.sizes import Sizes
@@ -20,6 +20,9 @@ from stopgrad.types import Dim, Shape
 
 SMALL = 1024
 """As many elements an array may have that is computed while the graph is written, and not given."""
+
+_NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
+"""What changes nothing as the second operand."""
 
 BOOL = np.dtype(bool)
 INT64 = np.dtype(np.int64)
@@ -40,11 +43,16 @@ def writes(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Writing, *args: Any, **kwargs: Any) -> Any:
         if numpys is not None and not has_value(args) and not has_value(tuple(kwargs.values())):
             made = numpys(*args, **kwargs)
-            if not isinstance(made, np.ndarray) or made.size <= max(SMALL, *map(np.size, args)):
+            if not isinstance(made, np.ndarray) or made.size <= max(SMALL, *map(_count, args)):
                 return made
         return function(self, *args, **kwargs)
 
     return call
+
+
+def _count(x: Any) -> int:
+    """As many elements there are in arrays, listed or not."""
+    return sum(map(_count, x)) if isinstance(x, (list, tuple)) else int(np.size(x))
 
 
 class Writing:
@@ -102,8 +110,33 @@ class Writing:
     def write(
         self, op_type: str, inputs: Sequence[Any], types: Sequence[Kind], domain: str = "", **attributes: Any
     ) -> list[Value]:
-        """A node with several outputs. None stands for an input that is left out."""
-        names = ["" if x is None else self.value(x).name for x in inputs]
+        """A node with several outputs. None stands for an input that is left out.
+
+        Operators that only hand numbers on, add or multiply them take all dtypes: see :mod:`kernels`.
+        """
+        given = [None if x is None else self.value(x) for x in inputs]
+        found = None if domain else data_operand(op_type, attributes)
+        data = None if found is None else given[found[1]]
+        if found is None or data is None or (within := computed_in(found[0], data.dtype)) == data.dtype:
+            return self._written(op_type, given, types, domain, attributes)
+        dtype = data.dtype
+        given = [
+            x if x is None or i < found[1] or x.dtype != dtype else self.cast(x, within)
+            for i, x in enumerate(given)
+        ]
+        wider = [(within, shape) if kind == dtype else (kind, shape) for kind, shape in types]
+        made = self._written(op_type, given, wider, domain, attributes)
+        return [self.cast(y, kind) for y, (kind, _) in zip(made, types, strict=True)]
+
+    def _written(
+        self,
+        op_type: str,
+        given: Sequence[Value | None],
+        types: Sequence[Kind],
+        domain: str,
+        attributes: Mapping[str, Any],
+    ) -> list[Value]:
+        names = ["" if x is None else x.name for x in given]
         while names and not names[-1]:
             names.pop()
         made = self.nodes.add(op_type, names, types, domain, **attributes)
@@ -124,6 +157,10 @@ class Writing:
         In brackets may stand what an attribute says, as in :data:`kernels.KERNELS`.
         """
         dtype = self.common(*xs)
+        if dtype == np.float64 and op_type in _NEUTRAL:
+            other = self._not_neutral(op_type, *xs)
+            if other is not None:
+                return other
         within = computed_in(op_type, dtype)
         operands = [self.value(self.value(x, dtype), within) for x in xs]
         made = self.node(
@@ -134,6 +171,24 @@ class Writing:
             **attributes,
         )
         return self.cast(made, dtype if result is None else result)
+
+    def _not_neutral(self, op_type: str, x: Any, y: Any) -> Value | None:
+        """The same otherwise, where a constant rounded to float32 would change nothing.
+
+        onnxruntime takes out sums with 0 and products with 1, and rounds them to float32 before it looks.
+        """
+        y_is, x_is = (not isinstance(v, (Value, Dim)) and np.size(v) == 1 for v in (y, x))
+        constant = y if y_is else x if x_is and op_type in ("Add", "Mul") else None
+        if constant is None:
+            return None
+        number, neutral = float(np.asarray(constant).reshape(())), _NEUTRAL[op_type]
+        if number == neutral or float(np.float32(number)) != neutral:
+            return None
+        constant, other = np.asarray(constant, np.float64), self.value(x if y_is else y, np.float64)
+        if neutral == 0:
+            constant = -constant if op_type == "Sub" else constant
+            return self.node("Sum", [other, constant], np.float64, self.broadcast(other, constant))
+        return self.elementwise(op_type, self.elementwise(op_type, other, constant * 0.5), np.float64(2.0))
 
     def common(self, *xs: Any) -> np.dtype[Any]:
         """The dtype in which operands meet: NumPy's rule, Python's numbers being weak."""

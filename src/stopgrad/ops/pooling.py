@@ -247,12 +247,17 @@ class MaxPoolGrad(Op):
         geometry = (strides, padding, dilations)
         inside = padded(np, np.ones((1, *x.shape[1:-1], 1), bool), ksize, geometry, False)
         around = padded(xp, x, ksize, geometry, -math.inf)
-        largest = xp.lax.optimization_barrier(MaxPool.xla(xp, x, ksize, strides, padding, dilations))
+        # One pass, which always finds one: XLA may compute x again in each place and round it otherwise there,
+        # so that no element would equal a largest one that was found before.
         chosen = xp.full(g.shape, -1, np.int32)
-        for number, position in reversed([*enumerate(np.ndindex(*ksize))]):
+        largest, is_nan = xp.full(g.shape, -math.inf, x.dtype), xp.zeros(g.shape, bool)
+        for number, position in enumerate(np.ndindex(*ksize)):
             place = at(position, g.shape[1:-1], geometry)
-            hit = (around[place] == largest) & inside[place]  # Padding is never the largest.
+            hit = ((around[place] > largest) | (chosen < 0)) & inside[place]  # Padding is never the largest.
             chosen = xp.where(hit, np.int32(number), chosen)
+            largest = xp.where(hit, around[place], largest)
+            is_nan |= xp.isnan(around[place])
+        chosen = xp.where(is_nan, np.int32(-1), chosen)
         total = put_back(xp, g, chosen, ksize, around.shape, geometry)
         return trimmed(total, x.shape[1:-1], ksize, geometry)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stopgrad.graph import Output
+import numpy as np
+
 from stopgrad.operands import Array, Tensor
 from stopgrad.ops.arithmetic import maximum
 from stopgrad.ops.powers import sqrt
-from stopgrad.optimizers.rules import Betas, Moment, Rate, Rule, at_least, zeros_for
+from stopgrad.optimizers.rules import Betas, Moment, Rate, Rule, at_least, zeros
 from stopgrad.types import DType
 
 
@@ -22,9 +23,9 @@ class Adam(Rule):
     weight_decay: float = 0.0
     amsgrad: bool = False
 
-    def slots(self, parameter: Output, dtype: DType) -> dict[str, Array]:
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
         names = ("m", "v", "v_max") if self.amsgrad else ("m", "v")
-        return {name: zeros_for(parameter, dtype) for name in names}
+        return {name: zeros(shape, dtype) for name in names}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
         return self._moved(at, at.value, at.regularised(self.weight_decay))
@@ -68,9 +69,9 @@ class RMSprop(Rule):
     def check(self) -> None:
         at_least(self.alpha, "alpha", 0.0, 1.0)
 
-    def slots(self, parameter: Output, dtype: DType) -> dict[str, Array]:
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
         names = ["v", *(["m"] if self.centered else []), *(["momentum"] if self.momentum else [])]
-        return {name: zeros_for(parameter, dtype) for name in names}
+        return {name: zeros(shape, dtype) for name in names}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
         gradient, alpha = at.regularised(self.weight_decay), self.alpha
@@ -95,8 +96,9 @@ class Adagrad(Rule):
     initial_accumulator_value: float = 0.0
     eps: float = 1e-10
 
-    def slots(self, parameter: Output, dtype: DType) -> dict[str, Array]:
-        return {"sum": zeros_for(parameter, dtype) + dtype.numpy.type(self.initial_accumulator_value)}
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+        first = self.initial_accumulator_value
+        return {"sum": np.full(shape, first, dtype.numpy) if first else zeros(shape, dtype)}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
         gradient, clock = at.regularised(self.weight_decay), at.clock

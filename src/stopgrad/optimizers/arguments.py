@@ -7,6 +7,7 @@ from typing import Any, TypeAlias, TypedDict
 
 from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
 from stopgrad.graph import Graph, Operation, Output, describe
+from stopgrad.names import check_name
 from stopgrad.operands import shorten
 from stopgrad.ops.data import Parameter
 from stopgrad.optimizers.rules import Rule, at_least
@@ -30,7 +31,8 @@ class How(TypedDict, total=False):
         clip_norm: the gradients, all together, are scaled down to this norm where theirs is greater, as
             ``torch.nn.utils.clip_grad_norm_`` does it.
         clip_value: each element of a gradient is held between minus and plus this.
-        accumulate: parameters change at each so-many-th run, by the mean of the gradients since.
+        accumulate: parameters change at each so-many-th run, by the mean of the gradients since. Schedules
+            count the changes.
         average: keeps an average of each parameter, of which so much is kept in a step.
         name: the scope of what is built, and the beginning of the names of state.
     """
@@ -63,6 +65,9 @@ def checked(how: Mapping[str, Any]) -> How:
             "groups is a dict from patterns of names to hyperparameters, such as "
             f"{{'head/*': {{'learning_rate': 0.01}}}}, not {groups!r:.60}"
         )
+    name = how.get("name")
+    if name is not None:
+        check_name(name)
     return How(
         groups=groups,
         no_decay=() if how.get("no_decay") is None else how["no_decay"],
@@ -70,7 +75,7 @@ def checked(how: Mapping[str, Any]) -> How:
         clip_value=_bound(how.get("clip_value"), "clip_value"),
         accumulate=whole(accumulate),
         average=None if average is None else at_least(average, "average", 0.0, 1.0),
-        name=how.get("name"),
+        name=name,
     )
 
 

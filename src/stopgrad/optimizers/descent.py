@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stopgrad.errors import ArgumentError
-from stopgrad.graph import Output
 from stopgrad.operands import Array, Tensor
 from stopgrad.ops.arithmetic import sign
 from stopgrad.ops.convert import cast
-from stopgrad.optimizers.rules import Betas, Moment, Rate, Rule, zeros_for
+from stopgrad.optimizers.rules import Betas, Moment, Rate, Rule, zeros
 from stopgrad.types import DType, float64
 
 
@@ -27,8 +26,8 @@ class SGD(Rule):
         if self.nesterov and (not self.momentum or self.dampening):
             raise ArgumentError("nesterov needs a momentum, and a dampening of 0")
 
-    def slots(self, parameter: Output, dtype: DType) -> dict[str, Array]:
-        return {"momentum": zeros_for(parameter, dtype)} if self.momentum else {}
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+        return {"momentum": zeros(shape, dtype)} if self.momentum else {}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
         gradient, kept = at.regularised(self.weight_decay), {}
@@ -50,8 +49,8 @@ class Lion(Rule):
     betas: Betas = (0.9, 0.99)
     weight_decay: float = 0.0
 
-    def slots(self, parameter: Output, dtype: DType) -> dict[str, Array]:
-        return {"m": zeros_for(parameter, dtype)}
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+        return {"m": zeros(shape, dtype)}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
         (beta1, beta2), average = self.betas, at.state["m"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from stopgrad.errors import ArgumentError
@@ -28,9 +28,9 @@ def rules_for(named: Mapping[str, Output], rule: Rule, others: Rule | None, how:
         one = found[name]
         if not hasattr(one, "weight_decay"):
             raise ArgumentError(f"no_decay: {one.name} has no weight decay")
-        found[name] = without[one] = without.get(one) or replace(one, weight_decay=0.0)  # type: ignore[call-arg]
+        found[name] = without[one] = without.get(one) or one.altered(weight_decay=0.0)
     for name, one in found.items():
-        why = one.refusal(named[name])
+        why = one.refusal(named[name].op.value.array.shape)
         if why:
             raise ArgumentError(f"{one.name} cannot move {describe(named[name])}: {why}")
     return found
@@ -43,7 +43,11 @@ class _Rest:
         self.rule, self.others = rule, others
 
     def rule_for(self, parameter: Output) -> Rule:
-        return self.others if self.others is not None and self.rule.refusal(parameter) else self.rule
+        return (
+            self.others
+            if self.others is not None and self.rule.refusal(parameter.op.value.array.shape)
+            else self.rule
+        )
 
 
 def _chosen(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
@@ -65,4 +69,4 @@ def _rule_of_group(rule: Rule, group: Any, patterns: Any) -> Rule:
             raise ArgumentError(
                 f"groups: {patterns!r}: {rule.name} has no {key!r:.60}; it has {shorten(known)}"
             )
-    return replace(rule, **group)
+    return rule.altered(**group)

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from stopgrad.errors import ArgumentError, DTypeError
-from stopgrad.graph import Output
 from stopgrad.operands import Array, Tensor
 from stopgrad.ops.arithmetic import maximum, minimum
 from stopgrad.ops.convert import cast
@@ -19,7 +18,7 @@ from stopgrad.ops.matrices import matrix_transpose
 from stopgrad.ops.powers import pow, rsqrt, sqrt
 from stopgrad.ops.reduce import reduce_mean
 from stopgrad.ops.shape import reduce_sum
-from stopgrad.optimizers.rules import Moment, Rate, Rule, arithmetic, at_least, numbers, zeros_for
+from stopgrad.optimizers.rules import Moment, Rate, Rule, arithmetic, at_least, numbers, zeros
 from stopgrad.plain import is_whole, real, whole
 from stopgrad.types import DType, DTypeLike, bfloat16, dtype_of
 
@@ -44,17 +43,18 @@ class Adafactor(Rule):
             at_least(self.eps[0], "eps[0]")
         at_least(self.eps[1], "eps[1]")
 
-    def slots(self, parameter: Output, dtype: DType) -> dict[str, Array]:
-        shape = parameter.op.value.array.shape
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
         if len(shape) < 2 or 0 in shape:
-            return {"v": zeros_for(parameter, dtype)}
+            return {"v": zeros(shape, dtype)}
         rows, columns = (*shape[:-1], 1), (*shape[:-2], 1, shape[-1])
         return {"rows": np.zeros(rows, dtype.numpy), "columns": np.zeros(columns, dtype.numpy)}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
         gradient, clock = at.gradient, at.clock
         size = max(math.prod(at.value.shape), 1)
-        least = float(np.finfo(at.value.dtype.numpy).eps) if self.eps[0] is None else real(self.eps[0])
+        least = (
+            float(np.finfo(dtype_of(at.value.dtype).numpy).eps) if self.eps[0] is None else real(self.eps[0])
+        )
         new = at.scalar(("new", self.beta2_decay), lambda: pow(clock.count, real(self.beta2_decay)))
         rate = at.scalar(("slowing", 0), lambda: minimum(1.0 / sqrt(clock.count), clock.rate))
         length = maximum(_norm(at.value) / math.sqrt(size), real(self.eps[1])) * rate
@@ -116,13 +116,13 @@ class Muon(Rule):
         if not dtype_of(self.ns_dtype).is_floating:
             raise DTypeError(f"ns_dtype is a floating-point dtype, not {self.ns_dtype}")
 
-    def refusal(self, parameter: Output) -> str:
-        if parameter.type.ndim == 2:
+    def refusal(self, shape: tuple[int, ...]) -> str:
+        if len(shape) == 2:
             return ""
         return "it is no matrix; give a rule for all others, such as others=sg.optimizers.AdamW()"
 
-    def slots(self, parameter: Output, dtype: DType) -> dict[str, Array]:
-        return {"momentum": zeros_for(parameter, dtype)}
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
+        return {"momentum": zeros(shape, dtype)}
 
     def step(self, at: Moment) -> tuple[Tensor, dict[str, Tensor]]:
         rows, columns = at.value.shape

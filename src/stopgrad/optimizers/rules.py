@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError
+from stopgrad.errors import ArgumentError, DTypeError, GraphError, ShapeError, StopgradError
 from stopgrad.graph import Output, describe
-from stopgrad.operands import Array, Tensor
+from stopgrad.operands import Array, Tensor, type_of
+from stopgrad.ops.arithmetic import add
 from stopgrad.ops.convert import cast
 from stopgrad.plain import flag, real
-from stopgrad.public import call
-from stopgrad.types import DType, float32, float64
+from stopgrad.public import call, guarded, reads_arguments
+from stopgrad.structure import flatten, unflatten
+from stopgrad.types import DType, dtype_of, float32, float64
 
 Rate: TypeAlias = "float | Output | Callable[[Any], Any]"
 """A learning rate: a number, a scalar tensor of the graph (a placeholder, for instance), or a schedule."""
@@ -52,9 +54,10 @@ class Clock:
         """``1 - beta ** count``, which an average that began at 0 is divided by."""
         return self.once(("correction", beta), lambda: 1.0 - beta**self.count)
 
-    def rounded(self, x: Scalar, dtype: DType) -> Scalar:
-        """A number of the step as it meets tensors of *dtype*."""
-        return self.once((x, dtype), lambda: cast(x, dtype)) if isinstance(x, Output) else x
+    def scalar(self, key: Hashable, make: Callable[[], Scalar], dtype: DType) -> Scalar:
+        """What *make* makes, once for each key, as it meets tensors of *dtype*."""
+        x = self.once(key, make)
+        return x if type(x) is float else self.once((key, dtype), lambda: cast(x, dtype))
 
 
 @dataclass(frozen=True)
@@ -75,12 +78,12 @@ class Moment:
 
     def scalar(self, key: Hashable, make: Callable[[], Scalar]) -> Scalar:
         """A number of the step, made once for all parameters, as it meets this one."""
-        return self.clock.rounded(self.clock.once(key, make), self.value.dtype)
+        return self.clock.scalar(key, make, dtype_of(self.value.dtype))
 
     @property
     def rate(self) -> Scalar:
         """The learning rate, as it meets this parameter."""
-        return self.clock.rounded(self.clock.rate, self.value.dtype)
+        return self.scalar("rate", lambda: self.clock.rate)
 
     def decayed(self, weight_decay: float) -> Tensor:
         """The value, shrunk by the rate times the weight decay, apart from the gradient."""
@@ -94,8 +97,26 @@ class Moment:
         return self.gradient + weight_decay * self.value if weight_decay else self.gradient
 
 
+class _Checked(type):
+    """Makes rules of which every hyperparameter has been checked: here, in no code that Python generates."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        try:
+            try:
+                made = super().__call__(*args, **kwargs)
+            except TypeError as error:
+                raise ArgumentError(
+                    f"{error}; help(sg.optimizers.{cls.__name__}) says what it takes"
+                ) from None
+            made._check_all()
+        except StopgradError as error:
+            error.name_after(f"optimizers.{cls.__name__}")
+            raise
+        return made
+
+
 @dataclass(frozen=True, eq=False)
-class Rule:
+class Rule(metaclass=_Checked):
     """How an optimiser moves one parameter, with its hyperparameters as fields.
 
     Attributes:
@@ -106,7 +127,7 @@ class Rule:
     learning_rate: Rate = 1e-3
     maximize: bool = field(default=False, kw_only=True)
 
-    def __post_init__(self) -> None:
+    def _check_all(self) -> None:
         check_rate(self.learning_rate)
         for one in fields(self):
             check = _CHECKS.get(str(one.type))
@@ -114,14 +135,18 @@ class Rule:
                 object.__setattr__(self, one.name, check(getattr(self, one.name), one.name))
         self.check()
 
+    def altered(self, **changes: Any) -> Self:
+        """The same rule with other hyperparameters."""
+        return type(self)(**{**{one.name: getattr(self, one.name) for one in fields(self)}, **changes})
+
     def check(self) -> None:
         """Refuse hyperparameters that mean nothing."""
 
-    def refusal(self, parameter: Output) -> str:
-        """Why the rule cannot move a parameter; empty where it can."""
+    def refusal(self, shape: tuple[int, ...]) -> str:
+        """Why the rule cannot move parameters of a shape; empty where it can."""
         return ""
 
-    def slots(self, parameter: Output, dtype: DType) -> dict[str, Array]:
+    def slots(self, shape: tuple[int, ...], dtype: DType) -> dict[str, Array]:
         """What is kept for a parameter, by name, with the first values."""
         return {}
 
@@ -133,15 +158,108 @@ class Rule:
     def name(self) -> str:
         return type(self).__name__.lower()
 
+    @guarded("optimizers.Rule.init")
+    def init(self, parameters: Any) -> dict[str, Any]:
+        """What :meth:`apply` keeps from step to step, before the first one.
+
+        Args:
+            parameters: an array, or a nested structure of arrays.
+
+        Returns:
+            A structure of arrays, to be handed on.
+
+        Raises:
+            ArgumentError: the rule cannot move one of them.
+            DTypeError: one is not floating-point.
+        """
+        return {
+            "step": np.zeros((), np.int64),
+            "slots": [self.slots(*self._movable(x)) for x in flatten(parameters)[0]],
+        }
+
+    @guarded("optimizers.Rule.apply")
+    def apply(self, parameters: Any, gradients: Any, state: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """One step of parameters that a function takes and returns, instead of such that a session holds.
+
+        Args:
+            parameters: arrays or outputs, in a nested structure.
+            gradients: of a loss, in the same structure, as :func:`value_and_grad` gives them.
+            state: what :meth:`init`, or the step before, returned.
+
+        Returns:
+            The parameters after the step, in their structure, and the state after it.
+
+        Raises:
+            ArgumentError: parameters, gradients and state do not belong together.
+            DTypeError, ShapeError: of one of them.
+
+        Examples:
+            >>> rule = sg.optimizers.AdamW(0.1)
+            >>> @sg.function
+            ... def step(params, state, x):
+            ...     loss = lambda params: sg.reduce_sum(sg.square(x @ params["w"] - 1.0))
+            ...     return rule.apply(params, sg.grad(loss)(params), state)
+            >>> params = {"w": np.zeros((3, 2))}
+            >>> state = rule.init(params)
+            >>> for _ in range(3):
+            ...     params, state = step(params, state, np.ones((4, 3)))
+            >>> params["w"].shape, int(state["step"])
+            ((3, 2), 3)
+        """
+        leaves, spec = flatten(parameters)
+        gs, slots, step = flatten(gradients)[0], _slots(state, len(leaves)), _done(state)
+        if len(gs) != len(leaves):
+            raise ArgumentError(f"there are {len(leaves)} parameters, and {len(gs)} gradients")
+        done = add(step, np.int64(1))
+        clock = Clock(cast(done, float64), rate_at(self.learning_rate, step))
+        moved, kept = [], []
+        for x, g, slot in zip(leaves, gs, slots, strict=True):
+            shape, dtype = self._movable(x)
+            if tuple(type_of(g).shape) != shape:
+                raise ShapeError(f"a parameter is {type_of(x)!r}, and its gradient {type_of(g)!r}")
+            way = cast(g, dtype)
+            new, state_of_x = self.step(Moment(cast(x, dtype), -way if self.maximize else way, slot, clock))
+            moved.append(cast(new, type_of(x).dtype))
+            kept.append(state_of_x)
+        return unflatten(spec, moved), {"step": done, "slots": kept}
+
+    def _movable(self, x: Any) -> tuple[tuple[int, ...], DType]:
+        """The shape of a parameter, and the dtype in which it is moved."""
+        kind = type_of(x)
+        if not kind.dtype.is_floating:
+            raise DTypeError(f"parameters are floating-point, not {kind!r}")
+        if kind.symbolic:
+            raise ShapeError(f"the sizes of parameters are known, unlike those of {kind!r}")
+        shape = tuple(map(int, kind.shape))
+        why = self.refusal(shape)
+        if why:
+            raise ArgumentError(f"{self.name} cannot move a parameter {kind!r}: {why}")
+        return shape, arithmetic(kind.dtype)
+
 
 def arithmetic(dtype: DType) -> DType:
     """In what the steps of parameters of *dtype* are computed, and their state is kept."""
     return dtype if dtype.itemsize >= 4 else float32
 
 
-def zeros_for(parameter: Output, dtype: DType) -> Array:
-    """Zeros of a parameter's shape."""
-    return np.zeros(parameter.op.value.array.shape, dtype.numpy)
+def zeros(shape: tuple[int, ...], dtype: DType) -> Array:
+    return np.zeros(shape, dtype.numpy)
+
+
+@reads_arguments
+def _slots(state: Any, count: int) -> list[dict[str, Any]]:
+    """What is kept for each parameter, in a state."""
+    if not isinstance(state, Mapping) or "slots" not in state or len(state["slots"]) != count:
+        raise ArgumentError(f"the state is what init returned for these {count} parameters")
+    return list(state["slots"])
+
+
+def _done(state: Mapping[str, Any]) -> Any:
+    """The number of steps done, in a state."""
+    step = state.get("step")
+    if step is None or type_of(step).ndim or not type_of(step).dtype.is_integer:
+        raise ArgumentError("the state is what init returned, with the number of steps in it")
+    return step
 
 
 # ---------------------------------------------------------------------------------------------- checks
@@ -186,7 +304,7 @@ def check_rate(rate: Any) -> None:
 def rate_at(rate: Rate, done: Output) -> Scalar:
     """The learning rate of a step, from the number of steps done before it; numbers stay numbers."""
     if isinstance(rate, Output):
-        if rate.op.graph is not done.op.graph:
+        if isinstance(done, Output) and rate.op.graph is not done.op.graph:
             raise GraphError(f"the learning rate {describe(rate)} belongs to another graph than the loss")
         return cast(rate, float64)
     if not callable(rate):

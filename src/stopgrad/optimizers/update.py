@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from stopgrad.autodiff.reverse import gradients
+from stopgrad.build import emit
 from stopgrad.builder import Inside, current
 from stopgrad.control.branches import cond
 from stopgrad.errors import GradientError
 from stopgrad.flow.explain import explain
 from stopgrad.graph import Graph, Output, describe
-from stopgrad.operands import Array, Tensor
+from stopgrad.operands import Array, Literal, Tensor
 from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import assign, constant, parameter
+from stopgrad.ops.data import Parameter, assign, constant, parameter
 from stopgrad.ops.groups import group
 from stopgrad.optimizers.arguments import How, checked, loss_in, named
 from stopgrad.optimizers.clipping import by_global_norm, by_value
@@ -105,7 +106,9 @@ class _Step:
         self.state: dict[str, Output] = {}
         self.averages: dict[Output, Output] = {}
         self.next: dict[Output, Tensor] = {}
-        self._done = self._hold("step", np.zeros((), np.int64))
+        self._done = parameter(np.zeros((), np.int64), name="step")
+        self.state[self._done.op.name] = self._done
+        self._graph = self._done.op.graph
         self._rates: dict[Rule, Any] = {}
 
     def build(self, gradients: Mapping[str, Output]) -> None:
@@ -116,7 +119,7 @@ class _Step:
             self.rate_of(self.rules[n])
         if self.how["average"] is not None:
             for n, x in self.parameters.items():
-                first = x.op.value.array.astype(arithmetic(x.dtype).numpy)
+                first = x.op.value.array.astype(arithmetic(x.dtype).numpy, copy=False)
                 self.averages[x] = self._hold(f"average/{n}", first)
         times = self.how["accumulate"]
         if times == 1:
@@ -150,14 +153,15 @@ class _Step:
         return self._rates[rule]
 
     def _hold(self, name: str, value: Array) -> Output:
-        """A parameter for state."""
-        held = parameter(value, name=name)
+        """A parameter for state, which owns its first value: zeros that nobody writes into take no memory."""
+        value.flags.writeable = False
+        held = emit(Parameter, (), (Literal(value),), name, self._graph).outputs[0]
         self.state[held.op.name] = held
         return held
 
     def _slots(self, name: str) -> dict[str, Output]:
         x = self.parameters[name]
-        first = self.rules[name].slots(x, arithmetic(x.dtype))
+        first = self.rules[name].slots(x.op.value.array.shape, arithmetic(x.dtype))
         return {slot: self._hold(f"{slot}/{name}", value) for slot, value in first.items()}
 
     def _changing(self, slots: Mapping[str, Mapping[str, Output]]) -> list[Output]:

@@ -149,13 +149,16 @@ def _fitting(what: str, port: Port, value: Any, sizes: dict[str, tuple[int, str]
         array = np.asarray(value)
         if array.dtype != dtype:
             raise DTypeError(
-                f"{what}: {port.name} is {port.dtype}, not {array.dtype}; convert it with .astype({port.dtype!r})"
+                f"{what}: {port.name} is {port.dtype}, not {array.dtype}; "
+                f"convert it with .astype({port.dtype!r})"
             )
     else:
         try:
             array = np.asarray(value, dtype)
         except (TypeError, ValueError, OverflowError) as error:
-            raise DTypeError(f"{what}: {port.name} is {port.dtype}{show_shape(port.shape)}: {error}") from None
+            raise DTypeError(
+                f"{what}: {port.name} is {port.dtype}{show_shape(port.shape)}: {error}"
+            ) from None
     if array.ndim != len(port.shape):
         raise ShapeError(
             f"{what}: {port.name} has the shape {show_shape(port.shape)}, not {show_shape(array.shape)}"
@@ -165,7 +168,8 @@ def _fitting(what: str, port: Port, value: Any, sizes: dict[str, tuple[int, str]
         if actual != known:
             said = f", and {size} is {known} in {whose}" if whose else ""
             raise ShapeError(
-                f"{what}: {port.name} has the shape {show_shape(port.shape)}, not {show_shape(array.shape)}{said}"
+                f"{what}: {port.name} has the shape {show_shape(port.shape)}, "
+                f"not {show_shape(array.shape)}{said}"
             )
         if isinstance(size, str) and re.fullmatch(r"\w+", size):
             sizes.setdefault(size, (actual, port.name))

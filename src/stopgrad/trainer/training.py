@@ -57,7 +57,9 @@ class Trainer:
 
     # -------------------------------------------------------------------------------------- training
 
-    def step(self, batch: Mapping[str, Any] | None = None, /, *, learning_rate: Any = None, **named: Any) -> float:
+    def step(
+        self, batch: Mapping[str, Any] | None = None, /, *, learning_rate: Any = None, **named: Any
+    ) -> float:
         """One step of training.
 
         Args:
@@ -95,7 +97,9 @@ class Trainer:
             for name, pair in self._held.items():
                 binding.bind_ortvalue_input(name, pair[self._now][1])
             for port in self._contents.outputs["train_step"]:
-                value = self._held[port.updates][1 - self._now][1] if port.updates else self._value(self._loss)
+                value = (
+                    self._held[port.updates][1 - self._now][1] if port.updates else self._value(self._loss)
+                )
                 binding.bind_ortvalue_output(port.name, value)
             self._bindings[self._now] = binding
         return self._bindings[self._now]

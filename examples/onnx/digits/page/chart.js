@@ -1,6 +1,14 @@
-// A curve over steps: the mean of what falls into each column of pixels, and from the least to the most of it.
+// A curve over steps: means, and from the least to the most, of as many values as make a few hundred places. However long
+// it is, so much is kept and drawn.
 
 const LEFT = 44, RIGHT = 8, TOP = 6, BOTTOM = 18;
+const KEPT = 800;
+
+/** Neighbouring values as one. */
+const together = (a, b) => ({
+  steps: a.steps + b.steps, sum: a.sum + b.sum, count: a.count + b.count,
+  low: Math.min(a.low, b.low), high: Math.max(a.high, b.high),
+});
 
 function element(name, attributes, text) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -28,32 +36,27 @@ export class Chart {
   }
 
   clear() {
-    this.points = [];
+    Object.assign(this, { values: [], each: 1, last: null });
     this.draw();
   }
 
   add(step, value) {
-    this.points.push([step, value]);
-  }
-
-  columns(x, width) {
-    const columns = new Map();
-    for (const [step, value] of this.points) {
-      const at = Math.round(x(step) * 2) / 2;
-      const c = columns.get(at) ?? { x: at, low: Infinity, high: -Infinity, sum: 0, count: 0 };
-      Object.assign(c, {
-        low: Math.min(c.low, value), high: Math.max(c.high, value), sum: c.sum + value, count: c.count + 1,
-      });
-      columns.set(at, c);
-    }
-    return [...columns.values()];
+    this.last = { step, value };
+    if (!isFinite(value)) return;
+    const one = { steps: step, sum: value, count: 1, low: value, high: value };
+    const { values } = this;
+    if (values.length && values.at(-1).count < this.each) values.push(together(values.pop(), one));
+    else values.push(one);
+    if (values.length <= KEPT) return;
+    this.each *= 2;
+    this.values = values.flatMap((v, i) => (i % 2 ? [] : i + 1 < values.length ? [together(v, values[i + 1])] : [v]));
   }
 
   range() {
     if (this.scale !== "log") return this.scale;
-    const values = this.points.map(([, value]) => value).filter((v) => v > 0 && isFinite(v));
-    if (!values.length) return [0.01, 10];
-    const low = values.reduce((a, b) => Math.min(a, b)), high = values.reduce((a, b) => Math.max(a, b));
+    const above = this.values.filter((v) => v.low > 0);
+    if (!above.length) return [0.01, 10];
+    const low = Math.min(...above.map((v) => v.low)), high = Math.max(...above.map((v) => v.high));
     return [10 ** Math.floor(Math.log10(low)), 10 ** Math.ceil(Math.log10(high * 1.0001))];
   }
 
@@ -61,7 +64,7 @@ export class Chart {
     const width = this.svg.clientWidth, height = this.svg.clientHeight;
     if (!width) return;
     const log = this.scale === "log", place = log ? Math.log10 : (v) => v;
-    const [low, high] = this.range(), last = Math.max(10, this.points.at(-1)?.[0] ?? 0);
+    const [low, high] = this.range(), last = Math.max(10, this.last?.step ?? 0);
     const x = (step) => LEFT + ((width - LEFT - RIGHT) * step) / last;
     const y = (value) => {
       const at = (place(Math.max(value, log ? low : value)) - place(low)) / (place(high) - place(low));
@@ -77,14 +80,13 @@ export class Chart {
       const anchor = x(step) > width - 24 ? "end" : "middle";
       parts.push(element("text", { x: x(step), y: height - 4, "text-anchor": anchor }, step));
     }
-    const columns = this.columns(x, width).filter((c) => isFinite(c.sum));
-    if (columns.length) {
-      const line = (value, from = columns) => from.map((c) => `${c.x.toFixed(1)},${y(value(c)).toFixed(1)}`).join("L");
-      const band = `M${line((c) => c.high)}L${line((c) => c.low, [...columns].reverse())}Z`;
+    if (this.values.length) {
+      const line = (value, from = this.values) =>
+        from.map((v) => `${x(v.steps / v.count).toFixed(1)},${y(value(v)).toFixed(1)}`).join("L");
+      const band = `M${line((v) => v.high)}L${line((v) => v.low, [...this.values].reverse())}Z`;
       parts.push(element("path", { class: "band", d: band }));
-      parts.push(element("path", { class: `curve ${this.kind}`, d: `M${line((c) => c.sum / c.count)}` }));
-      const [step, value] = this.points.at(-1);
-      this.svg.setAttribute("aria-label", `${this.name}: ${this.shown(value)} after ${step} steps`);
+      parts.push(element("path", { class: `curve ${this.kind}`, d: `M${line((v) => v.sum / v.count)}` }));
+      this.svg.setAttribute("aria-label", `${this.name}: ${this.shown(this.last.value)} after ${this.last.step} steps`);
     }
     this.svg.replaceChildren(...parts);
   }

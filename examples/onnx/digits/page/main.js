@@ -5,6 +5,7 @@ import { Pad, paint } from "./drawing.js";
 import { arrays, best, softmax, Training } from "./training.js";
 
 const SLICE = 12; // Milliseconds of training between two frames.
+const DRAWN = 100; // Milliseconds between two drawings of the curve while training.
 const MEASURED = 400; // Milliseconds between two measurements of the accuracy while training.
 const SHOWN = 48; // Held-out digits on the page.
 const LESSON = 30; // Steps after a drawn digit was named.
@@ -68,7 +69,6 @@ async function step() {
 function show(loss) {
   $("steps").textContent = state.steps;
   $("loss").textContent = Number.isFinite(loss) ? loss.toPrecision(3) : String(loss);
-  losses.draw();
 }
 
 /** The accuracy on all held-out digits, and what the page shows of them. */
@@ -94,7 +94,7 @@ const frame = () => new Promise((resolve) => {
 /** Steps until the count is reached or somebody stops, a few between two frames. */
 async function train(count = Infinity) {
   const from = { time: performance.now(), steps: state.steps };
-  let measured = { time: from.time, steps: from.steps };
+  let measured = { time: from.time, steps: from.steps }, drawn = from.time;
   while (state.running && state.steps - from.steps < count) {
     const until = performance.now() + SLICE;
     let loss;
@@ -102,6 +102,10 @@ async function train(count = Infinity) {
     while (performance.now() < until && state.running && state.steps - from.steps < count);
     show(loss);
     const now = performance.now();
+    if (now - drawn > DRAWN) {
+      losses.draw();
+      drawn = performance.now();
+    }
     if (now - measured.time > MEASURED || state.steps > 1.5 * measured.steps) { // Often at first: then it changes.
       await measure();
       await guess();
@@ -111,6 +115,7 @@ async function train(count = Infinity) {
     await frame();
   }
   state.running = false;
+  losses.draw();
   const right = await measure();
   await guess();
   say(`Stopped after ${state.steps} steps. Accuracy on held-out digits: ${percent(right)}.`);

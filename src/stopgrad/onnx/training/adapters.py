@@ -85,7 +85,7 @@ def adapted(
         taken: names that the adapters may not have.
 
     Raises:
-        ArgumentError: a weight is no matrix of floats that matrix products use, or the rank is larger than it.
+        ArgumentError: a weight is no matrix that matrix products use, or the rank is larger than it.
     """
     for name, w in weights.items():
         shape = w.op.value.array.shape

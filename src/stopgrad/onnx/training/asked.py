@@ -120,7 +120,7 @@ def loss_of(given: Any) -> Loss:
     if callable(given):
         return given
     raise ArgumentError(
-        f"a loss is a name such as 'cross-entropy', the path of an ONNX model, or a function, not {given!r:.60}"
+        f"a loss is a name such as 'cross-entropy', the path of a model or a function, not {given!r:.60}"
     )
 
 

@@ -146,7 +146,7 @@ def stepped(judgement: Judgement, asked: Asked, statistics: Mapping[str, str]) -
         {name: update.gradients[x] for name, x in parameters.items()},
         state,
         {name: update.updates[x] for name, x in moved.items()} | renewed,
-        {name: reason for name, reason in update.untouched.items()},
+        dict(update.untouched),
         kinds,
     )
 

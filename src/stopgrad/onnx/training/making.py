@@ -89,8 +89,8 @@ def training(
     Args:
         model: a path, bytes or an ``onnx.ModelProto``; or what :func:`load` returned.
         loss: ``"cross-entropy"``, ``"binary"``, ``"mse"``, ``"mae"``, ``"huber"``, ``"cosine"`` or
-            ``"contrastive"``, with options after a colon (``"cross-entropy:axis=1,ignore=-100"``); the path of
-            an ONNX model whose inputs are outputs of the model, by name or else in order, and labels; or a
+            ``"contrastive"``, with options after a colon (``"cross-entropy:axis=1,ignore=-100"``); the path
+            of an ONNX model whose inputs are outputs of the model, by name or else in order, and labels; or a
             function from the dict of the outputs to a scalar, whose placeholders become inputs.
         optimizer: one of :mod:`stopgrad.optimizers` by name, with options after a colon
             (``"adamw:weight_decay=0.1,betas=0.9,0.95"``); or a function such as these.
@@ -104,7 +104,7 @@ def training(
             frozen then.
         accumulate: over how many steps gradients are averaged before parameters are moved.
         schedule: of the learning rate, one of :mod:`stopgrad.optimizers` by name with options
-            (``"cosine:..."``), or a function of the number of the step. The step has no input for the rate then.
+            (``"cosine:..."``), or a function of the number of the step. Then no rate is fed.
         learning_rate: what :class:`Trainer` feeds where nothing else is said; by default the optimiser's own.
         mode: ``"model"``: batch normalisation and dropout are as the file has them; ``"train"`` or
             ``"eval"``: all of them in that mode. What comes out in the end is always for use.
@@ -205,7 +205,7 @@ def _wired(model: Model, asked: Asked, shapes: Forms) -> Wired:
 
 def _aliases(model: Any) -> dict[str, str]:
     """What nodes and values of a model are called, each with the scope of its operations."""
-    found = {}
+    found: dict[str, str] = {}
     for node in [] if model is None else model.graph.node:
         scope = scope_from(called(node)).rstrip("/")
         found |= dict.fromkeys([called(node), *map(text, node.output)], scope)

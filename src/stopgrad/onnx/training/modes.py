@@ -92,8 +92,8 @@ def forms(model: Any, mode: str) -> Forms:
         version = opsets(model.opset_import, "the model").get("", 1)
         if norms and version < _TRAINS_SINCE:
             raise ArgumentError(
-                f"mode='train' needs opset {_TRAINS_SINCE} or later, in which BatchNormalization can be trained; "
-                f"the model has {version}: convert it with onnx.version_converter.convert_version"
+                f"mode='train' needs opset {_TRAINS_SINCE} or later, since which BatchNormalization can be "
+                f"trained; the model has {version}: convert it with onnx.version_converter.convert_version"
             )
         training = _copy(model)
         for node in _of_type(training, "BatchNormalization"):

@@ -56,7 +56,9 @@ def eval_plan(step: Step, judgement: Judgement, hidden: Mapping[str, Any]) -> Pl
     wired = judgement.wired
     known = {**wired.weights, **wired.trained}
     inputs = [*_batch(judgement)]
-    inputs += [Port(port.name, port.role, known[port.name]) for port in _model_state(step)]
+    # For use, a model may draw no random numbers any more.
+    held = [port for port in _model_state(step) if port.name in known]
+    inputs += [Port(port.name, port.role, known[port.name]) for port in held]
     results = {name: y for name, y in wired.outputs.items() if name not in hidden}
     taken = {port.name for port in inputs} | set(results)
     return Plan(inputs, [Port(unique("loss", taken), "loss", judgement.loss), *ports(results, "output")])

@@ -16,6 +16,7 @@ from stopgrad.op import Op
 from stopgrad.ops.activations import Elu, Gelu, LeakyRelu, Relu, Relu6, Sigmoid, Silu
 from stopgrad.ops.composite import LayerNorm, LogSoftmax, Softmax
 from stopgrad.ops.losses import SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits
+from stopgrad.ops.reduce import Mean
 from stopgrad.ops.units import Softsign
 
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
@@ -38,10 +39,20 @@ def _layer_norm(xp: Any, x: Any, *, axis: tuple[int, ...], epsilon: float) -> An
     """Over the last axes, without scale and offset: these are operations of their own."""
     first = min(axis, default=0)
     last = tuple(range(first, x.ndim))
-    if tuple(sorted(axis)) != last or not is_known(x.shape[first:]) or not math.prod(x.shape[first:]):
+    sizes = x.shape[first:]
+    rounded = x.dtype == _FLOAT64 and float(np.float32(epsilon)) != epsilon  # Attributes are float32.
+    if tuple(sorted(axis)) != last or not is_known(sizes) or not math.prod(sizes) or rounded:
         return LayerNorm.lower(xp, x, axis=axis, epsilon=epsilon)
-    ones = np.ones(x.shape[first:], x.dtype)
+    ones = np.ones(sizes, x.dtype)
     return xp.node("LayerNormalization", [x, ones], x.dtype, x.shape, axis=first, epsilon=epsilon)
+
+
+def _mean(xp: Any, x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """Not over an unknown number of elements: of none, the operator's mean is 0 and not NaN."""
+    sizes = [x.shape[a] for a in axis]
+    if x.dtype not in (_FLOAT32, _FLOAT64) or not is_known(sizes) or not math.prod(sizes):
+        return Mean.lower(xp, x, axis=axis, keepdims=keepdims)
+    return xp.mean(x, axis=axis, keepdims=keepdims)
 
 
 # ---------------------------------------------------------------------------------------------- losses
@@ -92,9 +103,14 @@ def _relu6(xp: Any, x: Any) -> Any:
     return xp.minimum(xp.maximum(x, number(0, x.dtype)), number(6, x.dtype))
 
 
+def _sigmoid(xp: Any, x: Any) -> Any:
+    """Of float64 the body: the operator is precise to 10⁻¹⁶, and 0 from -40 on."""
+    return Sigmoid.lower(xp, x) if x.dtype == _FLOAT64 else _unary(xp, "Sigmoid", x)
+
+
 def _silu(xp: Any, x: Any) -> Any:
     """Not Swish, which onnxruntime 1.31 lacks."""
-    return xp.multiply(x, _unary(xp, "Sigmoid", x))
+    return xp.multiply(x, _sigmoid(xp, x))
 
 
 def _gelu(xp: Any, x: Any, *, approximate: bool) -> Any:
@@ -108,11 +124,12 @@ COMPOSITES: Mapping[type[Op], Callable[..., Any]] = {
     Softmax: _softmax,
     LogSoftmax: _log_softmax,
     LayerNorm: _layer_norm,
+    Mean: _mean,
     SparseSoftmaxCrossEntropyWithLogits: _sparse_cross_entropy,
     SoftmaxCrossEntropyWithLogits: _cross_entropy,
     Relu: _activation("Relu"),
     Relu6: _relu6,
-    Sigmoid: _activation("Sigmoid"),
+    Sigmoid: _sigmoid,
     Silu: _silu,
     Elu: _in_float32(Elu, "Elu"),
     LeakyRelu: _in_float32(LeakyRelu, "LeakyRelu"),

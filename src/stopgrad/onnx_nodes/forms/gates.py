@@ -6,19 +6,23 @@ from collections.abc import Callable
 from typing import Any
 
 from stopgrad.graph import Operation
+from stopgrad.ops.gates import Named
 
 DOMAIN = "stopgrad"
 """The domain of the functions."""
 
 
 def gate(xp: Any, op: Operation) -> Callable[..., Any]:
-    """The form of a gate: a call of the function of its type, with its attributes."""
+    """The form of a gate: a call of the function of its type, with its attributes. A name is none."""
     definition = op.definition
+    if definition is Named:
+        return lambda x: xp.value(x)
     attributes = dict(zip(definition.attributes, map(_written, op.values), strict=True))
 
     def form(x: Any, *others: Any) -> Any:
         x = xp.value(x)
-        xp.nodes.functions[op.type, 1 + len(others)] = sorted(attributes)
+        most, _ = xp.nodes.functions.get(op.type, (0, []))
+        xp.nodes.functions[op.type] = max(most, 1 + len(others)), sorted(attributes)
         return xp.write(op.type, [x, *others], [(x.dtype, x.shape)], DOMAIN, **attributes)[0]
 
     return form

@@ -15,6 +15,7 @@ from stopgrad.onnx_nodes.forms.running import scanned
 from stopgrad.onnx_nodes.nodes import is_known
 from stopgrad.op import Op
 from stopgrad.ops.determinants import Adjugate, LogMatrixDeterminant, MatrixDeterminant
+from stopgrad.ops.exponential import MatrixExponential, MatrixExponentialGrad
 from stopgrad.ops.factorizations import Cholesky
 from stopgrad.ops.inference import broadcast_shapes
 from stopgrad.ops.matrices import ANY, MatrixBandPart, MatrixDiag, MatrixDiagPart
@@ -192,7 +193,7 @@ def _eliminated(xp: Any, matrix: Any, whole: bool) -> tuple[Any, Any, Any]:
     return rows, pivots, moved
 
 
-def _solve(xp: Any, matrix: Any, rhs: Any, *, adjoint: bool) -> Any:
+def solved(xp: Any, matrix: Any, rhs: Any, *, adjoint: bool) -> Any:
     batch, size = broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2]), matrix.shape[-1]
     matrix, rhs = _matrix(xp, matrix, batch), _matrix(xp, rhs, batch)
     if size == 0:
@@ -214,7 +215,7 @@ def _inverse(xp: Any, x: Any) -> Any:
         places = xp.arange(size)
         same = xp.equal(xp.reshape(places, (size, 1)), xp.reshape(places, (1, size)))
         unit = xp.astype(same, x.dtype)
-    return _solve(xp, x, unit, adjoint=False)
+    return solved(xp, x, unit, adjoint=False)
 
 
 def _turned(xp: Any, moved: Any, dtype: Any) -> Any:
@@ -238,7 +239,8 @@ def _determinant(xp: Any, x: Any) -> Any:
 
 def _unless_nan(xp: Any, x: Any, value: Any) -> Any:
     axes = (x.ndim - 2, x.ndim - 1)
-    return xp.where(xp.any(xp.isnan(x), axis=axes, keepdims=True), number(np.nan, x.dtype), value)
+    unknown = xp.any(xp.isnan(x), axis=axes, keepdims=True)
+    return xp.where(unknown, number(np.nan, x.dtype), value)
 
 
 def _log_determinant(xp: Any, x: Any) -> Any:
@@ -270,7 +272,7 @@ def _adjugate(xp: Any, x: Any) -> Any:
     flat = xp.reshape(minors, (count, size - 1, size - 1))
     found = xp.reshape(_determinant(xp, flat), (*batch, size, size))
     turns = np.asarray((-1.0) ** np.add.outer(np.arange(size), np.arange(size)), x.dtype)
-    return xp.multiply(found, turns)
+    return _unless_nan(xp, x, xp.multiply(found, turns))
 
 
 MATRICES: Mapping[type[Op], Callable[..., Any]] = {
@@ -279,9 +281,11 @@ MATRICES: Mapping[type[Op], Callable[..., Any]] = {
     MatrixDiag: _diag,
     TriangularSolve: _triangular_solve,
     Cholesky: _cholesky,
-    MatrixSolve: _solve,
+    MatrixSolve: solved,
     MatrixInverse: _inverse,
     MatrixDeterminant: _determinant,
     LogMatrixDeterminant: _log_determinant,
     Adjugate: _adjugate,
+    MatrixExponential: MatrixExponential.xla,
+    MatrixExponentialGrad: MatrixExponentialGrad.xla,
 }

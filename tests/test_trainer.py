@@ -1,0 +1,266 @@
+"""The Trainer: state that stays in the runtime, errors that change nothing, files of other trainings."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import stopgrad as sg
+import stopgrad.onnx as sgo
+from onnx_training_tools import batches, mlp, model_of, normal
+from stopgrad.trainer import Trainer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("training")
+    mlp(home / "mlp.onnx")
+    return sgo.training(
+        home / "mlp.onnx", loss="cross-entropy", folder=home / "out", freeze="enc.bias"
+    ).folder
+
+
+@pytest.fixture
+def trainer(folder: Path) -> Trainer:
+    return Trainer(folder, threads=1)
+
+
+def test_it_is_the_trainer_of_the_public_module() -> None:
+    assert sgo.Trainer is Trainer
+
+
+def test_resuming_is_bit_for_bit(folder: Path, tmp_path: Path) -> None:
+    one, other = Trainer(folder, threads=1), Trainer(folder, threads=1)
+    data = batches(12)
+    straight = [one.step(x=x, labels=y) for x, y in data]
+    first = [other.step(x=x, labels=y) for x, y in data[:5]]
+    other.save(tmp_path / "half.safetensors")
+    again = Trainer(folder, threads=1)
+    again.restore(tmp_path / "half.safetensors")
+    rest = [again.step(x=x, labels=y) for x, y in data[5:]]
+    assert first + rest == straight
+    for name, value in one.state.items():
+        np.testing.assert_array_equal(again.state[name], value)
+    again.reset()
+    assert [again.step(x=x, labels=y) for x, y in data] == straight
+
+
+def test_asking_changes_nothing(trainer: Trainer) -> None:
+    ((x, y),) = batches(1)
+    before = trainer.state
+    found = trainer.evaluate(x=x, labels=y)
+    assert found["logits"].shape == (3, 3)
+    assert list(trainer.gradients(x=x, labels=y)) == [n for n in trainer.state if "adamw" not in n]
+    np.testing.assert_array_equal(trainer.predict(x=x)["logits"], found["logits"])
+    for name, value in trainer.state.items():
+        np.testing.assert_array_equal(value, before[name])
+    assert trainer.step(x=x, labels=y) == found["loss"]
+
+
+def test_the_state_that_is_handed_out_is_a_copy(trainer: Trainer) -> None:
+    trainer.state["head.bias"][:] = 7.0
+    assert not (trainer.state["head.bias"] == 7.0).any()
+
+
+def test_the_learning_rate_is_the_one_fed_or_else_the_trainers(trainer: Trainer) -> None:
+    ((x, y),) = batches(1)
+    assert trainer.learning_rate == 1e-3
+    before = trainer.state["head.bias"]
+    trainer.step(x=x, labels=y, learning_rate=0.0)
+    np.testing.assert_array_equal(trainer.state["head.bias"], before)
+    trainer.learning_rate = 0.25
+    trainer.step(x=x, labels=y)
+    assert np.abs(trainer.state["head.bias"] - before).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"labels": None}, "labels is missing"),
+        ({"x": normal(6, 4).astype(np.float64)}, r"x is float32, not float64; convert it with .astype"),
+        ({"x": normal(6, 5)}, r"x has the shape \[batch, 4\], not \[6, 5\]"),
+        ({"x": normal(4)}, "x has the shape"),
+        ({"labels": np.zeros(5, np.int64)}, "batch is 6 in x"),
+        ({"z": 1}, "there is no input 'z'; it takes x, labels"),
+        ({"labels": ["a"] * 6}, "labels is int64"),
+        ({"learning_rate": "fast"}, "learning_rate is float32"),
+        ({"learning_rate": [0.1, 0.2]}, "learning_rate has the shape"),
+    ],
+)
+def test_what_cannot_be_fed_is_refused_and_changes_nothing(change: Any, said: str, trainer: Trainer) -> None:
+    ((x, y),) = batches(2)[1:]
+    trainer.step(x=x, labels=y)
+    before = trainer.state
+    given = {k: v for k, v in {"x": x, "labels": y, **change}.items() if v is not None}
+    with pytest.raises(sg.StopgradError, match=said):
+        trainer.step(**given)
+    for name, value in trainer.state.items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_lists_and_numbers_are_fed_as_what_is_asked_for(trainer: Trainer) -> None:
+    assert trainer.step({"x": [[1, 2, 3, 4]]}, labels=[2], learning_rate=1) > 0
+    with pytest.raises(sg.ArgumentError, match="by name"):
+        trainer.step([[1, 2, 3, 4]])  # type: ignore[arg-type]
+
+
+def test_a_run_that_fails_leaves_the_state(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = batches(3)
+    trainer.step(x=data[0][0], labels=data[0][1])
+    before, session = trainer.state, trainer._session("train_step")
+
+    class Failing:
+        def io_binding(self) -> Any:
+            return session.io_binding()
+
+        def run_with_iobinding(self, binding: Any) -> None:
+            session.run_with_iobinding(binding)  # All is written.
+            raise RuntimeError("the device is gone")
+
+    trainer._sessions["train_step"] = Failing()
+    with pytest.raises(sg.EngineError, match="the device is gone"):
+        trainer.step(x=data[1][0], labels=data[1][1])
+    for name, value in trainer.state.items():
+        np.testing.assert_array_equal(value, before[name])
+    trainer._sessions["train_step"] = session
+    loss = trainer.evaluate(x=data[1][0], labels=data[1][1])["loss"]
+    assert trainer.step(x=data[1][0], labels=data[1][1]) == loss
+
+
+def test_a_class_number_that_is_no_class_is_nan_and_no_crash(trainer: Trainer) -> None:
+    ((x, _),) = batches(1)
+    assert np.isnan(trainer.evaluate(x=x, labels=[0, 99, 1])["loss"])
+
+
+# ----------------------------------------------------------------------------------------------- files
+
+
+def test_the_state_of_another_training_is_refused(folder: Path, trainer: Trainer, tmp_path: Path) -> None:
+    sgo.training(folder.parent / "mlp.onnx", loss="mse", optimizer="sgd", folder=tmp_path / "sgd")
+    other = Trainer(tmp_path / "sgd")
+    other.save(tmp_path / "sgd.safetensors")
+    before = trainer.state
+    with pytest.raises(sg.FileError, match=r"another training: it lacks .*adamw/step"):
+        trainer.restore(tmp_path / "sgd.safetensors")
+    arrays = dict(before)
+    arrays["head.bias"] = np.zeros(4, np.float32)
+    write_arrays(tmp_path / "shape.safetensors", arrays)
+    with pytest.raises(sg.StopgradError, match=r"head.bias"):
+        trainer.restore(tmp_path / "shape.safetensors")
+    (tmp_path / "broken.safetensors").write_bytes(b"\x10" + b"\0" * 30)
+    with pytest.raises(sg.StopgradError):
+        trainer.restore(tmp_path / "broken.safetensors")
+    with pytest.raises(sg.MissingFileError):
+        trainer.restore(tmp_path / "none.safetensors")
+    for name, value in trainer.state.items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def write_arrays(path: Path, arrays: Any) -> None:
+    from safetensors.numpy import save_file
+
+    save_file(arrays, path)
+
+
+def test_a_folder_that_is_none_or_damaged_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(sg.MissingFileError, match="no training folder"):
+        Trainer(tmp_path)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for change, said in (
+        (lambda m: m.update(format="other"), "no manifest of a training folder"),
+        (lambda m: m.update(version=99), "newer stopgrad"),
+        (lambda m: m.pop("graphs"), "damaged"),
+        (lambda m: m["graphs"]["eval"].update(file="../eval.onnx"), "no file of the folder"),
+        (lambda m: m["graphs"]["train_step"]["inputs"][0].update(dtype="float7"), "float7"),
+        (lambda m: m["graphs"]["train_step"].update(inputs=3), "damaged"),
+    ):
+        changed = json.loads(json.dumps(manifest))
+        change(changed)
+        (tmp_path / "manifest.json").write_text(json.dumps(changed))
+        with pytest.raises(sg.FileError, match=said):
+            Trainer(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(sg.FileError, match="cannot be read"):
+        Trainer(tmp_path)
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(sg.MissingFileError):
+        Trainer(tmp_path)
+    (tmp_path / "state.safetensors").write_bytes((folder / "state.safetensors").read_bytes())
+    (tmp_path / "train_step.onnx").write_bytes((folder / "train_step.onnx").read_bytes()[:500])
+    with pytest.raises(sg.EngineError, match="onnxruntime"):
+        Trainer(tmp_path).step(x=normal(3, 4), labels=[0, 1, 2])
+
+
+@pytest.fixture
+def disk_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("stopgrad.files.os.replace", refuse)
+
+
+def test_what_cannot_be_written_leaves_the_old_file(
+    trainer: Trainer, tmp_path: Path, disk_full: None
+) -> None:
+    for name in ("state.safetensors", "used.onnx"):
+        (tmp_path / name).write_text("old")
+        with pytest.raises(sg.FileError, match="full"):
+            (trainer.save if name.startswith("state") else trainer.export)(tmp_path / name)
+        assert (tmp_path / name).read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+# ------------------------------------------------------------------------------------ inputs of any name
+
+
+def test_names_that_are_taken_are_given_to_labels_and_loss_with_a_number(tmp_path: Path) -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        xs = {name: sg.placeholder(sg.float32, ["n", 3], name=name) for name in ("labels", "loss")}
+        w = sg.parameter(normal(3), name="w")
+        y = w * (xs["labels"] + xs["loss"])
+    model = model_of(graph, xs, {"y": y}, {"w": w})
+    sgo.training(model, loss="mse", optimizer="sgd", folder=tmp_path / "out")
+    trainer = Trainer(tmp_path / "out")
+    x = normal(2, 3)
+    assert trainer.step(labels=x, loss=x, labels_1=x) > 0
+    assert set(trainer.evaluate(labels=x, loss=x, labels_1=x)) == {"loss_1", "y"}
+
+
+# ----------------------------------------------------------------------------------------- a light start
+
+
+def test_it_runs_where_neither_onnx_nor_a_framework_is(folder: Path, tmp_path: Path) -> None:
+    text = f"""
+import sys
+for name in ("onnx", "torch", "jax"):
+    sys.modules[name] = None
+from stopgrad.trainer import Trainer
+trainer = Trainer({str(folder)!r})
+loss = trainer.step(x=[[1, 2, 3, 4]], labels=[1])
+trainer.predict(x=[[1, 2, 3, 4]])
+trainer.save({str(tmp_path / "s.safetensors")!r})
+trainer.export({str(tmp_path / "used.onnx")!r})
+print(loss > 0, [name for name in ("onnx", "torch", "jax") if sys.modules[name] is not None])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(sg.__file__).parents[1],
+        check=False,
+    )
+    assert done.stdout == "True []\n", done.stderr
+
+
+def test_without_onnxruntime_it_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(sg.EngineError, match=r"stopgrad\[onnx\]"):
+        Trainer(folder)
