@@ -46,16 +46,24 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@contextmanager
+def served(folder: Path, runtime: Path) -> Iterator[str]:
+    """Where the page and what is in the folder are served."""
+    serve = example("onnx/digits/serve")
+    with serve.server(serve.site(folder, runtime), 0) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @pytest.fixture(scope="module")
 def address(prepared: Path, runtime: Path) -> Iterator[str]:
-    """Where the site is served."""
-    serve = example("onnx/digits/serve")
-    with serve.server(serve.site(prepared, runtime), 0) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-        thread.join()
+    with served(prepared, runtime) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -435,18 +443,14 @@ def test_on_a_phone_it_fits_and_is_drawn_on_by_touch(browser: Any, address: str)
 def test_what_is_missing_is_said_on_the_page(
     browser: Any, prepared: Path, runtime: Path, tmp_path: Path
 ) -> None:
-    serve = example("onnx/digits/serve")
     (tmp_path / "training").mkdir()
     for name in ("manifest.json", "state.safetensors"):
         (tmp_path / "training" / name).write_bytes((prepared / "training" / name).read_bytes())
     (tmp_path / "digits.safetensors").write_bytes((prepared / "digits.safetensors").read_bytes())
-    with serve.server(serve.site(tmp_path, runtime), 0) as server:
-        threading.Thread(target=server.serve_forever).start()
-        with opened(browser, f"http://127.0.0.1:{server.server_port}/", allowed="404") as page:
-            assert page.page.get_attribute("html", "data-state") == "failed"
-            assert ".onnx: 404" in page.text("#problem")
-            assert page.page.locator("#start:disabled").count() == 1
-        server.shutdown()
+    with served(tmp_path, runtime) as address, opened(browser, address, allowed="404") as page:
+        assert page.page.get_attribute("html", "data-state") == "failed"
+        assert ".onnx: 404" in page.text("#problem")
+        assert page.page.locator("#start:disabled").count() == 1
 
 
 @pytest.mark.nightly
@@ -463,17 +467,13 @@ def test_what_is_missing_is_said_on_the_page(
 def test_other_training_graphs_run_on_the_page_too(
     browser: Any, prepared: Path, runtime: Path, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    serve = example("onnx/digits/serve")
     sgo = pytest.importorskip("stopgrad.onnx")
     sgo.training(prepared / "model.onnx", loss="cross-entropy", folder=tmp_path / "training", **settings)
     (tmp_path / "digits.safetensors").write_bytes((prepared / "digits.safetensors").read_bytes())
-    with serve.server(serve.site(tmp_path, runtime), 0) as server:
-        threading.Thread(target=server.serve_forever).start()
-        with opened(browser, f"http://127.0.0.1:{server.server_port}/") as page:
-            assert page.page.is_visible("#rate") == ("schedule" not in settings)
-            page.train(at_least=250)
-            now = page.percent("#now")
-            assert now > page.percent("#before") + 0.3
-            saved = page.download("#export", tmp_path / "trained.onnx")
-            assert accuracy(saved, prepared) == pytest.approx(now, abs=5e-4)
-        server.shutdown()
+    with served(tmp_path, runtime) as address, opened(browser, address) as page:
+        assert page.page.is_visible("#rate") == ("schedule" not in settings)
+        page.train(at_least=250)
+        now = page.percent("#now")
+        assert now > page.percent("#before") + 0.3
+        saved = page.download("#export", tmp_path / "trained.onnx")
+        assert accuracy(saved, prepared) == pytest.approx(now, abs=5e-4)
