@@ -47,8 +47,9 @@ def check(name: str, count: int, seed: int) -> None:
     a = DTYPES[name]
     x = np.concatenate([edges(a), drawn(a, count, np.random.default_rng(seed))])
     for engine in ENGINES:
-        found = sg.function(lambda x: [sg.cast(x, b) for b in DTYPES.values()], engine=engine)(x)
-        for b, y in zip(DTYPES.values(), map(np.asarray, found), strict=True):
+        kinds = [b for b in DTYPES.values() if engine != "onnxruntime" or not (a.is_complex or b.is_complex)]
+        found = sg.function(lambda x, kinds=kinds: [sg.cast(x, b) for b in kinds], engine=engine)(x)
+        for b, y in zip(kinds, map(np.asarray, found), strict=True):
             apart = cast_distance(x, a, b, y)
             if engine == "xla":  # Subnormal numbers may count as 0, before or after.
                 apart = np.minimum(apart, cast_distance(flushed(x), a, b, y))
