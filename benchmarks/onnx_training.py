@@ -1,16 +1,20 @@
-"""Training steps that `stopgrad.onnx` wrote, in ONNX Runtime, against PyTorch; and gradients against onnx-ad's.
+"""Training steps written by `stopgrad.onnx`, in ONNX Runtime, against PyTorch; gradients against onnx-ad's.
 
-    python benchmarks/onnx_training.py [--quick] [--only mlp,resnet] [--rounds 8] [--threads 1] [--json out.json]
+    python benchmarks/onnx_training.py [--quick] [--only mlp,resnet] [--ways eager,stock] [--rounds 8]
+                                       [--threads 1] [--json out.json]
 
 **Steps.** One step is forward, loss, backward and AdamW, on one batch in single precision. PyTorch runs it
 eagerly and compiled, with its fused AdamW; ONNX Runtime runs the ``train_step.onnx`` that was made of the
-module's export, under a Trainer (*trainer*), and by itself, in a loop that feeds what came out (*stock*). Each way has a process of its own; the processes take turns, and a round is half a second of
-steps; the figure is the least of the rounds' medians. *first* is from the start of a cold process to the end of its first
-step (the least of several processes, with the compilers' caches empty); *peak* is the most memory that the process held. *disk* is
-what must be there: the files of the model, and the installed packages that run it, with what they need.
+module's export, under a Trainer (*trainer*), and by itself, in a loop that feeds what came out (*stock*). Each
+way has a process of its own; the processes take turns, and a round is half a second of steps; the figure is
+the least of the rounds' medians. *first* is from the start of a cold process to the end of its first step (the
+least of three processes; of one, with empty caches, for the compiler); *peak* is the most memory that the
+process held. *model* and *packages* are what must be on disk: the files of the model, and the installed
+packages that run it, with all that they require.
 
-**Gradients.** Of the weighted sum of the outputs, with respect to all parameters: the graph that `sgo.save`
-writes and the one that `onnx_ad.reverse` makes of the same file, in one process of ONNX Runtime, by turns.
+**Gradients.** Of the weighted sum of the outputs, with respect to all parameters, of the module exported as it
+rests: the graph that `sgo.to_model` writes and the one that `onnx_ad.reverse` makes of the same file, in one
+process of ONNX Runtime, by turns.
 """
 
 from __future__ import annotations
@@ -134,6 +138,7 @@ def export(case: str, quick: bool, folder: Path) -> None:
     model, x, labels = made(case, quick)
     here = folder / case
     here.mkdir(parents=True, exist_ok=True)
+    (here / "trained.json").write_text(json.dumps([name for name, _ in model.named_parameters()]))
     for name in ("model", "resting"):
         torch.onnx.export(
             model,
@@ -177,23 +182,24 @@ def gradients(case: str, folder: Path, rounds: int, threads: int) -> dict[str, A
     model = onnx.load(folder / case / "resting.onnx")
     batch = len(np.load(folder / case / "batch.npz")["x"])
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = batch  # Which onnx-ad must know.
-    del model.graph.output[0].type.tensor_type.shape.dim[:]
+    model.graph.output[0].type.tensor_type.ClearField("shape")
     model = onnx.shape_inference.infer_shapes(model)
     x = np.load(folder / case / "batch.npz")["x"]
     weights = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
     loaded = sgo.load(model)
-    trained = list(loaded.parameters)
+    trained = [
+        name for name in json.loads((folder / case / "trained.json").read_text()) if name in loaded.parameters
+    ]
+    parameters = {name: loaded.parameters[name] for name in trained}
     seed = np.random.default_rng(0).standard_normal(loaded(x).shape).astype(np.float32)
     made: dict[str, Any] = {}
     feeds = {"x": x, **{name: weights[name] for name in trained}}
     with loaded.graph.as_default():
         (y,) = loaded.outputs.values()
         g = sg.placeholder(y.dtype, y.shape, name="adj_y")
-        found = sg.gradients(y, list(loaded.parameters.values()), grad_ys=g)
+        found = sg.gradients(y, list(parameters.values()), grad_ys=g)
         outputs = {f"adj_{name}": d for name, d in zip(trained, found, strict=True) if d is not None}
-        made["stopgrad"] = sgo.to_model(
-            {"y": y, **outputs}, {**loaded.inputs, **loaded.parameters, "adj_y": g}
-        )
+        made["stopgrad"] = sgo.to_model({"y": y, **outputs}, {**loaded.inputs, **parameters, "adj_y": g})
     try:
         made["onnx-ad"] = _by_onnx_ad(
             onnx, onnx_ad, model, [name for name in trained if f"adj_{name}" in outputs]

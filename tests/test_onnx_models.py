@@ -1,4 +1,4 @@
-"""Models exported by PyTorch, loaded: values, gradients with respect to all parameters, at open batch sizes."""
+"""Models exported by PyTorch, loaded: values, gradients by all parameters and training, at open batch sizes."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class Wanted:
         self.least = 1e-3 * max(map(_size, self.gradients.values()))
 
 
-def _named(model: Any, wanted: Wanted) -> dict[str, str]:
+def _named(model: Any, parameters: dict[str, Any]) -> dict[str, str]:
     """From the names that parameters have in PyTorch to those of the initializers that hold them."""
     values = model.values()
     found = {}
-    for name, p in wanted.parameters.items():
+    for name, p in parameters.items():
         same = (k for k, v in values.items() if v.shape == p.shape and np.array_equal(v, p.detach().numpy()))
         found[name] = name if name in values else next(same)
     return found
@@ -97,7 +97,7 @@ def _check(of: Exported, limit: float, engine: str) -> None:
     model = sgo.load(of.path)
     assert list(model.inputs) == list(of.names)
     assert all(not isinstance(x.shape[0], int) for x in model.inputs.values())
-    names = _named(model, wanted)
+    names = _named(model, wanted.parameters)
 
     def total(values: Any, *xs: Any) -> Any:
         return _total(model.apply(values, *xs), wanted.weights)
@@ -154,7 +154,7 @@ def test_gradients_on_xla(name: str, way: str) -> None:
 def gradients_saved(of: Exported, wanted: Wanted, path: Path) -> dict[str, str]:
     """Write a model of the weighted sum and its gradients; the names of the gradients' outputs."""
     model = sgo.load(of.path)
-    names = _named(model, wanted)
+    names = _named(model, wanted.parameters)
     with model.graph.as_default():
         total = _total(list(model.outputs.values()), [sg.constant(w) for w in wanted.weights])
         parameters = [model.parameters[names[name]] for name in wanted.gradients]
@@ -230,23 +230,33 @@ def _theirs(of: Exported, loss: str, xs: Any, labels: Any) -> Any:
 )
 def test_steps_of_adamw_in_onnxruntime_are_those_of_pytorch(name: str, way: str, tmp_path: Path) -> None:
     of, loss = exported(name, way), TRAINED[name]
-    trained = [n for n, _ in of.module.named_parameters()]
-    state = {key: value.clone() for key, value in of.module.state_dict().items()}
+    parameters = dict(of.module.named_parameters())
+    names = _named(sgo.load(of.path), parameters)
     options = f"{loss}:axis=-1" if loss == "cross-entropy" else loss
     made = sgo.training(of.path, loss=options, optimizer="adamw", folder=tmp_path / "out")
     trainer = sgo.Trainer(made.folder, threads=1)
-    optimizer = torch.optim.AdamW(of.module.parameters(), lr=RATE)
+    optimizer = torch.optim.AdamW(parameters.values(), lr=RATE)
+    steepest = {key: torch.zeros_like(p) for key, p in parameters.items()}
     for step in range(STEPS):
         xs, labels = _batch(of, loss, step)
         optimizer.zero_grad()
         theirs = _theirs(of, loss, xs, labels)
         theirs.backward()
+        for key, p in parameters.items():
+            if p.grad is not None:
+                steepest[key] = torch.maximum(steepest[key], p.grad.abs())
         optimizer.step()
         fed = {name: x.numpy() for name, x in zip(of.names, xs, strict=True)}
         ours = trainer.step(**fed, labels=labels.numpy(), learning_rate=RATE)
         assert ours == pytest.approx(theirs.item(), rel=1e-4)
-    for key in trained:
-        if key in trainer.state:
-            p = dict(of.module.named_parameters())[key].detach().numpy()
-            moved = _size(p - state[key].numpy())
-            assert _size(trainer.state[key] - p) < 1e-4 * max(1.0, _size(p)), (key, moved)
+    state = trainer.state
+    # Where the gradient is 0 (a bias before a norm, that of the keys), Adam makes whole steps of its rounding.
+    least = 1e-5 * max(float(g.max()) for g in steepest.values())
+    compared = 0
+    for key, p in parameters.items():
+        moved = steepest[key].numpy() > least
+        if moved.any():
+            far = np.abs(state[names[key]] - p.detach().numpy())[moved]
+            assert _size(far) < 1e-4 * max(1.0, _size(p.detach().numpy())), key
+        compared += int(moved.sum())
+    assert compared > 0.5 * sum(p.numel() for p in parameters.values())

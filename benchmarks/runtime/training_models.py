@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -62,7 +63,7 @@ class Transformer(nn.Module):
 def mlp(quick: bool) -> tuple[nn.Module, Any, Any]:
     width, batch = (16, 4) if quick else (512, 64)
     sizes = [784, width, width, width]
-    layers = [m for a, b in zip(sizes, sizes[1:], strict=False) for m in (nn.Linear(a, b), nn.ReLU())]
+    layers = [m for a, b in pairwise(sizes) for m in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(*layers, nn.Linear(width, 10)), torch.randn(batch, 784), torch.randint(10, (batch,))
 
 
