@@ -318,11 +318,7 @@ def test_mode_eval_trains_a_training_model_as_it_is_used(tmp_path: Path) -> None
 
 
 def test_dropout_draws_anew_in_each_step_and_not_where_the_model_is_used(tmp_path: Path) -> None:
-    nodes = [
-        node("MatMul", ["x", "w"], "a"),
-        node("Dropout", ["a"], "b", "/drop"),
-        node("MatMul", ["b", "v"], "y"),
-    ]
+    nodes = [node("MatMul", ["x", "w"], "a"), node("Dropout", ["a"], "b"), node("MatMul", ["b", "v"], "y")]
     weights = {"w": normal(4, 50, scale=0.1), "v": normal(50, 3, seed=1)}
     write(tmp_path / "m.onnx", nodes, {"x": ["batch", 4]}, {"y": ["batch", 3]}, weights)
     trainer = trained(tmp_path / "m.onnx", loss="mse", optimizer="sgd", mode="train")

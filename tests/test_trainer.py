@@ -197,6 +197,34 @@ def test_a_folder_that_is_none_or_damaged_is_refused(folder: Path, tmp_path: Pat
         Trainer(tmp_path).step(x=normal(3, 4), labels=[0, 1, 2])
 
 
+def test_manifests_that_were_changed_are_refused_or_run(folder: Path, tmp_path: Path) -> None:
+    """Whatever stands in one, it is no error but ours."""
+    for file in folder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    random = np.random.default_rng(0)
+    refused = 0
+    for _ in range(60):
+        manifest = json.loads((folder / "manifest.json").read_text())
+        places: list[tuple[Any, Any]] = []
+        waiting: list[Any] = [manifest]
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, (dict, list)):
+                keys = list(one) if isinstance(one, dict) else range(len(one))
+                places += [(one, key) for key in keys]
+                waiting += [one[key] for key in keys]
+        held, key = places[random.integers(len(places))]
+        held[key] = [7, "zz", None, [1, "a"], {"a": 1}][random.integers(5)]
+        (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+        try:
+            changed = Trainer(tmp_path, threads=1)
+            changed.step(x=[[1, 2, 3, 4]], labels=[1])
+            changed.predict(x=[[1, 2, 3, 4]])
+        except sg.StopgradError:
+            refused += 1
+    assert refused > 20
+
+
 @pytest.fixture
 def disk_full(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:

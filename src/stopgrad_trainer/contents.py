@@ -22,6 +22,11 @@ VERSION = 1
 """Of the schema of a manifest. What only adds to it leaves the number as it is."""
 
 
+GRAPHS = ("train_step", "gradients", "eval", "predict", "merge")
+HELD = ("parameter", "state")
+"""The roles of inputs that are not fed."""
+
+
 @dataclass(frozen=True)
 class Port:
     """An input or output of a graph; as the manifest says it."""
@@ -94,22 +99,51 @@ def contents(folder: AnyPath) -> Contents:
 
 def _contents(home: Path, manifest: dict[str, Any]) -> Contents:
     graphs = manifest["graphs"]
+    lacking = [name for name in GRAPHS if name not in graphs]
+    if lacking:
+        raise ValueError(f"there is no graph {lacking[0]}")
     inputs = {name: [_port(x) for x in graph["inputs"]] for name, graph in graphs.items()}
-    held = [port for port in inputs["train_step"] if port.role in ("parameter", "state")]
+    outputs = {name: [_port(y) for y in graph["outputs"]] for name, graph in graphs.items()}
+    held = [port for port in inputs["train_step"] if port.role in HELD]
+    _check(inputs, outputs, {port.name for port in held})
+    _rate(manifest["learning_rate"])
+    for key in ("loss", "optimizer"):
+        str(manifest[key]["name"])
     return Contents(
         home,
         manifest,
         inputs,
-        {name: [_port(y) for y in graph["outputs"]] for name, graph in graphs.items()},
+        outputs,
         {name: home / _plain(graph["file"]) for name, graph in graphs.items()},
         {port.name: port for port in held},
         home / _plain(manifest["state_file"]),
     )
 
 
+def _check(inputs: dict[str, list[Port]], outputs: dict[str, list[Port]], state: set[str]) -> None:
+    """Refuse graphs that do not fit each other."""
+    if sorted(port.updates for port in outputs["train_step"] if port.updates) != sorted(state):
+        raise ValueError("a step does not renew what it reads")
+    for name in ("train_step", "gradients", "eval"):
+        if sum(port.role == "loss" for port in outputs[name]) != 1:
+            raise ValueError(f"{name} has not one loss")
+    given = dict.fromkeys(GRAPHS, state) | {"predict": {port.of for port in outputs["merge"]}}
+    for name in GRAPHS:
+        strange = [x.name for x in inputs[name] if x.role in HELD and x.name not in given[name]]
+        if strange:
+            raise ValueError(f"{name} takes {strange[0]!r}, which there is not")
+
+
+def _rate(said: Mapping[str, Any]) -> None:
+    if "schedule" not in said:
+        float(said["default"])
+
+
 def _port(entry: Mapping[str, Any]) -> Port:
     dtype_of(entry["dtype"])
     shape = tuple(size if isinstance(size, int) else str(size) for size in entry["shape"])
+    if entry["role"] in HELD and not all(isinstance(size, int) for size in shape):
+        raise ValueError(f"{entry['name']} has the shape {show_shape(shape)}")
     more = {key: str(entry.get(key, "")) for key in ("updates", "of")}
     return Port(str(entry["name"]), str(entry["role"]), str(entry["dtype"]), shape, **more)
 

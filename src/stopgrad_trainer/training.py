@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from stopgrad_trainer.contents import FORMAT, AnyPath, contents, dtype_of, fed, show_shape
+from stopgrad_trainer.contents import FORMAT, HELD, AnyPath, contents, dtype_of, fed, show_shape
 from stopgrad_trainer.exported import Array, with_weights
 from stopgrad_trainer.needed import error, is_ours, module, part
 
@@ -73,7 +73,7 @@ class Trainer:
             EngineError: the runtime failed. The state is as it was.
         """
         given = self._given(batch, named)
-        wanted = [port for port in self._contents.inputs["train_step"] if port.role not in _HELD]
+        wanted = [port for port in self._contents.inputs["train_step"] if port.role not in HELD]
         rate = next((port for port in wanted if port.role == "learning_rate"), None)
         if rate is None and learning_rate is not None:
             raise error(
@@ -83,13 +83,17 @@ class Trainer:
             given[rate.name] = self.learning_rate if learning_rate is None else learning_rate
         arrays = fed("step", wanted, given)
         with self._lock:
-            session, binding = self._session("train_step"), self._binding()
-            for name, array in arrays.items():
-                binding.bind_cpu_input(name, array)
-            self._run("train_step", lambda: session.run_with_iobinding(binding))
+            session = self._session("train_step")
+            self._run("train_step", lambda: self._bound_run(session, arrays))
             self._now = 1 - self._now
             self._merged = None
             return float(self._loss)
+
+    def _bound_run(self, session: Any, arrays: Mapping[str, Array]) -> None:
+        binding = self._binding()
+        for name, array in arrays.items():
+            binding.bind_cpu_input(name, array)
+        session.run_with_iobinding(binding)
 
     def _binding(self) -> Any:
         """What a step reads and writes, in the memory that is its turn."""
@@ -145,8 +149,8 @@ class Trainer:
 
     def _outputs(self, graph: str, given: dict[str, Any], held: Mapping[str, Array]) -> dict[str, Any]:
         inputs = self._contents.inputs[graph]
-        arrays = fed(graph, [port for port in inputs if port.role not in _HELD], given)
-        feeds = arrays | {port.name: held[port.name] for port in inputs if port.role in _HELD}
+        arrays = fed(graph, [port for port in inputs if port.role not in HELD], given)
+        feeds = arrays | {port.name: held[port.name] for port in inputs if port.role in HELD}
         session = self._session(graph)
         names = [port.name for port in self._contents.outputs[graph]]
         return dict(zip(names, self._run(graph, lambda: session.run(names, feeds)), strict=True))
@@ -303,7 +307,6 @@ class Trainer:
         return f"<Trainer {str(Path(self._contents.folder))!r}: {loss} by {optimizer}>"
 
 
-_HELD = ("parameter", "state")
 _BFLOAT16 = 16
 
 
