@@ -22,6 +22,7 @@ from stopgrad import cli
 from test_docs import blocks
 
 onnxruntime = pytest.importorskip("onnxruntime")
+stopgrad_trainer = pytest.importorskip("stopgrad_trainer")
 onnx = pytest.importorskip("onnx")
 safetensors = pytest.importorskip("safetensors.numpy")
 
@@ -182,7 +183,7 @@ def test_a_transformer_learns_another_text_by_adapters(transformer: Path) -> Non
 
 
 def test_the_base_of_the_transformer_is_bit_for_bit_what_it_was(transformer: Path) -> None:
-    trainer = pytest.importorskip("stopgrad.trainer").Trainer(transformer / "training")
+    trainer = stopgrad_trainer.Trainer(transformer / "training")
     adapted = {name.rpartition("/")[0] for name in adapters(trainer)}
     assert len(adapted) == 8
     example("onnx/transformer/train").train(trainer, steps=5)
@@ -206,7 +207,7 @@ def test_the_adapters_follow_those_of_pytorch(transformer: Path) -> None:
     """The same LoRA in PyTorch, on the same batches: the same losses and the same adapters."""
     torch = pytest.importorskip("torch")
     module, train = example("onnx/transformer/prepare"), example("onnx/transformer/train")
-    trainer = pytest.importorskip("stopgrad.trainer").Trainer(transformer / "training")
+    trainer = stopgrad_trainer.Trainer(transformer / "training")
     model = module.Transformer()
     named = {name: torch.from_numpy(x.copy()) for name, x in weights(transformer / "model.onnx").items()}
     model.load_state_dict({name: named[name] for name in model.state_dict()})

@@ -19,6 +19,7 @@ from page_tools import started
 from test_docs import blocks
 
 onnxruntime = pytest.importorskip("onnxruntime")
+stopgrad_trainer = pytest.importorskip("stopgrad_trainer")
 pytest.importorskip("onnx")
 safetensors = pytest.importorskip("safetensors.numpy")
 
@@ -212,7 +213,7 @@ def test_the_page_trains_and_what_it_shows_and_saves_is_what_onnxruntime_compute
 
 def test_steps_in_the_browser_are_the_steps_in_python(page: Opened, prepared: Path) -> None:
     """The same batches and rates: the same losses and the same state."""
-    trainer = pytest.importorskip("stopgrad.trainer").Trainer(prepared / "training")
+    trainer = stopgrad_trainer.Trainer(prepared / "training")
     digits = safetensors.load_file(prepared / "digits.safetensors")
     images, labels = digits["train/images"], digits["train/labels"]
     rates = [0.01, 0.01, 0.003, 0.001]
@@ -260,7 +261,7 @@ def test_the_loop_that_the_docs_show_trains(page: Opened) -> None:
 
 
 def test_a_saved_state_is_read_again_here_and_in_python(page: Opened, prepared: Path, tmp_path: Path) -> None:
-    trainer = pytest.importorskip("stopgrad.trainer").Trainer(prepared / "training")
+    trainer = stopgrad_trainer.Trainer(prepared / "training")
     page.train(at_least=100)
     now = page.percent("#now")
     saved = page.download("#save", tmp_path / "state.safetensors")

@@ -17,7 +17,7 @@ BATCH = 64
 
 
 def by_onnxruntime(folder, images, labels):
-    trainer = importlib.import_module("stopgrad.trainer").Trainer(folder / "training", threads=1)
+    trainer = importlib.import_module("stopgrad_trainer").Trainer(folder / "training", threads=1)
     return lambda: trainer.step(image=images, labels=labels)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-from stopgrad.trainer import Trainer
+from stopgrad_trainer import Trainer
 
 
 def accuracy(trainer, images, labels):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stopgrad.trainer import Trainer
+from stopgrad_trainer import Trainer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz ."
 LENGTH = 32
