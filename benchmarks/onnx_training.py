@@ -7,8 +7,9 @@
 eagerly and compiled, with its fused AdamW; ONNX Runtime runs the ``train_step.onnx`` that was made of the
 module's export, under a Trainer (*trainer*), and by itself, in a loop that feeds what came out (*stock*). Each
 way has a process of its own; the processes take turns, and a round is half a second of steps; the figure is
-the least of the rounds' medians; *processor* is what a step took of it. *first* is from the start of a cold process to the end of its first step (the
-least of three processes; of one, with empty caches, for the compiler); *peak* is the most memory that the
+the least of the rounds' medians; *processor* is what a step took of it. *first* is from the start of a cold
+process to the end of its first step (the least of three processes; of one, with empty caches, for the
+compiler); *peak* is the most memory that the
 process held. *model* and *packages* are what must be on disk: the files of the model, and the installed
 packages that run it, with all that they require.
 
