@@ -12,3 +12,8 @@ STYLES = ("immediate", *ENGINES)
 
 each_engine = pytest.mark.parametrize("engine", ENGINES)
 each_style = pytest.mark.parametrize("engine", STYLES)
+
+
+def form_for(engine: str) -> str:
+    """The name under which a definition has its form for an engine."""
+    return "onnx" if engine == "onnxruntime" else engine

@@ -17,7 +17,6 @@ import numpy as np
 
 import stopgrad as sg
 
-ENGINES = ("numpy", "xla")
 HOME = Path(sg.__file__).parent
 
 

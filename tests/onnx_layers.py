@@ -1,7 +1,7 @@
 """Nodes of layers for the importer's tests: one operator each, with operands and attributes.
 
-Each is a model of one node. What it computes is compared with onnxruntime, or, where that has no kernel, with the
-reference that onnx brings along; its gradients with finite differences.
+Each is a model of one node. What it computes is compared with onnxruntime, or, where that has no kernel, with
+the reference that onnx brings along; its gradients with finite differences.
 """
 
 from __future__ import annotations
@@ -417,6 +417,13 @@ def _contrib() -> dict[str, Layer]:
     mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
     packed, zeros = ints(6, 2, 8, high=255, kind=np.uint8), ints(6, high=255, kind=np.uint8)
     past = floats(2, 2, 2, 2, 4, seed=2)
+    projected = [floats(2, 3, 8, low=-1, high=1), floats(8, 24, low=-1, high=1), floats(24)]
+    grouped = [floats(1, 5, 64), floats(1, 5, 32), floats(1, 5, 32, seed=1), None, None]
+    counts = [np.array([4], np.int32), np.array(5, np.int32)]
+    words = [ints(2, 3, high=7, kind=np.int32), ints(2, 3, high=2, kind=np.int32)]
+    words += [floats(7, 8), floats(5, 8), floats(2, 8), scale, offset]
+    products = [ints(3, 4, high=255, kind=np.uint8), ints(4, 5, high=99, kind=np.uint8), np.array(0.2)]
+    products += [floats(5), np.array(7, np.uint8), ints(5, high=9, kind=np.uint8), floats(5, seed=1)]
     table: dict[str, Layer] = {
         "Gelu": Layer("Gelu", [x]),
         "FastGelu": Layer("FastGelu", [x, bias], rtol=1e-4),
@@ -443,13 +450,13 @@ def _contrib() -> dict[str, Layer]:
         ),
         "Attention": Layer(
             "Attention",
-            [floats(2, 3, 8, low=-1, high=1), floats(8, 24, low=-1, high=1), floats(24), None, past],
+            [*projected, None, past],
             {"num_heads": 2, "unidirectional": 1},
             outputs=2,
         ),
         "AttentionLengths": Layer(
             "Attention",
-            [floats(2, 3, 8, low=-1, high=1), floats(8, 24, low=-1, high=1), floats(24), np.array([2, 3], np.int32)],
+            [*projected, np.array([2, 3], np.int32)],
             {"num_heads": 2},
         ),
         "MultiHeadAttentionBias": Layer(
@@ -460,25 +467,20 @@ def _contrib() -> dict[str, Layer]:
         ),
         "GroupQueryAttention": Layer(
             "GroupQueryAttention",
-            [floats(1, 5, 64), floats(1, 5, 32), floats(1, 5, 32, seed=1), None, None, np.array([4], np.int32)]
-            + [np.array(5, np.int32), floats(6, 8), floats(6, 8, seed=1)],
+            [*grouped, *counts, floats(6, 8), floats(6, 8, seed=1)],
             {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1, "local_window_size": 3},
             outputs=3,
         ),
         "EmbedLayerNormalization": Layer(
             "EmbedLayerNormalization",
-            [ints(2, 3, high=7, kind=np.int32), ints(2, 3, high=2, kind=np.int32), floats(7, 8), floats(5, 8)]
-            + [floats(2, 8), scale, offset, np.array([[1, 1, 0], [1, 1, 1]], np.int32)],
+            [*words, np.array([[1, 1, 0], [1, 1, 1]], np.int32)],
             {"epsilon": 1e-6},
             outputs=3,
         ),
-        "MatMulIntegerToFloat": Layer(
-            "MatMulIntegerToFloat",
-            [ints(3, 4, high=255, kind=np.uint8), ints(4, 5, high=99, kind=np.uint8), np.array(0.2), floats(5)]
-            + [np.array(7, np.uint8), ints(5, high=9, kind=np.uint8), floats(5, seed=1)],
-            smooth=(),
+        "MatMulIntegerToFloat": Layer("MatMulIntegerToFloat", products, smooth=()),
+        "GroupNorm": Layer(
+            "GroupNorm", [floats(2, 3, 3, 8), scale, offset], {"groups": 2, "activation": 1}, reference=""
         ),
-        "GroupNorm": Layer("GroupNorm", [floats(2, 3, 3, 8), scale, offset], {"groups": 2, "activation": 1}, reference=""),
         "BiasSplitGelu": Layer("BiasSplitGelu", [x, bias], reference=""),
         "MatMulNBits": Layer(
             "MatMulNBits",

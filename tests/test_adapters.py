@@ -71,11 +71,15 @@ def built(name: str) -> tuple[Any, ...]:
     return x, w, y, fed_for(shape)
 
 
-ON_XLA = ("x @ w, batches", "w @ x", "used both ways", "behind a cast and a transposition")
+COMPILED = ("x @ w, batches", "w @ x", "used both ways", "behind a cast and a transposition")
 
 
 @pytest.mark.parametrize(
-    ("name", "engine"), [*((name, "numpy") for name in USES), *((name, "xla") for name in ON_XLA)]
+    ("name", "engine"),
+    [
+        *((name, "numpy") for name in USES),
+        *((name, engine) for name in COMPILED for engine in ("xla", "onnxruntime")),
+    ],
 )
 def test_nothing_changes_at_first_and_merging_gives_what_was_learned(name: str, engine: str) -> None:
     x, w, y, fed = built(name)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from all_engines import ENGINES
+from all_engines import ENGINES, each_engine
 from stopgrad.structure import flatten
 
 RNG = np.random.default_rng(11)
@@ -206,7 +206,7 @@ def test_a_mean_of_no_elements_and_the_extremes_of_none() -> None:
     assert sg.segment_sum(np.zeros((0, 2)), np.zeros(0, np.int32)).shape == (0, 2)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_sorted_sequences_in_every_dtype(engine: str) -> None:
     for name in ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int64"):
         dtype = sg.zeros([1], name).dtype
@@ -243,7 +243,7 @@ DERIVED: dict[str, tuple[Callable[..., Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 @pytest.mark.parametrize("name", DERIVED)
 def test_derivatives_are_those_of_finite_differences(name: str, engine: str) -> None:
     f, x = DERIVED[name]
@@ -273,7 +273,7 @@ def test_where_zero_wins_the_slopes_are_those_of_tensorflow() -> None:
     np.testing.assert_array_equal(dy, [0, 0, -3 / 16])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_the_slope_of_running_extremes_goes_to_the_latest_that_ties(engine: str) -> None:
     slope = sg.function(sg.grad(lambda x: sg.reduce_sum(sg.cummax(x))), engine=engine)
     np.testing.assert_array_equal(slope(np.array([1.0, 1.0, 0.0, 2.0])), [1, 2, 0, 1])
@@ -288,7 +288,7 @@ def test_log_sums_far_apart_have_finite_slopes() -> None:
 # --------------------------------------------------------------------------------------------- batches, sizes
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 @pytest.mark.parametrize(
     "f",
     [

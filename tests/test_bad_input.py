@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from all_engines import ENGINES
+from all_engines import each_engine, form_for
 from stopgrad.engines import registry
 from stopgrad.namespaces import NUMPY
 
@@ -2028,7 +2028,7 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 @pytest.mark.parametrize("case", GOOD, ids=repr)
 def test_odd_input_works(case: Good, engine: str) -> None:
     graph = sg.Graph()
@@ -2048,7 +2048,7 @@ def test_odd_input_works(case: Good, engine: str) -> None:
         np.testing.assert_array_equal(np.array(value), before)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_any_tensor_can_be_fed(engine: str) -> None:
     s = Setting(engine)
     np.testing.assert_array_equal(
@@ -2069,7 +2069,7 @@ def test_any_tensor_can_be_fed(engine: str) -> None:
     )
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_a_fetched_array_is_the_callers_own(engine: str) -> None:
     s = Setting(engine)
     fed = np.array([1.0, 2.0, 3.0], F32)
@@ -2080,7 +2080,7 @@ def test_a_fetched_array_is_the_callers_own(engine: str) -> None:
     np.testing.assert_array_equal(s.session.run(s.w), np.array([1.0, 2.0, 3.0], F32))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_jax_arrays_can_be_fed(engine: str) -> None:
     s = Setting(engine)
     got = s.run(s.doubled, v=jnp.arange(3.0))
@@ -2144,7 +2144,7 @@ def test_without_scipy_the_numpy_engine_says_what_to_install(monkeypatch: pytest
         sg.erf(1.0)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_a_failure_inside_an_engine_names_the_operation_and_leaves_the_parameters(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -2154,8 +2154,7 @@ def test_a_failure_inside_an_engine_names_the_operation_and_leaves_the_parameter
     s = Setting(engine)
     with s.graph.as_default():
         y = sg.tan(s.v)
-    form = "onnx" if engine == "onnxruntime" else engine
-    monkeypatch.setattr(sg.ops.Tan, form, staticmethod(fails), raising=False)
+    monkeypatch.setattr(sg.ops.Tan, form_for(engine), staticmethod(fails), raising=False)
     with pytest.raises(sg.EngineError, match=r"Tan 'Tan'.*no memory left") as caught:
         s.session.run([s.step, y], {s.v: ARRAY})
     assert f"{HERE}:{y.op.location.line}" in str(caught.value)

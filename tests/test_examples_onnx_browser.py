@@ -267,6 +267,35 @@ def test_a_saved_state_is_read_again_here_and_in_python(page: Opened, prepared: 
     assert page.percent("#now") == now
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "shorter than 8 bytes"),
+        (b"\xff" * 64, "header is longer"),
+        (b"\x08" + bytes(7) + b"no JSON!", "not JSON"),
+        (b"\x02" + bytes(7) + b"{}", "the state has no head/w"),
+        ({"head/w": np.zeros((3, 10), np.float32)}, "head/w is float32 [3,10], not float32 [128,10]"),
+        ({"head/w": np.zeros((128, 10))}, "head/w is float64 [128,10], not float32 [128,10]"),
+    ],
+    ids=["empty", "length", "JSON", "nothing", "shape", "dtype"],
+)
+def test_a_file_that_is_no_state_changes_nothing(
+    page: Opened, tmp_path: Path, content: Any, said: str
+) -> None:
+    file = tmp_path / "other.safetensors"
+    file.write_bytes(content if isinstance(content, bytes) else safetensors.save(content))
+    page.steps(1)
+    page.page.set_input_files("#load", file)
+    page.page.wait_for_selector("#problem:visible")
+    assert page.text("#problem").startswith("other.safetensors is not loaded, and all is as it was: ")
+    assert said in page.text("#problem")
+    page.steps(1)
+    assert page.text("#steps") == "2"
+    saved = page.download("#save", tmp_path / "state.safetensors")
+    page.page.set_input_files("#load", saved)
+    page.page.wait_for_selector("#problem", state="hidden")
+
+
 def test_the_learning_rate_is_that_of_the_slider(page: Opened, prepared: Path, tmp_path: Path) -> None:
     """A first step of AdamW moves by the rate."""
     start = prepared / "training" / "state.safetensors"
@@ -417,4 +446,34 @@ def test_what_is_missing_is_said_on_the_page(
             assert page.page.get_attribute("html", "data-state") == "failed"
             assert ".onnx: 404" in page.text("#problem")
             assert page.page.locator("#start:disabled").count() == 1
+        server.shutdown()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"optimizer": "sgd:momentum=0.9", "learning_rate": 0.03},
+        {"lora": ["head/w"], "learning_rate": 0.03},
+        {"freeze": ["backbone/*"], "schedule": "cosine:0.02,500"},
+        {"optimizer": "muon", "learning_rate": 0.01, "clip": 1.0, "accumulate": 2},
+    ],
+    ids=["all", "lora", "schedule", "muon"],
+)
+def test_other_training_graphs_run_on_the_page_too(
+    browser: Any, prepared: Path, runtime: Path, tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    serve = example("onnx/digits/serve")
+    sgo = pytest.importorskip("stopgrad.onnx")
+    sgo.training(prepared / "model.onnx", loss="cross-entropy", folder=tmp_path / "training", **settings)
+    (tmp_path / "digits.safetensors").write_bytes((prepared / "digits.safetensors").read_bytes())
+    with serve.server(serve.site(tmp_path, runtime), 0) as server:
+        threading.Thread(target=server.serve_forever).start()
+        with opened(browser, f"http://127.0.0.1:{server.server_port}/") as page:
+            assert page.page.is_visible("#rate") == ("schedule" not in settings)
+            page.train(at_least=250)
+            now = page.percent("#now")
+            assert now > page.percent("#before") + 0.3
+            saved = page.download("#export", tmp_path / "trained.onnx")
+            assert accuracy(saved, prepared) == pytest.approx(now, abs=5e-4)
         server.shutdown()

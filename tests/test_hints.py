@@ -61,7 +61,7 @@ EXPECTED = {
     "unsqueeze": "sg.expand_dims",
     "tensor": "sg.constant",
     "functional": "sg.relu",
-    "optim": "sg.assign",
+    "optim": "sg.optimizers.adamw",
     "bmm": "sg.matmul",
     "randn": "sg.random_normal",
     "cross_entropy": "sg.sparse_softmax_cross_entropy_with_logits",

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
-from all_engines import ENGINES
+from all_engines import ENGINES, each_engine
 
 # --------------------------------------------------------------------------------- any index, as NumPy has it
 
@@ -101,7 +101,7 @@ def test_index_arrays_may_be_tensors(case: tuple[Any, Any]) -> None:
 # -------------------------------------------------------------------------------------------- outside, empty
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_traced_indices_count_from_the_end_and_choose_nothing_outside(engine: str) -> None:
     x = np.array([10.0, 20.0, 30.0])
     at = np.array([-1, -3, -4, 3, 0])
@@ -124,7 +124,7 @@ def test_traced_indices_count_from_the_end_and_choose_nothing_outside(engine: st
     )
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_axes_without_elements(engine: str) -> None:
     x = np.zeros((0, 2))
     at = np.array([0, -1])
@@ -187,7 +187,7 @@ UPDATES: dict[str, tuple[Callable[[Any, Any, Any], Any], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 @pytest.mark.parametrize("name", UPDATES)
 def test_derivatives_are_those_of_jax(name: str, engine: str) -> None:
     change, shape = UPDATES[name]
@@ -213,7 +213,7 @@ def test_derivatives_are_those_of_jax(name: str, engine: str) -> None:
                 np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_factors_of_one_place_have_the_product_of_the_others_as_slope(engine: str) -> None:
     at, factors = np.array([1, 0, 1, 1, 2]), np.array([2.0, 3.0, 0.0, 5.0, 7.0])
     f: Any = lambda u: sg.reduce_sum(sg.at(np.array([1.0, 4.0, 1.0]))[at].multiply(u))
@@ -226,7 +226,7 @@ def test_factors_of_one_place_have_the_product_of_the_others_as_slope(engine: st
     np.testing.assert_allclose(second, expected)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_of_values_set_for_one_element_the_last_remains_and_has_the_slope(engine: str) -> None:
     at, values = np.array([1, 0, 1]), np.array([5.0, 6.0, 7.0])
     f: Any = lambda u, i: sg.at(np.zeros(2))[i].set(u)
@@ -235,7 +235,7 @@ def test_of_values_set_for_one_element_the_last_remains_and_has_the_slope(engine
     np.testing.assert_array_equal(slope, [0, 1, 1])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_equal_extremes_share_the_slope(engine: str) -> None:
     f: Any = lambda x, u: sg.reduce_sum(sg.at(x)[[0, 0, 1]].max(u))
     run = sg.function(sg.grad(f, argnums=(0, 1)), engine=engine)
@@ -247,7 +247,7 @@ def test_equal_extremes_share_the_slope(engine: str) -> None:
 # ------------------------------------------------------------------------------------------- batches, methods
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 @pytest.mark.parametrize(
     "f",
     [
@@ -298,7 +298,7 @@ def test_updates_take_the_dtype_of_what_they_go_into() -> None:
         sg.at(np.arange(3))[1].set(0.5)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_a_traced_mask_changes_elements_but_takes_none(engine: str) -> None:
     x = np.array([[1.0, -2.0], [-3.0, 4.0]])
     run: Callable[..., Any] = lambda f, *args: sg.function(f, engine=engine)(x, *args)

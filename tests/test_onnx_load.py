@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
+
+pytest.importorskip("onnx")
+
+import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 import stopgrad as sg
@@ -140,6 +145,76 @@ def test_sizes_that_are_results_are_computed_when_the_model_runs() -> None:
     np.testing.assert_array_equal(found["s"], [4, 3])
     assert found["s"].dtype == np.int64
     assert found["n"] == 12.0
+
+
+@pytest.mark.parametrize(
+    ("nodes", "shape"),
+    [
+        (  # What PyTorch's exporters write for interpolation by a factor.
+            """s = Shape(x)
+            f = Cast<to = 1>(s)
+            k = Constant<value = float[2] {1.0, 2.0}>()
+            m = Mul(f, k)
+            r = Floor(m)
+            to = Cast<to = 7>(r)
+            y = ConstantOfShape(to)""",
+            "(batch, 2*n)",
+        ),
+        (  # And for expand, where -1 keeps a size.
+            """s = Shape(x)
+            given = Constant<value_ints = [-1, 5]>()
+            one = Constant<value_ints = [-1, -1]>()
+            asked = Equal(given, one)
+            to = Where(asked, s, given)
+            y = ConstantOfShape(to)""",
+            "(batch, 5)",
+        ),
+        (
+            """s = Shape(x)
+            first, second = Split<num_outputs = 2>(s)
+            two = Constant<value_ints = [2]>()
+            half = Div(first, two)
+            rest = Mod(first, two)
+            more = Sub(second, two)
+            low = Constant<value_ints = [0]>()
+            most = Max(more, low)
+            to = Concat<axis = 0>(half, rest, most)
+            y = ConstantOfShape(to)""",
+            "(batch//2, batch - 2*(batch//2), max(n - 2, 0))",
+        ),
+    ],
+)
+def test_sizes_are_computed_with_symbols(nodes: str, shape: str) -> None:
+    model = sgo.load(model_of(f"g (float[batch, n] x) => (y) {{ {nodes} }}"))
+    assert repr(model.outputs["y"].shape) == shape
+
+
+def test_initializers_that_are_inputs_too_are_parameters() -> None:
+    """As all were before IR version 4."""
+    proto = model_of("g (float[n] x, float[1] w) => (y) { y = Mul(x, w) }")
+    proto.ir_version = 3
+    proto.graph.initializer.append(numpy_helper.from_array(tensor(2), "w"))
+    model = sgo.load(proto)
+    assert list(model.inputs) == ["x"]
+    assert list(model.parameters) == ["w"]
+    np.testing.assert_array_equal(model(tensor(1, 3)), [2, 6])
+
+
+def test_a_long_chain_needs_no_deep_stack() -> None:
+    count = 5000
+    nodes = [helper.make_node("Add", [f"v{i}", "w"], [f"v{i + 1}"]) for i in range(count)]
+    proto = model_of("g (float[n] v0) => (y) <float[1] w = {1}> { y = Identity(v0) }")
+    proto.graph.node[0].input[0] = f"v{count}"
+    proto.graph.node.extend(nodes)
+    proto.graph.node.append(proto.graph.node[0])
+    del proto.graph.node[0]
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 120)
+    try:
+        model = sgo.load(proto)
+    finally:
+        sys.setrecursionlimit(limit)
+    np.testing.assert_array_equal(model(tensor(1)), [count + 1])
 
 
 def test_what_reads_an_initializer_only_to_know_it_needs_no_parameter() -> None:

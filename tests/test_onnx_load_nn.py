@@ -61,3 +61,14 @@ def test_gradients_are_those_of_differences(name: str) -> None:
         return sg.add_n([sg.reduce_sum(y * _weights(y.shape, dtype)) for y in parts])
 
     sg.check_gradients(loss, *(values[x] for x in names), argnums=tuple(range(len(names))), modes="reverse")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", LAYERS)
+def test_xla_computes_the_same(name: str) -> None:
+    layer = LAYERS[name]
+    model, values = sgo.load(model_of(layer, np.float32)), fed(layer, np.float32)
+    made = sg.function(lambda given: model(**given), engine="xla")(values)
+    made = list(made.values()) if isinstance(made, dict) else [made]
+    for y, expected in zip(made, _found(layer, np.float32), strict=True):
+        np.testing.assert_allclose(y, expected, 1e-4, 2e-5)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import pkgutil
 from typing import Any
 
 import ml_dtypes
@@ -15,6 +17,7 @@ from onnx import helper
 import stopgrad as sg
 import stopgrad.onnx as sgo
 from onnx_layers import LAYERS, Layer, fed, floats, ints, model_of, sizes
+from stopgrad.onnx import operators
 
 TRAINING = "ai.onnx.preview.training"
 
@@ -32,6 +35,18 @@ def _model(nodes: list[Any], inputs: dict[str, tuple[int, ...]], outputs: list[s
     )
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid(TRAINING, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def test_no_operator_stands_in_two_tables() -> None:
+    seen: dict[str, str] = {}
+    for module in pkgutil.iter_modules(operators.__path__):
+        table = getattr(
+            importlib.import_module(f"{operators.__name__}.{module.name}"), module.name.upper(), {}
+        )
+        for name in table:
+            assert name not in seen, f"{name} stands in {seen[name]} and {module.name}"
+            seen[name] = module.name
+    assert set(seen) == set(operators.OPERATORS)
 
 
 # ------------------------------------------------------------------------------------------ symbolic sizes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("onnx")
+
 from onnx_node_tools import LEFT_OUT, Count, count
 
 

@@ -485,6 +485,25 @@ def test_damaged_files_are_refused_and_nothing_is_written(model: Path, tmp_path:
     assert [f.name for f in tmp_path.iterdir()] == ["mlp.onnx"]
 
 
+@pytest.mark.parametrize(("version", "said"), [(6, "opset 6"), (99, "opset 99")])
+def test_an_opset_that_is_not_known_is_refused(version: int, said: str, model: Path) -> None:
+    changed = onnx.load(model)
+    changed.opset_import[0].version = version
+    model.write_bytes(changed.SerializeToString())
+    with pytest.raises(sg.FileError, match=said):
+        trained(model)
+    assert [f.name for f in model.parent.iterdir()] == ["mlp.onnx"]
+
+
+def test_names_with_signs_of_patterns_are_found_as_they_are(tmp_path: Path) -> None:
+    nodes = [node("Mul", ["x", "layers[0].w"], "a"), node("Mul", ["a", "layers[1].w"], "y")]
+    weights = {"layers[0].w": normal(3), "layers[1].w": normal(3, seed=1)}
+    write(tmp_path / "m.onnx", nodes, {"x": ["n", 3]}, {"y": ["n", 3]}, weights)
+    trainer = trained(tmp_path / "m.onnx", loss="mse", optimizer="sgd", freeze="layers[0].w")
+    assert list(trainer.state) == ["layers[1].w", "sgd/step"]
+    trainer.step(x=normal(2, 3), labels=normal(2, 3))
+
+
 def test_unknown_operators_are_all_listed(tmp_path: Path) -> None:
     nodes = [
         onnx.helper.make_node("Whirl", ["x"], ["a"], "first/Whirl", domain="own"),

@@ -260,6 +260,33 @@ print(loss > 0, [name for name in ("onnx", "torch", "jax") if sys.modules[name] 
     assert done.stdout == "True []\n", done.stderr
 
 
+def test_a_step_and_what_is_asked_need_nothing_of_the_large_package(folder: Path) -> None:
+    text = f"""
+import sys
+from stopgrad_trainer import Trainer
+trainer = Trainer({str(folder)!r})
+trainer.step(x=[[1, 2, 3, 4]], labels=[1])
+trainer.evaluate(x=[[1, 2, 3, 4]], labels=[1])
+trainer.predict(x=[[1, 2, 3, 4]])
+trainer.state
+print([name for name in ("stopgrad", "onnx", "torch", "jax", "optree") if name in sys.modules])
+try:
+    trainer.step(x=[[1, 2, 3, 4]])
+except Exception as error:
+    print(type(error).__module__, str(error).splitlines())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(sg.__file__).parents[1],
+        check=False,
+    )
+    expected = "['step: labels is missing; it takes x, labels, learning_rate', '  at <string>:11']"
+    assert done.stdout == f"[]\nstopgrad.errors {expected}\n", done.stdout + done.stderr
+
+
 def test_without_onnxruntime_it_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(sg.EngineError, match=r"stopgrad\[onnx\]"):

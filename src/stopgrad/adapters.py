@@ -74,7 +74,8 @@ def add_lora(
     """Put low-rank adapters beside weights: ``x @ W`` becomes ``x @ W + alpha / rank * x @ A @ B``.
 
     A is random and B zero, so that nothing changes at first. Gradients reach A and B; those of W are stopped.
-    An adapter belongs to a weight: all its uses share it.
+    An adapter belongs to a weight: all its uses share it. A is on the side of the inputs, B on that of the
+    results: of a weight that products use transposed, ``A @ B`` is added to the transpose.
 
     Args:
         outputs: an output, or a nested structure of outputs of one graph.
@@ -94,9 +95,8 @@ def add_lora(
         DTypeError: a weight is not floating-point.
 
     References:
-        Hu et al. 2021, "LoRA: low-rank adaptation of large language models", arXiv 2106.09685. A is on the
-        side of the input and drawn as Hugging Face's ``peft`` draws it: uniformly, up to one over the root of
-        the number of inputs.
+        Hu et al. 2021, "LoRA: low-rank adaptation of large language models", arXiv 2106.09685. A is drawn as
+        Hugging Face's ``peft`` draws it: uniformly, up to one over the root of the number of inputs.
 
     Examples:
         >>> with sg.Graph().as_default() as graph:
@@ -133,7 +133,7 @@ def add_lora(
 
 @reads_arguments
 def _rank(rank: Any) -> int:
-    if not is_whole(rank) or whole(rank) < 1:
+    if not is_whole(rank) or not 1 <= whole(rank) < 2**31:
         raise ArgumentError(f"add_lora: rank is a whole number from 1 on, not {rank!r:.60}")
     return whole(rank)
 
@@ -146,6 +146,7 @@ def _above_zero(value: Any, name: str) -> float:
     return found
 
 
+@reads_arguments
 def _seed(key: Any) -> Array:
     """A key as an array, whatever graph is open."""
     with Graph().as_default():

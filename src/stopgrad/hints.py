@@ -156,8 +156,8 @@ _IN_ITSELF = "functions stand in sg itself, as in sg.{}"
 
 _ADVICE = {
     **dict.fromkeys(
-        ("optim", "optimizers", "train", "Adam", "AdamW", "SGD", "GradientDescentOptimizer"),
-        "there are no optimizers: write the step with sg.assign, or use optax on what sg.grad returns",
+        ("optim", "train", "Adam", "AdamW", "SGD", "GradientDescentOptimizer"),
+        "steps of training stand in sg.optimizers, as sg.optimizers.adamw(loss, parameters)",
     ),
     **dict.fromkeys(
         ("py_function", "py_func", "numpy_function", "pure_callback"),

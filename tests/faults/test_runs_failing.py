@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from fault_tools import ENGINES, Counting
+from all_engines import each_engine, form_for
+from fault_tools import Counting
 from stopgrad.engines.xla import XlaEngine
 
 HUGE = [1 << 40]
@@ -22,7 +23,7 @@ def huge(c: Counting) -> sg.Output:
         return sg.broadcast_to(sg.reshape(c.steps[2], [1]), HUGE) * c.by
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_an_allocation_that_fails_leaves_the_parameters_as_they_were(engine: str) -> None:
     c = Counting()
     y = huge(c)
@@ -59,7 +60,7 @@ def test_a_function_that_cannot_allocate_says_so() -> None:
             f(np.ones(1))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@each_engine
 def test_a_lowering_that_fails_is_named_and_leaves_all_as_it_was(
     engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,7 +74,7 @@ def test_a_lowering_that_fails_is_named_and_leaves_all_as_it_was(
             raise ValueError("my own")
         return xp.tanh(x)
 
-    monkeypatch.setattr(sg.ops.Tanh, engine, staticmethod(lower), raising=False)
+    monkeypatch.setattr(sg.ops.Tanh, form_for(engine), staticmethod(lower), raising=False)
     with sg.Session(c.graph, engine=engine) as session:
         c.step(session)
         for _ in range(2):

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from fault_tools import ENGINES, Counting, Injection, Interrupt, raise_in, settings
+from all_engines import each_engine
+from fault_tools import Counting, Injection, Interrupt, raise_in, settings
 
 OURS = ("session.py", "function.py", "compiling.py", "feeds.py", "engines/")
 Alarm = Callable[[float, Callable[[], Any]], bool]
-on_both_engines = pytest.mark.parametrize("engine", ENGINES)
 # Python drops an exception that comes while a finalizer runs, and says so.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -65,13 +65,13 @@ def seconds(function: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-@on_both_engines
+@each_engine
 def test_a_signal_at_any_moment_of_a_run_leaves_a_whole_state(engine: str, alarm: Alarm) -> None:
     assert interrupted_by_signals(engine, alarm, 300, 100, seed=0) > 100
 
 
 @pytest.mark.nightly
-@on_both_engines
+@each_engine
 @pytest.mark.parametrize("seed", range(5))
 def test_signals_in_10_000_runs(engine: str, alarm: Alarm, seed: int) -> None:
     assert interrupted_by_signals(engine, alarm, 10_000, 3_000, seed) > 3_000
@@ -93,13 +93,13 @@ def interrupted_while_compiling(engine: str, alarm: Alarm, tries: int, wanted: i
     return hits
 
 
-@on_both_engines
+@each_engine
 def test_a_signal_while_a_run_is_being_compiled_leaves_nothing_half_done(engine: str, alarm: Alarm) -> None:
     assert interrupted_while_compiling(engine, alarm, 10, 3) > 3
 
 
 @pytest.mark.nightly
-@on_both_engines
+@each_engine
 def test_signals_in_500_compilations(engine: str, alarm: Alarm) -> None:
     assert interrupted_while_compiling(engine, alarm, 500, 150) > 150
 
@@ -145,13 +145,13 @@ def interrupted_from_another_thread(engine: str, tries: int) -> None:
         assert not failed
 
 
-@on_both_engines
+@each_engine
 def test_an_exception_from_another_thread_leaves_a_whole_state(engine: str) -> None:
     interrupted_from_another_thread(engine, 100)
 
 
 @pytest.mark.nightly
-@on_both_engines
+@each_engine
 def test_5_000_exceptions_from_another_thread(engine: str) -> None:
     interrupted_from_another_thread(engine, 5_000)
 
@@ -195,7 +195,7 @@ def interrupt_runs(engine: str, compiled: bool, most: int | None = None) -> int:
     return every_place(lambda: c.step(session), check, fresh, most)
 
 
-@on_both_engines
+@each_engine
 def test_an_interrupt_at_every_place_of_a_run(engine: str) -> None:
     assert interrupt_runs(engine, compiled=True) > 40
 
@@ -210,7 +210,7 @@ def test_an_interrupt_at_every_place_of_a_first_run_on_xla() -> None:
     assert interrupt_runs("xla", compiled=False) > 100
 
 
-@on_both_engines
+@each_engine
 def test_an_interrupt_at_every_place_of_a_restore(engine: str, tmp_path: Path) -> None:
     c, before = Counting(), settings()
     path = tmp_path / "at_1.safetensors"

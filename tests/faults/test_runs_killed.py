@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from all_engines import each_engine
+
 # One process forks those that train, which is quick; JAX is imported there, but first runs in the children.
 TRAINING = """
 import json, os, random, signal, sys, time
@@ -85,7 +87,7 @@ def test_training_killed_100_times_leaves_a_whole_file_each_time(tmp_path: Path)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("engine", ["numpy", "xla"])
+@each_engine
 def test_training_killed_1_000_times_leaves_a_whole_file_each_time(engine: str, tmp_path: Path) -> None:
     kills, files = train_and_kill(engine, 1_000, tmp_path)
     assert kills == 1_000

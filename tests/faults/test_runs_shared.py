@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from fault_tools import ENGINES, Counting, whole
-
-on_both_engines = pytest.mark.parametrize("engine", ENGINES)
+from all_engines import each_engine
+from fault_tools import Counting, whole
 
 
 @pytest.fixture(autouse=True)
@@ -86,19 +85,19 @@ def share(engine: str, tmp_path: Path, seconds: float) -> list[int]:
     return counts
 
 
-@on_both_engines
+@each_engine
 def test_runs_saves_values_and_restores_side_by_side_see_whole_states(engine: str, tmp_path: Path) -> None:
     assert min(share(engine, tmp_path, 1.5)) > 2
 
 
 @pytest.mark.nightly
-@on_both_engines
+@each_engine
 def test_threads_share_a_session_for_minutes(engine: str, tmp_path: Path) -> None:
     for _ in range(20):
         assert min(share(engine, tmp_path, 6.0)) > 10
 
 
-@on_both_engines
+@each_engine
 def test_no_step_is_lost_between_threads(engine: str) -> None:
     c = Counting()
     with sg.Session(c.graph, engine=engine) as session:
@@ -106,7 +105,7 @@ def test_no_step_is_lost_between_threads(engine: str) -> None:
         assert c.count(session) == sum(counts)
 
 
-@on_both_engines
+@each_engine
 def test_a_session_closed_while_others_run_is_closed(engine: str) -> None:
     for _ in range(20 if engine == "numpy" else 3):
         c = Counting()
@@ -189,7 +188,7 @@ def test_a_session_closed_inside_its_run_ends_with_an_error(monkeypatch: pytest.
     assert not session._state.values
 
 
-@on_both_engines
+@each_engine
 def test_a_signal_handler_sees_whole_states_and_its_runs_are_refused_or_come_between(
     engine: str, tmp_path: Path
 ) -> None:
@@ -231,7 +230,7 @@ def test_a_signal_handler_sees_whole_states_and_its_runs_are_refused_or_come_bet
 # ---------------------------------------------------------------------------------- tasks
 
 
-@on_both_engines
+@each_engine
 def test_tasks_share_a_session(engine: str) -> None:
     c = Counting()
 
@@ -254,7 +253,7 @@ def test_tasks_share_a_session(engine: str) -> None:
         assert c.count(session) == 120
 
 
-@on_both_engines
+@each_engine
 def test_a_cancelled_task_leaves_a_whole_state(engine: str) -> None:
     c = Counting()
 

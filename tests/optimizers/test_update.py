@@ -13,6 +13,7 @@ import optax
 import pytest
 
 import stopgrad as sg
+from all_engines import ENGINES
 from stopgrad import optimizers as so
 
 RNG = np.random.default_rng(3)
@@ -30,7 +31,7 @@ OPTIMISERS: dict[str, Any] = {
     "adafactor": so.adafactor,
     "muon": partial(so.muon, others=so.AdamW(0.01), ns_dtype="float64"),
     "muon of matrices": partial(so.muon, groups={"*/b": so.SGD(0.1)}, ns_dtype="float32"),
-    "accumulated": partial(so.adamw, learning_rate=0.1, accumulate=2, average=0.5),
+    "accumulated": partial(so.adamw, learning_rate=so.linear(0.1, 0.05, 3), accumulate=2, average=0.5),
     "scheduled": partial(so.adamw, learning_rate=so.cosine(0.1, 4, restarts=True, stretch=2)),
 }
 
@@ -56,10 +57,13 @@ def run(graph: Any, feeds: Any, fetches: Any, steps: int, engine: str = "numpy")
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_engines_agree_and_the_loss_falls(name: str) -> None:
     graph, feeds, _, loss, update = built(OPTIMISERS[name])
-    found = {engine: run(graph, feeds, update.run, 5, engine) for engine in ("numpy", "xla")}
+    found = {engine: run(graph, feeds, update.run, 5, engine) for engine in ENGINES}
     assert found["numpy"].keys() == {*START, *update.state}
-    for parameter, value in found["numpy"].items():
-        np.testing.assert_allclose(found["xla"][parameter], value, rtol=1e-6, atol=1e-9, err_msg=parameter)
+    for engine in ENGINES:
+        for parameter, value in found["numpy"].items():
+            np.testing.assert_allclose(
+                found[engine][parameter], value, rtol=1e-6, atol=1e-9, err_msg=f"{engine}: {parameter}"
+            )
     with sg.Session(graph, engine="numpy") as session:
         losses = [session.run([loss, update.run], feeds)[0] for _ in range(20)]
     assert losses[-1] < 0.95 * losses[0]
@@ -86,7 +90,10 @@ def test_the_text_comes_back() -> None:
     assert "adamw/m/w: float32[2] = Parameter" in graph.to_text()
 
 
-@pytest.mark.parametrize(("name", "engine"), [*((n, "numpy") for n in OPTIMISERS), ("accumulated", "xla")])
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [*((n, "numpy") for n in OPTIMISERS), ("accumulated", "xla"), ("accumulated", "onnxruntime")],
+)
 def test_training_goes_on_bit_for_bit_where_it_was_saved(name: str, engine: str, tmp_path: Path) -> None:
     graph, feeds, _, _, update = built(OPTIMISERS[name])
     expected = run(graph, feeds, update.run, 7, engine)
@@ -440,6 +447,12 @@ WRONG = [
     ),
     wrong("can be moved; not Placeholder 'x'", lambda s: so.sgd(s.loss, [s.w, s.x]), sg.GraphError),
     wrong("belongs to another graph than the loss", lambda s: so.sgd(s.loss, [s.other]), sg.GraphError),
+    wrong(
+        "two parameters are called 'a.b'",
+        lambda s: so.sgd(s.loss, {"a": {"b": s.w}, "a.b": s.b}),
+        sg.GraphError,
+    ),
+    wrong("'m/a b' cannot name", lambda s: so.adam(s.loss, {"a b": s.w}), sg.GraphError),
     wrong("is among the parameters twice", lambda s: so.sgd(s.loss, [s.w, s.w]), sg.GraphError),
     wrong("no gradient reaches it; leave it out", lambda s: so.sgd(s.loss, [s.whole]), sg.DTypeError),
     wrong("one for the imaginary part", lambda s: so.sgd(s.loss, [s.waves]), sg.DTypeError),

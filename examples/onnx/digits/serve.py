@@ -15,6 +15,7 @@ import http.server
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -32,15 +33,17 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".m
 
 def fetched(folder: Path) -> Path:
     """The package of onnxruntime-web, from the npm registry unless it is in the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    package = folder / f"{RUNTIME.replace('@', '-')}.tgz"
-    if not package.exists():
-        command = ["npm", "pack", RUNTIME, "--loglevel=error", "--fetch-retries=1"]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)  # noqa: S603
-    found = base64.b64encode(hashlib.sha512(package.read_bytes()).digest()).decode()
-    if found != INTEGRITY:
-        raise SystemExit(f"{package} is not {RUNTIME}: its sha512 is {found}")
-    return package
+    name = f"{RUNTIME.replace('@', '-')}.tgz"
+    if not (folder / name).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as new:
+            command = ["npm", "pack", RUNTIME, "--loglevel=error", "--fetch-retries=1"]
+            subprocess.run(command, cwd=new, check=True, capture_output=True, text=True)  # noqa: S603
+            found = base64.b64encode(hashlib.sha512(Path(new, name).read_bytes()).digest()).decode()
+            if found != INTEGRITY:
+                raise SystemExit(f"what npm gave is not {RUNTIME}: its sha512 is {found}")
+            Path(new, name).replace(folder / name)
+    return folder / name
 
 
 def site(prepared: Path, package: Path) -> Path:

@@ -43,11 +43,16 @@ def writes(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Writing, *args: Any, **kwargs: Any) -> Any:
         if numpys is not None and not has_value(args) and not has_value(tuple(kwargs.values())):
             made = numpys(*args, **kwargs)
-            if not isinstance(made, np.ndarray) or made.size <= max(SMALL, *map(np.size, args)):
+            if not isinstance(made, np.ndarray) or made.size <= max(SMALL, *map(_count, args)):
                 return made
         return function(self, *args, **kwargs)
 
     return call
+
+
+def _count(x: Any) -> int:
+    """As many elements there are in arrays, listed or not."""
+    return sum(map(_count, x)) if isinstance(x, (list, tuple)) else int(np.size(x))
 
 
 class Writing:

@@ -16,7 +16,19 @@ from stopgrad.operands import Tensor, as_array, as_list, show_shape, type_of
 from stopgrad.ops.inference import broadcast_shapes, check_dtype, is_integer
 from stopgrad.public import builds
 from stopgrad.samples import ints, sample
-from stopgrad.types import DType, Shape, Size, TensorType, int8, int32, int64, product, shape_of, tensor_type
+from stopgrad.types import (
+    Dim,
+    DType,
+    Shape,
+    Size,
+    TensorType,
+    int8,
+    int32,
+    int64,
+    product,
+    shape_of,
+    tensor_type,
+)
 
 __all__ = [
     "ravel_multi_index",
@@ -70,11 +82,13 @@ class RavelMultiIndex(Op):
         wanted = dtype.numpy
         number = inside = None
         for at, size in zip(indices, sizes, strict=True):
-            low, high = np.iinfo(at.dtype).min, np.iinfo(at.dtype).max
-            known = isinstance(size, int)  # Engines may keep sizes symbolic.
-            here = at == at if known and size > high else at < size
-            if at.dtype.kind == "i":
-                here = here & (at >= (max(-size, low) if known else -size))
+            if isinstance(size, Dim):  # Where a graph is written and not run, sizes are not known.
+                place, number_of = at.astype(np.int64), xp.asarray(size, np.int64)
+                here = (place < number_of) & (place >= -number_of)
+            else:
+                here = at < size if size <= np.iinfo(at.dtype).max else at == at
+                if at.dtype.kind == "i":
+                    here = here & (at >= max(-size, np.iinfo(at.dtype).min))
             front = at.astype(np.int64 if at.dtype.itemsize == 8 else np.int32)
             if at.dtype.kind == "i":
                 front = xp.where(front < 0, front + xp.asarray(size, front.dtype), front)

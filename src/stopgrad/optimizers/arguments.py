@@ -56,7 +56,7 @@ def checked(how: Mapping[str, Any]) -> How:
             f"{shorten(list(How.__annotations__))}"
         )
     accumulate = how.get("accumulate", 1)
-    if not is_whole(accumulate) or whole(accumulate) < 1:
+    if not is_whole(accumulate) or not 1 <= whole(accumulate) < 2**53:
         raise ArgumentError(f"accumulate is a whole number from 1 on, not {accumulate!r:.60}")
     average = how.get("average")
     groups = {} if how.get("groups") is None else how["groups"]
@@ -117,7 +117,10 @@ def named(parameters: Any, graph: Graph) -> dict[str, Output]:
         if x in seen:
             raise GraphError(f"{describe(x)} is among the parameters twice; give it once")
         seen.add(x)
-        found[keys[i] if keys else x.op.name] = x
+        name = keys[i] if keys else x.op.name
+        if name in found:
+            raise GraphError(f"two parameters are called {name!r}: {describe(found[name])} and {describe(x)}")
+        found[name] = x
     if not found:
         raise GraphError("there are no parameters to move; give those that sg.parameter made")
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -24,7 +24,7 @@ def rules_for(named: Mapping[str, Output], rule: Rule, others: Rule | None, how:
     rest = _Rest(rule, others)
     found = {name: found[name] if name in found else rest.rule_for(x) for name, x in named.items()}
     without: dict[Rule, Rule] = {}
-    for name in _chosen(how["no_decay"], named):
+    for name in matching("no_decay", how["no_decay"], named):
         one = found[name]
         if not hasattr(one, "weight_decay"):
             raise ArgumentError(f"no_decay: {one.name} has no weight decay")
@@ -48,11 +48,6 @@ class _Rest:
             if self.others is not None and self.rule.refusal(parameter.op.value.array.shape)
             else self.rule
         )
-
-
-def _chosen(patterns: str | Iterable[str], names: Iterable[str]) -> list[str]:
-    given = [patterns] if isinstance(patterns, str) else list(patterns)
-    return matching("no_decay", given, names) if given else []
 
 
 def _rule_of_group(rule: Rule, group: Any, patterns: Any) -> Rule:

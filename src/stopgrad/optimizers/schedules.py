@@ -20,7 +20,7 @@ from stopgrad.ops.rounding import floor, rint
 from stopgrad.ops.trigonometric import cos
 from stopgrad.optimizers.rules import at_least
 from stopgrad.plain import flag, is_whole, whole
-from stopgrad.public import call, guarded
+from stopgrad.public import call, guarded, reads_arguments
 from stopgrad.types import float64
 
 __all__ = [
@@ -305,11 +305,12 @@ def warmup(schedule: Any, steps: int, start: float = 0.0) -> Schedule:
 
 
 def _count(steps: Any, name: str) -> int:
-    if not is_whole(steps) or whole(steps) < 1:
+    if not is_whole(steps) or not 1 <= whole(steps) < 2**53:
         raise ArgumentError(f"{name} is a whole number from 1 on, not {steps!r:.60}")
     return whole(steps)
 
 
+@reads_arguments
 def _bounds(boundaries: Any, parts: int, name: str) -> list[int]:
     found = [_count(bound, f"boundaries[{i}]") for i, bound in enumerate(boundaries)]
     if sorted(set(found)) != found:

@@ -31,10 +31,14 @@ function alone(work) {
   return done.catch(failed);
 }
 
+function problem(text) {
+  $("problem").textContent = text;
+  $("problem").hidden = !text;
+}
+
 function failed(error) {
   state.running = false;
-  $("problem").textContent = `This does not work: ${error.message ?? error}`;
-  $("problem").hidden = false;
+  problem(`This does not work: ${error.message ?? error}`);
   document.documentElement.dataset.state = "failed";
 }
 
@@ -260,7 +264,13 @@ async function load() {
   if (!file) return;
   const buffer = await file.arrayBuffer();
   await alone(async () => {
-    state.training.restore(buffer);
+    try {
+      state.training.restore(buffer);
+    } catch (error) {
+      problem(`${file.name} is not loaded, and all is as it was: ${error.message}`);
+      return;
+    }
+    problem("");
     await measure();
     await guess();
     say("The state of the file is loaded.");
@@ -284,7 +294,9 @@ async function main() {
   const [training, digits] = await Promise.all([Training.open("training/"), arrays("digits.safetensors")]);
   const part = (name) => ({ images: digits.get(`${name}/images`), labels: digits.get(`${name}/labels`) });
   Object.assign(state, { training, train: part("train"), heldOut: part("held_out") });
-  $("rate").value = Math.log10(training.manifest.learning_rate.default);
+  const { default: rate } = training.manifest.learning_rate;
+  $("rate-label").hidden = rate === undefined; // A schedule gives it.
+  $("rate").value = Math.log10(rate ?? 1);
   $("rate").dispatchEvent(new Event("input"));
   $("held-out-count").textContent = state.heldOut.labels.data.length;
   describe();

@@ -21,7 +21,12 @@ export function read(buffer) {
   if (buffer.byteLength < 8) throw new Error("not a safetensors file: it is shorter than 8 bytes");
   const length = Number(new DataView(buffer).getBigUint64(0, true));
   if (8 + length > buffer.byteLength) throw new Error("not a safetensors file: its header is longer than the file");
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)));
+  let header;
+  try {
+    header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)));
+  } catch {
+    throw new Error("not a safetensors file: its header is not JSON");
+  }
   const found = new Map();
   for (const [name, entry] of Object.entries(header)) {
     if (name === "__metadata__") continue;

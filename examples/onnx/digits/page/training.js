@@ -44,11 +44,12 @@ export class Training {
 
   tensors(arrays) {
     const state = {};
-    for (const { name, role, shape } of this.manifest.graphs.train_step.inputs) {
+    for (const { name, role, dtype, shape } of this.manifest.graphs.train_step.inputs) {
       if (role !== "parameter" && role !== "state") continue;
       const found = arrays.get(name);
       if (!found) throw new Error(`the state has no ${name}`);
-      if (found.shape.join() !== shape.join()) throw new Error(`${name} has shape [${found.shape}], not [${shape}]`);
+      if (found.dtype !== dtype || found.shape.join() !== shape.join())
+        throw new Error(`${name} is ${found.dtype} [${found.shape}], not ${dtype} [${shape}]`);
       state[name] = tensor(found);
     }
     return state;

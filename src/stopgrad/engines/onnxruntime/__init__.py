@@ -11,8 +11,15 @@ from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.graph import Operation, Output
 from stopgrad.namespaces import require
-from stopgrad.onnx_nodes import model_of, unwritable, written
+from stopgrad.onnx_nodes import Program, model_of, unwritable, written
 from stopgrad.types import bfloat16
+
+_INEXACT = ["MatMulScaleFusion"]
+"""Optimisations that bring a number of float64 into an attribute, which is float32."""
+
+
+def _has_float64(program: Program) -> bool:
+    return any(dtype == np.float64 for dtype, _ in program.types.values())
 
 
 @register
@@ -41,11 +48,15 @@ class OnnxRuntimeEngine(Engine):
             return lambda arrays: []
         given = {f"x{i}": x for i, x in enumerate(inputs)}
         wanted = {f"y{i}": y for i, y in enumerate(outputs)}
-        model = model_of(written(given, wanted, bits=True))
+        program = written(given, wanted, bits=True)
+        model = model_of(program)
         options = self._runtime.SessionOptions()
         options.log_severity_level = 4
         session = self._runtime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            model.SerializeToString(),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=_INEXACT if _has_float64(program) else [],
         )
         names, run = list(wanted), session.run
         dtypes = [x.dtype.numpy for x in inputs]

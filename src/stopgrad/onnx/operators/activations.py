@@ -90,13 +90,14 @@ def shrink(node: Call, x: Any) -> Any:
 @knows(1, 2)
 def clip(node: Call, x: Any, low: Any = None, high: Any = None) -> Any:
     """Between bounds that, where they are stored, are constants and no parameters: nobody trains them."""
-    if node.opset < 11:
-        bounds = [node.attribute("min"), node.attribute("max")]
-    else:
-        bounds = [bound.array if isinstance(bound, Known) else bound for bound in (low, high)]
-    if bounds[0] is None and bounds[1] is None:
-        return x
-    return sg.clip(x, *(None if bound is None else brought(bound, x.dtype) for bound in bounds))
+    bounds = [bound if bound is None else sg.reshape(_constant(node, bound), []) for bound in (low, high)]
+    return x if bounds[0] is None and bounds[1] is None else sg.clip(x, *bounds)
+
+
+def _constant(node: Call, x: Any) -> Any:
+    """An operand as an output; what is stored as a constant."""
+    stored = isinstance(x, Known) and bool(x.initializer)
+    return sg.constant(x.array, x.dtype) if stored else node.tensor(x)
 
 
 def along_axes(node: Call, x: Any) -> tuple[int, ...]:
@@ -108,14 +109,6 @@ def along_axes(node: Call, x: Any) -> tuple[int, ...]:
 
 def _over_axes(function: Any) -> Any:
     return lambda node, x: function(x, along_axes(node, x))
-
-
-def hardmax(node: Call, x: Any) -> Any:
-    axes = along_axes(node, x)
-    flat = x if len(axes) == 1 else sg.reshape(x, [*x.shape[: axes[0]], -1])
-    best = sg.argmax(flat, axes[0])
-    y = sg.one_hot(best, flat.shape[axes[0]], axis=axes[0], dtype=x.dtype)
-    return y if flat is x else sg.reshape(y, list(x.shape))
 
 
 ACTIVATIONS: Table = {
@@ -140,5 +133,4 @@ ACTIVATIONS: Table = {
     "Clip": clip,
     "Softmax": _over_axes(sg.softmax),
     "LogSoftmax": _over_axes(sg.log_softmax),
-    "Hardmax": hardmax,
 }

@@ -314,8 +314,8 @@ def group_query_attention(
     q, k, v = by_heads(q, heads), by_heads(k, shared), by_heads(v, shared)
     if node.attribute("do_rotary", 0):
         near = bool(node.attribute("rotary_interleaved", 0))
-        angles = [sg.expand_dims(t[: q.shape[2]], 0) for t in (cos, sin)]
-        q, k = (turned_by(x, *angles, 2 * cos.shape[-1], near) for x in (q, k))
+        cos, sin = (sg.expand_dims(t[: q.shape[2]], 0) for t in (cos, sin))
+        q, k = (turned_by(x, cos, sin, 2 * cos.shape[-1], near) for x in (q, k))
     mask = Mask(k.shape[2])
     if bias is not None:
         mask.given(bias)

@@ -57,11 +57,6 @@ def _mean(node: Call, *xs: Any) -> Any:
     return sg.realdiv(total, brought(len(xs), total.dtype))
 
 
-def _clip(node: Call, x: Any, low: Any = None, high: Any = None) -> Any:
-    x = x if low is None else sg.maximum(x, sg.reshape(low, []))
-    return x if high is None else sg.minimum(x, sg.reshape(high, []))
-
-
 def _negated(node: Call, x: Any) -> Any:
     return sg.negative(x)
 
@@ -143,7 +138,6 @@ ELEMENTWISE: Table = {
     "Min": _many(sg.minimum),
     "Sum": _many(sg.add),
     "Mean": _mean,
-    "Clip": _clip,
     "Neg": _negated,
     "Reciprocal": _reciprocal,
     "Abs": _unary(sg.abs),
@@ -163,7 +157,6 @@ ELEMENTWISE: Table = {
     "Atan": _unary(sg.atan),
     "Sinh": _unary(sg.sinh),
     "Cosh": _unary(sg.cosh),
-    "Tanh": _unary(sg.tanh),
     "Asinh": _unary(sg.asinh),
     "Acosh": _unary(sg.acosh),
     "Atanh": _unary(sg.atanh),

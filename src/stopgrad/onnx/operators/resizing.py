@@ -1,4 +1,4 @@
-"""Images of other sizes: Resize in all its modes, Upsample, CenterCropPad.
+"""Images of other sizes: Resize in all its modes, and Upsample.
 
 Interpolation goes one axis at a time. For each axis it is known, while the graph is built, which old elements
 make each new one, and with which weights.
@@ -14,7 +14,6 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.importing.sampling import cubic_weights
-from stopgrad.importing.shapes import padded
 from stopgrad.importing.values import along, axis_of, brought
 from stopgrad.onnx.operators.calling import Call, Table, knows
 
@@ -323,21 +322,7 @@ def upsample(node: Call, x: Any, scales: Any) -> Any:
     return resized(node, x, _scaled(node, x, factors, parts), factors, parts, how)
 
 
-@knows(1)
-def center_crop_pad(node: Call, x: Any, shape: Any) -> Any:
-    axes = [axis_of(int(axis), x.ndim) for axis in node.attribute("axes") or range(x.ndim)]
-    pairs: list[tuple[Any, Any]] = [(0, 0)] * x.ndim
-    for axis, size in zip(axes, node.sizes(shape, 1), strict=True):
-        more = size - x.shape[axis]
-        if isinstance(more, sg.Dim):
-            node.fail(f"axis {axis} goes from {x.shape[axis]} to {size}; fix the sizes")
-        half = abs(more) // 2
-        pairs[axis] = (half, more - half) if more > 0 else (-half, more + half)
-    return padded(x, pairs)
-
-
 RESIZING: Table = {
     "Resize": resize,
     "Upsample": upsample,
-    "CenterCropPad": center_crop_pad,
 }

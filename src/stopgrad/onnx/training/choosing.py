@@ -33,7 +33,7 @@ def matches(name: str, pattern: str) -> bool:
         False
     """
     name, pattern = name.strip("/"), pattern.strip("/")
-    return any(fnmatch.fnmatchcase(name, one) for one in (pattern, f"{pattern}.*", f"{pattern}/*"))
+    return name == pattern or any(fnmatch.fnmatchcase(name, one) for one in (pattern, f"{pattern}.*", f"{pattern}/*"))
 
 
 def missing(what: str, pattern: str, names: Iterable[str], kind: str) -> ArgumentError:
@@ -112,8 +112,12 @@ def stopped(
     scopes = dict.fromkeys(prefix for name in named.values() for prefix in _scopes(name))
     found = {}
     for pattern in patterns:
-        meant = [pattern, *(scope for name, scope in (aliases or {}).items() if matches(name, pattern))]
-        inside = {op for op, name in named.items() if any(_meant(name, one) for one in meant)}
+        also = {scope for name, scope in (aliases or {}).items() if matches(name, pattern)}
+        inside = {
+            op
+            for op, name in named.items()
+            if _meant(name, pattern) or (also and not also.isdisjoint([name, *_scopes(name)]))
+        }
         hits = [x for x in _leaving(inside, operations, results) if x.dtype.is_differentiable]
         if not hits:
             known = [*scopes, *named.values(), *(aliases or {})]

@@ -39,9 +39,11 @@ def _layer_norm(xp: Any, x: Any, *, axis: tuple[int, ...], epsilon: float) -> An
     """Over the last axes, without scale and offset: these are operations of their own."""
     first = min(axis, default=0)
     last = tuple(range(first, x.ndim))
-    if tuple(sorted(axis)) != last or not is_known(x.shape[first:]) or not math.prod(x.shape[first:]):
+    sizes = x.shape[first:]
+    rounded = x.dtype == _FLOAT64 and float(np.float32(epsilon)) != epsilon  # Attributes are float32.
+    if tuple(sorted(axis)) != last or not is_known(sizes) or not math.prod(sizes) or rounded:
         return LayerNorm.lower(xp, x, axis=axis, epsilon=epsilon)
-    ones = np.ones(x.shape[first:], x.dtype)
+    ones = np.ones(sizes, x.dtype)
     return xp.node("LayerNormalization", [x, ones], x.dtype, x.shape, axis=first, epsilon=epsilon)
 
 

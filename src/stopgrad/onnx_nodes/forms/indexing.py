@@ -24,6 +24,7 @@ from stopgrad.ops.index import (
     TensorScatterAdd,
     gather_perm,
 )
+from stopgrad.ops.positions import RavelMultiIndex
 from stopgrad.ops.scatters import TensorScatterMax, TensorScatterMin, TensorScatterMul, TensorScatterUpdate
 from stopgrad.types import Dim, product
 
@@ -82,6 +83,24 @@ def _take_along_axis(xp: Any, x: Any, indices: Any, *, axis: int) -> Any:
     at, inside = bounded(xp, indices, x.shape[axis])
     found = xp.node("GatherElements", [x, at], x.dtype, indices.shape, axis=axis)
     return found if inside is None else xp.where(inside, found, number(0, x.dtype))
+
+
+def _ravel(xp: Any, *indices: Any, sizes: tuple[Any, ...], dtype: Any) -> Any:
+    """The numbers of elements by their indices, which may count from the end; -1 for what lies outside."""
+    wanted = np.dtype(dtype.numpy)
+    wide = wanted.itemsize == 8 or not is_known(sizes)
+    total = inside = None
+    for at, size in zip(indices, sizes, strict=True):
+        front = _as_index(xp, at, wide)
+        count = xp.asarray(size, front.dtype)
+        if np.dtype(at.dtype).kind == "i":
+            front = xp.where(xp.less(front, number(0, front.dtype)), xp.add(front, count), front)
+        fitting, here = bounded(xp, xp.value(front), size)
+        here = xp.equal(fitting, front) if here is None else here
+        front, count = xp.astype(front, wanted), xp.astype(count, wanted)
+        total = front if total is None else xp.add(xp.multiply(total, count), front)
+        inside = here if inside is None else xp.logical_and(inside, here)
+    return xp.where(inside, total, number(-1, wanted))
 
 
 # ------------------------------------------------------------------------------------------- scatters
@@ -173,6 +192,7 @@ def _search_sorted(xp: Any, sequence: Any, x: Any, *, right: bool, dtype: Any) -
 
 INDEXING: Mapping[type[Op], Callable[..., Any]] = {
     GatherV2: gather,
+    RavelMultiIndex: _ravel,
     TakeAlongAxis: _take_along_axis,
     TensorScatterAdd: _scatter("add", lambda dtype: 0),
     TensorScatterMul: _scatter("mul", lambda dtype: 1),

@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError, safe_open
 
-from stopgrad.errors import ArgumentError, EngineError, FileError, StopgradError
-from stopgrad.files import AnyPath, ArrayFile, replacing, write_arrays
-from stopgrad.namespaces import require
-from stopgrad.operands import Array, shorten
-from stopgrad.trainer.contents import FORMAT, Port, contents, fed
-from stopgrad.trainer.exported import with_weights
-from stopgrad.types import DTYPES, tensor_type
+from stopgrad_trainer.contents import FORMAT, AnyPath, contents, dtype_of, fed, show_shape
+from stopgrad_trainer.exported import Array, with_weights
+from stopgrad_trainer.needed import error, is_ours, module, part
 
 
 class Trainer:
@@ -45,7 +42,7 @@ class Trainer:
         threads: int | None = None,
         providers: tuple[str, ...] = ("CPUExecutionProvider",),
     ) -> None:
-        self._runtime = require("onnxruntime", "a Trainer", "onnx")
+        self._runtime = module("onnxruntime", "a Trainer", "onnx")
         self._contents = contents(folder)
         self.manifest: Mapping[str, Any] = self._contents.manifest
         rate = self.manifest.get("learning_rate", {})
@@ -78,7 +75,9 @@ class Trainer:
         wanted = [port for port in self._contents.inputs["train_step"] if port.role not in _HELD]
         rate = next((port for port in wanted if port.role == "learning_rate"), None)
         if rate is None and learning_rate is not None:
-            raise ArgumentError("step: a schedule gives the learning rate of this training; leave it out")
+            raise error(
+                "ArgumentError", "step: a schedule gives the learning rate of this training; leave it out"
+            )
         if rate is not None:
             given[rate.name] = self.learning_rate if learning_rate is None else learning_rate
         arrays = fed("step", wanted, given)
@@ -165,7 +164,7 @@ class Trainer:
             FileError: the system refuses.
         """
         with self._lock:
-            write_arrays(path, self._arrays(), {"made_for": FORMAT})
+            part("files").write_arrays(path, self._arrays(), {"made_for": FORMAT})
 
     def restore(self, path: AnyPath) -> None:
         """Go on from a state that :meth:`save` has written.
@@ -196,20 +195,39 @@ class Trainer:
         try:
             model = self._contents.files["predict"].read_bytes()
             made = with_weights(model, weights, self._contents.folder)
-        except OSError as error:
-            raise FileError(f"the folder {self._contents.folder} cannot be read: {error}") from error
-        with replacing(path) as file, open(file, "wb", closefd=False) as stream:
+        except OSError as caught:
+            if is_ours(caught):
+                raise
+            raise error("FileError", f"{self._contents.folder} cannot be read: {caught}") from caught
+        with part("files").replacing(path) as file, open(file, "wb", closefd=False) as stream:
             stream.write(made)
 
     def _read(self, path: AnyPath) -> dict[str, Array]:
         state = self._contents.state
-        with ArrayFile(path) as file:
-            missing = [name for name in state if name not in file.names]
-            extra = sorted(name for name in file.names if name not in state)
-            if missing or extra:
-                said = f"it lacks {shorten(missing)}" if missing else f"it has {shorten(extra)} besides"
-                raise FileError(f"{path} is the state of another training: {said}")
-            return {name: file.read(name, _type(port), name) for name, port in state.items()}
+        try:
+            with safe_open(path, "numpy") as file:
+                names = list(file.keys())
+                missing = [name for name in state if name not in names]
+                extra = sorted(name for name in names if name not in state)
+                if missing or extra:
+                    said = f"it lacks {_some(missing)}" if missing else f"it has {_some(extra)} besides"
+                    raise error("FileError", f"{path} is the state of another training: {said}")
+                arrays = {name: file.get_tensor(name) for name in state}
+        except FileNotFoundError:
+            raise error("MissingFileError", f"{path} cannot be read: there is no such file") from None
+        except (OSError, SafetensorError) as caught:
+            if is_ours(caught):
+                raise
+            raise error("FileError", f"{path} cannot be read: {caught}") from caught
+        for name, port in state.items():
+            array = arrays[name]
+            if array.dtype != dtype_of(port.dtype) or array.shape != port.shape:
+                raise error(
+                    "FileError",
+                    f"{path} is the state of another training: for {name} it holds "
+                    f"{array.dtype}{show_shape(array.shape)}, not {port.dtype}{show_shape(port.shape)}",
+                )
+        return arrays
 
     def _hold(self, arrays: Mapping[str, Array]) -> None:
         """Take over a state. What holds it is there as a whole before the old one goes."""
@@ -218,7 +236,7 @@ class Trainer:
             pair = [np.array(array), np.empty_like(array)]
             held[name] = [(one, self._value(one)) for one in pair]
         loss = next(port for port in self._contents.outputs["train_step"] if port.role == "loss")
-        self._loss: Array = np.zeros((), DTYPES[loss.dtype].numpy)
+        self._loss: Array = np.zeros((), dtype_of(loss.dtype))
         self._merged: dict[str, Array] | None = None
         self._bindings: list[Any] = [None, None]
         self._held, self._now = held, 0
@@ -258,7 +276,7 @@ class Trainer:
                 options.intra_op_num_threads = self._threads
             path = self._contents.files.get(graph)
             if path is None:
-                raise FileError(f"{self._contents.folder} has no graph {graph}")
+                raise error("FileError", f"{self._contents.folder} has no graph {graph}")
             found = self._run(
                 graph,
                 lambda: self._runtime.InferenceSession(str(path), options, providers=self._providers),
@@ -269,14 +287,14 @@ class Trainer:
     def _run(self, graph: str, run: Any) -> Any:
         try:
             return run()
-        except StopgradError:
-            raise
-        except Exception as error:  # What onnxruntime raises has no base of its own.
-            raise EngineError(f"{self._contents.files[graph]}: onnxruntime: {error}") from error
+        except Exception as caught:  # What onnxruntime raises has no base of its own.
+            if is_ours(caught):
+                raise
+            raise error("EngineError", f"{self._contents.files[graph]}: onnxruntime: {caught}") from caught
 
     def _given(self, batch: Mapping[str, Any] | None, named: dict[str, Any]) -> dict[str, Any]:
         if batch is not None and not isinstance(batch, Mapping):
-            raise ArgumentError(f"a batch is fed by name, or as a dict, not as {shorten(batch)}")
+            raise error("ArgumentError", f"a batch is fed by name, or as a dict, not as {batch!r:.60}")
         return {**(batch or {}), **named}
 
     def __repr__(self) -> str:
@@ -288,5 +306,5 @@ _HELD = ("parameter", "state")
 _BFLOAT16 = 16
 
 
-def _type(port: Port) -> Any:
-    return tensor_type(DTYPES[port.dtype], tuple(int(size) for size in port.shape))
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from stopgrad.errors import FileError
-from stopgrad.operands import Array
+from stopgrad_trainer.needed import error
+
+Array = np.ndarray[Any, Any]
 
 _GRAPH = 7
 _INITIALIZER, _INPUT = 5, 11
@@ -80,7 +81,7 @@ def with_weights(model: bytes, weights: Mapping[str, Array], folder: Path) -> by
             parts.append(field.whole)
     made = b"".join(parts)
     if len(made) > LARGEST:
-        raise FileError(f"the model has {len(made)} bytes, and a file of ONNX holds {LARGEST}")
+        raise error("FileError", f"the model has {len(made)} bytes, and a file of ONNX holds {LARGEST}")
     return made
 
 
@@ -109,7 +110,7 @@ def _taken_in(tensor: memoryview, folder: Path) -> bytes | memoryview:
             said[entry.get(_KEY, "")] = entry.get(_VALUE, "")
     name = said.get("location", "")
     if not name or Path(name).name != name:
-        raise FileError(f"the data of a weight lies in {name!r}, which is no file of the folder")
+        raise error("FileError", f"the data of a weight lies in {name!r}, which is no file of the folder")
     with open(folder / name, "rb") as file:
         file.seek(int(said.get("offset") or 0))
         data = file.read(int(said["length"]) if said.get("length") else -1)
@@ -154,9 +155,9 @@ def fields(message: memoryview) -> Iterator[Field]:
             length = 8 if kind == 1 else 4
             value, at = message[at : at + length], at + length
         else:
-            raise FileError(f"the model is damaged: a field of kind {kind} at byte {start}")
+            raise error("FileError", f"the model is damaged: a field of kind {kind} at byte {start}")
         if at > end:
-            raise FileError("the model is truncated")
+            raise error("FileError", "the model is truncated")
         yield Field(tag >> 3, value, message[start:at])
 
 
@@ -164,7 +165,7 @@ def _read_varint(message: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(message) or shift > 63:
-            raise FileError("the model is truncated or damaged")
+            raise error("FileError", "the model is truncated or damaged")
         byte = message[at]
         value |= (byte & 0x7F) << shift
         at, shift = at + 1, shift + 7

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from stopgrad.errors import ArgumentError, DTypeError, FileError, MissingFileError, ShapeError
-from stopgrad.files import AnyPath
-from stopgrad.operands import Array, show_shape
-from stopgrad.types import DTYPES
+from stopgrad_trainer.exported import Array
+from stopgrad_trainer.needed import error, module
+
+AnyPath = str | os.PathLike[str]
 
 FORMAT = "stopgrad.training"
 VERSION = 1
@@ -64,28 +65,30 @@ def contents(folder: AnyPath) -> Contents:
     try:
         home = Path(folder)
     except TypeError:
-        raise ArgumentError(f"{folder!r:.60} is no path of a folder") from None
+        raise error("ArgumentError", f"{folder!r:.60} is no path of a folder") from None
     path = home / "manifest.json"
     try:
         with open(path, encoding="utf-8") as file:
             manifest = json.load(file)
     except FileNotFoundError:
-        raise MissingFileError(
-            f"{home} is no training folder: it has no manifest.json; sgo.training writes one"
+        raise error(
+            "MissingFileError",
+            f"{home} is no training folder: it has no manifest.json; sgo.training writes one",
         ) from None
-    except (OSError, ValueError) as error:
-        raise FileError(f"{path} cannot be read: {error}") from error
+    except (OSError, ValueError) as caught:
+        raise error("FileError", f"{path} cannot be read: {caught}") from caught
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise FileError(f"{path} is no manifest of a training folder")
+        raise error("FileError", f"{path} is no manifest of a training folder")
     if manifest.get("version") != VERSION:
-        raise FileError(
+        raise error(
+            "FileError",
             f"{path} is of version {manifest.get('version')}, and version {VERSION} is read here: install a "
-            "newer stopgrad"
+            "newer stopgrad",
         )
     try:
         return _contents(home, manifest)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise FileError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+    except (KeyError, TypeError, AttributeError, ValueError) as caught:
+        raise error("FileError", f"{path} is damaged: {type(caught).__name__}: {caught}") from caught
 
 
 def _contents(home: Path, manifest: dict[str, Any]) -> Contents:
@@ -104,11 +107,32 @@ def _contents(home: Path, manifest: dict[str, Any]) -> Contents:
 
 
 def _port(entry: Mapping[str, Any]) -> Port:
-    if entry["dtype"] not in DTYPES:
-        raise ValueError(f"there is no dtype {entry['dtype']!r}")
+    dtype_of(entry["dtype"])
     shape = tuple(size if isinstance(size, int) else str(size) for size in entry["shape"])
     more = {key: str(entry.get(key, "")) for key in ("updates", "of")}
     return Port(str(entry["name"]), str(entry["role"]), str(entry["dtype"]), shape, **more)
+
+
+_DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))
+_DTYPES += ("float16", "float32", "float64")
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """NumPy's dtype of this name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name == "bfloat16":
+        return np.dtype(module("ml_dtypes", "bfloat16", "").bfloat16)
+    if name not in _DTYPES:
+        raise ValueError(f"there is no dtype {name!r}")
+    return np.dtype(name)
+
+
+def show_shape(shape: Iterable[Any]) -> str:
+    """A shape as messages print it."""
+    return f"[{', '.join(map(str, shape))}]"
 
 
 def _plain(name: str) -> str:
@@ -135,41 +159,46 @@ def fed(what: str, wanted: list[Port], given: Mapping[str, Any]) -> dict[str, Ar
     names = [port.name for port in wanted]
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
-        raise ArgumentError(f"{what}: there is no input {unknown!r}; it takes {', '.join(names) or 'none'}")
+        raise error(
+            "ArgumentError", f"{what}: there is no input {unknown!r}; it takes {', '.join(names) or 'none'}"
+        )
     missing = [name for name in names if name not in given]
     if missing:
-        raise ArgumentError(f"{what}: {', '.join(missing)} is missing; it takes {', '.join(names)}")
+        raise error("ArgumentError", f"{what}: {', '.join(missing)} is missing; it takes {', '.join(names)}")
     sizes: dict[str, tuple[int, str]] = {}
     return {port.name: _fitting(what, port, given[port.name], sizes) for port in wanted}
 
 
 def _fitting(what: str, port: Port, value: Any, sizes: dict[str, tuple[int, str]]) -> Array:
-    dtype = DTYPES[port.dtype].numpy
+    dtype = dtype_of(port.dtype)
     if hasattr(value, "__array__"):
         array = np.asarray(value)
         if array.dtype != dtype:
-            raise DTypeError(
+            raise error(
+                "DTypeError",
                 f"{what}: {port.name} is {port.dtype}, not {array.dtype}; "
-                f"convert it with .astype({port.dtype!r})"
+                f"convert it with .astype({port.dtype!r})",
             )
     else:
         try:
             array = np.asarray(value, dtype)
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DTypeError(
-                f"{what}: {port.name} is {port.dtype}{show_shape(port.shape)}: {error}"
+        except (TypeError, ValueError, OverflowError) as caught:
+            raise error(
+                "DTypeError", f"{what}: {port.name} is {port.dtype}{show_shape(port.shape)}: {caught}"
             ) from None
     if array.ndim != len(port.shape):
-        raise ShapeError(
-            f"{what}: {port.name} has the shape {show_shape(port.shape)}, not {show_shape(array.shape)}"
+        raise error(
+            "ShapeError",
+            f"{what}: {port.name} has the shape {show_shape(port.shape)}, not {show_shape(array.shape)}",
         )
     for size, actual in zip(port.shape, array.shape, strict=True):
         known, whose = (size, "") if isinstance(size, int) else sizes.get(size, (actual, ""))
         if actual != known:
             said = f", and {size} is {known} in {whose}" if whose else ""
-            raise ShapeError(
+            raise error(
+                "ShapeError",
                 f"{what}: {port.name} has the shape {show_shape(port.shape)}, "
-                f"not {show_shape(array.shape)}{said}"
+                f"not {show_shape(array.shape)}{said}",
             )
         if isinstance(size, str) and re.fullmatch(r"\w+", size):
             sizes.setdefault(size, (actual, port.name))

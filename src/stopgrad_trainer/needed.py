@@ -1,0 +1,34 @@
+"""What is imported when it is needed: errors, files, and the runtime."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def part(name: str) -> Any:
+    """A module of ``stopgrad``. With the first of them, all of that package is imported."""
+    return importlib.import_module(f"stopgrad.{name}")
+
+
+def error(kind: str, message: str) -> Exception:
+    """One of the errors of ``stopgrad``, by the name of its class."""
+    made: Exception = getattr(part("errors"), kind)(message)
+    return made
+
+
+def is_ours(caught: BaseException) -> bool:
+    """Whether an error is one of these."""
+    return type(caught).__module__ == "stopgrad.errors"
+
+
+def module(name: str, purpose: str, extra: str) -> Any:
+    """A package that must be installed.
+
+    Raises:
+        EngineError: it is not.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return part("namespaces").require(name, purpose, extra)
