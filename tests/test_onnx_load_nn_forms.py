@@ -327,6 +327,7 @@ def test_reports_name_what_quantises() -> None:
 # ------------------------------------------------------------------------------------------------- refused
 
 
+X = floats(1, 1, 3, 3)
 REFUSED = {
     "'NONSENSE' is unknown": Layer("Conv", [floats(1, 2, 5), floats(3, 2, 2)], {"auto_pad": "NONSENSE"}),
     "pads has 3 numbers": Layer("Conv", [floats(1, 2, 5), floats(3, 2, 2)], {"pads": [1, 1, 1]}),
@@ -353,6 +354,29 @@ REFUSED = {
     ),
     "the regions decide about sizes": Layer("RoiAlign", [floats(1, 1, 3, 3), floats(1, 4), sizes(0)]),
     "q_num_heads": Layer("Attention", [floats(1, 2, 4)] * 3, opset=23),
+    "so large a size": Layer(
+        "Resize", [floats(1, 1, 3), None, None, sizes(1, 1, 2**40)], {"mode": "linear"}, (3,)
+    ),
+    "so small a scale": Layer(
+        "Resize",
+        [floats(1, 1, 3), None, np.array([1, 1, 1e-12], np.float32)],
+        {"mode": "cubic", "antialias": 1},
+        (2,),
+    ),
+    "the places of windows": Layer(
+        "MaxPool", [floats(1, 1, 3)], {"kernel_shape": [2**40], "pads": [2**40, 2**40]}, outputs=2
+    ),
+    "windows as columns": Layer("Col2Im", [floats(1, 2, 3), sizes(2**40, 2), sizes(1, 2)], known=(1, 2)),
+    "so many parts": Layer("MaxRoiPool", [X, np.zeros((1, 5))], {"pooled_shape": [2**20, 2**20]}, (1,)),
+    "so many samples": Layer(
+        "RoiAlign", [X, floats(1, 4), sizes(0)], {"output_height": 2**40, "sampling_ratio": 1}
+    ),
+    "so many frequencies": Layer(
+        "MelWeightMatrix",
+        [np.array(2**20), np.array(2**20), np.array(8000), np.array(0, np.float32), np.array(9, np.float32)],
+        known=(0, 1, 2, 3, 4),
+    ),
+    "so many axes": Layer("GridSample", [floats(*[1] * 9), floats(*[1] * 8, 7)], opset=20),
     "boxes .* must be known": Layer("NonMaxSuppression", [floats(1, 3, 4), floats(1, 1, 3)]),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.importing.shapes import padded
-from stopgrad.importing.values import product, pulled, static
+from stopgrad.importing.values import bounded, product, pulled, static
 from stopgrad.ops.shape import reshape
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -81,6 +81,7 @@ def window_places(
 ) -> list[list[int]]:
     """For each position inside the window, where it lies in the padded axis, for each window."""
     count = (size + sum(pads) - dilation * (window - 1) - 1) // stride + 1
+    bounded(count * window, "windows as columns")
     return [[inner * dilation + outer * stride for outer in range(count)] for inner in range(window)]
 
 

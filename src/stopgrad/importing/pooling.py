@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import stopgrad as sg
-from stopgrad.importing.values import brought, static
+from stopgrad.importing.values import bounded, brought, static
 from stopgrad.ops.shape import reshape
 
 
@@ -24,6 +24,7 @@ def places(
 
     Places in the padding are negative, or beyond the last.
     """
+    bounded(math.prod(counts) * math.prod(window), "the places of windows")
     return [
         np.arange(n)[:, None] * step + np.arange(k) * far - pad
         for n, step, k, far, pad in zip(counts, stride, window, dilation, before, strict=True)

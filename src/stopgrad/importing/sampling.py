@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import stopgrad as sg
-from stopgrad.importing.values import brought, product
+from stopgrad.importing.values import bounded, brought, product
 from stopgrad.ops.shape import reshape
 
 
@@ -98,6 +98,7 @@ def grid_sampled(x: Any, grid: Any, mode: int, padding: int, align: bool, cubic:
         cubic: the number a of Keys's kernel.
     """
     spatial = x.ndim - 2
+    bounded(2 ** (4 * spatial), "an image of so many axes")
     sampling = Sampling(x, padding, align)
     # The grid names the last axis first.
     places = [_unnormalised(grid[..., spatial - 1 - i], size, align) for i, size in enumerate(sampling.sizes)]

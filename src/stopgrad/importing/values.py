@@ -16,6 +16,10 @@ END = 2**62
 """From here on a number says "to the end", as in slices."""
 
 
+PREPARED = 2**24
+"""As many numbers what is prepared while a graph is built has at most."""
+
+
 class Refused(Exception):  # noqa: N818 - no error of its own; the loader makes one of all
     """A call that has no translation; its text says why, and what to do."""
 
@@ -54,6 +58,12 @@ def static(sizes: Sequence[Any], what: str) -> tuple[int, ...]:
     if any(isinstance(size, sg.Dim) for size in sizes):
         raise Refused(f"{what} needs sizes that are numbers; export it without dynamic sizes there")
     return tuple(int(size) for size in sizes)
+
+
+def bounded(count: Any, what: str) -> None:
+    """Refuse to prepare more than so many numbers while a graph is built, as a broken file may ask for."""
+    if count > PREPARED:
+        raise Refused(f"{what}: {count} numbers would be prepared for it, and at most {PREPARED} are")
 
 
 def product(sizes: Sequence[Any]) -> Any:

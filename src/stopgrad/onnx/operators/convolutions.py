@@ -10,7 +10,7 @@ import numpy as np
 import stopgrad as sg
 from stopgrad.importing.convolutions import LAYOUTS, biased, convolved, from_columns, transposed
 from stopgrad.importing.sampling import Sampling, between
-from stopgrad.importing.values import along, brought, product, static
+from stopgrad.importing.values import along, bounded, brought, product, static
 from stopgrad.onnx.operators.calling import Call, Table, knows
 from stopgrad.onnx.operators.spatial import Spatial, explicit_pads, halves
 
@@ -50,6 +50,7 @@ def deform_conv(node: Call, x: Any, w: Any, offset: Any, b: Any = None, mask: An
     found = geometry(node, x, w)
     spatial, elements = len(found.window), int(np.prod(found.window))
     parts, groups = int(node.attribute("offset_group", 1)), int(node.attribute("group", 1))
+    bounded(elements * 2**8, "so large a window")
     batch, channels, outside = x.shape[0], x.shape[1], list(offset.shape[2:])
     moved = sg.reshape(offset, [batch * parts, elements, spatial, *outside])
     corners = np.stack(np.meshgrid(*map(np.arange, found.window), indexing="ij"), -1).reshape(-1, spatial)

@@ -11,7 +11,7 @@ from onnx.reference import ReferenceEvaluator
 
 import stopgrad as sg
 from stopgrad.importing.sampling import Sampling, corners, grid_sampled
-from stopgrad.importing.values import along, brought, product, static
+from stopgrad.importing.values import along, bounded, brought, product, static
 from stopgrad.onnx.operators.calling import Call, Table, knows
 
 MODES = {"linear": 0, "bilinear": 0, "nearest": 1, "cubic": 2, "bicubic": 2}
@@ -83,6 +83,7 @@ def _aligned(
 ) -> Any:
     sizes = x.shape[2:]
     starts, stops = (ends[:, 1], ends[:, 0]), (ends[:, 3], ends[:, 2])
+    bounded(counts[0] * samples[0] + counts[1] * samples[1], "so many samples of a region")
     places, inside = [], []
     for i, (start, stop) in enumerate(zip(starts, stops, strict=True)):
         span = sg.subtract(stop, start)
@@ -110,6 +111,7 @@ def roi_pool(node: Call, x: Any, rois: Any) -> Any:
     known = np.asarray(node.known(1, rois), np.float64)
     scale = float(node.attribute("spatial_scale", 1.0))
     parts = [int(n) for n in node.attribute("pooled_shape")]
+    bounded(math.prod(parts) * len(known) * 2**10, "so many parts of regions")
     height, width = static(x.shape[2:], "MaxRoiPool")
     rows = []
     for number, left, top, right, bottom in known:

@@ -14,7 +14,7 @@ from stopgrad.importing.normalizations import (
     with_running,
 )
 from stopgrad.importing.shapes import padded, part
-from stopgrad.importing.values import axis_of, brought
+from stopgrad.importing.values import axis_of, bounded, brought
 from stopgrad.onnx.operators.calling import Call, Known, Table, knows
 from stopgrad.onnx.operators.pooling import powers, root
 
@@ -91,8 +91,12 @@ def local_response(node: Call, x: Any) -> Any:
     """x / (bias + alpha · mean of the squares of neighbouring channels) to the power beta."""
     size = int(node.attribute("size"))
     alpha, beta = float(node.attribute("alpha", 1e-4)), float(node.attribute("beta", 0.75))
-    around = padded(sg.square(x), [(0, 0), ((size - 1) // 2, size // 2), *[(0, 0)] * (x.ndim - 2)])
-    total = sg.add_n([part(around, 1, i, i + x.shape[1]) for i in range(size)])
+    before, after = (size - 1) // 2, size // 2
+    if isinstance(x.shape[1], int):  # Further away there are no channels.
+        before, after = min(before, x.shape[1]), min(after, x.shape[1])
+    bounded((before + after + 1) * 2**10, "so many neighbouring channels")
+    around = padded(sg.square(x), [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
+    total = sg.add_n([part(around, 1, i, i + x.shape[1]) for i in range(before + after + 1)])
     spread = sg.add(
         sg.multiply(total, brought(alpha / size, x.dtype)), brought(node.attribute("bias", 1.0), x.dtype)
     )

@@ -14,7 +14,7 @@ import numpy as np
 
 import stopgrad as sg
 from stopgrad.importing.sampling import cubic_weights
-from stopgrad.importing.values import along, axis_of, brought
+from stopgrad.importing.values import along, axis_of, bounded, brought
 from stopgrad.onnx.operators.calling import Call, Table, knows
 
 FEW = 4
@@ -108,6 +108,7 @@ def _cubic(a: float) -> Callable[[Any], Any]:
 def _smoothed(kernel: Callable[[Any], Any], radius: int, ratio: Any, scale: float) -> Any:
     """The weights of a kernel that is as wide as a new element is in the old axis: [new, old ones]."""
     scale = min(scale, 1.0)
+    bounded(2 * radius / scale * max(len(ratio), 1), "so small a scale")
     first = math.floor(-radius / scale) + 1
     steps = np.arange(first, 2 - first)
     weights = kernel((steps - ratio[:, None]) * scale)
@@ -147,6 +148,7 @@ class Interpolation:
 
     def along(self, axis: Axis) -> tuple[Any, Any]:
         """Which old elements make each new one, and their weights: twice [new, old ones]."""
+        bounded(axis.new, "so large a size")
         where = self.places(axis)
         # A place on an element counts as just behind its lower neighbour.
         lower = np.ceil(where).astype(np.int64) - 1
@@ -169,6 +171,7 @@ def interpolated(x: Any, place: int, axis: Axis, how: Interpolation) -> Any:
         shares = [brought(along(column, place, x.ndim), x.dtype) for column in weights.T]
         x = sg.add_n([sg.multiply(sg.take(x, at, place), w) for at, w in zip(numbers.T, shares, strict=True)])
     else:
+        bounded(axis.new * axis.old, "so large a size")
         matrix = np.zeros((axis.new, axis.old))
         np.add.at(matrix, (np.arange(axis.new)[:, None], numbers), weights)
         x = sg.moveaxis(sg.tensordot(x, brought(matrix, x.dtype), [[place], [1]]), -1, place)

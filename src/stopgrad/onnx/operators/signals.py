@@ -9,7 +9,7 @@ import numpy as np
 from onnx.reference import ReferenceEvaluator
 
 import stopgrad as sg
-from stopgrad.importing.values import along, axis_of, brought
+from stopgrad.importing.values import along, axis_of, bounded, brought
 from stopgrad.onnx.operators.attention import precision
 from stopgrad.onnx.operators.calling import Call, Table, knows
 from stopgrad.ops import fourier
@@ -75,6 +75,7 @@ def stft(node: Call, x: Any, step: Any, window: Any = None, length: Any = None) 
 def mel_weights(node: Call, *operands: Any) -> Any:
     """A constant, of what must be known."""
     known = [node.known(i, x) for i, x in enumerate(operands)]
+    bounded(math.prod([abs(int(x.item())) + 3 for x in known[:2]]), "so many frequencies")
     names = list(node.node.input)
     (found,) = ReferenceEvaluator(node.node).run(None, dict(zip(names, known, strict=True)))
     return sg.constant(np.asarray(found))
