@@ -7,8 +7,9 @@
 eagerly and compiled, with its fused AdamW; ONNX Runtime runs the ``train_step.onnx`` that was made of the
 module's export, under a Trainer (*trainer*), and by itself, in a loop that feeds what came out (*stock*). Each
 way has a process of its own; the processes take turns, and a round is half a second of steps; the figure is
-the least of the rounds' medians. *first* is from the start of a cold process to the end of its first step (the
-least of three processes; of one, with empty caches, for the compiler); *peak* is the most memory that the
+the least of the rounds' medians; *processor* is what a step took of it. *first* is from the start of a cold
+process to the end of its first step (the least of three processes; of one, with empty caches, for the
+compiler); *peak* is the most memory that the
 process held. *model* and *packages* are what must be on disk: the files of the model, and the installed
 packages that run it, with all that they require.
 
@@ -325,7 +326,8 @@ def measured(case: str, folder: Path, options: argparse.Namespace) -> dict[str, 
     for _ in range(options.rounds):
         for way, worker in running.items():
             answer = worker.ask(LIMIT, what="time", seconds=0.1 if options.quick else 0.5)
-            row[way]["ms"] = min(answer["ms"], row[way]["ms"] or answer["ms"])
+            for key in ("ms", "cpu_ms"):
+                row[way][key] = min(answer[key], row[way].get(key) or answer[key])
             row[way]["rss_mb"] = answer["rss_mb"]
     for worker in workers.values():
         worker.close()
@@ -337,9 +339,9 @@ def measured(case: str, folder: Path, options: argparse.Namespace) -> dict[str, 
 
 def show_steps(rows: list[dict[str, Any]]) -> None:
     print(
-        "| case | way | ms/step | ÷ eager | first s | eager ÷ | peak MB | eager ÷ | model MB | packages MB | loss differs |"
+        "| case | way | ms/step | ÷ eager | processor ms | ÷ eager | first s | eager ÷ | peak MB | eager ÷ | model MB | packages MB | loss differs |"
     )
-    print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+    print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for row in rows:
         eager = row["eager"]
         for way in [way for way in WAYS if way in row]:
@@ -349,6 +351,7 @@ def show_steps(rows: list[dict[str, Any]]) -> None:
                 continue
             differs = max(abs(a - b) / abs(b) for a, b in zip(cell["losses"], eager["losses"], strict=True))
             cells = [f"{cell['ms']:.3g}", f"{cell['ms'] / eager['ms']:.2f}"]
+            cells += [f"{cell['cpu_ms']:.3g}", f"{cell['cpu_ms'] / eager['cpu_ms']:.2f}"]
             cells += [f"{cell['first_s']:.2f}", f"{eager['first_s'] / cell['first_s']:.1f}"]
             cells += [f"{cell['rss_mb']:.0f}", f"{eager['rss_mb'] / cell['rss_mb']:.1f}"]
             cells += [f"{row['files_mb'][way]:.1f}", f"{row['packages_mb'][way]:.0f}", f"{differs:.0e}"]

@@ -109,3 +109,15 @@ def test_watch_measures_steps_and_chains(tmp_path: Path) -> None:
     assert [row["case"] for row in found["steps"]] == ["mlp", "mlp of 100 layers"]
     assert all(len(row["watched_ms"]) == 2 and row["plain"]["kept"] >= 0.0 for row in found["steps"])
     assert [row["size"] for row in found["chains"]] == [1_000]
+
+
+def test_onnx_training_measures_steps_and_gradients(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    options = ("--quick", "--only", "mlp", "--ways", "eager,trainer,stock", "--rounds", "1")
+    shown = run("onnx_training.py", *options, "--json", str(out))
+    assert "| mlp | trainer |" in shown
+    (row,) = json.loads(out.read_text())["rows"]
+    for way in ("trainer", "stock"):
+        assert row[way]["ms"] > 0
+        assert max(abs(a - b) for a, b in zip(row[way]["losses"], row["eager"]["losses"], strict=True)) < 1e-4
+    assert row["gradients"]["differ"] < 1e-4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,16 @@ import stopgrad.onnx as sgo
 from onnx_models import CASES, WAYS, Exported, exported
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # What the exporters warn of is PyTorch's.
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """So small models are slower with more, and processes of tests would wait for each other's."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
 
 FED = 5
 """Not the batch size that the models were exported with."""
@@ -169,7 +179,9 @@ def test_the_gradient_graph_runs_in_onnxruntime(name: str, way: str, tmp_path: P
     of = exported(name, way)
     wanted = Wanted(of)
     names = gradients_saved(of, wanted, tmp_path / "gradients.onnx")
-    session = onnxruntime.InferenceSession(str(tmp_path / "gradients.onnx"))
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(tmp_path / "gradients.onnx"), options)
     fed = dict(zip(of.names, wanted.arrays, strict=True))
     made = dict(zip(names, session.run(list(names.values()), fed), strict=True))
     for key, expected in wanted.gradients.items():
