@@ -33,7 +33,9 @@ def matches(name: str, pattern: str) -> bool:
         False
     """
     name, pattern = name.strip("/"), pattern.strip("/")
-    return name == pattern or any(fnmatch.fnmatchcase(name, one) for one in (pattern, f"{pattern}.*", f"{pattern}/*"))
+    return name == pattern or any(
+        fnmatch.fnmatchcase(name, one) for one in (pattern, f"{pattern}.*", f"{pattern}/*")
+    )
 
 
 def missing(what: str, pattern: str, names: Iterable[str], kind: str) -> ArgumentError:
