@@ -58,7 +58,7 @@ def step_of(way: str, case: str, folder: Path, quick: bool, threads: int) -> Cal
     if way == "stock":
         return stock(folder / case, threads)
     if way == "trainer":
-        from stopgrad.trainer import Trainer  # What the process imports is what is measured.
+        from stopgrad_trainer import Trainer  # What the process imports is what is measured.
 
         trainer = Trainer(folder / case / "out", threads=threads)
         batch = dict(np.load(folder / case / "batch.npz"))
