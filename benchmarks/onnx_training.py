@@ -5,7 +5,7 @@
 
 **Steps.** One step is forward, loss, backward and AdamW, on one batch in single precision. PyTorch runs it
 eagerly and compiled, with its fused AdamW; ONNX Runtime runs the ``train_step.onnx`` that was made of the
-module's export, under a Trainer (*trainer*), and by itself, in a loop that feeds what came out (*stock*). Each
+module's export, under a Trainer (*trainer*), and by itself, in a loop that feeds back (*stock*). Each
 way has a process of its own; the processes take turns, and a round is half a second of steps; the figure is
 the least of the rounds' medians; *processor* is what a step took of it. *first* is from the start of a cold
 process to the end of its first step (the least of three processes; of one, with empty caches, for the
@@ -13,7 +13,7 @@ compiler); *peak* is the most memory that the
 process held. *model* and *packages* are what must be on disk: the files of the model, and the installed
 packages that run it, with all that they require.
 
-**Gradients.** Of the weighted sum of the outputs, with respect to all parameters, of the module exported as it
+**Gradients.** Of the weighted sum of the outputs, by all parameters, of the module exported as it
 rests: the graph that `sgo.to_model` writes and the one that `onnx_ad.reverse` makes of the same file, in one
 process of ONNX Runtime, by turns.
 """
@@ -58,7 +58,7 @@ def step_of(way: str, case: str, folder: Path, quick: bool, threads: int) -> Cal
     if way == "stock":
         return stock(folder / case, threads)
     if way == "trainer":
-        from stopgrad.trainer import Trainer  # What the process imports is what is measured.
+        from stopgrad_trainer import Trainer  # What the process imports is what is measured.
 
         trainer = Trainer(folder / case / "out", threads=threads)
         batch = dict(np.load(folder / case / "batch.npz"))
@@ -339,7 +339,8 @@ def measured(case: str, folder: Path, options: argparse.Namespace) -> dict[str, 
 
 def show_steps(rows: list[dict[str, Any]]) -> None:
     print(
-        "| case | way | ms/step | ÷ eager | processor ms | ÷ eager | first s | eager ÷ | peak MB | eager ÷ | model MB | packages MB | loss differs |"
+        "| case | way | ms/step | ÷ eager | processor ms | ÷ eager | first s | eager ÷ "
+        "| peak MB | eager ÷ | model MB | packages MB | loss differs |"
     )
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
     for row in rows:
@@ -371,7 +372,8 @@ def show_gradients(rows: list[dict[str, Any]]) -> None:
             differ = row["gradients"].get("differ")
             shown = "" if differ is None else f"{differ:.0e}"
             print(
-                f"| {row['case']} | {name} | {cell['nodes']} | {cell['kb']:.1f} | {cell['ms']:.3g} | {shown} |"
+                f"| {row['case']} | {name} | {cell['nodes']} "
+                f"| {cell['kb']:.1f} | {cell['ms']:.3g} | {shown} |"
             )
         if "left_out" in row["gradients"]:
             print(f"| {row['case']} | {row['gradients']['left_out']} |")
@@ -429,7 +431,8 @@ def main() -> None:
             rows.append(row)
     load = os.getloadavg()[0]
     versions = " ".join(f"{p} {importlib.metadata.version(p)}" for p in ("torch", "onnxruntime", "onnx-ad"))
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, {options.threads} threads, {versions}; load {load:.1f}"
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, {options.threads} threads"
+    machine = f"{machine}, {versions}; load {load:.1f}"
     print(f"{datetime.now():%Y-%m-%d}, {machine}\n")
     show_steps(rows)
     show_gradients(rows)

@@ -149,7 +149,8 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """A GPT-2 with its language model's head, whose weights are those of the embedding.
 
-    Without a mask transformers looks where packed sequences begin, by an operator that the older exporter lacks.
+    Without a mask, transformers looks where packed sequences begin, with an operator that the older
+    exporter lacks.
     """
 
     def __init__(self, width: int = 16, layers: int = 2, heads: int = 2, length: int = 16) -> None:

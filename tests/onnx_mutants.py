@@ -1,7 +1,8 @@
 """Mutants of ONNX files, made from a seed, and what must hold of any of them when it is loaded.
 
 As a command, a fuzzer in a process of its own, with a bound on its memory:
-``python tests/onnx_mutants.py SEED SECONDS FOLDER`` prints a report, as JSON, and leaves what broke in the folder.
+``python tests/onnx_mutants.py SEED SECONDS FOLDER`` prints a report, as JSON, and leaves what broke in the
+folder.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -214,13 +215,11 @@ def _mutate_repeated(r: random.Random, message: Any, field: Any, model: Any) -> 
         _graft(r, new, model)
     else:
         new = _value(r, field, model)
-        try:
+        with suppress(ValueError, TypeError):  # A number that does not fit the field.
             if choice == 2 or not len(values):
                 values.append(new)
             else:
                 values[r.randrange(len(values))] = new
-        except (ValueError, TypeError):
-            pass  # A number that does not fit the field.
 
 
 def _copy(x: Any) -> Any:
@@ -241,10 +240,8 @@ def _graft(r: random.Random, message: Any, model: Any) -> None:
 
 
 def _set(message: Any, field: Any, value: Any) -> None:
-    try:
+    with suppress(ValueError, TypeError):  # A number that does not fit the field.
         setattr(message, field.name, value)
-    except (ValueError, TypeError):
-        pass  # A number that does not fit the field.
 
 
 def _value(r: random.Random, field: Any, model: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Whatever an ONNX file holds, loading answers with a model or one of our errors, in bounded time and memory."""
+"""Whatever an ONNX file holds, loading ends with a model or one of our errors, in bounded time and memory."""
 
 from __future__ import annotations
 
@@ -198,11 +198,26 @@ ONES = np.ones(2, np.float32)
 HARMFUL: dict[str, Callable[[], Any]] = {
     "branches nested 50 deep": lambda: nested(50),
     "branches nested 2000 deep": lambda: nested(2000),
-    "a chain of 50000 nodes": lambda: model([node("Neg", f"h{i}" if i else "x", f"h{i + 1}" if i < 49_999 else "y") for i in range(50_000)]),
-    "a function that calls itself": lambda: model([own("F", "x", "y")], functions=[function("F", [own("F", "x", "y")])], f=1),
-    "functions in a circle": lambda: model([own("F", "x", "y")], functions=[function("F", [own("G", "x", "y")]), function("G", [own("F", "x", "y")])], f=1),
+    "a chain of 50000 nodes": lambda: model(
+        [node("Neg", f"h{i}" if i else "x", f"h{i + 1}" if i < 49_999 else "y") for i in range(50_000)]
+    ),
+    "a function that calls itself": lambda: model(
+        [own("F", "x", "y")], functions=[function("F", [own("F", "x", "y")])], f=1
+    ),
+    "functions in a circle": lambda: model(
+        [own("F", "x", "y")],
+        functions=[function("F", [own("G", "x", "y")]), function("G", [own("F", "x", "y")])],
+        f=1,
+    ),
     "functions that double 60 times": lambda: doubling(60),
-    "functions 3000 deep": lambda: model([own("F2999", "x", "y")], functions=[function("F0", [node("Neg", "x", "y")]), *[function(f"F{i}", [own(f"F{i - 1}", "x", "y")]) for i in range(1, 3000)]], f=1),
+    "functions 3000 deep": lambda: model(
+        [own("F2999", "x", "y")],
+        functions=[
+            function("F0", [node("Neg", "x", "y")]),
+            *[function(f"F{i}", [own(f"F{i - 1}", "x", "y")]) for i in range(1, 3000)],
+        ],
+        f=1,
+    ),
     "a billion numbers declared": lambda: declaring([HUGE, 1000]),
     "more numbers than there are": lambda: declaring([2**62, 2**62]),
     "sizes whose product wraps to 0": lambda: declaring([2**32, 2**32], raw_data=b""),
@@ -212,19 +227,52 @@ HARMFUL: dict[str, Callable[[], Any]] = {
     "a constant of shape": lambda: made_huge("ConstantOfShape", "s", {"s": np.array([HUGE, HUGE])}),
     "an expansion": lambda: made_huge("Expand", "w s", {"w": ONES, "s": np.array([HUGE, HUGE, 2])}),
     "a tiling": lambda: made_huge("Tile", "w s", {"w": ONES, "s": np.array([10**12])}),
-    "a range": lambda: made_huge("Range", "a b c", {"a": np.array(0.0, np.float32), "b": np.array(1e12, np.float32), "c": np.array(1.0, np.float32)}),
-    "a range without step": lambda: made_huge("Range", "a b c", {"a": np.array(0), "b": np.array(1), "c": np.array(0)}),
+    "a range": lambda: made_huge(
+        "Range",
+        "a b c",
+        {"a": np.array(0.0, np.float32), "b": np.array(1e12, np.float32), "c": np.array(1.0, np.float32)},
+    ),
+    "a range without step": lambda: made_huge(
+        "Range", "a b c", {"a": np.array(0), "b": np.array(1), "c": np.array(0)}
+    ),
     "a padding": lambda: made_huge("Pad", "w s", {"w": ONES, "s": np.array([10**12, 10**12])}),
-    "a one-hot of depth": lambda: made_huge("OneHot", "i d v", {"i": np.array([1, 2]), "d": np.array(10**13), "v": ONES}),
+    "a one-hot of depth": lambda: made_huge(
+        "OneHot", "i d v", {"i": np.array([1, 2]), "d": np.array(10**13), "v": ONES}
+    ),
     "an enlarging": lambda: made_huge("Resize", "w  s", {"w": ONES, "s": np.array([1e12], np.float32)}),
-    "an upper triangle of shape": lambda: model([node("ConstantOfShape", "s", "h"), node("Trilu", "h", "g"), node("Add", "x g", "y")], {"s": np.array([HUGE, HUGE])}),
+    "an upper triangle of shape": lambda: model(
+        [node("ConstantOfShape", "s", "h"), node("Trilu", "h", "g"), node("Add", "x g", "y")],
+        {"s": np.array([HUGE, HUGE])},
+    ),
     "random numbers of shape": lambda: made_huge("RandomNormal", "", {}, shape=[HUGE, HUGE]),
     "a loop without end": looping,
     "a window": lambda: made_huge("HannWindow", "d", {"d": np.array(10**13)}),
-    "ten thousand splits": lambda: model([node("Split", "x", " ".join(f"h{i}" for i in range(10_000)), axis=0), node("Add", "x h9", "y")]),
-    "a large power of sizes": lambda: model([node("Shape", "x", "s"), *[node("Mul", f"{'s' if not i else f's{i}'} {'s' if not i else f's{i}'}", f"s{i + 1}") for i in range(60)], node("Reshape", "x s60", "y")]),
-    "an equation of many letters": lambda: model([node("Einsum", " ".join(["x"] * 25), "y", equation=",".join(f"{chr(97 + i)}Z" for i in range(25)) + "->" + "abcdefghijklmnopqrstuvwxyZ"[:25])]),
-}  # fmt: skip
+    "ten thousand splits": lambda: model(
+        [node("Split", "x", " ".join(f"h{i}" for i in range(10_000)), axis=0), node("Add", "x h9", "y")]
+    ),
+    "a large power of sizes": lambda: model(
+        [
+            node("Shape", "x", "s"),
+            *[
+                node("Mul", f"{'s' if not i else f's{i}'} {'s' if not i else f's{i}'}", f"s{i + 1}")
+                for i in range(60)
+            ],
+            node("Reshape", "x s60", "y"),
+        ]
+    ),
+    "an equation of many letters": lambda: model(
+        [
+            node(
+                "Einsum",
+                " ".join(["x"] * 25),
+                "y",
+                equation=",".join(f"{chr(97 + i)}Z" for i in range(25))
+                + "->"
+                + "abcdefghijklmnopqrstuvwxyZ"[:25],
+            )
+        ]
+    ),
+}
 
 
 @pytest.mark.parametrize("name", HARMFUL)

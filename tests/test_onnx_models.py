@@ -1,4 +1,4 @@
-"""Models exported by PyTorch, loaded: values, gradients by all parameters and training, at open batch sizes."""
+"""Models exported by PyTorch, loaded: values, gradients by all parameters, training; at open batch sizes."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_steps_of_adamw_in_onnxruntime_are_those_of_pytorch(name: str, way: str,
         ours = trainer.step(**fed, labels=labels.numpy(), learning_rate=RATE)
         assert ours == pytest.approx(theirs.item(), rel=1e-4)
     state = trainer.state
-    # Where the gradient is 0 (a bias before a norm, that of the keys), Adam makes whole steps of its rounding.
+    # Where the gradient is 0 (a bias before a norm, that of the keys), Adam makes whole steps of rounding.
     least = 1e-5 * max(float(g.max()) for g in steepest.values())
     compared = 0
     for key, p in parameters.items():

@@ -18,6 +18,10 @@ GATES = "stopgrad"
 
 Functions = Mapping[tuple[str, str, str], Any]
 
+DEEPEST = 64
+"""So many graphs may stand in one another, and so many functions; none may call itself."""
+EXPANDED = 1_000_000
+"""So many nodes one of its functions may become; how many the whole model, is counted as it is read."""
 _SHOWN = 20
 """So many nodes of one kind are named at most."""
 _RANDOM = frozenset(
@@ -42,6 +46,7 @@ def check_model(model: Any, name: str, operators: Container[str]) -> dict[tuple[
     versions = versions_of(model, name)
     graph = model.graph
     _check_names(graph, name)
+    _check_functions(functions, name)
     unknown = _Unknown(functions, operators)
     unknown.look(live(graph.node, [text(y.name) for y in graph.output]), versions)
     unknown.raise_for(name)
@@ -81,14 +86,48 @@ def _has_changed(node: Any, stated: int) -> bool:
     return new is None or not is_same(old, new)
 
 
+def _check_functions(functions: Functions, name: str) -> None:
+    """Refuse functions that call themselves, or that become too many nodes when they are written out."""
+    sizes: dict[tuple[str, str, str], int] = {}
+    for key in functions:
+        around: list[tuple[str, str, str]] = [key]
+        while around:
+            here = around[-1]
+            called_here = [k for k in _calls(functions[here]) if k in functions]
+            missing = next((k for k in called_here if k not in sizes), None)
+            if missing is None:
+                sizes[here] = len(functions[here].node) + sum(sizes[k] for k in called_here)
+                around.pop()
+            elif missing in around or len(around) >= DEEPEST:
+                raise FileError(
+                    f"{name}: functions call one another more than {DEEPEST} deep, or one calls itself: "
+                    f"{missing[1]}"
+                )
+            else:
+                around.append(missing)
+            if sizes.get(here, 0) > EXPANDED:
+                raise FileError(f"the functions of {name} become more than {EXPANDED} nodes")
+
+
+def _calls(function: Any) -> Iterator[tuple[str, str, str]]:
+    """The functions that a function may call, in bodies too."""
+    waiting = list(function.node)
+    while waiting:
+        node = waiting.pop()
+        yield domain_of(node), text(node.op_type), text(node.overload)
+        waiting += [inner for graph in graphs_in(node, deep=False) for inner in graph.node]
+
+
 # -------------------------------------------------------------------------------------------------- names
 
 
 def _check_names(graph: Any, name: str) -> None:
     """Refuse graphs in which a name is defined twice, or read before it is defined."""
-    waiting: list[tuple[Any, frozenset[str]]] = [(graph, frozenset())]
+    waiting: list[tuple[Any, frozenset[str], int]] = [(graph, frozenset(), 0)]
     while waiting:
-        here, around = waiting.pop()
+        here, around, depth = waiting.pop()
+        if depth > DEEPEST:
+            raise FileError(f"{name}: graphs stand in one another more than {DEEPEST} deep")
         given = [text(x.name) for x in here.input]
         stored = [text(t.name) for t in here.initializer]
         stored += [text(t.values.name) for t in here.sparse_initializer]
@@ -102,7 +141,7 @@ def _check_names(graph: Any, name: str) -> None:
             bodies += [g for a in node.attribute for g in a.graphs]
             if bodies:
                 seen = around | defined
-                waiting += [(body, seen) for body in bodies]
+                waiting += [(body, seen, depth + 1) for body in bodies]
             defined.update(text(y) for y in node.output if y)
         _check_unique([text(y.name) for y in here.output] if here is graph else [], f"outputs of {name}")
 

@@ -247,13 +247,13 @@ class MaxPoolGrad(Op):
         geometry = (strides, padding, dilations)
         inside = padded(np, np.ones((1, *x.shape[1:-1], 1), bool), ksize, geometry, False)
         around = padded(xp, x, ksize, geometry, -math.inf)
-        # One pass, which always finds one: XLA may compute x again in each place and round it otherwise there,
+        # One pass, which always finds one: XLA may compute x again in each place, and round it otherwise,
         # so that no element would equal a largest one that was found before.
         chosen = xp.full(g.shape, -1, np.int32)
         largest, is_nan = xp.full(g.shape, -math.inf, x.dtype), xp.zeros(g.shape, bool)
         for number, position in enumerate(np.ndindex(*ksize)):
             place = at(position, g.shape[1:-1], geometry)
-            hit = ((around[place] > largest) | (chosen < 0)) & inside[place]  # Padding is never the largest.
+            hit = inside[place] & ((around[place] > largest) | (chosen < 0))  # Padding is never it.
             chosen = xp.where(hit, np.int32(number), chosen)
             largest = xp.where(hit, around[place], largest)
             is_nan |= xp.isnan(around[place])

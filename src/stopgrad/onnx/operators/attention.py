@@ -7,7 +7,7 @@ from typing import Any
 
 import stopgrad as sg
 from stopgrad.importing.shapes import padded
-from stopgrad.importing.values import along, brought
+from stopgrad.importing.values import Refused, along, brought
 from stopgrad.onnx.operators.calling import Call, Table, dtype_of_code
 
 AXES = (0, 2, 1, 3)
@@ -88,6 +88,8 @@ class Mask:
     def given(self, mask: Any) -> None:
         """The operand: booleans, or numbers to be added; what it is too short for is not looked at."""
         missing = self.keys - mask.shape[-1]
+        if not mask.dtype.is_bool and not mask.dtype.is_floating:
+            raise Refused(f"its mask is {mask.dtype.name}, and neither bool nor floating-point")
         if mask.dtype.is_bool:
             self.allow(mask if _is_zero(missing) else _extended(mask, missing, False))
         else:

@@ -56,7 +56,10 @@ def layer_normalization(node: Call, x: Any, scale: Any, bias: Any = None) -> Any
 
 
 def _from_axis(node: Call, x: Any) -> tuple[int, ...]:
-    return tuple(range(axis_of(int(node.attribute("axis", -1)), x.ndim), x.ndim))
+    axis = int(node.attribute("axis", -1))
+    if not -x.ndim <= axis < x.ndim:
+        node.fail(f"axis is {axis}, and its operand has {x.ndim} axes")
+    return tuple(range(axis_of(axis, x.ndim), x.ndim))
 
 
 def rms_normalization(node: Call, x: Any, scale: Any) -> Any:
