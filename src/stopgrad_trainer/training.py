@@ -277,7 +277,7 @@ class Trainer:
         if found is None:
             options = self._runtime.SessionOptions()
             options.log_severity_level = 3
-            options.enable_mem_pattern = False  # Which keeps the room of all activations at once between steps.
+            options.enable_mem_pattern = False  # It keeps the room of all activations.
             if self._threads is not None:
                 options.intra_op_num_threads = self._threads
             path = self._contents.files.get(graph)

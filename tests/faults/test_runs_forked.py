@@ -131,7 +131,7 @@ def test_xla_says_at_once_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("running_jax")
-def test_auto_is_numpy_in_the_child() -> None:
+def test_auto_is_another_engine_in_the_child() -> None:
     c = Counting()
     f = sg.function(lambda x: x * 2.0)
     f(np.ones(2))
@@ -140,14 +140,27 @@ def test_auto_is_numpy_in_the_child() -> None:
         def child() -> None:
             assert f(np.ones(2)).tolist() == [2.0, 2.0]
             with sg.Session(c.graph) as session:
-                assert session.engine == "numpy"
+                assert session.engine == "onnxruntime"
                 c.step(session)
             c.step(fresh)  # It holds no values yet.
-            assert fresh.engine == "numpy"
+            assert fresh.engine == "onnxruntime"
 
         in_child(child)
         c.step(fresh)
         assert fresh.engine == "xla"
+
+
+def test_onnxruntime_that_has_run_goes_on_in_the_child() -> None:
+    x = np.random.default_rng(0).normal(size=(300, 300))
+    f = sg.function(lambda x: sg.reduce_sum(sg.exp(x @ x)), engine="onnxruntime")
+    expected = f(x)
+
+    def child() -> None:
+        assert f(x) == expected
+        assert sg.function(lambda x: 2.0 * sg.reduce_sum(sg.exp(x @ x)), engine="onnxruntime")(x) > 0.0
+
+    in_child(child)
+    assert f(x) == expected
 
 
 def test_jax_that_has_not_run_may_run_in_the_child() -> None:
