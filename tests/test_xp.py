@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import stopgrad as sg
-from all_engines import ENGINES
+from all_engines import each_engine
 from stopgrad import xp
 
 
@@ -254,8 +254,9 @@ INDICES = {
 """Whose integers NumPy has in a dtype of its own."""
 
 
+@each_engine
 @pytest.mark.parametrize("name", CASES)
-def test_a_function_computes_what_numpys_does_in_every_style(name: str) -> None:
+def test_a_function_computes_what_numpys_does_in_every_style(engine: str, name: str) -> None:
     for args, kwargs in CASES[name]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -266,9 +267,8 @@ def test_a_function_computes_what_numpys_does_in_every_style(name: str) -> None:
         for one, other in zip(found, expected, strict=True):
             assert isinstance(one, np.ndarray)
             close(one, other, f"{name} immediately", name not in INDICES)
-        for engine in ENGINES:
-            for one, other in zip(run(at(xp, name), args, kwargs, engine), found, strict=True):
-                close(one, other, f"{name} on {engine}")
+        for one, other in zip(run(at(xp, name), args, kwargs, engine), found, strict=True):
+            close(one, other, f"{name} on {engine}")
 
 
 @pytest.mark.parametrize(
@@ -457,16 +457,16 @@ METHODS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]
 
 
+@each_engine
 @pytest.mark.parametrize(("name", "args", "kwargs"), METHODS)
-def test_a_method_computes_what_an_arrays_does(name: str, args: Any, kwargs: Any) -> None:
+def test_a_method_computes_what_an_arrays_does(engine: str, name: str, args: Any, kwargs: Any) -> None:
     array = A.copy()
     expected = getattr(array, name)(*args, **kwargs)
     expected = array if name == "sort" else expected  # NumPy's sorts in place.
     expected = list(expected) if isinstance(expected, tuple) else [expected]
-    for engine in ENGINES:
-        found = run(lambda x: getattr(x, name)(*args, **kwargs), (A,), {}, engine)
-        for one, other in zip(found, expected, strict=True):
-            close(one, other, f"{name} on {engine}", name not in INDICES)
+    found = run(lambda x: getattr(x, name)(*args, **kwargs), (A,), {}, engine)
+    for one, other in zip(found, expected, strict=True):
+        close(one, other, f"{name} on {engine}", name not in INDICES)
 
 
 @pytest.mark.parametrize("name", ["T", "mT", "real", "imag"])
@@ -657,15 +657,15 @@ DISPATCHED: dict[str, Callable[..., Any]] = {
 }
 
 
+@each_engine
 @pytest.mark.parametrize("name", DISPATCHED)
-def test_numpys_functions_build_our_operations(name: str) -> None:
+def test_numpys_functions_build_our_operations(engine: str, name: str) -> None:
     function = DISPATCHED[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = function(A)
-    for engine in ENGINES:
-        (found,) = run(function, (A,), {}, engine)
-        close(found, expected, f"{name} on {engine}", name not in ("rfft", "average"))
+    (found,) = run(function, (A,), {}, engine)
+    close(found, expected, f"{name} on {engine}", name not in ("rfft", "average"))
 
 
 def test_scipys_ufuncs_build_our_operations() -> None:
