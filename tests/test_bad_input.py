@@ -2126,7 +2126,16 @@ def test_without_jax_the_xla_engine_says_what_to_install(monkeypatch: pytest.Mon
     with pytest.raises(sg.EngineError, match=r"pip install 'stopgrad\[xla\]'"):
         sg.function(lambda x: x, engine="xla")(1.0)
     with sg.Session(s.graph) as session:
-        assert session.engine == "numpy"
+        assert session.engine == "onnxruntime"
+    s.check_unharmed()
+
+
+def test_without_onnxruntime_its_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = Setting()
+    monkeypatch.delitem(registry._MADE, "onnxruntime", raising=False)
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(sg.EngineError, match=r"onnxruntime engine needs onnxruntime.*'stopgrad\[onnx\]'"):
+        sg.Session(s.graph, engine="onnxruntime")
     s.check_unharmed()
 
 
