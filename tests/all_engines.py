@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from stopgrad.engines import engine
+from stopgrad import engines
 from stopgrad.graph import Output
 
 ENGINES = ("numpy", "xla", "onnxruntime")
@@ -19,12 +19,12 @@ each_engine = pytest.mark.parametrize("engine", ENGINES)
 each_style = pytest.mark.parametrize("engine", STYLES)
 
 
-def form_for(engine: str) -> str:
+def form_for(name: str) -> str:
     """The name under which a definition has its form for an engine."""
-    return "onnx" if engine == "onnxruntime" else engine
+    return engines.ENGINES[name].form or name
 
 
 def engines_for(outputs: Sequence[Output]) -> list[str]:
     """The engines that can compute these."""
     operations = outputs[0].op.graph.subgraph_to(outputs)
-    return [name for name in ENGINES if engine(name).unsupported(operations) is None]
+    return [name for name in ENGINES if engines.engine(name).unsupported(operations) is None]

@@ -56,7 +56,7 @@ def test_ops_says_per_operand_whether_there_is_a_gradient_or_why_not(
     assert "transpose_a, transpose_b" in text
     assert "not differentiable:" in text
     assert "x: stop_gradient" in text
-    assert "xla, numpy" in text
+    assert "xla, onnxruntime, numpy" in text
     assert "4 operations" in text
 
 
@@ -74,14 +74,13 @@ def test_ops_needs_no_optional_library_and_is_not_wrapped_in_a_pipe() -> None:
     assert re.match(r"operation +function +operands; attributes +gradient +vmap +engines$", lines[0])
     for definition in REGISTRY.values():
         (row,) = [line for line in lines if re.match(rf"{definition.type}  ", line)]
-        assert row.endswith(("xla, numpy", "session", "fed")) or "not " in row
+        assert row.endswith(("xla, onnxruntime, numpy", "session", "fed")) or "not " in row
 
 
 def test_a_reader_who_leaves_ends_the_command_quietly() -> None:
-    command = f"'{sys.executable}' -m stopgrad ops | head -n 1; echo ${{PIPESTATUS[0]}}"
+    command = f"'{sys.executable}' -m stopgrad ops | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
-    assert done.stdout.startswith("operation ")
-    assert done.stdout.endswith(f"\n{cli.LEFT}\n")
+    assert done.stdout == f"{cli.LEFT}\n"  # The list is longer than what a pipe holds.
     assert done.stderr == ""
 
 

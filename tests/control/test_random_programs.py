@@ -690,9 +690,7 @@ def test_programs_have_gradients_to_compare() -> None:
 
 
 def test_shrinking_finds_the_part_that_fails() -> None:
-    program = next(
-        p for p in map(made, range(MADE)) if has_stop_in_scan(p) and len(list(everything(p))) > 12
-    )
+    program = next(p for p in map(made, range(MADE)) if has_stop_in_scan(p) and len(list(everything(p))) > 12)
     least, why = shrunk(program, lambda e: "found" if has_stop_in_scan(e) else None, 2000)
     assert why == "found"
     assert len(list(everything(least))) == 8

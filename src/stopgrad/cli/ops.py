@@ -14,7 +14,6 @@ from typing import Any
 import stopgrad as sg
 from stopgrad.cli.common import OK
 from stopgrad.engines import ENGINES
-from stopgrad.interpreter import lowering
 from stopgrad.op import REGISTRY, NoGradient, Op, Undefined, Unsupported
 
 
@@ -118,7 +117,7 @@ def _batching(definition: type[Op]) -> str:
 
 def _engines(definition: type[Op]) -> str:
     """The engines that compute it; for the others, why not."""
-    found = {name: lowering(definition, name) for name in ENGINES}
+    found = {name: kind.form_of(definition) for name, kind in ENGINES.items()}
     lacking = [f"not {name}: {why.reason}" for name, why in found.items() if isinstance(why, Unsupported)]
     reasons = {text.partition(": ")[2] for text in lacking}
     if len(lacking) == len(found) and len(reasons) == 1:

@@ -41,6 +41,7 @@ class Engine(ABC):
 
     Attributes:
         name: what users call it by. An operation's own form for it stands under this name in its definition.
+        form: under which name an operation's form for it stands, where that is not its own.
         priority: of the engines that are installed and can run a graph, ``"auto"`` takes that of the highest.
         needs: the modules without which it is not installed. They are imported when the engine is made.
         keeps_sizes: whether it is given graphs with their sizes symbolic, and compiles once for all; else the
@@ -58,6 +59,7 @@ class Engine(ABC):
     """
 
     name: str
+    form: ClassVar[str] = ""
     priority: int
     needs: ClassVar[Sequence[str]] = ()
     keeps_sizes: ClassVar[bool] = False
@@ -68,10 +70,15 @@ class Engine(ABC):
     variants: ClassVar[Sequence[Variant]] = (PLAIN,)
     forms: ClassVar[Mapping[type[Op], Callable[..., Any] | Unsupported]] = {}
 
+    @classmethod
+    def form_of(cls, definition: type[Op]) -> Callable[..., Any] | Unsupported:
+        """A definition's form for this engine: one of its own, or the one over any array namespace."""
+        return lowering(definition, cls.form or cls.name)
+
     def unsupported(self, operations: Sequence[Operation]) -> str | None:
         """Why the engine cannot run these operations and what is in their bodies; None where it can."""
         for op in walk(operations):
-            form = lowering(op.definition, self.name)
+            form = self.form_of(op.definition)
             if isinstance(form, Unsupported):
                 return f"cannot compute {describe(op)}: {form.reason}"
         return None

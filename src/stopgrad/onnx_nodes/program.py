@@ -9,7 +9,7 @@ import numpy as np
 
 from stopgrad.errors import EngineError
 from stopgrad.graph import Operation, Output, describe
-from stopgrad.interpreter import Region, Regions, Types, prepared, program, quietly
+from stopgrad.interpreter import Region, Regions, Types, lowering, prepared, program, quietly
 from stopgrad.onnx_nodes.forms import FORMS
 from stopgrad.onnx_nodes.forms.gates import gate
 from stopgrad.onnx_nodes.layouts import source
@@ -17,6 +17,7 @@ from stopgrad.onnx_nodes.namespace import Xp
 from stopgrad.onnx_nodes.nodes import NO_COMPLEX, Body, Named, Node, Nodes, NotInOnnx
 from stopgrad.onnx_nodes.tidying import tidied
 from stopgrad.onnx_nodes.values import Value
+from stopgrad.op import Unsupported
 from stopgrad.ops import gates
 from stopgrad.types import bfloat16
 
@@ -148,6 +149,9 @@ def _named(xp: Xp, backend: Any) -> Regions:
         return function
 
     def _lowered(op: Operation) -> Any:
+        form = lowering(op.definition, backend.name)
+        if isinstance(form, Unsupported):
+            raise NotInOnnx(f"{describe(op)} has no form in ONNX: {form.reason}")
         types = Types(tuple([x.type for x in op.inputs]), tuple([y.type for y in op.outputs]))
         return prepared(op.definition, op.values, types, backend, lambda: describe(op), regions)
 

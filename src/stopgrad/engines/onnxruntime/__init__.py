@@ -27,6 +27,7 @@ class OnnxRuntimeEngine(Engine):
     """Runs what the ONNX exporter writes, with stock ``onnxruntime``."""
 
     name = "onnxruntime"
+    form = "onnx"
     priority = 50
     needs = ("onnx", "onnxruntime")
 

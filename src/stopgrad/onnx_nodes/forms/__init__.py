@@ -18,6 +18,7 @@ from stopgrad.onnx_nodes.forms.numbers import NUMBERS
 from stopgrad.onnx_nodes.forms.order import ORDER
 from stopgrad.onnx_nodes.forms.pools import POOLS
 from stopgrad.onnx_nodes.forms.products import PRODUCTS
+from stopgrad.onnx_nodes.forms.refusals import REFUSALS
 from stopgrad.onnx_nodes.forms.running import RUNNING
 from stopgrad.onnx_nodes.forms.slices import SLICES
 from stopgrad.op import Op, Unsupported
@@ -32,6 +33,7 @@ FORMS: Mapping[type[Op], Callable[..., Any] | Unsupported] = {
     **ORDER,
     **POOLS,
     **PRODUCTS,
+    **REFUSALS,
     **RUNNING,
     **SLICES,
 }
