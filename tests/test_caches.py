@@ -85,6 +85,7 @@ CONSTANT = {
     "stopgrad.onnx_nodes.forms.order.ORDER",
     "stopgrad.onnx_nodes.forms.pools.POOLS",
     "stopgrad.onnx_nodes.forms.products.PRODUCTS",
+    "stopgrad.onnx_nodes.forms.refusals.REFUSALS",
     "stopgrad.onnx_nodes.forms.running.RUNNING",
     "stopgrad.onnx_nodes.forms.slices.SLICES",
     "stopgrad.onnx_nodes.kernels.KERNELS",
