@@ -16,8 +16,12 @@ from stopgrad.errors import EngineError
 from stopgrad.onnx_nodes import NotInOnnx
 
 # Native code is built once for all runs of the tests; programs are compiled by each test that means to.
-os.environ.setdefault("STOPGRAD_CACHE_DIR", str(Path(tempfile.gettempdir()) / "stopgrad-tests"))
+KEPT = Path(tempfile.gettempdir()) / "stopgrad-tests"
+os.environ.setdefault("STOPGRAD_CACHE_DIR", str(KEPT))
 os.environ["STOPGRAD_COMPILED"] = "0"
+# Processes that tests start do not each compile the package, wherever it lies.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ.setdefault("PYTHONPYCACHEPREFIX", str(KEPT / "bytecode"))
 
 
 @pytest.fixture(autouse=True)
