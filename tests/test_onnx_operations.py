@@ -112,7 +112,8 @@ def test_the_table_of_what_cannot_be_written_is_exact() -> None:
     """What it lists has samples that are refused, above, and what it does not list ones that run."""
     assert {case.values[0].type for case in REFUSED} >= NOT_WRITTEN
     written = {case.values[0].type for case in WRITTEN}
-    assert {case.values[0].type for case in COMPUTED} - written == NOT_WRITTEN
+    unseen = {"Conj"}  # Its samples are complex; of real numbers it is the identity.
+    assert {case.values[0].type for case in COMPUTED} - written == NOT_WRITTEN | unseen
 
 
 @pytest.mark.parametrize(("definition", "sample"), [case for case in SYMBOLIC if is_written(case)])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from stopgrad.onnx_nodes.nodes import NO_COMPLEX
 from stopgrad.op import Op, Unsupported, unsupported
-from stopgrad.ops.convert import Complex, Conj
+from stopgrad.ops.convert import Complex
 from stopgrad.ops.eigenvalues import Eig, Eigenvalues, SelfAdjointEig, SelfAdjointEigenvalues
 from stopgrad.ops.factorizations import Qr
 from stopgrad.ops.fourier import Fft, Irfft, Rfft
@@ -19,5 +19,5 @@ _COMPLEX = unsupported(NO_COMPLEX)
 REFUSALS: Mapping[type[Op], Unsupported] = {
     **dict.fromkeys((Qr, Svd, SingularValues, PseudoInverse), _DECOMPOSED),
     **dict.fromkeys((SelfAdjointEig, SelfAdjointEigenvalues, Eig, Eigenvalues), _DECOMPOSED),
-    **dict.fromkeys((Complex, Conj, Fft, Irfft, Rfft), _COMPLEX),
+    **dict.fromkeys((Complex, Fft, Irfft, Rfft), _COMPLEX),
 }
