@@ -312,3 +312,11 @@ def test_errors_name_what_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(b"nothing")
     with pytest.raises(sg.FileError, match=re.escape("load: m.onnx is no ONNX model")):
         sgo.load(tmp_path / "m.onnx")
+
+
+def test_an_output_of_an_unknown_element_type_is_refused_by_name() -> None:
+    stored = onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT4E2M1, [2], [1.0, 2.0])
+    output = onnx.helper.make_tensor_value_info("w", onnx.TensorProto.FLOAT4E2M1, [2])
+    graph = onnx.helper.make_graph([], "g", [], [output], [stored])
+    with pytest.raises(sg.GraphError, match=r"output 'w'.*no element type float4"):
+        sgo.load(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 23)]))

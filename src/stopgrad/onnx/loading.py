@@ -14,6 +14,7 @@ import stopgrad as sg
 from stopgrad.builder import Inside
 from stopgrad.errors import ArgumentError, DTypeError, FileError, GraphError, ShapeError
 from stopgrad.imported import Model
+from stopgrad.importing.values import Refused
 from stopgrad.onnx.checking import all_nodes, check_model, draws, graphs_in, live, read_in, versions_of
 from stopgrad.onnx.operators import OPERATORS
 from stopgrad.onnx.operators.calling import KNOWS, Known, dtype_of_code
@@ -69,7 +70,8 @@ def load(source: Any, *, known: Mapping[str, Any] | None = None) -> Model:
     """
     if known is not None and not isinstance(known, Mapping):
         raise ArgumentError(f"known is a dict of arrays by the names of inputs, not {shorten(known)}")
-    return _Loading(read(source), dict(known or {})).model()
+    with np.errstate(all="ignore"):  # Whatever numbers a file holds.
+        return _Loading(read(source), dict(known or {})).model()
 
 
 class _Loading:
@@ -224,7 +226,10 @@ class _Loading:
             raise GraphError(
                 f"the output {name!r} of {self.name} is a sequence or optional; models return tensors here"
             )
-        return translator.tensor(y)
+        try:
+            return translator.tensor(y)
+        except Refused as error:
+            raise GraphError(f"the output {name!r} of {self.name}: {error}") from None
 
     def _raise_for(self, translator: Translator, names: Sequence[str], made: Sequence[Any]) -> None:
         refusals = list(dict.fromkeys(map(str, translator.refusals)))
