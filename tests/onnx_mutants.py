@@ -31,7 +31,7 @@ from onnx.backend.test.loader import load_model_tests
 import stopgrad as sg
 import stopgrad.onnx as sgo
 
-SECONDS = 20.0
+SECONDS = 5.0
 """Of the processor, for one file."""
 BYTES = 2**30
 """Of address space, more than what the process has when it begins."""

@@ -191,7 +191,9 @@ class Walk:
             self.end()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(12, 30))]
+)
 def test_blocks_that_end_in_any_order_leave_nothing(seed: int) -> None:
     walk = Walk(seed)
     before = current()

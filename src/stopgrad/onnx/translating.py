@@ -17,7 +17,7 @@ from stopgrad.build import apply, emit
 from stopgrad.builder import Inside, default_graph
 from stopgrad.errors import FileError
 from stopgrad.interpreter import constant_value
-from stopgrad.onnx.checking import called, gate_of, live
+from stopgrad.onnx.checking import DEEPEST, called, gate_of, live
 from stopgrad.onnx.operators import OPERATORS
 from stopgrad.onnx.operators.calling import KNOWS, Body, Call, Known, Refused
 from stopgrad.onnx.reading import array_from, attribute_value, dense_from, domain_of, opsets, text
@@ -28,8 +28,6 @@ from stopgrad.source import Location
 
 RANDOM = "random_key"
 """The parameter that random numbers are drawn from."""
-_DEEPEST = 64
-"""So many functions may stand in one another; none may call itself."""
 _EXPANDED = 30_000
 _EXPANSION = 16
 """So many nodes a model may become by its functions and loops; and so many for each that it has."""
@@ -216,8 +214,8 @@ class Translator:
         defaults: Sequence[Any] = (),
     ) -> list[Any]:
         """What a function computes, built in the place of the node that calls it."""
-        if space.depth >= _DEEPEST:
-            raise FileError(f"{name}: functions call one another more than {_DEEPEST} deep")
+        if space.depth >= DEEPEST:
+            raise FileError(f"{name}: functions call one another more than {DEEPEST} deep")
         given = [*operands, *[None] * (len(function.input) - len(operands))]
         attributes = {text(a.name): a for a in (*defaults, *function.attribute_proto, *node.attribute)}
         inner = Space(
