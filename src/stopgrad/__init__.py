@@ -12,6 +12,7 @@ from inspect import ismodule as _is_module
 from typing import TYPE_CHECKING
 
 from stopgrad import (
+    distributed as distributed,
     engines as engines,
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
     ops as ops,
@@ -47,6 +48,7 @@ from stopgrad.errors import (
     ArgumentError as ArgumentError,
     AxisError as AxisError,
     DefinitionError as DefinitionError,
+    DistributedError as DistributedError,
     DTypeError as DTypeError,
     EngineError as EngineError,
     FeedError as FeedError,

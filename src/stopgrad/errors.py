@@ -101,6 +101,10 @@ class EngineError(StopgradError, RuntimeError):
     """An engine that is unknown, not installed, or lacks an operation."""
 
 
+class DistributedError(StopgradError, RuntimeError):
+    """Processes of one run that do not find each other, or that do not run the same."""
+
+
 class InternalError(StopgradError, RuntimeError):
     """A defect of this package, and no mistake of its user."""
 
