@@ -39,7 +39,7 @@ ROWS = [
     ["names"],
     ["graph"],
     ["scope", "body", "operands"],
-    ["namespaces", "rendezvous", "samples", "structure", "fingerprint"],
+    ["namespaces", "agreement", "rendezvous", "samples", "structure", "fingerprint"],
     ["arguments", "distributed"],
     ["files", "folders", "machine"],
     ["op"],

@@ -19,26 +19,22 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
-import json
 import logging
 import math
 import operator
 import os
-import socket
 import sys
 import threading
 import time
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from itertools import zip_longest
 from typing import Any
 
 from stopgrad import rendezvous
+from stopgrad.agreement import FAILED, Comparison
 from stopgrad.errors import ArgumentError, DistributedError, StopgradError
 from stopgrad.namespaces import require
-from stopgrad.rendezvous import named
 
 __all__ = ["initialize", "is_initialized", "process_count", "process_index", "shutdown"]
 
@@ -322,7 +318,6 @@ def _detected(
 
 # -------------------------------------------------------------------------------------- a failing process
 
-_FAILED = "stopgrad/failed"
 _WORDS = 1000
 _LAST_WORDS = 3.0
 """Seconds that a process which failed waits for others that fail, too, and for those that ask for it."""
@@ -347,9 +342,11 @@ def _leave() -> None:
         return
     # When process 0 is gone, the others are aborted: those that fail with it print their errors before.
     with contextlib.suppress(Exception):
-        why = "".join(traceback.format_exception_only(failed)).strip()[:_WORDS]
-        run.client.key_value_set(f"{_FAILED}/{run.process_id}", why)
-        run.client.wait_at_barrier(_FAILED, int(1e3 * _LAST_WORDS))
+        known = isinstance(failed, DistributedError)
+        why = str(failed.args[0]) if known else "".join(traceback.format_exception_only(failed)).strip()
+        note = json.dumps({"known": known, "why": why[:_WORDS]})
+        run.client.key_value_set(f"{FAILED}/{run.process_id}", note)
+        run.client.wait_at_barrier(FAILED, int(1e3 * _LAST_WORDS))
         time.sleep(0.3 if run.process_id == 0 else 0.0)
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
@@ -382,214 +379,8 @@ def agree(what: str, lines: Sequence[str], timeout: float | None = None) -> None
     with _RUN.lock:
         number = _RUN.rounds[what]
         _RUN.rounds[what] += 1
-    room = f"{_ROOMS}/{hashlib.sha256(what.encode()).hexdigest()[:16]}/{number}"
     seconds = _RUN.timeout if timeout is None else timeout
-    comparison = _Comparison(run.client, room, run.process_id, run.num_processes, what, lines, seconds)
-    complaint = comparison.collected() if run.process_id == 0 else comparison.joined()
-    comparison.leave()
+    place = run.process_id, run.num_processes
+    complaint = Comparison(run.client, place, _RUN.hosts, (what, number, lines), seconds).result()
     if complaint:
         raise DistributedError(complaint)
-
-
-class _Comparison:
-    """One round: process 0 compares with all, one after the other, and tells them how it ended.
-
-    Under ``room/0``, ``room/1`` … stands what the processes have, as digests; under ``room/turn0`` … what
-    process 0 says next: to which process a question, which is answered under ``room/answer0`` …, or the end.
-    """
-
-    def __init__(
-        self, client: Any, room: str, index: int, count: int, what: str, lines: Sequence[str], seconds: float
-    ) -> None:
-        self.client, self.room, self.index, self.count = client, room, index, count
-        self.what, self.lines, self.seconds = what, lines, seconds
-        self.turn = 0
-
-    def collected(self) -> str:
-        """Process 0: what is wrong; empty: nothing."""
-        deadline = time.monotonic() + self.seconds
-        own = self._card()
-        self._put("0", own)
-        different, missing, late = [], [], []
-        for i in range(1, self.count):
-            card = self._get(str(i), deadline)
-            if card is None:
-                missing.append(i)
-                continue
-            _RUN.hosts[i] = card["host"]
-            if card["gone"]:
-                late.append(i)
-            elif card["digest"] != own["digest"]:
-                different.append(i)
-        complaint = ""
-        if missing:
-            complaint = self._absent(missing)
-        elif late:
-            waited = self._named(late)
-            complaint = f"{self._named([0])} came to {self.what} when {waited} did not wait any more. {_LATE}"
-        elif different:
-            complaint = self._difference(different)
-        self._put(f"turn{self.turn}", {"complaint": complaint})
-        return complaint
-
-    def joined(self) -> str:
-        """Another process: what is wrong; empty: nothing."""
-        own = self._card()
-        self._put(str(self.index), own)
-        first = self._get("0", time.monotonic() + self.seconds)
-        if first is None:
-            # Process 0, should it come only now, shall know that this one does not wait any more.
-            self._put(str(self.index), {**own, "gone": True})
-            first = self._get("0", time.monotonic())
-            if first is None:
-                return self._absent(self._missing())
-        _RUN.hosts[0] = first["host"]
-        while True:  # Process 0 comes to an end by itself; and should it die, the runtime ends this one.
-            said = self._get(f"turn{self.turn}", math.inf)
-            if "complaint" in said:
-                return str(said["complaint"])
-            if said["to"] == self.index:
-                self._put(f"answer{self.turn}", self._answer(said))
-            self.turn += 1
-
-    def leave(self) -> None:
-        """Whoever leaves last clears away what was written."""
-        if self.client.key_value_increment(f"{self.room}/left", 1) == self.count:
-            self.client.key_value_delete(f"{self.room}/")
-
-    # ----------------------------------------------------------------------------- what is written and read
-
-    def _card(self) -> dict[str, Any]:
-        return {
-            "host": socket.gethostname(),
-            "what": self.what,
-            "digest": self._digest(0, len(self.lines)),
-            "gone": False,
-        }
-
-    def _digest(self, start: int, stop: int) -> str:
-        digest = hashlib.sha256()
-        for i in range(start, min(stop, len(self.lines))):
-            line = self.lines[i].encode("utf-8", "surrogatepass")
-            digest.update(b"%d:" % len(line))  # So that no two texts differ in their division alone.
-            digest.update(line)
-        return digest.hexdigest()
-
-    def _put(self, name: str, value: dict[str, Any]) -> None:
-        self.client.key_value_set(f"{self.room}/{name}", json.dumps(value), allow_overwrite=True)
-
-    def _get(self, name: str, deadline: float) -> Any:
-        """What another process has written, or will have until then; None where it has not."""
-        while True:
-            # Not for long at a time: no signal is handled in there.
-            left = min(max(deadline - time.monotonic(), 0.001), 2.0)
-            try:
-                key = f"{self.room}/{name}"
-                return json.loads(self.client.blocking_key_value_get(key, math.ceil(1e3 * left)))
-            except RuntimeError as error:
-                if "DEADLINE_EXCEEDED" not in str(error):
-                    raise DistributedError(f"{self.what}: process 0 is gone: {error}") from error
-                self._heed_failures()
-                if time.monotonic() >= deadline:
-                    return None
-
-    def _heed_failures(self) -> None:
-        """Raise where a process ended by an exception: it does not come any more."""
-        for key, why in self.client.key_value_dir_get(f"{_FAILED}/"):
-            failed = self._named([int(key.rpartition("/")[2])])
-            raise DistributedError(f"{failed} does not come to {self.what}: it failed: {why}")
-
-    # ------------------------------------------------------------------------------------ who is not there
-
-    def _named(self, indices: Sequence[int]) -> str:
-        return named(indices, _RUN.hosts)
-
-    def _missing(self) -> list[int]:
-        """Who has not come here, as far as has been written."""
-        here = {key.rpartition("/")[2] for key, _ in self.client.key_value_dir_get(f"{self.room}/")}
-        return [i for i in range(self.count) if str(i) not in here]
-
-    def _absent(self, missing: Sequence[int]) -> str:
-        elsewhere = ""
-        for key, value in self.client.key_value_dir_get(f"{_ROOMS}/"):
-            if key.endswith(f"/{missing[0]}") and not key.startswith(self.room):
-                elsewhere = f"; {self._named(missing[:1])} waits at {json.loads(value)['what']} instead"
-        return (
-            f"{self._named(missing)} of {self.count} did not come to {self.what} within {self.seconds:g} "
-            f"s{elsewhere}. {_LATE}"
-        )
-
-    # ------------------------------------------------------------------------------------- what is different
-
-    def _difference(self, different: Sequence[int]) -> str:
-        """Where the first that differs does so: in a part, a part of that, and so on, down to a line."""
-        other = different[0]
-        start, stop = 0, max(len(self.lines), self._asked(other, "length"))
-        while stop - start > 1:
-            step = -(-(stop - start) // _PARTS)
-            theirs = self._asked(other, "digests", start, stop, step)
-            parts = range(start, stop, step)
-            start = next(
-                i for i, digest in zip(parts, theirs, strict=True) if digest != self._digest(i, i + step)
-            )
-            stop = min(start + step, stop)
-        ours, theirs = self._line(start), self._asked(other, "line", start)
-        also = f" (also other than process 0: {self._named(different[1:])})" if different[1:] else ""
-        return (
-            f"the processes differ in {self.what}, line {start + 1}{also}:\n"
-            f"  {self._named([0])}: {_around(ours, theirs)}\n"
-            f"  {self._named([other])}: {_around(theirs, ours)}\n"
-            f"All run the same script on the same inputs; {_CAUSES}"
-        )
-
-    def _asked(self, other: int, *question: Any) -> Any:
-        """What another process answers."""
-        self._put(f"turn{self.turn}", {"to": other, "question": question})
-        answer = self._get(f"answer{self.turn}", time.monotonic() + max(self.seconds, 60.0))
-        if answer is None:
-            raise DistributedError(f"{self._named([other])} did not answer what it has for {self.what}")
-        self.turn += 1
-        return answer["answer"]
-
-    def _answer(self, said: dict[str, Any]) -> dict[str, Any]:
-        kind, *rest = said["question"]
-        if kind == "length":
-            return {"answer": len(self.lines)}
-        if kind == "line":
-            return {"answer": self._line(*rest)}
-        start, stop, step = rest
-        return {"answer": [self._digest(i, i + step) for i in range(start, stop, step)]}
-
-    def _line(self, i: int) -> str | None:
-        """A line, not too much of it; None after the last one."""
-        return self.lines[i][:_LONGEST] if i < len(self.lines) else None
-
-
-_ROOMS = "stopgrad/agree"
-_PARTS = 512
-"""How many digests are sent at once."""
-
-_LONGEST = 1 << 16
-"""How much of a line is sent, in characters."""
-
-_WIDTH = 100
-"""How much of a line is shown."""
-
-_LATE = (
-    "Every process must run every step; look at what that one prints, whether it still runs, and whether it "
-    "only needs more time (the timeout of sg.distributed.initialize)"
-)
-_CAUSES = (
-    "what comes from a clock, from random numbers without a key, from the order of a set or from "
-    "process_index() makes them differ"
-)
-
-
-def _around(text: str | None, other: str | None) -> str:
-    """A line as it is shown: cut to where it begins to differ."""
-    if text is None:
-        return "(no such line)"
-    pairs = enumerate(zip_longest(text, other or ""))
-    start = max(0, next((i for i, (a, b) in pairs if a != b), 0) - _WIDTH // 2)
-    shown = text[start : start + _WIDTH]
-    return f"{'…' if start else ''}{shown}{'…' if start + len(shown) < len(text) else ''}"
