@@ -47,6 +47,7 @@ from stopgrad.control.recurrent import *
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
     AxisError as AxisError,
+    CheckpointError as CheckpointError,
     DefinitionError as DefinitionError,
     DistributedError as DistributedError,
     DTypeError as DTypeError,
@@ -85,6 +86,7 @@ from stopgrad.function import (
 )
 from stopgrad.graph import Graph as Graph, Operand as Operand, Operation as Operation, Output as Output
 from stopgrad.hints import hint_for as _hint_for
+from stopgrad.meshes import Mesh as Mesh
 from stopgrad.op import Status as Status
 from stopgrad.ops import (
     foreign as _foreign,  # noqa: F401 - defines operations that have no public functions

@@ -102,7 +102,11 @@ class EngineError(StopgradError, RuntimeError):
 
 
 class DistributedError(StopgradError, RuntimeError):
-    """Processes of one run that do not find each other, or that do not run the same."""
+    """Processes of one run that do not fit together: one did not come, or they run different graphs."""
+
+
+class CheckpointError(FileError):
+    """A checkpoint that cannot be written, is broken, or belongs to another graph."""
 
 
 class InternalError(StopgradError, RuntimeError):
