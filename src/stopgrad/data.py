@@ -33,7 +33,7 @@ from stopgrad.graph import Operation, Output
 from stopgrad.namespaces import require
 from stopgrad.ops.keys import threefry, words
 from stopgrad.plain import flag, is_whole, whole
-from stopgrad.structure import NAMESPACE, flatten, map_leaves, shown, unflatten
+from stopgrad.structure import NAMESPACE, flatten, shown, unflatten
 
 ROUNDS = 24
 """From here on the orders of up to eight examples are all equally frequent, as far as a test can tell."""
@@ -55,7 +55,7 @@ def _mixed(x: Any, key: Any) -> Any:
 
 
 def _round_keys(key: Any, epoch: int) -> Any:
-    """A key for each round of an epoch's permutation."""
+    """A key for each round of an epoch's permutation, from :func:`random_fold_in` (key, epoch)."""
     high, low = np.array([[epoch >> 32], [epoch % 2**32]], np.uint32)
     folded = np.concatenate(threefry(np, key[:1], key[1:], high, low))
     high, low = words(np, folded, (ROUNDS,))
@@ -187,13 +187,13 @@ def _column(source: Any, path: str) -> Any:
     where = f" at {path}" if path else ""
     if hasattr(source, "iloc"):
         raise ArgumentError(
-            f"the source{where} is a {type(source).__name__}, whose brackets look for labels; give its columns: "
-            "{name: table[name].to_numpy() for name in table}"
+            f"the source{where} is a {type(source).__name__}, whose brackets look for labels; give its "
+            "columns: {name: table[name].to_numpy() for name in table}"
         )
     if not (hasattr(source, "__len__") and hasattr(source, "__getitem__")):
         raise ArgumentError(
-            f"the source{where} is {source!r:.60}, without len() or brackets to read example i with; what can "
-            "only be read from the front has no position to come back to"
+            f"the source{where} is {source!r:.60}, without len() or brackets to read example i with; "
+            "what can only be read from the front has no position to come back to"
         )
     if hasattr(source, "shape") and hasattr(source, "dtype"):
         if not source.shape:
@@ -418,8 +418,7 @@ class Batches:
             self._stop()
             raise
         self._position += 1
-        # Processes hand over views of memory that they share, which is theirs to give back.
-        return map_leaves(np.array, batch) if self._workers else batch
+        return batch
 
     def _start(self) -> None:
         """Have batches read from the position on."""
@@ -431,13 +430,16 @@ class Batches:
             )
         reader = _Reader(self._plan, self._position, sys.maxsize if self.total is None else self.total)
         ahead = 0 if self._workers else self._prefetch
-        options = grain.ReadOptions(num_threads=min(ahead, THREADS), prefetch_buffer_size=ahead)
-        dataset = grain.MapDataset.source(reader).to_iter_dataset(options, allow_nones=True)
+        how = grain.ReadOptions(num_threads=min(ahead, THREADS), prefetch_buffer_size=ahead)
+        dataset = grain.MapDataset.source(reader).to_iter_dataset(how, allow_nones=True)
         if self._workers:
             flags = require("absl.flags", "sg.data with workers", "scale").FLAGS
             if not flags.is_parsed():  # grain asks them when it starts processes.
                 flags.mark_as_parsed()
             each = max(1, self._prefetch // self._workers)
+            # Through pipes: containers have little shared memory, and what a killed run leaves there stays.
+            options = grain.experimental.DatasetOptions(min_shm_size=sys.maxsize)
+            dataset = grain.experimental.WithOptionsIterDataset(dataset, options)
             dataset = dataset.mp_prefetch(grain.MultiprocessingOptions(self._workers, each))
         self._elements = iter(dataset)
         self._finalizer = weakref.finalize(self, _end, reader, self._elements)
@@ -501,7 +503,7 @@ class Batches:
             raise ArgumentError(f"data.restore: a position is a number of batches, not {position!r:.60}")
         if self.total is not None and position > self.total:
             raise CheckpointError(
-                f"data.restore: {position} batches had been handed out; {self._epochs} epochs have {self.total}"
+                f"data.restore: {position} batches were handed out; {self._epochs} epochs have {self.total}"
             )
         self._stop()
         self._position = whole(position)
@@ -551,10 +553,10 @@ def batches(
     processes. Each process reads its own rows of it, and no others: the p-th of P equal parts.
 
     Args:
-        source: what has ``len()`` and brackets. Arrays, also mapped from disk, of h5py or zarr; dicts and tuples
-            of arrays with one first axis, as ``{"image": images, "label": labels}``; a list of examples; a
-            data source or MapDataset of grain's, whose random transforms differ from epoch to epoch. An
-            example may be a structure of numbers and arrays.
+        source: what has ``len()`` and brackets. Arrays, also mapped from disk, of h5py or zarr; dicts and
+            tuples of arrays with one first axis, as ``{"image": images, "label": labels}``; a list of
+            examples; a data source or MapDataset of grain's, whose random transforms differ from epoch to
+            epoch. An example may be a structure of numbers and arrays.
         batch_size: examples in a batch, of all processes together.
         key: None for the order of the source; an integer, or a key of :func:`random_key`, for another order
             in each epoch.
