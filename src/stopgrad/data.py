@@ -14,7 +14,7 @@ import math
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -204,24 +204,39 @@ def _column(source: Any, path: str) -> Any:
     return _Examples(source, with_epochs=grain is not None and isinstance(source, grain.MapDataset))
 
 
-def joined(examples: Sequence[Any], indices: Iterable[int]) -> Any:
+def joined(examples: Sequence[Any], indices: Any) -> Any:
     """One structure of arrays, with a first axis, from examples of the same structure."""
-    taken = [flatten(example, none_is_leaf=True) for example in examples]
-    first, spec = taken[0]
-    for (_, other), index in zip(taken, indices, strict=True):
-        if other != spec:
-            raise _Unfit(
-                f"example {index} has the structure {shown(other)}, others of its batch {shown(spec)}; "
-                "transform= can make them alike"
-            )
-    names = optree.tree_paths(unflatten(spec, first), none_is_leaf=True, namespace=NAMESPACE)
-    leaves = zip(*[leaves for leaves, _ in taken], strict=True)
-    made = [_stacked(row, indices, path) for row, path in zip(leaves, names, strict=True)]
+    _, spec = flatten(examples[0], none_is_leaf=True)
+    try:
+        columns = list(zip(*map(spec.flatten_up_to, examples), strict=True))
+    except ValueError:
+        for example, index in zip(examples, indices, strict=True):
+            other = flatten(example, none_is_leaf=True)[1]
+            if other != spec:
+                raise _Unfit(
+                    f"example {index} has the structure {shown(other)}, others of its batch {shown(spec)}; "
+                    "transform= can make them alike"
+                ) from None
+        raise
+    names = optree.tree_paths(examples[0], none_is_leaf=True, namespace=NAMESPACE)
+    made = [_stacked(row, indices, path) for row, path in zip(columns, names, strict=True)]
     return unflatten(spec, made)
 
 
-def _stacked(values: Sequence[Any], indices: Iterable[int], path: tuple[Any, ...]) -> Any:
+def _stacked(values: Sequence[Any], indices: Any, path: tuple[Any, ...]) -> Any:
     arrays = [np.asarray(value) for value in values]
+    first = arrays[0]
+    shape, dtype = first.shape, first.dtype
+    if dtype.kind == "O" or any([x.shape != shape or x.dtype != dtype for x in arrays]):  # noqa: C419
+        _check_alike(arrays, values, indices, path)
+        return np.stack(arrays)
+    made = np.empty((len(arrays), *shape), dtype)
+    for i, array in enumerate(arrays):
+        made[i] = array
+    return made
+
+
+def _check_alike(arrays: Any, values: Any, indices: Any, path: tuple[Any, ...]) -> None:
     where = f" at {'.'.join(map(str, path))}" if path else ""
     first = arrays[0]
     for array, value, index in zip(arrays, values, indices, strict=True):
@@ -240,7 +255,6 @@ def _stacked(values: Sequence[Any], indices: Iterable[int], path: tuple[Any, ...
                 f"example {index}{where} is {array.dtype}, others of its batch {first.dtype}; "
                 "transform= can convert them"
             )
-    return np.stack(arrays)
 
 
 # ---------------------------------------------------------------------------------------------- batches
