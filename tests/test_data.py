@@ -15,6 +15,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -712,6 +713,42 @@ def test_processes_that_become_known_later_are_an_error(monkeypatch: pytest.Monk
     with pytest.raises(sg.GraphError, match=r"make them after sg.distributed.initialize\(\)"):
         next(batches)
     assert next(sg.data.batches(ROWS, 4)).tolist() == [2, 3]
+
+
+# ----------------------------------------------------------------------------------- parts of a mesh
+
+
+def test_a_mesh_says_which_part_a_process_feeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parts(
+        processes: Any, names: tuple[str, ...] = ("data",), axes: tuple[str, ...] = ("data", "model")
+    ) -> Any:
+        devices = np.empty(np.shape(processes), object)
+        for at in np.ndindex(devices.shape):
+            devices[at] = SimpleNamespace(process_index=np.asarray(processes)[at])
+        mesh = sg.Mesh(SimpleNamespace(axis_names=axes, devices=devices))
+        found = []
+        for index in range(count):
+            monkeypatch.setattr("stopgrad.meshes.process_index", lambda index=index: index)
+            found.append(mesh.part(*names))
+        return found
+
+    count = 4
+    monkeypatch.setattr("stopgrad.meshes.process_count", lambda: count)
+    assert parts([[0, 1], [2, 3]]) == [(0, 2), (0, 2), (1, 2), (1, 2)]
+    assert parts([[0, 1], [2, 3]], ("model",)) == [(0, 2), (1, 2), (0, 2), (1, 2)]
+    assert parts([[0, 1], [2, 3]], ("data", "model")) == [(0, 4), (1, 4), (2, 4), (3, 4)]
+    assert parts([[0, 1], [2, 3]], ("model", "data")) == [(0, 4), (2, 4), (1, 4), (3, 4)]
+    assert parts([[0, 1, 2, 3]]) == [(0, 1)] * 4
+    assert parts([[1, 1], [0, 0], [3, 3], [2, 2]]) == [(1, 4), (0, 4), (3, 4), (2, 4)]
+    count = 2
+    assert parts([0, 0, 1, 1], axes=("data",)) == [(0, 2), (1, 2)]
+    for apart in ([0, 1, 0, 1], [0, 1, 1, 0], [0, 0, 0, 1]):
+        with pytest.raises(sg.EngineError, match="not an equal part in one piece"):
+            parts(apart, axes=("data",))
+    with pytest.raises(sg.ArgumentError, match=r"of data=2, not \('batch',\)"):
+        parts([0, 1], ("batch",), axes=("data",))
+    with pytest.raises(sg.ArgumentError, match="takes the axes that divide a batch"):
+        sg.Mesh(data=2).part()
 
 
 def test_without_grain_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
