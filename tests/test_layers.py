@@ -60,7 +60,7 @@ ROWS = [
     ["engines"],
     ["compiling", "costs", "feeds", "quick", "tuning"],
     ["calls", "instances", "traced"],
-    ["session", "function", "lowered"],
+    ["session", "function", "lowered", "data"],
     ["flow", "interchange"],
     ["optimizers", "adapters"],
     ["imported", "trainer"],
