@@ -43,9 +43,11 @@ from stopgrad.control import (
 )
 from stopgrad.control.ctc import *
 from stopgrad.control.recurrent import *
+from stopgrad.checkpoints import Checkpoints as Checkpoints
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
     AxisError as AxisError,
+    CheckpointError as CheckpointError,
     DefinitionError as DefinitionError,
     DTypeError as DTypeError,
     EngineError as EngineError,

@@ -32,6 +32,10 @@ class StopgradError(Exception):
         """The text without the line."""
         return str(self.args[0])
 
+    def point_here(self) -> None:
+        """Name the user's line that leads here: the error was made in another thread."""
+        self._place = capture()
+
     def name_after(self, what: str) -> None:
         """Begin the message with the operation or function that it is about, where nothing has yet."""
         if self.args and _NAMED.match(self.message) is None:
@@ -99,6 +103,14 @@ class FlowError(GradientError, AssertionError):
 
 class EngineError(StopgradError, RuntimeError):
     """An engine that is unknown, not installed, or lacks an operation."""
+
+
+class DistributedError(StopgradError, RuntimeError):
+    """Processes of one run that do not fit together: one did not come, or they run different graphs."""
+
+
+class CheckpointError(FileError):
+    """A checkpoint that cannot be written, is broken, or belongs to another graph."""
 
 
 class InternalError(StopgradError, RuntimeError):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from stopgrad.array_folders import FolderReader
 from stopgrad.builder import default_graph
 from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, compile_for, compile_sized, has_hash
 from stopgrad.engines import Engine, engine as engine_named, fail
@@ -23,8 +24,10 @@ from stopgrad.ops.data import Assign, Parameter, Placeholder
 from stopgrad.rewrite import needed
 from stopgrad.structure import flatten, unflatten
 from stopgrad.tuning import REPORTS, Report, Sample
+from stopgrad.types import TensorType
 
 Feeds = Mapping[Any, Any]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,6 +306,29 @@ class Session:
         if self._closed:
             raise GraphError("Session: the session was closed before the run had ended")
         self._state = state
+
+    def _hand_out(self, use: Callable[[dict[str, Any]], Result]) -> Result:
+        """What comes of the values of all parameters, as they are together at one moment, by name."""
+        self._present("save")
+        with self._lock():
+            state = self._present("save")
+            return use({p.op.name: state.value(p) for p in self._all_parameters()})
+
+    def _take_in(self, reader: FolderReader, first: Callable[[], None] | None = None) -> None:
+        """Take the values of all parameters from a folder, all of them or none; what is done *first* counts."""
+        lock = self._lock_outside("restore")
+        parameters = self._all_parameters()
+        found = reader.read({p.op.name: None for p in parameters})
+        if first is not None:
+            first()
+        with lock:
+            state = self._present("restore")
+            values = {p: state.engine.hold(found[p.op.name]) for p in parameters}
+            state.engine.finish(values.values())
+            self._commit(state._replace(values={**state.values, **values}))
+
+    def _parameter_types(self) -> dict[str, TensorType]:
+        return {p.op.name: p.type for p in self._all_parameters()}
 
     def _all_parameters(self) -> list[Output]:
         return [op.outputs[0] for op in self.graph.operations if op.definition is Parameter]
