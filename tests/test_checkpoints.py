@@ -603,9 +603,104 @@ def test_what_is_no_place_for_a_folder(tmp_path: Path) -> None:
     model = Model()
     with model.session() as session:
         for place, why in {
-            "file": "its folder is no folder|it is no folder",
+            "file": "is a file; checkpoints stand in a folder",
             "file/run": "its folder is no folder",
             "x" * 300: "the name is too long; take a shorter one",
         }.items():
             with pytest.raises(sg.CheckpointError, match=why):
                 sg.Checkpoints(tmp_path / place, session).save(1, wait=True)
+
+
+# --------------------------------------------------------------------------------- sessions on a mesh
+
+
+def sharded(shape: tuple[int, ...]) -> tuple[sg.Graph, list[Any]]:
+    """A graph with a divided parameter, a whole one and one of 64 bits, and what assigns them."""
+    graph = sg.Graph()
+    with graph.as_default():
+        w = sg.parameter(
+            np.arange(float(np.prod(shape)), dtype=np.float32).reshape(shape), name="w", sharding=("data", "model")
+        )
+        b = sg.parameter(np.ones(3, np.int64) * 2**40, name="b")
+        v = sg.parameter(np.linspace(0, 1, 8), name="v", sharding=("model",))
+        return graph, [sg.assign(w, w * 2.0), sg.assign(b, b + 1), sg.assign(v, v / 3.0)]
+
+
+def values(session: sg.Session) -> dict[str, Any]:
+    return {name: session.value(session.graph.output(name)) for name in ("w", "b", "v")}
+
+
+@pytest.mark.parametrize("before", [{"data": 4, "model": 2}, {"data": 1, "model": 4}, None], ids=str)
+def test_a_session_on_a_mesh_saves_and_restores(before: Any, tmp_path: Path) -> None:
+    mesh(8)
+    graph, steps = sharded((8, 4))
+    path = tmp_path / "saved"
+    with sg.Session(graph, mesh=None if before is None else sg.Mesh(**before)) as session:
+        for _ in range(3):
+            session.run(steps)
+            session.save(path)
+        saved = values(session)
+        assert path.is_dir() is (before is not None)
+    if before is not None:
+        assert os.listdir(path) == ["values.2"]
+    for after in ({"data": 2, "model": 4}, {"data": 1, "model": 1}, None):
+        other, steps = sharded((8, 4))
+        with sg.Session(other, mesh=None if after is None else sg.Mesh(**after)) as session:
+            session.restore(path)
+            for name, x in values(session).items():
+                same_bits(x, saved[name])
+            session.run(steps)
+            assert (session.value(other.output("w")) == saved["w"] * 2).all()
+            assert (session.value(other.output("b")) == 2**40 + 4).all()
+
+
+def test_checkpoints_of_a_session_on_a_mesh(tmp_path: Path) -> None:
+    mesh(8)
+    graph, steps = sharded((8, 4))
+    with sg.Session(graph, mesh=sg.Mesh(data=4, model=2)) as session:
+        with sg.Checkpoints(tmp_path, session) as checkpoints:
+            for step in range(1, 12):
+                session.run(steps)
+                checkpoints.save(step)
+                if step == 10:
+                    ten = values(session)
+                    session.run(steps)
+                    session.run(steps)
+                    session.run(steps)
+                    checkpoints.wait()
+                    broken(tmp_path / "9")
+                    break
+    with sg.Session(graph, mesh=sg.Mesh(data=2, model=2)) as session:
+        assert sg.Checkpoints(tmp_path, session).restore() == 10
+        for name, x in values(session).items():
+            same_bits(x, ten[name])
+        broken(tmp_path / "10")
+        with pytest.warns(UserWarning, match="passed over"):
+            assert sg.Checkpoints(tmp_path, session).restore() == 8
+    with sg.Session(graph) as session:
+        session.restore(tmp_path / "8")
+        with pytest.raises(sg.CheckpointError, match="/9 is broken"):
+            session.restore(tmp_path / "9")
+        with pytest.warns(UserWarning, match="passed over"):
+            session.restore(tmp_path)
+        assert (session.value(graph.output("b")) == 2**40 + 8).all()
+
+
+def test_a_folder_of_another_graph_or_of_none(tmp_path: Path) -> None:
+    mesh(8)
+    graph, _ = sharded((8, 4))
+    other, _ = sharded((8, 8))
+    with sg.Session(graph, mesh=sg.Mesh(data=4, model=2)) as session:
+        session.save(tmp_path / "saved")
+        (tmp_path / "file").write_text("text")
+        with pytest.raises(sg.CheckpointError, match="is a file; checkpoints stand in a folder"):
+            session.save(tmp_path / "file")
+        assert (tmp_path / "file").read_text() == "text"
+        with pytest.raises(sg.CheckpointError, match="holds no checkpoint that can be read"):
+            session.restore(tmp_path)
+        with pytest.raises(sg.MissingFileError):
+            session.restore(tmp_path / "nowhere")
+    with sg.Session(other) as session:
+        with pytest.raises(sg.CheckpointError) as caught:
+            session.restore(tmp_path / "saved")
+        assert "w: float32[8, 4] in the checkpoint, float32[8, 8] in the graph" in str(caught.value)

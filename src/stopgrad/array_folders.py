@@ -28,7 +28,7 @@ import numpy as np
 
 from stopgrad.distributed import agree, process_count, process_index
 from stopgrad.errors import CheckpointError, DistributedError, StopgradError
-from stopgrad.files import CURES, flush_folder, locked
+from stopgrad.files import CURES, AnyPath, checked_path, flush_folder, locked
 from stopgrad.namespaces import require
 from stopgrad.operands import show_shape
 from stopgrad.source import to_user
@@ -120,7 +120,7 @@ class Writing:
         own: Any = None,
         then: Callable[[], None] | None = None,
     ) -> None:
-        self.path = path
+        self.path = os.path.abspath(path)
         self._arrays: Mapping[str, Any] = dict(arrays)
         self._types = {name: tensor_type(dtype_of(x.dtype), tuple(x.shape)) for name, x in arrays.items()}
         self._notes = {"version": _VERSION, "processes": process_count(), "notes": dict(notes)}
@@ -498,6 +498,8 @@ def entries(folder: str, values: bool) -> list[Entry]:
     except FileNotFoundError:
         return []
     except OSError as error:
+        if os.path.isfile(folder):
+            raise CheckpointError(f"{folder} is a file; checkpoints stand in a folder, give its path") from None
         _refuse(error, folder, "read")
     found = [(_ENTRY.fullmatch(name), os.path.join(folder, name)) for name in names]
     return sorted(
@@ -533,6 +535,35 @@ def newest_good(folder: str, values: bool, wanted: Mapping[str, TensorType]) -> 
         else:
             return reader
     return None
+
+
+def begin_values(folder: AnyPath, values: Mapping[str, Any]) -> Writing:
+    """Begin to write the values of a session into a folder; what was there stays until they are whole."""
+    shown = checked_path(folder)
+    path = new_entry(shown, VALUES)
+
+    def remove_old() -> None:
+        for entry in entries(shown, values=True):
+            if entry.path != path:
+                remove_folder(entry.path)
+
+    writing = Writing(path, values, {}, then=remove_old)
+    writing.copied()
+    return writing
+
+
+def reader_of(path: AnyPath, wanted: Mapping[str, TensorType]) -> FolderReader:
+    """What a path names, checked: an entry, or the newest good one of the folder."""
+    shown = checked_path(path)
+    if os.path.exists(os.path.join(shown, NOTES)):
+        reader = FolderReader(shown)
+        reader.compare(wanted)
+        reader.check()
+        return reader
+    found = newest_good(shown, bool(entries(shown, values=True)), wanted)
+    if found is None:
+        raise CheckpointError(f"{shown} holds no checkpoint that can be read; give the folder of one")
+    return found
 
 
 SHOWN = 20
