@@ -104,10 +104,10 @@ def test_some_of_the_arrays(tmp_path: Path) -> None:
 
 
 def test_thousands_of_arrays(tmp_path: Path) -> None:
-    arrays = {f"layer_{i}/w": np.full(3, i) for i in range(2000)}
+    arrays = {f"layer_{i}/w": np.full(3, i) for i in range(1000)}
     write_folder(str(tmp_path / "x"), arrays, {})
     found = read(tmp_path / "x")
-    assert all((found[f"layer_{i}/w"] == i).all() for i in range(2000))
+    assert all((found[f"layer_{i}/w"] == i).all() for i in range(1000))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "bfloat16", "uint64", "bool", "complex128"])
@@ -529,7 +529,7 @@ folder = sys.argv[1]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 arrays = {f"w{i}": np.random.default_rng(0).standard_normal(300) for i in range(5)}
 refused = 0
-for room in (*range(0, 12_000, 600), 100_000):
+for room in (*range(0, 12_000, 1200), 100_000):
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
     try:
         write_folder(f"{folder}/{room}", arrays, {})
@@ -552,7 +552,32 @@ def test_a_limit_of_the_system_on_files(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     refused, room = map(int, run.stdout.split())
-    assert refused == len(range(0, room, 600)) > 3
+    assert refused == len(range(0, room, 1200)) > 2
+
+
+FULL = """
+import os, sys
+import numpy as np
+import stopgrad as sg
+graph = sg.Graph()
+with graph.as_default():
+    w = sg.parameter(np.zeros((4, 10_000)), name="w")
+    step = sg.assign(w, w + 1.0)
+with sg.Session(graph) as session:
+    checkpoints = sg.Checkpoints(sys.argv[1], session)
+    for i in (1, 2):
+        session.run(step)
+        checkpoints.save(i, wait=True)
+    for _ in range(3):
+        checkpoints.save(3)
+        try:
+            checkpoints.wait()
+        except sg.CheckpointError as error:
+            print(str(error).partition("run/")[2].partition("\\n")[0])
+        assert sorted(os.listdir(sys.argv[1])) == ["1", "2"], os.listdir(sys.argv[1])
+    assert checkpoints.restore() == 2
+    assert (session.value(w) == 2).all()
+"""
 
 
 def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
@@ -563,22 +588,19 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
     )
     if mount.returncode:
         pytest.skip("a small disk cannot be mounted here")
-    model = Model(size=10_000)
-    try:
-        with model.session() as session:
-            checkpoints = sg.Checkpoints(small / "run", session, keep=3)
-            session.run(model.steps)
-            checkpoints.save(1, wait=True)
-            session.run(model.steps)
-            checkpoints.save(2, wait=True)
-            checkpoints.save(3)
-            with pytest.raises(sg.CheckpointError, match="3 cannot be written: the disk is full; make room"):
-                checkpoints.wait()
-            assert sorted(os.listdir(small / "run")) == ["1", "2"]
-            assert checkpoints.restore() == 2
-            assert model.count(session) == 2
+    try:  # In a process of its own: callbacks that orbax loses would be another test's warnings.
+        run = subprocess.run(
+            [sys.executable, "-c", FULL, str(small / "run")],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
     finally:
         subprocess.run(["umount", str(small)], check=True)
+    assert run.returncode == 0, run.stderr
+    why = "3 cannot be written: the disk is full; make room, or save elsewhere"
+    assert run.stdout.splitlines() == [why] * 3
 
 
 def test_a_read_only_folder() -> None:

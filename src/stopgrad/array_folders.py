@@ -52,19 +52,21 @@ class BrokenError(CheckpointError):
 # ------------------------------------------------------------------------------------- all processes
 
 
-def together(what: str, step: Callable[[], T]) -> T:
+def together(what: str, path: str, step: Callable[[], T]) -> T:
     """The result of a step that every process of the run takes; where one fails, an error in all of them."""
     result, failed = None, None
     try:
         result = step()
-    except Exception as error:  # Told by the others, too; raised below.
+    except Exception as error:  # Told to the others, and raised below.
         failed = error
     if process_count() > 1:
+        folder, name = os.path.split(path)
         try:
-            agree(what, ["done" if failed is None else f"failed: {failed}"], timeout=_PATIENCE)
+            line = f"{name}: done" if failed is None else f"{name}: {failed}"
+            agree(f"{what} in {folder}", [line], timeout=_PATIENCE)
         except DistributedError as error:
             if failed is None:
-                raise CheckpointError(f"{what} failed in another process: {error.message}") from None
+                raise CheckpointError(f"{what} {path}: another process failed: {error.message}") from None
     if failed is not None:
         raise failed
     return result  # type: ignore[return-value]
@@ -162,14 +164,14 @@ class Writing:
             self._copied.set()
 
     def _write(self) -> None:
-        shown = f"saving {self.path}"
+        shown = ("saving", self.path)
         with contextlib.ExitStack() as stack:
-            part = together(shown, lambda: self._begin(stack))
+            part = together(*shown, lambda: self._begin(stack))
             try:
-                futures = together(shown, lambda: self._copy(part))
+                futures = together(*shown, lambda: self._copy(part))
                 self._copied.set()
-                together(shown, lambda: self._finish_own(part, futures))
-                together(shown, lambda: self._finish(part) if _leads() else None)
+                together(*shown, lambda: self._finish_own(part, futures))
+                together(*shown, lambda: self._finish(part) if _leads() else None)
             except BaseException:
                 if _leads():
                     shutil.rmtree(part, ignore_errors=True)
@@ -394,7 +396,7 @@ class FolderReader:
                     raise BrokenError(f"{self.path} is broken: {name} is not as it was written")
 
         try:
-            together(f"checking {self.path}", check_some)
+            together("checking", self.path, check_some)
         except CheckpointError as error:
             raise BrokenError(error.message) from error.__cause__
 
@@ -428,7 +430,7 @@ class FolderReader:
             except Exception as error:
                 _refuse(error, self.path, "read")
 
-        together(f"reading {self.path}", read_all)
+        together("reading", self.path, read_all)
         for name, x in found.items():
             kind = self.types[name]
             if x.dtype != kind.dtype.numpy or x.shape != kind.shape:
@@ -527,7 +529,7 @@ def newest_good(folder: str, values: bool, wanted: Mapping[str, TensorType]) -> 
     agree(f"the checkpoints in {folder}", [os.path.basename(e.path) for e in found], timeout=_PATIENCE)
     for entry in reversed(found):
         try:
-            reader = together(f"reading {entry.path}", lambda path=entry.path: FolderReader(path))
+            reader = together("opening", entry.path, lambda path=entry.path: FolderReader(path))
             reader.compare(wanted)
             reader.check()
         except BrokenError as error:
