@@ -61,7 +61,7 @@ ROWS = [
     ["engines"],
     ["compiling", "costs", "feeds", "quick", "tuning"],
     ["calls", "instances", "traced"],
-    ["session", "function", "lowered"],
+    ["session", "function", "lowered", "data"],
     ["checkpoints"],
     ["flow", "interchange"],
     ["optimizers", "adapters"],

@@ -12,6 +12,7 @@ from inspect import ismodule as _is_module
 from typing import TYPE_CHECKING
 
 from stopgrad import (
+    data as data,
     distributed as distributed,
     engines as engines,
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
