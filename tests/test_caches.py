@@ -197,7 +197,7 @@ CONSTANT = {
     "stopgrad.engines.xla.native.schedule._COSTS",
     "stopgrad.engines.xla.native.schedule._OPCODES",
     "stopgrad.engines.xla.native.schedule._REDUCED",
-    "stopgrad.files._CURES",
+    "stopgrad.files.CURES",
     "stopgrad.flow.text.STYLES",
     "stopgrad.files._DTYPES",
     "stopgrad.files._NAMES",

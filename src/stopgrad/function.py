@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -39,7 +38,7 @@ from stopgrad.public import guarded, reads_arguments
 from stopgrad.quick import OTHER, Quick, quick_call
 from stopgrad.rewrite import prepare
 from stopgrad.sharding import Spec
-from stopgrad.source import is_internal
+from stopgrad.source import to_user
 from stopgrad.structure import flatten
 from stopgrad.traced import Signature, Static, array_argument, probes_since, started, trace
 from stopgrad.tuning import REPORTS, Report, Sample
@@ -312,7 +311,7 @@ class Function:
                 "" if self._last is None else f"; the last time because {self._difference(self._last, given)}"
             )
             text = f"{self.__name__} has been compiled for {kept.currsize} signatures{why}; {_CURE}"
-            warnings.warn(text, stacklevel=_to_user())
+            warnings.warn(text, stacklevel=to_user())
 
     def _difference(self, old: Given, new: Given) -> str:
         """What tells two calls apart, for messages."""
@@ -414,14 +413,6 @@ def _seen(known: Any) -> str:
     if known is None:
         return "not given"
     return shorten(known.value) if isinstance(known, Constant) else f"{known[1]}{show_shape(known[0])}"
-
-
-def _to_user() -> int:
-    """How many frames above its caller the user's is, as ``warnings.warn`` counts them."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and is_internal(frame.f_code.co_filename):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 _MANY = 16

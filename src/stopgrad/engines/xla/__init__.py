@@ -270,6 +270,9 @@ class XlaEngine(Engine):
     def place(self, value: Any, spec: Spec) -> Any:
         return value if self._placement is None else self._placement.place(value, spec)
 
+    def layout(self, spec: Spec) -> Any:
+        return None if self._placement is None else self._placement.sharding(spec)
+
     def fetched(self, value: Any) -> np.ndarray[Any, Any]:
         return np.asarray(value) if self._placement is None else self._placement.fetched(value)
 
