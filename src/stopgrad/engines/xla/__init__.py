@@ -115,7 +115,7 @@ class XlaEngine(Engine):
         """A program that cuts so many parts out of an array of a type, from a given position on."""
         graph = Graph()
         whole = emit(Placeholder, (), (kind.dtype, kind.shape, ()), "", graph).outputs[0]
-        first = emit(Placeholder, (), (int32, ()), "", graph).outputs[0]
+        first = emit(Placeholder, (), (int32, (), ()), "", graph).outputs[0]
         cut = self.namespace.lax.dynamic_index_in_dim
 
         def parts(x: Any, i: Any) -> list[Any]:
