@@ -8,8 +8,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from hlo_tools import hlo
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+from hlo_tools import hlo
 
 
 def module(*lines: str, more: str = "", count: int = 8) -> str:
@@ -72,12 +73,16 @@ def test_groups_in_each_form(text: str, expected: list[list[int]]) -> None:
     ("line", "kind", "moved"),
     [
         ("%a = f32[100]{0} all-reduce(%p), replica_groups={{0,1,2,3}}, to_apply=%add", "all-reduce", 600),
-        ("%a = f32[100]{0} all-reduce-start(%p), replica_groups=[2,4]<=[8], to_apply=%add", "all-reduce", 600),
+        (
+            "%a = f32[100]{0} all-reduce-start(%p), replica_groups=[2,4]<=[8], to_apply=%add",
+            "all-reduce",
+            600,
+        ),
         ("%a = (f32[50], f32[50]) all-reduce(%p, %q), replica_groups={}, to_apply=%add", "all-reduce", 700),
         ("%a = f32[100]{0} all-gather(%p), replica_groups={{0,1},{2,3}}, dimensions={0}", "all-gather", 200),
         ("%a = (f32[50]{0}, f32[100]{0}) all-gather-start(%p), replica_groups=[4,2]<=[8]", "all-gather", 200),
         (
-            "%a = ((f32[5], f32[45]), (f32[10], f32[90])) all-gather-start(%p, %q), replica_groups=[4,2]<=[8]",
+            "%a = ((f32[5], f32[45]), (f32[10], f32[90])) all-gather-start(%p, %q), replica_groups={{0,1}}",
             "all-gather",
             200,
         ),
@@ -135,10 +140,13 @@ INNER = """%inner (q: f32[8]) -> f32[8] {
         ("%c = ((f32[8]), f32[8]) async-start(%p), calls=%inner", 32),
         ("%c = f32[8]{0} async-done(%s), calls=%inner", 0),
         (
-            '%c = f32[8] while(%p), condition=%nothing, body=%inner, backend_config={"known_trip_count":{"n":"5"}}',
+            '%c = f32[8] while(%p), condition=%nothing, body=%inner, config={"known_trip_count":{"n":"5"}}',
             160,
         ),
-        ('%c = f32[8] while(%p), condition=%inner, body=%nothing, known_trip_count":{"n":"5"}', 192),
+        (
+            '%c = f32[8] while(%p), condition=%inner, body=%nothing, config={"known_trip_count":{"n":"5"}}',
+            192,
+        ),
         ("%c = f32[8] while(%p), condition=%nothing, body=%nothing", 0),
         ("%c = f32[8] conditional(%i, %p, %p), branch_computations={%nothing, %inner}", 32),
         ("%c = f32[8] conditional(%i, %p, %p), true_computation=%inner, false_computation=%nothing", 32),

@@ -4,9 +4,10 @@ Each is written once, in words (:class:`Words`) that either library says in its 
 stopgrad with its own layers and losses.
 
 - ``mlp``: blocks of x + gelu(norm(x) @ up + b) @ down, squared error.
-- ``transformer``: words and places, blocks of causal attention and such a layer, logits of words, cross entropy.
-- ``siamese``: two views through one ``mlp``, a prediction of the one from the other, squared error; the other is
-  stopped (SimSiam).
+- ``transformer``: words and places, blocks of causal attention and such a layer, logits of words, cross
+  entropy.
+- ``siamese``: two views through one ``mlp``, a prediction of the one from the other, squared error; the other
+  is stopped (SimSiam).
 
 Layouts are Megatron's: ``data``, the batch alone is divided; ``model``, heads, hidden units and words alone;
 ``both``.

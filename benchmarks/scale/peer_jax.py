@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -39,9 +38,7 @@ class Step:
     """A step on a mesh: its arguments' types, lowered, or run."""
 
     def __init__(self, case: Case, sizes: Sizes, axes: dict[str, int], examples: int) -> None:
-        self.mesh = jax.make_mesh(
-            tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes)
-        )
+        self.mesh = jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
         self.params = {name: self.kind(one) for name, one in parameters(case, sizes).items()}
         self.data = {name: self.kind(one) for name, one in batch(case, sizes, examples).items()}
         self.rule = RULES[case.rule]()
@@ -71,7 +68,9 @@ class Step:
         """What the step is for these devices; nothing is placed on them."""
         return self.jitted.lower(self.params, self.state, self.data).compile()
 
-    def run(self, params: dict[str, Any], batches: list[dict[str, Any]]) -> tuple[list[float], dict[str, Any]]:
+    def run(
+        self, params: dict[str, Any], batches: list[dict[str, Any]]
+    ) -> tuple[list[float], dict[str, Any]]:
         """The losses of some steps, and the parameters after them."""
         placed = {name: jax.device_put(x, self.params[name].sharding) for name, x in params.items()}
         state = self.rule.init(placed)
@@ -81,8 +80,3 @@ class Step:
             placed, state, value = self.jitted(placed, state, fed)
             losses.append(float(value))
         return losses, {name: np.asarray(x) for name, x in placed.items()}
-
-
-def fresh() -> Callable[[], None]:
-    """Forgets what JAX has traced and compiled, for the next one to be measured as the first."""
-    return jax.clear_caches
