@@ -121,7 +121,7 @@ def figures(program: Any) -> dict[str, Any]:
 
 
 def compared(make: dict[str, Callable[..., Any]], case: Case, devices: int) -> float:
-    """The greatest distance from JAX's losses and parameters after steps of a small model, relative to them."""
+    """The greatest relative distance from JAX's losses and parameters after steps of a small model."""
     axes, sizes = case.mesh(devices), QUICK[case.model]
     if axes is None:
         return 0.0

@@ -41,7 +41,8 @@ class Step:
         rule = RULES[case.rule]()
         self.params = {name: kind(one) for name, one in tensors.items()}
         self.data = {name: kind(one) for name, one in data.items()}
-        self.state = rule.init(self.params)
+        zero = np.zeros((), np.float32)
+        self.state = rule.init({name: np.broadcast_to(zero, x.shape) for name, x in tensors.items()})
         # The state of each parameter stands in the order in which structures have them.
         specs = [one.spec for _, one in sorted(tensors.items())]
         shardings = {f"params.{name}": one.spec for name, one in tensors.items()}
