@@ -19,6 +19,8 @@ from stopgrad.onnx_nodes import NotInOnnx
 KEPT = Path(tempfile.gettempdir()) / "stopgrad-tests"
 os.environ.setdefault("STOPGRAD_CACHE_DIR", str(KEPT))
 os.environ["STOPGRAD_COMPILED"] = "0"
+# Meshes of devices are there in every process of the tests; what names none computes on the first.
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "8")
 # Processes that tests start do not each compile the package, wherever it lies.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("PYTHONPYCACHEPREFIX", str(KEPT / "bytecode"))

@@ -148,7 +148,7 @@ def calls(
         swept = groups(definition, sample)
         dtypes = [dtype if i in swept else d for i, d in enumerate(dtypes_of(sample))]
         xs = [
-            emit(Placeholder, (), (d, tuple(shape)), "", graph).outputs[0]
+            emit(Placeholder, (), (d, tuple(shape), ()), "", graph).outputs[0]
             for d, shape in zip(dtypes, shapes(sample, dtypes), strict=True)
         ]
         values = tuple(sample.attributes[name] for name in definition.attributes)

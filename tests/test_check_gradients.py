@@ -63,7 +63,7 @@ CASES = [
 def test_every_rule_passes(definition: type[Op], sample: Sample) -> None:
     """First and second derivatives, reverse and forward: of all operations, gates among them."""
     graph, arrays = Graph(), drawn(sample)
-    xs = [emit(Placeholder, (), (dtype_of(a.dtype), a.shape), "", graph).outputs[0] for a in arrays]
+    xs = [emit(Placeholder, (), (dtype_of(a.dtype), a.shape, ()), "", graph).outputs[0] for a in arrays]
     if definition.type == "Assign":
         with graph.as_default():
             xs[0] = sg.parameter(arrays[0])

@@ -19,7 +19,7 @@ from stopgrad.types import dtype_of
 def checked(mutant: Mutant, order: int, modes: Sequence[str] = BOTH) -> sg.GradientCheck:
     """The operation of a mutant, alone in a graph, checked."""
     graph, arrays = Graph(), mutant.arrays()
-    xs = [emit(Placeholder, (), (dtype_of(a.dtype), a.shape), "", graph).outputs[0] for a in arrays]
+    xs = [emit(Placeholder, (), (dtype_of(a.dtype), a.shape, ()), "", graph).outputs[0] for a in arrays]
     outputs = emit(mutant.checked, tuple(xs), mutant.values(), None, graph).outputs
     ys = [y for y in outputs if y.type.differentiable]
     feeds = dict(zip(xs, arrays, strict=True))

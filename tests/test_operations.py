@@ -91,7 +91,7 @@ def build(
     graph = Graph()
     shapes = [o.shape for o in sample.operands]
     xs = [
-        emit(Placeholder, (), (dtype_of(a.dtype), shape_of(s)), "", graph).outputs[0]
+        emit(Placeholder, (), (dtype_of(a.dtype), shape_of(s), ()), "", graph).outputs[0]
         for a, s in zip(arrays, shapes, strict=True)
     ]
     return graph, xs, emit(definition, tuple(xs), attribute_values(definition, sample), None, graph).outputs

@@ -12,6 +12,7 @@ from inspect import ismodule as _is_module
 from typing import TYPE_CHECKING
 
 from stopgrad import (
+    distributed as distributed,
     engines as engines,
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
     ops as ops,
@@ -46,7 +47,9 @@ from stopgrad.control.recurrent import *
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
     AxisError as AxisError,
+    CheckpointError as CheckpointError,
     DefinitionError as DefinitionError,
+    DistributedError as DistributedError,
     DTypeError as DTypeError,
     EngineError as EngineError,
     FeedError as FeedError,
@@ -83,6 +86,7 @@ from stopgrad.function import (
 )
 from stopgrad.graph import Graph as Graph, Operand as Operand, Operation as Operation, Output as Output
 from stopgrad.hints import hint_for as _hint_for
+from stopgrad.meshes import Mesh as Mesh
 from stopgrad.op import Status as Status
 from stopgrad.ops import (
     foreign as _foreign,  # noqa: F401 - defines operations that have no public functions

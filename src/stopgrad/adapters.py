@@ -385,9 +385,9 @@ def _parameter(copying: Copying, weight: Operation, name: str, value: Array) -> 
     while graph.operation(label) is not None:
         label += "_"
     place = (weight._place, weight._instruction)
-    types = infer_types(Parameter, (), (Literal(value),))
+    types = infer_types(Parameter, (), (Literal(value), ()))
     return Operation(
-        copying.graph, Parameter, (), (Literal(value),), types, label, place, None, None
+        copying.graph, Parameter, (), (Literal(value), ()), types, label, place, None, None
     ).outputs[0]
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from stopgrad.errors import ArgumentError, ShapeError, StopgradError
 from stopgrad.operands import shorten, show_shape
 from stopgrad.plain import is_whole, whole
+from stopgrad.sharding import Spec, spec_of
 from stopgrad.types import Dim, Shape, shape_of
 
 # -------------------------------------------------------------------------------------------- names
@@ -219,79 +220,90 @@ def _position(n: Any, names: Sequence[str], open_ended: bool, name: str) -> int:
     return n % len(names)
 
 
-# ---------------------------------------------------------------------------------------- open sizes
+# -------------------------------------------------------------------- what is said of some arguments
 
 
-class Shapes:
-    """The shapes that some arguments have in every call, with sizes left open.
+class ByPath:
+    """What is said of some arguments of a function, by their paths.
 
     Args:
         f: the function.
         name: what errors call it.
-        shapes: from paths of arguments to shapes, as of placeholders; also nested.
+        what: what is said of them, as the argument of :func:`function` is called.
+        said: from paths of arguments to that; also nested.
+        example: how it might look.
+        read: makes what is kept of what was given for one of them.
     """
 
-    def __init__(self, f: Callable[..., Any], name: str, shapes: Any) -> None:
-        self._name = name
-        self._shapes: dict[str, Shape] = {}
-        self._add("", shapes)
+    def __init__(
+        self, f: Callable[..., Any], name: str, what: str, said: Any, example: str, read: Callable[[Any], Any]
+    ) -> None:
+        self._name, self._what, self._example, self._read = name, what, example, read
+        self._said: dict[str, Any] = {}
+        self._add("", said)
         parameters = parameters_of(f)
         self._roots = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
         if parameters and not any(p.kind is p.VAR_KEYWORD for p in parameters):
-            unknown = next((path for path in self._shapes if path.partition(".")[0] not in self._roots), None)
+            unknown = next((path for path in self._said if path.partition(".")[0] not in self._roots), None)
             if unknown is not None:
                 known = ", ".join(p.name for p in parameters)
                 raise ArgumentError(
-                    f"function: shapes names {unknown!r}, but {name} has the parameters {known or 'none'}"
+                    f"function: {what} names {unknown!r}, but {name} has the parameters {known or 'none'}"
                 )
 
-    def _add(self, before: str, shapes: Any) -> None:
-        if not isinstance(shapes, Mapping):
+    def _add(self, before: str, said: Any) -> None:
+        if not isinstance(said, Mapping):
             raise ArgumentError(
-                f"function: shapes is a dict from arguments to shapes, such as {{'x': ['batch', 3]}}, "
-                f"not {shorten(shapes)}"
+                f"function: {self._what} is a dict from arguments to {self._what}, such as {self._example}, "
+                f"not {shorten(said)}"
             )
-        for key, shape in shapes.items():
+        for key, one in said.items():
             path = before + plain_path(str(key))
-            if isinstance(shape, Mapping):
-                self._add(f"{path}.", shape)
+            if isinstance(one, Mapping):
+                self._add(f"{path}.", one)
                 continue
             try:
-                self._shapes[path] = shape_of(shape)
+                self._said[path] = self._read(one)
             except StopgradError as error:
-                raise type(error)(f"function: shapes[{path!r}] of {self._name}: {error.message}") from None
-            except TypeError:
-                raise ShapeError(
-                    f"function: shapes[{path!r}] of {self._name}: {shorten(shape)} is no shape; "
-                    "take a list of numbers, names, and None for unknown sizes"
-                ) from None
+                label = f"{self._what}[{path!r}] of {self._name}"
+                raise type(error)(f"function: {label}: {error.message}") from None
 
-    def _positions(self, paths: Sequence[str]) -> list[tuple[int, Shape]]:
-        """Which leaves, of those at these paths, have which shape."""
+    def positions(self, paths: Sequence[str], signature: Sequence[Any], below: bool) -> dict[int, Any]:
+        """Which leaves, of those at these paths, it is said of; *below*: of all that a path leads to."""
         places = {path: i for i, path in enumerate(paths)}
-        found = []
-        for path, shape in self._shapes.items():
-            if path in places:
-                found.append((places[path], shape))
-                continue
+        found = {}
+        for path, said in self._said.items():
             root = path.partition(".")[0]
-            below = [one for one in paths if one == root or one.startswith(f"{root}.")]
-            if below or root not in self._roots:  # Else it was left out, or is None.
+            inside = [one for one in paths if one.startswith(f"{path}.")]
+            near = [one for one in paths if one == root or one.startswith(f"{root}.")]
+            if path in places:
+                found[places[path]] = said
+            elif inside and below:
+                found.update({places[one]: said for one in inside})
+            elif near or root not in self._roots:  # Else it was left out, or is None.
                 raise ArgumentError(
-                    f"function: shapes names {path!r}, but {self._name} was given {', '.join(below or paths)}"
+                    f"function: {self._what} names {path!r}, but {self._name} was given "
+                    f"{', '.join(near or paths)}"
                 )
+        constant = next((i for i in found if isinstance(signature[i], Constant)), None)
+        if constant is not None:
+            raise ArgumentError(
+                f"function: {self._what} names {paths[constant]!r}, but {self._name} was given "
+                f"{shorten(signature[constant].value)}, which is part of the signature; pass an array"
+            )
         return found
+
+
+class Shapes(ByPath):
+    """The shapes that some arguments have in every call, with sizes left open."""
+
+    def __init__(self, f: Callable[..., Any], name: str, shapes: Any) -> None:
+        super().__init__(f, name, "shapes", shapes, "{'x': ['batch', 3]}", _shape)
 
     def apply(self, signature: list[Any], paths: Sequence[str]) -> None:
         """Put them into a signature, in the place of the shapes of the arrays that were given."""
-        for i, wanted in self._positions(paths):
-            known = signature[i]
-            if isinstance(known, Constant):
-                raise ArgumentError(
-                    f"function: shapes names {paths[i]!r}, but {self._name} was given "
-                    f"{shorten(known.value)}, which is part of the signature; pass an array"
-                )
-            shape, dtype = known
+        for i, wanted in self.positions(paths, signature, below=False).items():
+            shape, dtype = signature[i]
             if len(shape) != len(wanted) or any(
                 not isinstance(a, Dim) and a != b for a, b in zip(wanted, shape, strict=True)
             ):
@@ -300,3 +312,31 @@ class Shapes:
                     f"and shapes= says {show_shape(wanted)}"
                 )
             signature[i] = wanted, dtype
+
+
+def _shape(given: Any) -> Shape:
+    try:
+        return shape_of(given)
+    except StopgradError:
+        raise
+    except TypeError:
+        raise ShapeError(
+            f"{shorten(given)} is no shape; take a list of numbers, names, and None for unknown sizes"
+        ) from None
+
+
+class Shardings(ByPath):
+    """How some arguments are divided over a mesh, in every call; of a structure, all arrays in it."""
+
+    def __init__(self, f: Callable[..., Any], name: str, shardings: Any) -> None:
+        super().__init__(f, name, "shardings", shardings, "{'x': ('data', None)}", lambda given: given)
+
+    def of(self, signature: Sequence[Any], paths: Sequence[str]) -> dict[int, Spec]:
+        """The sharding of the leaves that have one, by their positions."""
+        found = {}
+        for i, given in self.positions(paths, signature, below=True).items():
+            try:
+                found[i] = spec_of(given, len(signature[i][0]))
+            except StopgradError as error:
+                raise type(error)(f"{self._name}: {paths[i]}: {error.message}") from None
+        return found

@@ -128,6 +128,7 @@ class Builder:
         shared: the operations of this generation by what they compute, equal ones being built once; None.
         region: the innermost ``no_gradient`` block.
         tracing: the innermost body being traced.
+        mesh: the mesh of devices for which is built; None where nothing says one.
         place: the location of the next operations, where they are built again for others; None: the user's.
         special: whether there is more to heed than a graph, a prefix and an origin, which is rare.
         loose: whether a block of the chain may end before one inside of it.
@@ -142,6 +143,7 @@ class Builder:
         "frame",
         "graph",
         "loose",
+        "mesh",
         "origin",
         "outer",
         "pending",
@@ -164,6 +166,7 @@ class Builder:
     shared: dict[Any, Operation] | None
     region: Region | None
     tracing: Trace | None
+    mesh: Any
     place: Any
     changes: dict[str, Any]
     frame: FrameType | None
@@ -196,7 +199,7 @@ class Builder:
         self.special = False
         if outer is None:
             self.graph = self.pending = self.origin = self.shared = self.region = self.tracing = None
-            self.place = self.claim = None
+            self.place = self.claim = self.mesh = None
             self.prefix = ""
             return self
         self.graph, self.prefix, self.pending = outer.graph, outer.prefix, outer.pending
@@ -207,6 +210,7 @@ class Builder:
             outer.place,
             outer.claim,
         )
+        self.mesh = outer.mesh
         graph = changes.get("graph")
         if graph is not None and graph is not outer.graph:
             self.prefix, self.pending = outer.prefix_in(graph), None

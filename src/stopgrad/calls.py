@@ -109,7 +109,7 @@ def computed(traced: Traced, ready: Ready, engine: Engine, given: Given) -> Sequ
         found = ready.run(arrays)
     except Exception as error:
         failed(error)
-    return handed_out(found, given.native, given.borrowed, ready.engine.finish, failed)
+    return handed_out(found, given.native, given.borrowed, ready.engine, failed)
 
 
 def failed_in(engine: Engine, traced: Traced, error: Exception) -> NoReturn:

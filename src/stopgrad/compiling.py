@@ -18,11 +18,12 @@ from stopgrad.engines import Compiled, Engine, able, engine as engine_named, fai
 from stopgrad.errors import ArgumentError
 from stopgrad.fingerprint import fingerprint
 from stopgrad.graph import Operation, Output
-from stopgrad.ops.data import Placeholder
+from stopgrad.meshes import Mesh
+from stopgrad.ops.data import Placeholder, declared_sharding
 from stopgrad.plain import flag, is_whole, whole
 from stopgrad.rewrite import Rewritten, check_sizes, formed, needed, prepare
+from stopgrad.sharding import Spec
 from stopgrad.tuning import Report, Sample, Tried, Way, budget, fastest, remember, remembered
-from stopgrad.types import TensorType
 
 CACHE_SIZE = 128
 """How many compiled computations a session or a function keeps, where nothing else is asked for."""
@@ -46,10 +47,16 @@ class How(NamedTuple):
     what: str = "Session"
 
     @classmethod
-    def of(cls, engine: str, strict: Any, tune: Any, size: int, what: str = "Session") -> How:
+    def of(
+        cls, engine: str, strict: Any, tune: Any, size: int, mesh: Mesh | None, what: str = "Session"
+    ) -> How:
         """From the arguments of a session or a function."""
         budget(tune)
-        return cls(engine == "auto", flag(strict, "strict"), tune, deque(maxlen=size), what)
+        if mesh is not None and tune != "off":
+            raise ArgumentError(
+                f"{what}: tune={tune!r} measures engines on one device; leave it out on a mesh"
+            )
+        return cls(engine == "auto" and mesh is None, flag(strict, "strict"), tune, deque(maxlen=size), what)
 
 
 class Ready(NamedTuple):
@@ -64,8 +71,9 @@ def compile_for(
     prepared: Rewritten,
     how: How,
     donated: Sequence[int] = (),
-    assigned: Sequence[TensorType] = (),
+    assigned: Sequence[Output] = (),
     sample: Sample | None = None,
+    shardings: Sequence[Spec | None] = (),
 ) -> Ready:
     """Compile a prepared graph; whatever goes wrong in the engine is an error of ours.
 
@@ -74,9 +82,10 @@ def compile_for(
         prepared: the graph.
         how: the rest.
         donated: positions of inputs that may be overwritten.
-        assigned: types of further inputs, which nothing reads, for engines that reuse memory: results are
-            written there.
+        assigned: parameters like which there are further inputs, which nothing reads, for engines that reuse
+            memory: results are written there.
         sample: values of the inputs, for measuring.
+        shardings: how results are to be divided, on a mesh.
     """
     operations = Body(prepared.graph, prepared.inputs, prepared.outputs).operations()
     if how.auto and engine.unsupported(operations) is not None:
@@ -85,7 +94,9 @@ def compile_for(
     ways, start = _ways(engine, operations, how.strict, anywhere), time.perf_counter()
     tried: list[Tried] = []
     known = None
-    compile = partial(_compile, prepared, donated, assigned, f"{how.what}: {len(operations):,} operations")
+    compile = partial(
+        _compile, prepared, donated, assigned, shardings, f"{how.what}: {len(operations):,} operations"
+    )
     if len(ways) == 1 or sample is None:
         way = ways[0]
         run = compile(way)
@@ -130,7 +141,7 @@ def compile_sized(
         if engine in kept:
             return kept[engine]
         known = None
-    ready = compile(prepare(outputs, inputs, known))
+    ready = compile(prepare(outputs, inputs, known, engine.mesh is not None))
     if ready.engine.keeps_sizes:
         kept[ready.engine] = ready
     return ready
@@ -154,18 +165,24 @@ def _ways(engine: Engine, operations: Sequence[Operation], strict: bool, anywher
 
 
 def _compile(
-    prepared: Rewritten, donated: Sequence[int], assigned: Sequence[TensorType], what: str, way: Way
+    prepared: Rewritten,
+    donated: Sequence[int],
+    assigned: Sequence[Output],
+    shardings: Sequence[Spec | None],
+    what: str,
+    way: Way,
 ) -> Compiled:
     engine, variant = way
     form = formed(prepared, variant.forms, variant.passes)
     spare = [
-        emit(Placeholder, (), (x.dtype, x.shape), "", form.graph).outputs[0]
+        emit(Placeholder, (), (x.dtype, x.shape, declared_sharding(x)), "", form.graph).outputs[0]
         for x in (assigned if engine.reuses else ())
     ]
     inputs, count = [*form.inputs, *spare], len(form.inputs)
     try:
         with noted(f"{what} on {engine.name}"):
-            return engine.compile(inputs, form.outputs, [*donated, *range(count, len(inputs))], variant)
+            donate = [*donated, *range(count, len(inputs))]
+            return engine.compile(inputs, form.outputs, donate, variant, shardings)
     except Exception as error:
         fail(engine, prepared.outputs, error)
 

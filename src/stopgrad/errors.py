@@ -101,6 +101,14 @@ class EngineError(StopgradError, RuntimeError):
     """An engine that is unknown, not installed, or lacks an operation."""
 
 
+class DistributedError(StopgradError, RuntimeError):
+    """Processes of one run that do not fit together: one did not come, or they run different graphs."""
+
+
+class CheckpointError(FileError):
+    """A checkpoint that cannot be written, is broken, or belongs to another graph."""
+
+
 class InternalError(StopgradError, RuntimeError):
     """A defect of this package, and no mistake of its user."""
 

@@ -7,17 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from stopgrad.distributed import process_count
 from stopgrad.engines import Engine
 from stopgrad.errors import FeedError, StopgradError
 from stopgrad.graph import Output, describe
 from stopgrad.operands import show_shape
+from stopgrad.ops.data import declared_sharding
 from stopgrad.types import FRESH, TensorType, bind_sizes, size_value
 
 
 def feed_value(x: Output, value: Any, engine: Engine) -> Any:
     """A fed value as an array of x's dtype.
 
-    Numbers of the same kind are converted, as TensorFlow converts them.
+    Numbers of the same kind are converted, as TensorFlow converts them. On a mesh, it is what this process
+    has of the value.
     """
     wanted = x.type
     if not (engine.is_native(value) and value.dtype == wanted.dtype.numpy):
@@ -32,15 +35,29 @@ def feed_value(x: Output, value: Any, engine: Engine) -> Any:
             )
         with np.errstate(all="ignore"):
             value = value.astype(wanted.dtype.numpy)
+    if engine.mesh is not None:
+        value = _placed(x, value, engine)
     shape = value.shape
     if shape != wanted.shape and (
         len(shape) != wanted.ndim
         or any(isinstance(s, int) and s != n for s, n in zip(wanted.shape, shape, strict=True))
     ):
         raise FeedError(
-            f"{describe(x)} was fed a value of shape {show_shape(shape)}; it takes {show_shape(wanted.shape)}"
+            f"{describe(x)} was fed a value of shape {show_shape(shape)}{_of_all(engine)}; "
+            f"it takes {show_shape(wanted.shape)}"
         )
     return value
+
+
+def _placed(x: Output, value: Any, engine: Engine) -> Any:
+    """A process's own part of a fed value, together with those of the others."""
+    spec = declared_sharding(x)
+    if len(value.shape) != x.ndim:
+        return value  # To be refused for its shape.
+    try:
+        return engine.place(value, spec)
+    except FeedError as error:
+        raise FeedError(f"{describe(x)}: {error.message}") from None
 
 
 def _as_numpy(x: Output, value: Any) -> np.ndarray[Any, Any]:
@@ -60,6 +77,13 @@ def _as_numpy(x: Output, value: Any) -> np.ndarray[Any, Any]:
             else error
         )
         raise FeedError(f"{describe(x)} was fed a value that is no array: {why}") from None
+
+
+def _of_all(engine: Engine) -> str:
+    """Where a shape is not that of what one process was given."""
+    if engine.mesh is None or process_count() == 1:
+        return ""
+    return f", the parts of {process_count()} processes together: each feeds its own part"
 
 
 def _may_become(value: Any, wanted: TensorType) -> bool:

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from stopgrad.body import Body
 from stopgrad.dtypes import DType
 from stopgrad.graph import Operation, Output
-from stopgrad.operands import Literal
+from stopgrad.operands import Array, Literal
 
 
 def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output]) -> str | None:
@@ -20,38 +22,38 @@ def fingerprint(inputs: Sequence[Output], outputs: Sequence[Output]) -> str | No
     None where operations are not the package's own: what those compute may change at any time.
     """
     found = hashlib.sha256(_sources().encode())
-    bodies: dict[Body, int] = {}
-    todo: list[tuple[Sequence[Output], Sequence[Output | None]]] = [(inputs, outputs)]
-    for given, wanted in todo:  # Which grows by the bodies that are met.
-        for line in _lines(given, wanted, bodies):
-            if line is None:
-                return None
-            found.update(line)
-        todo.extend([(body.inputs, body.outputs) for body in [*bodies][len(todo) - 1 :]])
+    for op, line in _lines(inputs, outputs):
+        if op is not None and not op.definition.__module__.startswith("stopgrad."):
+            return None
+        found.update(line.encode())
     return found.hexdigest()
 
 
-def _lines(
-    inputs: Sequence[Output], outputs: Sequence[Output | None], bodies: dict[Body, int]
-) -> Iterator[bytes | None]:
-    """One graph: what it is given, its operations in order, and its results."""
-    numbers = {x.op: n for n, x in enumerate(inputs)}
-    yield repr([_type(x) for x in inputs]).encode()
-    wanted = [y for y in outputs if y is not None]
-    for op in wanted[0].op.graph.subgraph_to(wanted) if wanted else ():
-        if op not in numbers:
-            numbers[op] = len(numbers)
-            yield _line(op, numbers, bodies)
-    yield repr([None if y is None else (numbers[y.op], y.index) for y in outputs]).encode()
+def lines_of(inputs: Sequence[Output], outputs: Sequence[Output]) -> list[str]:
+    """What is computed, operation by operation: to be held against what other processes compute."""
+    return [line if op is None else f"{op.name} = {line}" for op, line in _lines(inputs, outputs)]
 
 
-def _line(op: Operation, numbers: dict[Operation, int], bodies: dict[Body, int]) -> bytes | None:
-    definition = op.definition
-    if not definition.__module__.startswith("stopgrad."):
-        return None
+def _lines(inputs: Sequence[Output], outputs: Sequence[Output]) -> Iterator[tuple[Operation | None, str]]:
+    """Of a graph and the bodies in it: what each is given, its operations in order, and its results."""
+    bodies: dict[Body, int] = {}
+    todo: list[tuple[Sequence[Output], Sequence[Output | None]]] = [(inputs, outputs)]
+    for given, results in todo:  # Which grows by the bodies that are met.
+        numbers = {x.op: n for n, x in enumerate(given)}
+        yield None, repr([_type(x) for x in given])
+        wanted = [y for y in results if y is not None]
+        for op in wanted[0].op.graph.subgraph_to(wanted) if wanted else ():
+            if op not in numbers:
+                numbers[op] = len(numbers)
+                yield op, _line(op, numbers, bodies)
+        yield None, repr([None if y is None else (numbers[y.op], y.index) for y in results])
+        todo.extend([(body.inputs, body.outputs) for body in [*bodies][len(todo) - 1 :]])
+
+
+def _line(op: Operation, numbers: dict[Operation, int], bodies: dict[Body, int]) -> str:
     read = [(numbers[x.op], x.index) for x in op.inputs]
     values = [_value(value, bodies) for value in op.values]
-    return repr((definition.type, read, values, [_type(y) for y in op.outputs])).encode()
+    return repr((op.definition.type, read, values, [_type(y) for y in op.outputs]))
 
 
 def _type(x: Output) -> tuple[str, tuple[str, ...]]:
@@ -65,8 +67,13 @@ def _value(value: Any, bodies: dict[Body, int]) -> str:
         return f"({','.join([_value(v, bodies) for v in value])})"
     if isinstance(value, Literal):
         array = value.array
-        return f"{array.dtype.name}{array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
+        return f"{array.dtype.name}{array.shape} {digest(array)}"
     return value.name if isinstance(value, DType) else repr(value)
+
+
+def digest(array: Array) -> str:
+    """Stands for the bytes of an array."""
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
 
 
 @functools.lru_cache(1)

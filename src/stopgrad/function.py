@@ -15,6 +15,7 @@ import numpy as np
 from stopgrad.arguments import (
     Constant,
     Shapes,
+    Shardings,
     Statics,
     argument_names,
     argument_paths,
@@ -23,19 +24,21 @@ from stopgrad.arguments import (
 )
 from stopgrad.autodiff.tracing import is_tensor
 from stopgrad.build import graph_for
-from stopgrad.builder import default_graph
+from stopgrad.builder import Inside, default_graph
 from stopgrad.calls import Given, Kept, compiled, computed, donated_arrays, failed_in
 from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, has_hash
 from stopgrad.engines import Engine, engine as engine_named
-from stopgrad.errors import ArgumentError, DTypeError
+from stopgrad.errors import ArgumentError, DTypeError, StopgradError
 from stopgrad.graph import Operation, Output
 from stopgrad.instances import Instances, Method
-from stopgrad.lowered import Lowered
+from stopgrad.lowered import CompiledFunction, Lowered
+from stopgrad.meshes import Mesh
 from stopgrad.operands import shorten, show_shape
 from stopgrad.plain import flag, is_whole, whole
 from stopgrad.public import guarded, reads_arguments
 from stopgrad.quick import OTHER, Quick, quick_call
 from stopgrad.rewrite import prepare
+from stopgrad.sharding import Spec, check_spec
 from stopgrad.source import is_internal
 from stopgrad.structure import flatten
 from stopgrad.traced import Signature, Static, array_argument, probes_since, started, trace
@@ -55,6 +58,8 @@ class Options(NamedTuple):
     cache_size: int = CACHE_SIZE
     strict: bool = False
     tune: str = "off"
+    mesh: Any = None
+    shardings: Mapping[str, Any] | None = None
 
 
 class Function:
@@ -65,7 +70,8 @@ class Function:
 
     def __init__(self, f: Callable[..., Any], options: Options) -> None:
         self._wrapped = f
-        self._options = options
+        mesh = Mesh.of(options.mesh)
+        self._options = options = options._replace(mesh=mesh)
         self._f = f = f.__func__ if isinstance(f, (staticmethod, classmethod)) else f
         self._engine: Engine | None = None
         name = getattr(f, "__name__", "function")
@@ -74,7 +80,7 @@ class Function:
         self.__module__ = getattr(f, "__module__", __name__)
         self.__doc__ = f.__doc__
         self.__wrapped__ = f
-        self._how = How.of(options.engine, options.strict, options.tune, REPORTS, name)
+        self._how = How.of(options.engine, options.strict, options.tune, REPORTS, mesh, name)
         statics = Statics(f, name, options.static_argnums, options.static_argnames)
         self._statics = statics if statics else None
         both = statics.positions.intersection(options.donate_argnums)
@@ -85,6 +91,9 @@ class Function:
             )
         self._paths = cached(partial(argument_paths, f), options.cache_size, "function")
         self._shapes = None if options.shapes is None else Shapes(f, name, options.shapes)
+        self._shardings = None if options.shardings is None else Shardings(f, name, options.shardings)
+        if self._shardings is not None and mesh is None:
+            raise ArgumentError(f"function: shardings of {name} need a mesh; pass mesh=sg.Mesh(...)")
         # Refers to f alone: a function that is dropped is freed at once, with all that was compiled for it.
         make = partial(_kept, f, name, self._how, options)
         self._kept = cached(make, options.cache_size, "function")
@@ -171,19 +180,22 @@ class Function:
         """
         leaves, spec, static = self._flat(args, kwargs)
         engine = self._usable()
-        given = self._given([_array_like(x) for x in leaves], spec, static, engine)
-        traced = trace(self._f, self.__name__, self._options.with_probes, spec, given.signature, static)
+        given = self._given(leaves, spec, static, engine, ahead=True)
+        with Inside(mesh=engine.mesh):
+            traced = trace(self._f, self.__name__, self._options.with_probes, spec, given.signature, static)
         donated = donated_arrays(self.__name__, self._options.donate_argnums, spec, given.signature)
         kept = Kept(traced, partial(compiled, self._how, donated), self._options.cache_size)
         shapes = [x.shape for x in given.arrays]
         return Lowered(traced, engine, shapes, partial(self._ahead, kept, given))
 
-    def _ahead(self, kept: Kept, expected: Given, ready: Ready | None = None) -> Callable[..., Any]:
+    def _ahead(self, kept: Kept, expected: Given) -> CompiledFunction:
         """Calls of what was lowered: it takes arguments of that signature only."""
         engine = self._usable()
         if not kept.traced.symbolic:
             inputs, outputs = kept.traced.inputs, kept.traced.outputs
-            kept.ready = kept.compile(engine, prepare(outputs, inputs, {}), None)
+            divided = engine.mesh is not None
+            kept.ready = kept.compile(engine, prepare(outputs, inputs, {}, divided), None)
+        compiled = kept.for_arrays(engine, expected.arrays, None)
         expected = expected._replace(leaves=[], arrays=[])
 
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -198,7 +210,7 @@ class Function:
                 computed(kept.traced, kept.for_arrays(engine, given.arrays, None), engine, given)
             )
 
-        return call
+        return CompiledFunction(call, compiled)
 
     # ----------------------------------------------------------------------------------- as a method
 
@@ -223,7 +235,7 @@ class Function:
     def _usable(self) -> Engine:
         engine = self._engine
         if engine is None or engine.unusable is not None:
-            engine = self._engine = engine_named(self._options.engine)
+            engine = self._engine = engine_named(self._options.engine, mesh=self._options.mesh)
         return engine
 
     def _flat(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Static]:
@@ -243,11 +255,41 @@ class Function:
         value = self._f(*args, **kwargs)
         return value, probes_since(graph, start, self.__name__)
 
-    def _given(self, leaves: list[Any], spec: Any, static: Static, engine: Engine) -> Given:
-        arrays, signature, native, borrowed = self._arguments(leaves, spec, engine)
+    def _given(
+        self, leaves: list[Any], spec: Any, static: Static, engine: Engine, ahead: bool = False
+    ) -> Given:
+        """What was given; *ahead*: for a call that is not made now, in which types stand for arrays."""
+        found = [_array_like(x) for x in leaves] if ahead else leaves
+        arrays, signature, native, borrowed = self._arguments(found, spec, engine)
+        mesh = engine.mesh
+        specs = {} if mesh is None else self._specs(leaves, signature, spec, engine)
+        if mesh is not None and not ahead:
+            traced = [i for i, s in enumerate(signature) if not isinstance(s, Constant)]
+            for n, i in enumerate(traced):
+                arrays[n] = self._placed(arrays[n], specs[i], engine, partial(self._path, spec, i))
+                signature[i] = arrays[n].shape, arrays[n].dtype
         if self._shapes is not None:
             self._shapes.apply(signature, self._paths(spec))
+        for i, sharding in specs.items():
+            signature[i] = *signature[i], sharding
         return Given(leaves, spec, static, arrays, signature, native, borrowed)
+
+    def _specs(
+        self, leaves: Sequence[Any], signature: Sequence[Any], spec: Any, engine: Engine
+    ) -> dict[int, Spec]:
+        """How each array among the arguments is divided: as was said, or else as it is."""
+        traced = [i for i, s in enumerate(signature) if not isinstance(s, Constant)]
+        said = {} if self._shardings is None else self._shardings.of(signature, self._paths(spec))
+        return {i: said[i] if i in said else engine.spec_of(leaves[i]) for i in traced}
+
+    def _placed(self, array: Any, sharding: Spec, engine: Engine, path: Callable[[], str]) -> Any:
+        assert engine.mesh is not None
+        try:
+            placed = engine.place(array, sharding)
+            check_spec(sharding, placed.shape, engine.mesh.axes)
+            return placed
+        except StopgradError as error:
+            raise type(error)(f"{self.__name__}: {path()}: {error.message}") from None
 
     def _find(self, engine: Engine, given: Given, sample: Sample | None) -> Kept:
         key = engine, given.spec, tuple(given.signature), given.static
@@ -353,11 +395,13 @@ def _kept(
     sample: Sample | None = None,
 ) -> Kept:
     """Trace f for a signature; where that says all sizes, compile it."""
-    traced = trace(f, name, options.with_probes, spec, signature, static)
+    with Inside(mesh=engine.mesh):
+        traced = trace(f, name, options.with_probes, spec, signature, static)
     donated = donated_arrays(name, options.donate_argnums, spec, signature)
     kept = Kept(traced, partial(compiled, how, donated), options.cache_size)
     if not traced.symbolic:
-        kept.ready = kept.compile(engine, prepare(traced.outputs, traced.inputs, {}), sample)
+        divided = engine.mesh is not None
+        kept.ready = kept.compile(engine, prepare(traced.outputs, traced.inputs, {}, divided), sample)
     return kept
 
 
@@ -421,6 +465,8 @@ def function(
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
     tune: str = "off",
+    mesh: Any = None,
+    shardings: Mapping[str, Any] | None = None,
 ) -> Function: ...
 @overload
 def function(
@@ -434,6 +480,8 @@ def function(
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
     tune: str = "off",
+    mesh: Any = None,
+    shardings: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Function]: ...
 @guarded("function")
 def function(
@@ -448,6 +496,8 @@ def function(
     cache_size: int = CACHE_SIZE,
     strict: bool = False,
     tune: str = "off",
+    mesh: Any = None,
+    shardings: Mapping[str, Any] | None = None,
 ) -> Any:
     """Compile a function of nested structures of arrays: traced once per signature, kept, and called.
 
@@ -470,6 +520,11 @@ def function(
             goes.
         strict: as in :class:`Session`.
         tune: as in :class:`Session`.
+        mesh: as in :class:`Session`: the devices on which the function is computed.
+        shardings: how arguments are divided over the mesh: from the paths of arguments to shardings as
+            :func:`placeholder` takes them; that of a structure is that of all arrays in it. An argument of
+            which nothing is said stays as it is, where it lies on the mesh already; else all devices hold the
+            whole of it. Results are divided as the engine leaves them, or as :func:`shard` says.
 
     Returns:
         a :class:`Function`, with f's arguments. It returns NumPy arrays; or the engine's own, left where they
@@ -485,7 +540,8 @@ def function(
 
     Raises:
         ArgumentError: an argument has no hash, is static and does not exist, or is not what *shapes* names.
-        ShapeError: an argument has another shape than *shapes* says.
+        ShapeError: an argument has another shape than *shapes* says, or one that *shardings* cannot divide.
+        EngineError: the mesh has more devices than there are.
 
     Examples:
         >>> @sg.function
@@ -499,8 +555,8 @@ def function(
         >>> [float(mean_power(np.ones((n, 3)))) for n in (1, 5)], mean_power.traces
         ([3.0, 3.0], 1)
     """
-    rest = (static_argnums, static_argnames, shapes, with_probes, cache_size, strict, tune)
-    options = Options(engine, donate_argnums, *rest)
+    compiling = (with_probes, cache_size, strict, tune, mesh, shardings)
+    options = Options(engine, donate_argnums, static_argnums, static_argnames, shapes, *compiling)
     if f is None:
         return partial(_made, options)
     return _made(options, f)

@@ -33,6 +33,7 @@ from stopgrad.plain import flag, real, whole
 from stopgrad.promotion import Promotion
 from stopgrad.samples import Sample
 from stopgrad.scope import Scope, as_scope
+from stopgrad.sharding import checked_spec
 from stopgrad.types import Dim, DType, Shape, TensorType, whole_size, within_bounds
 
 Rule = Callable[..., Any]
@@ -149,6 +150,7 @@ class Kind(Enum):
     INTEGERS = "a tuple of whole numbers"
     REAL = "a number"
     WORD = "a word"
+    SHARDING = "how the axes are divided over those of a mesh, an entry for each; () says nothing"
 
 
 def _word(value: Any) -> str:
@@ -213,6 +215,7 @@ _CANONICAL: dict[Kind, Callable[[Any], Any]] = {
     Kind.INTEGERS: _integers,
     Kind.REAL: real,
     Kind.WORD: _word,
+    Kind.SHARDING: checked_spec,
 }
 """From what may be given for an attribute to the one value that stands for it.
 
@@ -237,6 +240,7 @@ _BY_ANNOTATION = {
     "tuple[int, ...]": Kind.INTEGERS,
     "float": Kind.REAL,
     "str": Kind.WORD,
+    "Spec": Kind.SHARDING,
 }
 
 _INEXACT = {Kind.REAL, Kind.SCALAR}

@@ -56,7 +56,7 @@ def quick_call(
         found, spec = flatten((args, kwargs) if kwargs else args)
         if [*map(id, found)] != [*map(id, leaves)]:
             return None  # The engine takes structures apart otherwise than we do.
-    borrowed, native, finish = np.ndarray in kinds, bool(ours), engine.finish
+    borrowed, native = np.ndarray in kinds, bool(ours)
     left = native and not borrowed  # where they are, perhaps still on their way
     # The engine would convert NumPy arrays that it was not compiled for.
     dtypes = [x.dtype for x in leaves if type(x) is not float]
@@ -81,7 +81,7 @@ def quick_call(
         except Exception as error:
             return failed(error)
         if not left:
-            results = handed_out(results, native, borrowed, finish, failed)
+            results = handed_out(results, native, borrowed, engine, failed)
         return results[0] if rebuild is None else rebuild(results)
 
     return call
@@ -91,7 +91,7 @@ def handed_out(
     results: Sequence[Any],
     native: bool,
     borrowed: bool,
-    finish: Callable[[Sequence[Any]], None],
+    engine: Engine,
     failed: Callable[[Exception], Any],
 ) -> Sequence[Any]:
     """Results as the caller gets them: the engine's own arrays where he gave it any, else NumPy's.
@@ -101,8 +101,8 @@ def handed_out(
     if native and not borrowed:
         return results
     try:
-        finish(results)
-        return results if native else [np.asarray(x) for x in results]
+        engine.finish(results)
+        return results if native else [engine.fetched(x) for x in results]
     except Exception as error:
         return failed(error)
 

@@ -14,13 +14,18 @@ import numpy as np
 
 from stopgrad.builder import default_graph
 from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, compile_for, compile_sized, has_hash
+from stopgrad.distributed import agree, process_count
 from stopgrad.engines import Engine, engine as engine_named, fail
 from stopgrad.errors import EngineError, FeedError, GraphError
 from stopgrad.feeds import feed_value, sizes_of
 from stopgrad.files import ArrayFile, write_arrays
+from stopgrad.fingerprint import digest
 from stopgrad.graph import Graph, Operation, Output, describe
-from stopgrad.ops.data import Assign, Parameter, Placeholder
+from stopgrad.lowered import Program
+from stopgrad.meshes import Mesh
+from stopgrad.ops.data import Assign, Parameter, Placeholder, check_shardings, declared_sharding
 from stopgrad.rewrite import needed
+from stopgrad.sharding import Spec
 from stopgrad.structure import flatten, unflatten
 from stopgrad.tuning import REPORTS, Report, Sample
 
@@ -80,6 +85,11 @@ class Session:
         strict: whether every operation is computed just as its definition says, one after the other. Else the
             engine may compute several together, or in another order, where that is faster; what may differ
             then stands in ``docs/performance.md``.
+        mesh: a :class:`stopgrad.Mesh` or one of JAX's: the devices on which everything is computed.
+            Parameters are divided over them as their ``sharding`` says, and whole on each where it says
+            nothing. Of a value that is divided among several processes, each process feeds its own part;
+            what is fetched is whole in every process. By default that of the surrounding ``with mesh:``, or
+            none: one device.
         tune: ``"quick"`` or ``"full"`` to measure, when something is compiled, which of the engine's ways to
             run it is the fastest on the values given then, for about 1 or 10 seconds; ``"full"`` with the
             engine ``"auto"`` measures all engines, as long as no parameter has a value of an engine's own.
@@ -112,6 +122,7 @@ class Session:
         cache_size: int = CACHE_SIZE,
         strict: bool = False,
         tune: str = "off",
+        mesh: Any = None,
     ) -> None:
         found = default_graph() if graph is None else graph
         if found is not None and not isinstance(found, Graph):
@@ -123,8 +134,11 @@ class Session:
             raise GraphError("Session needs a graph: pass one, or open it inside 'with graph.as_default():'")
         self.graph = found
         self._auto = engine == "auto"
-        self._how = How.of(engine, strict, tune, REPORTS)
-        self._state = _State(engine_named(engine), {}, {})
+        self.mesh = Mesh.of(mesh)
+        if self.mesh is not None:
+            check_shardings(found.operations, self.mesh)
+        self._how = How.of(engine, strict, tune, REPORTS, self.mesh)
+        self._state = _State(engine_named(engine, mesh=self.mesh), {}, {})
         # Neither refers to the session: once dropped it is freed at once, with all that it holds.
         self._plans = cached(partial(plan_for, found), cache_size, "Session")
         self._ready = cached(partial(_compile, self._how), cache_size, "Session")
@@ -170,6 +184,33 @@ class Session:
             values = self._run(plan, arrays, asked)
         return values[0] if spec is None else unflatten(spec, values)
 
+    def compile(self, fetches: Any, feed_dict: Feeds | None = None) -> Program:
+        """Compile what a run would compute, and run nothing.
+
+        Args:
+            fetches: as for :meth:`run`.
+            feed_dict: as for :meth:`run`; in the place of a value, anything with a shape and a dtype will do.
+                Of a value that is divided among several processes, the shape is that of the whole.
+
+        Returns:
+            what was compiled, to be read; a run that computes the same finds it ready.
+
+        Examples:
+            >>> graph = sg.Graph()
+            >>> with graph.as_default():
+            ...     x = sg.placeholder(sg.float32, [None, 8])
+            ...     y = sg.reduce_sum(x * x)
+            >>> with sg.Session(graph, engine="xla") as session:
+            ...     session.compile(y, {x: np.zeros((4, 8), np.float32)}).memory_analysis().arguments
+            128
+        """
+        state = self._present("compile")
+        leaves, _ = flatten(fetches)
+        feeds = {} if feed_dict is None else feed_dict
+        plan = self._plans(tuple(leaves), tuple(feeds))
+        shapes = tuple([tuple(np.shape(v) if np.isscalar(v) else v.shape) for v in feeds.values()])
+        return Program(self._ready(state.engine, plan, shapes))
+
     def report(self) -> tuple[Report, ...]:
         """How what was compiled last is run: the engine, its way, and what was tried and measured."""
         return tuple(self._how.reports)
@@ -181,7 +222,8 @@ class Session:
         if member.op.definition is not Parameter:
             raise GraphError(f"{describe(member)} is no parameter; fetch it with Session.run")
         with self._lock():
-            return np.array(self._present("value").value(member))
+            state = self._present("value")
+            return np.array(state.engine.fetched(state.value(member)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the values of all parameters, by name, as they are together at one moment.
@@ -193,7 +235,8 @@ class Session:
         self._present("save")
         with self._lock():
             state = self._present("save")
-            arrays = {p.op.name: np.asarray(state.value(p)) for p in self._all_parameters()}
+            fetched = state.engine.fetched
+            arrays = {p.op.name: fetched(state.value(p)) for p in self._all_parameters()}
         write_arrays(path, arrays)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
@@ -213,7 +256,7 @@ class Session:
                 found[p] = stored.read(p.op.name, p.type, describe(p))
         with lock:
             state = self._present("restore")
-            values = {p: state.engine.hold(array) for p, array in found.items()}
+            values = {p: state.engine.hold(array, declared_sharding(p)) for p, array in found.items()}
             state.engine.finish(values.values())
             self._commit(state._replace(values={**state.values, **values}))
 
@@ -282,14 +325,14 @@ class Session:
                 arrays = [np.asarray(a) for a in arrays]  # They may be the other engine's own.
             values, count = state.values, len(plan.fetches)
             if plan.parameters:
-                first = {p: engine.hold(state.value(p)) for p in plan.parameters if p not in values}
+                first = _first_values(state, [p for p in plan.parameters if p not in values])
                 values = {**values, **first} if first else values
                 arrays = [*[values[p] for p in plan.parameters], *arrays]
             if plan.assigned and engine.reuses:
                 arrays = [*arrays, *[_spare(state, p) for p in plan.assigned]]
             results = ready.run(arrays)
             engine.finish(results)
-            fetched = [np.asarray(r) for r in results[:count]]
+            fetched = [engine.fetched(r) for r in results[:count]]
         except Exception as error:
             fail(engine, plan.fetches, error)
         if plan.assigned or values is not old.values:
@@ -324,7 +367,17 @@ if hasattr(os, "register_at_fork"):
 def _spare(state: _State, parameter: Output) -> Any:
     """An array to write the next value of a parameter into. From here on, nobody else has it."""
     found = state.spare.pop(parameter, None)
-    return state.engine.hold(parameter.op.values[0].array) if found is None else found
+    if found is not None:
+        return found
+    return state.engine.hold(parameter.op.values[0].array, declared_sharding(parameter))
+
+
+def _first_values(state: _State, parameters: Sequence[Output]) -> dict[Output, Any]:
+    """The values that parameters begin with, held by the engine; the same in all processes."""
+    if parameters and state.engine.mesh is not None and process_count() > 1:
+        digests = [(p, digest(state.value(p))) for p in parameters]
+        agree("the first values of parameters", [f"{p.op.name} {p.type!r} {d}" for p, d in digests])
+    return {p: state.engine.hold(state.value(p), declared_sharding(p)) for p in parameters}
 
 
 def _member(graph: Graph, x: Any) -> Output:
@@ -384,6 +437,10 @@ def _compile(
 ) -> Ready:
     """Compile a plan for the shapes fed; for another engine, where this one cannot run it and any may."""
     outputs, inputs = [*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds]
-    assigned = [p.type for p in plan.assigned]
-    compile = partial(compile_for, engine, how=how, assigned=assigned, sample=sample)
+    # What is fetched is whole everywhere; a parameter's next value lies where the old one does.
+    whole: list[Spec | None] = [(None,) * y.ndim for y in plan.fetches]
+    shardings = [*whole, *[declared_sharding(p) for p in plan.assigned]]
+    compile = partial(
+        compile_for, engine, how=how, assigned=plan.assigned, sample=sample, shardings=shardings
+    )
     return compile_sized(engine, outputs, inputs, sizes_of(plan.feeds, shapes), plan.unsized, compile)

@@ -118,10 +118,10 @@ def check_outputs(name: str, graph: Graph, outputs: Sequence[Output], where: str
         )
 
 
-def _stand_in(graph: Graph, name: str, path: str, known: tuple[Any, Any]) -> Output:
-    shape, dtype = known
+def _stand_in(graph: Graph, name: str, path: str, known: tuple[Any, ...]) -> Output:
+    shape, dtype, *sharding = known
     try:
-        values = dtype_of(dtype), tuple(shape)
+        values = dtype_of(dtype), tuple(shape), *(sharding or [()])
     except StopgradError as error:
         raise type(error)(f"{name}: {path}: {error.message}") from None
     return emit(Placeholder, (), values, operation_name(path), graph).outputs[0]

@@ -23,8 +23,8 @@ from stopgrad.engines import Compiled, Engine, Variant
 from stopgrad.errors import ArgumentError, StopgradError
 from stopgrad.files import replacing
 from stopgrad.folders import cache_folder
+from stopgrad.graph import Output
 from stopgrad.machine import processor
-from stopgrad.types import TensorType
 
 BUDGETS = {"off": 0.0, "quick": 1.0, "full": 10.0}
 """Seconds of measuring, by the name of the setting."""
@@ -128,7 +128,7 @@ def fastest(
     ways: Sequence[Way],
     compile: Callable[[Way], Compiled],
     arrays: Sequence[np.ndarray[Any, Any]],
-    assigned: Sequence[TensorType],
+    assigned: Sequence[Output],
     seconds: float,
 ) -> tuple[Way, Compiled, list[Tried]]:
     """Compile all ways, run them in turns, and return the one whose fastest run was the fastest.
@@ -137,7 +137,7 @@ def fastest(
         ways: to compare.
         compile: makes a function of arrays.
         arrays: the inputs' values.
-        assigned: types of the arrays that engines which reuse memory are given beside the inputs.
+        assigned: parameters like which engines that reuse memory are given arrays beside the inputs.
         seconds: for all runs together; each way runs at least twice.
 
     Raises:
@@ -178,7 +178,7 @@ def _time(
     way: Way,
     run: Compiled,
     arrays: Sequence[np.ndarray[Any, Any]],
-    assigned: Sequence[TensorType],
+    assigned: Sequence[Output],
 ) -> float:
     """How long one run takes, on arrays of the engine's own, which it may overwrite."""
     engine = way.engine

@@ -55,7 +55,7 @@ class Tracing:
         array = as_array(x, self._company if isinstance(x, float) else None)
         if not self.computes:
             return identity(as_output(array, self.graph), name or None)
-        made = emit(Placeholder, (), (dtype_of(array.dtype), array.shape), name, self.graph).outputs[0]
+        made = emit(Placeholder, (), (dtype_of(array.dtype), array.shape, ()), name, self.graph).outputs[0]
         self.feeds[made] = array
         return made
 

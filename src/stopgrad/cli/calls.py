@@ -87,7 +87,7 @@ def placeholders(tree: Any, graph: Graph, name: str) -> Any:
     leaves, spec = flatten(tree)
     made = [
         emit(
-            Placeholder, (), (leaf.dtype, leaf.shape), operation_name(f"{name}.{path}".rstrip(".")), graph
+            Placeholder, (), (leaf.dtype, leaf.shape, ()), operation_name(f"{name}.{path}".rstrip(".")), graph
         ).outputs[0]
         if isinstance(leaf, TensorType)
         else leaf

@@ -6,12 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
+import numpy as np
+
 from stopgrad.body import walk
 from stopgrad.errors import EngineError, StopgradError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.interpreter import lowering
+from stopgrad.meshes import Mesh
 from stopgrad.op import Op, Unsupported
 from stopgrad.rewrite import Pass, Rule
+from stopgrad.sharding import Spec
 from stopgrad.structure import flatten
 
 Compiled = Callable[[Sequence[Any]], Sequence[Any]]
@@ -54,6 +58,8 @@ class Engine(ABC):
             objects of other types.
         flatten: takes structures apart, as :func:`stopgrad.structure.flatten` does; perhaps quicker.
         variants: the ways in which it can run a graph, the preferred first; the last is :data:`PLAIN`.
+        meshes: whether it runs graphs on a mesh of devices. It is then made with the mesh.
+        mesh: the mesh; None where it computes on one device.
         forms: lowerings of its own, or :func:`stopgrad.op.unsupported`, for operations whose definitions know
             nothing of the engine.
     """
@@ -65,9 +71,11 @@ class Engine(ABC):
     keeps_sizes: ClassVar[bool] = False
     reuses: ClassVar[bool] = False
     unusable: ClassVar[str | None] = None
-    checks: ClassVar[bool] = False
+    checks: bool = False
+    meshes: ClassVar[bool] = False
+    mesh: Mesh | None = None
     flatten: Callable[[Any], tuple[list[Any], Any]] = staticmethod(flatten)
-    variants: ClassVar[Sequence[Variant]] = (PLAIN,)
+    variants: Sequence[Variant] = (PLAIN,)
     forms: ClassVar[Mapping[type[Op], Callable[..., Any] | Unsupported]] = {}
 
     @classmethod
@@ -90,22 +98,36 @@ class Engine(ABC):
         outputs: Sequence[Output],
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
+        shardings: Sequence[Spec | None] = (),
     ) -> Compiled:
         """A function of the inputs' values. Inputs at the positions in *donate* may be overwritten by it.
 
-        The graph is in the variant's form already.
+        The graph is in the variant's form already. On a mesh, *shardings* say how results are to be divided;
+        None, or none of them, leaves that to the engine.
 
         Its results share no memory with the other inputs, nor with each other. They may still be on their
         way; :meth:`finish` waits for them.
         """
 
     @abstractmethod
-    def hold(self, array: Any) -> Any:
-        """The engine's own copy of an array, which nobody else can change."""
+    def hold(self, array: Any, spec: Spec = ()) -> Any:
+        """The engine's own copy of an array, which nobody else can change; on a mesh, divided so."""
 
     @abstractmethod
     def is_native(self, x: Any) -> bool:
         """Whether *x* is an array that the engine takes without looking at it."""
+
+    def spec_of(self, value: Any) -> Spec:
+        """How an array is divided over the engine's mesh already; ``()`` where it does not lie there."""
+        return ()
+
+    def place(self, value: Any, spec: Spec) -> Any:
+        """What this process has of a value, as an array of the engine, on its mesh."""
+        return value
+
+    def fetched(self, value: Any) -> np.ndarray[Any, Any]:
+        """A result as a NumPy array, whole."""
+        return np.asarray(value)
 
     def finish(self, values: Iterable[Any]) -> None:  # noqa: B027 - most engines have nothing to wait for
         """Wait until values are computed; before that, they can only be handed to the engine again.

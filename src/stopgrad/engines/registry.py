@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from stopgrad.engines.protocol import Engine
 from stopgrad.errors import EngineError
 from stopgrad.graph import Operation
+from stopgrad.meshes import Mesh
 from stopgrad.op import Op
 
 ENGINES: dict[str, type[Engine]] = {}
@@ -45,16 +46,20 @@ def register(kind: E) -> E:
     return kind
 
 
-def engine(name: str = "auto", operations: Sequence[Operation] = ()) -> Engine:
+def engine(name: str = "auto", operations: Sequence[Operation] = (), mesh: Mesh | None = None) -> Engine:
     """The engine of this name; for ``"auto"`` the best that is installed and can run the *operations*.
 
+    With a *mesh*, one that computes on it: made anew.
+
     Raises:
-        EngineError: there is none, or it cannot be used in this process.
+        EngineError: there is none, or it cannot be used in this process, or on a mesh.
 
     Examples:
         >>> engine("numpy").name
         'numpy'
     """
+    if mesh is not None:
+        return _on(mesh, name)
     if name == "auto":
         return _first(operations)
     if not isinstance(name, str) or name not in ENGINES:
@@ -64,6 +69,21 @@ def engine(name: str = "auto", operations: Sequence[Operation] = ()) -> Engine:
     if name not in _MADE:
         _MADE[name] = ENGINES[name]()
     return _MADE[name]
+
+
+def _on(mesh: Mesh, name: str) -> Engine:
+    """An engine that computes on a mesh."""
+    able_to = [one for one, kind in ENGINES.items() if kind.meshes]
+    wanted = able_to[0] if name == "auto" else name
+    engine(wanted)  # Refused, where it is unknown, not installed, or cannot be used.
+    if wanted not in able_to:
+        raise EngineError(
+            f"the {wanted} engine computes on one device, not on {mesh!r}; take {' or '.join(able_to)}, "
+            "or leave the mesh out"
+        )
+    kind: Any = ENGINES[wanted]
+    made: Engine = kind(mesh)
+    return made
 
 
 def able(operations: Sequence[Operation]) -> list[Engine]:

@@ -21,7 +21,7 @@ from stopgrad.interchange import limits
 from stopgrad.interchange.arrays import read_array
 from stopgrad.interchange.axes import Axes
 from stopgrad.interchange.grammar import FORMS, Forms, Values, check_size
-from stopgrad.op import REGISTRY, Op
+from stopgrad.op import REGISTRY, Kind, Op
 from stopgrad.operands import Array, Literal, shorten
 from stopgrad.types import DTYPES, FRESH, Dim, TensorType, dim, tensor_type
 
@@ -228,6 +228,7 @@ class Reader:
             "array": partial(self._literal, types, outside),
             "body": partial(self._body, where, outside),
         }
+        unsaid = {name: () for name, kind in definition.kinds.items() if kind is Kind.SHARDING}
         given: dict[str, Any] = {}
         values = Values(text, self._size, forms)
         while not values.ended:
@@ -238,6 +239,7 @@ class Reader:
                     f"{definition.type} has {', '.join(definition.attributes) or 'none'}"
                 )
             given[name] = value
+        given = {**unsaid, **given}
         missing = [name for name in definition.attributes if name not in given]
         if missing:
             raise GraphError(f"the attribute {missing[0]!r} is missing")

@@ -15,7 +15,7 @@ from stopgrad.interchange.arrays import INLINE, spell_array
 from stopgrad.interchange.axes import Axes
 from stopgrad.interchange.grammar import spell_number
 from stopgrad.names import check_name
-from stopgrad.op import REGISTRY, Op
+from stopgrad.op import REGISTRY, Kind, Op
 from stopgrad.operands import Array, Literal
 from stopgrad.sizes import depth, renamed
 from stopgrad.types import FRESH, Dim, DType, TensorType
@@ -96,7 +96,9 @@ class Writer:
                 label = f"{where}:{own}." if where else f"{own}."
                 values = definition.canonical(op.values)
                 self._axes.check(definition, op.inputs, values)
-                for name, value in zip(definition.attributes, values, strict=True):
+                for (name, kind), value in zip(definition.kinds.items(), values, strict=True):
+                    if value == () and kind is Kind.SHARDING:
+                        continue  # It says nothing.
                     arguments.append(f"{name}={self._value(value, label + name)}")
         except StopgradError as error:
             raise GraphError(f"{describe(op)} cannot be written: {error.message}") from None

@@ -18,7 +18,7 @@ from stopgrad.graph import Graph, Output, describe
 from stopgrad.operands import Array, Literal, Tensor
 from stopgrad.ops.compare import equal
 from stopgrad.ops.convert import cast, where
-from stopgrad.ops.data import Parameter, assign, constant, parameter
+from stopgrad.ops.data import Parameter, assign, constant, declared_sharding, parameter
 from stopgrad.ops.groups import group
 from stopgrad.optimizers.arguments import How, checked, loss_in, named
 from stopgrad.optimizers.clipping import by_global_norm, by_value
@@ -120,7 +120,7 @@ class _Step:
         if self.how["average"] is not None:
             for n, x in self.parameters.items():
                 first = x.op.value.array.astype(arithmetic(x.dtype).numpy, copy=False)
-                self.averages[x] = self._hold(f"average/{n}", first)
+                self.averages[x] = self._hold(f"average/{n}", first, x)
         times = self.how["accumulate"]
         if times == 1:
             self.next.update(self._moved(wide, slots))
@@ -128,7 +128,7 @@ class _Step:
         count = self._hold("micro_step", np.zeros((), np.int64))
         full = equal(count, np.int64(times - 1))
         sums = {
-            n: self._hold(f"accumulated/{n}", np.zeros(x.op.value.array.shape, wide[n].dtype.numpy))
+            n: self._hold(f"accumulated/{n}", np.zeros(x.op.value.array.shape, wide[n].dtype.numpy), x)
             for n, x in self.parameters.items()
         }
         summed = {n: sums[n] + g for n, g in wide.items()}
@@ -152,17 +152,21 @@ class _Step:
             self._rates[rule] = rate_at(rule.learning_rate, self._done) if same is None else self._rates[same]
         return self._rates[rule]
 
-    def _hold(self, name: str, value: Array) -> Output:
-        """A parameter for state, which owns its first value: zeros that nobody writes into take no memory."""
+    def _hold(self, name: str, value: Array, like: Output | None = None) -> Output:
+        """A parameter for state, which owns its first value: zeros that nobody writes into take no memory.
+
+        It is divided over devices as the parameter *like*, where it has its shape.
+        """
         value.flags.writeable = False
-        held = emit(Parameter, (), (Literal(value),), name, self._graph).outputs[0]
+        spec = () if like is None or value.shape != like.shape else declared_sharding(like)
+        held = emit(Parameter, (), (Literal(value), spec), name, self._graph).outputs[0]
         self.state[held.op.name] = held
         return held
 
     def _slots(self, name: str) -> dict[str, Output]:
         x = self.parameters[name]
         first = self.rules[name].slots(x.op.value.array.shape, arithmetic(x.dtype))
-        return {slot: self._hold(f"{slot}/{name}", value) for slot, value in first.items()}
+        return {slot: self._hold(f"{slot}/{name}", value, x) for slot, value in first.items()}
 
     def _changing(self, slots: Mapping[str, Mapping[str, Output]]) -> list[Output]:
         """What :meth:`_moved` has new values for, in its order."""

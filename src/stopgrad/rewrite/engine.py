@@ -20,7 +20,7 @@ from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.inferred import infer_types
 from stopgrad.op import Kind
 from stopgrad.operands import Literal
-from stopgrad.ops.data import Placeholder
+from stopgrad.ops.data import Placeholder, declared_sharding
 from stopgrad.types import (
     DType,
     TensorType,
@@ -207,7 +207,7 @@ def _copy(copying: Copying, outputs: Sequence[Output], inputs: Sequence[Output])
     mapping: dict[Output, Output] = {}
     for x in inputs:
         known = copying.concrete(x.type)
-        mapping[x] = copying.add(Placeholder, (), (known.dtype, known.shape), x.op)[0]
+        mapping[x] = copying.add(Placeholder, (), (known.dtype, known.shape, declared_sharding(x)), x.op)[0]
     if not any(getattr(rule, "erases", False) for rule in copying.rules):
         for op in needed(outputs, mapping):
             op.definition.settle(op)

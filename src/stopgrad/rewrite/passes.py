@@ -16,7 +16,7 @@ from stopgrad.immediate import evaluate
 from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, Sub
 from stopgrad.ops.convert import Cast, Conj, SelectV2
-from stopgrad.ops.data import Const, Fill
+from stopgrad.ops.data import Const, Fill, Shard
 from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
 from stopgrad.rewrite.engine import Copying, Pass, Rewritten, Rule, rewrite
 from stopgrad.rewrite.loops import unite_scans
@@ -28,6 +28,13 @@ def erase_gates(
     """A gate's operand in its place, and an identity's. Exact: forward they are the same, bit for bit."""
     handed_on = op.definition.handed_on(op)
     return [inputs[i] for i in handed_on] if handed_on else None
+
+
+def erase_shardings(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
+    """A tensor in the place of one that is to be divided; where there is nothing to divide it over. Exact."""
+    return inputs if op.definition is Shard else None
 
 
 # Where gates go, what only their gradients need is not asked for.
@@ -116,10 +123,17 @@ def fold(
 
 
 def prepare(
-    outputs: Sequence[Output], inputs: Sequence[Output], binding: Mapping[str, int] | None = None
+    outputs: Sequence[Output],
+    inputs: Sequence[Output],
+    binding: Mapping[str, int] | None = None,
+    divided: bool = False,
 ) -> Rewritten:
-    """What engines get: gates erased, sizes bound, nothing computed twice or for nothing."""
-    return rewrite(outputs, inputs, (erase_gates, unite_scans, simplify, fold, merge), binding)
+    """What engines get: gates erased, sizes bound, nothing computed twice or for nothing.
+
+    *divided*: whether it is for a mesh of devices, so that what says how to divide it is kept.
+    """
+    rules = (erase_gates, unite_scans, simplify, fold, merge)
+    return rewrite(outputs, inputs, rules if divided else (erase_shardings, *rules), binding)
 
 
 def formed(prepared: Rewritten, forms: Sequence[Rule], passes: Sequence[Pass] = ()) -> Rewritten:

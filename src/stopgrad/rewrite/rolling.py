@@ -20,7 +20,7 @@ from stopgrad.graph import Graph, Operation, Output
 from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN
 from stopgrad.ops.convert import Cast
-from stopgrad.ops.data import Assign, Const, Fill, Placeholder
+from stopgrad.ops.data import Assign, Const, Fill, Placeholder, declared_sharding
 from stopgrad.ops.slices import StridedSliceGrad
 from stopgrad.rewrite.engine import Copying, Rewritten, needed, rewrite
 from stopgrad.rewrite.segments import Listing, Run
@@ -187,7 +187,9 @@ class _Roller:
         self.copying = Copying(Graph(), (), None, bodies=bodies)
         self.stacks = Stacks(self.copying)
         for x in inputs:
-            self.stacks.mapping[x] = self.copying.add(Placeholder, (), (x.dtype, x.shape), x.op)[0]
+            self.stacks.mapping[x] = self.copying.add(
+                Placeholder, (), (x.dtype, x.shape, declared_sharding(x)), x.op
+            )[0]
         self.outputs = outputs
         self.terms: dict[Operation, list[Output]] = {}
 
@@ -284,7 +286,7 @@ class _Loop:
                 self.carried[source, ago] = self._parameter(self.first[source, ago])
 
     def _parameter(self, like: Output) -> Output:
-        return self.body.add(Placeholder, (), (like.dtype, like.shape), self.like)[0]
+        return self.body.add(Placeholder, (), (like.dtype, like.shape, ()), self.like)[0]
 
     def _inputs(self) -> dict[tuple[int, int], Output]:
         """What the operands that are not made in the same segment are in the body."""

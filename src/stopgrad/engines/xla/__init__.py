@@ -13,31 +13,42 @@ import numpy as np
 
 from stopgrad.body import bodies_in, walk
 from stopgrad.build import emit
+from stopgrad.distributed import agree, process_count
 from stopgrad.engines.protocol import PLAIN, Compiled, Engine, Variant
 from stopgrad.engines.registry import register
 from stopgrad.engines.xla.edges import edges
 from stopgrad.engines.xla.memory import keep_memory
 from stopgrad.engines.xla.native import loaded, regions
-from stopgrad.engines.xla.options import CHEAP_KERNELS, compiler_options
+from stopgrad.engines.xla.options import CHEAP_KERNELS, compile_lowered, compiler_options
+from stopgrad.engines.xla.placement import Placement
 from stopgrad.engines.xla.settings import Settings
 from stopgrad.engines.xla.stored import Programs
+from stopgrad.fingerprint import lines_of
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.interpreter import Region, program
+from stopgrad.meshes import Mesh
 from stopgrad.namespaces import Namespace, require
-from stopgrad.ops.data import Placeholder
+from stopgrad.ops.data import Placeholder, Shard, declared_sharding
 from stopgrad.rewrite.forms import FORMS
 from stopgrad.rewrite.rolling import roll
+from stopgrad.sharding import Spec
 from stopgrad.types import TensorType, complex128, float64, int32, int64, uint64
 
 _WIDE = (float64, int64, uint64, complex128)
 
 
-def jax_namespace() -> Namespace:
+class JaxNamespace(Namespace):
+    """JAX's functions; and how it is told that an array is divided over a mesh: not at all, without one."""
+
+    constrained: Callable[[Any, Spec], Any] = staticmethod(lambda x, spec: x)
+
+
+def jax_namespace() -> JaxNamespace:
     """JAX's NumPy, with ``lax``, ``special``, ``nn`` and ``jax`` itself."""
     numpy_of_jax = require("jax.numpy", "the xla engine", "xla")
     modules = {name: f"jax.{name}" for name in ("lax", "nn", "export")}
     modules |= {"special": "jax.scipy.special", "jax": "jax"}
-    return Namespace(numpy_of_jax, "the xla engine", "xla", **modules)
+    return JaxNamespace(numpy_of_jax, "the xla engine", "xla", **modules)
 
 
 @register
@@ -53,9 +64,11 @@ class XlaEngine(Engine):
     needs = ("jax",)
     reuses = True
     checks = True
-    variants = (Variant("native", FORMS, (roll,)), Variant("forms", FORMS, (roll,)), PLAIN)
+    variants: Sequence[Variant] = (Variant("native", FORMS, (roll,)), Variant("forms", FORMS, (roll,)), PLAIN)
+    meshes = True
+    forms = {Shard: lambda xp, x, sharding: xp.constrained(x, sharding)}
 
-    def __init__(self) -> None:
+    def __init__(self, mesh: Mesh | None = None) -> None:
         self._jax = require("jax", "the xla engine", "xla")
         self.namespace = jax_namespace()
         self._array = self._jax.Array
@@ -63,6 +76,13 @@ class XlaEngine(Engine):
         keep_memory()
         self.flatten = self._jax.tree_util.tree_flatten
         self._settings = Settings(self._jax)
+        self._placement: Placement | None = None
+        if mesh is not None:
+            self.mesh = mesh
+            self._placement = Placement(self._jax, mesh, self._settings)
+            self.namespace.constrained = self._placement.constrained
+            # XLA divides its own operations, not our kernels.
+            self.variants, self.checks = (Variant("forms", FORMS), PLAIN), False
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
         """What a lowering returned, as an array of the inferred dtype."""
@@ -76,7 +96,10 @@ class XlaEngine(Engine):
         outputs: Sequence[Output],
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
+        shardings: Sequence[Spec | None] = (),
     ) -> Compiled:
+        if self._placement is not None:
+            return self._divided(self._placement, inputs, outputs, donate, variant, shardings)
         found = None if variant is PLAIN else edges(inputs, outputs)
         if found is None:
             return self._compiled(inputs, outputs, donate, variant)
@@ -85,13 +108,13 @@ class XlaEngine(Engine):
 
     def stacker(self, kind: TensorType, count: int) -> Compiled:
         """A program that stacks so many arrays of a type."""
-        inputs = [emit(Placeholder, (), (kind.dtype, kind.shape), "", Graph()).outputs[0]] * count
+        inputs = [emit(Placeholder, (), (kind.dtype, kind.shape, ()), "", Graph()).outputs[0]] * count
         return self._jitted(lambda *xs: [self.namespace.stack(xs)], inputs, inputs[:1], how=("stacker",))
 
     def cutter(self, kind: TensorType, count: int) -> Compiled:
         """A program that cuts so many parts out of an array of a type, from a given position on."""
         graph = Graph()
-        whole = emit(Placeholder, (), (kind.dtype, kind.shape), "", graph).outputs[0]
+        whole = emit(Placeholder, (), (kind.dtype, kind.shape, ()), "", graph).outputs[0]
         first = emit(Placeholder, (), (int32, ()), "", graph).outputs[0]
         cut = self.namespace.lax.dynamic_index_in_dim
 
@@ -99,6 +122,47 @@ class XlaEngine(Engine):
             return [cut(x, i + k, keepdims=False) for k in range(count)]
 
         return self._jitted(parts, [whole, first], [whole] * count, CHEAP_KERNELS, how=("cutter",))
+
+    def _divided(
+        self,
+        placement: Placement,
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        donate: Sequence[int],
+        variant: Variant,
+        shardings: Sequence[Spec | None],
+    ) -> Compiled:
+        """A program for all devices of the mesh."""
+        specs = shardings or [declared_sharding(y) or None for y in outputs]
+        if process_count() > 1:
+            agree(
+                "compiling",
+                [repr(self.mesh), repr((donate, variant.name, specs)), *lines_of(inputs, outputs)],
+            )
+        given = placement.all_sharded([declared_sharding(x) for x in inputs])
+        interpret = program(inputs, outputs, self)
+        jit = self._jax.jit(
+            lambda *arrays: interpret(arrays),
+            in_shardings=tuple(given),
+            out_shardings=placement.all_sharded(specs),
+            donate_argnums=tuple(donate),
+            keep_unused=bool(donate),
+        )
+        kinds = [self._jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in inputs]
+        operations = [*walk(outputs[0].op.graph.subgraph_to(outputs))] if outputs else []
+        backend = self._jax.default_backend()
+        options = {} if variant is PLAIN else compiler_options(operations, backend)
+        compiled = self._settings.fixed(True, lambda: compile_lowered(jit.lower(*kinds), options))
+        config = self._jax.config
+
+        def run(arrays: Sequence[Any]) -> Sequence[Any]:
+            ready = [placement.ready(x, wanted) for x, wanted in zip(arrays, given, strict=True)]
+            if config.jax_debug_nans or config.jax_debug_infs:
+                return self._settings.fixed(True, compiled, *ready)
+            return compiled(*ready)
+
+        run.executable = compiled  # type: ignore[attr-defined] # For those who want to look at it.
+        return run
 
     def _compiled(
         self, inputs: Sequence[Output], outputs: Sequence[Output], donate: Sequence[int], variant: Variant
@@ -187,14 +251,27 @@ class XlaEngine(Engine):
                     raise
                 return settings.fixed(wide, anyhow, *arrays)
 
+        run.executable = compiled  # type: ignore[attr-defined]
         return run
 
-    def hold(self, array: Any) -> Any:
+    def hold(self, array: Any, spec: Spec = ()) -> Any:
+        if self._placement is not None:
+            return self._placement.hold(array, spec)
         # A copy: on a CPU, JAX would otherwise share the caller's memory.
         return self._settings.fixed(True, lambda: self.namespace.array(np.asarray(array), copy=True))
 
     def is_native(self, x: Any) -> bool:
         return isinstance(x, self._array)
+
+    def spec_of(self, value: Any) -> Spec:
+        found = None if self._placement is None else self._placement.spec_of(value)
+        return found or ()
+
+    def place(self, value: Any, spec: Spec) -> Any:
+        return value if self._placement is None else self._placement.place(value, spec)
+
+    def fetched(self, value: Any) -> np.ndarray[Any, Any]:
+        return np.asarray(value) if self._placement is None else self._placement.fetched(value)
 
     def finish(self, values: Iterable[Any]) -> None:
         # NumPy must not look at an array whose computation failed: jaxlib would end the process.

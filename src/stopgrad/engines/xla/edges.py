@@ -142,7 +142,7 @@ def _without(
     mapping: dict[Output, Output] = {}
 
     def placeholder(kind: TensorType, like: Operation) -> Output:
-        return copying.add(Placeholder, (), (kind.dtype, kind.shape), like)[0]
+        return copying.add(Placeholder, (), (kind.dtype, kind.shape, ()), like)[0]
 
     direct = [i for i, x in enumerate(inputs) if x in inside or x not in stacked]
     for i in direct:

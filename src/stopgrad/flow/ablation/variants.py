@@ -157,7 +157,7 @@ class Stopwatch:
     def __init__(self, name: str, repeats: int, values: Arrays) -> None:
         self.repeats, self.values = repeats, values
         self.engine: str | None = None
-        self._how = How.of(name, False, "off", 1, "ablate")
+        self._how = How.of(name, False, "off", 1, None, "ablate")
         self._engine: Engine | None = engine_named(name) if repeats or name != "auto" else None
         self._ready: dict[str, Ready] = {}
 

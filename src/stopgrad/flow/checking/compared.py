@@ -63,11 +63,15 @@ class Generated:
         self._xs = posed.xs
         graph = posed.graph
         with graph.as_default():
-            self.cotangents = [emit(Placeholder, (), (y.dtype, y.shape), "", graph).outputs[0] for y in ys]
+            self.cotangents = [
+                emit(Placeholder, (), (y.dtype, y.shape, ()), "", graph).outputs[0] for y in ys
+            ]
             self.gradients: list[Output | None] = gradients(self.ys, self._xs, self.cotangents)
             self._pull = self._compiled(self.gradients, self.cotangents)
             if "forward" in modes:
-                tangents = [emit(Placeholder, (), (x.dtype, x.shape), "", graph).outputs[0] for x in self._xs]
+                tangents = [
+                    emit(Placeholder, (), (x.dtype, x.shape, ()), "", graph).outputs[0] for x in self._xs
+                ]
                 self._push = self._compiled(push_forward(self.ys, self._xs, tangents), tangents)
 
     def _compiled(

@@ -64,7 +64,7 @@ def _function_of(op: Operation, posed: Posed) -> Posed | None:
 def _alone(op: Operation, arrays: Sequence[Array], moves: Sequence[bool]) -> Posed | None:
     """An operation in a graph of its own, with derivatives towards what moves."""
     graph = Graph()
-    inputs = [emit(Placeholder, (), (x.dtype, x.shape), "", graph).outputs[0] for x in op.inputs]
+    inputs = [emit(Placeholder, (), (x.dtype, x.shape, ()), "", graph).outputs[0] for x in op.inputs]
     made = emit(op.definition, tuple(inputs), op.values, None, graph).outputs
     xs = [x for x, moving in zip(inputs, moves, strict=True) if moving and x.type.differentiable]
     ys = [y for y in made if y.type.differentiable]

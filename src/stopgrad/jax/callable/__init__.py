@@ -205,7 +205,7 @@ def _traced(
 
 def _stand_in(graph: ArgumentGraph, name: str, path: str, shape: Any, dtype: Any) -> Output:
     try:
-        values = dtype_of(dtype), tuple(shape)
+        values = dtype_of(dtype), tuple(shape), ()
     except StopgradError:
         cure = "; pass jax.random.key_data(key)" if jnp.issubdtype(dtype, jax.dtypes.prng_key) else ""
         raise DTypeError(f"{name}: {path} is of JAX's type {dtype}, which stopgrad lacks{cure}") from None

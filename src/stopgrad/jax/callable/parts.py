@@ -114,7 +114,7 @@ class Parted:
 
 def placeholder_like(x: Output, graph: Graph) -> Output:
     """An input of a graph, of the type of *x*."""
-    return emit(Placeholder, (), (x.dtype, x.shape), "", graph).outputs[0]
+    return emit(Placeholder, (), (x.dtype, x.shape, ()), "", graph).outputs[0]
 
 
 def kept_for(found: Sequence[Output], inputs: Sequence[Output], seeds: Sequence[Output]) -> list[Output]:

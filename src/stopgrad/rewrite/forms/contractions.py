@@ -399,7 +399,7 @@ def _chosen(
     differences = [y for pair in what.differences for y in pair]
     given = list(dict.fromkeys([*what.factors, *what.divisors, *differences]))
     body = Copying(Graph(), (), None)
-    parameters = [body.add(Placeholder, (), (y.dtype, y.shape), like)[0] for y in (done, *given)]
+    parameters = [body.add(Placeholder, (), (y.dtype, y.shape, ()), like)[0] for y in (done, *given)]
     mapping = dict(zip(given, parameters[1:], strict=True))
     for op in sorted(what.between, key=lambda op: op.id):
         made = body.add(op.definition, tuple([mapping[y] for y in op.inputs]), op.values, like)

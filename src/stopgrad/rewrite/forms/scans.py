@@ -360,7 +360,7 @@ class _Turned:
         matrix = op.inputs[1]
         if matrix not in self.made:
             turned = inputs[1].type.shape[::-1]
-            self.made[matrix] = copying.add(Placeholder, (), (matrix.dtype, turned), op)[0]
+            self.made[matrix] = copying.add(Placeholder, (), (matrix.dtype, turned, ()), op)[0]
         return copying.add(MatMul, (inputs[0], self.made[matrix]), (values[0], False), op)
 
 

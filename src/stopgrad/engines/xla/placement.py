@@ -1,0 +1,114 @@
+"""Where arrays lie on a mesh of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stopgrad.engines.xla.settings import Settings
+from stopgrad.errors import FeedError
+from stopgrad.meshes import Mesh
+from stopgrad.namespaces import require
+from stopgrad.operands import show_shape
+from stopgrad.sharding import FREE, Spec, check_spec, names_in
+
+
+class Placement:
+    """Puts arrays on a mesh, and takes them from it.
+
+    JAX narrows 64-bit numbers unless it is asked not to: everything here is under the engine's settings.
+    """
+
+    def __init__(self, jax: Any, mesh: Mesh, settings: Settings) -> None:
+        self._jax, self._mesh, self._settings = jax, mesh, settings
+        self._native = mesh.native()
+        self._spec, self._sharding = jax.sharding.PartitionSpec, jax.sharding.NamedSharding
+
+    def sharding(self, spec: Spec) -> Any:
+        """JAX's form of a spec; what is left to the engine is not divided."""
+        return self._sharding(self._native, self._spec(*[None if entry == FREE else entry for entry in spec]))
+
+    def constrained(self, x: Any, spec: Spec) -> Any:
+        """An array of which JAX's partitioner is told how it is divided."""
+        free = self._spec.UNCONSTRAINED
+        told = self._spec(*[free if entry == FREE else entry for entry in spec])
+        return self._jax.lax.with_sharding_constraint(x, self._sharding(self._native, told))
+
+    def spec_of(self, x: Any) -> Spec | None:
+        """How an array of JAX's is divided over this mesh; None where it lies elsewhere."""
+        found = getattr(x, "sharding", None)
+        if not isinstance(found, self._sharding) or found.mesh != self._native:
+            return None
+        return tuple(found.spec) + (None,) * (x.ndim - len(found.spec))
+
+    def hold(self, array: Any, spec: Spec) -> Any:
+        """A whole array, which all processes have, on the mesh: as a copy."""
+        array = np.asarray(array)
+        check_spec(spec, array.shape, self._mesh.axes)
+
+        def part(index: Any) -> Any:
+            return np.array(array[index])
+
+        make = self._jax.make_array_from_callback
+        return self._settings.fixed(True, make, array.shape, self.sharding(spec), part)
+
+    def place(self, value: Any, spec: Spec) -> Any:
+        """What a process has of a value, on the mesh: its own part along axes that divide the processes.
+
+        Raises:
+            FeedError: the size of the part does not go with the devices of this process.
+        """
+        wanted = self.sharding(spec)
+        if isinstance(value, self._jax.Array):
+            if value.sharding.is_equivalent_to(wanted, value.ndim):
+                return value
+            if self.spec_of(value) is not None:
+                return self._settings.fixed(True, self._jax.device_put, value, wanted)
+            value = np.asarray(value)
+        shape = []
+        for axis, (size, entry) in enumerate(zip(value.shape, spec or (None,) * value.ndim, strict=True)):
+            here, all = self._parts(names_in(entry))
+            if size % here:
+                raise FeedError(
+                    f"a value of shape {show_shape(value.shape)} was fed, which this process cannot divide "
+                    f"over its {here} devices along axis {axis}"
+                )
+            shape.append(size // here * all)
+        make = self._jax.make_array_from_process_local_data
+        try:
+            return self._settings.fixed(True, make, wanted, value, tuple(shape))
+        except ValueError as error:
+            raise FeedError(f"a value of shape {show_shape(value.shape)} was fed: {error}") from None
+
+    def _parts(self, names: tuple[str, ...]) -> tuple[int, int]:
+        """Into how many parts axes of the mesh divide: how many of them are this process's, and all."""
+        grid, me = self._native.devices, self._jax.process_index()
+        axes = [self._native.axis_names.index(name) for name in names]
+        local = {
+            tuple([position[axis] for axis in axes])
+            for position in np.ndindex(grid.shape)
+            if grid[position].process_index == me
+        }
+        return max(len(local), 1), int(np.prod([grid.shape[axis] for axis in axes], dtype=int))
+
+    def ready(self, x: Any, wanted: Any) -> Any:
+        """An array that is divided as a program expects it."""
+        if isinstance(x, self._jax.Array):
+            if x.sharding is wanted or x.sharding.is_equivalent_to(wanted, x.ndim):
+                return x
+            return self._settings.fixed(True, self._jax.device_put, x, wanted)
+        return self.hold(x, tuple(wanted.spec))
+
+    def fetched(self, value: Any) -> np.ndarray[Any, Any]:
+        """The whole of an array. Where its parts lie with several processes, all of them must ask."""
+        if not isinstance(value, self._jax.Array) or value.is_fully_addressable or value.is_fully_replicated:
+            return np.asarray(value)
+        gather = require("jax.experimental.multihost_utils", "the xla engine", "xla").process_allgather
+        found: np.ndarray[Any, Any] = self._settings.fixed(True, lambda: gather(value, tiled=True))
+        return found
+
+    def all_sharded(self, specs: Sequence[Spec | None]) -> list[Any]:
+        """JAX's forms of specs; None stays, for what is left to JAX."""
+        return [None if spec is None else self.sharding(spec) for spec in specs]

@@ -1,0 +1,128 @@
+"""Meshes: devices in a grid, whose axes have names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from stopgrad.builder import Block, current
+from stopgrad.distributed import process_count
+from stopgrad.errors import ArgumentError, EngineError
+from stopgrad.namespaces import require
+from stopgrad.operands import shorten
+from stopgrad.plain import is_whole, whole
+from stopgrad.sharding import show_axes
+
+_JAX = ("jax", "a mesh of devices", "xla")
+
+
+class Mesh(Block):
+    """Devices in a grid, over whose named axes tensors are divided.
+
+    ``with mesh:`` makes it the mesh for which is built: shardings are held against it at once, and sessions
+    and functions that are made inside run on it.
+
+    Args:
+        mesh: a mesh of JAX's; its devices are taken. Without, those of all processes in JAX's own order.
+        axes: the number of devices along each axis, by name; of one of them -1, for as many as there are.
+
+    Attributes:
+        axes: the number of devices along each axis, by name, in order.
+        size: the number of devices.
+
+    Raises:
+        ArgumentError: a number below 1, or no axis.
+
+    Examples:
+        >>> mesh = sg.Mesh(data=4, model=2)
+        >>> mesh, mesh.size, mesh.axes["data"]
+        (Mesh(data=4, model=2), 8, 4)
+        >>> with mesh, sg.Graph().as_default():
+        ...     sg.placeholder(sg.float32, [6], sharding=("data",))
+        Traceback (most recent call last):
+        ...
+        stopgrad.errors.ShapeError: ...
+    """
+
+    def __init__(self, mesh: Any = None, /, **axes: int) -> None:
+        super().__init__()
+        self._devices: Any = None
+        if mesh is not None:
+            if axes or not (hasattr(mesh, "axis_names") and hasattr(mesh, "devices")):
+                raise ArgumentError(
+                    f"Mesh: takes sizes by name, as data=4, or a mesh of JAX's; not {shorten(mesh)}"
+                )
+            self._devices = mesh.devices
+            axes = dict(zip(mesh.axis_names, mesh.devices.shape, strict=True))
+        if not axes:
+            raise ArgumentError("Mesh: has no axis; name at least one, as in Mesh(data=4)")
+        for name, size in axes.items():
+            if not is_whole(size) or (whole(size) < 1 and whole(size) != -1):
+                raise ArgumentError(f"Mesh: {name} is a number of devices, at least 1, not {shorten(size)}")
+        self.axes: Mapping[str, int] = MappingProxyType(_filled({n: whole(s) for n, s in axes.items()}))
+        self.size = 1
+        for size in self.axes.values():
+            self.size *= size
+
+    @classmethod
+    def of(cls, mesh: Any) -> Mesh | None:
+        """A mesh of ours, from one of JAX's; for None that for which is built, if there is one."""
+        if mesh is None:
+            found: Mesh | None = current().mesh
+            return found
+        return mesh if isinstance(mesh, cls) else cls(mesh)
+
+    def changes(self) -> dict[str, Any]:
+        return {"mesh": self}
+
+    def native(self) -> Any:
+        """JAX's mesh of these devices.
+
+        Raises:
+            EngineError: there are too few devices; or several processes, some of which would have none.
+        """
+        jax = require(*_JAX)
+        automatic = (jax.sharding.AxisType.Auto,) * len(self.axes)
+        names = tuple(self.axes)
+        if self._devices is not None:
+            return jax.sharding.Mesh(self._devices, names, axis_types=automatic)
+        devices = jax.devices()
+        if self.size > len(devices):
+            kind = devices[0].platform
+            cure = (
+                "; on a CPU, 'stopgrad launch -n 1 --devices N', or the variable JAX_NUM_CPU_DEVICES set "
+                "before JAX starts, makes N virtual ones"
+                if kind == "cpu"
+                else ""
+            )
+            raise EngineError(
+                f"the mesh {show_axes(self.axes)} takes {self.size} devices, and there "
+                f"{'is' if len(devices) == 1 else 'are'} {len(devices)} ({kind}); take a smaller one{cure}"
+            )
+        if process_count() > 1 and self.size < len(devices):
+            raise EngineError(
+                f"the mesh {show_axes(self.axes)} takes {self.size} of the {len(devices)} devices of "
+                f"{process_count()} processes; a mesh of several processes takes all, as with -1 for one axis"
+            )
+        sizes = tuple(self.axes.values())
+        return jax.make_mesh(sizes, names, axis_types=automatic, devices=devices[: self.size])
+
+    def __repr__(self) -> str:
+        return f"Mesh({', '.join([f'{name}={size}' for name, size in self.axes.items()])})"
+
+
+def _filled(axes: dict[str, int]) -> dict[str, int]:
+    """The sizes, that of -1 being what the devices that there are leave for it."""
+    open_ones = [name for name, size in axes.items() if size == -1]
+    if not open_ones:
+        return axes
+    if len(open_ones) > 1:
+        raise ArgumentError(f"Mesh: {' and '.join(open_ones)} are -1; one axis may take what is left")
+    rest = 1
+    for name, size in axes.items():
+        rest *= 1 if name == open_ones[0] else size
+    count = require(*_JAX).device_count()
+    if count % rest:
+        raise ArgumentError(f"Mesh: {count} devices are no multiple of {rest}; take other sizes")
+    return {**axes, open_ones[0]: count // rest}
