@@ -63,8 +63,8 @@ class Step:
         self.function = sg.function(step, mesh=sg.Mesh(**axes), shardings=shardings, donate_argnums=(0, 1))
 
     def compiled(self) -> Any:
-        """What the step is for these devices; nothing is placed on them."""
-        return self.function.lower(self.params, self.state, self.data).compile()
+        """XLA's program of the step for these devices; nothing is placed on them."""
+        return self.function.lower(self.params, self.state, self.data).compile()._executable
 
     def run(
         self, params: dict[str, Any], batches: list[dict[str, Any]]
@@ -93,7 +93,7 @@ class Held:
             self.params = {}
             for name, one in parameters(case, sizes).items():
                 value = np.zeros(one.shape, np.float32) if first is None else first[name]
-                self.params[name] = sg.parameter(value, name=name, sharding=one.spec or None)
+                self.params[name] = sg.parameter(value, name=name, sharding=one.spec)
             self.data = {
                 name: sg.placeholder(one.dtype, one.shape, name=name, sharding=one.spec)
                 for name, one in batch(case, sizes, examples).items()
@@ -106,9 +106,9 @@ class Held:
         self.session = sg.Session(graph, mesh=sg.Mesh(**axes))
 
     def compiled(self) -> Any:
-        """What the step is for these devices; nothing is placed on them."""
+        """XLA's program of the step for these devices; nothing is placed on them."""
         fed = {x: jax.ShapeDtypeStruct(x.shape, x.dtype.numpy) for x in self.data.values()}
-        return self.session.lower(self.fetches, fed).compile()
+        return self.session.compile(self.fetches, fed)._executable
 
     def run(
         self, params: dict[str, Any], batches: list[dict[str, Any]]

@@ -65,7 +65,7 @@ class Step:
         return jax.ShapeDtypeStruct(one.shape, one.dtype, sharding=sharding)
 
     def compiled(self) -> Any:
-        """What the step is for these devices; nothing is placed on them."""
+        """XLA's program of the step for these devices; nothing is placed on them."""
         return self.jitted.lower(self.params, self.state, self.data).compile()
 
     def run(
