@@ -167,7 +167,7 @@ class _Building:
             self._made[event, 0] = self._add(
                 REGISTRY["Placeholder"],
                 (),
-                (kind.dtype, kind.shape),
+                (kind.dtype, kind.shape, ()),
                 types,
                 event.place,
                 self._names.get(event),
