@@ -11,7 +11,8 @@ compared.
 - *sent*: bytes that one device sends in a step, from the text of the compiled program (``scale/hlo.py`` has
   the formula of each operation).
 - *memory*: bytes of one device's arguments, results that do not take an argument's place, and temporaries,
-  from XLA's ``memory_analysis()``.
+  from XLA's ``memory_analysis()``. A session keeps the values from before a step until it has ended well, so
+  its peer is JAX with nothing donated; that of a function, whose arguments are donated, JAX that donates.
 - *flops*: of one device, from XLA's ``cost_analysis()``.
 - *compile*: seconds from the step's Python function to the executable, the median of rounds in which the
   libraries take turns.
@@ -22,6 +23,7 @@ Strong: the batch is as large for any number of devices; weak: for each part of 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -32,7 +34,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from statistics import median
+from statistics import geometric_mean, median
 from typing import Any
 
 from scale.hlo import collectives
@@ -52,6 +54,13 @@ def steps() -> dict[str, Callable[..., Any]]:
     from scale import ours, peer_jax
 
     return {"jax": peer_jax.Step, "function": ours.Step, "session": ours.Held}
+
+
+def keeping() -> Callable[..., Any]:
+    """What makes a step of JAX's that keeps its arguments."""
+    from scale.peer_jax import Step
+
+    return functools.partial(Step, donate=False)
 
 
 def work(devices: int, names: list[str], rounds: int, quick: bool) -> list[dict[str, Any]]:
@@ -95,7 +104,9 @@ def measured(
             if name not in found:
                 found[name] = figures(program)
             del program
-    return {name: {**found[name], "compile_s": seconds[name]} for name in make}
+    rows = {name: {**found[name], "compile_s": seconds[name]} for name in make}
+    rows["jax"]["memory_kept"] = figures(keeping()(case, sizes, axes, examples).compiled())["memory"]
+    return rows
 
 
 def figures(program: Any) -> dict[str, Any]:
@@ -166,22 +177,27 @@ def ratio(ours: float, theirs: float) -> str:
     return "–" if not theirs and not ours else f"{ours / theirs:.3f}" if theirs else "∞"
 
 
+def peer_key(name: str, key: str) -> str:
+    """Which figure of JAX's one of ours is held against."""
+    return "memory_kept" if (name, key) == ("session", "memory") else key
+
+
 def cells(row: dict[str, Any]) -> list[str]:
     """A row of the table: JAX's figures, and ours by them."""
     jax = row["libraries"]["jax"]
-    found = [str(row["devices"]), f"{row['mesh']['data']} × {row['mesh']['model']}"]
+    found = [f"{row['mesh']['data']} × {row['mesh']['model']}", row["scaling"]]
     for key in ("sent", "memory", "flops"):
         scale = 1e9 if key == "flops" else 1e6
         found.append(number(jax[key] / scale))
-        found += [ratio(row["libraries"][name][key], jax[key]) for name in TITLES]
+        found += [ratio(row["libraries"][name][key], jax[peer_key(name, key)]) for name in TITLES]
     found.append(f"{median(jax['compile_s']):.2f}")
     found += [ratio(median(row["libraries"][name]["compile_s"]), median(jax["compile_s"])) for name in TITLES]
     return [*found, "–" if row["agrees"] is None else f"{row['agrees']:.0e}"]
 
 
 HEADER = [
-    "devices",
     "data × model",
+    "batch",
     *[
         head
         for what in ("sent, MB", "memory, MB", "Gflop", "compile, s")
@@ -213,25 +229,29 @@ def stops(rows: list[dict[str, Any]]) -> list[list[str]]:
     return found
 
 
-def worst(rows: list[dict[str, Any]]) -> list[str]:
-    """For each figure, the range of our ratios, and where it is greatest."""
+def summary(rows: list[dict[str, Any]]) -> list[str]:
+    """For each figure the range of our ratios, and where it is greatest; of compiling, the mean."""
     lines = []
     for name, title in TITLES.items():
         for key in ("sent", "memory", "flops"):
-            ratios = [
-                (row["libraries"][name][key] / row["libraries"]["jax"][key], row)
-                for row in rows
-                if row["libraries"]["jax"][key]
+            pairs = [
+                (row["libraries"][name][key], row["libraries"]["jax"][peer_key(name, key)]) for row in rows
             ]
-            more = [row for row in rows if row["libraries"][name][key] and not row["libraries"]["jax"][key]]
-            if not ratios:
+            found = [(ours / theirs, row) for (ours, theirs), row in zip(pairs, rows, strict=True) if theirs]
+            if not found:
                 continue
-            most = max(ratios, key=lambda pair: pair[0])
-            where = f"{most[1]['case']}, {most[1]['scaling']}, {most[1]['devices']} devices"
+            most, row = max(found, key=lambda pair: pair[0])
+            where = f"{row['case']}, {row['scaling']}, {row['devices']} devices"
+            more = sum(bool(ours and not theirs) for ours, theirs in pairs)
             lines.append(
-                f"{title} / JAX, {key}: {min(r for r, _ in ratios):.3f} to {most[0]:.3f} ({where})"
-                + (f"; {len(more)} rows where JAX has none" if more else "")
+                f"{title} / JAX, {key}: {min(found, key=lambda pair: pair[0])[0]:.4f} to {most:.4f} ({where})"
+                + (f"; {more} rows where JAX has none" if more else "")
             )
+        times = [
+            median(row["libraries"][name]["compile_s"]) / median(row["libraries"]["jax"]["compile_s"])
+            for row in rows
+        ]
+        lines.append(f"{title} / JAX, compile: geometric mean {geometric_mean(times):.2f}")
     return lines
 
 
@@ -264,20 +284,21 @@ def main() -> None:
         start = time.perf_counter()
         rows += ask(count, options, names)
         print(f"{count} devices: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+    if not rows:
+        raise SystemExit("none of these steps has a mesh of so many devices")
     processor = platform.processor() or platform.machine()
     machine = f"{processor}, {os.cpu_count()} cores, CPython {platform.python_version()}"
     print(f"{datetime.now():%Y-%m-%d}, {machine}; ours as ratios to JAX's")
     for name in names:
-        for scaling in ("strong", "weak"):
-            body = [cells(row) for row in rows if (row["case"], row["scaling"]) == (name, scaling)]
-            if body:
-                show(f"{name}, {scaling}", HEADER, body)
+        body = [cells(row) for row in rows if row["case"] == name]
+        if body:
+            show(name, HEADER, body)
     found = stops(rows)
     if found:
         header = ["step", "batch", "devices", *[f"{name}: MB sent (operations)" for name in LIBRARIES]]
         show("Without the stop → with it", header, found)
     print()
-    print("\n".join(worst(rows)))
+    print("\n".join(summary(rows)))
     if options.json:
         options.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1))
 

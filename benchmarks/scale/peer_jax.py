@@ -37,7 +37,9 @@ RULES = {"sgd": lambda: optax.sgd(RATE), "adamw": lambda: optax.adamw(RATE)}
 class Step:
     """A step on a mesh: its arguments' types, lowered, or run."""
 
-    def __init__(self, case: Case, sizes: Sizes, axes: dict[str, int], examples: int) -> None:
+    def __init__(
+        self, case: Case, sizes: Sizes, axes: dict[str, int], examples: int, donate: bool = True
+    ) -> None:
         self.mesh = jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes))
         self.params = {name: self.kind(one) for name, one in parameters(case, sizes).items()}
         self.data = {name: self.kind(one) for name, one in batch(case, sizes, examples).items()}
@@ -58,7 +60,7 @@ class Step:
             change, state = self.rule.update(slope, state, params)
             return optax.apply_updates(params, change), state, value
 
-        self.jitted = jax.jit(step, donate_argnums=(0, 1), out_shardings=(*kept, whole))
+        self.jitted = jax.jit(step, donate_argnums=(0, 1) if donate else (), out_shardings=(*kept, whole))
 
     def kind(self, one: Tensor) -> Any:
         sharding = NamedSharding(self.mesh, PartitionSpec(*one.spec))
