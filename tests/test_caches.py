@@ -187,6 +187,7 @@ CONSTANT = {
     "stopgrad.engines.xla.native.convolution._KERNELS",
     "stopgrad.engines.xla.native.pooling._TARGETS",
     "stopgrad.engines.protocol.Engine.forms",
+    "stopgrad.engines.xla.XlaEngine.forms",
     "stopgrad.engines.xla.native.recording._ARITHMETIC",
     "stopgrad.engines.xla.native.recording._COMPARISONS",
     "stopgrad.engines.xla.native.recording._LOGIC",
