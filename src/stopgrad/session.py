@@ -226,7 +226,10 @@ class Session:
             raise GraphError(f"{describe(member)} is no parameter; fetch it with Session.run")
         with self._lock():
             state = self._present("value")
-            return np.array(state.engine.fetched(state.value(member)))
+            value = state.value(member)
+            if any(state.engine.spec_of(value) or ()):  # Its parts are gathered, for which all must come.
+                agree("Session.value", [f"{member.op.name} {member.type!r}"])
+            return np.array(state.engine.fetched(value))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the values of all parameters, by name, as they are together at one moment.
@@ -263,7 +266,9 @@ class Session:
                 found[p] = stored.read(p.op.name, p.type, describe(p))
         with lock:
             state = self._present("restore")
-            self._replace_all({p: state.engine.hold(array, declared_sharding(p)) for p, array in found.items()})
+            self._replace_all(
+                {p: state.engine.hold(array, declared_sharding(p)) for p, array in found.items()}
+            )
 
     def close(self) -> None:
         """Let go of parameters and compiled code. A closed session runs nothing.

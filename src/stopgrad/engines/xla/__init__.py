@@ -134,12 +134,16 @@ class XlaEngine(Engine):
     ) -> Compiled:
         """A program for all devices of the mesh."""
         specs = shardings or [declared_sharding(y) or None for y in outputs]
+        declared = [declared_sharding(x) for x in inputs]
         if process_count() > 1:
+            facts = [f"{self.mesh!r}", f"sharding {declared} {specs}", f"{variant.name} {donate}"]
+            lines, shown = lines_of(inputs, outputs)
             agree(
-                "compiling",
-                [repr(self.mesh), repr((donate, variant.name, specs)), *lines_of(inputs, outputs)],
+                "compiling the graph",
+                [*facts, *lines],
+                shown=lambda i: facts[i] if i < len(facts) else shown(i - len(facts)),
             )
-        given = placement.all_sharded([declared_sharding(x) for x in inputs])
+        given = placement.all_sharded(declared)
         interpret = program(inputs, outputs, self)
         jit = self._jax.jit(
             lambda *arrays: interpret(arrays),
