@@ -241,10 +241,10 @@ def graphs_that_differ() -> None:
     odd = is_last()
     mesh = sg.Mesh(data=-1)
     rows = np.ones((2, 2), np.float32)
-    says = r"differ in compiling the graph, line \d+:\n.*"
+    line = r"differ in compiling the graph, line \d+:\n.*"
     for says, how in (
-        (rf"{says}\(\S+\): Const .*process_program.py:\d+.* 2\.0\n.* 3\.0\n", {"constant": 3.0}),
-        (rf"{says} Sub .* of Exp:0, Mul:0\n.* of Mul:0, Exp:0\n", {"other": True}),
+        (rf"{line}\(\S+\): Const .*process_program.py:\d+.* 2\.0\n.* 3\.0\n", {"constant": 3.0}),
+        (rf"{line} Sub .* of Exp:0, Mul:0\n.* of Mul:0, Exp:0\n", {"other": True}),
         (r"differ in the first values of parameters, line 1:\n.*w ", {"first": 5.0}),
     ):
         graph, x, y = built(**(how if odd else {}))

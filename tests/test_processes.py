@@ -1,4 +1,4 @@
-"""Several processes on this machine, through ``stopgrad launch``: one device's numbers, errors in all, no hang."""
+"""Several processes on this machine, by ``stopgrad launch``: one device's numbers, errors in all, no hang."""
 
 from __future__ import annotations
 

@@ -96,10 +96,9 @@ class XlaEngine(Engine):
         outputs: Sequence[Output],
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
-        shardings: Sequence[Spec | None] = (),
     ) -> Compiled:
         if self._placement is not None:
-            return self._divided(self._placement, inputs, outputs, donate, variant, shardings)
+            return self._divided(self._placement, inputs, outputs, donate, variant)
         found = None if variant is PLAIN else edges(inputs, outputs)
         if found is None:
             return self._compiled(inputs, outputs, donate, variant)
@@ -130,25 +129,23 @@ class XlaEngine(Engine):
         outputs: Sequence[Output],
         donate: Sequence[int],
         variant: Variant,
-        shardings: Sequence[Spec | None],
     ) -> Compiled:
         """A program for all devices of the mesh."""
-        specs = shardings or [declared_sharding(y) or None for y in outputs]
-        declared = [declared_sharding(x) for x in inputs]
+        declared, wanted = [declared_sharding(x) for x in inputs], [declared_sharding(y) for y in outputs]
         if process_count() > 1:
-            facts = [f"{self.mesh!r}", f"sharding {declared} {specs}", f"{variant.name} {donate}"]
+            facts = [repr(self.mesh), f"sharding {declared} {wanted}", f"{variant.name} {tuple(donate)}"]
             lines, shown = lines_of(inputs, outputs)
             agree(
                 "compiling the graph",
                 [*facts, *lines],
                 shown=lambda i: facts[i] if i < len(facts) else shown(i - len(facts)),
             )
-        given = placement.all_sharded(declared)
+        given = [placement.sharding(spec) for spec in declared]
         interpret = program(inputs, outputs, self)
         jit = self._jax.jit(
             lambda *arrays: interpret(arrays),
             in_shardings=tuple(given),
-            out_shardings=placement.all_sharded(specs),
+            out_shardings=[placement.sharding(spec) if spec else None for spec in wanted],
             donate_argnums=tuple(donate),
             keep_unused=bool(donate),
         )
@@ -258,9 +255,9 @@ class XlaEngine(Engine):
         run.executable = compiled  # type: ignore[attr-defined]
         return run
 
-    def hold(self, array: Any, spec: Spec = ()) -> Any:
+    def hold(self, array: Any) -> Any:
         if self._placement is not None:
-            return self._placement.hold(array, spec)
+            return self._placement.hold(array, ())
         # A copy: on a CPU, JAX would otherwise share the caller's memory.
         return self._settings.fixed(True, lambda: self.namespace.array(np.asarray(array), copy=True))
 
@@ -270,6 +267,9 @@ class XlaEngine(Engine):
     def spec_of(self, value: Any) -> Spec:
         found = None if self._placement is None else self._placement.spec_of(value)
         return found or ()
+
+    def spread(self, array: Any, spec: Spec) -> Any:
+        return self.hold(array) if self._placement is None else self._placement.hold(array, spec)
 
     def place(self, value: Any, spec: Spec) -> Any:
         return value if self._placement is None else self._placement.place(value, spec)
