@@ -132,11 +132,16 @@ class XlaEngine(Engine):
         variant: Variant,
     ) -> Compiled:
         """A program for all devices of the mesh."""
+        declared, wanted = [declared_sharding(x) for x in inputs], [declared_sharding(y) for y in outputs]
         if process_count() > 1:
-            how = repr((self.mesh, tuple(donate), variant.name))
-            agree("compiling", [how, *lines_of(inputs, outputs)])
-        given = [placement.sharding(declared_sharding(x)) for x in inputs]
-        wanted = [declared_sharding(y) for y in outputs]
+            facts = [repr(self.mesh), f"sharding {declared} {wanted}", f"{variant.name} {tuple(donate)}"]
+            lines, shown = lines_of(inputs, outputs)
+            agree(
+                "compiling the graph",
+                [*facts, *lines],
+                shown=lambda i: facts[i] if i < len(facts) else shown(i - len(facts)),
+            )
+        given = [placement.sharding(spec) for spec in declared]
         interpret = program(inputs, outputs, self)
         jit = self._jax.jit(
             lambda *arrays: interpret(arrays),
