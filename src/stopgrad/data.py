@@ -296,6 +296,7 @@ class _Plan:
             )
         self.per_epoch = self.n // self.size if self.drop_remainder else -(-self.n // self.size)
         self.index, self.count = 0, 1
+        self._keys: tuple[int, Any] = (-1, None)  # Of the epoch that was read last.
 
     def divide(self, index: int, count: int) -> None:
         """Read the rows of one of so many processes."""
@@ -319,7 +320,11 @@ class _Plan:
         first += self.index * rows
         found = np.arange(first, first + rows, dtype=np.uint64)
         if self.key is not None:
-            found = permuted(found, self.n, _round_keys(self.key, epoch))
+            known, keys = self._keys
+            if known != epoch:
+                keys = _round_keys(self.key, epoch)
+                self._keys = epoch, keys
+            found = permuted(found, self.n, keys)
         return epoch, found.astype(np.int64)
 
     def batch(self, position: int, check: Callable[[], None]) -> Any:
