@@ -45,6 +45,7 @@ from stopgrad.control import (
 )
 from stopgrad.control.ctc import *
 from stopgrad.control.recurrent import *
+from stopgrad.checkpoints import Checkpoints as Checkpoints
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
     AxisError as AxisError,
