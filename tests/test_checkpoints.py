@@ -511,7 +511,9 @@ def test_the_error_that_led_to_the_end_is_the_one_to_see(
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
 @pytest.mark.parametrize("step", ["makedirs", "fsync", "rename"])
-def test_a_step_that_fails(step: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_fails(
+    step: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with failing(monkeypatch, step, number), pytest.raises(sg.CheckpointError, match="cannot be written"):
         write_folder(str(tmp_path / "run" / "1"), several(), {})
     assert not (tmp_path / "run").exists() or os.listdir(tmp_path / "run") == []
@@ -546,11 +548,7 @@ print(refused, room)
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="the system has no limit for files")
 def test_a_limit_of_the_system_on_files(tmp_path: Path) -> None:
     run = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
+        [sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
     )
     assert run.returncode == 0, run.stderr
     refused, room = map(int, run.stdout.split())
@@ -643,9 +641,7 @@ def sharded(shape: tuple[int, ...]) -> tuple[sg.Graph, list[Any]]:
     graph = sg.Graph()
     with graph.as_default():
         w = sg.parameter(
-            np.arange(float(np.prod(shape)), dtype=np.float32).reshape(shape),
-            name="w",
-            sharding=("data", "model"),
+            np.arange(float(np.prod(shape)), dtype=np.float32).reshape(shape), name="w", sharding=("data", "model")
         )
         b = sg.parameter(np.ones(3, np.int64) * 2**40, name="b")
         v = sg.parameter(np.linspace(0, 1, 8), name="v", sharding=("model",))
