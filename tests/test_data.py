@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
-from stopgrad.data import Batches, permuted
+from stopgrad.data.order import permuted
 
 SRC = Path(sg.__file__).parents[1]
 
@@ -227,7 +227,7 @@ def test_enormous_sources_need_no_memory() -> None:
 
 @pytest.mark.parametrize("ahead", [0, 3])
 def test_every_position_can_be_come_back_to(ahead: int) -> None:
-    def made(processes: int = 1, index: int = 0) -> Batches:
+    def made(processes: int = 1, index: int = 0) -> sg.data.Batches:
         return sg.data.batches(
             np.arange(26), 8, key=1, epochs=3, prefetch=ahead, process_index=index, process_count=processes
         )
