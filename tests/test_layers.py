@@ -75,7 +75,19 @@ ROWS = [
     ["cli", "__main__", "pytest_plugin"],
 ]
 LEVEL = {part: i for i, row in enumerate(ROWS) for part in row}
-HEAVY = ("jax", "onnx", "onnxruntime", "scipy", "sklearn", "matplotlib", "torch", "tensorflow")
+HEAVY = (
+    "jax",
+    "grain",
+    "orbax",
+    "tensorstore",
+    "onnx",
+    "onnxruntime",
+    "scipy",
+    "sklearn",
+    "matplotlib",
+    "torch",
+    "tensorflow",
+)
 
 
 def part_of(module: str) -> str:
