@@ -172,16 +172,12 @@ def damaged(path: Path) -> Iterator[tuple[str, Path]]:
 
 def test_a_file_that_is_damaged_is_noticed(tmp_path: Path) -> None:
     write_folder(str(tmp_path / "x"), several(), {})
-    noticed = 0
     for what, copy in damaged(tmp_path / "x"):
         try:
-            found = read(copy)
+            read(copy)
         except BrokenError:
-            noticed += 1
-        else:  # Nothing that is read may be wrong.
-            for name, x in several().items():
-                assert np.array_equal(found[name], x), what
-    assert noticed > 80
+            continue
+        pytest.fail(f"{what} is not noticed")
 
 
 def test_a_folder_that_is_none_of_ours(tmp_path: Path) -> None:

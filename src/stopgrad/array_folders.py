@@ -18,6 +18,7 @@ import re
 import shutil
 import sys
 import threading
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,11 +63,13 @@ def together(what: str, path: str, step: Callable[[], T]) -> T:
     if process_count() > 1:
         folder, name = os.path.split(path)
         try:
-            line = f"{name}: done" if failed is None else f"{name}: {failed}"
+            why = failed.message if isinstance(failed, StopgradError) else str(failed)
+            line = f"{name}: done" if failed is None else why.replace(path, name)  # Long ones are cut.
             agree(f"{what} in {folder}", [line], timeout=_PATIENCE)
         except DistributedError as error:
             if failed is None:
-                raise CheckpointError(f"{what} {path}: another process failed: {error.message}") from None
+                told = error.message.partition("\nAll run the same")[0]  # What follows is about graphs.
+                raise CheckpointError(f"{what} {path} failed in another process: {told}") from None
     if failed is not None:
         raise failed
     return result  # type: ignore[return-value]
@@ -174,7 +177,7 @@ class Writing:
                 together(*shown, lambda: self._finish(part) if _leads() else None)
             except BaseException:
                 if _leads():
-                    shutil.rmtree(part, ignore_errors=True)
+                    _clear(part)
                 raise
         if self._then is not None and _leads():
             self._then()
@@ -196,7 +199,7 @@ class Writing:
                 stack.enter_context(_only_one(folder))
                 for left in os.listdir(folder):
                     if left.startswith(".") and left.endswith(_PART):
-                        shutil.rmtree(os.path.join(folder, left))
+                        _clear(os.path.join(folder, left))
                 os.makedirs(os.path.join(part, _ARRAYS))
                 os.makedirs(os.path.join(part, _PARTS))
         return part
@@ -280,6 +283,15 @@ def _only_one(folder: str) -> Iterator[None]:
         yield
     finally:
         os.close(file)
+
+
+def _clear(path: str) -> None:
+    """Remove a folder. Where writing has failed, threads of orbax may be writing into it for a moment yet."""
+    for _ in range(50):
+        shutil.rmtree(path, ignore_errors=True)
+        if not os.path.exists(path):
+            return
+        time.sleep(0.02)
 
 
 def remove_folder(path: str) -> None:
