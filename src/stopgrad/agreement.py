@@ -44,6 +44,7 @@ class Comparison:
         self.what, number, self.lines = subject
         self.room = f"{ROOMS}/{hashlib.sha256(self.what.encode()).hexdigest()[:16]}/{number}"
         self.turn = 0
+        hosts[self.index] = socket.gethostname()
 
     def result(self) -> str:
         """What is wrong, the same in all processes; empty: nothing."""
@@ -107,7 +108,7 @@ class Comparison:
 
     def _card(self) -> dict[str, Any]:
         return {
-            "host": socket.gethostname(),
+            "host": self.hosts[self.index],
             "what": self.what,
             "digest": self._digest(0, len(self.lines)),
             "gone": False,

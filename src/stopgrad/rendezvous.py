@@ -22,6 +22,9 @@ from stopgrad.errors import ArgumentError, DistributedError
 LONGEST = 1 << 16
 """The longest line that is read, in bytes, of those who say who they are: more is none of ours."""
 
+LONGEST_ANSWER = 1 << 26
+"""The longest that is read of process 0, which names all hosts."""
+
 _SHOWN = 8
 """How many processes a message names."""
 
@@ -133,8 +136,10 @@ class _Meeting:
 
     def _complaint(self) -> str:
         missing = self._missing()
+        gone = [i for i in missing if i in self.hosts]
+        left = f"; {named(gone, self.hosts)} came, but left" if gone else ""
         return (
-            f"{named(missing, self.hosts)} of {self.count} did not come within {self.timeout:g} s; "
+            f"{named(missing, self.hosts)} of {self.count} did not come within {self.timeout:g} s{left}; "
             f"{named([0, *self.present], self.hosts)} did. {_LOOK}"
         )
 
@@ -147,40 +152,37 @@ class _Meeting:
         except OSError:
             heard = b""
         caller.heard += heard
-        whole, newline, rest = caller.heard.partition(b"\n")
-        if not heard or len(caller.heard) > LONGEST:
-            self._leave(caller)
-        elif newline:
-            caller.heard = rest
-            message = _message(bytes(whole))
-            if message is None:
-                self._leave(caller)  # A stranger.
-            elif "who" in message:
-                caller.tell(missing=self._missing(), hosts={str(i): h for i, h in self.hosts.items()})
-            else:
-                self._admit(caller, message)
+        *lines, caller.heard = caller.heard.split(b"\n")
+        known = all(self._understand(caller, _message(bytes(line)) or {}) for line in lines)
+        if not heard or not known or len(caller.heard) > LONGEST:
+            self.selector.unregister(caller.endpoint)
+            caller.endpoint.close()
+            if caller.index is not None:  # It may come again, started anew.
+                del self.present[caller.index]
 
-    def _leave(self, caller: _Connection) -> None:
-        self.selector.unregister(caller.endpoint)
-        caller.endpoint.close()
-        if caller.index is not None:  # It may come again, started anew.
-            del self.present[caller.index]
+    def _understand(self, caller: _Connection, message: Mapping[str, Any]) -> bool:
+        """Whether it is one of ours who says so."""
+        if message.get("who") is True:
+            caller.tell(missing=self._missing(), hosts={str(i): h for i, h in self.hosts.items()})
+            return True
+        index = message.get("index")
+        if type(index) is not int or index < 1 or caller.index is not None:
+            return False
+        self._admit(caller, index, message)
+        return True
 
-    def _admit(self, caller: _Connection, message: Mapping[str, Any]) -> None:
-        index, count, host = message.get("index"), message.get("count"), str(message.get("host"))[:255]
-        if not isinstance(index, int):
-            self._leave(caller)
-            return
+    def _admit(self, caller: _Connection, index: int, message: Mapping[str, Any]) -> None:
+        count, host = message.get("count"), str(message.get("host"))[:255]
         refused = None
         if count != self.count:
             refused = (
                 f"process {index} ({host}) was told of {count} processes, process 0 ({self.hosts[0]}) of "
                 f"{self.count}; give all the same num_processes"
             )
-        elif not 0 < index < self.count or index in self.present:
+        elif index in self.present:
             refused = (
                 f"two processes say that they are number {index}, on {host} and on "
-                f"{self.hosts.get(index, 'another host')}; give each its own process_id"
+                f"{self.hosts[index]}; give each its own process_id"
             )
         if refused is not None:
             caller.tell(error=refused)
@@ -263,19 +265,17 @@ class _Guest:
 
     def _waited(self, endpoint: socket.socket, deadline: float) -> list[str] | None:
         """The hosts of all; None where who listens is not, or no longer, process 0."""
-        asked = False
+        asked, heard = False, bytearray()
         try:
             endpoint.sendall(json.dumps(self.introduction).encode() + b"\n")
-            stream = endpoint.makefile("rb")
             while True:
                 endpoint.settimeout(max(deadline - time.monotonic(), 0.001) if not asked else 5.0)
                 try:
-                    message = _message(stream.readline(1 << 26))
+                    message = _message(_line(endpoint, heard))
                 except TimeoutError:
                     if asked:
                         raise
                     asked = True  # The time is over here, but not there: who is it that we waited for?
-                    stream = endpoint.makefile("rb")
                     endpoint.sendall(b'{"who": true}\n')
                     continue
                 if message is None:
@@ -306,6 +306,17 @@ class _Guest:
                 return
             except OSError:
                 time.sleep(0.02)
+
+
+def _line(endpoint: socket.socket, heard: bytearray) -> bytes:
+    """A line, or what there is of it at the end; what comes after it stays in what was heard."""
+    more = b"-"
+    while more and b"\n" not in heard and len(heard) < LONGEST_ANSWER:
+        more = endpoint.recv(LONGEST)
+        heard += more
+    line, _, rest = bytes(heard).partition(b"\n")
+    heard[:] = rest
+    return line
 
 
 def _message(line: bytes) -> dict[str, Any] | None:

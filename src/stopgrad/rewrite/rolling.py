@@ -21,6 +21,7 @@ from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN
 from stopgrad.ops.convert import Cast
 from stopgrad.ops.data import Assign, Const, Fill, Placeholder, declared_sharding
+from stopgrad.ops.groups import NoOp
 from stopgrad.ops.slices import StridedSliceGrad
 from stopgrad.rewrite.engine import Copying, Rewritten, needed, rewrite
 from stopgrad.rewrite.segments import Listing, Run
@@ -70,7 +71,14 @@ def _roll(prepared: Rewritten) -> Rewritten:
 def _assigned(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """The value in the place of an assignment of it: to whom it is assigned, the session knows."""
+    """The value in the place of an assignment of it: to whom it is assigned, the session knows.
+
+    It asks for each value by itself, so a group of assignments, which is True, need not wait for them: that
+    would take each out of the loop that computes all.
+    """
+    if op.definition is NoOp and any(x.op.definition is Assign for x in op.inputs):
+        rest = [new for old, new in zip(op.inputs, inputs, strict=True) if old.op.definition is not Assign]
+        return copying.add(NoOp, tuple(rest), (), op)
     return (inputs[1],) if op.definition is Assign else None
 
 
