@@ -83,14 +83,16 @@ def train(folder: str, log: str, until: int, mesh: str) -> None:
         x, y, loss, step = model(sg, bool(axes))
     first = sg.distributed.process_index() == 0
     file = os.open(log if first else os.devnull, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    with sg.Session(graph, engine="xla", mesh=on) as session:
-        with sg.Checkpoints(folder, session, data=data) as checkpoints:
-            for i in range(checkpoints.restore() or 0, until):
-                bx, by = data.take()
-                value = session.run([loss, step], {x: bx[own], y: by[own]})[0]
-                os.write(file, f"{i} {float(value).hex()}\n".encode())
-                if (i + 1) % EVERY == 0:
-                    checkpoints.save(i + 1)
+    with (
+        sg.Session(graph, engine="xla", mesh=on) as session,
+        sg.Checkpoints(folder, session, data=data) as checkpoints,
+    ):
+        for i in range(checkpoints.restore() or 0, until):
+            bx, by = data.take()
+            value = session.run([loss, step], {x: bx[own], y: by[own]})[0]
+            os.write(file, f"{i} {float(value).hex()}\n".encode())
+            if (i + 1) % EVERY == 0:
+                checkpoints.save(i + 1)
     os.close(file)
 
 
@@ -140,7 +142,18 @@ def lines_of(log: Path) -> list[str]:
 
 def launched(count: int, *arguments: Any) -> subprocess.Popen[bytes]:
     """A life in so many processes of one device."""
-    command = [sys.executable, "-m", "stopgrad", "launch", "-n", str(count), "--devices", "1", __file__, "life"]
+    command = [
+        sys.executable,
+        "-m",
+        "stopgrad",
+        "launch",
+        "-n",
+        str(count),
+        "--devices",
+        "1",
+        __file__,
+        "life",
+    ]
     with open(Path(arguments[-1]) / "output", "ab") as output:
         return subprocess.Popen([*command, *map(str, arguments)], stdout=output, stderr=output)
 
@@ -240,8 +253,6 @@ if __name__ == "__main__":
         sg.distributed.initialize()
         train(folder, log, int(until), mesh)
     else:
-        import orbax.checkpoint  # Imported before anything is forked; JAX makes its client after.
-
         import stopgrad  # noqa: F401
 
         where, kills, seed, mesh, *count = sys.argv[1:]

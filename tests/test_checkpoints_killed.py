@@ -18,7 +18,17 @@ def killed(where: Path, kills: int, seed: int, mesh: str, *count: str) -> dict[s
     """What ``killed_training.py`` found. The lives share what one of them has compiled."""
     environment = {**os.environ, "STOPGRAD_CACHE_DIR": str(where / "cache"), "STOPGRAD_COMPILED": "1"}
     run = subprocess.run(
-        [sys.executable, "-W", "error", str(HERE / "killed_training.py"), str(where), str(kills), str(seed), mesh, *count],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            str(HERE / "killed_training.py"),
+            str(where),
+            str(kills),
+            str(seed),
+            mesh,
+            *count,
+        ],
         capture_output=True,
         text=True,
         timeout=100 + 30 * kills,

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+
 import stopgrad as sg
 from checkpoints_processes import Position, model
 

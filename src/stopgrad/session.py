@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from stopgrad.array_folders import FolderReader, begin_values, reader_of
+from stopgrad.array_entries import begin_values, reader_of
+from stopgrad.array_folders import FolderReader
 from stopgrad.builder import default_graph
 from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, compile_for, compile_sized, has_hash
 from stopgrad.distributed import agree, process_count
@@ -231,8 +232,8 @@ class Session:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the values of all parameters, by name, as they are together at one moment.
 
-        The file is one of safetensors, which other libraries read. A session on a mesh writes a folder, through
-        orbax: each process its own part, and all of them name the same folder.
+        The file is one of safetensors, which other libraries read. A session on a mesh writes a folder,
+        through orbax: each process its own part, and all of them name the same folder.
 
         The old file, or what was saved in the folder before, stays until the new is whole.
         """
@@ -263,7 +264,9 @@ class Session:
                 found[p] = stored.read(p.op.name, p.type, describe(p))
         with lock:
             state = self._present("restore")
-            self._replace_all({p: state.engine.hold(array, declared_sharding(p)) for p, array in found.items()})
+            self._replace_all(
+                {p: state.engine.hold(array, declared_sharding(p)) for p, array in found.items()}
+            )
 
     def close(self) -> None:
         """Let go of parameters and compiled code. A closed session runs nothing.
@@ -368,8 +371,11 @@ class Session:
             first()
         with lock:
             # What was read onto a mesh is the engine's own already.
-            own = self._present("restore").engine.hold if self.mesh is None else lambda array: array
-            self._replace_all({p: own(found[p.op.name]) for p in self._all_parameters()})
+            values = {p: found[p.op.name] for p in self._all_parameters()}
+            if self.mesh is None:
+                hold = self._present("restore").engine.hold
+                values = {p: hold(array) for p, array in values.items()}
+            self._replace_all(values)
 
     def _replace_all(self, values: Mapping[Output, Any]) -> None:
         """Give parameters these values, the engine's own: with the lock held."""
