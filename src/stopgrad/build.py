@@ -274,7 +274,9 @@ def parameter_of(graph: Graph, type: TensorType, like: Operation | None = None) 
     """A new parameter of a body, with the location of what stands for it outside."""
     place = None if like is None else (like._place, like._instruction)
     placeholder = REGISTRY["Placeholder"]
-    return Operation(graph, placeholder, (), (type.dtype, type.shape, ()), (type,), "", place, None).outputs[0]
+    return Operation(graph, placeholder, (), (type.dtype, type.shape, ()), (type,), "", place, None).outputs[
+        0
+    ]
 
 
 def local(x: Output) -> Output:
