@@ -518,7 +518,7 @@ LIMITED = """
 import os, resource, signal, sys
 import numpy as np
 import stopgrad as sg
-from stopgrad.array_folders import FolderReader, write_folder
+from stopgrad.array_folders import FolderReader, Writing, write_folder
 folder = sys.argv[1]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 arrays = {f"w{i}": np.random.default_rng(0).standard_normal(300) for i in range(5)}
@@ -536,6 +536,8 @@ reader = FolderReader(f"{folder}/{room}")
 reader.check()
 assert all((x == arrays[name]).all() for name, x in reader.read(dict.fromkeys(arrays)).items())
 print(refused, room)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+Writing(f"{folder}/last", arrays, {})  # Nobody waits for it.
 """
 
 
@@ -551,6 +553,7 @@ def test_a_limit_of_the_system_on_files(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr
     refused, room = map(int, run.stdout.split())
     assert refused == len(range(0, room, 1200)) > 2
+    assert read(tmp_path / "last").keys() == {f"w{i}" for i in range(5)}
 
 
 FULL = """

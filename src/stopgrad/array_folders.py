@@ -9,7 +9,6 @@ where its own checkpointers wait for a time-out; and nothing of it notices a fli
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import math
@@ -18,6 +17,7 @@ import shutil
 import sys
 import threading
 import time
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -133,8 +133,8 @@ class Writing:
         self._copied = threading.Event()
         self._orbax = require("orbax.checkpoint", "saving into a folder", "scale")
         self._jax = require("jax", "saving into a folder", "scale")
-        # No daemon: a program that ends waits until its last checkpoint is whole.
         self._thread = threading.Thread(target=self._run, name="stopgrad-checkpoint")
+        _UNDER_WAY.add(self)
         self._thread.start()
 
     def copied(self) -> None:
@@ -148,6 +148,7 @@ class Writing:
             CheckpointError: it will not be there: the disk is full, for instance. Raised once.
         """
         self._thread.join()
+        _UNDER_WAY.discard(self)
         failed, self._failed = self._failed, None
         if isinstance(failed, StopgradError):
             failed.point_here()
@@ -162,6 +163,8 @@ class Writing:
             self._failed = error
         finally:
             self._arrays = {}
+            if self._failed is None:
+                _UNDER_WAY.discard(self)
             self._copied.set()
 
     def _write(self) -> None:
@@ -212,7 +215,7 @@ class Writing:
         folder = _orbax_path(os.path.join(part, _ARRAYS))
         with self._explained():
             save = self._handler.async_save(folder, args=self._orbax.args.PyTreeSave(arrays))
-            loop = asyncio.new_event_loop()
+            loop = require("asyncio", "saving").new_event_loop()  # Needed by nobody else: 10 ms to import.
             try:
                 return loop.run_until_complete(save) or []
             finally:
@@ -255,6 +258,23 @@ class Writing:
                 flush_folder(folder)
             os.rename(part, self.path)
             flush_folder(os.path.dirname(self.path))
+
+
+_UNDER_WAY: set[Writing] = set()
+
+
+def _finish_all() -> None:
+    """What a program does at its end, so that its last checkpoint is whole though nobody waits for it."""
+    for writing in list(_UNDER_WAY):
+        try:
+            writing.wait()
+        except StopgradError as error:
+            warnings.warn(error.message, stacklevel=1)
+
+
+# A callback of atexit would come too late: Python has then stopped the threads that orbax hands work to, as
+# concurrent.futures has asked it to, in this same way. Where it is not there, such a checkpoint is not written.
+getattr(threading, "_register_atexit", lambda _: None)(_finish_all)
 
 
 def write_folder(
