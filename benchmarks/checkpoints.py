@@ -2,14 +2,14 @@
 
     python benchmarks/checkpoints.py [--quick] [--folder FOLDER] [--rounds 5] [--json out.json]
 
-1 GB in 64 matrices of float32 (with ``--quick`` 16 MB), random numbers, on one device. The ways go round; medians
-of the rounds, after one that is not counted. *returns*: when the program goes on. *written*: when all is on the
-disk, or said to be. *read*: when the values are back on the device, checked where the way checks. What is read
-was just written, so it comes from the system's memory, not from the disk.
+1 GB in 64 matrices of float32 (with ``--quick`` 16 MB), random numbers, on one device. The ways go round;
+medians of the rounds, after one that is not counted. *returns*: when the program goes on. *written*: when all
+is on the disk, or said to be. *read*: when the values are back on the device, checked where the way checks.
+What is read was just written, so it comes from the system's memory, not from the disk.
 
 - ``Session.save``: one file of safetensors.
-- ``Checkpoints``: a folder, checked by sums when read; the program goes on while it is written.
-- ``orbax``: its AsyncCheckpointer with the handler for trees as it stands, which compresses; and without that.
+- ``Checkpoints``: a folder, checked by its sums when read; the program goes on while it is written.
+- ``orbax``: its AsyncCheckpointer with the handler for trees as it stands, which compresses; and without.
 
 At last: how long a step of training takes while nothing is written, and while a checkpoint is.
 """
@@ -134,7 +134,7 @@ def steps(model: Model, folder: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,4 +1,4 @@
-"""The example of a loop that survives: killed, it goes on where it was; what it prints, and that it learns."""
+"""The example of a loop that survives: it learns, and killed it goes on where it was."""
 
 from __future__ import annotations
 

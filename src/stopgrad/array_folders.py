@@ -273,7 +273,7 @@ def _finish_all() -> None:
 
 
 # A callback of atexit would come too late: Python has then stopped the threads that orbax hands work to, as
-# concurrent.futures has asked it to, in this same way. Where it is not there, such a checkpoint is not written.
+# concurrent.futures has asked it to, in this same way. Without it, such a checkpoint would not be written.
 getattr(threading, "_register_atexit", lambda _: None)(_finish_all)
 
 
