@@ -25,7 +25,8 @@ from stopgrad.fingerprint import digest
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.lowered import Program
 from stopgrad.meshes import Mesh
-from stopgrad.ops.data import Assign, Parameter, Placeholder, check_shardings, declared_sharding
+from stopgrad.ops.data import Assign, Parameter, Placeholder
+from stopgrad.ops.sharding import check_shardings, declared_sharding
 from stopgrad.rewrite import needed
 from stopgrad.sharding import Spec
 from stopgrad.structure import flatten, unflatten

@@ -28,7 +28,8 @@ from stopgrad.graph import Graph, Operation, Output
 from stopgrad.interpreter import Region, program
 from stopgrad.meshes import Mesh
 from stopgrad.namespaces import Namespace, require
-from stopgrad.ops.data import Placeholder, Shard, declared_sharding
+from stopgrad.ops.data import Placeholder
+from stopgrad.ops.sharding import Shard, declared_sharding
 from stopgrad.rewrite.forms import DIVIDED, FORMS
 from stopgrad.rewrite.rolling import roll
 from stopgrad.sharding import Spec
