@@ -45,6 +45,7 @@ ROWS = [
     ["arguments"],
     ["files", "folders", "machine"],
     ["array_folders"],
+    ["array_entries"],
     ["op"],
     ["interpreter", "inferred"],
     ["immediate"],
@@ -76,17 +77,8 @@ ROWS = [
 ]
 LEVEL = {part: i for i, row in enumerate(ROWS) for part in row}
 HEAVY = (
-    "jax",
-    "grain",
-    "orbax",
-    "tensorstore",
-    "onnx",
-    "onnxruntime",
-    "scipy",
-    "sklearn",
-    "matplotlib",
-    "torch",
-    "tensorflow",
+    *("jax", "orbax", "tensorstore", "grain", "onnx", "onnxruntime", "scipy", "sklearn", "matplotlib"),
+    *("torch", "tensorflow"),
 )
 
 
