@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from stopgrad.body import Body
-from stopgrad.build import without_gc
 from stopgrad.errors import StopgradError
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.inferred import infer_types
 from stopgrad.op import Kind

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from stopgrad.body import Body, bodies_in
-from stopgrad.build import without_gc
 from stopgrad.control.scans import Scan
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Graph, Operation, Output
 from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN
