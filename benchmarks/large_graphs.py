@@ -131,9 +131,7 @@ def work(case: str, size: int, stages: list[str]) -> None:
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    print(
-        "\n| case | size | stage | operations | µs each | gc | bytes each, after | at most | at most / after |"
-    )
+    print("\n| case | size | stage | operations | µs each | gc | bytes each, after | at most | ratio |")
     print("|---|---:|---|---:|---:|---:|---:|---:|---:|")
     for r in rows:
         each = [f"{r[key] / r['operations']:.0f}" for key in ("held", "peak")]
