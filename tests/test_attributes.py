@@ -74,7 +74,9 @@ def test_flags_that_a_text_writes_as_numbers_are_flags() -> None:
     assert "alpha=2.0" in graph.to_text()
 
 
-@pytest.mark.parametrize("size", [1234.0, 4321.5, True, np.float64(7.0), np.True_, "n", None, -1, 2**63])
+@pytest.mark.parametrize(
+    "size", [1234.0, 4321.5, True, np.float64(7_770_077.0), np.True_, "n", None, -1, 2**63]
+)
 def test_no_type_has_a_size_that_is_none(size: Any) -> None:
     with pytest.raises(sg.ShapeError):
         tensor_type(sg.float32, (5, size))

@@ -121,3 +121,11 @@ def test_onnx_training_measures_steps_and_gradients(tmp_path: Path) -> None:
         assert row[way]["ms"] > 0
         assert max(abs(a - b) for a, b in zip(row[way]["losses"], row["eager"]["losses"], strict=True)) < 1e-4
     assert row["gradients"]["differ"] < 1e-4
+
+
+def test_data_measures_batches(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    shown = run("data.py", "--quick", "--peers", "grain", "--rounds", "1", "--json", str(out))
+    assert "| one by one | 1024 |" in shown
+    rows = json.loads(out.read_text())
+    assert [set(row["seconds"]) for row in rows] == [{"stopgrad", "grain"}] * 4

@@ -12,6 +12,7 @@ from inspect import ismodule as _is_module
 from typing import TYPE_CHECKING
 
 from stopgrad import (
+    data as data,
     distributed as distributed,
     engines as engines,
     interchange as _interchange,  # noqa: F401 - gives graphs their text and file forms
@@ -44,6 +45,7 @@ from stopgrad.control import (
 )
 from stopgrad.control.ctc import *
 from stopgrad.control.recurrent import *
+from stopgrad.checkpoints import Checkpoints as Checkpoints
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
     AxisError as AxisError,

@@ -9,7 +9,7 @@ import numpy as np
 
 from stopgrad.distributed import process_count
 from stopgrad.engines import Engine
-from stopgrad.errors import FeedError, StopgradError
+from stopgrad.errors import FeedError, ShapeError, StopgradError
 from stopgrad.graph import Output, describe
 from stopgrad.operands import show_shape
 from stopgrad.ops.data import declared_sharding
@@ -56,8 +56,8 @@ def _placed(x: Output, value: Any, engine: Engine) -> Any:
         return value  # To be refused for its shape.
     try:
         return engine.place(value, spec)
-    except FeedError as error:
-        raise FeedError(f"{describe(x)}: {error.message}") from None
+    except ShapeError as error:
+        raise FeedError(f"{describe(x)} was fed a value that does not fit: {error.message}") from None
 
 
 def _as_numpy(x: Output, value: Any) -> np.ndarray[Any, Any]:

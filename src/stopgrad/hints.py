@@ -175,9 +175,7 @@ _ADVICE = {
         ("device", "devices", "device_put", "cuda", "default_device", "set_default_device"),
         "engines place what they run; sg.function and sg.Session take engine=",
     ),
-    **dict.fromkeys(
-        ("distributed", "distribute"), "there is no distribution over machines; an engine runs on one"
-    ),
+    "distribute": "sg.Session and sg.function take mesh=, and sg.distributed joins several processes",
     **dict.fromkeys(
         ("print", "Print", "debug"), "fetch the value with sg.Session.run, or return it from the function"
     ),

@@ -71,10 +71,11 @@ def checked_spec(spec: Any) -> Spec:
     if not isinstance(spec, tuple):
         raise ArgumentError(f"{shorten(spec)} is no sharding; {_CURE}")
     for entry in spec:
-        several = entry if isinstance(entry, tuple) else () if entry is None or entry == FREE else (entry,)
-        if not all(isinstance(name, str) and name.isidentifier() for name in several) or entry == ():
+        several = entry if isinstance(entry, tuple) else (entry,)
+        free = entry is None or (isinstance(entry, str) and entry == FREE)
+        if not free and not (several and all(isinstance(n, str) and n.isidentifier() for n in several)):
             raise ArgumentError(f"{shorten(entry)} in a sharding names no axis of a mesh; {_CURE}")
-        names += several
+        names += [] if free else several
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ArgumentError(

@@ -38,6 +38,14 @@ def is_internal(file: str) -> bool:
     return found
 
 
+def to_user() -> int:
+    """How many frames above its caller the user's is, as ``warnings.warn`` counts them."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and is_internal(frame.f_code.co_filename):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 def capture() -> tuple[CodeType, int] | None:
     """The instruction, in the first frame outside the package, that led here."""
     frame = sys._getframe(2)

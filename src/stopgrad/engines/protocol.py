@@ -125,6 +125,10 @@ class Engine(ABC):
         """What this process has of a value, as an array of the engine, on its mesh."""
         return value
 
+    def layout(self, spec: Spec) -> Any:
+        """How an array divided so lies on the mesh, as its library says it; None without a mesh."""
+        return None
+
     def fetched(self, value: Any) -> np.ndarray[Any, Any]:
         """A result as a NumPy array, whole."""
         return np.asarray(value)

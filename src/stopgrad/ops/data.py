@@ -353,7 +353,7 @@ class Shard(Op):
 
     Args:
         x (``input``): any tensor.
-        sharding (``spec``): for each axis the name of an axis of the mesh, several in a tuple, None where it
+        sharding: for each axis the name of an axis of the mesh, several in a tuple, None where it
             is not divided, or ``"*"`` where that is left to the engine; JAX's PartitionSpec will do.
 
     Returns:
@@ -384,9 +384,9 @@ class Shard(Op):
 
 
 @builds(Shard)
-def shard(input: Any, spec: Any, name: str | None = None) -> Tensor:
+def shard(input: Any, sharding: Any, name: str | None = None) -> Tensor:
     shape = input.shape if hasattr(input, "shape") else as_array(input).shape
-    return apply(Shard, (input,), (_spec(spec, shape),), name)
+    return apply(Shard, (input,), (_spec(sharding, shape),), name)
 
 
 class Size(Op):

@@ -29,7 +29,7 @@ from stopgrad.interpreter import Region, program
 from stopgrad.meshes import Mesh
 from stopgrad.namespaces import Namespace, require
 from stopgrad.ops.data import Placeholder, Shard, declared_sharding
-from stopgrad.rewrite.forms import FORMS
+from stopgrad.rewrite.forms import DIVIDED, FORMS
 from stopgrad.rewrite.rolling import roll
 from stopgrad.sharding import Spec
 from stopgrad.types import TensorType, complex128, float64, int32, int64, uint64
@@ -82,7 +82,7 @@ class XlaEngine(Engine):
             self._placement = Placement(self._jax, mesh, self._settings)
             self.namespace.constrained = self._placement.constrained
             # XLA divides its own operations, not our kernels.
-            self.variants, self.checks = (Variant("forms", FORMS), PLAIN), False
+            self.variants, self.checks = (Variant("forms", DIVIDED), PLAIN), False
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
         """What a lowering returned, as an array of the inferred dtype."""
@@ -269,6 +269,9 @@ class XlaEngine(Engine):
 
     def place(self, value: Any, spec: Spec) -> Any:
         return value if self._placement is None else self._placement.place(value, spec)
+
+    def layout(self, spec: Spec) -> Any:
+        return None if self._placement is None else self._placement.sharding(spec)
 
     def fetched(self, value: Any) -> np.ndarray[Any, Any]:
         return np.asarray(value) if self._placement is None else self._placement.fetched(value)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stopgrad.engines.xla.settings import Settings
-from stopgrad.errors import FeedError
+from stopgrad.errors import ShapeError
 from stopgrad.meshes import Mesh
 from stopgrad.namespaces import require
 from stopgrad.operands import show_shape
@@ -58,8 +58,10 @@ class Placement:
         """What a process has of a value, on the mesh: its own part along axes that divide the processes.
 
         Raises:
-            FeedError: the size of the part does not go with the devices of this process.
+            ArgumentError: the mesh has no axis of this name.
+            ShapeError: the size of the part does not go with the devices of this process.
         """
+        check_spec(spec, (None,) * len(value.shape), self._mesh.axes)
         wanted = self.sharding(spec)
         if isinstance(value, self._jax.Array):
             if value.sharding.is_equivalent_to(wanted, value.ndim):
@@ -71,16 +73,18 @@ class Placement:
         for axis, (size, entry) in enumerate(zip(value.shape, spec or (None,) * value.ndim, strict=True)):
             here, all = self._parts(names_in(entry))
             if size % here:
-                raise FeedError(
-                    f"a value of shape {show_shape(value.shape)} was fed, which this process cannot divide "
-                    f"over its {here} devices along axis {axis}"
+                raise ShapeError(
+                    f"a value of shape {show_shape(value.shape)} cannot be divided evenly along axis {axis} "
+                    f"over {here} devices of this process; take a multiple"
                 )
             shape.append(size // here * all)
         make = self._jax.make_array_from_process_local_data
         try:
             return self._settings.fixed(True, make, wanted, value, tuple(shape))
         except ValueError as error:
-            raise FeedError(f"a value of shape {show_shape(value.shape)} was fed: {error}") from None
+            raise ShapeError(
+                f"a value of shape {show_shape(value.shape)} cannot be divided: {error}"
+            ) from None
 
     def _parts(self, names: tuple[str, ...]) -> tuple[int, int]:
         """Into how many parts axes of the mesh divide: how many of them are this process's, and all."""

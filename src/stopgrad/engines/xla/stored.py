@@ -95,7 +95,10 @@ class Programs:
             self._find_lapack()
         structure = self._jax.tree_util.tree_structure
         compiled = self._serialize.deserialize_and_load(
-            data, structure(((0,) * inputs, {})), structure([0] * outputs)
+            data,
+            structure(((0,) * inputs, {})),
+            structure([0] * outputs),
+            execution_devices=self._jax.local_devices()[:1],  # Else it would run on all that there are.
         )
         os.utime(path)
         return compiled

@@ -5,13 +5,15 @@ there, the numerical effect, when it is not applied, and the figure that justifi
 are erased, and never under ``strict=True``. Figures are of two cores of Zen 4, float32, JAX 0.10.2, with
 glibc's allocator kept from giving pages back.
 
-:data:`PRODUCTS` serve however a graph is run; :data:`ROWS` where nothing else computes rows together.
+:data:`PRODUCTS` serve however a graph is run; :data:`ROWS` where nothing else computes rows together;
+:data:`DIVIDED` where the graph is divided over devices.
 """
 
 from __future__ import annotations
 
-from stopgrad.rewrite.forms import contractions, labels, products, rows, scans
+from stopgrad.rewrite.forms import contractions, labels, losses, products, rows, scans
 
 PRODUCTS = (*scans.FORMS, *products.FORMS, *contractions.FORMS, *labels.FORMS)
 ROWS = rows.FORMS
 FORMS = (*PRODUCTS, *ROWS)
+DIVIDED = (*losses.FORMS, *FORMS)

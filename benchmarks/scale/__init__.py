@@ -1,0 +1,1 @@
+"""What the scale benchmark is made of."""
