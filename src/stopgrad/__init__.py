@@ -34,6 +34,7 @@ from stopgrad.autodiff.transforms import (
 )
 from stopgrad.batching.jacobians import hessian as hessian, jacobian as jacobian
 from stopgrad.batching.vmap import vmap as vmap
+from stopgrad.checkpoints import Checkpoints as Checkpoints
 from stopgrad.control import (
     checkpoint as checkpoint,
     cond as cond,
@@ -45,7 +46,6 @@ from stopgrad.control import (
 )
 from stopgrad.control.ctc import *
 from stopgrad.control.recurrent import *
-from stopgrad.checkpoints import Checkpoints as Checkpoints
 from stopgrad.errors import (
     ArgumentError as ArgumentError,
     AxisError as AxisError,

@@ -263,7 +263,9 @@ class Session:
                 found[p] = stored.read(p.op.name, p.type, describe(p))
         with lock:
             state = self._present("restore")
-            self._replace_all({p: state.engine.hold(array, declared_sharding(p)) for p, array in found.items()})
+            self._replace_all(
+                {p: state.engine.spread(array, declared_sharding(p)) for p, array in found.items()}
+            )
 
     def close(self) -> None:
         """Let go of parameters and compiled code. A closed session runs nothing.
@@ -368,8 +370,9 @@ class Session:
             first()
         with lock:
             # What was read onto a mesh is the engine's own already.
-            own = self._present("restore").engine.hold if self.mesh is None else lambda array: array
-            self._replace_all({p: own(found[p.op.name]) for p in self._all_parameters()})
+            hold = self._present("restore").engine.hold
+            read = {p: found[p.op.name] for p in self._all_parameters()}
+            self._replace_all(read if self.mesh is not None else {p: hold(x) for p, x in read.items()})
 
     def _replace_all(self, values: Mapping[Output, Any]) -> None:
         """Give parameters these values, the engine's own: with the lock held."""
@@ -402,7 +405,7 @@ def _spare(state: _State, parameter: Output) -> Any:
     found = state.spare.pop(parameter, None)
     if found is not None:
         return found
-    return state.engine.hold(parameter.op.values[0].array, declared_sharding(parameter))
+    return state.engine.spread(parameter.op.values[0].array, declared_sharding(parameter))
 
 
 def _first_values(state: _State, parameters: Sequence[Output]) -> dict[Output, Any]:
@@ -410,7 +413,7 @@ def _first_values(state: _State, parameters: Sequence[Output]) -> dict[Output, A
     if parameters and state.engine.mesh is not None and process_count() > 1:
         digests = [(p, digest(state.value(p))) for p in parameters]
         agree("the first values of parameters", [f"{p.op.name} {p.type!r} {d}" for p, d in digests])
-    return {p: state.engine.hold(state.value(p), declared_sharding(p)) for p in parameters}
+    return {p: state.engine.spread(state.value(p), declared_sharding(p)) for p in parameters}
 
 
 def _member(graph: Graph, x: Any) -> Output:
@@ -471,8 +474,8 @@ def _compile(
     """Compile a plan for the shapes fed; for another engine, where this one cannot run it and any may."""
     outputs, inputs = [*plan.fetches, *plan.assigns], [*plan.parameters, *plan.feeds]
     # What is fetched is whole everywhere; a parameter's next value lies where the old one does.
-    whole: list[Spec | None] = [(None,) * y.ndim for y in plan.fetches]
-    shardings = [*whole, *[declared_sharding(p) for p in plan.assigned]]
+    lie = [declared_sharding(p) or (None,) * p.ndim for p in plan.assigned]
+    shardings: list[Spec] = [*[(None,) * y.ndim for y in plan.fetches], *lie]
     compile = partial(
         compile_for, engine, how=how, assigned=plan.assigned, sample=sample, shardings=shardings
     )

@@ -98,20 +98,19 @@ class Engine(ABC):
         outputs: Sequence[Output],
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
-        shardings: Sequence[Spec | None] = (),
     ) -> Compiled:
         """A function of the inputs' values. Inputs at the positions in *donate* may be overwritten by it.
 
-        The graph is in the variant's form already. On a mesh, *shardings* say how results are to be divided;
-        None, or none of them, leaves that to the engine.
+        The graph is in the variant's form already. On a mesh, the operations of inputs and outputs say how
+        these are divided; where they do not, inputs are whole on each device, outputs as the engine likes.
 
         Its results share no memory with the other inputs, nor with each other. They may still be on their
         way; :meth:`finish` waits for them.
         """
 
     @abstractmethod
-    def hold(self, array: Any, spec: Spec = ()) -> Any:
-        """The engine's own copy of an array, which nobody else can change; on a mesh, divided so."""
+    def hold(self, array: Any) -> Any:
+        """The engine's own copy of an array, which nobody else can change."""
 
     @abstractmethod
     def is_native(self, x: Any) -> bool:
@@ -120,6 +119,10 @@ class Engine(ABC):
     def spec_of(self, value: Any) -> Spec:
         """How an array is divided over the engine's mesh already; ``()`` where it does not lie there."""
         return ()
+
+    def spread(self, array: Any, spec: Spec) -> Any:
+        """As :meth:`hold`, for an array that all processes have; on a mesh, divided so."""
+        return self.hold(array)
 
     def place(self, value: Any, spec: Spec) -> Any:
         """What this process has of a value, as an array of the engine, on its mesh."""

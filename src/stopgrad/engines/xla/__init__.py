@@ -96,10 +96,9 @@ class XlaEngine(Engine):
         outputs: Sequence[Output],
         donate: Sequence[int] = (),
         variant: Variant = PLAIN,
-        shardings: Sequence[Spec | None] = (),
     ) -> Compiled:
         if self._placement is not None:
-            return self._divided(self._placement, inputs, outputs, donate, variant, shardings)
+            return self._divided(self._placement, inputs, outputs, donate, variant)
         found = None if variant is PLAIN else edges(inputs, outputs)
         if found is None:
             return self._compiled(inputs, outputs, donate, variant)
@@ -130,21 +129,18 @@ class XlaEngine(Engine):
         outputs: Sequence[Output],
         donate: Sequence[int],
         variant: Variant,
-        shardings: Sequence[Spec | None],
     ) -> Compiled:
         """A program for all devices of the mesh."""
-        specs = shardings or [declared_sharding(y) or None for y in outputs]
         if process_count() > 1:
-            agree(
-                "compiling",
-                [repr(self.mesh), repr((donate, variant.name, specs)), *lines_of(inputs, outputs)],
-            )
-        given = placement.all_sharded([declared_sharding(x) for x in inputs])
+            how = repr((self.mesh, tuple(donate), variant.name))
+            agree("compiling", [how, *lines_of(inputs, outputs)])
+        given = [placement.sharding(declared_sharding(x)) for x in inputs]
+        wanted = [declared_sharding(y) for y in outputs]
         interpret = program(inputs, outputs, self)
         jit = self._jax.jit(
             lambda *arrays: interpret(arrays),
             in_shardings=tuple(given),
-            out_shardings=placement.all_sharded(specs),
+            out_shardings=[placement.sharding(spec) if spec else None for spec in wanted],
             donate_argnums=tuple(donate),
             keep_unused=bool(donate),
         )
@@ -254,9 +250,9 @@ class XlaEngine(Engine):
         run.executable = compiled  # type: ignore[attr-defined]
         return run
 
-    def hold(self, array: Any, spec: Spec = ()) -> Any:
+    def hold(self, array: Any) -> Any:
         if self._placement is not None:
-            return self._placement.hold(array, spec)
+            return self._placement.hold(array, ())
         # A copy: on a CPU, JAX would otherwise share the caller's memory.
         return self._settings.fixed(True, lambda: self.namespace.array(np.asarray(array), copy=True))
 
@@ -266,6 +262,9 @@ class XlaEngine(Engine):
     def spec_of(self, value: Any) -> Spec:
         found = None if self._placement is None else self._placement.spec_of(value)
         return found or ()
+
+    def spread(self, array: Any, spec: Spec) -> Any:
+        return self.hold(array) if self._placement is None else self._placement.hold(array, spec)
 
     def place(self, value: Any, spec: Spec) -> Any:
         return value if self._placement is None else self._placement.place(value, spec)

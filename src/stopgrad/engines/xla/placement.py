@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -112,7 +111,3 @@ class Placement:
         gather = require("jax.experimental.multihost_utils", "the xla engine", "xla").process_allgather
         found: np.ndarray[Any, Any] = self._settings.fixed(True, lambda: gather(value, tiled=True))
         return found
-
-    def all_sharded(self, specs: Sequence[Spec | None]) -> list[Any]:
-        """JAX's forms of specs; None stays, for what is left to JAX."""
-        return [None if spec is None else self.sharding(spec) for spec in specs]
