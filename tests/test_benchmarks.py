@@ -129,3 +129,12 @@ def test_data_measures_batches(tmp_path: Path) -> None:
     assert "| one by one | 1024 |" in shown
     rows = json.loads(out.read_text())
     assert [set(row["seconds"]) for row in rows] == [{"stopgrad", "grain"}] * 4
+
+
+def test_checkpoints_measures_all_ways(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    shown = run("checkpoints.py", "--quick", "--rounds", "1", "--folder", str(tmp_path), "--json", str(out))
+    assert "while a checkpoint is written" in shown
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["way"] for row in rows] == ["Session.save", "Checkpoints", "orbax", "orbax, uncompressed"]
+    assert all(row["bytes"] > 1.5e7 and row["written"] >= row["returns"] > 0 for row in rows)

@@ -11,7 +11,7 @@ from stopgrad.engines import Engine
 from stopgrad.errors import FeedError, ShapeError, StopgradError
 from stopgrad.graph import Output, describe
 from stopgrad.operands import show_shape
-from stopgrad.ops.data import declared_sharding
+from stopgrad.ops.sharding import declared_sharding
 from stopgrad.types import FRESH, Size, TensorType, bind_sizes, size_value
 
 
