@@ -137,7 +137,7 @@ def perceptron_by_adamw() -> None:
 
 @check
 def attention_by_sgd() -> None:
-    compare(attention, "sgd", ["model", "both"])
+    compare(attention, "sgd", ["model"])
 
 
 @check

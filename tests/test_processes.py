@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import stopgrad as sg
 from process_program import CHECKS
 from process_tools import Run, launch
 
@@ -54,7 +57,7 @@ def test_processes_of_several_devices(count: int, devices: int) -> None:
     ended(run, count)
 
 
-def test_one_process_runs_the_same_script(tmp_path: Path) -> None:
+def test_one_process_started_by_hand_runs_the_same_script(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import numpy as np\n"
@@ -67,11 +70,17 @@ def test_one_process_runs_the_same_script(tmp_path: Path) -> None:
         "        part = np.ones(8 // sg.distributed.process_count(), np.float32)\n"
         "        print(mesh.size, session.run(y, {x: part}))\n"
     )
-    run = launch(script, count=2, devices=2)
-    assert [run.lines[i][-1] for i in range(2)] == ["4 8.0"] * 2
+    alone = subprocess.run(
+        [sys.executable, script],
+        env={**os.environ, "JAX_NUM_CPU_DEVICES": "2", "PYTHONPATH": str(Path(sg.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert (alone.stdout, alone.returncode) == ("2 8.0\n", 0)
+    run = launch(script, count=2)
+    assert [run.lines[i][-1] for i in range(2)] == ["2 8.0"] * 2
     assert run.status == 0
-    run = launch(script, count=1, devices=2)
-    assert (run.status, run.lines[0][-1]) == (0, "2 8.0")
 
 
 def test_a_process_that_raises_ends_the_run_with_its_error(tmp_path: Path) -> None:
