@@ -5,8 +5,8 @@
 The steps stand in ``scale/models.py``: loss, gradients and new parameters, as JAX compiles them
 (``jax.jit`` with a sharding for every array), as ``sg.function`` and as ``sg.Session``. Devices are virtual
 ones of the CPU client, as many as are asked for in a process of its own; programs are compiled and nothing is
-run, except that up to eight devices train small models for three steps, whose losses and parameters are
-compared.
+run, except that eight devices (with ``--quick`` any) train small models for three steps, whose losses and
+parameters are compared.
 
 - *sent*: bytes that one device sends in a step, from the text of the compiled program (``scale/hlo.py`` has
   the formula of each operation).
@@ -43,7 +43,7 @@ from scale.models import CASES, QUICK, WHOLE, Case, Sizes, batch, parameters, va
 LIBRARIES = ("jax", "function", "session")
 TITLES = {"function": "sg.function", "session": "sg.Session"}
 RUN = 8
-"""As many devices at most run something."""
+"""So many devices run something."""
 STEPS = 3
 
 # ------------------------------------------------------------------------------------------ in a worker
@@ -68,14 +68,15 @@ def work(devices: int, names: list[str], rounds: int, quick: bool) -> list[dict[
     make = steps()
     chosen = [case for case in CASES if case.name in names]
     if chosen:
-        compared(make, chosen[0], devices)  # What a library does once in a process is done now.
+        # What a library does once in a process is done now.
+        measured(make, chosen[0], QUICK[chosen[0].model], {"data": 1, "model": 1}, 8, 1)
     rows = []
     for case in chosen:
         axes = case.mesh(devices)
         if axes is None:
             continue
         sizes = (QUICK if quick else WHOLE)[case.model]
-        agrees = compared(make, case, devices) if devices <= RUN else None
+        agrees = compared(make, case, devices) if devices == RUN or quick else None
         for scaling in ("strong", "weak"):
             examples = sizes.batch if scaling == "strong" else sizes.each * axes["data"]
             if examples % axes["data"]:
@@ -123,7 +124,6 @@ def figures(program: Any) -> dict[str, Any]:
     return {
         "sent": sum(one.moved for one in sent),
         "sent_by_kind": dict(bytes_by_kind),
-        "collectives": sum(one.times for one in sent),
         "memory": parts["argument"] + parts["output"] - parts["alias"] + parts["temp"],
         **parts,
         "flops": cost.get("flops", 0.0),
@@ -214,7 +214,7 @@ def show(title: str, header: list[str], body: list[list[str]]) -> None:
 
 
 def stops(rows: list[dict[str, Any]]) -> list[list[str]]:
-    """What a stop spares: bytes sent and operations between devices, without it and with it."""
+    """What a stop spares: bytes sent without it and with it."""
     found = []
     plain = {(r["case"], r["scaling"], r["devices"]): r["libraries"] for r in rows}
     for (case, scaling, devices), with_it in plain.items():
@@ -223,8 +223,7 @@ def stops(rows: list[dict[str, Any]]) -> list[list[str]]:
             continue
         line = [case.removesuffix(", stopped"), scaling, str(devices)]
         for name in LIBRARIES:
-            sent = f"{number(without[name]['sent'] / 1e6)} → {number(with_it[name]['sent'] / 1e6)}"
-            line.append(f"{sent} ({without[name]['collectives']} → {with_it[name]['collectives']})")
+            line.append(f"{number(without[name]['sent'] / 1e6)} → {number(with_it[name]['sent'] / 1e6)}")
         found.append(line)
     return found
 
@@ -295,8 +294,8 @@ def main() -> None:
             show(name, HEADER, body)
     found = stops(rows)
     if found:
-        header = ["step", "batch", "devices", *[f"{name}: MB sent (operations)" for name in LIBRARIES]]
-        show("Without the stop → with it", header, found)
+        header = ["step", "batch", "devices", *["JAX", *TITLES.values()]]
+        show("MB sent without the stop → with it", header, found)
     print()
     print("\n".join(summary(rows)))
     if options.json:

@@ -31,6 +31,7 @@ from stopgrad.namespaces import Namespace, require
 from stopgrad.ops.data import Placeholder
 from stopgrad.ops.sharding import Shard, declared_sharding
 from stopgrad.rewrite.forms import DIVIDED, FORMS
+from stopgrad.rewrite.forms.divided import contract_in_place
 from stopgrad.rewrite.rolling import roll
 from stopgrad.sharding import Spec
 from stopgrad.types import TensorType, complex128, float64, int32, int64, uint64
@@ -83,7 +84,7 @@ class XlaEngine(Engine):
             self._placement = Placement(self._jax, mesh, self._settings)
             self.namespace.constrained = self._placement.constrained
             # XLA divides its own operations, not our kernels.
-            self.variants, self.checks = (Variant("forms", DIVIDED), PLAIN), False
+            self.variants, self.checks = (Variant("forms", DIVIDED, (contract_in_place,)), PLAIN), False
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
         """What a lowering returned, as an array of the inferred dtype."""

@@ -1,7 +1,8 @@
-"""Losses as the operations that they consist of, for graphs that are divided over devices.
+"""Forms for graphs that are divided over devices, where what devices say to each other takes longest.
 
-What two operations need alike, XLA finds within one device; but where each of them asks the other devices for
-it, they are asked twice.
+What two operations need alike, XLA finds within one device; but where each of them asks the other devices
+for it, they are asked twice. And an axis that is divided cannot become part of another one without being put
+together.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from stopgrad.ops.arithmetic import Mul, Neg, Sub
 from stopgrad.ops.compare import Equal, GreaterEqual, Less, LogicalAnd
 from stopgrad.ops.convert import SelectV2
 from stopgrad.ops.index import TakeAlongAxis
+from stopgrad.ops.linalg import Einsum, MatMul
 from stopgrad.ops.losses import SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits
 from stopgrad.ops.powers import Exp, Log
 from stopgrad.ops.reduce import Max
 from stopgrad.ops.shape import Reshape, Sum
-from stopgrad.rewrite.engine import Copying
+from stopgrad.rewrite.engine import Copying, Rewritten, rewrite
 from stopgrad.rewrite.forms.factors import Maker
 
 
@@ -72,3 +74,37 @@ def _inside(make: Maker, labels: Output, size: int) -> Output:
 
 
 FORMS = (cross_entropy_in_parts,)
+
+
+def contract_in_place(prepared: Rewritten) -> Rewritten:
+    """Sums of products over several axes as they are, not over one that has been made of them.
+
+    For what other forms have made: the gradient of a weight under batch axes, and over all steps of a loop.
+    """
+    return rewrite(prepared.outputs, prepared.inputs, (_unflattened,))
+
+
+def _unflattened(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
+    """One sum of products over k axes for ``matmul(reshape(a, [-1, m]), reshape(b, [-1, n]), transpose_a)``.
+
+    Effect: the same terms are added in another order.
+
+    Figure: x [8, 64, 32] divided along its second axis over four devices, w [32, 48]: the gradient's
+    all-reduce alone, 9 kB a device, where 123 kB were sent.
+    """
+    if op.definition is not MatMul or values != (True, False):
+        return None
+    if any(x.op.definition is not Reshape or x.ndim != 2 for x in inputs):
+        return None
+    a, b = [x.op.inputs[0] for x in inputs]
+    axes = a.shape[:-1]
+    kept = [x.shape[-1:] == y.shape[-1:] for x, y in zip((a, b), inputs, strict=True)]
+    if not 2 <= len(axes) <= len(_LETTERS) or axes != b.shape[:-1] or not all(kept):
+        return None
+    summed = _LETTERS[: len(axes)]
+    return copying.once(Einsum, (a, b), (f"{summed}y,{summed}z->yz",), op)
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwx"
