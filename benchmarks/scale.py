@@ -278,15 +278,18 @@ def main() -> None:
         raise SystemExit(f"no such case; there are {'; '.join(case.name for case in CASES)}")
     counts = [2, 4] if options.quick else [2**i for i in range(11)]
     counts = [int(count) for count in options.devices.split(",")] if options.devices else counts
+    processor = platform.processor() or platform.machine()
+    machine = f"{processor}, {os.cpu_count()} cores, CPython {platform.python_version()}"
     rows = []
     for count in counts:
         start = time.perf_counter()
         rows += ask(count, options, names)
         print(f"{count} devices: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+        if options.json:  # After each, since all take long.
+            options.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1))
     if not rows:
         raise SystemExit("none of these steps has a mesh of so many devices")
-    processor = platform.processor() or platform.machine()
-    machine = f"{processor}, {os.cpu_count()} cores, CPython {platform.python_version()}"
+    rows.sort(key=lambda row: row["devices"])
     print(f"{datetime.now():%Y-%m-%d}, {machine}; ours as ratios to JAX's")
     for name in names:
         body = [cells(row) for row in rows if row["case"] == name]
@@ -298,8 +301,6 @@ def main() -> None:
         show("MB sent without the stop → with it", header, found)
     print()
     print("\n".join(summary(rows)))
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":
