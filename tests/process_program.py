@@ -21,6 +21,9 @@ import stopgrad as sg
 from stopgrad import distributed
 
 CHECKS: dict[str, Callable[[], None]] = {}
+HEARTBEAT = 20.0
+"""Seconds."""
+
 ALL = "--all" in sys.argv
 DRAW = np.random.default_rng(0)
 """The same numbers in all processes."""
@@ -222,7 +225,7 @@ def differs(says: str, call: Callable[..., Any], *arguments: Any) -> None:
     began = time.monotonic()
     text = refused(sg.DistributedError, says, call, *arguments)
     assert "the processes differ in" in text, text
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < HEARTBEAT
     distributed.agree("the message", [text.partition("\n  at ")[0]])
 
 
@@ -265,6 +268,7 @@ def graphs_that_differ() -> None:
 @check
 def a_process_that_does_not_run_the_step() -> None:
     graph, x, y = built(constant=7.0)
+    distributed.agree("all are here", [])
     began = time.monotonic()
     distributed._RUN.timeout = 2.0
     with sg.Session(graph, engine="xla", mesh=sg.Mesh(data=-1)) as session:
@@ -274,6 +278,25 @@ def a_process_that_does_not_run_the_step() -> None:
         refused(sg.DistributedError, says, session.run, y, {x: np.ones((2, 2), np.float32)})
     assert time.monotonic() - began < 8
     distributed._RUN.timeout = 60.0
+
+
+@check
+def a_value_that_one_process_does_not_ask_for() -> None:
+    graph = sg.Graph()
+    with graph.as_default():
+        w = sg.parameter(np.arange(16, dtype=np.float32), name="w", sharding=("data",))
+        y = sg.reduce_sum(w)
+    with sg.Session(graph, engine="xla", mesh=sg.Mesh(data=-1)) as session:
+        assert session.run(y) == 120
+        np.testing.assert_array_equal(session.value(w), np.arange(16))
+        distributed.agree("all are here", [])
+        distributed._RUN.timeout = 1.0
+        if sg.distributed.process_index() == 0:
+            time.sleep(2)
+        said = refused(sg.DistributedError, r"process \d .* Session\.value", session.value, w)
+        assert "did not come to Session.value within 1 s" in said or "did not wait any more" in said
+        distributed._RUN.timeout = 60.0
+        np.testing.assert_array_equal(session.run(w * 1.0), np.arange(16))
 
 
 def killed_in_a_run() -> None:
@@ -288,7 +311,7 @@ def killed_in_a_run() -> None:
 
 
 def main() -> None:
-    sg.distributed.initialize(timeout=60.0, heartbeat_timeout=10.0)
+    sg.distributed.initialize(timeout=60.0, heartbeat_timeout=HEARTBEAT)
     print("pid", os.getpid(), flush=True)
     for name in CHECKS:
         began = time.monotonic()

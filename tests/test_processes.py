@@ -12,12 +12,10 @@ from pathlib import Path
 import pytest
 
 import stopgrad as sg
-from process_program import CHECKS
+from process_program import CHECKS, HEARTBEAT
 from process_tools import Run, launch
 
 PROGRAM = Path(__file__).with_name("process_program.py")
-HEARTBEAT = 10.0
-"""Seconds, as the program asks for."""
 
 
 def checked(run: Run, count: int) -> None:
@@ -52,7 +50,7 @@ def test_four_processes() -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize(("count", "devices"), [(2, 4), (4, 2)])
 def test_processes_of_several_devices(count: int, devices: int) -> None:
-    run = launch(PROGRAM, "--all", count=count, devices=devices, seconds=400)
+    run = launch(PROGRAM, "--all", count=count, devices=devices, seconds=600)
     checked(run, count)
     ended(run, count)
 
