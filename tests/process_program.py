@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -41,6 +42,11 @@ def is_last() -> bool:
 
 def drawn(*shape: int) -> Any:
     return DRAW.normal(size=shape).astype(np.float32) * 0.5
+
+
+def part() -> Any:
+    """What a process feeds: two rows for each of its devices."""
+    return np.ones((2 * jax.local_device_count(), 2), np.float32)
 
 
 def own(mesh: sg.Mesh, value: Any, axis: str = "data") -> Any:
@@ -204,11 +210,10 @@ def sizes_that_differ() -> None:
     with graph.as_default():
         x = sg.placeholder(sg.float32, ["batch", 2], name="x", sharding=("data", None))
         y = sg.reduce_sum(x)
-    rows = 4 if is_last() else 2
+    fed = np.concatenate([part(), part()]) if is_last() else part()
     with sg.Session(graph, engine="xla", mesh=mesh) as session:
-        differs(r"process 0 .*\n.*process \d", session.run, y, {x: drawn(rows, 2)})
-        rows = 2 * sg.distributed.process_count()
-        assert session.run(y, {x: np.ones((2, 2), np.float32)}) == 2 * rows
+        differs(r"process 0 .*\n.*process \d", session.run, y, {x: fed})
+        assert session.run(y, {x: part()}) == 4 * mesh.size
 
 
 # ------------------------------------------------------------------------------------------ what differs
@@ -243,7 +248,6 @@ def built(constant: float = 2.0, first: float = 1.0, other: bool = False, rows: 
 def graphs_that_differ() -> None:
     odd = is_last()
     mesh = sg.Mesh(data=-1)
-    rows = np.ones((2, 2), np.float32)
     line = r"differ in compiling the graph, line \d+:\n.*"
     for says, how in (
         (rf"{line}\(\S+\): Const .*process_program.py:\d+.* 2\.0\n.* 3\.0\n", {"constant": 3.0}),
@@ -252,14 +256,14 @@ def graphs_that_differ() -> None:
     ):
         graph, x, y = built(**(how if odd else {}))
         with sg.Session(graph, engine="xla", mesh=mesh) as session:
-            differs(says, session.run, y, {x: rows})
+            differs(says, session.run, y, {x: part()})
     graph, x, y = built()
     names = {"data": -1, "model": 1}
     other = sg.Mesh(**dict(reversed(names.items()))) if odd else sg.Mesh(**names)
     with sg.Session(graph, engine="xla", mesh=other) as session:
-        differs(r"Mesh\(data=\d, model=1\).*\n.*Mesh\(model=1, data=\d\)", session.run, y, {x: rows})
+        differs(r"Mesh\(data=\d, model=1\).*\n.*Mesh\(model=1, data=\d\)", session.run, y, {x: part()})
     with sg.Session(graph, engine="xla", mesh=mesh) as session:  # And all goes on.
-        session.run(y, {x: rows})
+        session.run(y, {x: part()})
 
 
 # ---------------------------------------------------------------------------- who does not come, who dies
@@ -275,7 +279,7 @@ def a_process_that_does_not_run_the_step() -> None:
         if sg.distributed.process_index() == 1:
             time.sleep(4)
         says = rf"process 1 \(\S+\) of {sg.distributed.process_count()} did not come to .* within 2 s"
-        refused(sg.DistributedError, says, session.run, y, {x: np.ones((2, 2), np.float32)})
+        refused(sg.DistributedError, says, session.run, y, {x: part()})
     assert time.monotonic() - began < 8
     distributed._RUN.timeout = 60.0
 
@@ -304,7 +308,7 @@ def killed_in_a_run() -> None:
     graph, x, y = built(constant=9.0)
     with sg.Session(graph, engine="xla", mesh=sg.Mesh(data=-1)) as session:
         for i in range(100_000):
-            session.run(y, {x: np.ones((2, 2), np.float32)})
+            session.run(y, {x: part()})
             if i == 20 and sg.distributed.process_index() == 1:
                 print("time", time.time(), flush=True)
                 os.kill(os.getpid(), signal.SIGKILL)

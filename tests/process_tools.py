@@ -50,37 +50,6 @@ def launch(script: Path, *arguments: object, count: int = 4, devices: int = 1, s
         printed += f"\nended after {seconds} s"
     finally:
         process.kill()  # After an interrupt.
-    lines: dict[int, list[str]]
-    said: list[str]
-    seconds: float
-    ended: float
-    """When, as the clock says."""
-
-    def text(self, index: int) -> str:
-        """What a process printed."""
-        return "\n".join(self.lines.get(index, []))
-
-
-def launch(script: Path, *arguments: object, count: int = 4, devices: int = 1, seconds: float = 120.0) -> Run:
-    """Run a script in several processes, each with so many devices; for no longer than so many seconds."""
-    options = ["-n", str(count), "--devices", str(devices)]
-    began = time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "stopgrad", "launch", *options, script, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env={
-            **os.environ,
-            "PYTHONPATH": f"{Path(sg.__file__).parents[1]}{os.pathsep}{Path(__file__).parent}",
-        },
-    )
-    try:
-        printed, _ = process.communicate(timeout=seconds)
-    finally:
-        process.terminate()  # Which ends those that it started.
-        process.wait()
     lines: dict[int, list[str]] = {}
     said = []
     for line in printed.splitlines():
