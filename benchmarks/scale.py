@@ -1,6 +1,7 @@
 """What a training step moves between devices and holds on each, compiled by XLA for 1 to 1,024 of them.
 
-    python benchmarks/scale.py [--quick] [--only mlp,both] [--devices 1,2,4,8] [--rounds 3] [--json out.json]
+    python benchmarks/scale.py [--quick] [--only mlp,both] [--devices 1,2,4,8] [--batch strong]
+                               [--rounds 3] [--json out.json]
 
 The steps stand in ``scale/models.py``: loss, gradients and new parameters, as JAX compiles them
 (``jax.jit`` with a sharding for every array), as ``sg.function`` and as ``sg.Session``. Devices are virtual
@@ -63,7 +64,9 @@ def keeping() -> Callable[..., Any]:
     return functools.partial(Step, donate=False)
 
 
-def work(devices: int, names: list[str], rounds: int, quick: bool) -> list[dict[str, Any]]:
+def work(
+    devices: int, names: list[str], scalings: list[str], rounds: int, quick: bool
+) -> list[dict[str, Any]]:
     """All that is measured for so many devices."""
     make = steps()
     chosen = [case for case in CASES if case.name in names]
@@ -77,7 +80,7 @@ def work(devices: int, names: list[str], rounds: int, quick: bool) -> list[dict[
             continue
         sizes = (QUICK if quick else WHOLE)[case.model]
         agrees = compared(make, case, devices) if devices == RUN or quick else None
-        for scaling in ("strong", "weak"):
+        for scaling in scalings:
             examples = sizes.batch if scaling == "strong" else sizes.each * axes["data"]
             if examples % axes["data"]:
                 continue
@@ -156,7 +159,13 @@ def compared(make: dict[str, Callable[..., Any]], case: Case, devices: int) -> f
 def ask(devices: int, options: argparse.Namespace, names: list[str]) -> list[dict[str, Any]]:
     """The rows for so many devices, measured in a process of their own."""
     command = [sys.executable, __file__, "--worker", str(devices), "--only", ";".join(names)]
-    command += ["--rounds", str(options.rounds), *(["--quick"] if options.quick else [])]
+    command += [
+        "--rounds",
+        str(options.rounds),
+        "--batch",
+        options.batch,
+        *(["--quick"] if options.quick else []),
+    ]
     flags = os.environ.get("XLA_FLAGS", "")
     environment = {
         **os.environ,
@@ -260,9 +269,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small models on 2 and 4 devices")
     parser.add_argument("--only", help="comma-separated words, of which a case's name has all, as mlp,both")
     parser.add_argument("--devices", help="comma-separated; by default 1, 2, 4, 8 to 1,024")
+    parser.add_argument("--batch", default="strong,weak", help="strong, weak or both, as by default")
     parser.add_argument("--rounds", type=int, default=0, help="by default 3; 1 with --quick")
     parser.add_argument("--json", type=Path, help="write everything measured to this file")
     options = parser.parse_args()
+    if not {*options.batch.split(",")} <= {"strong", "weak"}:
+        parser.error("--batch is strong, weak, or strong,weak")
     options.rounds = options.rounds or (1 if options.quick else 3)
     return options
 
@@ -270,7 +282,8 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     options = parsed()
     if options.worker:
-        rows = work(options.worker, options.only.split(";"), options.rounds, options.quick)
+        scalings = options.batch.split(",")
+        rows = work(options.worker, options.only.split(";"), scalings, options.rounds, options.quick)
         return print(json.dumps(rows))
     words = options.only.split(",") if options.only else []
     names = [case.name for case in CASES if all(word in case.name for word in words)]
@@ -278,15 +291,18 @@ def main() -> None:
         raise SystemExit(f"no such case; there are {'; '.join(case.name for case in CASES)}")
     counts = [2, 4] if options.quick else [2**i for i in range(11)]
     counts = [int(count) for count in options.devices.split(",")] if options.devices else counts
+    processor = platform.processor() or platform.machine()
+    machine = f"{processor}, {os.cpu_count()} cores, CPython {platform.python_version()}"
     rows = []
     for count in counts:
         start = time.perf_counter()
         rows += ask(count, options, names)
         print(f"{count} devices: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+        if options.json:  # After each, since all take long.
+            options.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1))
     if not rows:
         raise SystemExit("none of these steps has a mesh of so many devices")
-    processor = platform.processor() or platform.machine()
-    machine = f"{processor}, {os.cpu_count()} cores, CPython {platform.python_version()}"
+    rows.sort(key=lambda row: row["devices"])
     print(f"{datetime.now():%Y-%m-%d}, {machine}; ours as ratios to JAX's")
     for name in names:
         body = [cells(row) for row in rows if row["case"] == name]
@@ -298,8 +314,6 @@ def main() -> None:
         show("MB sent without the stop → with it", header, found)
     print()
     print("\n".join(summary(rows)))
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

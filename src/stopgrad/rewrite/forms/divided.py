@@ -77,34 +77,42 @@ FORMS = (cross_entropy_in_parts,)
 
 
 def contract_in_place(prepared: Rewritten) -> Rewritten:
-    """Sums of products over several axes as they are, not over one that has been made of them.
+    """Sums of products over axes as they are, not over one that has been made of them.
 
-    For what other forms have made: the gradient of a weight under batch axes, and over all steps of a loop.
+    For what other forms have made, too: the gradient of a weight under batch axes, and over all steps of a
+    loop.
     """
-    return rewrite(prepared.outputs, prepared.inputs, (_unflattened,))
+    return rewrite(prepared.outputs, prepared.inputs, (_in_place,))
 
 
-def _unflattened(
+def _in_place(
     copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
 ) -> Sequence[Output] | None:
-    """One sum of products over k axes for ``matmul(reshape(a, [-1, m]), reshape(b, [-1, n]), transpose_a)``.
+    """One sum of products for ``matmul(a, b, transpose_a=True)``, of matrices or of what became such.
+
+    Recognises operands that are ``reshape(x, [-1, m])``, too, and sums over the axes of x. On a CPU the
+    product of matrices itself copies its first operand, transposed, to compute a little faster (by up to 13%
+    of its time): for the copy, what other products have put together is put together again.
 
     Effect: the same terms are added in another order.
 
     Figure: x [8, 64, 32] divided along its second axis over four devices, w [32, 48]: the gradient's
     all-reduce alone, 9 kB a device, where 123 kB were sent.
     """
-    if op.definition is not MatMul or values != (True, False):
+    if op.definition is not MatMul or values != (True, False) or any(x.ndim != 2 for x in inputs):
         return None
-    if any(x.op.definition is not Reshape or x.ndim != 2 for x in inputs):
-        return None
-    a, b = [x.op.inputs[0] for x in inputs]
-    axes = a.shape[:-1]
-    kept = [x.shape[-1:] == y.shape[-1:] for x, y in zip((a, b), inputs, strict=True)]
-    if not 2 <= len(axes) <= len(_LETTERS) or axes != b.shape[:-1] or not all(kept):
-        return None
-    summed = _LETTERS[: len(axes)]
+    a, b = _unflattened(*inputs)
+    summed = _LETTERS[: a.ndim - 1]
     return copying.once(Einsum, (a, b), (f"{summed}y,{summed}z->yz",), op)
+
+
+def _unflattened(a: Output, b: Output) -> tuple[Output, Output]:
+    """What two matrices were before their leading axes, which are alike, became one."""
+    if a.op.definition is not Reshape or b.op.definition is not Reshape:
+        return a, b
+    x, y = a.op.inputs[0], b.op.inputs[0]
+    alike = x.shape[:-1] == y.shape[:-1] and 2 < x.ndim <= len(_LETTERS)
+    return (x, y) if alike and (x.shape[-1:], y.shape[-1:]) == (a.shape[1:], b.shape[1:]) else (a, b)
 
 
 _LETTERS = "abcdefghijklmnopqrstuvwx"
