@@ -1,8 +1,8 @@
 """What it costs to save and restore the parameters of a session, beside plain orbax of the same arrays.
 
-    python benchmarks/checkpoints.py [--quick] [--folder FOLDER] [--rounds 5] [--json out.json]
+    python benchmarks/checkpoints.py [--megabytes 1024] [--folder FOLDER] [--rounds 5] [--json out.json]
 
-1 GB in 64 matrices of float32 (with ``--quick`` 16 MB), random numbers, on one device. The ways go round;
+64 matrices of float32, random numbers, on one device: eight times their size of memory. The ways go round;
 medians of the rounds, after one that is not counted. *returns*: when the program goes on. *written*: when all
 is on the disk, or said to be. *read*: when the values are back on the device, checked where the way checks.
 What is read was just written, so it comes from the system's memory, not from the disk.
@@ -135,12 +135,12 @@ def steps(model: Model, folder: Path) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    model = Model(1 << 24 if options.quick else 1 << 30)
+    model = Model(options.megabytes << 20)
     ways: dict[str, Way] = {
         "Session.save": file_of(model),
         "Checkpoints": checkpoints(model),
