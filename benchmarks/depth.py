@@ -3,11 +3,11 @@
     python benchmarks/depth.py [--quick] [--models mlp,transformer] [--programs forward,gradient,train]
                                [--ways loop,scan,jax loop,jax scan] [--depths 1,4,16,64,256] [--json out.json]
 
-The layers are written as a loop of Python (which stopgrad rolls by itself, where that pays) and as a scan over
-stacked parameters, in stopgrad and in JAX (with Optax), both compiled by XLA. A training step is AdamW's, for
-all parameters. Each way is a process of its own, in which the depths follow each other after a small warm-up;
-nothing is read from disk. Shown are the seconds until the program is compiled (*build*: the graph and its
-gradient, or tracing; *compile*: the rest, up to the first result) and the milliseconds of a later run.
+The layers are written as a loop of Python (which stopgrad rolls by itself, where that pays) and as a scan
+over stacked parameters, in stopgrad and in JAX (with Optax), both compiled by XLA. A training step is that of
+AdamW, for all parameters. Each way is a process of its own, in which the depths follow each other after a
+small warm-up; nothing is read from disk. Shown are the seconds until the program is compiled (the graph and
+its gradient, or tracing, + the rest, up to the first result) and the milliseconds of a later run.
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ CHANGES = {
     "stopgrad.sizes._DIMS": "weak: sizes that somebody holds",
     "stopgrad.sizes._ELSEWHERE": "weak: unknown sizes of other processes that somebody holds",
     "stopgrad.sizes._SYMBOLS": "weak: names and quotients in sizes that somebody holds",
+    "stopgrad.source._INSTRUCTIONS": "numbers below source.INSTRUCTIONS",
     "stopgrad.source._INTERNAL": "names of files: source.FILES",
     "stopgrad.source._positions": "places in code: lru_cache(8)",
     "stopgrad.structure._SEEN": "types of leaves, users' too; optree holds the dataclasses of these",

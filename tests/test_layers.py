@@ -27,7 +27,7 @@ MODULES = {
 ROWS = [
     ["source"],
     ["errors"],
-    ["locks"],
+    ["locks", "garbage"],
     ["hints"],
     ["interning", "plain"],
     ["dtypes"],

@@ -342,7 +342,7 @@ class Shardings(ByPath):
                 raise type(error)(f"{self._name}: {paths[i]}: {error.message}") from None
             if len(found[i]) > rank:
                 raise ShapeError(
-                    f"{self._name}: {paths[i]}: the sharding {show_spec(found[i])} has {len(found[i])} entries; "
-                    f"the array has {rank} axes"
+                    f"{self._name}: {paths[i]}: the sharding {show_spec(found[i])} has {len(found[i])} "
+                    f"entries; the array has {rank} axes"
                 )
         return found

@@ -95,8 +95,9 @@ def compile_for(
     ways, start = _ways(engine, operations, how.strict, anywhere), time.perf_counter()
     tried: list[Tried] = []
     known = None
+    notes: dict[Way, Sequence[str]] = {}
     compile = partial(
-        _compile, prepared, donated, assigned, shardings, f"{how.what}: {len(operations):,} operations"
+        _compile, prepared, donated, assigned, shardings, f"{how.what}: {len(operations):,} operations", notes
     )
     if len(ways) == 1 or sample is None:
         way = ways[0]
@@ -112,8 +113,9 @@ def compile_for(
             if graph:
                 remember(graph, ways, how.tune, way, tried)
     took = time.perf_counter() - start
+    shown, measured = _shown(prepared), (tuple(tried), known is not None)
     how.reports.append(
-        Report(_shown(prepared), way.engine.name, way.variant.name, took, tuple(tried), known is not None)
+        Report(shown, way.engine.name, way.variant.name, took, *measured, tuple(notes.get(way, ())))
     )
     return Ready(way.engine, run)
 
@@ -171,10 +173,12 @@ def _compile(
     assigned: Sequence[Output],
     shardings: Sequence[Spec],
     what: str,
+    notes: dict[Way, Sequence[str]],
     way: Way,
 ) -> Compiled:
     engine, variant = way
     form = formed(prepared, variant.forms, variant.passes)
+    notes[way] = form.notes
     spare = [
         emit(Placeholder, (), (x.dtype, x.shape, declared_sharding(x)), "", form.graph).outputs[0]
         for x in (assigned if engine.reuses else ())

@@ -228,7 +228,10 @@ class Session:
             raise GraphError(f"{describe(member)} is no parameter; fetch it with Session.run")
         with self._lock():
             state = self._present("value")
-            return np.array(state.engine.fetched(state.value(member)))
+            value = state.value(member)
+            if any(state.engine.spec_of(value) or ()):  # Its parts are gathered, for which all must come.
+                agree("Session.value", [f"{member.op.name} {member.type!r}"])
+            return np.array(state.engine.fetched(value))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the values of all parameters, by name, as they are together at one moment.

@@ -30,6 +30,12 @@ FILES = 4096
 """Of so many files at most it is remembered; cells of notebooks are files, too."""
 
 
+# One number for all places with the same: a graph holds one for each operation.
+_INSTRUCTIONS: dict[int, int] = {}
+INSTRUCTIONS = 2**14
+"""Of so many instructions of a function at most; what stands further on has numbers of its own."""
+
+
 def is_internal(file: str) -> bool:
     """Whether a file is part of the package, and no recipe; or may stand between it and the user's line."""
     if len(_INTERNAL) >= FILES:
@@ -56,7 +62,8 @@ def capture() -> tuple[CodeType, int] | None:
         if internal is None:
             internal = is_internal(code.co_filename)
         if not internal:
-            return code, frame.f_lasti
+            at = frame.f_lasti
+            return code, _INSTRUCTIONS.setdefault(at, at) if at < INSTRUCTIONS else at
         if frame.f_back is None:
             return None
         frame = frame.f_back

@@ -11,9 +11,10 @@ from typing import Any
 
 from stopgrad.autodiff.reach import Step, routes
 from stopgrad.autodiff.tracing import outputs_in
-from stopgrad.build import as_output, local, visible, without_gc
+from stopgrad.build import as_output, local, visible
 from stopgrad.builder import Builder, Inside, Trace, current
 from stopgrad.errors import DTypeError, GradientError, GraphError, ShapeError
+from stopgrad.garbage import without_gc
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.names import check_name
 from stopgrad.operands import as_array
@@ -40,7 +41,7 @@ def backpropagate(
 ) -> list[Output | None]:
     """The cotangents that arrive at xs when seeds leave ys, along a path on which gates are walls.
 
-    None where none arrives. The path is used up, so that of a long one nothing is held for longer than needed.
+    None where none arrives. The path is used up: of a long one nothing is held for longer than needed.
     """
     builder = current()
     cotangents = Cotangents(ys, xs, seeds, stops, builder)

@@ -1,4 +1,4 @@
-"""How tensors are divided over a mesh of devices: what operations say of it, and an operation that says it."""
+"""How tensors are divided over a mesh: what operations say of it, and an operation that says no more."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ forward a gate is its first operand.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,8 @@ def formed(prepared: Rewritten, forms: Sequence[Rule], passes: Sequence[Pass] = 
     """A prepared graph in the form that an engine runs best."""
     if forms:
         prepared = rewrite(prepared.outputs, prepared.inputs, (*forms, simplify, fold, merge))
+    notes = [*prepared.notes]
     for step in passes:
         prepared = step(prepared)
-    return prepared
+        notes += prepared.notes
+    return replace(prepared, notes=notes)
