@@ -118,5 +118,8 @@ def reader_of(path: AnyPath, wanted: Mapping[str, TensorType]) -> FolderReader:
         return reader
     found = newest_good(shown, bool(entries(shown, values=True)), wanted)
     if found is None:
-        raise CheckpointError(f"{shown} holds no checkpoint that can be read; give the folder of one")
+        raise CheckpointError(
+            f"{shown} cannot be read: it is a folder without a checkpoint that is whole; give a file, "
+            "or the folder of a checkpoint"
+        )
     return found

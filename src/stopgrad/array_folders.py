@@ -508,5 +508,10 @@ def differences(stored: Mapping[str, TensorType], wanted: Mapping[str, TensorTyp
         for n, kind in wanted.items()
         if n in stored and stored[n] != kind
     ]
+    return shortened(lines)
+
+
+def shortened(lines: Sequence[str]) -> list[str]:
+    """The first of many lines of an error, and how many more there are."""
     more = len(lines) - SHOWN
-    return [*lines[:SHOWN], f"and {more} more"] if more > 0 else lines
+    return [*lines[:SHOWN], f"and {more} more"] if more > 0 else list(lines)
