@@ -133,7 +133,9 @@ def test_data_measures_batches(tmp_path: Path) -> None:
 
 def test_checkpoints_measures_all_ways(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    shown = run("checkpoints.py", "--quick", "--rounds", "1", "--folder", str(tmp_path), "--json", str(out))
+    shown = run(
+        "checkpoints.py", "--megabytes", "16", "--rounds", "1", "--folder", str(tmp_path), "--json", str(out)
+    )
     assert "while a checkpoint is written" in shown
     rows = json.loads(out.read_text())["rows"]
     assert [row["way"] for row in rows] == ["Session.save", "Checkpoints", "orbax", "orbax, uncompressed"]
