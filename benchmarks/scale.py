@@ -1,12 +1,13 @@
 """What a training step moves between devices and holds on each, compiled by XLA for 1 to 1,024 of them.
 
-    python benchmarks/scale.py [--quick] [--only mlp,both] [--devices 1,2,4,8] [--rounds 3] [--json out.json]
+    python benchmarks/scale.py [--quick] [--only mlp,both] [--devices 1,2,4,8] [--batch strong]
+                               [--rounds 3] [--json out.json]
 
 The steps stand in ``scale/models.py``: loss, gradients and new parameters, as JAX compiles them
 (``jax.jit`` with a sharding for every array), as ``sg.function`` and as ``sg.Session``. Devices are virtual
 ones of the CPU client, as many as are asked for in a process of its own; programs are compiled and nothing is
-run, except that up to eight devices train small models for three steps, whose losses and parameters are
-compared.
+run, except that eight devices (with ``--quick`` any) train small models for three steps, whose losses and
+parameters are compared.
 
 - *sent*: bytes that one device sends in a step, from the text of the compiled program (``scale/hlo.py`` has
   the formula of each operation).
@@ -43,7 +44,7 @@ from scale.models import CASES, QUICK, WHOLE, Case, Sizes, batch, parameters, va
 LIBRARIES = ("jax", "function", "session")
 TITLES = {"function": "sg.function", "session": "sg.Session"}
 RUN = 8
-"""As many devices at most run something."""
+"""So many devices run something."""
 STEPS = 3
 
 # ------------------------------------------------------------------------------------------ in a worker
@@ -63,20 +64,23 @@ def keeping() -> Callable[..., Any]:
     return functools.partial(Step, donate=False)
 
 
-def work(devices: int, names: list[str], rounds: int, quick: bool) -> list[dict[str, Any]]:
+def work(
+    devices: int, names: list[str], scalings: list[str], rounds: int, quick: bool
+) -> list[dict[str, Any]]:
     """All that is measured for so many devices."""
     make = steps()
     chosen = [case for case in CASES if case.name in names]
     if chosen:
-        compared(make, chosen[0], devices)  # What a library does once in a process is done now.
+        # What a library does once in a process is done now.
+        measured(make, chosen[0], QUICK[chosen[0].model], {"data": 1, "model": 1}, 8, 1)
     rows = []
     for case in chosen:
         axes = case.mesh(devices)
         if axes is None:
             continue
         sizes = (QUICK if quick else WHOLE)[case.model]
-        agrees = compared(make, case, devices) if devices <= RUN else None
-        for scaling in ("strong", "weak"):
+        agrees = compared(make, case, devices) if devices == RUN or quick else None
+        for scaling in scalings:
             examples = sizes.batch if scaling == "strong" else sizes.each * axes["data"]
             if examples % axes["data"]:
                 continue
@@ -123,7 +127,6 @@ def figures(program: Any) -> dict[str, Any]:
     return {
         "sent": sum(one.moved for one in sent),
         "sent_by_kind": dict(bytes_by_kind),
-        "collectives": sum(one.times for one in sent),
         "memory": parts["argument"] + parts["output"] - parts["alias"] + parts["temp"],
         **parts,
         "flops": cost.get("flops", 0.0),
@@ -156,7 +159,13 @@ def compared(make: dict[str, Callable[..., Any]], case: Case, devices: int) -> f
 def ask(devices: int, options: argparse.Namespace, names: list[str]) -> list[dict[str, Any]]:
     """The rows for so many devices, measured in a process of their own."""
     command = [sys.executable, __file__, "--worker", str(devices), "--only", ";".join(names)]
-    command += ["--rounds", str(options.rounds), *(["--quick"] if options.quick else [])]
+    command += [
+        "--rounds",
+        str(options.rounds),
+        "--batch",
+        options.batch,
+        *(["--quick"] if options.quick else []),
+    ]
     flags = os.environ.get("XLA_FLAGS", "")
     environment = {
         **os.environ,
@@ -214,7 +223,7 @@ def show(title: str, header: list[str], body: list[list[str]]) -> None:
 
 
 def stops(rows: list[dict[str, Any]]) -> list[list[str]]:
-    """What a stop spares: bytes sent and operations between devices, without it and with it."""
+    """What a stop spares: bytes sent without it and with it."""
     found = []
     plain = {(r["case"], r["scaling"], r["devices"]): r["libraries"] for r in rows}
     for (case, scaling, devices), with_it in plain.items():
@@ -223,8 +232,7 @@ def stops(rows: list[dict[str, Any]]) -> list[list[str]]:
             continue
         line = [case.removesuffix(", stopped"), scaling, str(devices)]
         for name in LIBRARIES:
-            sent = f"{number(without[name]['sent'] / 1e6)} → {number(with_it[name]['sent'] / 1e6)}"
-            line.append(f"{sent} ({without[name]['collectives']} → {with_it[name]['collectives']})")
+            line.append(f"{number(without[name]['sent'] / 1e6)} → {number(with_it[name]['sent'] / 1e6)}")
         found.append(line)
     return found
 
@@ -261,9 +269,12 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="small models on 2 and 4 devices")
     parser.add_argument("--only", help="comma-separated words, of which a case's name has all, as mlp,both")
     parser.add_argument("--devices", help="comma-separated; by default 1, 2, 4, 8 to 1,024")
+    parser.add_argument("--batch", default="strong,weak", help="strong, weak or both, as by default")
     parser.add_argument("--rounds", type=int, default=0, help="by default 3; 1 with --quick")
     parser.add_argument("--json", type=Path, help="write everything measured to this file")
     options = parser.parse_args()
+    if not {*options.batch.split(",")} <= {"strong", "weak"}:
+        parser.error("--batch is strong, weak, or strong,weak")
     options.rounds = options.rounds or (1 if options.quick else 3)
     return options
 
@@ -271,7 +282,8 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     options = parsed()
     if options.worker:
-        rows = work(options.worker, options.only.split(";"), options.rounds, options.quick)
+        scalings = options.batch.split(",")
+        rows = work(options.worker, options.only.split(";"), scalings, options.rounds, options.quick)
         return print(json.dumps(rows))
     words = options.only.split(",") if options.only else []
     names = [case.name for case in CASES if all(word in case.name for word in words)]
@@ -279,15 +291,18 @@ def main() -> None:
         raise SystemExit(f"no such case; there are {'; '.join(case.name for case in CASES)}")
     counts = [2, 4] if options.quick else [2**i for i in range(11)]
     counts = [int(count) for count in options.devices.split(",")] if options.devices else counts
+    processor = platform.processor() or platform.machine()
+    machine = f"{processor}, {os.cpu_count()} cores, CPython {platform.python_version()}"
     rows = []
     for count in counts:
         start = time.perf_counter()
         rows += ask(count, options, names)
         print(f"{count} devices: {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+        if options.json:  # After each, since all take long.
+            options.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1))
     if not rows:
         raise SystemExit("none of these steps has a mesh of so many devices")
-    processor = platform.processor() or platform.machine()
-    machine = f"{processor}, {os.cpu_count()} cores, CPython {platform.python_version()}"
+    rows.sort(key=lambda row: row["devices"])
     print(f"{datetime.now():%Y-%m-%d}, {machine}; ours as ratios to JAX's")
     for name in names:
         body = [cells(row) for row in rows if row["case"] == name]
@@ -295,12 +310,10 @@ def main() -> None:
             show(name, HEADER, body)
     found = stops(rows)
     if found:
-        header = ["step", "batch", "devices", *[f"{name}: MB sent (operations)" for name in LIBRARIES]]
-        show("Without the stop → with it", header, found)
+        header = ["step", "batch", "devices", *["JAX", *TITLES.values()]]
+        show("MB sent without the stop → with it", header, found)
     print()
     print("\n".join(summary(rows)))
-    if options.json:
-        options.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -64,9 +64,11 @@ def agree(f: Callable[..., Output], *arrays: Any, rtol: float = 3e-5, forms: Seq
     return case
 
 
-def same_as_written(f: Callable[..., Output], *arrays: Any, rtol: float = 3e-5) -> Case:
+def same_as_written(
+    f: Callable[..., Output], *arrays: Any, rtol: float = 3e-5, forms: Sequence[Any] = FORMS
+) -> Case:
     """Hold a function's form against itself as written: also where float64 would give something else."""
-    case = Case(f, arrays)
+    case = Case(f, arrays, forms)
     for engine in (NumPyEngine(), XlaEngine()):
         pairs = zip(case.run(case.formed, engine), case.run(case.plain, engine), strict=True)
         for made, want in pairs:

@@ -151,3 +151,12 @@ def test_depth_measures_both_and_gives_the_same_loss(tmp_path: Path) -> None:
     ]
     for ours, theirs in zip(rows[:2], rows[2:], strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+
+
+def test_checkpoints_measures_all_ways(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    shown = run("checkpoints.py", "--quick", "--rounds", "1", "--folder", str(tmp_path), "--json", str(out))
+    assert "while a checkpoint is written" in shown
+    rows = json.loads(out.read_text())["rows"]
+    assert [row["way"] for row in rows] == ["Session.save", "Checkpoints", "orbax", "orbax, uncompressed"]
+    assert all(row["bytes"] > 1.5e7 and row["written"] >= row["returns"] > 0 for row in rows)

@@ -39,6 +39,7 @@ CONTAINERS = (
 
 # Those that change after the package has been imported: what each holds, and what bounds it.
 CHANGES = {
+    "stopgrad.array_folders._UNDER_WAY": "folders that are being written, without their arrays once they are",
     "stopgrad.builder.CURRENT": "who builds here and now: one link for each open block of the thread or task",
     "stopgrad.engines.registry.ENGINES": "engines, which somebody registered",
     "stopgrad.engines.registry._MADE": "one of each engine",

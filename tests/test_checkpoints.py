@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -133,7 +135,7 @@ def test_onto_other_devices(dtype: str, tmp_path: Path) -> None:
         None,
     ]
     for sharding in after:
-        found = read(tmp_path / "x", {name: sharding for name in ("both", "one", "together", "everywhere")})
+        found = read(tmp_path / "x", dict.fromkeys(("both", "one", "together", "everywhere"), sharding))
         for name, value in found.items():
             same_bits(value, x if name != "none" else x[:0])
             assert name == "none" or sharding is None or value.sharding == sharding
@@ -172,16 +174,12 @@ def damaged(path: Path) -> Iterator[tuple[str, Path]]:
 
 def test_a_file_that_is_damaged_is_noticed(tmp_path: Path) -> None:
     write_folder(str(tmp_path / "x"), several(), {})
-    noticed = 0
     for what, copy in damaged(tmp_path / "x"):
         try:
-            found = read(copy)
+            read(copy)
         except BrokenError:
-            noticed += 1
-        else:  # Nothing that is read may be wrong.
-            for name, x in several().items():
-                assert np.array_equal(found[name], x), what
-    assert noticed > 80
+            continue
+        pytest.fail(f"{what} is not noticed")
 
 
 def test_a_folder_that_is_none_of_ours(tmp_path: Path) -> None:
@@ -191,7 +189,7 @@ def test_a_folder_that_is_none_of_ours(tmp_path: Path) -> None:
         FolderReader(str(tmp_path))
     write_folder(str(tmp_path / "x"), {}, {})
     text = (tmp_path / "x" / NOTES).read_bytes().partition(b" ")[2].replace(b'"version":1', b'"version":9')
-    (tmp_path / "x" / NOTES).write_bytes(b"%08x " % __import__("zlib").crc32(text) + text)
+    (tmp_path / "x" / NOTES).write_bytes(b"%08x " % zlib.crc32(text) + text)
     with pytest.raises(sg.CheckpointError, match="written by a newer stopgrad"):
         FolderReader(str(tmp_path / "x"))
 
@@ -481,14 +479,9 @@ def test_an_error_of_the_background_comes_up(
             assert checkpoints._writing is not None
             checkpoints._writing._thread.join()
         match = f"{re.escape(str(tmp_path / '2'))} cannot be written: the disk is full; make room"
+        ways = {"save": lambda: checkpoints.save(3), "with": lambda: checkpoints.__exit__(None)}
         with pytest.raises(sg.CheckpointError, match=match):
-            if where == "save":
-                checkpoints.save(3)
-            elif where == "with":
-                with checkpoints:
-                    pass
-            else:
-                getattr(checkpoints, where)()
+            ways.get(where, getattr(checkpoints, where, None))()  # type: ignore[misc]
         checkpoints.wait()  # It comes up once.
         assert os.listdir(tmp_path) == ["1"]
         assert checkpoints.restore() == 1
@@ -498,22 +491,23 @@ def test_the_error_that_led_to_the_end_is_the_one_to_see(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = Model()
-    with (
-        model.session() as session,
-        pytest.warns(UserWarning, match="the disk is full"),
-        pytest.raises(ZeroDivisionError),
-        failing(monkeypatch, "rename", errno.ENOSPC),
-        sg.Checkpoints(tmp_path, session) as checkpoints,
-    ):
-        checkpoints.save(2)
-        raise ZeroDivisionError
+
+    def save_and_fail(session: sg.Session) -> None:
+        with sg.Checkpoints(tmp_path, session) as checkpoints:
+            checkpoints.save(2)
+            raise ZeroDivisionError
+
+    with model.session() as session, failing(monkeypatch, "rename", errno.ENOSPC):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with pytest.raises(ZeroDivisionError):
+                save_and_fail(session)
+        assert ["the disk is full" in str(w.message) for w in caught] == [True]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
 @pytest.mark.parametrize("step", ["makedirs", "fsync", "rename"])
-def test_a_step_that_fails(
-    step: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_fails(step: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with failing(monkeypatch, step, number), pytest.raises(sg.CheckpointError, match="cannot be written"):
         write_folder(str(tmp_path / "run" / "1"), several(), {})
     assert not (tmp_path / "run").exists() or os.listdir(tmp_path / "run") == []
@@ -524,16 +518,17 @@ LIMITED = """
 import os, resource, signal, sys
 import numpy as np
 import stopgrad as sg
-from stopgrad.array_folders import FolderReader, write_folder
+from stopgrad.array_folders import FolderReader, Writing, write_folder
 folder = sys.argv[1]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 arrays = {f"w{i}": np.random.default_rng(0).standard_normal(300) for i in range(5)}
-refused = 0
+refused = failed = 0
 for room in (*range(0, 12_000, 1200), 100_000):
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
     try:
         write_folder(f"{folder}/{room}", arrays, {})
     except sg.CheckpointError as error:
+        failed += 1
         refused += "larger than the system allows" in str(error)
         assert not os.listdir(folder), os.listdir(folder)
     else:
@@ -541,18 +536,25 @@ for room in (*range(0, 12_000, 1200), 100_000):
 reader = FolderReader(f"{folder}/{room}")
 reader.check()
 assert all((x == arrays[name]).all() for name, x in reader.read(dict.fromkeys(arrays)).items())
-print(refused, room)
+print(refused, failed)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+Writing(f"{folder}/last", arrays, {})  # Nobody waits for it.
 """
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGXFSZ"), reason="the system has no limit for files")
 def test_a_limit_of_the_system_on_files(tmp_path: Path) -> None:
     run = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path)], capture_output=True, text=True, check=False, timeout=100
+        [sys.executable, "-c", LIMITED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
     )
     assert run.returncode == 0, run.stderr
-    refused, room = map(int, run.stdout.split())
-    assert refused == len(range(0, room, 1200)) > 2
+    refused, failed = map(int, run.stdout.split())
+    assert refused == failed > 2
+    assert read(tmp_path / "last").keys() == {f"w{i}" for i in range(5)}
 
 
 FULL = """
@@ -641,7 +643,9 @@ def sharded(shape: tuple[int, ...]) -> tuple[sg.Graph, list[Any]]:
     graph = sg.Graph()
     with graph.as_default():
         w = sg.parameter(
-            np.arange(float(np.prod(shape)), dtype=np.float32).reshape(shape), name="w", sharding=("data", "model")
+            np.arange(float(np.prod(shape)), dtype=np.float32).reshape(shape),
+            name="w",
+            sharding=("data", "model"),
         )
         b = sg.parameter(np.ones(3, np.int64) * 2**40, name="b")
         v = sg.parameter(np.linspace(0, 1, 8), name="v", sharding=("model",))
@@ -679,19 +683,16 @@ def test_a_session_on_a_mesh_saves_and_restores(before: Any, tmp_path: Path) -> 
 def test_checkpoints_of_a_session_on_a_mesh(tmp_path: Path) -> None:
     mesh(8)
     graph, steps = sharded((8, 4))
-    with sg.Session(graph, mesh=sg.Mesh(data=4, model=2)) as session:
-        with sg.Checkpoints(tmp_path, session) as checkpoints:
-            for step in range(1, 12):
-                session.run(steps)
-                checkpoints.save(step)
-                if step == 10:
-                    ten = values(session)
-                    session.run(steps)
-                    session.run(steps)
-                    session.run(steps)
-                    checkpoints.wait()
-                    broken(tmp_path / "9")
-                    break
+    on = sg.Mesh(data=4, model=2)
+    with sg.Session(graph, mesh=on) as session, sg.Checkpoints(tmp_path, session) as checkpoints:
+        for step in range(1, 11):
+            session.run(steps)
+            checkpoints.save(step)
+        ten = values(session)
+        for _ in range(3):
+            session.run(steps)
+        checkpoints.wait()
+        broken(tmp_path / "9")
     with sg.Session(graph, mesh=sg.Mesh(data=2, model=2)) as session:
         assert sg.Checkpoints(tmp_path, session).restore() == 10
         for name, x in values(session).items():

@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import stopgrad as sg
-from stopgrad.data import Batches, permuted
+from stopgrad.data.order import permuted
 
 SRC = Path(sg.__file__).parents[1]
 
@@ -227,7 +227,7 @@ def test_enormous_sources_need_no_memory() -> None:
 
 @pytest.mark.parametrize("ahead", [0, 3])
 def test_every_position_can_be_come_back_to(ahead: int) -> None:
-    def made(processes: int = 1, index: int = 0) -> Batches:
+    def made(processes: int = 1, index: int = 0) -> sg.data.Batches:
         return sg.data.batches(
             np.arange(26), 8, key=1, epochs=3, prefetch=ahead, process_index=index, process_count=processes
         )
@@ -303,6 +303,30 @@ def test_what_is_no_position_is_refused(position: Any) -> None:
     batches = sg.data.batches(np.arange(4), 2)
     with pytest.raises(sg.ArgumentError, match=r"data.restore: a position is a number of batches, not"):
         batches.restore({**batches.state(), "position": position})
+
+
+def test_a_checkpoint_keeps_the_position(tmp_path: Path) -> None:
+    def train(steps: int, key: int = 2) -> tuple[int | None, list[float]]:
+        with sg.Graph().as_default():
+            x = sg.placeholder(sg.float64, [4])
+            mean = sg.parameter(np.zeros(()), name="mean")
+            step = sg.assign(mean, 0.9 * mean + 0.1 * sg.reduce_mean(x))
+            batches = sg.data.batches(np.arange(20.0), 4, key=key)
+            with sg.Session() as session, sg.Checkpoints(tmp_path, session, data=batches) as checkpoints:
+                first = checkpoints.restore()
+                means = [float(session.run(step, {x: batch})) for batch in itertools.islice(batches, steps)]
+                checkpoints.save(batches.position)
+        return first, means
+
+    found = [train(3), train(7), train(2)]
+    assert [first for first, _ in found] == [None, 3, 10]
+    mean, wanted = 0.0, []
+    for batch in expected(20, 4, 2, 3)[:12]:
+        mean = 0.9 * mean + 0.1 * np.mean(batch)
+        wanted.append(mean)
+    np.testing.assert_allclose([x for _, means in found for x in means], wanted, rtol=1e-14)
+    with pytest.raises(sg.CheckpointError, match=r"key \[0, 2\], here \[0, 3\]"):
+        train(1, key=3)
 
 
 # ----------------------------------------------------------------------------------------------- sources

@@ -269,7 +269,7 @@ def test_a_text_that_goes_on_differs_where_it_does(ours: list[str], theirs: list
 def test_of_a_long_line_the_part_is_shown_where_it_begins_to_differ() -> None:
     long = "x" * 5000
     (found, _) = compared(Store(), [[long + "1" + long], [long + "2" + long]])
-    assert re.search(r"process 0 \(.*\): …x{50}1x{49}…\n", found)
+    assert re.search(r"process 0 \(.*\): …x{120}1x{119}…\n", found)
     assert len(found) < 1000
 
 

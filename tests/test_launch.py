@@ -9,9 +9,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+import stopgrad as sg
 from stopgrad import cli
 from stopgrad.cli import launch
 
@@ -22,8 +24,31 @@ def script(tmp_path: Path) -> Path:
     return tmp_path / "script.py"
 
 
-def launched(*arguments: object) -> int:
-    return cli.main(["launch", *map(str, arguments)])
+class Launched(NamedTuple):
+    """How a launch ended."""
+
+    status: int
+    out: bytes
+    err: bytes
+
+
+def launched(*arguments: object, grace: float = launch.GRACE, **variables: str) -> Launched:
+    """As a process of its own: JAX runs in that of the tests, which therefore must not be forked."""
+    program = "import sys; from stopgrad.cli import launch, main; launch.GRACE = float(sys.argv[1]); "
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"{program}sys.exit(main(sys.argv[2:]))",
+            str(grace),
+            "launch",
+            *map(str, arguments),
+        ],
+        env={**os.environ, "PYTHONPATH": str(Path(sg.__file__).parents[1]), **variables},
+        capture_output=True,
+        timeout=60,
+    )
+    return Launched(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -47,45 +72,39 @@ def test_wrong_arguments_are_refused_with_what_is_right(
     assert says in capsys.readouterr().err
 
 
-def test_each_process_is_told_its_place_and_the_scripts_own_arguments(
-    script: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_each_process_is_told_its_place_and_the_scripts_own_arguments(script: Path) -> None:
     script.write_text(
         "import os, sys\n"
         "told = 'JAX_COORDINATOR_ADDRESS', 'STOPGRAD_NUM_PROCESSES', 'JAX_NUM_CPU_DEVICES', 'JAX_PLATFORMS'\n"
         "print(sys.argv[1:], os.environ['STOPGRAD_PROCESS_ID'], [os.environ.get(x) for x in told])\n"
     )
     # What looks like an option of the command's is the script's, after its name.
-    assert launched("-n", 3, "--devices", 2, "--port", 4321, script, "-n", 9, "--port", "-m") == cli.OK
-    lines = sorted(capfd.readouterr().out.splitlines())
-    assert lines == [
+    done = launched("-n", 3, "--devices", 2, "--port", 4321, script, "-n", 9, "--port", "-m")
+    assert (done.status, done.err) == (cli.OK, b"")
+    assert sorted(done.out.decode().splitlines()) == [
         f"[{i}] ['-n', '9', '--port', '-m'] {i} ['127.0.0.1:4321', '3', '2', 'cpu']" for i in range(3)
     ]
 
 
-def test_a_module_runs_as_python_runs_it(
-    script: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_runs_as_python_runs_it(script: Path) -> None:
     script.with_name("trained.py").write_text("import sys\nprint(__name__, sys.argv[1:])\n")
-    monkeypatch.setenv("PYTHONPATH", str(script.parent), prepend=os.pathsep)
-    assert launched("-m", "trained", "--rate", "0.1") == cli.OK
-    assert capfd.readouterr().out == "[0] __main__ ['--rate', '0.1']\n"
+    path = f"{Path(sg.__file__).parents[1]}{os.pathsep}{script.parent}"
+    done = launched("-m", "trained", "--rate", "0.1", PYTHONPATH=path)
+    assert done == (cli.OK, b"[0] __main__ ['--rate', '0.1']\n", b"")
 
 
-def test_output_comes_line_by_line_as_the_bytes_that_it_is(
-    script: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_output_comes_line_by_line_as_the_bytes_that_it_is(script: Path) -> None:
     script.write_text(
         "import sys\n"
         "sys.stdout.buffer.write(b'\\xff\\xfe raw\\n\\nend of file')\n"
         "sys.stderr.buffer.write(b'x' * 3_000_000 + b'\\n')\n"
     )
-    assert launched("-n", 2, script) == cli.OK
-    out, err = capfdbinary.readouterr()
+    done = launched("-n", 2, script)
+    assert done.status == cli.OK
     for i in (b"[0] ", b"[1] "):
-        own = b"".join(line for line in out.splitlines(keepends=True) if line.startswith(i))
+        own = b"".join(line for line in done.out.splitlines(keepends=True) if line.startswith(i))
         assert own == i + b"\xff\xfe raw\n" + i + b"\n" + i + b"end of file\n"
-        assert sum(line.count(b"x") for line in err.splitlines() if line.startswith(i)) == 3_000_000
+        assert sum(line.count(b"x") for line in done.err.splitlines() if line.startswith(i)) == 3_000_000
 
 
 @pytest.mark.parametrize(
@@ -96,14 +115,8 @@ def test_output_comes_line_by_line_as_the_bytes_that_it_is(
     ],
 )
 def test_when_one_fails_the_others_are_ended_and_its_status_is_returned(
-    how: str,
-    status: int,
-    says: str,
-    script: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    how: str, status: int, says: str, script: Path
 ) -> None:
-    monkeypatch.setattr(launch, "GRACE", 0.5)
     # The others do not heed SIGTERM, which JAX takes for a note that the machine is about to be taken away.
     script.write_text(
         "import os, signal, sys, time\n"
@@ -112,25 +125,19 @@ def test_when_one_fails_the_others_are_ended_and_its_status_is_returned(
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "time.sleep(100)\n"
     )
-    began = time.monotonic()
-    assert launched("-n", 3, script) == status
-    assert time.monotonic() - began < 20
-    out, err = capfd.readouterr()
-    assert err.endswith(f"stopgrad: {says}; the others were ended\n")
-    assert_gone(out)
+    done = launched("-n", 3, script, grace=0.5)
+    assert (done.status, done.err.decode()) == (status, f"stopgrad: {says}; the others were ended\n")
+    assert_gone(done.out.decode())
 
 
-def test_others_may_end_by_themselves_after_one_has_failed(
-    script: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_others_may_end_by_themselves_after_one_has_failed(script: Path) -> None:
     script.write_text(
         "import os, sys, time\n"
         "if os.environ['STOPGRAD_PROCESS_ID'] == '0':\n    sys.exit(3)\n"
         "time.sleep(0.5)\nprint('done')\n"
     )
-    assert launched("-n", 2, script) == 3
-    out, err = capfd.readouterr()
-    assert (out, err) == ("[1] done\n", "stopgrad: process 0 failed first, with status 3\n")
+    done = launched("-n", 2, script)
+    assert done == (3, b"[1] done\n", b"stopgrad: process 0 failed first, with status 3\n")
 
 
 def assert_gone(out: str) -> None:

@@ -45,6 +45,7 @@ ROWS = [
     ["arguments"],
     ["files", "folders", "machine"],
     ["array_folders"],
+    ["array_entries"],
     ["op"],
     ["interpreter", "inferred"],
     ["immediate"],
@@ -75,7 +76,10 @@ ROWS = [
     ["cli", "__main__", "pytest_plugin"],
 ]
 LEVEL = {part: i for i, row in enumerate(ROWS) for part in row}
-HEAVY = ("jax", "onnx", "onnxruntime", "scipy", "sklearn", "matplotlib", "torch", "tensorflow")
+HEAVY = (
+    *("jax", "orbax", "tensorstore", "grain", "onnx", "onnxruntime", "scipy", "sklearn", "matplotlib"),
+    *("torch", "tensorflow"),
+)
 
 
 def part_of(module: str) -> str:

@@ -156,6 +156,7 @@ from stopgrad.ops.scatters import *
 from stopgrad.ops.segments import *
 from stopgrad.ops.sets import *
 from stopgrad.ops.shape import *
+from stopgrad.ops.sharding import *
 from stopgrad.ops.slices import *
 from stopgrad.ops.solvers import *
 from stopgrad.ops.special import *

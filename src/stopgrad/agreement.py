@@ -8,7 +8,7 @@ import json
 import math
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -38,7 +38,9 @@ class Comparison:
         hosts: dict[int, str],
         subject: tuple[str, int, Sequence[str]],
         seconds: float,
+        shown: Callable[[int], str] | None = None,
     ) -> None:
+        self.shown = shown
         self.client, self.hosts, self.seconds = client, hosts, seconds
         self.index, self.count = place
         self.what, number, self.lines = subject
@@ -215,8 +217,10 @@ class Comparison:
         return {"answer": [self._digest(i, i + step) for i in range(start, stop, step)]}
 
     def _line(self, i: int) -> str | None:
-        """A line, not too much of it; None after the last one."""
-        return self.lines[i][:_LONGEST] if i < len(self.lines) else None
+        """A line as it is shown, not too much of it; None after the last one."""
+        if i >= len(self.lines):
+            return None
+        return (self.lines[i] if self.shown is None else self.shown(i))[:_LONGEST]
 
 
 _PARTS = 512
@@ -225,7 +229,7 @@ _PARTS = 512
 _LONGEST = 1 << 16
 """How much of a line is sent, in characters."""
 
-_WIDTH = 100
+_WIDTH = 240
 """How much of a line is shown."""
 
 _LATE = (
@@ -239,9 +243,11 @@ _CAUSES = (
 
 
 def _around(text: str | None, other: str | None) -> str:
-    """A line as it is shown: cut to where it begins to differ."""
+    """A line as it is shown: a long one is cut to where it begins to differ."""
     if text is None:
         return "(no such line)"
+    if len(text) <= _WIDTH:
+        return text
     pairs = enumerate(zip_longest(text, other or ""))
     start = max(0, next((i for i, (a, b) in pairs if a != b), 0) - _WIDTH // 2)
     shown = text[start : start + _WIDTH]

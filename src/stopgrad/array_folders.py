@@ -1,37 +1,36 @@
-"""Arrays in folders, through orbax: each process writes its own part of them, while the program goes on.
+"""Arrays in folders, through orbax: each process writes its own part, while the program goes on.
 
-An entry is a folder that appears whole or not at all: ``arrays`` in it is orbax's, and :data:`NOTES` says what
-the arrays are called, of what type they are, what else belongs to them, and how every file is to look. Orbax
-writes and reads arrays that are divided among devices and processes, and divides them anew. It is asked for no
-more than that (a handler, not its managers): what fails in one process is here an error in all of them at once,
+A folder appears whole or not at all. In it, ``arrays`` is orbax's, and :data:`NOTES` says what the arrays are
+called, of what type they are, what else belongs to them, and the sum of every file. Orbax writes and reads
+arrays that are divided among devices and processes, and divides them anew. It is asked for no more than
+that (for a handler, not for its managers): what fails in one process is here an error in all of them at once,
 where its own checkpointers wait for a time-out; and nothing of it notices a flipped bit in an array.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import math
 import os
-import re
 import shutil
 import sys
 import threading
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from stopgrad.distributed import agree, process_count, process_index
 from stopgrad.errors import CheckpointError, DistributedError, StopgradError
-from stopgrad.files import CURES, AnyPath, checked_path, flush_folder, locked
+from stopgrad.files import CURES, flush_folder, locked
 from stopgrad.namespaces import require
 from stopgrad.operands import show_shape
-from stopgrad.source import to_user
 from stopgrad.types import DTYPES, TensorType, dtype_of, tensor_type
 
 NOTES = "stopgrad.json"
@@ -39,7 +38,7 @@ _ARRAYS = "arrays"
 _PARTS = "parts"
 _PART = ".part"
 _VERSION = 1
-_PATIENCE = 3600.0
+PATIENCE = 3600.0
 """Seconds for which processes wait for each other: one may have far more to write than another."""
 
 T = TypeVar("T")
@@ -62,11 +61,13 @@ def together(what: str, path: str, step: Callable[[], T]) -> T:
     if process_count() > 1:
         folder, name = os.path.split(path)
         try:
-            line = f"{name}: done" if failed is None else f"{name}: {failed}"
-            agree(f"{what} in {folder}", [line], timeout=_PATIENCE)
+            why = failed.message if isinstance(failed, StopgradError) else str(failed)
+            line = f"{name}: done" if failed is None else why.replace(path, name)  # Long ones are cut.
+            agree(f"{what} in {folder}", [line], timeout=PATIENCE)
         except DistributedError as error:
             if failed is None:
-                raise CheckpointError(f"{what} {path}: another process failed: {error.message}") from None
+                told = error.message.partition("\nAll run the same")[0]  # What follows is about graphs.
+                raise CheckpointError(f"{what} {path} failed in another process: {told}") from None
     if failed is not None:
         raise failed
     return result  # type: ignore[return-value]
@@ -77,8 +78,8 @@ def _leads() -> bool:
     return process_index() == 0
 
 
-def _refuse(error: BaseException, path: str, done: str) -> NoReturn:
-    """Raise what happened while *path* was written or read as an error of ours, with the cure if it has one."""
+def refuse(error: BaseException, path: str, done: str) -> NoReturn:
+    """Raise what happened while *path* was written or read as an error of ours, with a cure if it has one."""
     if isinstance(error, StopgradError) or not isinstance(error, Exception):
         raise error
     raise CheckpointError(f"{path} cannot be {done}: {_why(error)}") from error
@@ -132,8 +133,8 @@ class Writing:
         self._copied = threading.Event()
         self._orbax = require("orbax.checkpoint", "saving into a folder", "scale")
         self._jax = require("jax", "saving into a folder", "scale")
-        # No daemon: a program that ends waits until its last checkpoint is whole.
         self._thread = threading.Thread(target=self._run, name="stopgrad-checkpoint")
+        _UNDER_WAY.add(self)
         self._thread.start()
 
     def copied(self) -> None:
@@ -147,6 +148,7 @@ class Writing:
             CheckpointError: it will not be there: the disk is full, for instance. Raised once.
         """
         self._thread.join()
+        _UNDER_WAY.discard(self)
         failed, self._failed = self._failed, None
         if isinstance(failed, StopgradError):
             failed.point_here()
@@ -161,6 +163,8 @@ class Writing:
             self._failed = error
         finally:
             self._arrays = {}
+            if self._failed is None:
+                _UNDER_WAY.discard(self)
             self._copied.set()
 
     def _write(self) -> None:
@@ -174,7 +178,7 @@ class Writing:
                 together(*shown, lambda: self._finish(part) if _leads() else None)
             except BaseException:
                 if _leads():
-                    shutil.rmtree(part, ignore_errors=True)
+                    _clear(part)
                 raise
         if self._then is not None and _leads():
             self._then()
@@ -184,7 +188,7 @@ class Writing:
         try:
             yield
         except Exception as error:
-            _refuse(error, self.path, "written")
+            refuse(error, self.path, "written")
 
     def _begin(self, stack: contextlib.ExitStack) -> str:
         """An empty folder to write into, and no others of processes that died."""
@@ -196,7 +200,7 @@ class Writing:
                 stack.enter_context(_only_one(folder))
                 for left in os.listdir(folder):
                     if left.startswith(".") and left.endswith(_PART):
-                        shutil.rmtree(os.path.join(folder, left))
+                        _clear(os.path.join(folder, left))
                 os.makedirs(os.path.join(part, _ARRAYS))
                 os.makedirs(os.path.join(part, _PARTS))
         return part
@@ -208,10 +212,10 @@ class Writing:
             return []
         # Compressing takes longer than writing what it saves, a tenth of trained numbers.
         self._handler = self._orbax.PyTreeCheckpointHandler(use_compression=False)
-        folder = require("etils.epath", "orbax").Path(os.path.join(part, _ARRAYS))
+        folder = _orbax_path(os.path.join(part, _ARRAYS))
         with self._explained():
             save = self._handler.async_save(folder, args=self._orbax.args.PyTreeSave(arrays))
-            loop = asyncio.new_event_loop()
+            loop = require("asyncio", "saving").new_event_loop()  # Needed by nobody else: 10 ms to import.
             try:
                 return loop.run_until_complete(save) or []
             finally:
@@ -236,8 +240,7 @@ class Writing:
         """Put the parts together, and give the folder its name."""
         with self._explained():
             if os.listdir(os.path.join(part, _ARRAYS)):
-                folder = require("etils.epath", "orbax").Path(os.path.join(part, _ARRAYS))
-                self._handler.finalize(folder)
+                self._handler.finalize(_orbax_path(os.path.join(part, _ARRAYS)))
                 self._handler.close()
             parts = os.path.join(part, _PARTS)
             found = [_read_note(os.path.join(parts, f"{i}.json")) for i in range(process_count())]
@@ -257,7 +260,26 @@ class Writing:
             flush_folder(os.path.dirname(self.path))
 
 
-def write_folder(path: str, arrays: Mapping[str, Any], notes: Mapping[str, Any], wait: bool = True) -> Writing:
+_UNDER_WAY: set[Writing] = set()
+
+
+def _finish_all() -> None:
+    """What a program does at its end, so that its last checkpoint is whole though nobody waits for it."""
+    for writing in list(_UNDER_WAY):
+        try:
+            writing.wait()
+        except StopgradError as error:
+            warnings.warn(error.message, stacklevel=1)
+
+
+# A callback of atexit would come too late: Python has then stopped the threads that orbax hands work to, as
+# concurrent.futures has asked it to, in this same way. Without it, such a checkpoint would not be written.
+getattr(threading, "_register_atexit", lambda _: None)(_finish_all)
+
+
+def write_folder(
+    path: str, arrays: Mapping[str, Any], notes: Mapping[str, Any], wait: bool = True
+) -> Writing:
     """Write arrays by name into a new folder; see :class:`Writing`.
 
     Returns when the folder is there; without *wait*, as soon as the arrays may change.
@@ -276,10 +298,26 @@ def _only_one(folder: str) -> Iterator[None]:
     file = os.open(folder, os.O_RDONLY)
     try:
         if locked(file, wait=False) is False:
-            raise CheckpointError(f"{folder} cannot be written: another program saves there; take another folder")
+            raise CheckpointError(
+                f"{folder} cannot be written: another program saves there; take another folder"
+            )
         yield
     finally:
         os.close(file)
+
+
+def _orbax_path(path: str) -> Any:
+    """A path as orbax takes it."""
+    return require("etils.epath", "orbax").Path(path)
+
+
+def _clear(path: str) -> None:
+    """Remove a folder. Where writing has failed, threads of orbax may be writing into it for a moment yet."""
+    for _ in range(50):
+        shutil.rmtree(path, ignore_errors=True)
+        if not os.path.exists(path):
+            return
+        time.sleep(0.02)
 
 
 def remove_folder(path: str) -> None:
@@ -359,14 +397,17 @@ class FolderReader:
         except ValueError:
             raise BrokenError(f"{os.path.join(path, NOTES)} is not as it was written") from None
         except OSError as error:
-            _refuse(error, path, "read")
+            refuse(error, path, "read")
         if found["version"] > _VERSION:
             raise CheckpointError(
-                f"{path} was written by a newer stopgrad, in form {found['version']}; this one reads {_VERSION}"
+                f"{path} was written by a newer stopgrad, in form {found['version']}; this one reads form "
+                f"{_VERSION}"
             )
         self.notes: dict[str, Any] = found["notes"]
         self.own: list[Any] = found["own"]
-        self.types = {n: tensor_type(DTYPES[kind], tuple(shape)) for n, (kind, shape) in found["arrays"].items()}
+        self.types = {
+            n: tensor_type(DTYPES[kind], tuple(shape)) for n, (kind, shape) in found["arrays"].items()
+        }
         self._files: dict[str, list[int]] = found["files"]
 
     def compare(self, wanted: Mapping[str, TensorType]) -> None:
@@ -391,7 +432,7 @@ class FolderReader:
                 except FileNotFoundError:
                     raise BrokenError(f"{self.path} is broken: {name} is missing") from None
                 except OSError as error:
-                    _refuse(error, whole, "read")
+                    refuse(error, whole, "read")
                 if found != self._files[name]:
                     raise BrokenError(f"{self.path} is broken: {name} is not as it was written")
 
@@ -402,170 +443,46 @@ class FolderReader:
 
     def read(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
         """The arrays of these names: JAX's, divided as is said, or NumPy's where None is said."""
-        jax = require("jax", "reading checkpoints", "scale")
-        orbax = require("orbax.checkpoint", "reading checkpoints", "scale")
-        stored = [name for name in shardings if math.prod(self.types[name].shape)]
-        asked = {name: self._asked(orbax, name, shardings[name]) for name in stored}
-        found: dict[str, Any] = {}
-
-        def read_stored() -> None:
-            with jax.enable_x64(True):  # Else 64-bit numbers would become narrow on their way.
-                folder = require("etils.epath", "orbax").Path(os.path.join(self.path, _ARRAYS))
-                handler = orbax.PyTreeCheckpointHandler()
-                some = {"item": dict.fromkeys(stored, 0), "partial_restore": True}
-                args = orbax.args.PyTreeRestore(
-                    restore_args=asked, **(some if len(stored) < self._stored() else {})
-                )
-                if stored:
-                    found.update(handler.restore(folder, args=args))
-                handler.close()
-                for name, sharding in shardings.items():
-                    if name not in found:
-                        found[name] = self._empty(jax, name, sharding)
-
-        def read_all() -> None:
-            try:
-                # Orbax starts an event loop, of which a thread has no more than one.
-                _in_a_thread(read_stored)
-            except Exception as error:
-                _refuse(error, self.path, "read")
-
-        together("reading", self.path, read_all)
+        found = together("reading", self.path, lambda: self._read(shardings))
         for name, x in found.items():
             kind = self.types[name]
             if x.dtype != kind.dtype.numpy or x.shape != kind.shape:
-                raise BrokenError(
-                    f"{self.path} is broken: {name} is read as {x.dtype}{show_shape(x.shape)}, not {kind!r}"
-                )
+                shown = f"{x.dtype}{show_shape(x.shape)}, not {kind!r}"
+                raise BrokenError(f"{self.path} is broken: {name} is read as {shown}")
         return found
 
-    def _stored(self) -> int:
-        return sum(1 for kind in self.types.values() if math.prod(kind.shape))
-
-    def _asked(self, orbax: Any, name: str, sharding: Any) -> Any:
-        if sharding is None:
-            return orbax.RestoreArgs(restore_type=np.ndarray)
-        kind = self.types[name]
-        return orbax.ArrayRestoreArgs(sharding=sharding, global_shape=kind.shape, dtype=kind.dtype.numpy)
-
-    def _empty(self, jax: Any, name: str, sharding: Any) -> Any:
-        """An array without elements, of which orbax stores none."""
-        kind = self.types[name]
-        empty = np.empty(kind.shape, kind.dtype.numpy)
-        return empty if sharding is None else jax.device_put(empty, sharding)
-
-
-def _in_a_thread(step: Callable[[], None]) -> None:
-    failed: list[BaseException] = []
-
-    def run() -> None:
+    def _read(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            step()
-        except BaseException as error:
-            failed.append(error)
+            # Orbax runs an event loop, of which a thread has no more than one.
+            with ThreadPoolExecutor(1, "stopgrad-restore") as thread:
+                return thread.submit(self._read_here, shardings).result()
+        except Exception as error:
+            refuse(error, self.path, "read")
 
-    thread = threading.Thread(target=run, name="stopgrad-restore")
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
-
-
-# -------------------------------------------------------------------------------------------- entries
-
-VALUES = "values"
-"""What entries are called that hold the values of a session; those of a run are called by their steps."""
-
-_ENTRY = re.compile(r"(?P<stem>values|\d+)(?:\.(?P<serial>\d+))?")
-
-
-class Entry(NamedTuple):
-    """One of the checkpoints that a folder holds. Later ones compare greater.
-
-    Attributes:
-        step: its number; 0 for the values of a session.
-        serial: which one of that name it is: an old one stays until the new one is whole.
-        path: of its folder.
-    """
-
-    step: int
-    serial: int
-    path: str
-
-
-def entries(folder: str, values: bool) -> list[Entry]:
-    """The entries of a folder, from old to new; the *values* of a session, or those of a run."""
-    try:
-        names = os.listdir(folder)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        if os.path.isfile(folder):
-            raise CheckpointError(f"{folder} is a file; checkpoints stand in a folder, give its path") from None
-        _refuse(error, folder, "read")
-    found = [(_ENTRY.fullmatch(name), os.path.join(folder, name)) for name in names]
-    return sorted(
-        Entry(0 if values else int(m["stem"]), int(m["serial"] or 0), path)
-        for m, path in found
-        if m is not None and (m["stem"] == VALUES) is values
-    )
-
-
-def new_entry(folder: str, stem: str) -> str:
-    """The path of the next entry of this name."""
-    there = [e.serial for e in entries(folder, stem == VALUES) if stem == VALUES or str(e.step) == stem]
-    return os.path.join(folder, f"{stem}.{max(there) + 1}" if there else stem)
-
-
-def newest_good(folder: str, values: bool, wanted: Mapping[str, TensorType]) -> FolderReader | None:
-    """The newest entry that is as it was written, checked; None where there is none.
-
-    Newer ones that are broken are passed over, with a warning.
-
-    Raises:
-        CheckpointError: the newest good one is another graph's.
-    """
-    found = entries(folder, values)
-    agree(f"the checkpoints in {folder}", [os.path.basename(e.path) for e in found], timeout=_PATIENCE)
-    for entry in reversed(found):
-        try:
-            reader = together("opening", entry.path, lambda path=entry.path: FolderReader(path))
-            reader.compare(wanted)
-            reader.check()
-        except BrokenError as error:
-            warnings.warn(f"a checkpoint is passed over: {error.message}", stacklevel=to_user())
-        else:
-            return reader
-    return None
-
-
-def begin_values(folder: AnyPath, values: Mapping[str, Any]) -> Writing:
-    """Begin to write the values of a session into a folder; what was there stays until they are whole."""
-    shown = checked_path(folder)
-    path = new_entry(shown, VALUES)
-
-    def remove_old() -> None:
-        for entry in entries(shown, values=True):
-            if entry.path != path:
-                remove_folder(entry.path)
-
-    writing = Writing(path, values, {}, then=remove_old)
-    writing.copied()
-    return writing
-
-
-def reader_of(path: AnyPath, wanted: Mapping[str, TensorType]) -> FolderReader:
-    """What a path names, checked: an entry, or the newest good one of the folder."""
-    shown = checked_path(path)
-    if os.path.exists(os.path.join(shown, NOTES)):
-        reader = FolderReader(shown)
-        reader.compare(wanted)
-        reader.check()
-        return reader
-    found = newest_good(shown, bool(entries(shown, values=True)), wanted)
-    if found is None:
-        raise CheckpointError(f"{shown} holds no checkpoint that can be read; give the folder of one")
-    return found
+    def _read_here(self, shardings: Mapping[str, Any]) -> dict[str, Any]:
+        jax = require("jax", "reading checkpoints", "scale")
+        orbax = require("orbax.checkpoint", "reading checkpoints", "scale")
+        found: dict[str, Any] = {}
+        asked: dict[str, Any] = {}
+        with jax.enable_x64(True):  # Else 64-bit numbers would become narrow on their way.
+            for name, sharding in shardings.items():
+                kind = self.types[name]
+                if not math.prod(kind.shape):  # Of these orbax has stored nothing.
+                    empty = np.empty(kind.shape, kind.dtype.numpy)
+                    found[name] = empty if sharding is None else jax.device_put(empty, sharding)
+                elif sharding is None:
+                    asked[name] = orbax.RestoreArgs(restore_type=np.ndarray)
+                else:
+                    asked[name] = orbax.ArrayRestoreArgs(
+                        sharding=sharding, global_shape=kind.shape, dtype=kind.dtype.numpy
+                    )
+            if asked:
+                handler = orbax.PyTreeCheckpointHandler()
+                item = dict.fromkeys(asked, 0)
+                args = orbax.args.PyTreeRestore(item=item, restore_args=asked, partial_restore=True)
+                found |= handler.restore(_orbax_path(os.path.join(self.path, _ARRAYS)), args=args)
+                handler.close()
+        return found
 
 
 SHOWN = 20
@@ -576,11 +493,16 @@ def differences(stored: Mapping[str, TensorType], wanted: Mapping[str, TensorTyp
     """In which arrays a checkpoint and a graph differ, a line for each; the first few, and how many more.
 
     Examples:
-        >>> differences({"w": tensor_type(DTYPES["float32"], (2,))}, {"w": tensor_type(DTYPES["float32"], (3,))})
+        >>> old, new = [tensor_type(DTYPES["float32"], (n,)) for n in (2, 3)]
+        >>> differences({"w": old}, {"w": new})
         ['w: float32[2] in the checkpoint, float32[3] in the graph']
     """
-    lines = [f"{n}: {kind!r} in the graph, not in the checkpoint" for n, kind in wanted.items() if n not in stored]
-    lines += [f"{n}: {kind!r} in the checkpoint, not in the graph" for n, kind in stored.items() if n not in wanted]
+    lines = [
+        f"{n}: {kind!r} in the graph, not in the checkpoint" for n, kind in wanted.items() if n not in stored
+    ]
+    lines += [
+        f"{n}: {kind!r} in the checkpoint, not in the graph" for n, kind in stored.items() if n not in wanted
+    ]
     lines += [
         f"{n}: {stored[n]!r} in the checkpoint, {kind!r} in the graph"
         for n, kind in wanted.items()

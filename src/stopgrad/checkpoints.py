@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from stopgrad.array_folders import Writing, entries, new_entry, newest_good, remove_folder
+from stopgrad.array_entries import entries, new_entry, newest_good
+from stopgrad.array_folders import Writing, remove_folder
 from stopgrad.distributed import process_index
 from stopgrad.errors import ArgumentError, CheckpointError, StopgradError
 from stopgrad.files import checked_path
@@ -31,7 +32,7 @@ class Positioned(Protocol):
 
 
 class Checkpoints:
-    """The checkpoints of a run: the values of a session, the position in its data, and the number of the step.
+    """The checkpoints of a run: the values of a session, the position in its data, the number of the step.
 
     Args:
         folder: where they stand, each in a folder of its own, named by its step. It is made when the first is
@@ -74,7 +75,9 @@ class Checkpoints:
                 f"{shorten(data)} has not"
             )
         if not is_whole(keep) or whole(keep) < 1:
-            raise ArgumentError(f"Checkpoints: keep is how many checkpoints are kept, 1 or more, not {shorten(keep)}")
+            raise ArgumentError(
+                f"Checkpoints: keep is how many checkpoints are kept, 1 or more, not {shorten(keep)}"
+            )
         self._folder = os.path.abspath(checked_path(folder))
         self._session = session
         self._data = data
@@ -113,8 +116,8 @@ class Checkpoints:
         step, position = whole(step), self._position()
         if not self._restored and self.steps[-1:] > [step]:
             raise CheckpointError(
-                f"Checkpoints.save: {self._folder} holds later steps, up to {self.steps[-1]}, of another run; "
-                "go on from there with restore(), or take another folder"
+                f"Checkpoints.save: {self._folder} holds later steps, up to {self.steps[-1]}, of another "
+                "run; go on from there with restore(), or take another folder"
             )
         self._restored = True
         path = new_entry(self._folder, str(step))
@@ -191,7 +194,8 @@ class Checkpoints:
             json.dumps(state)
         except (TypeError, ValueError) as error:
             raise ArgumentError(
-                f"Checkpoints.save: the state of data must be numbers, texts, lists and dicts, for JSON: {error}"
+                "Checkpoints.save: the state of data must be numbers, texts, lists and dicts, "
+                f"for JSON: {error}"
             ) from None
         return state
 

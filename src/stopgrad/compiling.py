@@ -19,7 +19,8 @@ from stopgrad.errors import ArgumentError
 from stopgrad.fingerprint import fingerprint
 from stopgrad.graph import Operation, Output
 from stopgrad.meshes import Mesh
-from stopgrad.ops.data import Placeholder, Shard, declared_sharding
+from stopgrad.ops.data import Placeholder
+from stopgrad.ops.sharding import Shard, declared_sharding
 from stopgrad.plain import flag, is_whole, whole
 from stopgrad.rewrite import Rewritten, check_sizes, formed, needed, prepare
 from stopgrad.sharding import Spec

@@ -29,7 +29,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stopgrad import rendezvous
@@ -359,7 +359,12 @@ def _leave() -> None:
 # --------------------------------------------------------------------------------------------- agreement
 
 
-def agree(what: str, lines: Sequence[str], timeout: float | None = None) -> None:
+def agree(
+    what: str,
+    lines: Sequence[str],
+    timeout: float | None = None,
+    shown: Callable[[int], str] | None = None,
+) -> None:
     """Compare with all other processes; come back when they are all here, with the same lines.
 
     It goes through the store of the coordination service, and never through devices, so that what differs is
@@ -370,6 +375,7 @@ def agree(what: str, lines: Sequence[str], timeout: float | None = None) -> None
         what: what is compared, as the error names it.
         lines: what must be equal. It is sent as a digest; only where they differ, the differing line is.
         timeout: seconds to wait for the others; None: the time given to :func:`initialize`.
+        shown: what shows a line in an error, by its number from 0; None: the line itself does.
 
     Raises:
         DistributedError: in all processes. They differ: in which line, who differs; or one did not come.
@@ -382,6 +388,6 @@ def agree(what: str, lines: Sequence[str], timeout: float | None = None) -> None
         _RUN.rounds[what] += 1
     seconds = _RUN.timeout if timeout is None else timeout
     place = run.process_id, run.num_processes
-    complaint = Comparison(run.client, place, _RUN.hosts, (what, number, lines), seconds).result()
+    complaint = Comparison(run.client, place, _RUN.hosts, (what, number, lines), seconds, shown).result()
     if complaint:
         raise DistributedError(complaint)

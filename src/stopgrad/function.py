@@ -512,7 +512,8 @@ def function(
         shardings: how arguments are divided over the mesh: from the paths of arguments to shardings as
             :func:`placeholder` takes them; that of a structure is that of all arrays in it. An argument of
             which nothing is said stays as it is, where it lies on the mesh already; else all devices hold the
-            whole of it. Results are divided as the engine leaves them, or as :func:`shard` says.
+            whole of it. Of what is divided among several processes, each process gives its own part. Results
+            are divided as the engine leaves them, or as :func:`shard` says.
 
     Returns:
         a :class:`Function`, with f's arguments. It returns NumPy arrays; or the engine's own, left where they

@@ -230,7 +230,9 @@ _ADVICE = {
     "config": "sg.function and sg.Session take engine= and strict=; there is no global configuration",
     "device_get": "results of sg.function are NumPy arrays already; leave it out",
     "block_until_ready": "results of sg.function are NumPy arrays already; leave it out",
-    "data": "feed NumPy arrays from any loader to sg.function or to a sg.Session",
+    **dict.fromkeys(
+        ("Dataset", "DataLoader"), "sg.data.batches reads arrays, and anything with len() and brackets"
+    ),
     "io": "read files with NumPy; a sg.Graph has save and load",
     "save": "a sg.Graph has save; a sg.Session saves the values of parameters",
     "load": "sg.Graph.load reads a graph; a sg.Session restores the values of parameters",

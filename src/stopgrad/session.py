@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from stopgrad.array_folders import FolderReader, begin_values, reader_of
+from stopgrad.array_entries import begin_values, reader_of
+from stopgrad.array_folders import FolderReader
 from stopgrad.builder import default_graph
 from stopgrad.compiling import CACHE_SIZE, How, Ready, cached, compile_for, compile_sized, has_hash
 from stopgrad.distributed import agree, process_count
@@ -24,7 +25,8 @@ from stopgrad.fingerprint import digest
 from stopgrad.graph import Graph, Operation, Output, describe
 from stopgrad.lowered import Program
 from stopgrad.meshes import Mesh
-from stopgrad.ops.data import Assign, Parameter, Placeholder, check_shardings, declared_sharding
+from stopgrad.ops.data import Assign, Parameter, Placeholder
+from stopgrad.ops.sharding import check_shardings, declared_sharding
 from stopgrad.rewrite import needed
 from stopgrad.sharding import Spec
 from stopgrad.structure import flatten, unflatten
@@ -226,13 +228,16 @@ class Session:
             raise GraphError(f"{describe(member)} is no parameter; fetch it with Session.run")
         with self._lock():
             state = self._present("value")
-            return np.array(state.engine.fetched(state.value(member)))
+            value = state.value(member)
+            if any(state.engine.spec_of(value) or ()):  # Its parts are gathered, for which all must come.
+                agree("Session.value", [f"{member.op.name} {member.type!r}"])
+            return np.array(state.engine.fetched(value))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the values of all parameters, by name, as they are together at one moment.
 
-        The file is one of safetensors, which other libraries read. A session on a mesh writes a folder, through
-        orbax: each process its own part, and all of them name the same folder.
+        The file is one of safetensors, which other libraries read. A session on a mesh writes a folder,
+        through orbax: each process its own part, and all of them name the same folder.
 
         The old file, or what was saved in the folder before, stays until the new is whole.
         """

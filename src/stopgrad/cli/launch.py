@@ -107,6 +107,9 @@ class _Launch:
             try:
                 for i in range(self.count):
                     self._start(i)
+                # Only now, since to start a process is safe where there is one thread.
+                for i, process in enumerate(self.processes):
+                    self._attend(i, process)
                 return self._watch()
             finally:
                 self._kill()
@@ -124,16 +127,14 @@ class _Launch:
             preexec_fn=_die_with_parent(),
         )
         self.processes.append(process)
+
+    def _attend(self, index: int, process: subprocess.Popen[bytes]) -> None:
         prefix = _prefix(index)
         for pipe, out in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
-            assert pipe is not None
-            self._thread(self._pump, pipe, out, prefix)
+            pump = threading.Thread(target=self._pump, args=(pipe, out, prefix), daemon=True)
+            self.pumps.append(pump)
+            pump.start()
         threading.Thread(target=self._await, args=(index, process), daemon=True).start()
-
-    def _thread(self, target: Callable[..., None], *args: Any) -> None:
-        pump = threading.Thread(target=target, args=args, daemon=True)
-        self.pumps.append(pump)
-        pump.start()
 
     def _pump(self, pipe: IO[bytes], out: Any, prefix: bytes) -> None:
         """Print a process's lines, as the bytes that they are."""

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import numpy as np
 
 from stopgrad.body import walk
-from stopgrad.errors import EngineError, StopgradError
+from stopgrad.distributed import process_count
+from stopgrad.errors import DistributedError, EngineError, StopgradError
 from stopgrad.graph import Operation, Output, describe
 from stopgrad.interpreter import lowering
 from stopgrad.meshes import Mesh
@@ -143,11 +144,20 @@ class Engine(ABC):
         """
 
 
+_LOST = ("Gloo", "Connection reset by peer", "Connection closed by peer", "NCCL")
+"""What is in errors of JAX's where another process is gone."""
+
+
 def fail(engine: Engine, what: Sequence[Output], error: Exception) -> NoReturn:
     """Raise, as an error of ours, what happened while an engine compiled or computed outputs."""
     if isinstance(error, StopgradError):
         raise error
     first = describe(what[0]) if what else "nothing"
+    if process_count() > 1 and any(sign in str(error) for sign in _LOST):
+        raise DistributedError(
+            f"another process of the run has ended, or is not reached any more, while {first} was computed; "
+            f"look at what the others print ({error})"
+        ) from error
     more = f" and {len(what) - 1} more" if len(what) > 1 else ""
     raise EngineError(
         f"the {engine.name} engine could not compute {first}{more}: {type(error).__name__}: {error}"

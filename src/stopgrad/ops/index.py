@@ -9,6 +9,7 @@ its transpose.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -84,15 +85,24 @@ def _take(xp: Any, x: Any, at: tuple[Any, ...], axis: int, inside: Any) -> Any:
     )
 
 
-def _get(xp: Any, x: Any, at: tuple[Any, ...], axis: int) -> Any:
-    """``x[at]``, and 0 where the index along *axis* is outside. JAX."""
-    if x.shape[axis] == 0:  # JAX does not index an axis without elements.
-        return xp.zeros(np.broadcast_shapes(*(i.shape for i in at)) + x.shape[len(at) :], x.dtype)
-    return x.at[at].get(mode="fill", fill_value=0)
+def _get(xp: Any, x: Any, indices: Any, batch_dims: int) -> Any:
+    """``x[..., indices]`` along the axis *batch_dims*, and 0 where the index is outside. JAX."""
+    if x.shape[batch_dims] == 0:  # JAX does not index an axis without elements.
+        return xp.zeros(indices.shape + x.shape[batch_dims + 1 :], x.dtype)
+    return _batched(xp, lambda x, i: x.at[i].get(mode="fill", fill_value=0), batch_dims)(x, indices)
 
 
-def _add(x: Any, at: tuple[Any, ...], updates: Any, axis: int) -> Any:
-    return x.at[at].add(updates, mode="drop") if x.shape[axis] else x
+def _add(xp: Any, x: Any, indices: Any, updates: Any, batch_dims: int) -> Any:
+    if x.shape[batch_dims] == 0:
+        return x
+    return _batched(xp, lambda x, i, u: x.at[i].add(u, mode="drop"), batch_dims)(x, indices, updates)
+
+
+def _batched(xp: Any, function: Callable[..., Any], batch_dims: int) -> Callable[..., Any]:
+    """Over leading axes, which JAX so knows to be those of a batch: XLA divides them over devices."""
+    for _ in range(batch_dims):
+        function = xp.jax.vmap(function)
+    return function
 
 
 # --------------------------------------------------------------------------------------------- gather
@@ -177,8 +187,7 @@ class GatherV2(Op):
     @staticmethod
     def xla(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
         x = xp.moveaxis(params, axis, batch_dims)
-        at = batched_positions(xp, outside_to_end(xp, indices, params.shape[axis]), batch_dims)
-        found = _get(xp, x, at, batch_dims)
+        found = _get(xp, x, outside_to_end(xp, indices, params.shape[axis]), batch_dims)
         return found.transpose(gather_perm(found.ndim, indices.ndim - batch_dims, axis, batch_dims))
 
     samples = [
@@ -277,8 +286,8 @@ class TensorScatterAdd(Op):
     def xla(xp: Any, x: Any, indices: Any, updates: Any, axis: int, batch_dims: int) -> Any:
         order = gather_perm(updates.ndim, indices.ndim - batch_dims, axis, batch_dims)
         moved = xp.moveaxis(x, axis, batch_dims)
-        at = batched_positions(xp, outside_to_end(xp, indices, x.shape[axis]), batch_dims)
-        moved = _add(moved, at, updates.transpose(np.argsort(order)), batch_dims)
+        at = outside_to_end(xp, indices, x.shape[axis])
+        moved = _add(xp, moved, at, updates.transpose(np.argsort(order)), batch_dims)
         return xp.moveaxis(moved, batch_dims, axis)
 
     samples = [
@@ -449,7 +458,12 @@ class ScatterAddAlongAxis(Op):
 
     @staticmethod
     def xla(xp: Any, x: Any, indices: Any, updates: Any, axis: int) -> Any:
-        return _add(x, _grid(xp, outside_to_end(xp, indices, x.shape[axis]), axis), updates, axis)
+        if x.shape[axis] == 0:
+            return x
+        others = tuple([i for i in range(x.ndim) if i != axis])
+        where = xp.lax.ScatterDimensionNumbers((), (axis,), (axis,), others, others)
+        at = xp.expand_dims(outside_to_end(xp, indices, x.shape[axis]), -1)
+        return xp.lax.scatter_add(x, at, updates, where, mode="drop")
 
     samples = [
         sample(floats(2, 3), ints(2, 4, low=-1, high=4), floats(2, 4), axis=1),

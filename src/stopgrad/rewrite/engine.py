@@ -20,7 +20,8 @@ from stopgrad.graph import Graph, Operation, Output, by_id, describe
 from stopgrad.inferred import infer_types
 from stopgrad.op import Kind
 from stopgrad.operands import Literal
-from stopgrad.ops.data import Placeholder, declared_sharding
+from stopgrad.ops.data import Placeholder
+from stopgrad.ops.sharding import declared_sharding
 from stopgrad.types import (
     DType,
     TensorType,

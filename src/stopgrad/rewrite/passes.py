@@ -17,8 +17,9 @@ from stopgrad.immediate import evaluate
 from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN, AddV2, Mul, Neg, Sub
 from stopgrad.ops.convert import Cast, Conj, SelectV2
-from stopgrad.ops.data import Const, Fill, Shard
+from stopgrad.ops.data import Const, Fill
 from stopgrad.ops.shape import BroadcastTo, Reshape, Transpose
+from stopgrad.ops.sharding import Shard
 from stopgrad.rewrite.engine import Copying, Pass, Rewritten, Rule, rewrite
 from stopgrad.rewrite.loops import unite_scans
 

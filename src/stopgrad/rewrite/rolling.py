@@ -20,7 +20,8 @@ from stopgrad.graph import Graph, Operation, Output
 from stopgrad.operands import Literal
 from stopgrad.ops.arithmetic import AddN
 from stopgrad.ops.convert import Cast
-from stopgrad.ops.data import Assign, Const, Fill, Placeholder, declared_sharding
+from stopgrad.ops.data import Assign, Const, Fill, Placeholder
+from stopgrad.ops.sharding import declared_sharding
 from stopgrad.ops.slices import StridedSliceGrad
 from stopgrad.rewrite.engine import Copying, Rewritten, needed, rewrite
 from stopgrad.rewrite.segments import Listing, Run

@@ -28,8 +28,10 @@ from stopgrad.graph import Graph, Operation, Output
 from stopgrad.interpreter import Region, program
 from stopgrad.meshes import Mesh
 from stopgrad.namespaces import Namespace, require
-from stopgrad.ops.data import Placeholder, Shard, declared_sharding
+from stopgrad.ops.data import Placeholder
+from stopgrad.ops.sharding import Shard, declared_sharding
 from stopgrad.rewrite.forms import DIVIDED, FORMS
+from stopgrad.rewrite.forms.divided import contract_in_place
 from stopgrad.rewrite.rolling import roll
 from stopgrad.sharding import Spec
 from stopgrad.types import TensorType, complex128, float64, int32, int64, uint64
@@ -82,7 +84,7 @@ class XlaEngine(Engine):
             self._placement = Placement(self._jax, mesh, self._settings)
             self.namespace.constrained = self._placement.constrained
             # XLA divides its own operations, not our kernels.
-            self.variants, self.checks = (Variant("forms", DIVIDED), PLAIN), False
+            self.variants, self.checks = (Variant("forms", DIVIDED, (contract_in_place,)), PLAIN), False
 
     def array(self, value: Any, dtype: np.dtype[Any]) -> Any:
         """What a lowering returned, as an array of the inferred dtype."""
@@ -131,11 +133,16 @@ class XlaEngine(Engine):
         variant: Variant,
     ) -> Compiled:
         """A program for all devices of the mesh."""
+        declared, wanted = [declared_sharding(x) for x in inputs], [declared_sharding(y) for y in outputs]
         if process_count() > 1:
-            how = repr((self.mesh, tuple(donate), variant.name))
-            agree("compiling", [how, *lines_of(inputs, outputs)])
-        given = [placement.sharding(declared_sharding(x)) for x in inputs]
-        wanted = [declared_sharding(y) for y in outputs]
+            facts = [repr(self.mesh), f"sharding {declared} {wanted}", f"{variant.name} {tuple(donate)}"]
+            lines, shown = lines_of(inputs, outputs)
+            agree(
+                "compiling the graph",
+                [*facts, *lines],
+                shown=lambda i: facts[i] if i < len(facts) else shown(i - len(facts)),
+            )
+        given = [placement.sharding(spec) for spec in declared]
         interpret = program(inputs, outputs, self)
         jit = self._jax.jit(
             lambda *arrays: interpret(arrays),

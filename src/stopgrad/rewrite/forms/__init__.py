@@ -11,9 +11,9 @@ glibc's allocator kept from giving pages back.
 
 from __future__ import annotations
 
-from stopgrad.rewrite.forms import contractions, labels, losses, products, rows, scans
+from stopgrad.rewrite.forms import contractions, divided, labels, products, rows, scans
 
 PRODUCTS = (*scans.FORMS, *products.FORMS, *contractions.FORMS, *labels.FORMS)
 ROWS = rows.FORMS
 FORMS = (*PRODUCTS, *ROWS)
-DIVIDED = (*losses.FORMS, *FORMS)
+DIVIDED = (*divided.FORMS, *FORMS)

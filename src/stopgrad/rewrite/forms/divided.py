@@ -1,7 +1,8 @@
-"""Losses as the operations that they consist of, for graphs that are divided over devices.
+"""Forms for graphs that are divided over devices, where what devices say to each other takes longest.
 
-What two operations need alike, XLA finds within one device; but where each of them asks the other devices for
-it, they are asked twice.
+What two operations need alike, XLA finds within one device; but where each of them asks the other devices
+for it, they are asked twice. And an axis that is divided cannot become part of another one without being put
+together.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from stopgrad.ops.arithmetic import Mul, Neg, Sub
 from stopgrad.ops.compare import Equal, GreaterEqual, Less, LogicalAnd
 from stopgrad.ops.convert import SelectV2
 from stopgrad.ops.index import TakeAlongAxis
+from stopgrad.ops.linalg import Einsum, MatMul
 from stopgrad.ops.losses import SoftmaxCrossEntropyWithLogits, SparseSoftmaxCrossEntropyWithLogits
 from stopgrad.ops.powers import Exp, Log
 from stopgrad.ops.reduce import Max
 from stopgrad.ops.shape import Reshape, Sum
-from stopgrad.rewrite.engine import Copying
+from stopgrad.rewrite.engine import Copying, Rewritten, rewrite
 from stopgrad.rewrite.forms.factors import Maker
 
 
@@ -72,3 +74,45 @@ def _inside(make: Maker, labels: Output, size: int) -> Output:
 
 
 FORMS = (cross_entropy_in_parts,)
+
+
+def contract_in_place(prepared: Rewritten) -> Rewritten:
+    """Sums of products over axes as they are, not over one that has been made of them.
+
+    For what other forms have made, too: the gradient of a weight under batch axes, and over all steps of a
+    loop.
+    """
+    return rewrite(prepared.outputs, prepared.inputs, (_in_place,))
+
+
+def _in_place(
+    copying: Copying, op: Operation, inputs: tuple[Output, ...], values: tuple[Any, ...]
+) -> Sequence[Output] | None:
+    """One sum of products for ``matmul(a, b, transpose_a=True)``, of matrices or of what became such.
+
+    Recognises operands that are ``reshape(x, [-1, m])``, too, and sums over the axes of x. On a CPU the
+    product of matrices itself copies its first operand, transposed, to compute a little faster (by up to 13%
+    of its time): for the copy, what other products have put together is put together again.
+
+    Effect: the same terms are added in another order.
+
+    Figure: x [8, 64, 32] divided along its second axis over four devices, w [32, 48]: the gradient's
+    all-reduce alone, 9 kB a device, where 123 kB were sent.
+    """
+    if op.definition is not MatMul or values != (True, False) or any(x.ndim != 2 for x in inputs):
+        return None
+    a, b = _unflattened(*inputs)
+    summed = _LETTERS[: a.ndim - 1]
+    return copying.once(Einsum, (a, b), (f"{summed}y,{summed}z->yz",), op)
+
+
+def _unflattened(a: Output, b: Output) -> tuple[Output, Output]:
+    """What two matrices were before their leading axes, which are alike, became one."""
+    if a.op.definition is not Reshape or b.op.definition is not Reshape:
+        return a, b
+    x, y = a.op.inputs[0], b.op.inputs[0]
+    alike = x.shape[:-1] == y.shape[:-1] and 2 < x.ndim <= len(_LETTERS)
+    return (x, y) if alike and (x.shape[-1:], y.shape[-1:]) == (a.shape[1:], b.shape[1:]) else (a, b)
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwx"

@@ -3,261 +3,31 @@
 Threads, processes and the queue between are grain's. Ours is the arithmetic of indices: which examples a
 batch holds is a function of the key, the epoch and the position alone, so any position is reached at once,
 and any number of processes sees the same batches.
-
-grain's own shuffle is not used: an index costs milliseconds where there are less than twenty examples, and
-epoch e of its seed s is epoch e - 1 of seed s + 1.
 """
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import optree
 
+from stopgrad.data.order import permuted, read_key, round_keys
+from stopgrad.data.sources import Ended, Unfit, about, column_of, joined
 from stopgrad.distributed import process_count as count_processes, process_index as own_index
-from stopgrad.errors import (
-    ArgumentError,
-    CheckpointError,
-    DTypeError,
-    GraphError,
-    ShapeError,
-    StopgradError,
-)
-from stopgrad.graph import Operation, Output
+from stopgrad.errors import ArgumentError, CheckpointError, GraphError, ShapeError, StopgradError
 from stopgrad.namespaces import require
-from stopgrad.ops.keys import threefry, words
 from stopgrad.plain import flag, is_whole, whole
-from stopgrad.structure import NAMESPACE, flatten, shown, unflatten
+from stopgrad.structure import NAMESPACE, unflatten
 
-ROUNDS = 24
-"""From here on the orders of up to eight examples are all equally frequent, as far as a test can tell."""
+__all__ = ["Batches", "batches"]
+
 THREADS = 16
 """At most so many read at once."""
-
-_MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-
-
-# ------------------------------------------------------------------------------------------------ order
-
-
-def _mixed(x: Any, key: Any) -> Any:
-    """64 bits that depend on all bits of x and of the key: the finaliser of SplitMix64."""
-    x = x + key
-    x = (x ^ (x >> np.uint64(30))) * _MULTIPLIERS[0]
-    x = (x ^ (x >> np.uint64(27))) * _MULTIPLIERS[1]
-    return x ^ (x >> np.uint64(31))
-
-
-def _round_keys(key: Any, epoch: int) -> Any:
-    """A key for each round of an epoch's permutation, from :func:`random_fold_in` (key, epoch)."""
-    high, low = np.array([[epoch >> 32], [epoch % 2**32]], np.uint32)
-    folded = np.concatenate(threefry(np, key[:1], key[1:], high, low))
-    high, low = words(np, folded, (ROUNDS,))
-    return high.astype(np.uint64) << np.uint64(32) | low.astype(np.uint64)
-
-
-def permuted(x: Any, n: int, keys: Any) -> Any:
-    """Where a permutation of 0, ..., n - 1 takes these numbers, uint64, without making the whole of it.
-
-    A Feistel network (Luby and Rackoff, 1988) over pairs of which there are a few more than n; what lands
-    outside is sent on until it comes back (Black and Rogaway, 2002).
-    """
-    # One of the two sizes is even: else all permutations were even, too.
-    columns = np.uint64(2 * (math.isqrt(n - 1) // 2 + 1))
-    rows = np.uint64(-(-n // int(columns)))
-
-    def once(x: Any) -> Any:
-        row, column = np.divmod(x, columns)
-        for i in range(0, ROUNDS, 2):
-            row = (row + _mixed(column, keys[i]) % rows) % rows
-            column = (column + _mixed(row, keys[i + 1]) % columns) % columns
-        return row * columns + column
-
-    y = once(x)
-    while (outside := y >= n).any():
-        y[outside] = once(y[outside])
-    return y
-
-
-def _read_key(key: Any) -> Any:
-    """The two words of a key, or of the key that a seed stands for; None for none."""
-    if key is None:
-        return None
-    if is_whole(key):
-        seed = whole(key) % 2**64
-        return np.array([seed >> 32, seed % 2**32], np.uint32)
-    built = isinstance(key, (Output, Operation))  # Of which nobody knows the value.
-    if built or getattr(key, "dtype", None) != np.uint32 or getattr(key, "shape", None) != (2,):
-        raise ArgumentError(
-            "key is an integer, or a key's value as sg.random_key(seed) gives it outside of graphs, "
-            f"not {key!r:.60}"
-        )
-    return np.array(key)
-
-
-# ----------------------------------------------------------------------------------------------- source
-
-
-class _Unfit(Exception):  # noqa: N818 - never leaves this module
-    """What is wrong with examples; it becomes an error at the line that asked for the batch."""
-
-    kind: type[StopgradError] = ShapeError
-
-
-class _UnfitDType(_Unfit):
-    kind = DTypeError
-
-
-class _Ended(Exception):  # noqa: N818 - nobody waits for its message
-    """Nobody wants this batch any more."""
-
-
-def _about(error: BaseException, what: str) -> None:
-    error.add_note(f"stopgrad.data: {what}")
-
-
-class _Examples:
-    """A source of examples, each a structure of numbers and arrays, read one by one."""
-
-    def __init__(self, source: Any, with_epochs: bool = False) -> None:
-        self.source = source
-        self.with_epochs = with_epochs
-
-    def read(self, indices: Any, epoch: int, check: Callable[[], None]) -> Any:
-        """These examples, still apart. A grain MapDataset goes on counting from epoch to epoch."""
-        first = epoch * len(self.source) if self.with_epochs else 0
-        found = []
-        for index in indices.tolist():
-            check()
-            try:
-                found.append(self.source[first + index])
-            except StopIteration as error:  # It would end the loop that waits for the batch.
-                raise RuntimeError(f"the source raised StopIteration for example {index}") from error
-            except BaseException as error:
-                _about(error, f"while example {index} was read")
-                raise
-        return found
-
-    def joined(self, examples: Any, indices: Any) -> Any:
-        return joined(examples, indices)
-
-
-class _Rows:
-    """An array on disk, or another that must be asked for its rows."""
-
-    def __init__(self, source: Any) -> None:
-        self.source = source
-
-    def read(self, indices: Any, epoch: int, check: Callable[[], None]) -> Any:
-        """These rows; those in a row are asked for at once."""
-        first, last = int(indices[0]), int(indices[-1])
-        try:
-            if last - first + 1 == len(indices) and (np.diff(indices) == 1).all():
-                return np.array(self.source[first : last + 1])
-        except BaseException as error:
-            _about(error, f"while examples {first} to {last} were read")
-            raise
-        return np.stack(_Examples(self.source).read(indices, epoch, check))
-
-    def joined(self, rows: Any, indices: Any) -> Any:
-        return rows
-
-
-class _Array:
-    """An array in memory, or one that is mapped there."""
-
-    def __init__(self, source: Any) -> None:
-        self.source = np.asarray(source)
-
-    def read(self, indices: Any, epoch: int, check: Callable[[], None]) -> Any:
-        return self.source[indices]  # A copy: batches may be written to.
-
-    def joined(self, rows: Any, indices: Any) -> Any:
-        return rows
-
-
-def _column(source: Any, path: str) -> Any:
-    """How a part of the source is read."""
-    where = f" at {path}" if path else ""
-    if hasattr(source, "iloc"):
-        raise ArgumentError(
-            f"the source{where} is a {type(source).__name__}, whose brackets look for labels; give its "
-            "columns: {name: table[name].to_numpy() for name in table}"
-        )
-    if not (hasattr(source, "__len__") and hasattr(source, "__getitem__")):
-        raise ArgumentError(
-            f"the source{where} is {source!r:.60}, without len() or brackets to read example i with; "
-            "what can only be read from the front has no position to come back to"
-        )
-    if hasattr(source, "shape") and hasattr(source, "dtype"):
-        if not source.shape:
-            raise ShapeError(f"the source{where} is one number, {source!r:.60}, without an axis of examples")
-        # What can be shared between libraries lies in memory; h5py's and zarr's arrays cannot.
-        return (_Array if hasattr(source, "__dlpack__") else _Rows)(source)
-    grain = sys.modules.get("grain")  # Nobody has a dataset of grain's without it.
-    return _Examples(source, with_epochs=grain is not None and isinstance(source, grain.MapDataset))
-
-
-def joined(examples: Sequence[Any], indices: Any) -> Any:
-    """One structure of arrays, with a first axis, from examples of the same structure."""
-    _, spec = flatten(examples[0], none_is_leaf=True)
-    try:
-        columns = list(zip(*map(spec.flatten_up_to, examples), strict=True))
-    except ValueError:
-        for example, index in zip(examples, indices, strict=True):
-            other = flatten(example, none_is_leaf=True)[1]
-            if other != spec:
-                raise _Unfit(
-                    f"example {index} has the structure {shown(other)}, others of its batch {shown(spec)}; "
-                    "transform= can make them alike"
-                ) from None
-        raise
-    names = optree.tree_paths(examples[0], none_is_leaf=True, namespace=NAMESPACE)
-    made = [_stacked(row, indices, path) for row, path in zip(columns, names, strict=True)]
-    return unflatten(spec, made)
-
-
-def _stacked(values: Sequence[Any], indices: Any, path: tuple[Any, ...]) -> Any:
-    arrays = [np.asarray(value) for value in values]
-    first = arrays[0]
-    shape, dtype = first.shape, first.dtype
-    if dtype.kind == "O" or any([x.shape != shape or x.dtype != dtype for x in arrays]):  # noqa: C419
-        _check_alike(arrays, values, indices, path)
-        return np.stack(arrays)
-    made = np.empty((len(arrays), *shape), dtype)
-    for i, array in enumerate(arrays):
-        made[i] = array
-    return made
-
-
-def _check_alike(arrays: Any, values: Any, indices: Any, path: tuple[Any, ...]) -> None:
-    where = f" at {'.'.join(map(str, path))}" if path else ""
-    first = arrays[0]
-    for array, value, index in zip(arrays, values, indices, strict=True):
-        if array.dtype.kind == "O":
-            raise _UnfitDType(
-                f"example {index}{where} is {value!r:.60}, a {type(value).__name__}, no number and no array; "
-                "transform= can make it one, or leave it out"
-            )
-        if array.shape != first.shape:
-            raise _Unfit(
-                f"example {index}{where} has the shape {array.shape}, others of its batch {first.shape}; "
-                "transform= can cut or pad them"
-            )
-        if array.dtype != first.dtype and array.dtype.kind not in "US":  # Words may be of any length.
-            raise _UnfitDType(
-                f"example {index}{where} is {array.dtype}, others of its batch {first.dtype}; "
-                "transform= can convert them"
-            )
-
-
-# ---------------------------------------------------------------------------------------------- batches
 
 
 class _Plan:
@@ -275,14 +45,14 @@ class _Plan:
         if not leaves:
             raise ArgumentError(f"the source {source!r:.60} holds nothing to read examples from")
         paths = [".".join(map(str, path)) for path in self.spec.paths()]
-        self.columns = [_column(leaf, path) for leaf, path in zip(leaves, paths, strict=True)]
+        self.columns = [column_of(leaf, path) for leaf, path in zip(leaves, paths, strict=True)]
         lengths = [len(leaf) for leaf in leaves]
         if len(set(lengths)) > 1:
             told = ", ".join(f"{path}: {length}" for path, length in zip(paths, lengths, strict=True))
             raise ShapeError(f"the parts of the source differ in how many examples they have ({told})")
         self.n = lengths[0]
         self.size = _positive(batch_size, "batch_size")
-        self.key = _read_key(key)
+        self.key = read_key(key)
         self.transform = transform
         self.drop_remainder = flag(drop_remainder, "drop_remainder")
         if transform is not None and not callable(transform):
@@ -296,6 +66,7 @@ class _Plan:
             )
         self.per_epoch = self.n // self.size if self.drop_remainder else -(-self.n // self.size)
         self.index, self.count = 0, 1
+        self._keys: tuple[int, Any] = (-1, None)  # Of the epoch that was read last.
 
     def divide(self, index: int, count: int) -> None:
         """Read the rows of one of so many processes."""
@@ -319,7 +90,11 @@ class _Plan:
         first += self.index * rows
         found = np.arange(first, first + rows, dtype=np.uint64)
         if self.key is not None:
-            found = permuted(found, self.n, _round_keys(self.key, epoch))
+            known, keys = self._keys
+            if known != epoch:
+                keys = round_keys(self.key, epoch)
+                self._keys = epoch, keys
+            found = permuted(found, self.n, keys)
         return epoch, found.astype(np.int64)
 
     def batch(self, position: int, check: Callable[[], None]) -> Any:
@@ -336,8 +111,8 @@ class _Plan:
                 made.append(self.transformed([part[row] for part in parts], index))
             return joined(made, indices)
         except Exception as error:
-            if not isinstance(error, (_Unfit, _Ended)):
-                _about(error, f"for batch {position}")
+            if not isinstance(error, (Unfit, Ended)):
+                about(error, f"for batch {position}")
             raise
 
     def transformed(self, parts: list[Any], index: int) -> Any:
@@ -346,7 +121,7 @@ class _Plan:
         except StopIteration as error:
             raise RuntimeError(f"transform raised StopIteration for example {index}") from error
         except BaseException as error:
-            _about(error, f"while example {index} was transformed")
+            about(error, f"while example {index} was transformed")
             raise
 
 
@@ -367,7 +142,7 @@ class _Reader:
 
     def check(self) -> None:
         if self.ended:
-            raise _Ended
+            raise Ended
 
 
 def _end(reader: _Reader, elements: Any) -> None:
@@ -425,7 +200,7 @@ class Batches:
             if self._elements is None:
                 self._start()
             batch = next(self._elements)
-        except _Unfit as error:
+        except Unfit as error:
             self._stop()
             raise error.kind(f"data.batches: batch {self._position}: {error}") from None
         except BaseException:  # KeyboardInterrupt, too: what comes next is read anew.
