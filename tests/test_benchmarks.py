@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -129,6 +131,26 @@ def test_data_measures_batches(tmp_path: Path) -> None:
     assert "| one by one | 1024 |" in shown
     rows = json.loads(out.read_text())
     assert [set(row["seconds"]) for row in rows] == [{"stopgrad", "grain"}] * 4
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's account of a process")
+def test_large_graphs_measures_every_stage(tmp_path: Path) -> None:
+    shown = run("large_graphs.py", "--quick", "--json", str(tmp_path / "out.json"))
+    assert "bytes each, after" in shown
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert [row["stage"] for row in rows] == ["build", "gradient", "explain", "prepare", "save", "load"]
+    assert rows[1]["operations"] > 2 * rows[0]["operations"] > 2 * 10_000
+
+
+def test_depth_measures_both_and_gives_the_same_loss(tmp_path: Path) -> None:
+    shown = run("depth.py", "--quick", "--ways", "loop,jax scan", "--json", str(tmp_path / "out.json"))
+    assert "| mlp | gradient | jax scan |" in shown
+    rows = json.loads((tmp_path / "out.json").read_text())["rows"]
+    assert [(row["way"], row["depth"]) for row in rows] == [
+        (way, depth) for way in ("loop", "jax scan") for depth in (1, 8)
+    ]
+    for ours, theirs in zip(rows[:2], rows[2:], strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
 
 
 def test_checkpoints_measures_all_ways(tmp_path: Path) -> None:
